@@ -207,6 +207,8 @@ NOT_CALLED = {
     "Number": "what function_of gives",
     "Operand": "what function_of gives",
     "Plugin": "what the registry gives",
+    "html_table": "for rows of a page's own",
+    "progress_bar": "around what a command does",
     "PluginWarning": "a warning",
     "Registry": "see tests/test_surface.py",
     "Source": "what installed gives",

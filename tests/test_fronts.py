@@ -43,6 +43,7 @@ from tilecopy_testkit.drawing import seeded
 from tilecopy_testkit.kernels import Surroundings
 
 TARGET = "sm_90"
+VECTORS = Path(__file__).parent.parent / "plugins" / "emulator" / "tests" / "vectors_sm_90.json"
 PTX = """
 .version 8.0
 .target sm_90
@@ -357,11 +358,13 @@ TESTKIT: dict[str, Callable[[], Bound]] = {
         targets=("sm_80",),
         steps=(),
         options={},
+        arguments={},
         draws=None,
         widths_bits=(128,),
         known_narrower={},
         moves=None,
     ),
+    "recorded_vectors": lambda: call(tilecopy_testkit.recorded_vectors, VECTORS),
     "Subject.with_wrapper": lambda: call(subject().with_wrapper, Watches()),
     "Around": lambda: call(Around, COPY, surroundings(), None, (), unread=0),
     "Around.build": lambda: call(around().build),

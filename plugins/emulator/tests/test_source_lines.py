@@ -184,3 +184,11 @@ def test_json_and_annotations(
     error = json.loads(capsys.readouterr().out)["error"]
     assert (error["type"], error["kind"], error["bytes"]) == ("HazardError", "race", [4, 7])
     assert [each["source"][0]["file"] for each in error["accesses"]] == [str(tmp_path / "put.cu")] * 2
+
+
+def test_a_hazard_is_pickled_with_its_cause_as_dask_does() -> None:
+    support = pytest.importorskip("tblib.pickling_support")
+    support.install()
+    error = hazard(TEXT.replace("ACCESS", READ).replace("SWAP", "1"))
+    again = pickle.loads(pickle.dumps(error))
+    assert again.details == error.details and str(again) == str(error)

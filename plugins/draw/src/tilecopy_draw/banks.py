@@ -37,11 +37,18 @@ def shared_side(movement: Movement) -> CopySide:
 
 
 def _with_layout(region: tc.Region, layout: tc.TileLayout) -> tc.Region:
-    """The same box of a buffer with another layout."""
+    """The same box of a buffer with another layout.
+
+    Raises:
+        LayoutError: it does not fit the buffer's shape.
+    """
     old = region.buffer
-    buffer = tc.Buffer(
-        old.shape, old.dtype, space=old.space, layout=layout, name=old.name, align_bytes=old.align_bytes, elem_offset=old.elem_offset
-    )  # fmt: skip
+    try:
+        buffer = tc.Buffer(
+            old.shape, old.dtype, space=old.space, layout=layout, name=old.name, align_bytes=old.align_bytes, elem_offset=old.elem_offset
+        )  # fmt: skip
+    except tc.LayoutError as error:
+        raise tc.LayoutError(f"draw: before does not fit x, {region}: {error}") from None
     return tc.Region(buffer, region.starts, region.extents)
 
 

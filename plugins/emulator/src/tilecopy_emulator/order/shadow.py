@@ -101,7 +101,7 @@ def may_meet(strengths: int, stamps: Any) -> Any:
     return _MEETS[strengths][(stamps >> STRENGTH_SHIFT) & 31] & (stamps & BARRIER_ACTOR == 0)
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class Conflict(Exception):  # noqa: N818 (not an error of the user's: the memory turns it into one)
     """Two accesses that nothing orders.
 
