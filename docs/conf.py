@@ -17,7 +17,6 @@ from sphinx.application import Sphinx
 from sphinx.pycode import ModuleAnalyzer
 
 HERE = Path(__file__).parent
-PACKAGES = ("tilecopy_core", "tilecopy", "tilecopy_emulator", "tilecopy_relayout", "tilecopy_testkit", "tilecopy_draw")
 
 project = "tilecopy"
 author = "The tilecopy authors"
@@ -110,7 +109,7 @@ def constant(name: str, value: Any) -> list[str]:
     if inspect.ismodule(value):
         return inspect.cleandoc(value.__doc__ or "").splitlines()
     for module in sorted(set(sys.modules)):
-        if module.split(".")[0] in PACKAGES and getattr(sys.modules[module], name, None) is value:
+        if module.startswith("tilecopy") and getattr(sys.modules[module], name, None) is value:
             found = ModuleAnalyzer.for_module(module).find_attr_docs().get(("", name))
             if found:
                 return list(found)
