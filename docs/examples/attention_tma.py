@@ -13,14 +13,14 @@ from math import e, log2, sqrt
 
 import numpy as np
 import tilecopy as tc
-from tilecopy import S, TileLayout, laneid, wid_in_wg
+from tilecopy import S, TileLayout
 
 HEAD, ROWS, BLOCK, STAGES, CONSUMERS = 128, 64, 128, 2, 2
 BLOCK_BYTES = BLOCK * HEAD * 2
 SWIZZLE = tc.swizzle("128B", "bfloat16")
-# 64 x 128 sums of a warpgroup (PTX ISA, wgmma, matrix D), and 64 x 128 of its operand in registers, 16 columns an instruction (matrix A)
-SUMS = TileLayout(S[(4, 2, 8, 16, 4, 2) : (1 @ wid_in_wg, 2, 4 @ laneid, 4, 1 @ laneid, 1)])
-OPERAND = TileLayout(S[(4, 2, 8, 8, 2, 4, 2) : (1 @ wid_in_wg, 2, 4 @ laneid, 8, 4, 1 @ laneid, 1)])
+SUMS = tc.mma_fragment("m64n128k16", "C", "float32")
+OPERAND = tc.tile_fragment(tc.mma_fragment("m64n128k16", "A", "bfloat16"), (ROWS, HEAD))
+"""Who holds which of a warpgroup's sums, and of an operand in registers."""
 # matrix descriptors (PTX ISA, wgmma): rows of 64 elements with the 128B swizzle, of which eight are 1,024 bytes. The rows of V
 # are the inner dimension of the product: its second 64 columns follow after all rows.
 OF_K = 1 << 62 | (1024 >> 4) << 32 | 1 << 16

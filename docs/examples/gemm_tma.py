@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 import tilecopy as tc
-from tilecopy import S, TileLayout, laneid, wid_in_wg
+from tilecopy import S, TileLayout
 
 BM, BN, BK = 128, 256, 64
 STAGES, CLUSTER, CONSUMERS = 4, 2, 2
@@ -20,9 +20,9 @@ BAND = 8
 """At most so many rows of clusters are worked on together, so that their tiles are found in the L2 cache."""
 STAGE_BYTES = (BM + BN) * BK * 2
 SWIZZLE = tc.swizzle("128B", "bfloat16")
-# 64 x 256 sums of a warpgroup (PTX ISA, wgmma m64n256k16, matrix D)
-SUMS = TileLayout(S[(4, 2, 8, BN // 8, 4, 2) : (1 @ wid_in_wg, 2, 4 @ laneid, 4, 1 @ laneid, 1)])
-PART = TileLayout(S[(4, 2, 8, 8, 4, 2) : (1 @ wid_in_wg, 2, 4 @ laneid, 4, 1 @ laneid, 1)])
+SUMS = tc.mma_fragment(f"m64n{BN}k16", "C", "float32")
+PART = tc.mma_fragment("m64n64k16", "C", "float32")
+"""Who holds which of a warpgroup's sums, all of them and 64 columns."""
 # rows of 128 bytes with the 128B swizzle; eight of them are 1,024 bytes (PTX ISA, matrix descriptor of wgmma)
 DESCRIPTOR = 1 << 62 | (1024 >> 4) << 32 | 1 << 16
 MULTIPLY = f"""{{{{

@@ -20,7 +20,7 @@ def main() -> None:
     """Print every figure."""
     import torch
     from attention_tma import attention
-    from bench_gemm import timed
+    from bench_tma import timed
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     theirs = torch.nn.functional.scaled_dot_product_attention

@@ -6,33 +6,18 @@ Normal random numbers; medians over batches of ten launches by device events, bo
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs/examples"))
+sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "docs/examples"), str(Path(__file__).resolve().parent)]
 
-LAUNCHES, BATCHES, ROUNDS = 10, 5, 3
-
-
-def timed(torch: Any, launch: Callable[[], Any]) -> float:
-    """Milliseconds of a launch: the median over batches."""
-    times = []
-    for _ in range(BATCHES):
-        first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        first.record()
-        for _ in range(LAUNCHES):
-            launch()
-        last.record()
-        last.synchronize()
-        times.append(first.elapsed_time(last) / LAUNCHES)
-    return median(times)
+ROUNDS = 3
 
 
 def main() -> None:
     """Print every figure."""
     import torch
+    from bench_tma import timed
     from gemm_tma import gemm
 
     torch.manual_seed(0)

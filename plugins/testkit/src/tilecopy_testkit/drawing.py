@@ -301,8 +301,9 @@ def _outside(draw: Draw, ranges: Ranges, dtype: str) -> Any:
     return draw.pick([None, None, None, "zero", "keep", True if kind == "b" else 1])
 
 
-def _whole(description: dict[str, Any], counts: dict[str, int]) -> Description:
+def _whole(ranges: Ranges, counts: dict[str, int], **description: Any) -> Description:
     return Description(
+        op=ranges.variant.op,
         blocks=counts["block"],
         turns=counts["turn"],
         n=counts["n"] * counts["multiple_of"],
@@ -350,17 +351,15 @@ def _staged(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Description:
         )
     )
     return _whole(
-        {
-            "op": ranges.variant.op,
-            "dtype": dtype,
-            "scope": scope,
-            "threads": threads,
-            "target": draw.pick(ranges.targets),
-            "dst": dst,
-            "src": src,
-            "outside": outside,
-        },
+        ranges,
         counts,
+        dtype=dtype,
+        scope=scope,
+        threads=threads,
+        target=draw.pick(ranges.targets),
+        dst=dst,
+        src=src,
+        outside=outside,
     )
 
 
@@ -465,17 +464,15 @@ def _fragments(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Description
             found = _memory(draw, space, extents, counts, size, lead=lead, overhang=outside is not None, source=source)
             sides.append(found)
     return _whole(
-        {
-            "op": ranges.variant.op,
-            "dtype": dtype,
-            "scope": scope,
-            "threads": threads,
-            "target": draw.pick(ranges.targets),
-            "dst": sides[1],
-            "src": sides[0],
-            "outside": outside,
-        },
+        ranges,
         counts,
+        dtype=dtype,
+        scope=scope,
+        threads=threads,
+        target=draw.pick(ranges.targets),
+        dst=sides[1],
+        src=sides[0],
+        outside=outside,
     )
 
 
@@ -553,16 +550,14 @@ def _matrices(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Description:
     )
     src, dst = (fragment, memory) if pair[0] == "local" else (memory, fragment)
     return _whole(
-        {
-            "op": ranges.variant.op,
-            "dtype": dtype,
-            "scope": scope,
-            "threads": threads,
-            "target": draw.pick(ranges.targets),
-            "dst": dst,
-            "src": src,
-        },
+        ranges,
         counts,
+        dtype=dtype,
+        scope=scope,
+        threads=threads,
+        target=draw.pick(ranges.targets),
+        dst=dst,
+        src=src,
     )
 
 
@@ -625,19 +620,17 @@ def _bulk(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Description:
             )
         )
     return _whole(
-        {
-            "op": ranges.variant.op,
-            "dtype": dtype,
-            "scope": "thread",
-            "threads": draw.pick([32, 64]),
-            "target": draw.pick(ranges.targets),
-            "dst": sides[1],
-            "src": sides[0],
-            "issuers": "one",
-            "cluster": cluster,
-            "hop": draw.pick(range(1, cluster)) if cluster > 1 else 0,
-        },
+        ranges,
         counts,
+        dtype=dtype,
+        scope="thread",
+        threads=draw.pick([32, 64]),
+        target=draw.pick(ranges.targets),
+        dst=sides[1],
+        src=sides[0],
+        issuers="one",
+        cluster=cluster,
+        hop=draw.pick(range(1, cluster)) if cluster > 1 else 0,
     )
 
 
@@ -710,19 +703,17 @@ def _tensor(draw: Draw, ranges: Ranges) -> Description:
         replica=replica,
     )
     return _whole(
-        {
-            "op": ranges.variant.op,
-            "dtype": dtype,
-            "scope": "thread",
-            "threads": 256 if high == 128 else 128,
-            "target": draw.pick(ranges.targets),
-            "dst": dst,
-            "src": src,
-            "issuers": "one",
-            "cluster": 2 if pair else 1,
-            "options": options,
-        },
+        ranges,
         counts,
+        dtype=dtype,
+        scope="thread",
+        threads=256 if high == 128 else 128,
+        target=draw.pick(ranges.targets),
+        dst=dst,
+        src=src,
+        issuers="one",
+        cluster=2 if pair else 1,
+        options=options,
     )
 
 
@@ -809,14 +800,12 @@ def _tensor_fragments(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Desc
     )
     src, dst = (memory, fragment) if pair[0] == "tmem" else (fragment, memory)
     return _whole(
-        {
-            "op": ranges.variant.op,
-            "dtype": dtype,
-            "scope": scope,
-            "threads": threads,
-            "target": draw.pick(ranges.targets),
-            "dst": dst,
-            "src": src,
-        },
+        ranges,
         counts,
+        dtype=dtype,
+        scope=scope,
+        threads=threads,
+        target=draw.pick(ranges.targets),
+        dst=dst,
+        src=src,
     )

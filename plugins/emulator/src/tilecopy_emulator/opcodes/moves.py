@@ -11,9 +11,6 @@ from ..order.access import LOCAL_WINDOW, RANK_BITS, SHARED_WINDOW, WINDOW_BITS
 from ..program import Instruction, Memory, Program, Vector
 from .operands import Handler, Lanes, Step, demand_count, reader, refuse, width_of, writer
 
-GLOBAL_START = 1 << WINDOW_BITS
-"""The least generic address of global memory."""
-
 _MOVED = ("pred", "b16", "b32", "b64", "u16", "u32", "u64", "s16", "s32", "s64", "f32", "f64")
 
 
