@@ -642,6 +642,17 @@ def test_a_name_is_free_again_when_its_rival_is_gone() -> None:
         assert plan(registry(twice[0], needy)).package == "acme-one 1.0"
 
 
+def test_a_variant_may_have_another_priority_for_one_copy() -> None:
+    later = variant("later", priority=30, verdict=tc.Accept(priority=5))
+    chosen = plan(registry(source("later", later), source("a", variant("a"))))
+    assert (chosen.variant, chosen.declined["later"]) == ("a", "accepts; priority 5 comes after a's 10")
+    assert later.calls == ["predicate"]
+    alone = plan(registry(source("later", later)))
+    assert (alone.variant, alone.priority) == ("later", 5)
+    with pytest.raises(tc.PluginError, match="Accept: priority is an integer, or None for the record's, not 'high'"):
+        tc.Accept(priority="high")  # type: ignore[arg-type]
+
+
 def test_a_tie_is_explained() -> None:
     chosen = plan(registry(source("b", variant("b")), source("a", variant("a")), source("c", variant("c", priority=1))))
     assert chosen.variant == "a"

@@ -116,7 +116,18 @@ def _default_steps(variant: Variant) -> tuple[str, ...]:
 
 @attrs.frozen
 class Accept:
-    """The variant can do this copy."""
+    """The variant can do this copy.
+
+    Attributes:
+        priority: of the variant for this copy, where it differs from its record's: lower where another does it as well.
+
+    Raises:
+        PluginError: the priority is no integer.
+    """
+
+    priority: int | None = _field(
+        Kind("an integer, or None for the record's", lambda value: value is None or _INTEGER.fits(value)), default=None
+    )
 
     def __bool__(self) -> bool:
         return True

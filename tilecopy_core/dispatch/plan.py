@@ -358,7 +358,7 @@ def tilecopy_dispatch(request: CopyRequest, demanded: str | None, registry: Regi
     if named is not None and named.variant is None and named.status != "disabled":
         reason = named.reason or "it wraps the hooks of others and lowers nothing"
         raise PluginError(f"variant {shown(demanded)} was asked for by name and cannot be used: {reason}")
-    accepted: list[Plugin] = []
+    accepted: list[tuple[int, Plugin]] = []
     outcomes: list[Outcome] = []
     looked: dict[str, str | None] = {}
     for plugin in candidates:
@@ -367,20 +367,21 @@ def tilecopy_dispatch(request: CopyRequest, demanded: str | None, registry: Regi
         if isinstance(outcome, Outcome):
             outcomes.append(outcome)
         else:
-            accepted.append(plugin)
-    for place, plugin in enumerate(accepted):
+            accepted.append((plugin.record.priority if outcome.priority is None else outcome.priority, plugin))
+    accepted.sort(key=lambda each: -each[0])
+    for place, (priority, plugin) in enumerate(accepted):
         seen = _seen_by(plugin, request, table)
         partition = _answer(plugin, "tilecopy_partition", seen, demanded, registry, 3)
         if isinstance(partition, Outcome):
             outcomes.append(partition)
             continue
         left_out = tuple(of_left_out(name, plugin.name) for name in request.options if name not in seen.options)
-        outcomes += [_outranked(other, plugin) for other in accepted[place + 1 :]]
+        outcomes += [_outranked(other, theirs, plugin, priority) for theirs, other in accepted[place + 1 :]]
         return Plan(
             request=seen,
             variant=plugin.name,
             package=plugin.source.owner,
-            priority=plugin.record.priority,
+            priority=priority,
             partition=partition,
             completion=plugin.record.completion,
             completion_steps=plugin.record.completion_steps,
@@ -474,8 +475,7 @@ def _answer(
     return Outcome(plugin.name, "faulty", reason)
 
 
-def _outranked(other: Plugin, chosen: Plugin) -> Outcome:
-    ours, theirs = chosen.record.priority, other.record.priority
+def _outranked(other: Plugin, theirs: int, chosen: Plugin, ours: int) -> Outcome:
     if ours == theirs:
         why = f"accepts; it has the priority {theirs} of {chosen.name} too, and the first by name is taken"
         return Outcome(other.name, "tied", why, priority=theirs)

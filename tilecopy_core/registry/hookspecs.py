@@ -49,9 +49,9 @@ def tilecopy_predicate(request: CopyRequest, variant: Variant) -> Verdict:  # ty
         variant: the record of the variant that is asked; a hook need not take it, a wrapper learns from it who answers.
 
     Returns:
-        ``Accept()``, or ``Decline(reason)`` where the reason names the operand, the value and the rule. An exception
-        (any but ``KeyboardInterrupt``), or anything else than these two, declines this one request and is reported as the variant's
-        fault; where the variant was asked for by name, it is a PluginError.
+        ``Accept()``; ``Accept(priority)`` where the variant has another priority for this copy; or ``Decline(reason)`` where the
+        reason names the operand, the value and the rule. An exception (any but ``KeyboardInterrupt``), or anything else than these,
+        declines this one request and is reported as the variant's fault; where the variant was asked for by name, it is a PluginError.
     """
 
 

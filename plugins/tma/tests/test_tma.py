@@ -183,9 +183,23 @@ def test_a_tile_of_two_spans_is_one_box_of_three_dimensions() -> None:
     assert found.coordinates(0) == [128, 64, 0] and found.map.strides_bytes == (512, 128)
 
 
-def test_what_fewer_bulk_copies_move_is_theirs() -> None:
-    with pytest.raises(tc.NoVariantError, match="1 bulk copies of 16448 bytes move what 257 boxes do"):
-        plan(shared((257 * 32,))[:], array((257 * 32,))[:])
+@pytest.mark.parametrize(
+    ("extents", "shape", "priority"),
+    [
+        ((4096,), (8192,), 5),  # one bulk copy
+        ((2, 1024), (8, 1024), 5),  # one, of two rows
+        ((64, 64), (64, 128), 30),  # 64 bulk copies, one box
+        ((3, 64 * 257), (8, 20000), 5),  # 3 bulk copies, 3 * 257 boxes
+        ((3, 2048), (8, 4096), 30),  # 3 bulk copies, one box
+    ],
+)
+def test_what_as_few_bulk_copies_move_is_left_to_them(
+    extents: tuple[int, ...], shape: tuple[int, ...], priority: int
+) -> None:
+    part = array(shape)[tuple(slice(0, extent) for extent in extents)]
+    tile = shared(extents)[(slice(None),) * len(extents)]
+    assert (plan(tile, part).priority, plan(part, tile).priority) == (priority, priority)
+    assert plan(tile, part).variant == "tma"
 
 
 def test_a_long_dimension_is_two_of_the_map() -> None:

@@ -183,7 +183,7 @@ class _Fallback:
         self.variant = tc.Variant(
             name="tilecopy_testkit_fallback",
             op=record.op,
-            priority=record.priority - 1,
+            priority=-(2**31),
             summary="takes everything",
             spaces=record.spaces,
             options=tuple(attrs.evolve(option, required=False, default=None) for option in record.options),

@@ -27,7 +27,7 @@ from tilecopy_core.plugin import (
     whole_byte_elements,
 )
 
-from .boxes import BoxPartition, boxed
+from .boxes import BoxPartition, accepted, boxed
 
 variant = Variant(
     name="tma",
@@ -75,8 +75,8 @@ PREDICATE = (valid_copy, whole_byte_elements, no_replica, one_mbarrier, fits_one
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """The table, row by row."""
-    return first_failure(request, PREDICATE)
+    """The table, row by row; what bulk copies do as well is left to them."""
+    return first_failure(request, PREDICATE) and accepted(request, request.dst, request.src)
 
 
 @hookimpl

@@ -9,7 +9,9 @@ from math import gcd, prod
 import attrs
 
 from tilecopy_core.plugin import (
+    Accept,
     Buffer,
+    ChunkPartition,
     CopyRequest,
     Decline,
     Int,
@@ -21,12 +23,15 @@ from tilecopy_core.plugin import (
     TileLayout,
     VectorPartition,
     bounds_of,
+    chunked,
     divisor_of,
     is_multiple,
     m,
     same,
 )
 
+AFTER_BULK = 5
+"""Priority of a copy that as few bulk copies do, which have 10."""
 ALIGN_BYTES = 16
 """Strides, innermost starts and the global address are multiples of this (CUDA driver API, cuTensorMapEncodeTiled)."""
 SHARED_ALIGN_BYTES = 128
@@ -133,6 +138,16 @@ def boxed(request: CopyRequest, tile: Region, array: Region) -> BoxPartition | D
     return _of_pieces(request, tile, array, layout, pieces, strides, mode)
 
 
+def accepted(request: CopyRequest, tile: Region, array: Region) -> Accept:
+    """After the bulk copies that move what is contiguous on both sides, where there are no more of them than boxes: they are quicker."""
+    chunks = None if request.overhangs or request.options.get("multicast") is not None else chunked(request)
+    if isinstance(chunks, ChunkPartition) and (chunks.rounds.outer == 1 or chunks.rounds.vec > MOST_BOX):
+        boxes = boxed(request, tile, array)
+        if isinstance(boxes, BoxPartition) and chunks.rounds.outer <= boxes.rounds.outer:
+            return Accept(AFTER_BULK)
+    return Accept()
+
+
 def strides_of(array: Buffer) -> tuple[Int, ...] | None:
     """The stride of each dimension of an array, in elements, or None where its layout has an offset, a swizzle or other iters."""
     layout = array.layout
@@ -217,8 +232,6 @@ def _of_pieces(
         if taken < piece.extent:  # the rest of it may be a dimension of its own
             rest = Piece(piece.dim, piece.extent // taken, piece.unit * taken, piece.shared * taken)
             left.insert(next((at for at, each in enumerate(left) if each.shared > rest.shared), len(left)), rest)
-    if why := _why_not_rather_bulk(request, pieces, strides, prod(piece.extent for piece in steps), size, mode):
-        return Decline(why)
     carried = {(axis.dim, axis.unit) for axis in axes}
     axes += [Axis(dim, 1, 1) for dim in [*sorted(others), *fixed] if (dim, 1) not in carried]
     if why := why_misaligned(tile, array, layout, boxes, steps, axes, strides, mode):
@@ -241,22 +254,6 @@ def _of_pieces(
     side = Side(tile, layout.unswizzled.with_iters(iters))
     rounds = VectorPartition(count, 1, elems, elems * size * 8, side, side)
     return BoxPartition(tensor, starts, tuple(along), rounds, elems * size)
-
-
-def _why_not_rather_bulk(
-    request: CopyRequest, pieces: list[Piece], strides: tuple[Int, ...], boxes: int, size: int, mode: str
-) -> str | None:
-    """Why bulk copies, which move what is contiguous on both sides, need fewer instructions than so many boxes; or None."""
-    if mode != "none" or request.overhangs or request.options.get("multicast") is not None:
-        return None
-    chunk = 1
-    for piece in pieces:
-        if piece.shared == chunk and same(strides[piece.dim] * piece.unit, chunk):
-            chunk *= piece.extent
-    chunks = prod(piece.extent for piece in pieces) // chunk
-    if chunks >= boxes:
-        return None
-    return f"{chunks} bulk copies of {chunk * size} bytes move what {boxes} boxes do"
 
 
 def _extent(piece: Piece, most: int, aligned: int) -> int:

@@ -18,7 +18,7 @@ from tilecopy_core.plugin import (
     whole_byte_elements,
 )
 
-from .boxes import BoxPartition, boxed, never_negative
+from .boxes import BoxPartition, accepted, boxed, never_negative
 
 variant = Variant(
     name="tma_store",
@@ -52,8 +52,8 @@ PREDICATE = (valid_copy, whole_byte_elements, no_replica, tile_is_whole, starts_
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """The table, row by row."""
-    return first_failure(request, PREDICATE)
+    """The table, row by row; what bulk copies do as well is left to them."""
+    return first_failure(request, PREDICATE) and accepted(request, request.src, request.dst)
 
 
 @hookimpl
