@@ -7,6 +7,7 @@ Exit status 1 where a result is wrong, the GEMM is below 0.9 of the hand-written
 from __future__ import annotations
 
 import ctypes
+import random
 import statistics
 import sys
 from collections.abc import Callable
@@ -56,9 +57,12 @@ def kernel_of(source: str, name: str, shared_bytes: int = 0) -> Callable[..., No
 
 
 def in_turn(works: list[Callable[[], Any]]) -> list[float]:
-    """Medians of seconds, measured in turn, so that a clock which changes meets all alike."""
-    found = [[median_seconds(work) for work in works] for _ in range(5)]
-    return [statistics.median(times) for times in zip(*found, strict=True)]
+    """Medians of seconds, measured in turn, a drawn one first: what follows a hotter kernel runs at a lower clock."""
+    found = list[list[float]]([] for _ in works)
+    for _ in range(9):
+        for place in random.sample(range(len(works)), len(works)):
+            found[place].append(median_seconds(works[place]))
+    return [statistics.median(times) for times in found]
 
 
 def gemms(of: ModuleType, title: str, least: float) -> bool:

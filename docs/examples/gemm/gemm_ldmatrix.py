@@ -16,8 +16,8 @@ import tilecopy as tc
 from tilecopy import S, TileLayout
 
 HERE = Path(__file__).parent
-THREADS = 256
-BM, BN, BK, STAGES = 128, 256, 64, 4
+THREADS = 128
+BM, BN, BK, STAGES = 128, 128, 32, 5
 SHARED_BYTES = STAGES * (BM + BN) * BK * 2
 
 
@@ -27,7 +27,7 @@ def copies(k_multiple: int, n_multiple: int) -> dict[str, tc.Plan]:
     n = tc.symbol("N", lower=n_multiple, upper=2**30, multiple_of=n_multiple)
     k = tc.symbol("K", lower=k_multiple, upper=2**30, multiple_of=k_multiple)
     bx, by, kt = (tc.symbol(name, upper=2**16) for name in ("bx", "by", "kt"))
-    stage, wm, wn = tc.symbol("s", upper=STAGES - 1), tc.symbol("wm", upper=1), tc.symbol("wn", upper=3)
+    stage, wm, wn = tc.symbol("s", upper=STAGES - 1), tc.symbol("wm", upper=1), tc.symbol("wn", upper=1)
     step = tc.symbol("step", upper=BK // 16 - 1)
 
     def array(name: str, rows: tc.Int, columns: tc.Int, multiple: int) -> tc.Buffer:
@@ -35,7 +35,7 @@ def copies(k_multiple: int, n_multiple: int) -> dict[str, tc.Plan]:
 
     def stages(rows: int) -> tc.Buffer:
         shape = (STAGES, rows, BK)
-        layout = tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[shape]))
+        layout = tc.SwizzledLayout(tc.swizzle("64B", "float16"), TileLayout(S[shape]))
         return tc.Buffer(shape, "float16", space="shared", name="stages", layout=layout, align_bytes=1024)
 
     def fragment(name: str, operand: str, shape: tuple[int, int]) -> tc.Buffer:
