@@ -1,8 +1,8 @@
 """Relayouts from one GPU into another's memory: `python tests/benchmarks/bench_gpus.py` on a machine with two GPUs.
 
 256 MiB of random bytes, the result compared with torch's; ten launches a measurement between events, medians of seven. Beside a
-relayout straight into the other GPU: torch's copy_ of the same bytes, its copy_ of the permuted view, and a relayout
-followed by copy_. Then both GPUs into each other at once, each direction on streams of its own.
+relayout straight into the other GPU: torch's copy_ of the same bytes, by the GPU's copy engine; a kernel that copies them; copy_ of
+the permuted view; and a relayout followed by copy_. Then both GPUs into each other at once, each direction on streams of its own.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import tilecopy as tc
 import torch
 from tilecopy_relayout import relayout
 
@@ -24,6 +25,19 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], torch.dtype]] = {
     "NCHW to NHWC f16": ((64, 128, 128, 128), (0, 2, 3, 1), torch.float16),
 }
 Work = Callable[[], object]
+
+
+def copier(nbytes: int, tile: int = 8192) -> tc.BuiltKernel:
+    """A kernel that copies bytes, a tile a CTA."""
+    k = tc.KernelBuilder("copier", threads=256)
+    a, b, block = k.param("A", (nbytes,), "uint8"), k.param("B", (nbytes,), "uint8"), k.block_id("x")
+    part, staged = slice(block * tile, block * tile + tile), k.shared((tile,), "uint8", align_bytes=128)
+    k.cta.copy_async(staged[:], a[part])
+    k.cp_async_commit()
+    k.cp_async_wait(0)
+    k.cta_sync()
+    k.cta.copy(b[part], staged[:])
+    return k.build(target="sm_80", grid=nbytes // tile)
 
 
 class Side:
@@ -54,7 +68,9 @@ class Side:
             relayout(self.array, self.axes, out=self.near)
             self.far.copy_(self.near)
 
+        copy, flat = copier(self.nbytes), self.array.view(torch.uint8).view(-1)
         return {
+            "a kernel's copy": lambda: copy(flat, self.far.view(torch.uint8).view(-1), device=self.here.index),
             "copy_": lambda: self.far.copy_(self.array.view(self.far.shape)),
             "copy_ of permute": lambda: self.far.copy_(self.array.permute(self.axes)),
             "relayout, copy_": two_steps,
