@@ -125,8 +125,13 @@ def _nvjitlink_bindings() -> Any:
         from cuda.bindings import nvjitlink
 
         nvjitlink.version()
-    except (ImportError, RuntimeError) as error:
+    except ImportError as error:
         raise AssemblerError(f"nvJitLink is not installed: {INSTALL['nvjitlink']}") from error
+    except RuntimeError as error:  # the bindings are there; their library is not, or it wants a driver
+        said = str(error).partition("\n")[0]
+        raise AssemblerError(
+            f"nvJitLink is not installed, or too old: pip install --upgrade cuda-bindings nvidia-nvjitlink ({said})"
+        ) from error
     return nvjitlink
 
 
