@@ -291,7 +291,7 @@ class FakeDriver:
 
     def cuThreadExchangeStreamCaptureMode(self, mode: Any) -> Any:
         before = self.modes[-1] if self.modes else "GLOBAL"
-        self.modes.append("RELAXED" if "RELAXED" in str(mode) else "GLOBAL")
+        self.modes.append("RELAXED" if "RELAXED" in getattr(mode, "name", mode) else "GLOBAL")
         return self._said("cuThreadExchangeStreamCaptureMode", before)
 
     def cuEventCreate(self, flags: int) -> Any:
