@@ -117,7 +117,7 @@ def plan_command(**copy: Any) -> Answer:
 
 @tilecopy.command("compare", short_help="Compare the variants that can do one copy.")
 @regions_in_words(
-    click.option("--op", type=Name("op", OPS), help="Variants of this op alone; by default those of both."),
+    click.option("--op", type=Name("op", OPS), help="Only variants of this op; by default of both."),
     click.option(
         "--target", "targets", type=TARGET, multiple=True, default=("sm_90a",), show_default=True, help="Once or more."
     ),
@@ -167,7 +167,7 @@ def _declared(kernel: KernelBuilder, region: Region) -> Region:
     return attrs.evolve(region, buffer=declared)
 
 
-@tilecopy.command(short_help="List the variants and what became of each.")
+@tilecopy.command(short_help="List the installed variants, and what is wrong with broken ones.")
 def variants() -> Answer:
     """List the variants: installed, set aside and why, and those that could be installed."""
     rows: list[dict[str, Any]] = []
@@ -195,7 +195,7 @@ def _variants_text(rows: list[dict[str, Any]]) -> str:
     return table(cells, ("name", "op", "priority", "needs", "about")) + wrapped(_PRECEDENCE)
 
 
-@tilecopy.command(short_help="Say what is found here, and what to install.")
+@tilecopy.command(short_help="Show what this machine has, and what to install.")
 def doctor() -> Answer:
     """Say what is found here (driver, GPU, assemblers, executors, variants) and what to install for the rest."""
     found = findings()

@@ -213,7 +213,7 @@ def emulate(
             known = [option for parameter in click.get_current_context().command.params for option in parameter.opts]
             raise click.NoSuchOption(word, possibilities=get_close_matches(word, known))
     if annotations and as_json:
-        raise click.UsageError("--annotations and --json both want standard output; give one")
+        raise click.UsageError("--annotations and --json both write to standard output; give one")
     text = _text_of(file)
     if file.suffix == ".cu":
         program = compile_cuda(text, entry=entry, target=target, options=options, name=str(file))

@@ -102,11 +102,11 @@ def _is_dtensor(array: Any) -> bool:
 def _demand_dtensor(array: Any, placements: Any, out: Any, stream: Any, device: int | None) -> None:
     if not _is_dtensor(array):
         raise RequestError(
-            f"placements={shown(placements)} is for a DTensor of torch, and the array is a {type(array).__name__}; leave it away"
+            f"placements={shown(placements)} is for a DTensor of torch, and the array is a {type(array).__name__}; leave it out"
         )
     given = {"out": out, "stream": stream, "device": device}
     if named := [name for name, value in given.items() if value is not None]:
-        raise RequestError(f"{named[0]}= is not for a DTensor, of which every process has a part; leave it away")
+        raise RequestError(f"{named[0]}= is not for a DTensor, of which every process has a part; leave it out")
 
 
 def relayout_tensor(array: Any, axes: Any, out: Any, executor: str | None, sizes: dict[str, int]) -> Any:
@@ -153,7 +153,7 @@ def _checked(
 def _through(device: int, executor: str) -> AbstractContextManager[None]:
     """A GPU as the one that host arrays go through."""
     if executor != "cuda":
-        raise RequestError(f"device={shown(device)} is a GPU, and the relayout runs on the {executor}; leave it away")
+        raise RequestError(f"device={shown(device)} is a GPU, and the relayout runs on the {executor}; leave it out")
     if type(device) is not int or device not in [each.ordinal for each in driver().devices]:
         raise RequestError(f"device={shown(device)}: this machine has {len(driver().devices)} GPUs, from 0 on")
     active: AbstractContextManager[None] = driver().active(device)

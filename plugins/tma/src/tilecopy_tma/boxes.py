@@ -122,7 +122,7 @@ def boxed(request: CopyRequest, tile: Region, array: Region) -> BoxPartition | D
     strides = strides_of(array.buffer)
     if strides is None:
         return Decline(
-            f"{array.buffer.name} has no stride a dimension from its start: its layout is {array.buffer.layout}"
+            f"a tensor map has one stride for each dimension and no offset; the layout of {array.buffer.name} is {array.buffer.layout}"
         )
     mode = mode_of(layout.swizzle, size)
     if mode is None:
@@ -256,7 +256,7 @@ def _why_not_rather_bulk(
     chunks = prod(piece.extent for piece in pieces) // chunk
     if chunks >= boxes:
         return None
-    return f"{chunks} bulk copies of {chunk * size} bytes move what {boxes} boxes do"
+    return f"{chunks} bulk copies of {chunk * size} bytes do the same as {boxes} tensor copies"
 
 
 def _extent(piece: Piece, most: int, aligned: int) -> int:

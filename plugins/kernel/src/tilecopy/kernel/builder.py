@@ -648,7 +648,7 @@ class KernelBuilder(Recorder):
             )
         except RecursionError:
             raise RequestError(
-                f"kernel {self.name}: a value or a condition is made of more operations inside each other than Python follows "
+                f"kernel {self.name}: a value or a condition nests more operations than Python can follow "
                 f"({sys.getrecursionlimit()}); store some of them in a fragment (local) and load them again"
             ) from None
 

@@ -217,7 +217,7 @@ class BuiltKernel:
 
     def _number(self, value: Int, numbers: Mapping[str, int]) -> int:
         if any(found.name not in numbers for found in symbols_of(value)):
-            raise LaunchError(f"kernel {self.name}: {value} is known when its arguments are")
+            raise LaunchError(f"kernel {self.name}: {value} is known only when the arguments are")
         return value_of(value, numbers)
 
     def launch_grid(self, grid: Sequence[int] | int | None, numbers: Mapping[str, int] | None = None) -> Dim3:
@@ -367,7 +367,7 @@ class BuiltKernel:
             return {}
         if not hasattr(chosen, "devices"):
             raise LaunchError(
-                f"kernel {self.name}: device={shown(device)} is a GPU, and executor {chosen.name} has none; leave it away"
+                f"kernel {self.name}: device={shown(device)} is a GPU, and executor {chosen.name} has none; leave it out"
             )
         return {"device": device}
 
@@ -409,5 +409,5 @@ def dim3(value: Sequence[int] | int, what: str, error: type[TilecopyError] = Req
         raise error(f"{what} is one to three positive integers, not {shown(value)}")
     x, y, z = (*counts, 1, 1)[:3]
     if x >= 2**31 or y > 65535 or z > 65535:
-        raise error(f"{what} {shown(value)} passes the hardware's 2**31 - 1, 65535, 65535")
+        raise error(f"{what} {shown(value)} exceeds the hardware's limits 2**31 - 1, 65535, 65535")
     return x, y, z
