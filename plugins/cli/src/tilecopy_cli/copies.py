@@ -71,7 +71,7 @@ def record_of(variant: str | None) -> Variant | None:
 _HOW = (
     click.option("--op", type=Name("op", OPS), default="copy", show_default=True),
     click.option("--target", type=TARGET, default="sm_90a", show_default=True),
-    click.option("--variant", help="Demand this variant."),
+    click.option("--variant", help="Use this variant, or fail."),
 )
 
 
