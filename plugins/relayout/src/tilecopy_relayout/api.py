@@ -43,7 +43,7 @@ def relayout(
 
     Args:
         array: of torch, CuPy, JAX, NumPy or Dask; any strides, any element type of whole bytes. A torch tensor may require a
-            gradient, and the call may stand in a function that ``torch.compile`` compiles.
+            gradient, and ``torch.compile`` may compile the call.
         axes: for each dimension of the result, the array's (as in ``numpy.transpose``), or a pattern as einops has them,
             such as ``"b (h p) w -> b h w p"``.
         out: where the result goes, of the result's shape and the array's dtype, any strides; it may not overlap the
