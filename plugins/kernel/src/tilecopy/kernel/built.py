@@ -74,7 +74,7 @@ class ValueCheck:
 
 @attrs.frozen(eq=False, repr=False)
 class BuiltKernel:
-    """A lowered kernel; call it with arrays in the order of its parameters.
+    """A built kernel. Call it with its arrays and scalars, in order or by name.
 
     Attributes:
         name: the kernel's name.
@@ -178,7 +178,7 @@ class BuiltKernel:
         return self.origins[self.statements[ptx_line - 1]] if 0 < ptx_line <= len(self.statements) else ""
 
     def check_bounds(self, grid: Dim3, scalars: Mapping[str, int]) -> None:
-        """Raise :class:`LayoutError` when a region can leave its buffer with this grid and these scalars."""
+        """Raise :class:`LayoutError` if a region can leave its buffer with this grid and these scalars."""
         _GRID.check(grid, "check_bounds", "grid")
         if type(scalars) is not dict:
             _NUMBERS.check(scalars, "check_bounds", "scalars")
