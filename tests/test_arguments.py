@@ -445,6 +445,6 @@ def test_elements_of_less_than_a_byte_are_packed_in_no_array(dtype: str) -> None
     kernel = k.build(target="sm_90a", grid=1)
     for given in (np.zeros((4, 16), getattr(ml_dtypes, dtype)), np.zeros((4, 8), np.uint8)):
         with pytest.raises(
-            tc.LaunchError, match=f"argument A: dtype .*, declared {dtype}, of which a kernel has 2 in a byte"
+            tc.LaunchError, match=f"argument A: dtype .*, declared {dtype}. A kernel packs 2 of these into a byte"
         ):
             kernel(given, executor="emulator")

@@ -85,7 +85,7 @@ WRONG = [
     ("a b -> b c", (2, 3), {}, "'c' is not on the left", 9),
     ("a b c -> b a", (2, 3, 4), {}, "'c' is not on the right", 4),
     ("a a -> a", (2, 2), {}, "'a' stands there twice", 2),
-    ("a (b c) -> a b c", (2, 6), {}, "sizes of b and c cannot both be told from 6", 3),
+    ("a (b c) -> a b c", (2, 6), {}, "sizes of b and c cannot both follow from 6", 3),
     ("a (b c) -> a b c", (2, 6), {"c": 4}, "6 elements does not divide by 4", 2),
     ("a (b c) -> a b c", (2, 6), {"c": 2, "b": 2}, "6 elements, not b=2 x c=2", 2),
     ("a b -> b a", (2, 3), {"a": 5}, "2 elements, not a=5", 0),

@@ -231,9 +231,13 @@ PLANES = shared((2, 8, 8), layout=TileLayout(S[(2, 8, 8) : (72, 8, 1)]))
         (
             shared((16, 16))[:, :],
             array((16, 16), layout=TileLayout(S[(16, 2, 8) : (1, 256, 16)]))[:, :],
-            "no stride a dim",
+            "one stride for each dimension",
         ),
-        (shared((16, 16))[:, :], array((16, 16), layout=TileLayout(S[16, 16] + 16))[:, :], "no stride a dimension"),
+        (
+            shared((16, 16))[:, :],
+            array((16, 16), layout=TileLayout(S[16, 16] + 16))[:, :],
+            "one stride for each dimension and no offset",
+        ),
         (shared((8, 8), "complex128")[:, :], array((64, 8), "complex128")[0:8, :], "elements of 16 bytes"),
         (
             shared((8, 32), layout=tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[8, 32])))[:, :],

@@ -31,10 +31,10 @@ from .words import MAX_SHARED_ELEMS, FilePath, Name, Tile
 _ROW = dict.fromkeys(("name", "op", "priority", "package", "version", "needs", "status", "about"), "") | {
     "priority": None
 }
-"""What `tilecopy variants` tells of each, and nothing of it yet."""
+"""The columns of `tilecopy variants`, still empty."""
 _PRECEDENCE = (
-    "For each copy the variant is the one of variant=, if that is given; else, of those that accept the copy, the one of the highest "
-    "priority, and of equal ones the first by name. TILECOPY_DISABLE=NAME,NAME and TILECOPY_ONLY=NAME,NAME leave variants out."
+    "variant= chooses the variant of a copy. Without it, the variant with the highest priority is taken, of those that accept the "
+    "copy; of equal priorities, the first by name. TILECOPY_DISABLE=NAME,NAME and TILECOPY_ONLY=NAME,NAME leave variants out."
 )
 _MAX_LOCAL_BYTES = 1 << 16
 """Far above the 255 registers of 4 bytes that a thread has, and little enough to be written down."""
@@ -59,15 +59,15 @@ def tilecopy() -> None:
 @click.option(
     "--pad", type=click.IntRange(0, MAX_SHARED_ELEMS), default=0, help="Elements added to each row in shared memory."
 )
-@click.option("--variant", help="Demand this variant.")
+@click.option("--variant", help="Use this variant, or fail.")
 @click.option("--target", type=TARGET, help=f"Architecture: {', '.join(TARGETS)}.")
 @click.option("--executor", help="Where to run (cuda, emulator); by default the GPU if any.")
 def run(source: Path, destination: Path, **options: Any) -> Answer:
     """Copy an array file tile by tile through shared memory, and verify it.
 
-    SOURCE is a .npy file of any rank, shape, dtype and memory order; DESTINATION is written when every byte of the
-    result has been found equal. It keeps its mode and owner, and a symlink or hard link stays one. Tiles at the edges
-    overhang the array; one array row (a vector) has tiles of one row, of as many elements.
+    SOURCE is a .npy file of any rank, shape, dtype and memory order. DESTINATION is written only if every byte of the
+    result is equal. If DESTINATION exists, it keeps its mode and owner, and a symlink or hard link stays one. Tiles at
+    the edges may reach past the array. A vector is copied in tiles of one row.
     """
     check_names(variant=options["variant"], executor=options["executor"])
     with progress_bar("tiles") as progress:
@@ -91,22 +91,22 @@ def _outcome_data(outcome: Outcome, destination: Path) -> dict[str, Any]:
 @tilecopy.command("plan")
 @copy_in_words
 def plan_command(**copy: Any) -> Answer:
-    """Say how one copy would be lowered, and why.
+    """Show which variant does one copy, how, and why.
 
-    SOURCE and DESTINATION are `space dtype [shape] [region]`; block ids bx, by, bz may stand in the region. gmem, smem, reg
-    and f16, bf16, f32, f64 are taken for global, shared, local and the dtypes:
+    SOURCE and DESTINATION are `space dtype [shape] [region]`. The region may have the block ids bx, by and bz. You may write
+    gmem, smem and reg for global, shared and local, and f16, bf16, f32, f64 for the dtypes:
 
     \b
       tilecopy plan "global float16 [4096, 64] [bx*128 : bx*128+128, :]" "shared float16 [128, 64]" \\
           --dst-layout 'SwizzledLayout(swizzle("128B", "float16"), TileLayout(S[128, 64]))'
 
-    A layout is made of S, R, TileLayout, SwizzledLayout, swizzle, mma_fragment, tile_fragment and the names of axes:
+    Write a layout with S, R, TileLayout, SwizzledLayout, swizzle, mma_fragment, tile_fragment and the names of axes:
 
     \b
       tilecopy plan "shared float16 [16, 16]" "local float16 [16, 16]" --scope warp \\
           --dst-layout 'mma_fragment("m16n8k16", "A", "float16")'
 
-    A --variant that completes on an mbarrier, such as tma, is given one. A start is a coordinate. With --outside a region may overhang its array at both ends:
+    If the --variant completes on an mbarrier, as tma does, the copy gets one. A start is a coordinate. With --outside, a region may reach past both ends of its array:
 
     \b
       tilecopy plan "global float16 [1000, 64] [bx*62-1 : bx*62+63, :]" "shared float16 [64, 64]" --outside zero
@@ -117,16 +117,17 @@ def plan_command(**copy: Any) -> Answer:
 
 @tilecopy.command("compare", short_help="Compare the variants that can do one copy.")
 @regions_in_words(
-    click.option("--op", type=Name("op", OPS), help="Variants of this op alone; by default those of both."),
+    click.option("--op", type=Name("op", OPS), help="Only variants of this op; by default of both."),
     click.option(
         "--target", "targets", type=TARGET, multiple=True, default=("sm_90a",), show_default=True, help="Once or more."
     ),
 )
 def compare_command(**copy: Any) -> Answer:
-    """Put every variant that accepts one copy side by side, with what it costs, the cheapest first.
+    """List every variant that accepts one copy, with what it costs, the cheapest first.
 
-    Arguments are those of `tilecopy plan`. Instructions are those of a thread and of all; sectors (global memory) and wavefronts
-    (shared memory) stand before those that would be ideal; cycles are what an SM of a busy H200 is expected to take.
+    Arguments are those of `tilecopy plan`. The columns: "instructions" of one thread; "in all", of all threads; "bytes" of one
+    access; "registers" of a thread; "sectors" of global memory and "wavefronts" of shared memory, each with the ideal number
+    behind the slash; "cycles" that an SM of a busy H200 is expected to take.
     """
     found = compare(**copy)
     rows = [
@@ -167,7 +168,7 @@ def _declared(kernel: KernelBuilder, region: Region) -> Region:
     return attrs.evolve(region, buffer=declared)
 
 
-@tilecopy.command(short_help="List the variants and what became of each.")
+@tilecopy.command(short_help="List the installed variants, and what is wrong with broken ones.")
 def variants() -> Answer:
     """List the variants: installed, set aside and why, and those that could be installed."""
     rows: list[dict[str, Any]] = []
@@ -195,7 +196,7 @@ def _variants_text(rows: list[dict[str, Any]]) -> str:
     return table(cells, ("name", "op", "priority", "needs", "about")) + wrapped(_PRECEDENCE)
 
 
-@tilecopy.command(short_help="Say what is found here, and what to install.")
+@tilecopy.command(short_help="Show what this machine has, and what to install.")
 def doctor() -> Answer:
     """Say what is found here (driver, GPU, assemblers, executors, variants) and what to install for the rest."""
     found = findings()

@@ -71,7 +71,7 @@ def record_of(variant: str | None) -> Variant | None:
 _HOW = (
     click.option("--op", type=Name("op", OPS), default="copy", show_default=True),
     click.option("--target", type=TARGET, default="sm_90a", show_default=True),
-    click.option("--variant", help="Demand this variant."),
+    click.option("--variant", help="Use this variant, or fail."),
 )
 
 
@@ -107,7 +107,7 @@ def _in_words(command: Callable[..., Answer], more: Sequence[Callable[[Any], Any
         click.option(
             "--outside",
             type=Fill(),
-            help="Let regions overhang: what arrives from outside, or keep what the destination has.",
+            help="Let regions reach past their arrays: the value to fill in, or keep.",
         ),
     )
     return functools.reduce(lambda given, option: option(given), reversed(options), described)

@@ -212,7 +212,7 @@ def _failure(error: BaseException) -> tuple[str, str, int]:
             return kind, "not enough memory", FAILED
         case OSError():
             return "OSError", f"{error.filename or 'standard output'}: {error.strerror or error}", FAILED
-    return kind, f"{error} (not foreseen; --debug shows where)", FAILED
+    return kind, f"{error} (unexpected; --debug shows where)", FAILED
 
 
 def _one_line(text: str) -> str:

@@ -95,7 +95,7 @@ def tile_of(job: Job, shape: tuple[int, int]) -> tuple[int, int]:
 def shared_layout(job: Job, tile: tuple[int, int], dtype: str) -> Layout:
     """The layout of a tile in shared memory: row-major, padded or swizzled."""
     if job.pad and job.swizzle:
-        raise RequestError("--swizzle and --pad are two ways to the same end; give one")
+        raise RequestError("--swizzle and --pad both change how the tile lies in shared memory; give one")
     rows, columns = tile
     plain = TileLayout(S[(rows, columns) : (columns + job.pad, 1)])
     return SwizzledLayout(swizzle(job.swizzle, dtype), plain) if job.swizzle else plain

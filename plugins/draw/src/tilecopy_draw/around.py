@@ -258,4 +258,4 @@ def _record_of(variant: str) -> tc.Variant:
     for plugin in tc.default_registry().plugins():
         if plugin.name == variant and plugin.variant is not None:
             return plugin.variant
-    raise tc.PluginError(f"draw: variant {shown(variant)} is not to be had here")
+    raise tc.PluginError(f"draw: variant {shown(variant)} is not installed")

@@ -151,13 +151,11 @@ def _escaped(text: str, more: str = "") -> str:
 
 @click.command(
     context_settings={"ignore_unknown_options": True},
-    short_help="Run a kernel of PTX or CUDA C++ with no GPU, strictly.",
+    short_help="Run a kernel of PTX or CUDA C++ without a GPU, and report hazards.",
 )
 @click.argument("file", type=FilePath())
 @click.argument("arguments", nargs=-1)
-@click.option(
-    "--entry", help="The kernel, where the file has several; of CUDA C++ as C++ calls it, such as axpy<float>."
-)
+@click.option("--entry", help="The kernel, if the file has several; for CUDA C++ as in C++, such as axpy<float>.")
 @click.option("--grid", callback=_dim3, default="1", show_default=True, help="CTAs: X, X,Y or X,Y,Z.")
 @click.option("--block", callback=_dim3, help="Threads of a CTA; by default what .reqntid says.")
 @click.option("--cluster", callback=_dim3, help="CTAs of a cluster; by default what .reqnctapercluster says.")
@@ -174,7 +172,7 @@ def _escaped(text: str, more: str = "") -> str:
     "--allow",
     multiple=True,
     type=click.Choice(ALLOWABLE),
-    help="What is no hazard: threads that write the same value; an mbarrier's init that was not fenced.",
+    help="Allow one hazard: threads that write the same value; an mbarrier's init that was not fenced.",
 )
 @click.option("--target", default="sm_90", show_default=True, help="What CUDA C++ is compiled for.")
 @click.option("--nvrtc", "options", multiple=True, help="An option of NVRTC for CUDA C++, such as --nvrtc=-DN=4.")
@@ -199,12 +197,12 @@ def emulate(
     annotations: str | None,
     as_json: bool,
 ) -> None:
-    """Run a kernel of a FILE with no GPU, strictly: PTX (``-``: standard input), or CUDA C++ by NVRTC where it ends in .cu.
+    """Run the kernel of a FILE without a GPU, and report hazards. FILE is PTX (``-``: standard input), or CUDA C++ if it ends in .cu.
 
-    ARGUMENTS are in the order of the kernel's parameters: an integer, a number with a point, FILE.npy, or a made-up array
-    zeros|ones|arange|random:TYPE:SHAPE, such as arange:float32:64x64. Arrays are changed in memory only; --save keeps them.
+    ARGUMENTS are in the order of the kernel's parameters: an integer, a number with a point, FILE.npy, or a new array
+    zeros|ones|arange|random:TYPE:SHAPE, such as arange:float32:64x64. Files are not changed; --save writes an array.
 
-    Exit status: 0 no hazard; 1 a hazard, or something that cannot be run; 2 wrong usage.
+    Exit status: 0 no hazard; 1 a hazard, or a file or launch that cannot be run; 2 wrong usage.
     """
     for word in (str(file), *arguments):
         if word.startswith(
@@ -213,7 +211,7 @@ def emulate(
             known = [option for parameter in click.get_current_context().command.params for option in parameter.opts]
             raise click.NoSuchOption(word, possibilities=get_close_matches(word, known))
     if annotations and as_json:
-        raise click.UsageError("--annotations and --json both want standard output; give one")
+        raise click.UsageError("--annotations and --json both write to standard output; give one")
     text = _text_of(file)
     if file.suffix == ".cu":
         program = compile_cuda(text, entry=entry, target=target, options=options, name=str(file))

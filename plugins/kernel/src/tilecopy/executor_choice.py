@@ -27,7 +27,7 @@ class Kernel(Protocol):
 
 
 class Executor(Protocol):
-    """What an entry point of the group gives when called: something that runs kernels.
+    """Something that runs kernels. An entry point of the group ``tilecopy.executors.v1`` returns one when it is called.
 
     It may also have a method ``prepare``, which takes what ``launch`` takes, checks the arguments once and returns a
     function of no arguments that launches (:meth:`BuiltKernel.prepare`). Without it each such call is a ``launch``. An executor with a

@@ -34,7 +34,7 @@ variant = Variant(
     name="ragged",
     op="copy",
     priority=5,
-    summary="vector loads and stores with a guarded last round; fragments element by element",
+    summary="fallback for sizes that do not divide: guarded vector loads and stores; fragments element by element",
     spaces=(
         ("global", "shared"),
         ("shared", "global"),

@@ -171,15 +171,15 @@ def clipped(request: CopyRequest) -> CopyRequest:
 
 
 def fragment_inside(request: CopyRequest) -> str | None:
-    """The register operand lies inside its shape, or what does not is nobody's concern."""
+    """The register operand lies inside its shape, or the elements outside need not be copied."""
     fragment, _ = operands(request)
     dims = [dim for dim in range(len(fragment.starts)) if request.overhangs and any(fragment.overhang(dim))]
     if dims and any(any(operands(clipped(request))[0].overhang(dim)) for dim in dims):
         return f"{fragment} may lie outside dimension {dims[0]} of the register operand, which has no registers there; copy the part inside"
     if dims and request.src is fragment and request.fill is not None:
         return (
-            f"{fragment} overhangs dimension {dims[0]} of the register operand, and no thread owns what is to be filled; copy "
-            'with outside="keep", from a fragment of the whole box, or with ragged'
+            f"{fragment} reaches past dimension {dims[0]} of the register operand, and no thread holds a register for the elements to fill; "
+            'copy with outside="keep", from a fragment of the whole box, or by the variant ragged'
         )
     return None
 

@@ -43,28 +43,28 @@ def relayout(
 
     Args:
         array: of torch, CuPy, JAX, NumPy or Dask; any strides, any element type of whole bytes. A torch tensor may require a
-            gradient, and the call may stand in a function that ``torch.compile`` compiles.
-        axes: for each dimension of the result, the array's (as in ``numpy.transpose``), or a pattern as einops has them,
+            gradient, and ``torch.compile`` may compile the call.
+        axes: a permutation as in ``numpy.transpose`` (for each dimension of the result, the array's), or a pattern as in einops,
             such as ``"b (h p) w -> b h w p"``.
-        out: where the result goes, of the result's shape and the array's dtype, any strides; it may not overlap the
-            array or itself. By default a new C-contiguous array of the array's framework. It may be on another GPU: the
-            array's GPU writes it through peer access, and as for torch's ``copy_`` that GPU's current stream waits for the one
-            of ``out``, which then waits for the relayout (torch and CuPy).
-        stream: a CUstream as an integer, or a stream of torch, CuPy or cuda.core; by default the framework's current one. Where
-            ``out`` is on another GPU it may be of either, whose GPU then launches; nothing else waits for it. Host and JAX
-            arrays are done when the call returns.
-        device: the number of the GPU that launches, where ``out`` is on another GPU than the array: the one's or the other's. Of
-            host arrays, the GPU that they go through; by default the current one.
-        executor: ``"cuda"`` or ``"emulator"``; host arrays go through a GPU where there is one, and else to the emulator.
-        placements: of the result of a DTensor of torch, one each dimension of its mesh. By default what is divided stays divided. Along
-            one mesh dimension another dimension may be divided than before: :func:`relayout_shards` exchanges the parts.
+        out: an array for the result, of the result's shape and the array's dtype, with any strides. It must not overlap the
+            array or itself. By default a new C-contiguous array of the same framework. If it is on another GPU, the array's GPU
+            writes it by peer access. The streams then wait as for torch's ``copy_``: the relayout waits for the current stream of
+            ``out``'s GPU, and that stream waits for the relayout (torch and CuPy).
+        stream: a CUstream as an integer, or a stream of torch, CuPy or cuda.core; by default the framework's current one. If
+            ``out`` is on another GPU, it may be a stream of either GPU. That GPU launches, and no other stream waits. For host
+            and JAX arrays, the call returns when the relayout is done.
+        device: the number of the GPU that launches, if ``out`` is on another GPU: one of the two. For host arrays, the GPU that
+            they go through; by default the current one.
+        executor: ``"cuda"`` or ``"emulator"``. By default host arrays go through a GPU if there is one, else to the emulator.
+        placements: for a DTensor of torch, the placement of the result on each dimension of the mesh. By default it stays split
+            as it is. Along one mesh dimension it may be split along another dimension: :func:`relayout_shards` exchanges the parts.
         sizes: extents of names in the pattern: ``p=4``.
 
     Returns:
-        ``out``, or the new array. It never shares memory with ``array``, also where nothing changes place.
+        ``out``, or the new array. It never shares memory with ``array``, even if no element changes place.
 
     Raises:
-        RequestError: what is asked is not meaningful: the message names the operand and the rule.
+        RequestError: an argument is invalid; the message names it and the rule.
         LaunchError: the driver refuses.
     """
     torch = sys.modules.get("torch")
@@ -102,11 +102,11 @@ def _is_dtensor(array: Any) -> bool:
 def _demand_dtensor(array: Any, placements: Any, out: Any, stream: Any, device: int | None) -> None:
     if not _is_dtensor(array):
         raise RequestError(
-            f"placements={shown(placements)} is for a DTensor of torch, and the array is a {type(array).__name__}; leave it away"
+            f"placements={shown(placements)} is for a DTensor of torch, and the array is a {type(array).__name__}; leave it out"
         )
     given = {"out": out, "stream": stream, "device": device}
     if named := [name for name, value in given.items() if value is not None]:
-        raise RequestError(f"{named[0]}= is not for a DTensor, of which every process has a part; leave it away")
+        raise RequestError(f"{named[0]}= is not for a DTensor, of which every process has a part; leave it out")
 
 
 def relayout_tensor(array: Any, axes: Any, out: Any, executor: str | None, sizes: dict[str, int]) -> Any:
@@ -153,7 +153,7 @@ def _checked(
 def _through(device: int, executor: str) -> AbstractContextManager[None]:
     """A GPU as the one that host arrays go through."""
     if executor != "cuda":
-        raise RequestError(f"device={shown(device)} is a GPU, and the relayout runs on the {executor}; leave it away")
+        raise RequestError(f"device={shown(device)} is a GPU, and the relayout runs on the {executor}; leave it out")
     if type(device) is not int or device not in [each.ordinal for each in driver().devices]:
         raise RequestError(f"device={shown(device)}: this machine has {len(driver().devices)} GPUs, from 0 on")
     active: AbstractContextManager[None] = driver().active(device)

@@ -37,7 +37,7 @@ def relayout_blocks(
     given = {"out": out, "stream": stream, "device": device}
     if named := [name for name, value in given.items() if value is not None]:
         raise RequestError(
-            f"{named[0]}= is not for a Dask array, which is computed later, block by block; leave it away"
+            f"{named[0]}= is not for a Dask array, which is computed later, block by block; leave it out"
         )
     if any(math.isnan(extent) for extent in array.shape):
         raise RequestError("array: its chunks are not known yet; call array.compute_chunk_sizes() first")

@@ -251,7 +251,7 @@ class Pattern:
         open_terms = [term for term in terms if term.text not in known]
         if len(open_terms) > 1:
             names = " and ".join(term.text for term in open_terms)
-            self.error(open_terms[0].at, f"the sizes of {names} cannot both be told from {extent}; give all but one")
+            self.error(open_terms[0].at, f"the sizes of {names} cannot both follow from {extent}; give all but one")
         product = prod(known[term.text] for term in terms if term.text in known)
         if open_terms:
             if product == 0 or extent % product:

@@ -31,7 +31,7 @@ def traced(
             "stream=: an operator of torch runs on torch's current stream; use `with torch.cuda.stream(stream):` around it"
         )
     if device is not None:
-        raise RequestError("device=: an operator of torch runs on the GPU of its tensor; leave it away")
+        raise RequestError("device=: an operator of torch runs on the GPU of its tensor; leave it out")
     if not torch.compiler.is_compiling():
         choose_executor(executor, array.device.index)  # refuses what is wrong in the words of the caller
         rearrangement(axes, array.shape, sizes)

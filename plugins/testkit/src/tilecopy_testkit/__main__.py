@@ -39,7 +39,7 @@ def main(words: list[str] | None = None) -> int:
     big.add_argument("--workers", type=int, help="processes of a cluster on this machine; 0 runs in this one")
     big.add_argument("--state", type=Path, default=Path("campaign.jsonl"), help="chunks that are done, to resume from")
     big.add_argument("--report", type=Path, default=Path("campaign.md"))
-    big.add_argument("--remember", action="store_true", help="keep what failed, for the tests to try for ever")
+    big.add_argument("--remember", action="store_true", help="keep what failed, for the tests to repeat always")
     once = commands.add_parser("again", help="hold one copy against every rule")
     once.add_argument("description", help="as a finding prints it")
     once.add_argument("--variant", help="by default every installed one that takes it")

@@ -118,7 +118,7 @@ def recorded_vectors(path: Path | str) -> list[Vector]:
         raise
     except Exception as error:
         raise tc.RequestError(
-            f"recorded_vectors: path {shown(Path(path).name)} is no file of vectors: {type(error).__name__}: {error}"
+            f"recorded_vectors: path {shown(Path(path).name)} is not a file of vectors: {type(error).__name__}: {error}"
         ) from error
 
 

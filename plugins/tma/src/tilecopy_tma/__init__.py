@@ -55,7 +55,7 @@ LOAD = "cp.async.bulk.tensor.{}d.shared::cluster.global.tile.mbarrier::complete_
 def filled_with_zeros(request: CopyRequest) -> str | None:
     """What is outside arrives as zeros; the tile itself is written whole."""
     if request.overhangs and any(any(request.dst.overhang(dim)) for dim in range(len(request.dst.starts))):
-        return f"{request.dst} may overhang its buffer in shared memory; a tensor copy writes whole boxes there"
+        return f"{request.dst} may reach past its buffer in shared memory; a tensor copy writes whole boxes there"
     if request.overhangs and not (request.outside is not None and request.outside.is_zero):
         return f"outside={request.outside}: a tensor copy fills what is outside with zeros"
     return None

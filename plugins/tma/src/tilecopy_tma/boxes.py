@@ -127,7 +127,7 @@ def boxed(request: CopyRequest, tile: Region, array: Region) -> BoxPartition | D
     strides = strides_of(array.buffer)
     if strides is None:
         return Decline(
-            f"{array.buffer.name} has no stride a dimension from its start: its layout is {array.buffer.layout}"
+            f"a tensor map has one stride for each dimension and no offset; the layout of {array.buffer.name} is {array.buffer.layout}"
         )
     mode = mode_of(layout.swizzle, size)
     if mode is None:

@@ -37,7 +37,7 @@ STORE = "cp.async.bulk.tensor.{}d.global.shared::cta.tile.bulk_group"
 def tile_is_whole(request: CopyRequest) -> str | None:
     """The tile is read whole."""
     if request.overhangs and any(any(request.src.overhang(dim)) for dim in range(len(request.src.starts))):
-        return f"{request.src} may overhang its buffer in shared memory; a tensor copy reads whole boxes there"
+        return f"{request.src} may reach past its buffer in shared memory; a tensor copy reads whole boxes there"
     return None
 
 

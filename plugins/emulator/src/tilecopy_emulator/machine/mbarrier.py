@@ -471,7 +471,7 @@ class Mbarriers:
             self.machine.hazard(
                 "mbarrier",
                 f"{barrier.name}: waits for phase {int(phases[np.argmax(old)])} in phase {barrier.phase}; "
-                "only the current and the one before it can be told",
+                "a thread can wait only for the current phase and the one before it",
                 lanes, int(at[np.argmax(old)]),
             )  # fmt: skip
         return phases

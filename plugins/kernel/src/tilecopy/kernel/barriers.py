@@ -66,8 +66,8 @@ class Mbarrier:
         Args:
             index: which barrier.
             rank: the CTA of the cluster whose barrier it is (PTX ISA, ``mapa``), this CTA's by default. That CTA waits with ``cluster=True``.
-            relaxed: publish nothing that this thread has written (PTX ISA, ``.relaxed``; sm_90). That is enough to hand back memory which
-                only asynchronous instructions have read, and spares a fence of the whole GPU in a cluster.
+            relaxed: do not publish what this thread has written (PTX ISA, ``.relaxed``; sm_90). This is enough if only
+                asynchronous instructions read the memory, and saves a fence of the whole GPU in a cluster.
         """
         if rank is not None:
             self._kernel._own(rank, f"mbarrier {self.buffer.name}: rank")

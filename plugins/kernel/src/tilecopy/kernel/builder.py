@@ -100,14 +100,14 @@ class KernelBuilder(Recorder):
         strides: Sequence[Int] | None = None,
         align_bytes: int = 16,
     ) -> Buffer:
-        """A global array that the caller passes.
+        """Declare a global array that the caller passes.
 
         Args:
             name: an identifier.
-            shape: extents; one may be made of sizes and scalars, such as ``M`` or ``M * 4 + 1``.
+            shape: extents in elements. An extent may be computed from sizes and scalars, such as ``M`` or ``M * 4 + 1``.
             dtype: element type.
-            strides: in elements, row-major by default; one may be made of sizes and scalars.
-            align_bytes: what the base address is a multiple of; checked at every launch.
+            strides: in elements, row-major by default. A stride may be computed from sizes and scalars.
+            align_bytes: the base address is a multiple of this; checked at every launch.
         """
         check_identifier(name, "param name")
         extents = checked_shape(shape, f"param {name}, shape", "global")
@@ -140,19 +140,19 @@ class KernelBuilder(Recorder):
         return buffer
 
     def size(self, name: str, *, multiple_of: int = 1, lower: int = 1, upper: int = 2**31 - 1) -> Expr:
-        """A size that is known at launch only: it is read from the shapes of the arguments, never passed.
+        """Declare a size that is known only at launch. The launch reads it from the shapes of the arguments; you never pass it.
 
-        It may stand in a param's shape and strides, a range, a start, a scalar's bounds and the grid. One build serves
-        every value; vector widths follow ``multiple_of`` alone.
+        You can use it in the shape and strides of a param, in a range, a start, a scalar's bounds and the grid. One build
+        serves every value. Vector widths follow from ``multiple_of`` alone.
 
         Args:
             name: an identifier.
-            multiple_of: a divisor of every value; checked at launch like the bounds.
+            multiple_of: a divisor of every value; checked at launch, as the bounds are.
             lower: smallest value, 0 or more.
-            upper: largest value; past 2**31 - 1 it travels as 64 bits.
+            upper: largest value; above 2**31 - 1, the parameter has 64 bits.
 
         Raises:
-            RequestError: a name that is taken, or bounds that no size meets.
+            RequestError: the name is taken, or no size is within the bounds.
         """
         check_identifier(name, "size name")
         parameter = SizeParameter.declare(name, multiple_of=multiple_of, lower=lower, upper=upper)
@@ -168,18 +168,18 @@ class KernelBuilder(Recorder):
     def scalar(
         self, name: str, dtype: str = "int32", *, multiple_of: int = 1, lower: Int = 0, upper: Int | None = None
     ) -> Expr:
-        """An integer that the caller passes, for starts, strides and counts; what is declared is checked at launch.
+        """Declare an integer that the caller passes, for starts, strides and counts. Bounds and divisor are checked at launch.
 
         Args:
             name: an identifier.
             dtype: ``int32``, ``uint32`` or ``int64``.
             multiple_of: a divisor of every value that will be passed.
-            lower: smallest value; may be made of sizes.
-            upper: largest value, may be made of sizes; by default the largest of an int32 (2**62 for int64). A uint32 for
-                which more is declared is computed with in 64 bits.
+            lower: smallest value; may be computed from sizes.
+            upper: largest value; may be computed from sizes. By default the largest of an int32 (2**62 for int64). A uint32
+                with a larger bound is computed in 64 bits.
 
         Raises:
-            RequestError: a name that is taken, no such dtype, or bounds that it does not have.
+            RequestError: the name is taken, the dtype is another one, or the dtype does not hold the bounds.
         """
         check_identifier(name, "scalar name")
         within = [bound for bound in (lower, upper) if isinstance(bound, Expr)]
@@ -205,7 +205,18 @@ class KernelBuilder(Recorder):
         name: str | None = None,
         align_bytes: int | None = None,
     ) -> Buffer:
-        """A shared-memory buffer of the CTA; it occupies its layout's span."""
+        """Declare a buffer in the CTA's shared memory.
+
+        Args:
+            shape: extents in elements.
+            dtype: element type.
+            layout: where the elements lie, row-major by default. The buffer takes as many bytes as the layout spans.
+            name: an identifier; by default a new one.
+            align_bytes: the address is a multiple of this.
+
+        Raises:
+            PtxError: more bytes than shared addresses reach.
+        """
         buffer = self._made("shared", name, shape, dtype, layout=layout, align_bytes=align_bytes)
         self._described.shared.append(buffer)
         return buffer
@@ -213,7 +224,7 @@ class KernelBuilder(Recorder):
     def local(
         self, shape: Sequence[int] | int, dtype: Any, *, layout: TileLayout | None = None, name: str | None = None
     ) -> Buffer:
-        """A register buffer: thread axes of its layout say which thread owns what, ``m`` which register."""
+        """Declare a buffer in registers. Its layout's thread axes say which thread holds an element, ``m`` says in which register."""
         return self._made("local", name, shape, dtype, layout=layout)
 
     def _made(self, space: str, name: str | None, shape: Sequence[int] | int, dtype: Any, **more: Any) -> Buffer:
@@ -234,7 +245,7 @@ class KernelBuilder(Recorder):
         return buffer
 
     def registers(self, fragment: Buffer) -> Buffer:
-        """A thread's own part of a local buffer, as a flat buffer indexed by constants."""
+        """The part of a local buffer that one thread holds, as a flat buffer. Index it by constants."""
         self._check_buffer(fragment, "registers: fragment is a local buffer", "local")
         return Buffer(fragment.span_elems, fragment.dtype, space="local", name=fragment.name, memory=fragment.memory)
 
@@ -277,12 +288,12 @@ class KernelBuilder(Recorder):
 
     @checked(count=INT, start=INT)
     def range(self, count: Int, *, start: Int = 0, unroll: bool = True) -> Block:
-        """A loop at run time: ``for i in k.range(n):`` or ``with k.range(n) as i:``; a plain ``for`` unrolls.
+        """A loop on the GPU: ``for i in k.range(n):`` or ``with k.range(n) as i:``. A plain Python ``for`` unrolls.
 
         Args:
-            count: of turns.
-            start: the first turn's number.
-            unroll: whether the assembler may unroll it; a loop that it leaves rolled is assembled sooner (PTX ISA,
+            count: the number of iterations.
+            start: the index of the first iteration.
+            unroll: whether the assembler may unroll the loop. A loop that it must not unroll is assembled sooner (PTX ISA,
                 pragma "nounroll").
         """
         FLAG.check(unroll, "range", "unroll")
@@ -304,7 +315,7 @@ class KernelBuilder(Recorder):
         return Block(self, loop, Frame(loop.body, active, known, loop.describe(), {index}), turn)
 
     def if_(self, condition: Any) -> Block:
-        """Statements for the threads that meet a condition: ``with k.if_(tid == 0):``."""
+        """Statements for the threads for which a condition holds: ``with k.if_(tid == 0):``."""
         if isinstance(condition, bool):  # a comparison that was decided, such as one on the only thread's id
             condition = Condition("==", int(condition), 1)
         if not isinstance(condition, Condition):
@@ -334,16 +345,16 @@ class KernelBuilder(Recorder):
     # ------------------------------------------------------------------------------------------- copies and elements
 
     def load(self, element: Region) -> Value:
-        """One element of a global, shared or local buffer."""
+        """Load one element of a global, shared or local buffer."""
         self._element(element)
         value = Value(element.buffer.dtype, "loaded", (element,))
         self.record(Load(value, element))
         return value
 
     def address(self, element: Region) -> Value:
-        """Where an element lies, for instructions of your own: an address of shared memory (uint32) or of global memory (uint64).
+        """The address of an element, for instructions of your own: uint32 in shared memory, uint64 in global memory.
 
-        The element itself is not read. A descriptor of ``wgmma`` is made of such an address.
+        The element itself is not read. A descriptor of ``wgmma`` needs such an address.
 
         Raises:
             LayoutError: a register, or an element outside its buffer.
@@ -358,7 +369,7 @@ class KernelBuilder(Recorder):
         return Value(dtype_of("uint32" if space == "shared" else "uint64"), "address", (element,))
 
     def store(self, element: Region, value: Any) -> None:
-        """Write a value (or number, which the dtype must hold) to one element; its dtype must be the buffer's."""
+        """Store a value or a number to one element. A value must have the buffer's dtype; a number must fit it."""
         self._element(element, written=True)
         if isinstance(value, Expr):
             self._own(value, f"store to {element}: value")
@@ -380,16 +391,16 @@ class KernelBuilder(Recorder):
 
     @checked(lower=INT, upper=INT, clamp=FLAG)
     def index(self, value: Any, *, lower: Int = 0, upper: Int, clamp: bool = False) -> Expr:
-        """A run-time value as a symbolic integer: a start from memory, ``A[k.index(k.load(rows[i]), upper=m - 1), :]``.
+        """Use a run-time value as a symbolic integer, such as a start from memory: ``A[k.index(k.load(rows[i]), upper=m - 1), :]``.
 
-        A copy may start there at every scope whose threads load it from one place. Each call gives another integer.
+        All threads of a copy's scope must load it from the same place. Each call gives another integer.
 
         Args:
-            value: an integer that was loaded, or computed of such.
-            lower: smallest value that it may have; may be made of sizes and scalars.
-            upper: largest; likewise.
-            clamp: move a value outside to the nearer bound. Without it such a value is a HazardError on the emulator, and
-                undefined on a GPU.
+            value: an integer that was loaded, or computed from loaded ones.
+            lower: smallest value that it may have; may be computed from sizes and scalars.
+            upper: largest value; likewise.
+            clamp: replace a value outside the bounds by the nearer bound. Without it, such a value is a HazardError on the
+                emulator, and undefined on a GPU.
 
         Raises:
             RequestError: no integer value, or bounds that no value meets.
@@ -420,13 +431,13 @@ class KernelBuilder(Recorder):
         return turn
 
     def cast(self, value: Any, dtype: Any) -> Value:
-        """A value, number or symbolic integer converted to a dtype."""
+        """Convert a value, a number or a symbolic integer to a dtype."""
         return cast(value, dtype)
 
     # ------------------------------------------------------------------------------------------- synchronisation
 
     def cta_sync(self) -> None:
-        """``bar.sync 0``: every thread of the CTA arrives; shared memory written before is visible after."""
+        """``bar.sync 0``, which is ``__syncthreads()``: after it, every thread sees what the CTA wrote before it."""
         self.record(Action("cta_sync", PtxBuilder.bar_sync))
 
     @checked(barrier=integer_in(1, 15), threads=integer_in(32, 1024))
@@ -458,7 +469,7 @@ class KernelBuilder(Recorder):
     # ------------------------------------------------------------------------------------------- tensor memory
 
     def tmem(self, shape: Sequence[int], dtype: Any, *, layout: TileLayout, name: str | None = None) -> Buffer:
-        """A buffer in tensor memory; ``tcgen05_alloc`` gives it its address, which lies in a shared word of its own.
+        """Declare a buffer in tensor memory. ``tcgen05_alloc`` allocates it and keeps its address in a word of shared memory.
 
         Args:
             shape: extents.
@@ -478,7 +489,7 @@ class KernelBuilder(Recorder):
         return self._made("tmem", name, shape, dtype, layout=layout, allocated_addr=holder)
 
     def tcgen05_alloc(self, buffer: Buffer, *, columns: int = 32, cta_group: int = 1) -> None:
-        """Allocate tensor memory for a buffer: executed by one whole warp; a barrier shows the address to others.
+        """Allocate tensor memory for a buffer. One whole warp must execute this; other threads see the address after a barrier.
 
         Args:
             buffer: from :meth:`tmem`.
@@ -492,7 +503,7 @@ class KernelBuilder(Recorder):
         self.record(Action("tcgen05_alloc", lambda ptx: tcgen05.alloc(ptx, ptx.address(holder), columns, cta_group)))
 
     def tcgen05_dealloc(self, buffer: Buffer, *, columns: int = 32, cta_group: int = 1) -> None:
-        """Give tensor memory back: by the warp that allocated it, before the kernel ends."""
+        """Free tensor memory: the warp that allocated it must, before the kernel ends."""
         holder = self._holder(buffer)
         self.record(Action("tcgen05_dealloc", lambda ptx: tcgen05.dealloc(ptx, _base(ptx, holder), columns, cta_group)))
 
@@ -534,7 +545,7 @@ class KernelBuilder(Recorder):
         return holder
 
     def inline_ptx(self, text: str, *operands: Any, out: Sequence[Region] = ()) -> None:
-        """PTX as it is; ``{0}``, ``{1}`` .. stand for operands, then for those of ``out``.
+        """Write PTX text. ``{0}``, ``{1}`` .. are the operands, then the regions of ``out``.
 
         Args:
             text: instructions; labels and registers inside ``{{ }}`` are its own.
@@ -648,7 +659,7 @@ class KernelBuilder(Recorder):
             )
         except RecursionError:
             raise RequestError(
-                f"kernel {self.name}: a value or a condition is made of more operations inside each other than Python follows "
+                f"kernel {self.name}: a value or a condition nests more operations than Python can follow "
                 f"({sys.getrecursionlimit()}); store some of them in a fragment (local) and load them again"
             ) from None
 

@@ -74,29 +74,29 @@ class ValueCheck:
 
 @attrs.frozen(eq=False, repr=False)
 class BuiltKernel:
-    """A lowered kernel; call it with arrays in the order of its parameters.
+    """A built kernel. Call it with its arrays and scalars, in order or by name.
 
     Attributes:
         name: the kernel's name.
-        ptx: the module's text.
-        plans: one a copy, in order.
-        target: what it was lowered for.
+        ptx: the text of the PTX module.
+        plans: the plan of each copy, in order.
+        target: the architecture that it was built for.
         threads: threads of a CTA.
-        parameters: those of the PTX function, in order; the caller passes an argument for each that takes one.
-        written: names of the parameters that it writes.
-        grid: CTAs along x, y, z, each an integer or made of sizes and scalars; None: it is given at launch.
+        parameters: the parameters of the PTX function, in order. The caller passes arrays and scalars, but no sizes.
+        written: names of the arrays that the kernel writes.
+        grid: CTAs along x, y, z, each an integer or computed from sizes and scalars; None if the launch gives it.
         cluster: CTAs of a cluster, or None.
-        shared_bytes: shared memory of a CTA.
-        dynamic_shared: whether that memory is one dynamic pool.
-        allocations: the shared buffers in the pool.
-        bounds: what must hold of the grid and the scalars.
-        scalars: the name of the parameter that each symbol is.
-        value_checks: the values from memory that are indices.
-        origins: what each statement is and where it was made; the first is none.
-        statements: for each line of the PTX the number of its statement.
-        executors: those that ran it, by the name that was asked for; like ``remembered``, no part of a copy or a pickle.
+        shared_bytes: shared memory of a CTA, in bytes.
+        dynamic_shared: whether the shared memory is dynamic.
+        allocations: the buffers in dynamic shared memory.
+        bounds: conditions on the grid and the scalars that a launch checks.
+        scalars: symbol -> name of its parameter.
+        value_checks: the values from memory that are used as indices.
+        origins: each statement with its source line; the first entry is empty.
+        statements: for each line of the PTX, the number of its statement.
+        executors: executors that ran the kernel, by name. Copies and pickles have neither these nor ``remembered``.
         remembered: what each executor keeps for later launches.
-        inside: grids and numbers for which the bounds were found to hold.
+        inside: grids and numbers for which the bounds are known to hold.
     """
 
     name: str
@@ -141,7 +141,7 @@ class BuiltKernel:
         return tuple(parameter for parameter in self.parameters if isinstance(parameter, ArrayParameter))
 
     def explain(self) -> str:
-        """The plans of all copies, one table after the other."""
+        """What ``Plan.explain()`` says of each copy, in order."""
         return "\n\n".join(plan.explain() for plan in self.plans)
 
     def cubin(self, assembler: str | None = None) -> bytes:
@@ -178,7 +178,7 @@ class BuiltKernel:
         return self.origins[self.statements[ptx_line - 1]] if 0 < ptx_line <= len(self.statements) else ""
 
     def check_bounds(self, grid: Dim3, scalars: Mapping[str, int]) -> None:
-        """Raise :class:`LayoutError` when a region can leave its buffer with this grid and these scalars."""
+        """Raise :class:`LayoutError` if a region can leave its buffer with this grid and these scalars."""
         _GRID.check(grid, "check_bounds", "grid")
         if type(scalars) is not dict:
             _NUMBERS.check(scalars, "check_bounds", "scalars")
@@ -217,7 +217,7 @@ class BuiltKernel:
 
     def _number(self, value: Int, numbers: Mapping[str, int]) -> int:
         if any(found.name not in numbers for found in symbols_of(value)):
-            raise LaunchError(f"kernel {self.name}: {value} is known when its arguments are")
+            raise LaunchError(f"kernel {self.name}: {value} is known only when the arguments are")
         return value_of(value, numbers)
 
     def launch_grid(self, grid: Sequence[int] | int | None, numbers: Mapping[str, int] | None = None) -> Dim3:
@@ -265,13 +265,12 @@ class BuiltKernel:
 
         Args:
             arguments: arrays (NumPy, or anything with DLPack or ``__cuda_array_interface__``) and integers.
-            grid: CTAs along x, y, z, when not given at build.
-            stream: of the CUDA executor: an integer, or a torch, CuPy or cuda.core stream. By default it is the current stream
-                of the framework that the arrays come from (torch, CuPy); the stream that the CUDA array interface names; else
-                the legacy default stream.
-            device: the number of the GPU that launches, for arrays on several or none. By default it is the GPU of ``stream=``, where
-                that says one; else of the first array that the kernel writes; with host arrays alone the current one.
-            executor: ``cuda`` or ``emulator``; by default the GPU where there is one.
+            grid: CTAs along x, y, z, if not given at build.
+            stream: for the CUDA executor: an integer, or a torch, CuPy or cuda.core stream. By default the current stream of the
+                arrays' framework (torch, CuPy), or the stream that the CUDA array interface names, or the legacy default stream.
+            device: the number of the GPU that launches, if the arrays are on several GPUs or on none. By default the GPU of
+                ``stream=``, if it names one; else that of the first array that the kernel writes; for host arrays the current GPU.
+            executor: ``cuda`` or ``emulator``; by default the GPU if there is one.
             named: arguments by the names of their parameters, ``kernel(A=a, B=b)``, after those that are given in order.
 
         Returns:
@@ -301,9 +300,9 @@ class BuiltKernel:
     ) -> Callable[[], Any]:
         """A launch whose arguments are checked once, now: ``launch = kernel.prepare(a, b)``, then ``launch()`` in a loop.
 
-        It keeps the arguments alive and launches with the memory that they have now, at little more than the driver's own
-        cost where they are on the GPU; what they hold may change between launches, their address and shape may not.
-        Without ``stream=`` each launch takes the stream that is current when it is called. It takes what a call of the kernel takes, and raises the same.
+        The launch keeps the arguments alive. Their contents may change between launches; their address and shape may not. With
+        arrays on the GPU, a launch costs little more than the driver's own. Without ``stream=``, each launch takes the stream
+        that is current when you call it. ``prepare`` takes the arguments of a call and raises the same errors.
         """
         arguments = self._in_order(arguments, named) if named else arguments
         chosen = self._executor(executor)
@@ -367,7 +366,7 @@ class BuiltKernel:
             return {}
         if not hasattr(chosen, "devices"):
             raise LaunchError(
-                f"kernel {self.name}: device={shown(device)} is a GPU, and executor {chosen.name} has none; leave it away"
+                f"kernel {self.name}: device={shown(device)} is a GPU, and executor {chosen.name} has none; leave it out"
             )
         return {"device": device}
 
@@ -409,5 +408,5 @@ def dim3(value: Sequence[int] | int, what: str, error: type[TilecopyError] = Req
         raise error(f"{what} is one to three positive integers, not {shown(value)}")
     x, y, z = (*counts, 1, 1)[:3]
     if x >= 2**31 or y > 65535 or z > 65535:
-        raise error(f"{what} {shown(value)} passes the hardware's 2**31 - 1, 65535, 65535")
+        raise error(f"{what} {shown(value)} exceeds the hardware's limits 2**31 - 1, 65535, 65535")
     return x, y, z

@@ -30,8 +30,8 @@ from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParamete
 def load_kernel(folder: str | Path) -> BuiltKernel:
     """A kernel that :meth:`BuiltKernel.save` wrote: it launches and is checked as the one that was saved.
 
-    Its ``plans`` are what the saved ones told (:class:`SavedPlan`); nothing is lowered again, and no variant need be
-    installed but for functions that make parameters (``HostBytes``): their modules are imported.
+    Nothing is lowered again, and no variant need be installed. ``plans`` has the texts of the saved plans (:class:`SavedPlan`).
+    If a function makes a parameter (``HostBytes``), its module is imported.
 
     Args:
         folder: where it was saved.

@@ -233,8 +233,8 @@ class ArrayParameter(Parameter):
     def _check_dtype(self, where: str, found: Any) -> None:
         if self.dtype.bits < 8:
             raise LaunchError(
-                f"{where}: dtype {found}, declared {self.dtype}, of which a kernel has {8 // self.dtype.bits} in a byte and no "
-                "array has: declare it as uint8 of the packed shape, which may be viewed as what it holds"
+                f"{where}: dtype {found}, declared {self.dtype}. A kernel packs {8 // self.dtype.bits} of these into a byte, and arrays do "
+                f"not: declare uint8 with the packed shape, and view it in the kernel (view(dtype='{self.dtype}'))"
             )
         if not getattr(found, "isnative", True):
             raise LaunchError(

@@ -243,7 +243,9 @@ class Block:
         if self._placed not in self._kernel._waiting:
             raise RequestError(f"{self._placed} is a block that was used")
         if self._kernel._frame is not self._outer:
-            raise RequestError(f"{self._placed} is a block of where it was made: write `with` there, or make it here")
+            raise RequestError(
+                f"{self._placed} belongs to the block in which it was made: write `with` there, or make it here"
+            )
         self._kernel._waiting.remove(self._placed)
         self._kernel._stack.append(self._frame)
         _OPEN.set((*_OPEN.get(), self))
@@ -257,8 +259,8 @@ class Block:
         elif kind is not None:
             how = "break or return" if kind is GeneratorExit else kind.__name__
             self._kernel._spoiled = (
-                f"{self._placed} was left by {how}: a block describes every turn at once, so it must reach its end; "
-                "use k.if_ for what depends on the running kernel"
+                f"{self._placed} was left by {how}: a block is recorded once for all iterations, so it must reach its "
+                "end; use k.if_ for what depends on the running kernel"
             )
 
     def __iter__(self) -> Iterator[Any]:
