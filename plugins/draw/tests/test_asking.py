@@ -83,9 +83,6 @@ def test_kinds_that_do_not_go():
 
 
 def test_what_cannot_be_run_is_refused():
-    one, other = TileLayout(S[(32, 8) : (1 @ laneid, 1)]), TileLayout(S[(4, 8, 8) : (8 @ laneid, 1 @ laneid, 1)])
-    a, b = (memory("local", (32, 8), "float32", name, layout=each) for name, each in (("a", one), ("b", other)))
-    refused("both sides are registers", tc.plan(b[:, :], a[:, :], scope=tc.warp(), target="sm_90a"))
     huge = memory("global", (1 << 20, 512), "float16", "A")
     plan = tc.plan(
         memory("shared", (16, 64), "float16", "tile")[:, :], huge[0:16, 0:64], scope=tc.warp(), target="sm_90a"

@@ -180,7 +180,12 @@ def test_a_wrong_copy_is_no_picture(monkeypatch):
     from tilecopy_draw import running
 
     right = running.elements_of
-    monkeypatch.setattr(running, "elements_of", lambda region, values: np.roll(right(region, values), 1) if region.buffer.space == "shared" else right(region, values))  # fmt: skip
+
+    def rolled(region, values, threads):
+        elements, held = right(region, values, threads)
+        return np.roll(elements, 1), (np.roll(elements, 1), held[1])
+
+    monkeypatch.setattr(running, "elements_of", lambda region, *known: (rolled if region.buffer.space == "shared" else right)(region, *known))  # fmt: skip
     with pytest.raises(tc.TilecopyError, match="gmem_smem moves 1024 of 1024 elements elsewhere than"):
         draw(cases.gmem_smem())
 

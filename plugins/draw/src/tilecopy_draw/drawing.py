@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import tilecopy as tc
 
 from tilecopy_core.plugin import one_of, optional, shown
@@ -19,7 +18,7 @@ from .moves import draw_moves
 from .page import Sheet
 from .part import Part
 from .picture import Picture
-from .running import Movement, run_copy
+from .running import TOLD, Movement, run_copy
 
 KINDS = ("moves", "banks", "fragment", "boxes")
 LEAST_WIDTH, MOST_WIDTH = 480, 4096
@@ -39,7 +38,7 @@ def draw(
             A layout alone is taken as of elements of 4 bytes, or of those that its swizzle is for.
         kind: ``moves`` (who moves each element, in which vector), ``banks`` (of shared memory, with the conflicts of each phase),
             ``fragment`` (which thread and register holds each element), ``boxes`` (what an engine moves); by default what fits.
-        part: what to draw of it: ``"instruction 2"``, ``"warp 1"``, ``"thread 5"``, ``"rows 0:32"``, ``"columns 0:64"``, with
+        part: what to draw of it: ``"instruction 2"``, ``"warp 1"``, ``"phase 0"``, ``"thread 5"``, ``"rows 0:32"``, ``"columns 0:64"``, with
             commas between.
         before: of ``banks``: another layout of the shared buffer, drawn beside; by default the one without the swizzle.
         width: of the picture, in pixels.
@@ -82,7 +81,7 @@ def draw(
 
 
 def _of_plan(plan: tc.Plan, kind: str | None, part: Part, before: tc.TileLayout | None, width: int) -> Picture:
-    movement = run_copy(plan.request, plan.variant, plan.partition)
+    movement = run_copy(plan)
     kind = kind or ("boxes" if movement.by_engine else "moves")
     if before is not None and kind != "banks":
         raise tc.RequestError(f"draw: before is of kind 'banks', not of {kind!r}")
@@ -131,21 +130,16 @@ def data_of(movement: Movement) -> dict[str, Any]:
         "ptx": movement.ptx,
     }
     for side in movement.sides:
-        touched = side.touched
         found[side.name] = {
             "space": side.space,
             "name": side.label,
-            "accesses": {
-                "instruction": touched.step.tolist(), "line": touched.line.tolist(), "thread": touched.thread.tolist(),
-                "cta": touched.cta.tolist(), "byte": touched.offset.tolist(), "bytes": touched.size.tolist(), "read": touched.read.tolist(),
-            },
+            "accesses": {name: side.touched[name].tolist() for name in TOLD},
             "element_bytes": side.elements.tolist(),
-        }  # fmt: skip
+        }
         if side.by_threads:
             found[side.name] |= counts_of(side)
-    if "local" in request.spaces:
-        threads, registers, _ = registers_of(movement)
-        return found | {"registers": {"thread": threads.tolist(), "register": registers.tolist()}}
-    there = movement.destination.elements
-    came = np.where(there >= 0, movement.arrived[np.maximum(there, 0)], -1)
-    return found | {"came_from": np.where(came >= 0, came // movement.size, -1).tolist()}
+        if side.space == "local":
+            threads, registers, _ = registers_of(movement, side)
+            found["registers"] = {"thread": threads.tolist(), "register": registers.tolist()}
+            found[side.name]["registers"] = found["registers"]
+    return found | {"came_from": movement.came_from.tolist()}
