@@ -125,6 +125,11 @@ class Around:
         if old.space == "tmem":
             assert isinstance(old.layout, tc.TileLayout)
             columns = -(-old.layout.span(tc.TCol) * size // 4)
+            halves = size == 2 and all(each.stride % 2 == 0 for each in old.layout.shard if each.axis.name == "TCol")
+            if halves and name == "dst":
+                raise tc.RequestError(
+                    f"draw: {old} has elements in the lower halves of columns, and those copies are not run"
+                )
             made = k.tmem(old.shape, old.dtype, layout=old.layout, name=name)
             box = tc.Region(made, tuple(map(self._now, region.starts)), region.extents)
             return Operand(k.param(f"{name}_given", (LANES, COLUMNS), "uint32"), None, box, columns)

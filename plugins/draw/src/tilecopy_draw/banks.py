@@ -13,7 +13,7 @@ import tilecopy as tc
 from .counts import BANKS, Phase, phases_of
 from .grids import LINE, instructions_text, table_shape
 from .page import MOST_HEIGHT, Box, Grid, Panel, Sheet, rectangles
-from .part import Part, too_large
+from .part import Part, TooLarge
 from .running import WORD_BYTES, CopySide, Movement, elements_of, run_copy
 
 MOST_PATTERNS = 4
@@ -71,7 +71,7 @@ def _before(movement: Movement, layout: tc.TileLayout) -> Movement:
     )  # fmt: skip
 
 
-def draw_banks(movement: Movement, part: Part, before: tc.TileLayout | None) -> Iterator[Sheet]:
+def draw_banks(movement: Movement, part: Part, before: tc.TileLayout | None) -> Iterator[Sheet | TooLarge]:
     """The picture of a copy.
 
     Raises:
@@ -100,7 +100,7 @@ def draw_banks(movement: Movement, part: Part, before: tc.TileLayout | None) -> 
     verb = "read" if side is movement.source else "written"
     title = f"Which bank: {side} {verb}, {side.region.buffer.dtype}, {movement.variant}"
     yield Sheet(title, subtitle, stacks, notes=notes, data={"phases": data})
-    raise too_large(f"{len(side.touched)} accesses", "part='instruction 0, warp 0'")
+    yield TooLarge(f"{len(side.touched)} accesses", (("instruction 0, warp 0", "instruction 0, warp 0, phase 0"),))
 
 
 def _in_words(layout: Any, size: int) -> str:
@@ -163,7 +163,7 @@ def _phase_data(phase: Phase) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------ layouts
 
 
-def draw_layout(region: tc.Region, part: Part, before: tc.TileLayout | None) -> Iterator[Sheet]:
+def draw_layout(region: tc.Region, part: Part, before: tc.TileLayout | None) -> Iterator[Sheet | TooLarge]:
     """The bank of each element of a box in memory, before and after the swizzle (or beside another layout).
 
     Raises:
@@ -186,8 +186,7 @@ def draw_layout(region: tc.Region, part: Part, before: tc.TileLayout | None) -> 
         data[name] = offsets.tolist()
     title = f"Which bank: {region.buffer.name}, elements of {size} bytes"
     yield Sheet(title, subtitle, [[panel] for panel in panels], data=data)
-    parts = f"part='rows 0:{min(32, table[0])}, columns 0:{min(64 // len(panels), table[1])}'"
-    raise too_large(f"{table[0]} rows of {table[1]} elements", parts)
+    yield TooLarge.of(f"{table[0]} rows of {table[1]} elements", table)
 
 
 def _layout_panel(title: str, offsets: Any, size: int, row: int, column: int) -> Panel:

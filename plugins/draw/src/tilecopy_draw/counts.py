@@ -48,7 +48,8 @@ def phases_of(touched: Any) -> list[Phase]:
     found = []
     touched = touched[np.lexsort((touched.thread, touched.phase, requests_of(touched)))]
     begins = (np.diff(requests_of(touched)) != 0) | (np.diff(touched.phase) != 0)
-    for part in np.split(touched, np.flatnonzero(begins) + 1) if len(touched) else ():
+    parts: Any = np.split(touched, np.flatnonzero(begins) + 1) if len(touched) else ()
+    for part in parts:
         word = part.byte[:, None] // WORD_BYTES + np.arange(max(1, int(part.bytes[0]) // WORD_BYTES))
         turns = np.zeros(word.shape, np.int64)
         for bank in np.unique(word % BANKS).tolist():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import tilecopy as tc
@@ -16,10 +17,12 @@ from .fragments import draw_fragment, load_of
 from .grids import registers_of
 from .moves import draw_moves
 from .page import Sheet
-from .part import Part
+from .part import Part, TooLarge
 from .picture import Picture
 from .running import TOLD, Movement, run_copy
 
+Sheets = Callable[[Part], Iterator[Sheet | TooLarge]]
+"""Makes the pictures of a part, the best first."""
 KINDS = ("moves", "banks", "fragment", "boxes")
 LEAST_WIDTH, MOST_WIDTH = 480, 4096
 MOST_ELEMENTS = 1 << 20
@@ -77,7 +80,7 @@ def draw(
         raise tc.RequestError(
             f"draw: {region} lies at a place known at run time only; give it as a number, or draw a plan"
         )
-    return _picture(kind, draw_layout(region, wanted, before), width, {})
+    return _picture(kind, lambda part: draw_layout(region, part, before), wanted, width, {})
 
 
 def _of_plan(plan: tc.Plan, kind: str | None, part: Part, before: tc.TileLayout | None, width: int) -> Picture:
@@ -85,20 +88,34 @@ def _of_plan(plan: tc.Plan, kind: str | None, part: Part, before: tc.TileLayout 
     kind = kind or ("boxes" if movement.by_engine else "moves")
     if before is not None and kind != "banks":
         raise tc.RequestError(f"draw: before is of kind 'banks', not of {kind!r}")
-    if kind == "banks":
-        sheets = draw_banks(movement, part, before)
-    else:
-        sheets = {"moves": draw_moves, "fragment": draw_fragment, "boxes": draw_boxes}[kind](movement, part)
-    return _picture(kind, sheets, width, data_of(movement))
+    makers: dict[str, Sheets] = {
+        "moves": partial(draw_moves, movement),
+        "banks": partial(draw_banks, movement, before=before),
+        "fragment": partial(draw_fragment, movement),
+        "boxes": partial(draw_boxes, movement),
+    }
+    return _picture(kind, makers[kind], part, width, data_of(movement))
 
 
-def _picture(kind: str, sheets: Iterator[Sheet], width: int, data: dict[str, Any]) -> Picture:
-    """The first sheet that fits; where none does, the error that a kind ends with."""
-    svg = None
-    while svg is None:
-        sheet = next(sheets)
+def _picture(kind: str, sheets: Sheets, part: Part, width: int, data: dict[str, Any]) -> Picture:
+    """The first sheet that fits; where none does, the error names parts that do."""
+    for sheet in sheets(part):
+        if isinstance(sheet, TooLarge):
+            fitting = [next((text for text in group if _fits(sheets, text, width)), None) for group in sheet.parts]
+            parts = " or ".join(f"part={text!r}" for text in fitting if text)
+            raise tc.RequestError(f"draw: {sheet.what}, too many to be read on one page; draw a part of it: {parts}")
         svg = sheet.svg(width)
-    return Picture(sheet.title, kind, svg, {"kind": kind, "title": sheet.title, **data, **sheet.data})
+        if svg is not None:
+            return Picture(sheet.title, kind, svg, {"kind": kind, "title": sheet.title, **data, **sheet.data})
+    raise AssertionError("the last is what is too large")
+
+
+def _fits(sheets: Sheets, part: str, width: int) -> bool:
+    """Whether a page holds a part."""
+    try:
+        return any(sheet.svg(width) for sheet in sheets(Part.read(part)) if isinstance(sheet, Sheet))
+    except tc.RequestError:  # it names nothing that is there
+        return False
 
 
 def _owned(layout: tc.TileLayout) -> bool:

@@ -12,7 +12,6 @@ from .grids import (
     LINE,
     by_address,
     by_coordinate,
-    holders,
     instructions_text,
     legend_of,
     notes_of,
@@ -20,8 +19,8 @@ from .grids import (
     tensor_panel,
 )
 from .page import Box, Panel, Sheet, rectangles
-from .part import Part, too_large
-from .running import NO_PLACE, CopySide, Movement
+from .part import Part, TooLarge
+from .running import NO_PLACE, CopySide, Movement, holders
 
 
 def pieces_of(movement: Movement, part: Part) -> tuple[Any, Any]:
@@ -48,7 +47,7 @@ def pieces_of(movement: Movement, part: Part) -> tuple[Any, Any]:
     return source, destination
 
 
-def draw_boxes(movement: Movement, part: Part) -> Iterator[Sheet]:
+def draw_boxes(movement: Movement, part: Part) -> Iterator[Sheet | TooLarge]:
     """The picture.
 
     Raises:
@@ -75,8 +74,7 @@ def draw_boxes(movement: Movement, part: Part) -> Iterator[Sheet]:
         )
     notes += notes_of(movement)
     yield Sheet(f"What the engine moves: {movement}, {movement.variant}", subtitle, panels, signs, notes)
-    there = int(movement.source.touched.instruction.max()) + 1
-    raise too_large(f"{len(source)} pieces", f"part='instruction 0' (there are {there} of them)")
+    yield TooLarge(f"{len(source)} pieces", (("instruction 0",),))
 
 
 def _panel(movement: Movement, side: CopySide, touched: Any, source: Any) -> Panel:

@@ -10,7 +10,7 @@ import tilecopy as tc
 
 from .grids import WORDS, instructions_text, owners_of, register_panel, registers_of, side_title
 from .page import Box, Panel, Sheet, rectangles
-from .part import Part, too_large
+from .part import Part, TooLarge
 from .running import AXES, Movement
 
 _SCOPES = {"warp": {"laneid"}, "warpgroup": {"laneid", "wid_in_wg", "tid_in_wg"}}
@@ -36,7 +36,7 @@ def load_of(buffer: tc.Buffer) -> tc.Plan:
     return tc.plan(fragment[...], array[...], scope=scope, target="sm_90a")
 
 
-def draw_fragment(movement: Movement, part: Part) -> Iterator[Sheet]:
+def draw_fragment(movement: Movement, part: Part) -> Iterator[Sheet | TooLarge]:
     """The picture, whole or in zooms.
 
     Raises:
@@ -80,6 +80,4 @@ def draw_fragment(movement: Movement, part: Part) -> Iterator[Sheet]:
                 cell=(0, 380 / columns, min(18.0, 480 / rows)),
             )  # fmt: skip
             yield Sheet(title, subtitle, [[outer], [inner]], signs, notes, beside=True)
-    raise too_large(
-        f"{rows} rows of {columns} elements", f"part='rows 0:{min(16, rows)}, columns 0:{min(16, columns)}'"
-    )
+    yield TooLarge.of(f"{rows} rows of {columns} elements", (rows, columns))

@@ -13,7 +13,7 @@ from .around import LANES
 from .counts import counts_of
 from .page import Box, Grid, Panel, outlines, rectangles
 from .part import Part
-from .running import COLUMN_BYTES, LANE_BYTES, NO_PLACE, CopySide, Movement
+from .running import COLUMN_BYTES, LANE_BYTES, NO_PLACE, CopySide, Movement, holders
 
 LINE = 128
 """Bytes of a line of a picture by address: what 32 banks hold."""
@@ -37,16 +37,6 @@ def table_shape(extents: tuple[int, ...], fold: int = FOLDS[0]) -> tuple[int, in
         row = next((row for row in FOLDS if row <= fold and length > row and length % row == 0), length)
         return length // row, row
     return prod(found[:-1]), found[-1]
-
-
-def holders(offsets: Any, starts: Any, sizes: Any) -> Any:
-    """For each byte (-1: none) which of some pieces covers it, the first where several begin together; -1 where none does."""
-    if not len(starts):
-        return np.full(len(offsets), NO_PLACE)
-    begins, first = np.unique(starts, return_index=True)
-    at = np.searchsorted(begins, offsets, "right") - 1
-    rows = first[np.maximum(at, 0)]
-    return np.where((at >= 0) & (offsets >= 0) & (offsets < begins[at] + sizes[rows]), rows, NO_PLACE)
 
 
 def by_coordinate(side: CopySide, ids: Any, fold: int = FOLDS[0]) -> Grid:

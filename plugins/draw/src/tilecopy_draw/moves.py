@@ -16,7 +16,6 @@ from .grids import (
     LINE,
     by_address,
     by_coordinate,
-    holders,
     instructions_text,
     legend_of,
     notes_of,
@@ -27,15 +26,15 @@ from .grids import (
     tensor_panel,
 )
 from .page import MOST_BOXES, Box, Grid, Panel, Sheet, outlines, rectangles
-from .part import Part, too_large
-from .running import WARPS, CopySide, Movement, requests_of
+from .part import Part, TooLarge
+from .running import WARPS, CopySide, Movement, holders, requests_of
 
 MOST_FRAMES = 48
 _SIZES = tuple(zip((LINE, LINE // 2, LINE // 4), FOLDS, strict=True))
 """Bytes of a line of shared memory and elements of a row of a single dimension: the longest that fit."""
 
 
-def draw_moves(movement: Movement, part: Part) -> Iterator[Sheet]:
+def draw_moves(movement: Movement, part: Part) -> Iterator[Sheet | TooLarge]:
     """The picture, whole or in zooms.
 
     Raises:
@@ -70,16 +69,13 @@ def draw_moves(movement: Movement, part: Part) -> Iterator[Sheet]:
         signs = {"frame": "one instruction", "followed": "what the next zoom shows", "absent": "not touched"}
         for stacks in _zooms(movement):
             yield Sheet(title, zoomed, stacks, signs, notes, beside=True)
-    rows, columns = table_shape(request.dst.extents)
-    window = f"part='rows 0:{min(16, rows)}, columns 0:{min(16, columns)}'"
-    if not memories:
-        raise too_large(f"{request.dst.size} elements", f"part='warp 0' or {window}")
     touched = max((side.touched for side in chosen), key=len)
-    there = f"there are {len(np.unique(touched.instruction))} and {len(np.unique(touched.warp))} of them"
-    raise too_large(
-        f"{len(touched)} vectors",
-        f"part='instruction {touched.instruction[0]}, warp {touched.warp[0]}' ({there}) or {window}",
-    )
+    accesses: tuple[str, ...] = ("warp 0",)
+    if len(touched):
+        one = f"instruction {touched.instruction[0]}, warp {touched.warp[0]}"
+        accesses = (one, f"{one}, phase {touched.phase[0]}")
+    what = f"{len(touched)} vectors" if len(touched) else f"{request.dst.size} elements"
+    yield TooLarge.of(what, table_shape(request.dst.extents), accesses)
 
 
 def _elements(side: CopySide) -> Any:
@@ -146,7 +142,7 @@ def _panel(
         grid = whole.window(*part.window(whole.ids.shape))
         if part.given and len(touched):
             grid = whole.cropped()
-    fills, legend = _shades(touched)
+    shades, legend = _shades(touched)
     opcodes = {step.line: step.opcode for step in movement.steps}
     sharers = Counter(zip(touched.instruction.tolist(), touched.byte.tolist(), strict=True))
     boxes = []
@@ -156,7 +152,7 @@ def _panel(
         elements = side.elements_in(offset, size)
         element = side.coordinate(int(elements[0])) if len(elements) else "none of the box"
         tip = f"thread {thread}: {opcodes[at]} (PTX line {at}), element {element}, bytes {offset} to {offset + size - 1} of {side.label}"
-        boxes.append(Box(place, f"t{thread}" + f" +{more}" * bool(more), fills[number], tip))
+        boxes.append(Box(place, f"t{thread}" + f" +{more}" * bool(more), shades[number], tip))
     several = len(np.unique(touched.instruction)) > 1
     steps = touched.instruction[np.maximum(grid.ids, 0)] if several else grid.ids
     frames = rectangles(steps, (grid.ids >= 0) & several)

@@ -12,6 +12,8 @@ import tilecopy as tc
 from tilecopy_core.plugin import shown
 
 _WORD = re.compile(r"(instruction|warp|phase|thread) (\d{1,6})\Z|(rows|columns) (\d{1,6}):(\d{1,6})\Z")
+WINDOWS = ((32, 64), (16, 32), (16, 16), (8, 8), (4, 4), (1, 4), (1, 1))
+"""Rows and columns that are tried where a picture is too large."""
 RULE = (
     "words such as 'instruction 2', 'warp 1', 'phase 0', 'thread 5', 'rows 0:32', 'columns 0:64', with commas between"
 )
@@ -98,6 +100,20 @@ class Part:
         return self.rows or (0, shape[0]), self.columns or (0, shape[1])
 
 
-def too_large(what: str, parts: str) -> tc.RequestError:
-    """The error of a picture that no page holds, with the parts that would do."""
-    return tc.RequestError(f"draw: {what}, too many to be read on one page; draw a part of it: {parts}")
+@attrs.frozen
+class TooLarge:
+    """What a kind of picture ends with: none of its sheets fits a page.
+
+    Attributes:
+        what: how much there is.
+        parts: parts that may fit, in groups; the first of each group that does is told.
+    """
+
+    what: str
+    parts: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def of(cls, what: str, shape: tuple[int, int], accesses: tuple[str, ...] = ()) -> TooLarge:
+        """With windows of a grid of so many rows and columns."""
+        windows = (f"rows 0:{min(rows, shape[0])}, columns 0:{min(columns, shape[1])}" for rows, columns in WINDOWS)
+        return cls(what, (accesses, tuple(dict.fromkeys(windows))))

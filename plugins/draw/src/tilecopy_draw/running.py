@@ -44,6 +44,16 @@ AXES = {
 """Where a thread lies along an axis: its number by the first, up to the second."""
 
 
+def holders(offsets: Any, starts: Any, sizes: Any) -> Any:
+    """For each byte (-1: none) which of some pieces covers it, the first where several begin together; -1 where none does."""
+    if not len(starts):
+        return np.full(len(offsets), NO_PLACE)
+    begins, first = np.unique(starts, return_index=True)
+    at = np.searchsorted(begins, offsets, "right") - 1
+    rows = first[np.maximum(at, 0)]
+    return np.where((at >= 0) & (offsets >= 0) & (offsets < begins[at] + sizes[rows]), rows, NO_PLACE)
+
+
 def requests_of(touched: Any) -> Any:
     """A number for each instruction of a warp."""
     return touched.instruction * WARPS + touched.warp
@@ -105,9 +115,8 @@ class CopySide:
 
     def element_at(self, places: Any) -> Any:
         """The element that begins at each byte, the first where there are several; -1 where none does."""
-        begins, first = np.unique(self.held[0], return_index=True)
-        at = np.minimum(np.searchsorted(begins, places), len(begins) - 1)
-        return np.where(begins[at] == places, self.held[1][first[at]], NO_PLACE)
+        rows = holders(places, self.held[0], np.ones(len(self.held[0]), np.int64))
+        return np.append(self.held[1], NO_PLACE)[rows]
 
 
 @attrs.frozen(eq=False)
@@ -231,7 +240,7 @@ def run_copy(plan: tc.Plan) -> Movement:
     numbers = np.arange(1, len(marked) + 1)
     told: list[Any] = []
     answers: list[Any] = []
-    digits = -(-len(marked).bit_length() // 8)
+    digits = max(1, -(-len(marked).bit_length() // 8))
     for turn in range(digits + 1):  # the last has the complement of the first digit: what does not change is no mark
         digit = numbers >> 8 * (turn % digits) & 255
         source, answer = _array(around.src.given), _array(around.dst.given)
@@ -255,7 +264,7 @@ def run_copy(plan: tc.Plan) -> Movement:
         sides.append(CopySide(name, region, start, elements, held, each, by_threads))
     values = {str(each): value for each, value in around.values.items()}
     found = Movement(
-        request, variant, plan.partition, values, kernel.ptx, steps, *sides, arrived[receiver], threads, by_engine
+        request, variant, plan.partition, values, kernel.ptx, steps, sides[0], sides[1], arrived[receiver], threads, by_engine
     )  # fmt: skip
     _check(found)
     return found
