@@ -43,10 +43,11 @@ def transposed(pitch=33):
     return tc.plan(tile[:, :], A[:, :], scope=tc.warp(), target="sm_90a")
 
 
-def edge():
+def edge(variant="gmem_smem"):
     tile = memory("shared", (16, 64), "float16", "tile", layout=swizzled("128B", "float16", 16, 64))
     A = memory("global", (60, 64), "float16", "A")
-    return tc.plan(tile[:, :], A[48:64, :], outside=-1.501953125, scope=tc.cta(64), target="sm_90a")
+    words = {"op": "copy_async", "outside": "zero"} if variant == "ldgsts" else {"outside": -1.501953125}
+    return tc.plan(tile[:, :], A[48:64, :], scope=tc.cta(64), target="sm_90a", variant=variant, **words)
 
 
 def symbolic():

@@ -38,6 +38,32 @@ def test_parts():
     assert draw(cases.tcgen05_cp(), part="instruction 2").svg.count(">c2<") == 4
 
 
+@pytest.mark.parametrize("part", ["rows 12:16", "rows 8:16", "instruction 1", "instruction 1, warp 1", "thread 63", "phase 3", "rows 15:16, columns 60:64"])  # fmt: skip
+@pytest.mark.parametrize("variant", ["gmem_smem", "ldgsts"])
+def test_parts_of_an_edge_tile(variant, part):
+    """Some of them have nothing inside the array."""
+    picture = draw(cases.edge(variant), part=part)
+    assert picture.kind == "moves" and picture.data == draw(cases.edge(variant)).data
+    assert ("url(#absent)" in picture.svg) or part in ("rows 8:16", "instruction 1")
+
+
+def test_the_part_phase():
+    whole, part = draw(cases.gmem_smem()).svg, draw(cases.gmem_smem(), part="phase 1").svg
+    assert ">t7<" in whole and ">t7<" not in part and ">t8<" in part and ">t15<" in part and ">t16<" not in part
+    phases = draw(cases.column("32B"), "banks", part="phase 2").data["phases"]
+    assert [{phase["phase"] for phase in state["phases"]} for state in phases] == [{2}, {2}]
+    refused("there is no phase 4: they go from 0 to 3", cases.gmem_smem(), part="phase 4")
+
+
+def test_parts_of_registers():
+    svg = draw(cases.exchanged(), part="thread 5").svg
+    assert svg.count(">t5 r0<") == 2 and ">t6 r0<" not in svg
+    assert ">t6 r0<" not in draw(cases.registers(), part="thread 5").svg
+    assert ">t6 r0<" not in draw(cases.registers(), "fragment", part="thread 5").svg
+    refused("no instruction is told apart in this picture", cases.registers(), "fragment", part="instruction 0")
+    refused("no warp is told apart in this picture", swizzled("128B", "float16", 8, 64), part="warp 0")
+
+
 @pytest.mark.parametrize("part", ["", "instruction", "warp -1", "warp x", "lane 3", "rows 3", "rows 4:4", "warp 0, warp 1", 3, "rows 0:4;warp 1"])  # fmt: skip
 def test_a_part_is_words(part):
     refused("draw: part is words such as 'instruction 2'", cases.gmem_smem(), part=part)

@@ -93,7 +93,7 @@ def draw_banks(movement: Movement, part: Part, before: tc.TileLayout | None) -> 
         each = shared_side(state)
         words, phases = (
             heading + _in_words(each.region.buffer.layout, state.size),
-            phases_of(part.accesses(each.touched)),
+            phases_of(*part.accesses(each.touched)),
         )
         stacks.append(_panels(words, phases))
         data.append({"title": words, "phases": [_phase_data(phase) for phase in phases]})

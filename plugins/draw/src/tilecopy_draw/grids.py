@@ -114,7 +114,7 @@ def registers_of(movement: Movement, side: CopySide) -> tuple[Any, Any, Any]:
     else:
         there = destination.elements[destination.elements >= 0]
     came = movement.arrived[there]
-    places = np.where(came >= 0, there if side is destination else came, NO_PLACE)
+    places = np.where(came >= 0, there if side.name == destination.name else came, NO_PLACE)
     pairs = np.unique(np.stack([np.where(came >= 0, source.element_at(came), NO_PLACE), places]), axis=1)
     elements, first, count = np.unique(pairs[0], return_index=True, return_counts=True)
     known = elements >= 0

@@ -47,26 +47,30 @@ def draw_moves(movement: Movement, part: Part) -> Iterator[Sheet | TooLarge]:
     request = movement.request
     if not movement.steps:
         raise tc.RequestError(f"draw: {movement} moves nothing where it was run: its box lies outside of an array")
-    chosen = [attrs.evolve(side, touched=_within(side, part)) for side in movement.sides]
+    meant = part.accesses(*(side.touched for side in movement.sides))
+    chosen = [
+        attrs.evolve(side, touched=_within(side, touched, part))
+        for side, touched in zip(movement.sides, meant, strict=True)
+    ]
     memories = [side for side in chosen if side.space != "local"]
     if memories and not any(len(side.touched) for side in memories):
         raise tc.RequestError("draw: the parts that part= names have no access in common")
     title = f"Who moves each element: {request.op} {movement}, {request.scope.threads} threads, {movement.variant}"
     subtitle, notes = _subtitle(movement), [instructions_text(movement), *notes_of(movement)]
+    framed = "lanes of one warp" if "tmem" in request.spaces else "one instruction"
+    signs = {"frame": framed, "followed": "one vector, followed", "absent": "not touched"}
     if all(len(side.touched) <= MOST_BOXES or side.space == "tmem" for side in chosen):
         followed, told = _followed(chosen)
-        signs = {"frame": "one instruction", "followed": "one vector, followed", "absent": "not touched"}
-        signs |= {"frame": "lanes of one warp"} if "tmem" in request.spaces else {}
         # a register is drawn where an access that is meant moves it
-        moved = [side.element_at(side.touched.byte) for side in memories if side.space == "tmem"]
-        moved += [_elements(side) for side in memories if side.space != "tmem"]
-        meant = np.concatenate(moved) if part.given and moved else None
+        moving = np.concatenate([_elements(side) for side in memories]) if part.given and memories else None
         for sizes in _SIZES:
-            stacks = [[_panel(movement, side, followed, sizes, part, meant)] for side in chosen]
+            stacks = [[_panel(movement, side, followed, sizes, part, moving)] for side in chosen]
             yield Sheet(title, subtitle, stacks, signs, [*told, *notes])
     if not part.given and memories:
-        zoomed = f"{subtitle} Too many boxes for one page: each zoom outlines what the next one shows."
-        signs = {"frame": "one instruction", "followed": "what the next zoom shows", "absent": "not touched"}
+        zoomed = f"{subtitle} Too many boxes for one page" + (
+            "." if "tmem" in request.spaces else ": each zoom outlines what the next one shows."
+        )
+        signs |= {"followed": "what the next zoom shows"}
         for stacks in _zooms(movement):
             yield Sheet(title, zoomed, stacks, signs, notes, beside=True)
     touched = max((side.touched for side in chosen), key=len)
@@ -83,9 +87,8 @@ def _elements(side: CopySide) -> Any:
     return np.flatnonzero(holders(side.elements, side.touched.byte, side.touched.bytes) >= 0)
 
 
-def _within(side: CopySide, part: Part) -> Any:
-    """The accesses that are meant, of those the ones that touch the rows and columns that are meant."""
-    touched = part.accesses(side.touched)
+def _within(side: CopySide, touched: Any, part: Part) -> Any:
+    """Of some accesses those that touch the rows and columns that are meant."""
     if (part.rows is None and part.columns is None) or not len(touched):
         return touched
     shape = table_shape(side.region.extents)
@@ -139,9 +142,8 @@ def _panel(
         grid = by_address(side, touched, movement.size, line)
     else:
         whole = by_coordinate(side, holders(side.elements, touched.byte, touched.bytes))
-        grid = whole.window(*part.window(whole.ids.shape))
-        if part.given and len(touched):
-            grid = whole.cropped()
+        within = whole.window(*part.window(whole.ids.shape))
+        grid = (whole if (within.ids >= 0).any() else within).cropped() if part.given else whole
     shades, legend = _shades(touched)
     opcodes = {step.line: step.opcode for step in movement.steps}
     sharers = Counter(zip(touched.instruction.tolist(), touched.byte.tolist(), strict=True))
@@ -189,6 +191,9 @@ def _followed(chosen: Sequence[CopySide]) -> tuple[Any, list[str]]:
 def _zooms(movement: Movement) -> Iterator[list[list[Panel]]]:
     """The whole box by warp and instruction, one instruction by thread, one phase."""
     sides = [side for side in movement.sides if len(side.touched)]
+    if "tmem" in movement.request.spaces:
+        yield from _tensor_zooms(movement, sides[0])
+        return
     outer, inner = min(sides, key=lambda s: s.space != "global"), min(sides, key=lambda s: s.space != "shared")
     touched = outer.touched
     fills, legend = _shades(touched)
@@ -213,6 +218,20 @@ def _zooms(movement: Movement) -> Iterator[list[list[Panel]]]:
         right = _panel(movement, one, within, sizes, Part(instruction=0))
         title = f"2 instruction 0 by thread: {inner.space} {inner.label}"
         yield [[left], [attrs.evolve(right, title=title, fills={}), *below]]
+
+
+def _tensor_zooms(movement: Movement, side: CopySide) -> Iterator[list[list[Panel]]]:
+    """Tensor memory by warp and instruction, the first registers by thread."""
+    registers = next(each for each in movement.sides if each.space == "local")
+    rows, columns = table_shape(registers.region.extents)
+    for wide in (64, 32, 16, 8):
+        first = Part(rows=(0, min(16, rows)), columns=(0, min(wide, columns)))
+        grid = owners_of(movement, registers, first)
+        title = f"2 registers of {registers.label}, the first rows and columns"
+        yield [
+            [_panel(movement, side, (), _SIZES[0], first)],
+            [register_panel(grid, title, np.zeros(grid.ids.shape, bool))],
+        ]
 
 
 def _phase(side: CopySide) -> tuple[list[int], list[Panel]]:

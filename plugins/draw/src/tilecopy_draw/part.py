@@ -83,10 +83,12 @@ class Part:
             raise tc.RequestError("draw: the parts that part= names have no access in common")
         return chosen
 
-    def accesses(self, touched: Any) -> Any:
-        """The accesses that are meant, of those of a side."""
-        names = ("instruction", "warp", "phase", "thread")
-        return touched[self.of(**{name: touched[name] for name in names})]
+    def accesses(self, *sides: Any) -> list[Any]:
+        """The accesses that are meant, of those of each side; of one of them there may be none."""
+        together = np.concatenate(sides)
+        chosen = self.of(**{name: together[name] for name in ("instruction", "warp", "phase", "thread")})
+        masks = np.split(chosen, np.cumsum([len(side) for side in sides])[:-1])
+        return [side[mask] for side, mask in zip(sides, masks, strict=True)]
 
     def window(self, shape: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
         """Rows and columns of a grid.

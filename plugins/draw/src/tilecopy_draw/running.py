@@ -249,7 +249,7 @@ def run_copy(plan: tc.Plan) -> Movement:
         answers.append(_rows(answer, request.dst).astype(np.int64))
     number = sum(answer << 8 * turn for turn, answer in enumerate(answers[:-1]))
     came = (answers[-1] == 255 - answers[0]) & (number > 0) & (number <= len(marked))
-    arrived = np.where(came, marked[np.where(came, number, 1) - 1], NO_PLACE)
+    arrived = np.append(NO_PLACE, marked)[np.where(came, number, 0)]
     steps, touched = _touched(told, kernel, around)
     if request.spaces == ("local", "local"):
         steps = _written(kernel, around)
