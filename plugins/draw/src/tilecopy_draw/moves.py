@@ -58,7 +58,8 @@ def draw_moves(movement: Movement, part: Part) -> Iterator[Sheet | TooLarge]:
     title = f"Who moves each element: {request.op} {movement}, {request.scope.threads} threads, {movement.variant}"
     subtitle, notes = _subtitle(movement), [instructions_text(movement), *notes_of(movement)]
     framed = "lanes of one warp" if "tmem" in request.spaces else "one instruction"
-    signs = {"frame": framed, "followed": "one vector, followed", "absent": "not touched"}
+    one = "one vector, followed" if memories else "one element, followed"
+    signs = {"frame": framed, "followed": one, "absent": "not touched"}
     if all(len(side.touched) <= MOST_BOXES or side.space == "tmem" for side in chosen):
         followed, told = _followed(chosen)
         # a register is drawn where an access that is meant moves it
@@ -137,7 +138,7 @@ def _panel(
         return register_panel(grid, side_title(side), np.isin(grid.elements, followed))
     if side.space == "tmem":
         fills = legend_of("instruction", touched.instruction.tolist())
-        return tensor_panel(side, touched, lambda n: (str(n), n % 4, f"instruction {n}"), fills=fills)
+        return tensor_panel(side, touched, lambda n: (f"instruction {n}", n % 4, f"instruction {n}"), fills=fills)
     if side.space == "shared" and len(touched):
         grid = by_address(side, touched, movement.size, line)
     else:
@@ -169,6 +170,9 @@ def _panel(
 def _followed(chosen: Sequence[CopySide]) -> tuple[Any, list[str]]:
     """The elements of one vector, and the line that tells of it: one that lies in another place of its line, if there is one."""
     side, other = chosen if len(chosen[0].touched) else reversed(chosen)
+    if side.space == other.space == "local":
+        one = min(1, side.region.size - 1)
+        return np.array([one]), [f"Outlined: {other.label}{list(other.coordinate(one))}."]
     found, moved = [], []
     for touched in side.touched[:64]:
         inside = side.elements_in(touched.byte, touched.bytes)
@@ -227,7 +231,7 @@ def _tensor_zooms(movement: Movement, side: CopySide) -> Iterator[list[list[Pane
     for wide in (64, 32, 16, 8):
         first = Part(rows=(0, min(16, rows)), columns=(0, min(wide, columns)))
         grid = owners_of(movement, registers, first)
-        title = f"2 registers of {registers.label}, the first rows and columns"
+        title = f"{side_title(registers)}: the first rows and columns"
         yield [
             [_panel(movement, side, (), _SIZES[0], first)],
             [register_panel(grid, title, np.zeros(grid.ids.shape, bool))],
