@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tilecopy as tc
 
-from .grids import WORDS, instructions_text, owners_of, register_panel, registers_of, side_title
+from .grids import WORDS, first_registers, instructions_text, owners_of, register_panel, registers_of, side_title
 from .page import Box, Panel, Sheet, rectangles
 from .part import Part, TooLarge
 from .running import AXES, Movement
@@ -62,19 +62,17 @@ def draw_fragment(movement: Movement, part: Part) -> Iterator[Sheet | TooLarge]:
     owner = 5 if 5 in threads else int(threads.max(initial=0))
     signs = {"followed": f"all that thread {owner} holds", "absent": "held by none"}
 
-    def panel(number: int, wanted: Part, title: str = "") -> Panel:
-        window = owners_of(movement, sides[number], wanted)
-        return register_panel(window, title, window.ids // WORDS == owner)
-
-    titles = [side_title(each) if len(sides) > 1 else "" for each in sides]
-    yield Sheet(title, subtitle, [[panel(n, part, name)] for n, name in enumerate(titles)], signs, notes)
+    stacks = []
+    for each in sides:
+        window = owners_of(movement, each, part)
+        heading = side_title(each) if len(sides) > 1 else ""
+        stacks.append([register_panel(window, heading, window.ids // WORDS == owner)])
+    yield Sheet(title, subtitle, stacks, signs, notes)
     rows, columns = grid.ids.shape
     if not part.given:
         found = rectangles(grid.ids // WORDS // 32, grid.ids >= 0)
         boxes = [Box(place, f"warp {number}", 0, f"warp {number}") for number, place in found]
-        for wide in (64, 32, 16, 8):
-            first = Part(rows=(0, min(16, rows)), columns=(0, min(wide, columns)))
-            inner = panel(-1, first, "2 its first rows and columns")
+        for inner in first_registers(movement, side, "2 its first rows and columns", owner):
             outer = Panel(
                 "1 the whole fragment, by warp", grid, boxes, followed=[(0, 0, inner.rows, inner.columns)], optional=True,
                 cell=(0, 380 / columns, min(18.0, 480 / rows)),

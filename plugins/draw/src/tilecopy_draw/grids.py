@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import prod
 from typing import Any
 
@@ -153,6 +153,14 @@ def register_panel(grid: Grid, title: str, followed: Any) -> Panel:
         boxes.append(Box(place, f"t{thread} r{register}", register % 4, f"thread {thread}, register {register}"))
     fills = legend_of("register", used, "r")
     return Panel(title, grid, boxes, fills, followed=outlines(followed, grid.ids), cell=(0, 48, 20))
+
+
+def first_registers(movement: Movement, side: CopySide, title: str, owner: int = NO_PLACE) -> Iterator[Panel]:
+    """The registers of the first rows and columns, as many as there may be room for; outlined what one thread holds."""
+    rows, columns = table_shape(side.region.extents)
+    for wide in (64, 32, 16, 8):
+        grid = owners_of(movement, side, Part(rows=(0, min(16, rows)), columns=(0, min(wide, columns))))
+        yield register_panel(grid, title, (grid.ids >= 0) & (grid.ids // WORDS == owner))
 
 
 def side_title(side: CopySide) -> str:

@@ -16,6 +16,7 @@ from .grids import (
     LINE,
     by_address,
     by_coordinate,
+    first_registers,
     instructions_text,
     legend_of,
     notes_of,
@@ -227,15 +228,9 @@ def _zooms(movement: Movement) -> Iterator[list[list[Panel]]]:
 def _tensor_zooms(movement: Movement, side: CopySide) -> Iterator[list[list[Panel]]]:
     """Tensor memory by warp and instruction, the first registers by thread."""
     registers = next(each for each in movement.sides if each.space == "local")
-    rows, columns = table_shape(registers.region.extents)
-    for wide in (64, 32, 16, 8):
-        first = Part(rows=(0, min(16, rows)), columns=(0, min(wide, columns)))
-        grid = owners_of(movement, registers, first)
-        title = f"{side_title(registers)}: the first rows and columns"
-        yield [
-            [_panel(movement, side, (), _SIZES[0], first)],
-            [register_panel(grid, title, np.zeros(grid.ids.shape, bool))],
-        ]
+    outer = _panel(movement, side, (), _SIZES[0], Part())
+    for inner in first_registers(movement, registers, f"{side_title(registers)}: the first rows and columns"):
+        yield [[outer], [inner]]
 
 
 def _phase(side: CopySide) -> tuple[list[int], list[Panel]]:
