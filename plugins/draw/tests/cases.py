@@ -46,7 +46,7 @@ def transposed(pitch=33):
 def edge(variant="gmem_smem"):
     tile = memory("shared", (16, 64), "float16", "tile", layout=swizzled("128B", "float16", 16, 64))
     A = memory("global", (60, 64), "float16", "A")
-    words = {"op": "copy_async", "outside": "zero"} if variant == "ldgsts" else {"outside": -1.501953125}
+    words = {"op": "copy_async", "outside": "zero"} if variant == "ldgsts" else {"outside": -1.5029296875}
     return tc.plan(tile[:, :], A[48:64, :], scope=tc.cta(64), target="sm_90a", variant=variant, **words)
 
 
@@ -98,11 +98,11 @@ def tcgen05_cp():
     return tc.plan(acc[:, :], tile[:, :], op="copy_async", scope=tc.thread(), target="sm_100a")
 
 
-def exchanged():
+def exchanged(wide=8):
     """Registers to registers: a transpose of 4 x 4 words between lanes."""
-    rows = TileLayout(S[(32, 8) : (1 @ laneid, 1)])
-    columns = TileLayout(S[(8, 4, 2, 4) : (4 @ laneid, 2, 1, 1 @ laneid)])
-    a, b = (memory("local", (32, 8), "float32", name, layout=each) for name, each in (("a", rows), ("b", columns)))
+    rows = TileLayout(S[(32, wide) : (1 @ laneid, 1)])
+    columns = TileLayout(S[(8, 4, wide // 4, 4) : (4 @ laneid, wide // 4, 1, 1 @ laneid)])
+    a, b = (memory("local", (32, wide), "float32", name, layout=each) for name, each in (("a", rows), ("b", columns)))
     return tc.plan(b[:, :], a[:, :], scope=tc.warp(), target="sm_90a")
 
 

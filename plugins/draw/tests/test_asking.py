@@ -1,6 +1,7 @@
 """Kinds, parts, what is refused, and the command."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -86,6 +87,19 @@ def test_what_is_too_large_says_which_part_to_draw():
     assert draw(plan, part="rows 0:16, columns 0:16").kind == "moves"
     refused(r"256 rows of 256 elements, too many .* part='rows 0:32, columns 0:64'", TileLayout(S[256, 256]))
     assert draw(TileLayout(S[256, 256]), part="rows 0:32, columns 0:64").kind == "banks"
+
+
+@pytest.mark.parametrize("make", [
+    lambda: TileLayout(S[(256, 256) : (1, 256)]),
+    lambda: swizzled("32B", "uint8", 128, 1024),
+    lambda: memory("local", (512, 32), "float32", "C", layout=TileLayout(S[(128, 4, 32) : (1 @ tc.tx, 32, 1)])),
+    lambda: cases.exchanged(64),
+])  # fmt: skip
+def test_each_part_that_is_told_can_be_drawn(make):
+    with pytest.raises(tc.RequestError, match="too many to be read on one page; draw a part of it: part=") as caught:
+        draw(make(), width=480)
+    parts = re.findall("part='(.*?)'", str(caught.value))
+    assert parts and all(draw(make(), part=part, width=480).svg for part in parts)
 
 
 def test_kinds_that_do_not_go():

@@ -74,7 +74,8 @@ def draw_boxes(movement: Movement, part: Part) -> Iterator[Sheet | TooLarge]:
         )
     notes += notes_of(movement)
     yield Sheet(f"What the engine moves: {movement}, {movement.variant}", subtitle, panels, signs, notes)
-    yield TooLarge(f"{len(source)} pieces", (("instruction 0",),))
+    there = int(movement.source.touched.instruction.max()) + 1
+    yield TooLarge(f"{len(source)} pieces", (("instruction 0",),), f"there are {there} of them")
 
 
 def _panel(movement: Movement, side: CopySide, touched: Any, source: Any) -> Panel:

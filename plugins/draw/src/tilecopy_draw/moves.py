@@ -77,11 +77,13 @@ def draw_moves(movement: Movement, part: Part) -> Iterator[Sheet | TooLarge]:
             yield Sheet(title, zoomed, stacks, signs, notes, beside=True)
     touched = max((side.touched for side in chosen), key=len)
     accesses: tuple[str, ...] = ("warp 0",)
+    there = ""
     if len(touched):
         one = f"instruction {touched.instruction[0]}, warp {touched.warp[0]}"
         accesses = (one, f"{one}, phase {touched.phase[0]}")
+        there = f"there are {len(np.unique(touched.instruction))} and {len(np.unique(touched.warp))} of them"
     what = f"{len(touched)} vectors" if len(touched) else f"{request.dst.size} elements"
-    yield TooLarge.of(what, table_shape(request.dst.extents), accesses)
+    yield TooLarge.of(what, table_shape(request.dst.extents), accesses, there)
 
 
 def _elements(side: CopySide) -> Any:

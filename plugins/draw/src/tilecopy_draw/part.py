@@ -109,13 +109,15 @@ class TooLarge:
     Attributes:
         what: how much there is.
         parts: parts that may fit, in groups; the first of each group that does is told.
+        there: how many parts there are like the first group's.
     """
 
     what: str
     parts: tuple[tuple[str, ...], ...]
+    there: str = ""
 
     @classmethod
-    def of(cls, what: str, shape: tuple[int, int], accesses: tuple[str, ...] = ()) -> TooLarge:
+    def of(cls, what: str, shape: tuple[int, int], accesses: tuple[str, ...] = (), there: str = "") -> TooLarge:
         """With windows of a grid of so many rows and columns."""
         windows = (f"rows 0:{min(rows, shape[0])}, columns 0:{min(columns, shape[1])}" for rows, columns in WINDOWS)
-        return cls(what, (accesses, tuple(dict.fromkeys(windows))))
+        return cls(what, (accesses, tuple(dict.fromkeys(windows))), there)
