@@ -56,6 +56,17 @@ def test_the_part_phase():
     refused("there is no phase 4: they go from 0 to 3", cases.gmem_smem(), part="phase 4")
 
 
+def test_rows_of_banks_and_boxes():
+    svg = draw(cases.tma(), part="rows 0:2").svg
+    assert ">0,0<" in svg or ">48,0<" in svg
+    assert ">50,0<" not in svg and ">fill<" not in svg
+    phases = draw(cases.column(), "banks", part="rows 8:16").data["phases"]
+    assert [{tuple(phase["threads"]) for phase in state["phases"]} for state in phases] == [{tuple(range(8, 16))}] * 2
+    tile, edge = memory("shared", (16, 64), "float16", "tile"), memory("global", (60, 64), "float16", "B")
+    clipped = tc.plan(edge[48:64, :], tile[:, :], outside="keep", scope=tc.cta(64), target="sm_90a")
+    refused("have no access in common", clipped, "banks", part="rows 12:16")
+
+
 def test_parts_of_registers():
     svg = draw(cases.exchanged(), part="thread 5").svg
     assert svg.count(">t5 r0<") == 2 and ">t6 r0<" not in svg

@@ -11,7 +11,7 @@ import numpy as np
 import tilecopy as tc
 
 from .counts import BANKS, Phase, phases_of
-from .grids import LINE, instructions_text, table_shape
+from .grids import LINE, instructions_text, table_shape, within
 from .page import MOST_HEIGHT, Box, Grid, Panel, Sheet, rectangles
 from .part import Part, TooLarge
 from .running import WORD_BYTES, CopySide, Movement, elements_of, run_copy
@@ -91,10 +91,13 @@ def draw_banks(movement: Movement, part: Part, before: tc.TileLayout | None) -> 
     stacks, data = [], []
     for heading, state in states.items():
         each = shared_side(state)
+        (touched,) = part.accesses(each.touched)
         words, phases = (
             heading + _in_words(each.region.buffer.layout, state.size),
-            phases_of(*part.accesses(each.touched)),
+            phases_of(touched[within(each, touched, part)]),
         )
+        if not phases:
+            raise tc.RequestError("draw: the parts that part= names have no access in common")
         stacks.append(_panels(words, phases))
         data.append({"title": words, "phases": [_phase_data(phase) for phase in phases]})
     verb = "read" if side is movement.source else "written"

@@ -102,10 +102,10 @@ def _picture(kind: str, sheets: Sheets, part: Part, width: int, data: dict[str, 
     for sheet in sheets(part):
         if isinstance(sheet, TooLarge):
             fitting = [next((text for text in group if _fits(sheets, text, width)), None) for group in sheet.parts]
-            told = [f"part={text!r}" for text in fitting if text]
-            told[:1] = [f"{told[0]} ({sheet.there})" if fitting[0] and sheet.there else told[0]]
-            parts = " or ".join(told)
-            raise tc.RequestError(f"draw: {sheet.what}, too many to be read on one page; draw a part of it: {parts}")
+            notes = [f" ({sheet.there})" * bool(sheet.there)] + [""] * len(fitting)
+            told = [f"part={text!r}{note}" for text, note in zip(fitting, notes, strict=False) if text]
+            parts = f"a part of it: {' or '.join(told)}" if told else "a smaller copy"
+            raise tc.RequestError(f"draw: {sheet.what}, too many to be read on one page; draw {parts}")
         svg = sheet.svg(width)
         if svg is not None:
             return Picture(sheet.title, kind, svg, {"kind": kind, "title": sheet.title, **data, **sheet.data})

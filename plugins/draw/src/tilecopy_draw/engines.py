@@ -17,6 +17,7 @@ from .grids import (
     notes_of,
     side_title,
     tensor_panel,
+    within,
 )
 from .page import Box, Panel, Sheet, rectangles
 from .part import Part, TooLarge
@@ -29,6 +30,10 @@ def pieces_of(movement: Movement, part: Part) -> tuple[Any, Any]:
     names = ("instruction", "warp", "phase", "thread")
     chosen = part.of(**{name: source[name] for name in names})
     source, destination = source[chosen], destination[chosen]
+    inside = within(movement.destination, destination, part)
+    source, destination = source[inside], destination[inside]
+    if not len(source):
+        raise tc.RequestError("draw: the parts that part= names have no access in common")
     order = np.lexsort([destination.byte, destination.cta, source.instruction])
     source, destination = source[order], destination[order]
     if movement.destination.space == "tmem":

@@ -39,6 +39,17 @@ def table_shape(extents: tuple[int, ...], fold: int = FOLDS[0]) -> tuple[int, in
     return prod(found[:-1]), found[-1]
 
 
+def within(side: CopySide, touched: Any, part: Part) -> Any:
+    """Which of some accesses touch the rows and columns that are meant."""
+    if (part.rows is None and part.columns is None) or not len(touched):
+        return np.arange(len(touched))
+    shape = table_shape(side.region.extents)
+    rows, columns = part.window(shape)
+    inner = side.elements.reshape(shape)[slice(*rows), slice(*columns)].ravel()
+    found = np.unique(holders(inner, touched.byte, touched.bytes))
+    return found[found >= 0]
+
+
 def by_coordinate(side: CopySide, ids: Any, fold: int = FOLDS[0]) -> Grid:
     """The elements of a side's box in rows and columns, each with its number."""
     wide = [dim for dim, extent in enumerate(side.region.extents) if extent > 1] or [0]
@@ -99,7 +110,7 @@ def tensor_panel(side: CopySide, touched: Any, look: Look, **more: Any) -> Panel
     return Panel(
         f"{side.name.capitalize()}: tensor memory {side.label}, by lane and column", grid, boxes, frames=[(a, 0, b, wide) for a, b in warps],
         beside=[((a, b), f"lanes {alike * a}-{alike * b - 1}, warp {a // each}") for a, b in warps],
-        cell=(0, 40, max(2.25 * alike, 4.5)), **more,
+        cell=(0, 40, max(2.25 * alike, 4.5)), optional=True, **more,
     )  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from .grids import (
     side_title,
     table_shape,
     tensor_panel,
+    within,
 )
 from .page import MOST_BOXES, Box, Grid, Panel, Sheet, outlines, rectangles
 from .part import Part, TooLarge
@@ -50,7 +51,7 @@ def draw_moves(movement: Movement, part: Part) -> Iterator[Sheet | TooLarge]:
         raise tc.RequestError(f"draw: {movement} moves nothing where it was run: its box lies outside of an array")
     meant = part.accesses(*(side.touched for side in movement.sides))
     chosen = [
-        attrs.evolve(side, touched=_within(side, touched, part))
+        attrs.evolve(side, touched=touched[within(side, touched, part)])
         for side, touched in zip(movement.sides, meant, strict=True)
     ]
     memories = [side for side in chosen if side.space != "local"]
@@ -89,17 +90,6 @@ def draw_moves(movement: Movement, part: Part) -> Iterator[Sheet | TooLarge]:
 def _elements(side: CopySide) -> Any:
     """The elements that some accesses of a side in memory touch."""
     return np.flatnonzero(holders(side.elements, side.touched.byte, side.touched.bytes) >= 0)
-
-
-def _within(side: CopySide, touched: Any, part: Part) -> Any:
-    """Of some accesses those that touch the rows and columns that are meant."""
-    if (part.rows is None and part.columns is None) or not len(touched):
-        return touched
-    shape = table_shape(side.region.extents)
-    rows, columns = part.window(shape)
-    inner = side.elements.reshape(shape)[slice(*rows), slice(*columns)].ravel()
-    found = np.unique(holders(inner, touched.byte, touched.bytes))
-    return touched[found[found >= 0]]
 
 
 def _subtitle(movement: Movement) -> str:
@@ -146,8 +136,8 @@ def _panel(
         grid = by_address(side, touched, movement.size, line)
     else:
         whole = by_coordinate(side, holders(side.elements, touched.byte, touched.bytes))
-        within = whole.window(*part.window(whole.ids.shape))
-        grid = (whole if (within.ids >= 0).any() else within).cropped() if part.given else whole
+        window = whole.window(*part.window(whole.ids.shape))
+        grid = (whole if (window.ids >= 0).any() else window).cropped() if part.given else whole
     shades, legend = _shades(touched)
     opcodes = {step.line: step.opcode for step in movement.steps}
     sharers = Counter(zip(touched.instruction.tolist(), touched.byte.tolist(), strict=True))
