@@ -51,6 +51,26 @@ def pictures() -> dict[str, Picture]:
     stage = shared((8, 128), "float32")
     long = tc.Buffer((1024, 128), "float32", space="global", name="A")
     fetch = tc.plan(stage[:, :], long[0:8, :], op="copy_async", scope=tc.cta(128), target="sm_80", variant="ldgsts")
+    cache = tc.Buffer((40, 16, 128), "float16", space="global", name="cache")
+    page = tc.symbol("page", lower=0, upper=39)
+    slot = shared((16, 128), "float16")
+    collect = tc.plan(slot[:, :], cache[page, :, :], op="copy_async", scope=tc.cta(128), target="sm_80")
+    high, wide = tc.symbol("M", lower=1, upper=2**20), tc.symbol("N", lower=8, upper=2**20, multiple_of=8)
+    row, column = tc.symbol("row", upper=2**20), tc.symbol("column", upper=2**20, multiple_of=64)
+    square = shared((64, 64), "float16", tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[64, 64])))
+    sized = tc.Buffer((high, wide), "float16", space="global", name="A")
+    header = tc.plan(
+        square[:, :],
+        sized[row : row + 64, column : column + 64],
+        op="copy_async",
+        scope=tc.cta(128),
+        target="sm_80",
+        outside="zero",
+    )
+    received = tc.Buffer((8, 4, 64), "float32", space="global", name="y")
+    exchanged = tc.plan(
+        received[0:4, :, :], shared((4, 4, 64), "float32").permute(1, 0, 2)[:, :, :], scope=tc.cta(64), target="sm_90"
+    )
     return {
         "swizzle": draw(shared((16, 64), "float16", swizzle)),
         "rows": draw(rows, "fragment"),
@@ -61,6 +81,9 @@ def pictures() -> dict[str, Picture]:
         "halo": draw(corner),
         "gather": draw(tc.plan(part[:], table[7, :], scope=tc.warp(), target="sm_80")),
         "pipeline": draw(fetch),
+        "paged_copy": draw(collect),
+        "cuda_cpp": draw(header),
+        "many_gpus": draw(exchanged),
     }
 
 

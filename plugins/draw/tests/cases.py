@@ -43,10 +43,11 @@ def transposed(pitch=33):
     return tc.plan(tile[:, :], A[:, :], scope=tc.warp(), target="sm_90a")
 
 
-def edge():
+def edge(variant="gmem_smem"):
     tile = memory("shared", (16, 64), "float16", "tile", layout=swizzled("128B", "float16", 16, 64))
     A = memory("global", (60, 64), "float16", "A")
-    return tc.plan(tile[:, :], A[48:64, :], outside=-1.501953125, scope=tc.cta(64), target="sm_90a")
+    words = {"op": "copy_async", "outside": "zero"} if variant == "ldgsts" else {"outside": -1.5029296875}
+    return tc.plan(tile[:, :], A[48:64, :], scope=tc.cta(64), target="sm_90a", variant=variant, **words)
 
 
 def symbolic():
@@ -97,6 +98,22 @@ def tcgen05_cp():
     return tc.plan(acc[:, :], tile[:, :], op="copy_async", scope=tc.thread(), target="sm_100a")
 
 
+def exchanged(wide=8):
+    """Registers to registers: a transpose of 4 x 4 words between lanes."""
+    rows = TileLayout(S[(32, wide) : (1 @ laneid, 1)])
+    columns = TileLayout(S[(8, 4, wide // 4, 4) : (4 @ laneid, wide // 4, 1, 1 @ laneid)])
+    a, b = (memory("local", (32, wide), "float32", name, layout=each) for name, each in (("a", rows), ("b", columns)))
+    return tc.plan(b[:, :], a[:, :], scope=tc.warp(), target="sm_90a")
+
+
+def tensor(*, store=False):
+    """Tensor memory to registers of a warpgroup, or back."""
+    acc = memory("tmem", (128, 16), "float32", "acc", layout=TileLayout(S[(128, 16) : (1 @ TLane, 1 @ TCol)]))
+    frag = memory("local", (128, 16), "float32", "frag", layout=TileLayout(S[(128, 16) : (1 @ tc.tid_in_wg, 1)]))
+    sides = (acc, frag) if store else (frag, acc)
+    return tc.plan(sides[0][:, :], sides[1][:, :], scope=tc.warpgroup(), target="sm_100a")
+
+
 CASES = {
     "gmem_smem": (gmem_smem, None),
     "ldgsts": (ldgsts, None),
@@ -113,6 +130,11 @@ CASES = {
     "bulk": (bulk, None),
     "dsmem": (dsmem, None),
     "tcgen05_cp": (tcgen05_cp, None),
+    "regperm": (exchanged, None),
+    "regperm_fragments": (exchanged, "fragment"),
+    "tcgen05_ld": (tensor, None),
+    "tcgen05_st": (lambda: tensor(store=True), None),
+    "tcgen05_fragment": (tensor, "fragment"),
     "row_major": (lambda: memory("shared", (16, 64), "float16", "tile"), None),
     "column_major": (lambda: TileLayout(S[(16, 32) : (1, 16)]), None),
     "padded": (lambda: memory("shared", (16, 32), "float32", "tile", layout=TileLayout(S[(16, 32) : (33, 1)])), None),

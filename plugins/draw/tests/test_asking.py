@@ -1,6 +1,7 @@
 """Kinds, parts, what is refused, and the command."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -38,6 +39,43 @@ def test_parts():
     assert draw(cases.tcgen05_cp(), part="instruction 2").svg.count(">c2<") == 4
 
 
+@pytest.mark.parametrize("part", ["rows 12:16", "rows 8:16", "instruction 1", "instruction 1, warp 1", "thread 63", "phase 3", "rows 15:16, columns 60:64"])  # fmt: skip
+@pytest.mark.parametrize("variant", ["gmem_smem", "ldgsts"])
+def test_parts_of_an_edge_tile(variant, part):
+    """Some of them have nothing inside the array."""
+    picture = draw(cases.edge(variant), part=part)
+    assert picture.kind == "moves" and picture.data == draw(cases.edge(variant)).data
+    assert ("url(#absent)" in picture.svg) or part in ("rows 8:16", "instruction 1")
+
+
+def test_the_part_phase():
+    whole, part = draw(cases.gmem_smem()).svg, draw(cases.gmem_smem(), part="phase 1").svg
+    assert ">t7<" in whole and ">t7<" not in part and ">t8<" in part and ">t15<" in part and ">t16<" not in part
+    phases = draw(cases.column("32B"), "banks", part="phase 2").data["phases"]
+    assert [{phase["phase"] for phase in state["phases"]} for state in phases] == [{2}, {2}]
+    refused("there is no phase 4: they go from 0 to 3", cases.gmem_smem(), part="phase 4")
+
+
+def test_rows_of_banks_and_boxes():
+    svg = draw(cases.tma(), part="rows 0:2").svg
+    assert ">0,0<" in svg or ">48,0<" in svg
+    assert ">50,0<" not in svg and ">fill<" not in svg
+    phases = draw(cases.column(), "banks", part="rows 8:16").data["phases"]
+    assert [{tuple(phase["threads"]) for phase in state["phases"]} for state in phases] == [{tuple(range(8, 16))}] * 2
+    tile, edge = memory("shared", (16, 64), "float16", "tile"), memory("global", (60, 64), "float16", "B")
+    clipped = tc.plan(edge[48:64, :], tile[:, :], outside="keep", scope=tc.cta(64), target="sm_90a")
+    refused("have no access in common", clipped, "banks", part="rows 12:16")
+
+
+def test_parts_of_registers():
+    svg = draw(cases.exchanged(), part="thread 5").svg
+    assert svg.count(">t5 r0<") == 2 and ">t6 r0<" not in svg
+    assert ">t6 r0<" not in draw(cases.registers(), part="thread 5").svg
+    assert ">t6 r0<" not in draw(cases.registers(), "fragment", part="thread 5").svg
+    refused("no instruction is told apart in this picture", cases.registers(), "fragment", part="instruction 0")
+    refused("no warp is told apart in this picture", swizzled("128B", "float16", 8, 64), part="warp 0")
+
+
 @pytest.mark.parametrize("part", ["", "instruction", "warp -1", "warp x", "lane 3", "rows 3", "rows 4:4", "warp 0, warp 1", 3, "rows 0:4;warp 1"])  # fmt: skip
 def test_a_part_is_words(part):
     refused("draw: part is words such as 'instruction 2'", cases.gmem_smem(), part=part)
@@ -62,6 +100,19 @@ def test_what_is_too_large_says_which_part_to_draw():
     assert draw(TileLayout(S[256, 256]), part="rows 0:32, columns 0:64").kind == "banks"
 
 
+@pytest.mark.parametrize("make", [
+    lambda: TileLayout(S[(256, 256) : (1, 256)]),
+    lambda: swizzled("32B", "uint8", 128, 1024),
+    lambda: memory("local", (512, 32), "float32", "C", layout=TileLayout(S[(128, 4, 32) : (1 @ tc.tx, 32, 1)])),
+    lambda: cases.exchanged(64),
+])  # fmt: skip
+def test_each_part_that_is_told_can_be_drawn(make):
+    with pytest.raises(tc.RequestError, match="too many to be read on one page; draw a part of it: part=") as caught:
+        draw(make(), width=480)
+    parts = re.findall("part='(.*?)'", str(caught.value))
+    assert parts and all(draw(make(), part=part, width=480).svg for part in parts)
+
+
 def test_kinds_that_do_not_go():
     refused("kind", cases.gmem_smem(), "move")
     refused("gmem_smem moves bytes by threads", cases.gmem_smem(), "boxes")
@@ -83,9 +134,6 @@ def test_kinds_that_do_not_go():
 
 
 def test_what_cannot_be_run_is_refused():
-    one, other = TileLayout(S[(32, 8) : (1 @ laneid, 1)]), TileLayout(S[(4, 8, 8) : (8 @ laneid, 1 @ laneid, 1)])
-    a, b = (memory("local", (32, 8), "float32", name, layout=each) for name, each in (("a", one), ("b", other)))
-    refused("both sides are registers", tc.plan(b[:, :], a[:, :], scope=tc.warp(), target="sm_90a"))
     huge = memory("global", (1 << 20, 512), "float16", "A")
     plan = tc.plan(
         memory("shared", (16, 64), "float16", "tile")[:, :], huge[0:16, 0:64], scope=tc.warp(), target="sm_90a"

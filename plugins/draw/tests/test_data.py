@@ -119,6 +119,35 @@ def test_owners_are_those_of_the_layout(layout):
         assert register == place.get("m", 0) // 2
 
 
+@pytest.mark.parametrize("kind", ["moves", "fragment"])
+def test_registers_to_registers(kind):
+    """Both sides, in the data and in the picture, are what the layouts say."""
+    plan = cases.exchanged()
+    picture = draw(plan, kind)
+    labels = []
+    for side, region in (("source", plan.request.src), ("destination", plan.request.dst)):
+        places = [region.buffer.layout.apply(element) for element in range(256)]
+        found = picture.data[side]["registers"]
+        assert found["thread"] == [place["laneid"] for place in places]
+        assert found["register"] == [place["m"] for place in places]
+        labels += [f"t{place['laneid']} r{place['m']}" for place in places]
+    assert re.findall(r">(t\d+ r\d+)<", picture.svg) == labels
+    assert picture.data["came_from"] == list(range(256))
+    assert "shfl.sync.bfly.b32" in picture.svg
+
+
+@pytest.mark.parametrize("store", [False, True])
+def test_tensor_memory(store):
+    data = draw(cases.tensor(store=store)).data
+    side, other = ("destination", "source") if store else ("source", "destination")
+    lanes, columns = np.divmod(np.arange(128 * 16), 16)
+    assert data[side]["element_bytes"] == (2048 * lanes + 4 * columns).tolist()
+    assert data["registers"] == {"thread": lanes.tolist(), "register": columns.tolist()} == data[other]["registers"]
+    found = accesses(data, side)
+    assert np.array_equal(np.unique(found["byte"]), np.unique(data[side]["element_bytes"]))
+    assert np.array_equal(found["byte"] // 2048, found["thread"]) and data["came_from"] == list(range(2048))
+
+
 def test_owners_of_a_store_are_those_of_a_load():
     stored, loaded = (draw(cases.registers(store=store), "fragment").data["registers"] for store in (True, False))
     assert stored == loaded
@@ -180,7 +209,12 @@ def test_a_wrong_copy_is_no_picture(monkeypatch):
     from tilecopy_draw import running
 
     right = running.elements_of
-    monkeypatch.setattr(running, "elements_of", lambda region, values: np.roll(right(region, values), 1) if region.buffer.space == "shared" else right(region, values))  # fmt: skip
+
+    def rolled(region, values, threads):
+        elements, held = right(region, values, threads)
+        return np.roll(elements, 1), (np.roll(elements, 1), held[1])
+
+    monkeypatch.setattr(running, "elements_of", lambda region, *known: (rolled if region.buffer.space == "shared" else right)(region, *known))  # fmt: skip
     with pytest.raises(tc.TilecopyError, match="gmem_smem moves 1024 of 1024 elements elsewhere than"):
         draw(cases.gmem_smem())
 

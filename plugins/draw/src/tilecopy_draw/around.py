@@ -15,16 +15,21 @@ from tilecopy_core.plugin import Iter, evaluate, shown, substitute, symbols_of
 
 MOST_BYTES = 1 << 26
 """Of a memory that is run."""
+LANES, COLUMNS = 128, 512
+"""Of tensor memory; a column has 32 bits."""
 KNOWN = ("barrier", "cp_async_group", "mbarrier", "bulk_group", "tcgen05_commit")
 """What completes the copies that are run."""
+_FILL_COLUMN = "{{ .reg .b32 w; ld.global.b32 w, {1}; tcgen05.st.sync.aligned.32x32b.x1.b32 [{0}], {{w}}; tcgen05.wait::st.sync.aligned; }}"
+_SHOW_COLUMN = "{{ .reg .b32 w; tcgen05.ld.sync.aligned.32x32b.x1.b32 {{w}}, [{0}]; tcgen05.wait::ld.sync.aligned; st.global.b32 {1}, w; }}"
+"""A column of a warp's lanes of tensor memory, from and to a word of an array."""
 
 
-@attrs.define
+@attrs.frozen
 class Operand:
     """One side of the copy in the kernel.
 
     Attributes:
-        given: the array that the caller passes.
+        given: the array that the caller passes; of the memories of an SM one row a CTA, a thread or a lane.
         pool: the memory, flat; None of tensor memory.
         region: the box of the copy.
         words: elements of the pool, or columns of tensor memory.
@@ -34,6 +39,11 @@ class Operand:
     pool: tc.Buffer | None
     region: tc.Region
     words: int
+
+    @property
+    def columns(self) -> int:
+        """Of the allocation in tensor memory: a power of two."""
+        return max(32, 1 << (self.words - 1).bit_length())
 
 
 class Around:
@@ -53,12 +63,8 @@ class Around:
     def __init__(self, request: tc.CopyRequest, variant: str) -> None:
         self.request, self.variant, self.record = request, variant, _record_of(variant)
         self.options = dict(request.options)
-        if request.src.buffer.space == "tmem" or request.src.buffer.dtype.bits % 8:
-            raise tc.RequestError(f"draw: {request}: copies out of tensor memory and elements of 4 bits are not run")
-        if request.spaces == ("local", "local"):
-            raise tc.RequestError(
-                f"draw: {request}: both sides are registers; draw each side's layout, kind 'fragment'"
-            )
+        if request.src.buffer.dtype.bits % 8:
+            raise tc.RequestError(f"draw: {request}: elements of 4 bits are not run")
         self.mask = self.options.get("multicast")
         names = {option.name for option in self.record.options}
         self.far = "remote_cta_id" in names
@@ -66,7 +72,7 @@ class Around:
             raise tc.RequestError("draw: a pair of CTAs (cta_group=2) and a mask known at run time only are not run")
         receiving = max(2, 1 << ((self.mask or 1).bit_length() - 1).bit_length())
         self.ctas = 2 if self.far else 1 if self.mask is None else receiving
-        least = 128 if request.dst.buffer.space == "tmem" else 32 if self.record.threads == "one" else 1
+        least = LANES if "tmem" in request.spaces else 32 if self.record.threads == "one" else 1
         bounds = [1 + (each.upper or 0) for each in self._symbols() if each.register == "%tid.x"]
         self.threads = max(least, request.scope.threads, *bounds)
         self.k = k = tc.KernelBuilder("draw", threads=self.threads)
@@ -76,6 +82,7 @@ class Around:
         self._declare()
         self.rank: Any = k.cluster_rank() if self.ctas > 1 else 0
         self.src, self.dst = self._operand("src", request.src), self._operand("dst", request.dst)
+        self.tensor = next((side for side in (self.src, self.dst) if side.pool is None), None)
         self.mbarrier = k.mbarrier() if "mbar" in names or self.record.completion == "tcgen05_commit" else None
 
     def _symbols(self) -> list[Any]:
@@ -118,9 +125,14 @@ class Around:
         if old.space == "tmem":
             assert isinstance(old.layout, tc.TileLayout)
             columns = -(-old.layout.span(tc.TCol) * size // 4)
+            halves = size == 2 and all(each.stride % 2 == 0 for each in old.layout.shard if each.axis.name == "TCol")
+            if halves and name == "dst":
+                raise tc.RequestError(
+                    f"draw: {old} has elements in the lower halves of columns, and those copies are not run"
+                )
             made = k.tmem(old.shape, old.dtype, layout=old.layout, name=name)
-            box = tc.Region(made, region.starts, region.extents)
-            return Operand(k.param(f"{name}_given", (128, columns), "uint32"), None, box, columns)
+            box = tc.Region(made, tuple(map(self._now, region.starts)), region.extents)
+            return Operand(k.param(f"{name}_given", (LANES, COLUMNS), "uint32"), None, box, columns)
         last = evaluate(old.elem_offset, self.values)
         if isinstance(old.layout, tc.TileLayout):
             last += evaluate(old.layout.reach(), self.values)
@@ -151,52 +163,52 @@ class Around:
 
     def build(self) -> tc.BuiltKernel:
         """The whole kernel."""
-        k, tensor = self.k, self.dst.pool is None
+        k, tensor = self.k, self.tensor
         if self.mbarrier is not None:
             with k.if_(k.thread_id() == 0):
                 self.mbarrier.init(1)
                 k.fence_mbarrier_init()
-        columns = max(32, 1 << (self.dst.words - 1).bit_length())
-        if tensor:
+        if tensor is not None:
             with k.if_(k.warp_id() == 0):
-                k.tcgen05_alloc(self.dst.region.buffer, columns=columns)
+                k.tcgen05_alloc(tensor.region.buffer, columns=tensor.columns)
+            self._synchronize()
         self._move(self.src, fills=True)
         self._move(self.dst, fills=True)
         self._copy()
-        if tensor:
-            k.tcgen05_fence_after()
-            for column in range(self.dst.words):
-                word = k.local(1, "uint32")
-                k.tcgen05_ld(word, self.dst.region.buffer, column=column)
-                k.tcgen05_wait_ld()
-                k.store(self.dst.given[k.thread_id(), column], k.load(word[0]))
-            k.tcgen05_fence_before()
-            k.cta_sync()
-            with k.if_(k.warp_id() == 0):
-                k.tcgen05_dealloc(self.dst.region.buffer, columns=columns)
         self._move(self.dst, fills=False)
+        if tensor is not None:
+            self._synchronize()
+            with k.if_(k.warp_id() == 0):
+                k.tcgen05_dealloc(tensor.region.buffer, columns=tensor.columns)
         if self.ctas > 1:
             k.cluster_sync()
         return k.build(target=self.request.target, grid=self.ctas, cluster=self.ctas if self.ctas > 1 else None)
 
     def _move(self, side: Operand, *, fills: bool) -> None:
         """Fill a memory of the SM with what is given, or give back what it holds."""
-        k, pool = self.k, side.pool
-        if pool is None or pool.space == "global":
-            return
-        if pool.space == "local":
+        k, pool, threads = self.k, side.pool, self.threads
+        if pool is None:
+            with k.if_(k.thread_id() < LANES):
+                base = k.load(side.region.buffer.allocated_addr[0]) + k.cast(k.thread_id() // 32 * (32 << 16), "uint32")
+                for at in range(side.words):
+                    k.inline_ptx(_FILL_COLUMN if fills else _SHOW_COLUMN, base + at, side.given[k.thread_id(), at])
+        elif pool.space == "local":
             for at in range(side.words):
-                there, here = side.given[k.thread_id(), at], pool[at]
-                k.store(here, k.load(there)) if fills else k.store(there, k.load(here))
-            return
-        turns = -(-side.words // self.threads)
-        with k.range(turns) as turn, k.if_(turn * self.threads + k.thread_id() < side.words):
-            at = turn * self.threads + k.thread_id()
-            there, here = side.given[self.rank, at], pool[at]
-            k.store(here, k.load(there)) if fills else k.store(there, k.load(here))
+                self._word(side.given[k.thread_id(), at], pool[at], fills=fills)
+        elif pool.space == "shared":
+            with k.range(-(-side.words // threads)) as turn, k.if_(turn * threads + k.thread_id() < side.words):
+                at = turn * threads + k.thread_id()
+                self._word(side.given[self.rank, at], pool[at], fills=fills)
+
+    def _word(self, there: tc.Region, here: tc.Region, *, fills: bool) -> None:
+        self.k.store(here, self.k.load(there)) if fills else self.k.store(there, self.k.load(here))
 
     def _synchronize(self) -> None:
+        if self.tensor is not None:
+            self.k.tcgen05_fence_before()
         self.k.cluster_sync() if self.ctas > 1 else self.k.cta_sync()
+        if self.tensor is not None:
+            self.k.tcgen05_fence_after()
 
     def _copy(self) -> None:
         k, how, receivers = self.k, self.record.completion, [r for r in range(16) if (self.mask or 0) >> r & 1]

@@ -10,11 +10,11 @@ import attrs
 import numpy as np
 import tilecopy as tc
 
-from .counts import BANKS, WORD, Phase, phases_of
-from .grids import LINE, instructions_text, table_shape
+from .counts import BANKS, Phase, phases_of
+from .grids import LINE, instructions_text, table_shape, within
 from .page import MOST_HEIGHT, Box, Grid, Panel, Sheet, rectangles
-from .part import Part, too_large
-from .running import CopySide, Movement, elements_of, run_copy
+from .part import Part, TooLarge
+from .running import WORD_BYTES, CopySide, Movement, elements_of, run_copy
 
 MOST_PATTERNS = 4
 CHUNK = 16
@@ -63,14 +63,15 @@ def _before(movement: Movement, layout: tc.TileLayout) -> Movement:
     request, side = movement.request, shared_side(movement)
     other = _with_layout(side.region, layout)
     dst, src = (request.dst, other) if side is movement.source else (other, request.src)
-    found = tc.plan(
-        dst, src, op=request.op, scope=request.scope, target=request.target, outside=request.outside, variant=movement.variant,
-        **dict(request.options),
+    return run_copy(
+        tc.plan(
+            dst, src, op=request.op, scope=request.scope, target=request.target, outside=request.outside, variant=movement.variant,
+            **dict(request.options),
+        )
     )  # fmt: skip
-    return run_copy(found.request, found.variant, found.partition)
 
 
-def draw_banks(movement: Movement, part: Part, before: tc.TileLayout | None) -> Iterator[Sheet]:
+def draw_banks(movement: Movement, part: Part, before: tc.TileLayout | None) -> Iterator[Sheet | TooLarge]:
     """The picture of a copy.
 
     Raises:
@@ -90,13 +91,19 @@ def draw_banks(movement: Movement, part: Part, before: tc.TileLayout | None) -> 
     stacks, data = [], []
     for heading, state in states.items():
         each = shared_side(state)
-        words, phases = heading + _in_words(each.region.buffer.layout, state.size), phases_of(part.of(each.touched))
+        (touched,) = part.accesses(each.touched)
+        words, phases = (
+            heading + _in_words(each.region.buffer.layout, state.size),
+            phases_of(touched[within(each, touched, part)]),
+        )
+        if not phases:
+            raise tc.RequestError("draw: the parts that part= names have no access in common")
         stacks.append(_panels(words, phases))
         data.append({"title": words, "phases": [_phase_data(phase) for phase in phases]})
     verb = "read" if side is movement.source else "written"
     title = f"Which bank: {side} {verb}, {side.region.buffer.dtype}, {movement.variant}"
     yield Sheet(title, subtitle, stacks, notes=notes, data={"phases": data})
-    raise too_large(f"{len(side.touched)} accesses", "part='instruction 0, warp 0'")
+    yield TooLarge(f"{len(side.touched)} accesses", (("instruction 0, warp 0", "instruction 0, warp 0, phase 0"),))
 
 
 def _in_words(layout: Any, size: int) -> str:
@@ -159,13 +166,14 @@ def _phase_data(phase: Phase) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------ layouts
 
 
-def draw_layout(region: tc.Region, part: Part, before: tc.TileLayout | None) -> Iterator[Sheet]:
+def draw_layout(region: tc.Region, part: Part, before: tc.TileLayout | None) -> Iterator[Sheet | TooLarge]:
     """The bank of each element of a box in memory, before and after the swizzle (or beside another layout).
 
     Raises:
         RequestError: the part is none of it, or it does not fit.
     """
     size, table = region.buffer.dtype.bits // 8, table_shape(region.extents)
+    part.of()
     rows, columns = part.window(table)
     subtitle = (
         "One box = elements side by side whose bytes are side by side too, at most 16 bytes. Label: its banks (4 bytes each); "
@@ -175,14 +183,13 @@ def draw_layout(region: tc.Region, part: Part, before: tc.TileLayout | None) -> 
     states = {"layout": region} if other is None else {"before": _with_layout(region, other), "after": region}
     panels, data = [], {}
     for name, each in states.items():
-        offsets = elements_of(each, {}).reshape(table)[slice(*rows), slice(*columns)]
+        offsets = elements_of(each, {})[0].reshape(table)[slice(*rows), slice(*columns)]
         heading = f"{name.capitalize()}: " * (other is not None) + _in_words(each.buffer.layout, size)
         panels.append(_layout_panel(heading, offsets, size, rows[0], columns[0]))
         data[name] = offsets.tolist()
     title = f"Which bank: {region.buffer.name}, elements of {size} bytes"
     yield Sheet(title, subtitle, [[panel] for panel in panels], data=data)
-    parts = f"part='rows 0:{min(32, table[0])}, columns 0:{min(64 // len(panels), table[1])}'"
-    raise too_large(f"{table[0]} rows of {table[1]} elements", parts)
+    yield TooLarge.of(f"{table[0]} rows of {table[1]} elements", table)
 
 
 def _layout_panel(title: str, offsets: Any, size: int, row: int, column: int) -> Panel:
@@ -193,15 +200,15 @@ def _layout_panel(title: str, offsets: Any, size: int, row: int, column: int) ->
     boxes = []
     for _, place in rectangles(ids):
         first, last = int(offsets[place[0], place[1]]), int(offsets[place[0], place[3] - 1]) + size - 1
-        banks = [first // WORD % BANKS, last // WORD % BANKS]
+        banks = [first // WORD_BYTES % BANKS, last // WORD_BYTES % BANKS]
         label = str(banks[0]) if banks[0] == banks[1] else f"{banks[0]}-{banks[1]}"
         tip = f"row {place[0] + row}, column {place[1] + column}: bytes {first} to {last}"
         boxes.append(Box(place, label, banks[0] // 4 % 4, tip))
     wide = (boxes[0].place[3] - boxes[0].place[1]) * size
     while wide > size and (offsets[:, 0] % wide).any():
         wide //= 2
-    down = offsets[: max(1, LINE // max(wide, WORD)), 0]
-    words = np.unique((down[:, None] // WORD + np.arange(max(1, wide // WORD))).ravel())
+    down = offsets[: max(1, LINE // max(wide, WORD_BYTES)), 0]
+    words = np.unique((down[:, None] // WORD_BYTES + np.arange(max(1, wide // WORD_BYTES))).ravel())
     turns = int(np.bincount(words % BANKS).max())
     below = f"down a column, {len(down)} threads of {wide} bytes: {turns} wavefront{'s' * (turns > 1)}"
     fills = {f: f"banks {4 * f} to {4 * f + 3} and {4 * f + 16} to {4 * f + 19}" for f in range(4)}

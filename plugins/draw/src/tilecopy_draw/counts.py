@@ -8,10 +8,9 @@ import attrs
 import numpy as np
 from tilecopy.costs import distinct_sectors
 
-from .running import CopySide, Touched
+from .running import WORD_BYTES, CopySide, requests_of
 
-SECTOR, BANKS, WORD = 32, 32, 4
-"""Bytes of a sector, banks of shared memory, bytes of a bank's word."""
+SECTOR_BYTES, BANKS = 32, 32
 
 
 @attrs.frozen(eq=False)
@@ -44,42 +43,36 @@ class Phase:
         return tuple((self.threads - self.threads[0]).tolist()), turned.tobytes(), self.turns.tobytes()
 
 
-def phases_of(touched: Touched) -> list[Phase]:
+def phases_of(touched: Any) -> list[Phase]:
     """The phases of all requests, in order."""
     found = []
-    for key in np.unique(touched.request).tolist():
-        request = touched.only(touched.request == key)
-        words = max(1, int(request.size[0]) // WORD)
-        number = request.thread % 32 * words // 32
-        for each in np.unique(number).tolist():
-            part = request.only(number == each)
-            order = np.argsort(part.thread, kind="stable")
-            word = (part.offset[order] // WORD)[:, None] + np.arange(words)
-            turns = np.zeros(word.shape, np.int64)
-            for bank in np.unique(word % BANKS).tolist():
-                here = word % BANKS == bank
-                values = word[here]
-                first = {value: turn for turn, value in enumerate(dict.fromkeys(values.tolist()), 1)}
-                turns[here] = [first[value] for value in values.tolist()]
-            found.append(Phase(key // 64, key % 64, each, part.thread[order], word % BANKS, turns))
+    touched = touched[np.lexsort((touched.thread, touched.phase, requests_of(touched)))]
+    begins = (np.diff(requests_of(touched)) != 0) | (np.diff(touched.phase) != 0)
+    parts: Any = np.split(touched, np.flatnonzero(begins) + 1) if len(touched) else ()
+    for part in parts:
+        word = part.byte[:, None] // WORD_BYTES + np.arange(max(1, int(part.bytes[0]) // WORD_BYTES))
+        turns = np.zeros(word.shape, np.int64)
+        for bank in np.unique(word % BANKS).tolist():
+            here = word % BANKS == bank
+            values = word[here].tolist()
+            first = {value: turn for turn, value in enumerate(dict.fromkeys(values), 1)}
+            turns[here] = [first[value] for value in values]
+        found.append(
+            Phase(int(part.instruction[0]), int(part.warp[0]), int(part.phase[0]), part.thread, word % BANKS, turns)
+        )
     return found
 
 
 def counts_of(side: CopySide) -> dict[str, int]:
     """Of a side in memory that threads access: ``requests``, ``sectors`` or ``wavefronts``, and the ``least`` that hold as many bytes."""
-    touched = side.touched
     if side.space == "shared":
-        phases = phases_of(touched)
-        return {
-            "requests": len(np.unique(touched.request)),
-            "wavefronts": sum(phase.wavefronts for phase in phases),
-            "least": len(phases),
-        }
-    some = touched.only(touched.read > 0)
-    request, _, read = np.unique(np.stack([some.request, some.offset, some.read]), axis=1)
-    filled = np.bincount(request, read)
-    return {
-        "requests": len(np.unique(request)),
-        "sectors": distinct_sectors(some.request, some.offset, some.read),
-        "least": int((-(-filled // SECTOR)).sum()),
-    }
+        phases = phases_of(side.touched)
+        number, least = {"wavefronts": sum(phase.wavefronts for phase in phases)}, len(phases)
+        requests = requests_of(side.touched)
+    else:
+        some = side.touched[side.touched.read > 0]
+        requests = requests_of(some)
+        request, _, read = np.unique(np.stack([requests, some.byte, some.read]), axis=1)
+        number = {"sectors": distinct_sectors(requests, some.byte, some.read)}
+        least = int((-(-np.bincount(request, read) // SECTOR_BYTES)).sum())
+    return {"requests": len(np.unique(requests)), **number, "least": least}

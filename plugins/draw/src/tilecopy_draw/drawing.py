@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
-import numpy as np
 import tilecopy as tc
 
 from tilecopy_core.plugin import one_of, optional, shown
@@ -17,10 +17,12 @@ from .fragments import draw_fragment, load_of
 from .grids import registers_of
 from .moves import draw_moves
 from .page import Sheet
-from .part import Part
+from .part import Part, TooLarge
 from .picture import Picture
-from .running import Movement, run_copy
+from .running import TOLD, Movement, run_copy
 
+Sheets = Callable[[Part], Iterator[Sheet | TooLarge]]
+"""Makes the pictures of a part, the best first."""
 KINDS = ("moves", "banks", "fragment", "boxes")
 LEAST_WIDTH, MOST_WIDTH = 480, 4096
 MOST_ELEMENTS = 1 << 20
@@ -39,7 +41,7 @@ def draw(
             A layout alone is taken as of elements of 4 bytes, or of those that its swizzle is for.
         kind: ``moves`` (who moves each element, in which vector), ``banks`` (of shared memory, with the conflicts of each phase),
             ``fragment`` (which thread and register holds each element), ``boxes`` (what an engine moves); by default what fits.
-        part: what to draw of it: ``"instruction 2"``, ``"warp 1"``, ``"thread 5"``, ``"rows 0:32"``, ``"columns 0:64"``, with
+        part: what to draw of it: ``"instruction 2"``, ``"warp 1"``, ``"phase 0"``, ``"thread 5"``, ``"rows 0:32"``, ``"columns 0:64"``, with
             commas between.
         before: of ``banks``: another layout of the shared buffer, drawn beside; by default the one without the swizzle.
         width: of the picture, in pixels.
@@ -78,28 +80,44 @@ def draw(
         raise tc.RequestError(
             f"draw: {region} lies at a place known at run time only; give it as a number, or draw a plan"
         )
-    return _picture(kind, draw_layout(region, wanted, before), width, {})
+    return _picture(kind, lambda part: draw_layout(region, part, before), wanted, width, {})
 
 
 def _of_plan(plan: tc.Plan, kind: str | None, part: Part, before: tc.TileLayout | None, width: int) -> Picture:
-    movement = run_copy(plan.request, plan.variant, plan.partition)
+    movement = run_copy(plan)
     kind = kind or ("boxes" if movement.by_engine else "moves")
     if before is not None and kind != "banks":
         raise tc.RequestError(f"draw: before is of kind 'banks', not of {kind!r}")
-    if kind == "banks":
-        sheets = draw_banks(movement, part, before)
-    else:
-        sheets = {"moves": draw_moves, "fragment": draw_fragment, "boxes": draw_boxes}[kind](movement, part)
-    return _picture(kind, sheets, width, data_of(movement))
+    makers: dict[str, Sheets] = {
+        "moves": partial(draw_moves, movement),
+        "banks": partial(draw_banks, movement, before=before),
+        "fragment": partial(draw_fragment, movement),
+        "boxes": partial(draw_boxes, movement),
+    }
+    return _picture(kind, makers[kind], part, width, data_of(movement))
 
 
-def _picture(kind: str, sheets: Iterator[Sheet], width: int, data: dict[str, Any]) -> Picture:
-    """The first sheet that fits; where none does, the error that a kind ends with."""
-    svg = None
-    while svg is None:
-        sheet = next(sheets)
+def _picture(kind: str, sheets: Sheets, part: Part, width: int, data: dict[str, Any]) -> Picture:
+    """The first sheet that fits; where none does, the error names parts that do."""
+    for sheet in sheets(part):
+        if isinstance(sheet, TooLarge):
+            fitting = [next((text for text in group if _fits(sheets, text, width)), None) for group in sheet.parts]
+            notes = [f" ({sheet.there})" * bool(sheet.there)] + [""] * len(fitting)
+            told = [f"part={text!r}{note}" for text, note in zip(fitting, notes, strict=False) if text]
+            parts = f"a part of it: {' or '.join(told)}" if told else "a smaller copy"
+            raise tc.RequestError(f"draw: {sheet.what}, too many to be read on one page; draw {parts}")
         svg = sheet.svg(width)
-    return Picture(sheet.title, kind, svg, {"kind": kind, "title": sheet.title, **data, **sheet.data})
+        if svg is not None:
+            return Picture(sheet.title, kind, svg, {"kind": kind, "title": sheet.title, **data, **sheet.data})
+    raise AssertionError("the last is what is too large")
+
+
+def _fits(sheets: Sheets, part: str, width: int) -> bool:
+    """Whether a page holds a part."""
+    try:
+        return any(sheet.svg(width) for sheet in sheets(Part.read(part)) if isinstance(sheet, Sheet))
+    except tc.RequestError:  # it names nothing that is there
+        return False
 
 
 def _owned(layout: tc.TileLayout) -> bool:
@@ -131,21 +149,16 @@ def data_of(movement: Movement) -> dict[str, Any]:
         "ptx": movement.ptx,
     }
     for side in movement.sides:
-        touched = side.touched
         found[side.name] = {
             "space": side.space,
             "name": side.label,
-            "accesses": {
-                "instruction": touched.step.tolist(), "line": touched.line.tolist(), "thread": touched.thread.tolist(),
-                "cta": touched.cta.tolist(), "byte": touched.offset.tolist(), "bytes": touched.size.tolist(), "read": touched.read.tolist(),
-            },
+            "accesses": {name: side.touched[name].tolist() for name in TOLD},
             "element_bytes": side.elements.tolist(),
-        }  # fmt: skip
+        }
         if side.by_threads:
             found[side.name] |= counts_of(side)
-    if "local" in request.spaces:
-        threads, registers, _ = registers_of(movement)
-        return found | {"registers": {"thread": threads.tolist(), "register": registers.tolist()}}
-    there = movement.destination.elements
-    came = np.where(there >= 0, movement.arrived[np.maximum(there, 0)], -1)
-    return found | {"came_from": np.where(came >= 0, came // movement.size, -1).tolist()}
+        if side.space == "local":
+            threads, registers, _ = registers_of(movement, side)
+            found["registers"] = {"thread": threads.tolist(), "register": registers.tolist()}
+            found[side.name]["registers"] = found["registers"]
+    return found | {"came_from": movement.came_from.tolist()}

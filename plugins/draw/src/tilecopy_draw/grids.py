@@ -1,48 +1,59 @@
-"""Grids of numbers (which access, piece or register holds each element), and what pictures of several kinds say."""
+"""Both sides of a copy as grids of numbers (which access or register holds each element), and what pictures of several kinds say."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from .around import LANES
 from .counts import counts_of
-from .page import Box, Grid, Panel
-from .running import NO_PLACE, CopySide, Movement, Touched
+from .page import Box, Grid, Panel, outlines, rectangles
+from .part import Part
+from .running import COLUMN_BYTES, LANE_BYTES, NO_PLACE, CopySide, Movement, holders
 
 LINE = 128
 """Bytes of a line of a picture by address: what 32 banks hold."""
 UNIT = 16
 """Bytes of the widest cell there: no access of a thread in shared memory is wider."""
+WORDS = 4096
+"""More registers than a thread has: a number of a grid of registers is that of the thread times this, and the register."""
+FOLDS = (64, 32, 16)
+"""Elements of a row of a long single dimension: the longest that fits."""
+ALIKE = (8, 4, 2, 1)
+"""Lanes of a row of tensor memory."""
+Look = Callable[[int], tuple[str, int, str]]
+"""The label, fill and tip of the box of a number."""
 
 
-def table_shape(extents: tuple[int, ...]) -> tuple[int, int]:
+def table_shape(extents: tuple[int, ...], fold: int = FOLDS[0]) -> tuple[int, int]:
     """Rows and columns of a box: the last dimension that is not 1 runs along a row; a long single dimension is folded."""
     found = [extent for extent in extents if extent > 1] or [1]
     if len(found) == 1:
         length = found[0]
-        row = next((row for row in (64, 32, 16) if length > row and length % row == 0), length)
+        row = next((row for row in FOLDS if row <= fold and length > row and length % row == 0), length)
         return length // row, row
     return prod(found[:-1]), found[-1]
 
 
-def holders(offsets: Any, starts: Any, sizes: Any) -> Any:
-    """For each byte (-1: none) which of some pieces covers it, the first where several begin together; -1 where none does."""
-    if not len(starts):
-        return np.full(len(offsets), NO_PLACE)
-    begins, first = np.unique(starts, return_index=True)
-    at = np.searchsorted(begins, offsets, "right") - 1
-    rows = first[np.maximum(at, 0)]
-    return np.where((at >= 0) & (offsets >= 0) & (offsets < begins[at] + sizes[rows]), rows, NO_PLACE)
+def within(side: CopySide, touched: Any, part: Part) -> Any:
+    """Which of some accesses touch the rows and columns that are meant."""
+    if (part.rows is None and part.columns is None) or not len(touched):
+        return np.arange(len(touched))
+    shape = table_shape(side.region.extents)
+    rows, columns = part.window(shape)
+    inner = side.elements.reshape(shape)[slice(*rows), slice(*columns)].ravel()
+    found = np.unique(holders(inner, touched.byte, touched.bytes))
+    return found[found >= 0]
 
 
-def by_coordinate(side: CopySide, ids: Any) -> Grid:
+def by_coordinate(side: CopySide, ids: Any, fold: int = FOLDS[0]) -> Grid:
     """The elements of a side's box in rows and columns, each with its number."""
     wide = [dim for dim, extent in enumerate(side.region.extents) if extent > 1] or [0]
-    rows, columns = shape = table_shape(side.region.extents)
+    rows, columns = shape = table_shape(side.region.extents, fold)
     folded = len(wide) == 1
     first = [side.coordinate(row * columns) for row in range(rows)]
     named = [",".join(str(place[dim]) for dim in (wide if folded else wide[:-1])) for place in first]
@@ -54,12 +65,7 @@ def by_coordinate(side: CopySide, ids: Any) -> Grid:
     )  # fmt: skip
 
 
-def touched_by_coordinate(side: CopySide, touched: Touched) -> Grid:
-    """As :func:`by_coordinate`, the numbers being the rows of accesses."""
-    return by_coordinate(side, holders(side.elements, touched.offset, touched.size))
-
-
-def by_address(side: CopySide, touched: Touched, size: int, line: int = LINE) -> Grid:
+def by_address(side: CopySide, touched: Any, size: int, line: int = LINE) -> Grid:
     """The bytes that accesses touched, in lines; a cell is the widest unit that none of them splits.
 
     Args:
@@ -68,48 +74,124 @@ def by_address(side: CopySide, touched: Touched, size: int, line: int = LINE) ->
         size: bytes of an element.
         line: bytes of a line.
     """
-    unit = int(np.gcd.reduce([UNIT, *np.unique(touched.offset).tolist(), *np.unique(touched.size).tolist()]))
-    ends = np.unique(np.stack([touched.offset // line, (touched.offset + touched.size - 1) // line]), axis=1).T.tolist()
+    unit = int(np.gcd.reduce([UNIT, *np.unique(touched.byte).tolist(), *np.unique(touched.bytes).tolist()]))
+    ends = np.unique(np.stack([touched.byte // line, (touched.byte + touched.bytes - 1) // line]), axis=1).T.tolist()
     used = np.unique(np.concatenate([np.arange(first, last + 1) for first, last in ends]))
     cells = (used[:, None] * line + np.arange(0, line, unit)).ravel()
-    ids = holders(cells, touched.offset, touched.size).reshape(len(used), -1)
+    ids = holders(cells, touched.byte, touched.bytes).reshape(len(used), -1)
     elements = holders(cells, side.elements, np.full(len(side.elements), max(size, unit))).reshape(ids.shape)
     names = [str(number * line) for number in used.tolist()], [str(byte) for byte in range(0, line, unit)]
     return Grid(ids, elements, *names, f"byte in the line of {line} bytes" + " (32 banks)" * (line == LINE))
 
 
-def registers_of(movement: Movement) -> tuple[Any, Any, Any]:
+def tensor_panel(side: CopySide, touched: Any, look: Look, **more: Any) -> Panel:
+    """A side in tensor memory: a box for the lanes of a warp that one instruction touches, and its columns.
+
+    Args:
+        side: of a copy.
+        touched: its accesses, or some of them.
+        look: of the number of an instruction.
+        more: of the panel.
+    """
+    columns, lanes = touched.byte % LANE_BYTES // COLUMN_BYTES, touched.byte // LANE_BYTES
+    wide = int((columns + touched.bytes // COLUMN_BYTES).max())
+    ids = np.full((LANES, wide), NO_PLACE)
+    for word in range(int(touched.bytes.max()) // COLUMN_BYTES):
+        ids[lanes, columns + word] = 4 * touched.instruction + lanes // 32
+    alike = next(alike for alike in ALIKE if (np.repeat(ids[::alike], alike, axis=0) == ids).all())
+    names = [str(lane) for lane in range(0, LANES, alike)], [str(column) for column in range(wide)]
+    grid = Grid(ids[::alike], ids[::alike], *names, "column after the first, 4 bytes each; rows: lanes")
+    boxes = []
+    for number, place in rectangles(grid.ids):
+        label, fill, tip = look(number // 4)
+        boxes.append(Box(place, label, fill, f"{tip}: lanes {alike * place[0]} to {alike * place[2] - 1}"))
+    each = 32 // alike
+    warps = [(top, top + each) for top in range(0, LANES // alike, each)]
+    return Panel(
+        f"{side.name.capitalize()}: tensor memory {side.label}, by lane and column", grid, boxes, frames=[(a, 0, b, wide) for a, b in warps],
+        beside=[((a, b), f"lanes {alike * a}-{alike * b - 1}, warp {a // each}") for a, b in warps],
+        cell=(0, 40, max(2.25 * alike, 4.5)), optional=True, **more,
+    )  # fmt: skip
+
+
+def registers_of(movement: Movement, side: CopySide) -> tuple[Any, Any, Any]:
     """Thread, 32-bit register and how many hold it too, of each element of the box, by what arrived.
 
     A register of 64 bits counts as two.
     """
-    request, size = movement.request, movement.size
-    flat, copies = np.full(request.dst.size, NO_PLACE), np.ones(request.dst.size, np.int64)
-    if request.dst.buffer.space == "local":
-        per_thread = len(movement.arrived) // movement.threads
-        held = movement.arrived[::size]
-        at = np.flatnonzero(held >= 0)
-        elements, first, count = np.unique(held[at] // size, return_index=True, return_counts=True)
-        flat[elements], copies[elements] = at[first] * size, count
+    source, destination, size = movement.source, movement.destination, movement.size
+    if destination.space == "local":
+        there = np.arange(0, len(movement.arrived), size)
     else:
-        per_thread = request.src.buffer.span_elems * size
-        there = movement.destination.elements
-        flat[there >= 0] = movement.arrived[there[there >= 0]]
+        there = destination.elements[destination.elements >= 0]
+    came = movement.arrived[there]
+    places = np.where(came >= 0, there if side.name == destination.name else came, NO_PLACE)
+    pairs = np.unique(np.stack([np.where(came >= 0, source.element_at(came), NO_PLACE), places]), axis=1)
+    elements, first, count = np.unique(pairs[0], return_index=True, return_counts=True)
+    known = elements >= 0
+    flat, copies = np.full(side.region.size, NO_PLACE), np.ones(side.region.size, np.int64)
+    flat[elements[known]], copies[elements[known]] = pairs[1][first[known]], count[known]
+    per_thread = side.region.buffer.span_elems * size
     return np.where(flat >= 0, flat // per_thread, NO_PLACE), flat % per_thread // 4, copies
+
+
+def owners_of(movement: Movement, side: CopySide, part: Part, elements: Any = None, fold: int = FOLDS[0]) -> Grid:
+    """The registers of a side that is in registers, by coordinate.
+
+    Args:
+        movement: the copy.
+        side: of it.
+        part: what is drawn of it.
+        elements: the only ones that are, if not all.
+        fold: elements of a row of a single dimension.
+    """
+    threads, registers, _ = registers_of(movement, side)
+    held = threads >= 0
+    if elements is None:
+        held[held] = part.of(warp=threads[held] // 32, thread=threads[held])
+    else:
+        held &= np.isin(np.arange(len(threads)), elements)
+    grid = by_coordinate(side, np.where(held, threads * WORDS + registers, NO_PLACE), fold)
+    return grid.window(*part.window(grid.ids.shape))
+
+
+def register_panel(grid: Grid, title: str, followed: Any) -> Panel:
+    """A box for each register of a thread; ``followed``: which cells of the grid are outlined."""
+    boxes, used = [], set[int]()
+    for number, place in rectangles(grid.ids):
+        thread, register = divmod(number, WORDS)
+        used.add(register)
+        boxes.append(Box(place, f"t{thread} r{register}", register % 4, f"thread {thread}, register {register}"))
+    fills = legend_of("register", used, "r")
+    return Panel(title, grid, boxes, fills, followed=outlines(followed, grid.ids), cell=(0, 48, 20))
+
+
+def first_registers(movement: Movement, side: CopySide, title: str, owner: int = NO_PLACE) -> Iterator[Panel]:
+    """The registers of the first rows and columns, as many as there may be room for; outlined what one thread holds."""
+    rows, columns = table_shape(side.region.extents)
+    for wide in (64, 32, 16, 8):
+        grid = owners_of(movement, side, Part(rows=(0, min(16, rows)), columns=(0, min(wide, columns))))
+        yield register_panel(grid, title, (grid.ids >= 0) & (grid.ids // WORDS == owner))
+
+
+def side_title(side: CopySide) -> str:
+    """Global memory and registers are drawn by coordinate, shared memory by address."""
+    how = "by byte address" if side.space == "shared" else "by coordinate"
+    what = "registers of" if side.space == "local" else side.space
+    return f"{side.name.capitalize()}: {what} {side.label}, {how}"
 
 
 # ------------------------------------------------------------------------------------------------ words
 
 
-def side_panel(side: CopySide, grid: Grid, boxes: Sequence[Box], **look: Any) -> Panel:
-    """The panel of a side in memory: global memory by coordinate, shared memory by address."""
-    how = "by coordinate" if side.space == "global" else "by byte address"
-    return Panel(f"{side.name.capitalize()}: {side.space} {side.label}, {how}", grid, boxes, **look)
-
-
-def listed(names: list[str]) -> str:
-    """Names with commas; of many the first ones and the last."""
-    return ", ".join(names if len(names) < 6 else [*names[:3], "...", names[-1]])
+def legend_of(what: str, numbers: Any, prefix: str = "") -> dict[int, str]:
+    """What each fill means, where a number has the fill of its remainder by four."""
+    by_fill = {fill: [f"{prefix}{n}" for n in sorted(set(numbers)) if n % 4 == fill] for fill in range(4)}
+    return {
+        fill: f"{what}{'s' * (len(names) > 1)} {', '.join(names if len(names) < 6 else [*names[:3], '...', names[-1]])}"
+        for fill, names in by_fill.items()
+        if names
+    }
 
 
 def instructions_text(movement: Movement) -> str:
@@ -127,6 +209,4 @@ def notes_of(movement: Movement) -> list[str]:
             what = "sectors of 32 bytes" if side.space == "global" else "wavefronts"
             found.append(f"{side.label}: {requests} requests, {number} {what} {verb} ({least} is the least).")
     values = "".join(f"; {name} = {value}" for name, value in movement.values.items())
-    local = "local" in movement.request.spaces
-    checked = "what arrived was read back" if local else "every byte arrived where the copy says"
-    return [*found, f"Run on the emulator with marks in the source: {checked}{values}."]
+    return [*found, f"Run on the emulator with marks in the source: every byte arrived where the copy says{values}."]

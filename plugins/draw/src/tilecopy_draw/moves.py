@@ -11,28 +11,32 @@ import numpy as np
 import tilecopy as tc
 
 from .counts import phases_of
-from .fragments import owners_of, register_panel
 from .grids import (
+    FOLDS,
     LINE,
     by_address,
-    holders,
+    by_coordinate,
+    first_registers,
     instructions_text,
-    listed,
+    legend_of,
     notes_of,
-    side_panel,
+    owners_of,
+    register_panel,
+    side_title,
     table_shape,
-    touched_by_coordinate,
+    tensor_panel,
+    within,
 )
 from .page import MOST_BOXES, Box, Grid, Panel, Sheet, outlines, rectangles
-from .part import Part, too_large
-from .running import CopySide, Movement, Touched
+from .part import Part, TooLarge
+from .running import WARPS, CopySide, Movement, holders, requests_of
 
 MOST_FRAMES = 48
-_LINES = (LINE, LINE // 2, LINE // 4)
-"""Bytes of a line of shared memory: the longest that fits."""
+_SIZES = tuple(zip((LINE, LINE // 2, LINE // 4), FOLDS, strict=True))
+"""Bytes of a line of shared memory and elements of a row of a single dimension: the longest that fit."""
 
 
-def draw_moves(movement: Movement, part: Part) -> Iterator[Sheet]:
+def draw_moves(movement: Movement, part: Part) -> Iterator[Sheet | TooLarge]:
     """The picture, whole or in zooms.
 
     Raises:
@@ -43,52 +47,65 @@ def draw_moves(movement: Movement, part: Part) -> Iterator[Sheet]:
             f"draw: one thread issues {movement.variant}, and an engine moves the bytes; draw kind 'boxes'"
         )
     request = movement.request
-    if not any(len(side.touched) for side in movement.sides):
+    if not movement.steps:
         raise tc.RequestError(f"draw: {movement} moves nothing where it was run: its box lies outside of an array")
-    chosen = [attrs.evolve(side, touched=_within(side, part)) for side in movement.sides]
+    meant = part.accesses(*(side.touched for side in movement.sides))
+    chosen = [
+        attrs.evolve(side, touched=touched[within(side, touched, part)])
+        for side, touched in zip(movement.sides, meant, strict=True)
+    ]
+    memories = [side for side in chosen if side.space != "local"]
+    if memories and not any(len(side.touched) for side in memories):
+        raise tc.RequestError("draw: the parts that part= names have no access in common")
     title = f"Who moves each element: {request.op} {movement}, {request.scope.threads} threads, {movement.variant}"
     subtitle, notes = _subtitle(movement), [instructions_text(movement), *notes_of(movement)]
-    if all(len(side.touched) <= MOST_BOXES for side in chosen):
+    framed = "lanes of one warp" if "tmem" in request.spaces else "one instruction"
+    one = "one vector, followed" if memories else "one element, followed"
+    signs = {"frame": framed, "followed": one, "absent": "not touched"}
+    if all(len(side.touched) <= MOST_BOXES or side.space == "tmem" for side in chosen):
         followed, told = _followed(chosen)
-        signs = {"frame": "one instruction", "followed": "one vector, followed", "absent": "not touched"}
-        for line in _LINES:
-            stacks = [[_panel(movement, side, followed, line, part)] for side in chosen]
+        # a register is drawn where an access that is meant moves it
+        moving = np.concatenate([_elements(side) for side in memories]) if part.given and memories else None
+        for sizes in _SIZES:
+            stacks = [[_panel(movement, side, followed, sizes, part, moving)] for side in chosen]
             yield Sheet(title, subtitle, stacks, signs, [*told, *notes])
-    if not part.given:
-        zoomed = f"{subtitle} Too many boxes for one page: each zoom outlines what the next one shows."
-        signs = {"frame": "one instruction", "followed": "what the next zoom shows", "absent": "not touched"}
+    if not part.given and memories:
+        zoomed = f"{subtitle} Too many boxes for one page" + (
+            "." if "tmem" in request.spaces else ": each zoom outlines what the next one shows."
+        )
+        signs |= {"followed": "what the next zoom shows"}
         for stacks in _zooms(movement):
             yield Sheet(title, zoomed, stacks, signs, notes, beside=True)
     touched = max((side.touched for side in chosen), key=len)
-    rows, columns = table_shape(request.dst.extents)
-    there = f"there are {len(np.unique(touched.step))} and {len(np.unique(touched.warp))} of them"
-    raise too_large(
-        f"{len(touched)} vectors",
-        f"part='instruction 0, warp 0' ({there}) or part='rows 0:{min(16, rows)}, columns 0:{min(16, columns)}'",
-    )
+    accesses: tuple[str, ...] = ("warp 0",)
+    there = ""
+    if len(touched):
+        one = f"instruction {touched.instruction[0]}, warp {touched.warp[0]}"
+        accesses = (one, f"{one}, phase {touched.phase[0]}")
+        there = f"there are {len(np.unique(touched.instruction))} and {len(np.unique(touched.warp))} of them"
+    what = f"{len(touched)} vectors" if len(touched) else f"{request.dst.size} elements"
+    yield TooLarge.of(what, table_shape(request.dst.extents), accesses, there)
 
 
-def _within(side: CopySide, part: Part) -> Touched:
-    """The accesses that are meant, of those the ones that touch the rows and columns that are meant."""
-    touched = part.of(side.touched)
-    if (part.rows is None and part.columns is None) or not len(touched):
-        return touched
-    shape = table_shape(side.region.extents)
-    rows, columns = part.window(shape)
-    inner = side.elements.reshape(shape)[slice(*rows), slice(*columns)].ravel()
-    found = np.unique(holders(inner, touched.offset, touched.size))
-    return touched.only(found[found >= 0])
+def _elements(side: CopySide) -> Any:
+    """The elements that some accesses of a side in memory touch."""
+    return np.flatnonzero(holders(side.elements, side.touched.byte, side.touched.bytes) >= 0)
 
 
 def _subtitle(movement: Movement) -> str:
     touched = [side.touched for side in movement.sides]
-    sizes = sorted({size for each in touched for size in each.size.tolist()})
-    count = sizes[0] // movement.size
+    registers = "one 32-bit register of one thread, t5 r0"
+    if movement.request.spaces == ("local", "local"):
+        return f"One box = {registers}. Shade: register."
+    sizes = sorted({size for each in touched for size in each.bytes.tolist()})
+    count = max(1, sizes[0] // movement.size)
     box = f"One box = one vector of {' or '.join(map(str, sizes))} bytes"
     box += f" = {count} element{'s' * (count > 1)}" if len(sizes) == 1 else ""
-    shared = any(len(np.unique(np.stack([t.step, t.offset]), axis=1).T) < len(t) for t in touched)
+    shared = any(len(np.unique(np.stack([t.instruction, t.byte]), axis=1).T) < len(t) for t in touched)
     more = "; t0 +1: one thread more does the same" if shared else ""
-    local = " In registers: one 32-bit register of one thread, t5 r0." if "local" in movement.request.spaces else ""
+    local = f" In registers: {registers}." if "local" in movement.request.spaces else ""
+    if "tmem" in movement.request.spaces:
+        return f"One box = the lanes of one warp and the columns that one instruction moves. Label: instruction.{local}"
     matrices = any("matrix" in step.opcode for step in movement.steps)
     who = (
         "a row of a matrix. Label: the thread that gives its address"
@@ -98,47 +115,47 @@ def _subtitle(movement: Movement) -> str:
     return f"{box}, {who}{more}.{local}"
 
 
-def _shades(touched: Touched) -> tuple[list[int], dict[int, str]]:
+def _shades(touched: Any) -> tuple[list[int], dict[int, str]]:
     """The fill of each access, by warp, or by instruction where one warp is all; and the legend of them."""
-    values, what = (touched.warp, "warp") if len(np.unique(touched.warp)) > 1 else (touched.step, "instruction")
-    legend = {}
-    for fill in range(4):
-        there = [str(value) for value in np.unique(values).tolist() if value % 4 == fill]
-        if there:
-            legend[fill] = f"{what}{'s' * (len(there) > 1)} {listed(there)}"
-    return (values % 4).tolist(), legend
+    values, what = (touched.warp, "warp") if len(np.unique(touched.warp)) > 1 else (touched.instruction, "instruction")
+    return (values % 4).tolist(), legend_of(what, values.tolist())
 
 
-def _panel(movement: Movement, side: CopySide, followed: Any, line: int, part: Part) -> Panel:
+def _panel(
+    movement: Movement, side: CopySide, followed: Any, sizes: tuple[int, int], part: Part, meant: Any = None
+) -> Panel:
     """One side: memory with a box for each access, shared memory in lines of so many bytes; or registers."""
-    touched = side.touched
+    touched, (line, fold) = side.touched, sizes
     if side.space == "local":
-        grid = owners_of(movement)[0]
-        grid = grid.window(*part.window(grid.ids.shape))
-        title = f"{side.name.capitalize()}: registers of {side.label}, by coordinate"
-        return register_panel(grid, title, np.isin(grid.elements, followed))
-    if side.space == "global":
-        grid = touched_by_coordinate(side, touched)
-        grid = grid.cropped() if part.given else grid
-    else:
+        grid = owners_of(movement, side, part, meant, fold)
+        return register_panel(grid, side_title(side), np.isin(grid.elements, followed))
+    if side.space == "tmem":
+        fills = legend_of("instruction", touched.instruction.tolist())
+        return tensor_panel(side, touched, lambda n: (f"instruction {n}", n % 4, f"instruction {n}"), fills=fills)
+    if side.space == "shared" and len(touched):
         grid = by_address(side, touched, movement.size, line)
-    fills, legend = _shades(touched)
+    else:
+        whole = by_coordinate(side, holders(side.elements, touched.byte, touched.bytes))
+        window = whole.window(*part.window(whole.ids.shape))
+        grid = (whole if (window.ids >= 0).any() else window).cropped() if part.given else whole
+    shades, legend = _shades(touched)
     opcodes = {step.line: step.opcode for step in movement.steps}
-    sharers = Counter(zip(touched.step.tolist(), touched.offset.tolist(), strict=True))
+    sharers = Counter(zip(touched.instruction.tolist(), touched.byte.tolist(), strict=True))
     boxes = []
     for number, place in rectangles(grid.ids):
-        step, at, thread, _, offset, size, _ = touched.row(number)
+        step, at, thread, _, offset, size = touched[number].tolist()[:6]
         more = sharers[step, offset] - 1
         elements = side.elements_in(offset, size)
         element = side.coordinate(int(elements[0])) if len(elements) else "none of the box"
         tip = f"thread {thread}: {opcodes[at]} (PTX line {at}), element {element}, bytes {offset} to {offset + size - 1} of {side.label}"
-        boxes.append(Box(place, f"t{thread}" + f" +{more}" * bool(more), fills[number], tip))
-    several = len(np.unique(touched.step)) > 1
-    frames = rectangles(touched.step[np.maximum(grid.ids, 0)], (grid.ids >= 0) & several)
+        boxes.append(Box(place, f"t{thread}" + f" +{more}" * bool(more), shades[number], tip))
+    several = len(np.unique(touched.instruction)) > 1
+    steps = touched.instruction[np.maximum(grid.ids, 0)] if several else grid.ids
+    frames = rectangles(steps, (grid.ids >= 0) & several)
     frames = frames if len(frames) <= MOST_FRAMES else []
     banded = all(place[1] == 0 and place[3] == grid.ids.shape[1] for _, place in frames)
-    return side_panel(
-        side, grid, boxes, fills=legend, frames=[place for _, place in frames], followed=outlines(np.isin(grid.elements, followed)),
+    return Panel(
+        side_title(side), grid, boxes, legend, frames=[place for _, place in frames], followed=outlines(np.isin(grid.elements, followed)),
         beside=[((place[0], place[2]), f"instruction {number}") for number, place in frames] if banded else (),
     )  # fmt: skip
 
@@ -146,18 +163,21 @@ def _panel(movement: Movement, side: CopySide, followed: Any, line: int, part: P
 def _followed(chosen: Sequence[CopySide]) -> tuple[Any, list[str]]:
     """The elements of one vector, and the line that tells of it: one that lies in another place of its line, if there is one."""
     side, other = chosen if len(chosen[0].touched) else reversed(chosen)
+    if side.space == other.space == "local":
+        one = min(1, side.region.size - 1)
+        return np.array([one]), [f"Outlined: {other.label}{list(other.coordinate(one))}."]
     found, moved = [], []
-    for row in range(min(len(side.touched), 64)):
-        _, _, thread, _, offset, size, _ = side.touched.row(row)
-        inside = side.elements_in(offset, size)
+    for touched in side.touched[:64]:
+        inside = side.elements_in(touched.byte, touched.bytes)
         if not len(inside):
             continue
-        begins = f"{side.label}{list(side.coordinate(int(inside[0])))}, bytes {offset} to {offset + size - 1}"
-        told = f"Outlined: the vector of t{thread} that begins at {begins}"
+        last = touched.byte + touched.bytes - 1
+        begins = f"{side.label}{list(side.coordinate(int(inside[0])))}, bytes {touched.byte} to {last}"
+        told = f"Outlined: the vector of t{touched.thread} that begins at {begins}"
         if other.space != "local" and side is chosen[0]:
             told += f"; it lies at byte {other.elements[inside].min()} of {other.label}"
         found.append((inside, [f"{told}."]))
-        if other.space != "local" and offset % LINE != other.elements[inside[0]] % LINE:
+        if other.space != "local" and touched.byte % LINE != other.elements[inside[0]] % LINE:
             moved.append(found[-1])
     return [*moved, *found[1:2], *found, (np.zeros(0, int), [])][0]
 
@@ -168,43 +188,54 @@ def _followed(chosen: Sequence[CopySide]) -> tuple[Any, list[str]]:
 def _zooms(movement: Movement) -> Iterator[list[list[Panel]]]:
     """The whole box by warp and instruction, one instruction by thread, one phase."""
     sides = [side for side in movement.sides if len(side.touched)]
+    if "tmem" in movement.request.spaces:
+        yield from _tensor_zooms(movement, sides[0])
+        return
     outer, inner = min(sides, key=lambda s: s.space != "global"), min(sides, key=lambda s: s.space != "shared")
     touched = outer.touched
     fills, legend = _shades(touched)
-    grid = touched_by_coordinate(outer, touched)
+    grid = by_coordinate(outer, holders(outer.elements, touched.byte, touched.bytes))
     rows, there = np.maximum(grid.ids, 0), grid.ids >= 0
-    by_request = dict(zip(touched.request.tolist(), fills, strict=True))
+    by_request = dict(zip(requests_of(touched).tolist(), fills, strict=True))
     boxes = []
-    for number, place in rectangles(touched.request[rows], there):
-        step, warp = divmod(number, 64)
+    for number, place in rectangles(requests_of(touched)[rows], there):
+        step, warp = divmod(number, WARPS)
         boxes.append(Box(place, f"warp {warp}", by_request[number], f"instruction {step}, warp {warp}"))
-    frames = outlines(there, touched.step[rows])
-    high = grid.ids.shape[0]
+    frames = outlines(there, touched.instruction[rows])
+    high, wide = grid.ids.shape
     left = Panel(
         f"1 {outer.name}, the whole box: who, by warp", grid, boxes, legend, frames=frames if len(frames) > 1 else (), optional=True,
-        followed=outlines(there & ((touched.step == 0) & (touched.warp < 4))[rows]),
-        cell=(0, 340 / grid.ids.shape[1], max(1.0, min(18.0, 600 / high))),
+        followed=outlines(there & ((touched.instruction == 0) & (touched.warp < 4))[rows]),
+        cell=(0, 340 / wide, max(1.0, min(18.0, 600 / high))),
     )  # fmt: skip
-    one = attrs.evolve(inner, touched=inner.touched.only((inner.touched.step == 0) & (inner.touched.warp < 4)))
-    phase = _phase(one) if inner.space == "shared" else None
-    within, below = phase or ([], [])
-    for line in _LINES:
-        right = _panel(movement, one, within, line, Part(instruction=0))
+    first = inner.touched[(inner.touched.instruction == 0) & (inner.touched.warp < 4)]
+    one = attrs.evolve(inner, touched=first)
+    within, below = _phase(one) if inner.space == "shared" else ([], [])
+    for sizes in _SIZES:
+        right = _panel(movement, one, within, sizes, Part(instruction=0))
         title = f"2 instruction 0 by thread: {inner.space} {inner.label}"
         yield [[left], [attrs.evolve(right, title=title, fills={}), *below]]
 
 
-def _phase(side: CopySide) -> tuple[list[int], list[Panel]] | None:
-    """The elements of one phase, and the bank, thread and element of each of its vectors, by bank; None of one with many threads."""
+def _tensor_zooms(movement: Movement, side: CopySide) -> Iterator[list[list[Panel]]]:
+    """Tensor memory by warp and instruction, the first registers by thread."""
+    registers = next(each for each in movement.sides if each.space == "local")
+    outer = _panel(movement, side, (), _SIZES[0], Part())
+    for inner in first_registers(movement, registers, f"{side_title(registers)}: the first rows and columns"):
+        yield [[outer], [inner]]
+
+
+def _phase(side: CopySide) -> tuple[list[int], list[Panel]]:
+    """The elements of one phase, and the bank, thread and element of each of its vectors, by bank; nothing of one with many threads."""
     phase = phases_of(side.touched)[:2][-1]
     count = len(phase.threads)
     if count > 8:
-        return None
+        return [], []
     boxes, within = [], list[int]()
     for column, row in enumerate(np.argsort(phase.banks[:, 0], kind="stable").tolist()):
         banks, thread = phase.banks[row], int(phase.threads[row])
-        _, _, _, _, offset, size, _ = side.touched.row(int(np.flatnonzero(side.touched.thread == thread)[0]))
-        elements = side.elements_in(offset, size).tolist()
+        touched = side.touched[side.touched.thread == thread][0]
+        elements = side.elements_in(touched.byte, touched.bytes).tolist()
         within += elements
         first = ",".join(map(str, side.coordinate(elements[0]))) if elements else ""
         texts = (f"{banks[0]}-{banks[-1]}" if len(banks) > 1 else str(banks[0]), f"t{thread}", first)

@@ -97,8 +97,10 @@ class Grid:
         return Grid(self.ids[down, along], self.elements[down, along], *names, self.columns_are)
 
     def cropped(self) -> Grid:
-        """The rows and columns in which something is."""
+        """The rows and columns in which something is; where nothing is, all of them."""
         rows, columns = (np.flatnonzero((self.ids >= 0).any(axis=axis)) for axis in (1, 0))
+        if not len(rows):
+            return self
         return self.window((int(rows[0]), int(rows[-1]) + 1), (int(columns[0]), int(columns[-1]) + 1))
 
     @classmethod

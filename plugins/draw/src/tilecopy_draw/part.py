@@ -11,10 +11,12 @@ import tilecopy as tc
 
 from tilecopy_core.plugin import shown
 
-from .running import Touched
-
-_WORD = re.compile(r"(instruction|warp|thread) (\d{1,6})\Z|(rows|columns) (\d{1,6}):(\d{1,6})\Z")
-RULE = "words such as 'instruction 2', 'warp 1', 'thread 5', 'rows 0:32', 'columns 0:64', with commas between"
+_WORD = re.compile(r"(instruction|warp|phase|thread) (\d{1,6})\Z|(rows|columns) (\d{1,6}):(\d{1,6})\Z")
+WINDOWS = ((32, 64), (16, 32), (16, 16), (8, 8), (4, 4), (1, 4), (1, 1))
+"""Rows and columns that are tried where a picture is too large."""
+RULE = (
+    "words such as 'instruction 2', 'warp 1', 'phase 0', 'thread 5', 'rows 0:32', 'columns 0:64', with commas between"
+)
 
 
 @attrs.frozen
@@ -22,12 +24,13 @@ class Part:
     """What is drawn of a picture.
 
     Attributes:
-        instruction, warp, thread: only these accesses.
+        instruction, warp, phase, thread: only these accesses.
         rows, columns: only these of the grid by coordinate, numbered from 0.
     """
 
     instruction: int | None = None
     warp: int | None = None
+    phase: int | None = None
     thread: int | None = None
     rows: tuple[int, int] | None = None
     columns: tuple[int, int] | None = None
@@ -56,25 +59,36 @@ class Part:
             found[name] = int(match[2]) if match[1] else (int(match[4]), int(match[5]))
         return cls(**found)
 
-    def of(self, touched: Touched) -> Touched:
-        """The accesses that are meant.
+    def of(self, **values: Any) -> Any:
+        """Which of some accesses, or registers, are meant.
+
+        Args:
+            values: by name the number of each one's instruction, warp, phase or thread: those that a picture has.
 
         Raises:
-            RequestError: there are accesses, and none of them is.
+            RequestError: there is something, and none of it is meant; or the picture has not what the part names.
         """
-        chosen = np.ones(len(touched), bool)
-        for name, values in (("instruction", touched.step), ("warp", touched.warp), ("thread", touched.thread)):
-            wanted = getattr(self, name)
-            if wanted is None or not len(touched):
+        count = len(next(iter(values.values()), ()))
+        chosen = np.ones(count, bool)
+        for name in ("instruction", "warp", "phase", "thread"):
+            wanted, there = getattr(self, name), values.get(name)
+            if wanted is None or (there is not None and not count):
                 continue
-            if not (values == wanted).any():
-                raise tc.RequestError(
-                    f"draw: there is no {name} {wanted}: they go from {values.min()} to {values.max()}"
-                )
-            chosen &= values == wanted
-        if len(touched) and not chosen.any():
+            if there is None:
+                raise tc.RequestError(f"draw: part: no {name} is told apart in this picture")
+            if not (there == wanted).any():
+                raise tc.RequestError(f"draw: there is no {name} {wanted}: they go from {there.min()} to {there.max()}")
+            chosen &= there == wanted
+        if count and not chosen.any():
             raise tc.RequestError("draw: the parts that part= names have no access in common")
-        return touched.only(chosen)
+        return chosen
+
+    def accesses(self, *sides: Any) -> list[Any]:
+        """The accesses that are meant, of those of each side; of one of them there may be none."""
+        together = np.concatenate(sides)
+        chosen = self.of(**{name: together[name] for name in ("instruction", "warp", "phase", "thread")})
+        masks = np.split(chosen, np.cumsum([len(side) for side in sides])[:-1])
+        return [side[mask] for side, mask in zip(sides, masks, strict=True)]
 
     def window(self, shape: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
         """Rows and columns of a grid.
@@ -88,6 +102,22 @@ class Part:
         return self.rows or (0, shape[0]), self.columns or (0, shape[1])
 
 
-def too_large(what: str, parts: str) -> tc.RequestError:
-    """The error of a picture that no page holds, with the parts that would do."""
-    return tc.RequestError(f"draw: {what}, too many to be read on one page; draw a part of it: {parts}")
+@attrs.frozen
+class TooLarge:
+    """What a kind of picture ends with: none of its sheets fits a page.
+
+    Attributes:
+        what: how much there is.
+        parts: parts that may fit, in groups; the first of each group that does is told.
+        there: how many parts there are like the first group's.
+    """
+
+    what: str
+    parts: tuple[tuple[str, ...], ...]
+    there: str = ""
+
+    @classmethod
+    def of(cls, what: str, shape: tuple[int, int], accesses: tuple[str, ...] = (), there: str = "") -> TooLarge:
+        """With windows of a grid of so many rows and columns."""
+        windows = (f"rows 0:{min(rows, shape[0])}, columns 0:{min(columns, shape[1])}" for rows, columns in WINDOWS)
+        return cls(what, (accesses, tuple(dict.fromkeys(windows))), there)

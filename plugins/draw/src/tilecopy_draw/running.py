@@ -1,7 +1,7 @@
 """One copy run on the emulator: who touched which bytes, and where each byte came from.
 
 The copy stands in the smallest kernel that it needs: both memories are filled, what completes it follows, and the destination is
-shown. The source holds *marks*, digits of the number of each byte; what arrives is read back as that number. Nothing is taken
+shown. The source holds *marks*, digits of a number for each byte; what arrives is read back as that byte. Nothing is taken
 from the partition.
 """
 
@@ -19,53 +19,44 @@ from tilecopy_core.plugin import evaluate, symbols_of
 
 from .around import Around
 
-NO_PLACE = -1
+NO_PLACE, WORD_BYTES = -1, 4
 COLUMN_BYTES, LANE_BYTES = 4, 2048
 """Of tensor memory, as the emulator's observer counts its bytes."""
+WARPS = 64
+"""More warps than a CTA has."""
+TOLD = ("instruction", "line", "thread", "cta", "byte", "bytes", "read")
+_TOUCHED = np.dtype([(name, np.int64) for name in (*TOLD, "warp", "phase")])
+"""What the copy's instructions did to one memory, a row each time that a thread (or an engine for it) touched bytes.
+
+``instruction`` is the number of the instruction among those of the copy that touch this memory; one that is executed twice counts twice.
+``line`` is of the PTX text, ``thread`` counts in the CTA, ``cta`` is whose memory it is, ``byte`` is the first, from the start of the buffer's
+memory, and there are so many ``bytes``; ``read`` of them are of the source, a fill stands for the others. A request of a warp is served in
+phases of 128 bytes.
+"""
+AXES = {
+    "laneid": (1, 32),
+    "warpid": (32, 32),
+    "wid_in_wg": (32, 4),
+    "tid_in_wg": (1, 128),
+    "wgid": (128, 8),
+    "tx": (1, 1024),
+}
+"""Where a thread lies along an axis: its number by the first, up to the second."""
 
 
-@attrs.frozen(eq=False)
-class Touched:
-    """What the copy's instructions did to one memory, a row each time that a thread (or an engine for it) touched bytes.
+def holders(offsets: Any, starts: Any, sizes: Any) -> Any:
+    """For each byte (-1: none) which of some pieces covers it, the first where several begin together; -1 where none does."""
+    if not len(starts):
+        return np.full(len(offsets), NO_PLACE)
+    begins, first = np.unique(starts, return_index=True)
+    at = np.searchsorted(begins, offsets, "right") - 1
+    rows = first[np.maximum(at, 0)]
+    return np.where((at >= 0) & (offsets >= 0) & (offsets < begins[at] + sizes[rows]), rows, NO_PLACE)
 
-    Attributes:
-        step: number of the instruction among those of the copy that touch this memory; one that is executed twice counts twice.
-        line: of the PTX text.
-        thread: in the CTA.
-        cta: whose memory it is.
-        offset: first byte, from the start of the buffer's memory.
-        size: bytes.
-        read: bytes of the source that these are; less than ``size`` where a fill stands for the others.
-    """
 
-    step: Any
-    line: Any
-    thread: Any
-    cta: Any
-    offset: Any
-    size: Any
-    read: Any
-
-    def __len__(self) -> int:
-        return len(self.step)
-
-    @property
-    def warp(self) -> Any:
-        """Of each row's thread."""
-        return self.thread // 32
-
-    @property
-    def request(self) -> Any:
-        """A number for each instruction of a warp: 64 times the step, and the warp."""
-        return self.step * 64 + self.warp
-
-    def row(self, number: int) -> tuple[int, ...]:
-        """One row, its values in the order of the attributes."""
-        return tuple(int(value[number]) for value in attrs.astuple(self, recurse=False))
-
-    def only(self, chosen: Any) -> Touched:
-        """Some of the rows."""
-        return Touched(*(value[chosen] for value in attrs.astuple(self, recurse=False)))
+def requests_of(touched: Any) -> Any:
+    """A number for each instruction of a warp."""
+    return touched.instruction * WARPS + touched.warp
 
 
 @attrs.frozen
@@ -84,7 +75,9 @@ class CopySide:
         name: ``source`` or ``destination``.
         region: of the request.
         start: where its box begins, with the values of the run.
-        elements: first byte of each element of the box in its memory, row-major; -1 outside the array.
+        elements: first byte of each element of the box in its memory, row-major; -1 outside the array. Of registers those of
+            each thread follow each other; of tensor memory it is ``2048 * lane + 4 * column``.
+        held: of registers each byte where an element begins, and that element; elsewhere the same as ``elements``.
         touched: what the copy did to it; nothing of registers.
         by_threads: it is global or shared memory, and threads access it.
     """
@@ -93,7 +86,8 @@ class CopySide:
     region: tc.Region
     start: tuple[int, ...]
     elements: Any
-    touched: Touched
+    held: tuple[Any, Any]
+    touched: Any
     by_threads: bool
 
     @property
@@ -119,6 +113,11 @@ class CopySide:
         """The elements of the box that begin in some bytes."""
         return np.flatnonzero((self.elements >= offset) & (self.elements < offset + size))
 
+    def element_at(self, places: Any) -> Any:
+        """The element that begins at each byte, the first where there are several; -1 where none does."""
+        rows = holders(places, self.held[0], np.ones(len(self.held[0]), np.int64))
+        return np.append(self.held[1], NO_PLACE)[rows]
+
 
 @attrs.frozen(eq=False)
 class Movement:
@@ -127,13 +126,14 @@ class Movement:
     Attributes:
         request: the copy.
         variant: who lowered it.
-        partition: the variant's, for what a caption tells.
+        partition: the variant's, for what a caption tells; the run does not look at it.
         values: of each integer that is known at run time only, by its name.
         ptx: the kernel's text; steps name its lines.
-        steps: the copy's instructions in the order of their execution.
+        steps: the copy's instructions that touch memory, in the order of their execution; from registers to registers all of them, as
+            they stand in the text.
         source, destination: its sides.
-        arrived: for each byte of the destination (of the first CTA that receives) the byte of the source's box that lies there, or -1; of
-            registers the bytes follow each other by thread and register, and from registers it is the byte counted so.
+        arrived: for each byte of the destination's memory (of the first CTA that receives) the byte of the source's memory that lies
+            there, or -1.
         threads: of the CTA.
         by_engine: one thread issues the copy, and an engine moves the bytes.
     """
@@ -156,21 +156,28 @@ class Movement:
         return self.source, self.destination
 
     @property
-    def fragment(self) -> CopySide:
-        """The side in registers."""
-        return self.source if self.source.space == "local" else self.destination
-
-    @property
     def size(self) -> int:
         """Bytes of an element."""
         return self.request.dst.buffer.dtype.bits // 8
+
+    @property
+    def came_from(self) -> Any:
+        """For each element of the box the element of the source that lies in its place; -1 where none does."""
+        there = self.destination.elements
+        return np.where(there >= 0, self.source.element_at(self.arrived[np.maximum(there, 0)]), NO_PLACE)
 
     def __str__(self) -> str:
         return f"{self.source} ({self.source.space}) to {self.destination} ({self.destination.space}), {self.request.dst.buffer.dtype}"
 
 
-def elements_of(region: tc.Region, values: dict[Any, int]) -> Any:
-    """First byte of each element of a region in its memory, -1 outside the array; in tensor memory ``2048 * lane + 4 * column``."""
+def elements_of(region: tc.Region, values: dict[Any, int], threads: int = 0) -> tuple[Any, tuple[Any, Any]]:
+    """The attributes ``elements`` and ``held`` of a side.
+
+    Args:
+        region: the box.
+        values: of its integers that are known at run time only.
+        threads: who have registers, if it is of registers.
+    """
     buffer, size = region.buffer, region.buffer.dtype.bits // 8
     inside, index = np.ones(region.size, bool), []
     for start, extent, along in zip(region.starts, buffer.shape, np.indices(region.extents), strict=True):
@@ -183,60 +190,82 @@ def elements_of(region: tc.Region, values: dict[Any, int]) -> Any:
         for symbol in symbols_of(name)
     }
     found = {axis: evaluate(place, known) for axis, place in buffer.layout.apply(*names, shape=buffer.shape).items()}
+    if buffer.space == "local":
+        return _held(buffer, {axis: np.broadcast_to(at, region.size) for axis, at in found.items()}, inside, threads)
     if buffer.space == "tmem":
         offsets = LANE_BYTES * found["TLane"] + found["TCol"] * size
     else:
         offsets = (found.get("m", 0) + evaluate(buffer.elem_offset, values)) * size
-    return np.where(inside, offsets, NO_PLACE)
+    elements = np.where(inside, offsets, NO_PLACE)
+    return elements, (elements[inside], np.flatnonzero(inside))
+
+
+def _held(buffer: tc.Buffer, found: dict[str, Any], inside: Any, threads: int) -> tuple[Any, tuple[Any, Any]]:
+    """What :func:`elements_of` gives of registers: a fragment that names no lane, or no warp, is one for each."""
+    layout: Any = buffer.layout
+    found = dict.fromkeys(("m", *(each.axis.name for each in layout.replica)), np.zeros(len(inside), np.int64)) | found
+    for each in layout.replica:
+        along = each.stride * np.arange(each.extent)[:, None, None]
+        found = {name: (at + along * (name == each.axis.name)).reshape(-1, len(inside)) for name, at in found.items()}
+    registers = np.atleast_2d(found.pop("m"))
+    holds = np.ones((*registers.shape, threads), bool) & inside[:, None]
+    for name, at in found.items():
+        step, most = AXES[name]
+        holds &= np.arange(threads) // step % most == at[..., None]
+    replica, element, thread = np.nonzero(holds)
+    places = (thread * buffer.span_elems + registers[replica, element]) * (buffer.dtype.bits // 8)
+    elements = np.full(len(inside), NO_PLACE)
+    elements[element[::-1]] = places[::-1]
+    return elements, (places, element)
 
 
 # ------------------------------------------------------------------------------------------------ the run
 
 
-def run_copy(request: tc.CopyRequest, variant: str, partition: Any = None) -> Movement:
+def run_copy(plan: tc.Plan) -> Movement:
     """Run a copy with marks on the emulator.
-
-    Args:
-        request: of a plan.
-        variant: who lowers it.
-        partition: of the plan, kept for captions; the run does not look at it.
 
     Raises:
         RequestError: the copy needs what the kernel around it has not, or its arrays are too large.
         TilecopyError: what the emulator finds wrong; or bytes arrive elsewhere than the copy says.
     """
+    request, variant = plan.request, plan.variant
     around = Around(request, variant)
     kernel = around.build()
-    marks = _marks(around)
+    size, threads = request.src.buffer.dtype.bits // 8, around.threads
+    placed = [
+        elements_of(region, around.values, min(threads, request.scope.threads)) for region in (request.src, request.dst)
+    ]
+    marked = np.unique(placed[0][1][0][:, None] + np.arange(size))
+    numbers = np.arange(1, len(marked) + 1)
     told: list[Any] = []
     answers: list[Any] = []
-    digits = max(1, -(-int(marks.max(initial=1)).bit_length() // 8))
+    digits = max(1, -(-len(marked).bit_length() // 8))
     for turn in range(digits + 1):  # the last has the complement of the first digit: what does not change is no mark
-        digit = marks >> 8 * (turn % digits) & 255
+        digit = numbers >> 8 * (turn % digits) & 255
         source, answer = _array(around.src.given), _array(around.dst.given)
-        _bytes(source)[:] = np.where(marks > 0, digit if turn < digits else 255 - digit, 0)
+        _rows(source, request.src)[:, marked] = digit if turn < digits else 255 - digit
         EmulatorExecutor(observer=None if turn else told.append).launch(kernel, [*around.numbers, source, answer])
-        answers.append(_bytes(answer).astype(np.int64))
+        answers.append(_rows(answer, request.dst).astype(np.int64))
     number = sum(answer << 8 * turn for turn, answer in enumerate(answers[:-1]))
-    arrived = np.where(answers[-1] == 255 - answers[0], number - 1, NO_PLACE)
-    if request.dst.buffer.space == "tmem":
-        whole = np.full((128, LANE_BYTES), NO_PLACE)
-        whole[:, : COLUMN_BYTES * around.dst.words] = arrived.reshape(128, -1)
-        arrived = whole.ravel()
+    came = (answers[-1] == 255 - answers[0]) & (number > 0) & (number <= len(marked))
+    arrived = np.append(NO_PLACE, marked)[np.where(came, number, 0)]
     steps, touched = _touched(told, kernel, around)
-    if request.dst.buffer.space == "shared":
-        arrived = arrived.reshape(around.ctas, -1)[int(touched[1].cta.min(initial=around.ctas - 1))]
+    if request.spaces == ("local", "local"):
+        steps = _written(kernel, around)
+    receiver = int(touched[1].cta.min(initial=around.ctas - 1)) if request.dst.buffer.space == "shared" else 0
     by_engine = around.record.threads == "one"
-    sides = []
-    for name, region, each in zip(("source", "destination"), (request.src, request.dst), touched, strict=True):
+    sides: list[CopySide] = []
+    for name, region, (elements, held), each in zip(
+        ("source", "destination"), (request.src, request.dst), placed, touched, strict=True
+    ):
         start = tuple(int(evaluate(start, around.values)) for start in region.starts)
-        ranked = attrs.evolve(each, step=np.unique(each.step, return_inverse=True)[1])
         by_threads = region.buffer.space in ("global", "shared") and len(each) > 0 and not by_engine
-        sides.append(CopySide(name, region, start, elements_of(region, around.values), ranked, by_threads))
+        sides.append(CopySide(name, region, start, elements, held, each, by_threads))
     values = {str(each): value for each, value in around.values.items()}
     found = Movement(
-        request, variant, partition, values, kernel.ptx, steps, sides[0], sides[1], arrived, around.threads, by_engine
-    )
+        request, variant, plan.partition, values, kernel.ptx, steps, sides[0], sides[1], arrived[receiver], threads, by_engine
+    )  # fmt: skip
     _check(found)
     return found
 
@@ -250,65 +279,69 @@ def _array(given: tc.Buffer) -> Any:
     return raw[first : first + size].view(dtype).reshape(given.shape)
 
 
-def _bytes(array: Any) -> Any:
-    return array.reshape(-1).view(np.uint8)
+def _rows(array: Any, region: tc.Region) -> Any:
+    """The bytes of an array, a row a memory: of shared memory there is one a CTA."""
+    raw = array.reshape(-1).view(np.uint8)
+    return raw.reshape(len(array) if region.buffer.space == "shared" else 1, -1)
 
 
-def _marks(around: Around) -> Any:
-    """For each byte of the source's array the number of its mark, from 1; 0 outside the box."""
-    request, given = around.request, around.src.given
-    size = request.src.buffer.dtype.bits // 8
-    total = int(np.prod(given.shape)) * given.dtype.bits // 8
-    if request.src.buffer.space == "local":
-        return np.arange(1, total + 1)
-    ctas = around.ctas if request.src.buffer.space == "shared" else 1
-    marks = np.zeros((ctas, total // ctas), np.int64)
-    first = elements_of(request.src, around.values)
-    inside = first >= 0
-    numbers = np.arange(1, len(first) * size + 1).reshape(-1, size)
-    marks[:, first[inside][:, None] + np.arange(size)] = numbers[inside]
-    return marks.ravel()
+def _own(kernel: tc.BuiltKernel, around: Around, line: int) -> bool:
+    """Whether a line of the PTX is the copy's own."""
+    return bool(kernel.origin_of(line).startswith(f"{around.variant}: {around.request.op} "))
 
 
-def _touched(told: Sequence[Any], kernel: tc.BuiltKernel, around: Around) -> tuple[tuple[Step, ...], list[Touched]]:
+def _written(kernel: tc.BuiltKernel, around: Around) -> tuple[Step, ...]:
+    """The copy's own instructions, as they stand in the text: no memory is touched, so none is told."""
+    words = [(line, text.split()) for line, text in enumerate(kernel.ptx.splitlines(), 1) if text.endswith(";")]
+    return tuple(
+        Step(line, next(word for word in each if not word.startswith("@")).rstrip(";"))
+        for line, each in words
+        if each[0][0] != "." and _own(kernel, around, line)
+    )
+
+
+def _touched(told: Sequence[Any], kernel: tc.BuiltKernel, around: Around) -> tuple[tuple[Step, ...], list[Any]]:
     """The copy's own accesses and transfers of CTA 0, and of one instance of its scope."""
     request, threads = around.request, around.threads
     taking_part = threads if request.scope.kind == "thread" else min(threads, request.scope.threads)
     named = [side.pool.name if side.pool is not None else "" for side in (around.src, around.dst)]
-    steps: dict[tuple[int, int], int] = {}
-    opcodes: list[Step] = []
-    counts: dict[int, Any] = {}
+    tensor = [each.offsets.min() for each in told if isinstance(each, Access) and each.space == "tensor"]
+    first = (
+        int(min(tensor, default=0)) // COLUMN_BYTES * COLUMN_BYTES
+    )  # the column that was allocated: all of them are filled
+    steps: dict[tuple[int, int], Step] = {}
+    executed: dict[int, Any] = {}
     rows: tuple[list[Any], list[Any]] = ([], [])
-    column, last = 0, None
     for each in told:
-        if isinstance(each, Access) and each.array.endswith("dst_address") and each.kind == "load":
-            column = int(each.raw.view(np.uint32)[0, 0]) & 0xFFFF
-        if not kernel.origin_of(each.line).startswith(f"{around.variant}: {request.op} "):
-            continue
         parts = _sides(each, named)
         chosen = each.threads < taking_part  # of CTA 0
-        if not parts or not chosen.any():
+        if (
+            not parts
+            or not chosen.any()
+            or not kernel.origin_of(each.line).startswith(f"{around.variant}: {request.op} ")
+        ):
             continue
         mine = each.threads[chosen]
-        counted = counts.setdefault(each.line, np.zeros(threads, np.int64))
-        again = _same_instruction(last, each)  # one that arrives at several CTAs is told once for each
-        turns = counted[mine] - again
-        counted[np.unique(mine)] += 1 - again
-        last = each
-        number = np.zeros(len(mine), np.int64)
+        # what arrives at several CTAs is told once for each, and is one instruction
+        slots = parts[-1][1].ctas[chosen] * threads + mine
+        counted = executed.setdefault(each.line, np.zeros(around.ctas * threads, np.int64))
+        turns = counted[slots]
+        counted[np.unique(slots)] += 1
         for turn in np.unique(turns).tolist():
-            if (each.line, turn) not in steps:
-                steps[each.line, turn] = len(opcodes)
-                opcodes.append(Step(each.line, each.opcode))
-            number[turns == turn] = steps[each.line, turn]
-        read = each.read[chosen] if isinstance(each, Transfer) else np.full(len(mine), each.bytes)
+            steps.setdefault((each.line, turn), Step(each.line, each.opcode))
+        order = {key: number for number, key in enumerate(steps)}
+        number = np.array([order[each.line, turn] for turn in turns.tolist()])
         for which, side in parts:
-            offsets = side.offsets[chosen] - (COLUMN_BYTES * column if side.space == "tensor" else 0)
-            size = np.full(len(mine), each.bytes)
-            rows[which].append((number, np.full(len(mine), each.line), mine, side.ctas[chosen], offsets, size, read))
-    none = [np.zeros(0, np.int64)] * 7
-    columns = [[np.concatenate(part) for part in zip(*side, strict=True)] if side else none for side in rows]
-    return tuple(opcodes), [Touched(*each) for each in columns]
+            found = np.recarray(len(mine), _TOUCHED)
+            found.instruction, found.line, found.thread, found.cta = number, each.line, mine, side.ctas[chosen]
+            found.byte = side.offsets[chosen] - (first if side.space == "tensor" else 0)
+            found.bytes, found.read = each.bytes, each.read[chosen] if isinstance(each, Transfer) else each.bytes
+            found.warp, found.phase = mine // 32, mine % 32 * max(1, each.bytes // WORD_BYTES) // 32
+            rows[which].append(found)
+    touched = [np.concatenate(side).view(np.recarray) if side else np.recarray(0, _TOUCHED) for side in rows]
+    for side in touched:  # instructions count on each side by itself
+        side.instruction = np.unique(side.instruction, return_inverse=True)[1]
+    return tuple(steps.values()), touched
 
 
 def _sides(each: Access | Transfer, named: Sequence[str]) -> list[tuple[int, Any]]:
@@ -319,30 +352,17 @@ def _sides(each: Access | Transfer, named: Sequence[str]) -> list[tuple[int, Any
     return [(which, each)] if each.array.removeprefix("smem_") == named[which] or each.space == "tensor" else []
 
 
-def _same_instruction(before: Any, each: Any) -> bool:
-    if not (isinstance(before, Transfer) and isinstance(each, Transfer) and before.line == each.line):
-        return False
-    return bool(
-        np.array_equal(before.threads, each.threads)
-        and np.array_equal(before.source.offsets, each.source.offsets)
-        and not np.array_equal(before.destination.ctas, each.destination.ctas)
-    )
-
-
 def _check(movement: Movement) -> None:
     """Raise TilecopyError unless each element that has a place on both sides has arrived: what is emitted would be wrong."""
-    if "local" in movement.request.spaces:  # which register holds which element is what the picture asks
-        return
-    source, destination, size = movement.source.elements, movement.destination.elements, movement.size
-    number = np.flatnonzero((source >= 0) & (destination >= 0))
-    last = {
-        place: element for element, place in enumerate(source.tolist())
-    }  # its mark is what elements on one address have
-    first = size * np.array([last[place] for place in source[number].tolist()], np.int64)
-    bytes_ = np.arange(size)
-    wrong = (movement.arrived[destination[number][:, None] + bytes_] != first[:, None] + bytes_).any(axis=1)
-    if wrong.any():
+    source, (places, elements), size = movement.source, movement.destination.held, movement.size
+    there = source.elements[elements] >= 0
+    places, elements = places[there], elements[there]
+    arrived = movement.arrived[places[:, None] + np.arange(size)]
+    first = arrived[:, 0]  # elements that lie in one place count as the first of them
+    whole = (arrived == first[:, None] + np.arange(size)).all(axis=1) & (first >= 0)
+    wrong = np.unique(elements[(source.element_at(first) != source.element_at(source.elements[elements])) | ~whole])
+    if len(wrong):
         raise tc.TilecopyError(
-            f"draw: {movement.variant} moves {int(wrong.sum())} of {len(number)} elements elsewhere than {movement.request} says; the "
-            f"first is element {int(number[np.argmax(wrong)])} of the box"
+            f"draw: {movement.variant} moves {len(wrong)} of {len(np.unique(elements))} elements elsewhere than {movement.request} "
+            f"says; the first is element {wrong[0]} of the box"
         )
