@@ -9,7 +9,19 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ..errors import TEXT, Kind, RequestError, checked, instance_of, integer_in, one_of, optional, shown, tuple_of
+from ..errors import (
+    TEXT,
+    Kind,
+    RequestError,
+    checked,
+    instance_of,
+    integer,
+    integer_in,
+    one_of,
+    optional,
+    shown,
+    tuple_of,
+)
 from ..integers.conditions import CONDITION, Condition
 from ..integers.expr import (
     INT,
@@ -87,9 +99,10 @@ def cta(threads: int) -> Scope:
     Raises:
         RequestError: not between 1 and 1024 threads.
     """
-    if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= MAX_CTA_THREADS:
+    count = integer(threads)
+    if count is None or not 1 <= count <= MAX_CTA_THREADS:
         raise RequestError(f"a CTA has 1 to {MAX_CTA_THREADS} threads, not {shown(threads)}")
-    return Scope("cta", int(threads))
+    return Scope("cta", count)
 
 
 @lru_cache(maxsize=64)

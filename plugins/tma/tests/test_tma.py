@@ -184,7 +184,7 @@ def test_a_tile_of_two_spans_is_one_box_of_three_dimensions() -> None:
 
 
 def test_what_fewer_bulk_copies_move_is_theirs() -> None:
-    with pytest.raises(tc.NoVariantError, match="1 bulk copies of 16448 bytes move what 257 boxes do"):
+    with pytest.raises(tc.NoVariantError, match="1 bulk copy of 16448 bytes moves what 257 boxes do"):
         plan(shared((257 * 32,))[:], array((257 * 32,))[:])
 
 
