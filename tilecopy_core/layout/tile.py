@@ -117,7 +117,7 @@ class TileLayout:
     __radd__ = __add__
 
     def __repr__(self) -> str:
-        parts = [_bracket("S", self.shard)] if self.shard else []
+        parts = [_bracket("S", self.shard) if self.shard else "S[()]"] if self.shard or not self.replica else []
         parts += [_bracket("R", (it,)) for it in self.replica]
         parts += [_offset_text(value) if axis == m else f"{OnAxis(value, axis)}" for axis, value in self._offset]
         plain = f"TileLayout({' + '.join(parts)})"
@@ -230,7 +230,7 @@ class TileLayout:
 
     def places(self, *coordinate: Int, shape: Sequence[int] | None = None) -> list[dict[str, Int]]:
         """Every place of a coordinate: :meth:`apply` once for each combination of the replica iters."""
-        first = self.apply(*coordinate, shape=shape)
+        first = self.unswizzled.apply(*coordinate, shape=shape)
         if prod(it.extent for it in self.replica) > MOST_PLACES:
             raise LayoutError(
                 f"{self}: places of coordinate {shown(coordinate)} would list more than {MOST_PLACES} replicas"
@@ -240,6 +240,8 @@ class TileLayout:
             place = dict(first)
             for step, it in zip(steps, self.replica, strict=True):
                 place[it.axis.name] = place.get(it.axis.name, 0) + step * it.stride
+            if self.swizzle is not None:
+                place[m.name] = self.swizzle.apply(place.get(m.name, 0))
             result.append(place)
         return result
 

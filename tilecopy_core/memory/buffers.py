@@ -117,7 +117,7 @@ class Memory:
         return 64 if self.dtype.bits == 64 else 32
 
 
-_INTEGER = instance_of("an integer", int)
+_ALIGN = integer_in(1, 2**32)
 _ENDS = tuple_of(TWO_FLAGS)
 _SPACE = one_of(*SPACES)
 _MEMORY = optional(instance_of("a Memory, that of another buffer", Memory))
@@ -181,8 +181,8 @@ class Buffer:
         if align_bytes is None:  # 16 bytes are checked at launch; a swizzled buffer starts with a whole atom
             align_bytes = 16 if space == "global" else 1024 if layout.swizzle is not None else 128
         align_bytes = plain(align_bytes)
-        if not _INTEGER.fits(align_bytes) or align_bytes < 1 or align_bytes & (align_bytes - 1):
-            raise RequestError(f"buffer {name}: align_bytes is a power of two, not {shown(align_bytes)}")
+        if not _ALIGN.fits(align_bytes) or align_bytes & (align_bytes - 1):
+            raise RequestError(f"buffer {name}: align_bytes is a power of two up to 2**32, not {shown(align_bytes)}")
         elem_offset = plain(elem_offset)
         INT.check(elem_offset, f"buffer {name}", "elem_offset")
         if space == "local" and not same(elem_offset, 0):
