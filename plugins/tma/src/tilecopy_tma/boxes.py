@@ -256,8 +256,8 @@ def _why_not_rather_bulk(
     chunks = prod(piece.extent for piece in pieces) // chunk
     if chunks >= boxes:
         return None
-    copies = "copy moves" if chunks == 1 else "copies move"
-    return f"{chunks} bulk {copies} of {chunk * size} bytes move what {boxes} boxes do"
+    copies, move = ("copy", "moves") if chunks == 1 else ("copies", "move")
+    return f"{chunks} bulk {copies} of {chunk * size} bytes {move} what {boxes} boxes do"
 
 
 def _extent(piece: Piece, most: int, aligned: int) -> int:
