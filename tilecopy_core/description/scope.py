@@ -9,19 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ..errors import (
-    TEXT,
-    Kind,
-    RequestError,
-    checked,
-    instance_of,
-    integer,
-    integer_in,
-    one_of,
-    optional,
-    shown,
-    tuple_of,
-)
+from ..errors import TEXT, Kind, RequestError, checked, instance_of, integer_in, one_of, optional, shown, tuple_of
 from ..integers.conditions import CONDITION, Condition
 from ..integers.expr import (
     INT,
@@ -37,6 +25,7 @@ from ..integers.expr import (
     key_of,
     mul,
     of_atom,
+    plain,
     sub,
     substitute,
     sum_of,
@@ -99,10 +88,10 @@ def cta(threads: int) -> Scope:
     Raises:
         RequestError: not between 1 and 1024 threads.
     """
-    count = integer(threads)
-    if count is None or not 1 <= count <= MAX_CTA_THREADS:
+    count = plain(threads)
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_CTA_THREADS:
         raise RequestError(f"a CTA has 1 to {MAX_CTA_THREADS} threads, not {shown(threads)}")
-    return Scope("cta", count)
+    return Scope("cta", int(count))
 
 
 @lru_cache(maxsize=64)
