@@ -161,7 +161,14 @@ def link_packages(app: Sphinx, name: str, source: list[str]) -> None:
     source[0] = re.sub(r"\[([^]\n]+)\]\((?:\.\./)+plugins/[^)\n]+\)", r"\1", text)
 
 
+def keep_colons(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+    """What a property says is prose; napoleon would take the words before a colon in the first line for its type."""
+    if what in ("attribute", "property"):
+        lines[:0] = ["..", ""]  # an empty comment, in which there is no colon
+
+
 def setup(app: Sphinx) -> None:
     """Sphinx calls this."""
+    app.connect("autodoc-process-docstring", keep_colons, priority=400)  # before napoleon's 500
     app.connect("builder-inited", write_pages)
     app.connect("source-read", link_packages)

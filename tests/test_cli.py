@@ -144,6 +144,7 @@ def tilecopy_emit(request, partition, ptx): raise AssertionError
         (("object.npy", "out.npy"), 1, "not a .npy file of plain elements"),
         (("in.npy", "missing/out.npy"), 1, "does not exist"),
         (("in.npy", "."), 1, "is a directory"),
+        (("in.npy", "-"), 1, "standard output, which has the report; give the name of a file"),
         (("in.npy", "out.npy", "--tile", "0x4"), 2, "ROWSxCOLUMNS"),
         (("in.npy", "out.npy", "--threads", "2000"), 2, "2000"),
         (("in.npy", "out.npy", "--target", "sm_1"), 2, "sm_1"),

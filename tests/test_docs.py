@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import runpy
 import shlex
 import shutil
 from pathlib import Path
@@ -20,6 +21,14 @@ from tilecopy_testkit.command import new_variant
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("plugins/*/README.md"))]
 OUTPUT = re.compile(r"\n*```text\n(.*?)```", re.S)
+
+
+def test_what_a_property_says_is_no_type() -> None:
+    napoleon = pytest.importorskip("sphinx.ext.napoleon", reason="the site is built by `nox -s docs`")
+    lines = ["The least of them: what a thread has.", "", "More of it."]
+    runpy.run_path(str(ROOT / "docs" / "conf.py"))["keep_colons"](None, "property", "Cost.least", None, None, lines)
+    found = napoleon.GoogleDocstring(lines, napoleon.Config(), what="property", name="Cost.least").lines()
+    assert "The least of them: what a thread has." in found and not [line for line in found if ":type:" in line]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

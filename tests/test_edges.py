@@ -165,7 +165,7 @@ def test_which_ends_a_box_of_plain_numbers_leaves() -> None:
     for inside in ((False, False), (True, False), (False, True), (True, True)):
         region = tc.Region(buffer, (somewhere,), (4,), (inside,))
         assert region.overhang(0) == (not inside[0], not inside[1])
-    for align_bytes in (0, 3, 12, True):
+    for align_bytes in (0, 3, 12, True, 2**33):
         with pytest.raises(tc.RequestError, match="align_bytes is a power of two"):
             tc.Buffer((8,), "uint8", space="global", align_bytes=align_bytes)
 

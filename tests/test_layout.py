@@ -304,6 +304,10 @@ def test_worked_values_of_the_design() -> None:
     swizzled = tc.SwizzledLayout(tc.Swizzle(3, 3, 3), TileLayout(S[(32, 8) : (1 @ laneid, 1)]))
     assert (swizzled.span(laneid), swizzled.span()) == (32, 64), "only memory is swizzled"
     assert StridedLayout((tc.symbol("n"), 8), (8, 1)).span(laneid) == 1
+    repeated = tc.SwizzledLayout(tc.Swizzle(1, 3, 3), TileLayout(S[16:1] + R[4:32]))
+    assert [place["m"] for place in repeated.places(4)] == [tc.Swizzle(1, 3, 3).apply(4 + 32 * n) for n in range(4)]
+    for empty in (S[()], S[()] + 5 @ laneid, S[()] + 8):
+        assert eval(repr(TileLayout(empty)), vars(tc)) == TileLayout(empty), "a repr is what is written"
     assert TileLayout(S[np.int64(1), np.int8(4)]) == TileLayout(S[1, 4])
     assert S[2**61, 2].size == S[np.int64(2**61), 2].size == 2**62
     row = tc.symbol("row")

@@ -120,6 +120,7 @@ def test_one_thread_that_issues_what_a_tensor_copy_does_at_once() -> None:
     assert "it lacks only mbar= (one mbarrier of the CTA, such as mbar[0])" in plan.notes[0].text
     assert [outcome.lacks for outcome in plan.outcomes if outcome.name in ("tma", "bulk")] == [("mbar",)] * 2
     assert plan.notes[0].text in plan.explain() and plan.notes[0].text in str(warned[0].message)
+    assert "\nbetter: tma needs" in plan.explain(), "of two that need as few, bulk too, the one that the note names"
     (told,) = warned
     assert "the line that is warned of" in linecache.getline(told.filename, told.lineno)
 

@@ -972,6 +972,64 @@ def test_index_arithmetic_refuses_what_is_no_integer_and_says_so() -> None:
     assert repr(n + np.int64(3)) == repr(np.int64(3) + n) == "n + 3"
 
 
+def made_with(number: Callable[[int], Any]) -> tc.BuiltKernel:
+    """A kernel in which whatever may be an integer is one of some type."""
+    n = number
+    k = tc.KernelBuilder("counted", threads=n(32))
+    rows, upper = k.size("M", multiple_of=n(2), lower=n(2), upper=n(64)), k.scalar("s", multiple_of=n(2), upper=n(8))
+    a = k.param("A", (rows, n(8)), "float32", strides=(n(8), n(1)), align_bytes=n(16))
+    tile = k.shared(
+        (n(2), n(8)), "float32", layout=TileLayout(S[(n(2), n(8)) : (n(9), n(1))] + n(1)), align_bytes=n(16)
+    )
+    part = k.local((32, n(4)), "float32", layout=TileLayout(S[(32, n(4)) : (n(1) @ tc.laneid, n(1))]))
+    bar = k.mbarrier(count=n(2))
+    bar.init(n(1), n(1))
+    bar.arrive_expect_tx(n(64), index=n(1))
+    bar.wait(n(0), n(1))
+    for turn in k.range(n(3), start=n(1)):
+        k.cta.copy_async(
+            tile[n(0) : n(2), :], a[upper + tc.minimum(turn, n(0)) : upper + tc.minimum(turn, n(0)) + n(2), n(0) :]
+        )
+    k.cp_async_commit()
+    k.cp_async_wait(n(0))
+    k.bulk_wait(pending=n(0), read=True)
+    k.store(a[n(0), tc.symbol("free", lower=n(0), upper=n(0)) * 0 + n(1)], n(3))
+    k.cta.copy(part.permute(n(0), n(1))[:, :], k.param("B", (n(32), n(4)), "float32")[:, :])
+    return k.build(target="sm_90a", grid=(n(4), n(2)), cluster=n(2), min_ctas_per_sm=n(2))
+
+
+def test_an_integer_of_numpy_is_an_integer() -> None:
+    plain = made_with(int)
+    for kind in (np.int64, np.uint8):
+        assert made_with(kind).ptx == plain.ptx
+    assert tc.cta(np.int32(64)) == tc.cta(64) and type(tc.cta(np.int32(64)).threads) is int
+    assert tc.Swizzle(np.int64(3), np.int8(3), 3) == tc.Swizzle(3, 3, 3)
+    layout = TileLayout(S[8, 4])
+    assert layout.apply(np.int64(1), np.int64(2)) == {"m": 6} and layout.permute(np.array([1, 0]).tolist()).shard
+    assert layout.permute((np.int64(1), np.int64(0))) == layout.permute((1, 0))
+    assert layout.slice((8, 4), (slice(np.int64(2), np.int64(4)), slice(None))) == layout.slice(
+        (8, 4), ((2, 4), (0, 4))
+    )
+    assert type(tc.maximum(np.int64(1), np.int64(2))) is int
+    with pytest.raises(tc.RequestError, match=r"threads, not np.True_"):
+        tc.cta(np.True_)  # type: ignore[arg-type]
+
+
+def test_shorter_names_of_element_types_and_spaces_are_taken() -> None:
+    assert [tc.dtype_of(name).name for name in ("f16", "bf16", "f32", "f64")] == [
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+    ]
+    for short, space in (("gmem", "global"), ("smem", "shared"), ("reg", "local")):
+        assert str(tc.Buffer(4, "f16", space=short)) == str(tc.Buffer(4, "float16", space=space))
+    k = tc.KernelBuilder("k", threads=32)
+    assert k.param("A", (4,), "bf16").dtype == k.shared(4, "bfloat16").dtype
+    assert tc.swizzle("128B", "f16") == tc.swizzle("128B", "float16")
+    assert tc.mma_fragment("m16n8k16", "A", "f16") == tc.mma_fragment("m16n8k16", "A", "float16")
+
+
 def test_values_and_integers_mix_in_arithmetic_and_conditions() -> None:
     k = tc.KernelBuilder("mixed", threads=8)
     a, b, n = k.param("A", (8,), "int32"), k.param("B", (8,), "int32"), k.scalar("n", upper=100)
@@ -1047,6 +1105,10 @@ def test_a_build_error_names_the_line_that_made_the_statement() -> None:
         (lambda: FOREIGN.ptx.reg("b23"), "b32"),
         (
             lambda: tc.plan(FOREIGN.s[:, :], FOREIGN.a[:, :], scope=tc.cta(64), target=TARGET, variant="gmem_smen"),
+            "gmem_smem",
+        ),
+        (
+            lambda: tc.plan(FOREIGN.s[:, :], FOREIGN.a[:, :], scope=tc.cta(64), target=TARGET, variant="gmem"),
             "gmem_smem",
         ),
         (

@@ -260,6 +260,13 @@ def test_a_view_keeps_what_is_proved_of_its_start() -> None:
         shared(elem_offset=1).view(dtype="uint32")
 
 
+def test_registers_begin_where_their_layout_does() -> None:
+    k = tc.KernelBuilder("part", threads=32)
+    whole = k.local((32, 16), "float32", layout=TileLayout(S[(32, 16) : (1 @ laneid, 1)]))
+    with pytest.raises(tc.LayoutError, match="registers begin where the layout does: elem_offset is 0, not 4"):
+        tc.Buffer(8, "float32", space="local", memory=whole.memory, elem_offset=4)
+
+
 def test_a_view_belongs_to_its_kernel_and_its_own_shape_counts() -> None:
     k, other = tc.KernelBuilder("k", threads=32), tc.KernelBuilder("other", threads=32)
     a, s = k.param("A", (32, 64), "float32"), k.shared((64, 32), "float32")

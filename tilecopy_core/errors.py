@@ -122,12 +122,14 @@ _ALSO_CALLED = {
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """``"; did you mean float16?"`` for a name that is close to a known one, else nothing."""
+    """``"; did you mean float16?"`` for a name that begins a known one, or is close to one; else nothing."""
     from difflib import get_close_matches  # no import of the package should wait for it
 
     by_folded = {each.lower(): each for each in known}
     by_folded |= {other: each for other, each in _ALSO_CALLED.items() if each in by_folded and other not in by_folded}
-    found = get_close_matches(name.lower()[:100], by_folded, 1, 0.5) if isinstance(name, str) else []
+    folded = name.lower()[:100] if isinstance(name, str) else ""
+    begun = [each for each in by_folded if len(folded) > 1 and each.startswith(folded)]
+    found = get_close_matches(folded, begun or by_folded, 1, 0 if begun else 0.5) if folded else []
     return f"; did you mean {by_folded[found[0]]}?" if found else ""
 
 
@@ -210,10 +212,20 @@ class Kind:
                 raise RequestError(f"Kind.check: error {shown(error)} is not a class of TilecopyError")
             raise error(f"{where}: {name} {shown(value)} is not {self.rule}{did_you_mean(value, self.words)}")
 
+    def _taken(self, value: Any, where: str, name: str, error: type[TilecopyError] = RequestError) -> Any:
+        """The value, an integer of NumPy or another framework as a plain one; what does not fit raises as :meth:`check` does."""
+        if self.fits(value):
+            return value
+        number = None if isinstance(value, int) else integer(value)
+        if number is None or not self.fits(number):
+            self.check(value, where, name, error)
+        return number
+
     def __call__(self, record: Any, attribute: Any, value: Any) -> None:
-        """As a validator of attrs."""
+        """As a validator of attrs; the record keeps an integer of a framework as a plain one."""
         if not self.fits(value):
-            self.check(value, type(record).__name__, attribute.name.lstrip("_"))
+            taken = self._taken(value, type(record).__name__, attribute.name.lstrip("_"))
+            object.__setattr__(record, attribute.name, taken)
 
 
 def instance_of(rule: str, *types: type) -> Kind:
@@ -285,13 +297,11 @@ def checked(error: type[TilecopyError] = RequestError, **kinds: Kind) -> Callabl
         rest = code.co_varnames[len(names) + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else ""
         variadic = rest in kinds
 
-        def check(given: Iterable[tuple[str, Any]]) -> None:
-            for name, value in given:
-                if name in kinds:
-                    kinds[name].check(value, where, name, error)
+        def taken(name: str, value: Any) -> Any:
+            return kinds[name]._taken(value, where, name, error) if name in kinds else value
 
         @wraps(function)
-        def checking(*arguments: P.args, **keywords: P.kwargs) -> T:
+        def checking(*arguments: Any, **keywords: Any) -> T:
             wrong = False
             try:
                 for fits, value in zip(placed, arguments):  # noqa: B905 - some have defaults
@@ -301,11 +311,11 @@ def checked(error: type[TilecopyError] = RequestError, **kinds: Kind) -> Callabl
             except Exception:  # an object's own
                 wrong = True
             if wrong:
-                check(zip(names, arguments))  # noqa: B905
+                arguments = (*map(taken, names, arguments), *arguments[len(names) :])
             if keywords:
-                check(keywords.items())
+                keywords = {name: taken(name, value) for name, value in keywords.items()}
             if variadic:
-                check((rest, value) for value in arguments[len(names) :])
+                arguments = (*arguments[: len(names)], *[taken(rest, value) for value in arguments[len(names) :]])
             return function(*arguments, **keywords)
 
         return checking

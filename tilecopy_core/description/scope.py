@@ -25,6 +25,7 @@ from ..integers.expr import (
     key_of,
     mul,
     of_atom,
+    plain,
     sub,
     substitute,
     sum_of,
@@ -87,9 +88,10 @@ def cta(threads: int) -> Scope:
     Raises:
         RequestError: not between 1 and 1024 threads.
     """
-    if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= MAX_CTA_THREADS:
+    count = plain(threads)
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_CTA_THREADS:
         raise RequestError(f"a CTA has 1 to {MAX_CTA_THREADS} threads, not {shown(threads)}")
-    return Scope("cta", int(threads))
+    return Scope("cta", int(count))
 
 
 @lru_cache(maxsize=64)

@@ -27,10 +27,12 @@ class Note:
     Attributes:
         kind: ``instructions`` or ``registers``: of which a thread needs too many; ``option``: one was left out, which is no mistake.
         text: one line for a person to read.
+        other: the variant that is named instead, or "".
     """
 
     kind: NoteKind
     text: str
+    other: str = ""
 
 
 def past(most: int, partition: Any, what: str) -> int:
@@ -57,6 +59,7 @@ def of_instructions(count: int, chosen: str, other: Variant, lacks: Sequence[str
         "instructions",
         f"one thread issues {count:,} instructions; variant {other.name} is made for one thread and may need far fewer; {remedy}; "
         f"its completion is {other.completion}; variant={chosen!r} says that this one is meant",
+        other.name,
     )
 
 

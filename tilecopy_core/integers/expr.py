@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import attrs
 import numpy as np
 
-from ..errors import Kind, RequestError, checked, one_of, shown
+from ..errors import Kind, RequestError, checked, integer, one_of, shown
 from .conditions import Condition, RunTime
 
 Int: TypeAlias = "int | Expr"
@@ -264,6 +264,12 @@ def is_int(value: object) -> bool:
     return type(value) is int or isinstance(value, Expr) or (isinstance(value, int) and not isinstance(value, bool))
 
 
+def plain(value: Any) -> Any:
+    """A value; an integer of NumPy or another framework as the plain one that it is."""
+    number = None if is_int(value) else integer(value)
+    return value if number is None else number
+
+
 INT = Kind("an integer, plain or symbolic", is_int)
 
 
@@ -284,6 +290,7 @@ def symbol(
     """
     if not isinstance(name, str) or not name:
         raise RequestError(f"symbol name: a text that is not empty, not {shown(name)}")
+    lower, upper, multiple_of = plain(lower), plain(upper), plain(multiple_of)
     for what, bound in (("lower", lower), ("upper", upper)):
         if bound is not None and (not is_int(bound) or isinstance(bound, Expr)):
             raise RequestError(f"symbol {name}: {what} is a plain integer or None, not {shown(bound)}")

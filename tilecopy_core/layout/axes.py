@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 
 from ..errors import TEXT, LayoutError, one_of, shown
-from ..integers.expr import Int, constant_of, is_int, key_of, terms_of
+from ..integers.expr import Int, constant_of, is_int, key_of, plain, terms_of
 
 
 @attrs.frozen(repr=False, cache_hash=True)
@@ -36,7 +36,7 @@ class Axis:
 
     def __rmatmul__(self, stride: Any) -> OnAxis:
         """``stride @ axis``: a stride (or offset) along this axis."""
-        if not is_int(stride):
+        if not is_int(stride := plain(stride)):
             raise LayoutError(f"a stride along {self.name} is an integer, not {shown(stride)}")
         return OnAxis(stride, self)
 

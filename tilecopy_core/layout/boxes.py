@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from ..errors import LayoutError, shown
-from ..integers.expr import Expr, Int, add, bounds_of, divisor_of, is_int, is_multiple, key_of, mul, same, sub
+from ..integers.expr import Expr, Int, add, bounds_of, divisor_of, is_int, is_multiple, key_of, mul, plain, same, sub
 from .axes import Axis, OnAxis, m
 
 
@@ -130,6 +130,7 @@ def _ends(part: Any, size: Int, dim: int) -> tuple[Int, Int]:
     if not isinstance(part, (tuple, list)) or len(part) != 2:
         raise LayoutError(f"dimension {dim}: a region is slice(start, stop) or (start, stop), not {shown(part)}")
     start, stop = (0 if part[0] is None else part[0]), (size if part[1] is None else part[1])
+    start, stop = plain(start), plain(stop)
     if not (is_int(start) and is_int(stop)):
         raise LayoutError(f"dimension {dim}: a region is made of integers, not {shown(start)}:{shown(stop)}")
     return start if isinstance(start, Expr) else int(start), stop if isinstance(stop, Expr) else int(stop)

@@ -77,16 +77,14 @@ DTYPES: dict[str, DType] = {
 """Every element type by name."""
 
 
+DTYPE_ALIASES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
+"""Shorter names of element types, which are taken too."""
 _OTHER_NAMES = {
     "half": "float16",
-    "f16": "float16",
     "fp16": "float16",
-    "bf16": "bfloat16",
     "float": "float32",
-    "f32": "float32",
     "fp32": "float32",
     "double": "float64",
-    "f64": "float64",
     "fp64": "float64",
     "fp8": "float8_e4m3fn",
     "float8": "float8_e4m3fn",
@@ -110,6 +108,8 @@ def _printed(value: object) -> str:
 def dtype_of(value: Any) -> DType:
     """The element type of a name, a NumPy dtype or scalar type, or a framework's dtype that prints its name.
 
+    ``f16``, ``bf16``, ``f32`` and ``f64`` are names too.
+
     Raises:
         RequestError: there is no such element type, or its bytes are not in the GPU's order.
     """
@@ -132,6 +132,7 @@ def dtype_of(value: Any) -> DType:
                     "a.astype(a.dtype.newbyteorder('='))"
                 )
             name = found.name
+    name = DTYPE_ALIASES.get(name, name)
     if name not in DTYPES:
         meant = f"; did you mean {_OTHER_NAMES[name]!r}?" if name in _OTHER_NAMES else did_you_mean(name, DTYPES)
         raise RequestError(f"dtype {shown(value)} is not known{meant}; the element types are {', '.join(DTYPES)}")

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from ..errors import Kind, LayoutError, did_you_mean, shown
-from ..integers.expr import Expr, Int, Term, add, is_int, possible_bits, sum_of, xor
+from ..integers.expr import Expr, Int, Term, add, is_int, plain, possible_bits, sum_of, xor
 from .dtypes import dtype_of
 
 MODES = {"none": 0, "32B": 1, "64B": 2, "128B": 3}
@@ -32,9 +32,9 @@ class Swizzle:
         atom_len: S, how far above them the bits that are XOR-ed in lie.
     """
 
-    per_element: int
-    swizzle_len: int
-    atom_len: int
+    per_element: int = attrs.field(converter=plain)
+    swizzle_len: int = attrs.field(converter=plain)
+    atom_len: int = attrs.field(converter=plain)
 
     def __attrs_post_init__(self) -> None:
         for name, value in attrs.asdict(self, recurse=False).items():

@@ -16,7 +16,7 @@ import attrs
 import numpy as np
 
 from ..errors import TEXT, Kind, LayoutError, checked, instance_of, integer, optional, shown, tuple_of
-from ..integers.expr import INT, Expr, Int, bounds_of, is_int, key_of
+from ..integers.expr import INT, Expr, Int, bounds_of, is_int, key_of, plain
 from .axes import Axis, OnAxis, m
 from .boxes import Iter, Offset, add_offsets, box, cut, flat_run, fuse, surely_leaves
 from .html import html_table
@@ -104,7 +104,7 @@ class TileLayout:
     def __add__(self, other: Any) -> TileLayout:
         if isinstance(other, OnAxis):
             other = TileLayout._of((), (), ((other.axis, other.value),))
-        elif is_int(other):
+        elif is_int(other := plain(other)):
             other = TileLayout._of((), (), ((m, other),))
         if not isinstance(other, TileLayout):
             raise LayoutError(f"an offset is an integer or `integer @ axis`, not {shown(other)}")
@@ -117,7 +117,7 @@ class TileLayout:
     __radd__ = __add__
 
     def __repr__(self) -> str:
-        parts = [_bracket("S", self.shard)] if self.shard else []
+        parts = [_bracket("S", self.shard) if self.shard else "S[()]"] if self.shard or not self.replica else []
         parts += [_bracket("R", (it,)) for it in self.replica]
         parts += [_offset_text(value) if axis == m else f"{OnAxis(value, axis)}" for axis, value in self._offset]
         plain = f"TileLayout({' + '.join(parts)})"
@@ -211,7 +211,7 @@ class TileLayout:
             raise LayoutError(f"{len(coordinate)} coordinates for the shape {shape}: {shown(coordinate)}")
         flat: Int = 0
         for index, extent in zip(coordinate, shape, strict=True):
-            if not is_int(index):
+            if not is_int(index := plain(index)):
                 raise LayoutError(f"a coordinate is an integer, not {shown(index)}")
             lower, upper = bounds_of(index)
             if (upper is not None and upper < 0) or (lower is not None and lower >= extent):
@@ -230,7 +230,7 @@ class TileLayout:
 
     def places(self, *coordinate: Int, shape: Sequence[int] | None = None) -> list[dict[str, Int]]:
         """Every place of a coordinate: :meth:`apply` once for each combination of the replica iters."""
-        first = self.apply(*coordinate, shape=shape)
+        first = self.unswizzled.apply(*coordinate, shape=shape)
         if prod(it.extent for it in self.replica) > MOST_PLACES:
             raise LayoutError(
                 f"{self}: places of coordinate {shown(coordinate)} would list more than {MOST_PLACES} replicas"
@@ -240,6 +240,8 @@ class TileLayout:
             place = dict(first)
             for step, it in zip(steps, self.replica, strict=True):
                 place[it.axis.name] = place.get(it.axis.name, 0) + step * it.stride
+            if self.swizzle is not None:
+                place[m.name] = self.swizzle.apply(place.get(m.name, 0))
             result.append(place)
         return result
 
@@ -386,11 +388,10 @@ class TileLayout:
         Raises:
             LayoutError: ``order`` is not a permutation of the iters.
         """
-        if not isinstance(order, (tuple, list)) or sorted(map(shown, order)) != sorted(
-            map(shown, range(len(self.shard)))
-        ):
-            raise LayoutError(f"order {shown(order)} is not a permutation of the {len(self.shard)} iters of {self}")
-        return self.with_iters([self.shard[int(i)] for i in order])
+        dims: list[Any] = list(map(plain, order)) if isinstance(order, (tuple, list)) else [None]
+        if {int}.issuperset(map(type, dims)) and sorted(dims) == list(range(len(self.shard))):
+            return self.with_iters([self.shard[dim] for dim in dims])
+        raise LayoutError(f"order {shown(order)} is not a permutation of the {len(self.shard)} iters of {self}")
 
     def tile_to(self, shape: Sequence[int], atom_shape: Sequence[int] | None = None) -> TileLayout:
         """Repeat this layout over a larger shape, the copies row-major, each in the next span of memory.

@@ -1,7 +1,7 @@
 """Buffers and regions of them, and what lies outside an array."""
 
-from .buffers import SPACES, Buffer, Memory, Region, check_identifier, checked_shape, symbolic
+from .buffers import SPACE_ALIASES, SPACES, Buffer, Memory, Region, check_identifier, checked_shape, symbolic
 from .outside import Outside, outside_of
 
-__all__ = ["Buffer", "Memory", "Outside", "Region", "SPACES", "check_identifier", "checked_shape", "outside_of"]
-__all__ += ["symbolic"]
+__all__ = ["Buffer", "Memory", "Outside", "Region", "SPACES", "SPACE_ALIASES", "check_identifier"]
+__all__ += ["checked_shape", "outside_of", "symbolic"]

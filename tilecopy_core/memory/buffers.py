@@ -15,14 +15,13 @@ from ..errors import (
     LayoutError,
     RequestError,
     instance_of,
-    integer,
     integer_in,
     one_of,
     optional,
     shown,
     tuple_of,
 )
-from ..integers.expr import INT, Expr, Int, add, bounds_of, divisor_of, is_int, key_of, same, sub
+from ..integers.expr import INT, Expr, Int, add, bounds_of, divisor_of, is_int, key_of, plain, same, sub
 from ..layout import (
     S,
     StridedLayout,
@@ -41,6 +40,8 @@ from .views import AnyLayout, check_begins_inside, checked_order, permuted, resc
 
 SPACES = ("global", "shared", "local", "tmem")
 """Memory spaces: global and shared memory, registers, tensor memory."""
+SPACE_ALIASES = {"gmem": "global", "smem": "shared", "reg": "local"}
+"""Shorter names of them, which are taken too."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,127}\Z")
 _RESERVED = {"WARP_SZ"}
@@ -116,7 +117,7 @@ class Memory:
         return 64 if self.dtype.bits == 64 else 32
 
 
-_INTEGER = instance_of("an integer", int)
+_ALIGN = integer_in(1, 2**32)
 _ENDS = tuple_of(TWO_FLAGS)
 _SPACE = one_of(*SPACES)
 _MEMORY = optional(instance_of("a Memory, that of another buffer", Memory))
@@ -129,13 +130,15 @@ class Buffer:
     ``buffer[0:64, start:start+8]`` is a :class:`Region`; starts may be symbolic, extents may not. A region may overhang the
     shape at both ends, for a copy with ``outside=``: starts are coordinates, and ``-1`` is the place before the first.
 
+    ``gmem``, ``smem`` and ``reg`` are taken for the spaces ``global``, ``shared`` and ``local``.
+
     Attributes:
         shape: extents, in elements; those of a global buffer may be symbolic.
         dtype: element type.
         layout: place of each element, in elements from the buffer's own start; row-major by default.
         memory: the memory that it is; buffers with the same name are not the same, views of one are.
         align_bytes: what the address of the allocation is a multiple of.
-        elem_offset: the buffer's own start inside its allocation, in elements; counts in every alignment test.
+        elem_offset: the buffer's own start inside its allocation, in elements; counts in every alignment test. 0 of registers.
         allocated_addr: for tensor memory, the shared word that ``tcgen05.alloc`` writes its address to.
         name: that of its memory.
         space: that of its memory.
@@ -165,6 +168,7 @@ class Buffer:
         memory: Memory | None = None,
     ) -> None:
         check_identifier(name, "buffer name")
+        space = SPACE_ALIASES.get(space, space) if isinstance(space, str) else space
         _SPACE.check(space, f"buffer {name}", "space")
         extents, found = checked_shape(shape, f"buffer {name}, shape", space), dtype_of(dtype)
         if layout is None:
@@ -176,9 +180,15 @@ class Buffer:
             raise LayoutError(f"buffer {name}: a layout is a TileLayout or a SwizzledLayout, not {shown(layout)}")
         if align_bytes is None:  # 16 bytes are checked at launch; a swizzled buffer starts with a whole atom
             align_bytes = 16 if space == "global" else 1024 if layout.swizzle is not None else 128
-        if not _INTEGER.fits(align_bytes) or align_bytes < 1 or align_bytes & (align_bytes - 1):
-            raise RequestError(f"buffer {name}: align_bytes is a power of two, not {shown(align_bytes)}")
+        align_bytes = plain(align_bytes)
+        if not _ALIGN.fits(align_bytes) or align_bytes & (align_bytes - 1):
+            raise RequestError(f"buffer {name}: align_bytes is a power of two up to 2**32, not {shown(align_bytes)}")
+        elem_offset = plain(elem_offset)
         INT.check(elem_offset, f"buffer {name}", "elem_offset")
+        if space == "local" and not same(elem_offset, 0):
+            raise LayoutError(
+                f"buffer {name}: registers begin where the layout does: elem_offset is 0, not {elem_offset}"
+            )
         _MEMORY.check(memory, f"buffer {name}", "memory")
         _HOLDER.check(allocated_addr, f"buffer {name}", "allocated_addr")
         self.__attrs_init__(
@@ -223,8 +233,7 @@ class Buffer:
             if isinstance(part, slice):
                 region.append(part)
                 continue
-            first = part if is_int(part) else None if isinstance(part, np.ndarray) else integer(part)
-            if first is not None:
+            if not isinstance(part, np.ndarray) and is_int(first := plain(part)):
                 region.append(slice(first, first + 1))
             elif part is Ellipsis:
                 raise LayoutError(f"{self.name}: an index has one '...', for the dimensions left out, not {shown(key)}")

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from ..errors import LayoutError, shown
-from ..integers.expr import Expr, Int, bounds_of, is_multiple, mul, same
+from ..integers.expr import Expr, Int, bounds_of, is_multiple, mul, plain, same
 from ..layout import Iter, StridedLayout, Swizzle, TCol, TileLayout, m, row_major
 
 AnyLayout: TypeAlias = "TileLayout | StridedLayout"
@@ -27,7 +27,8 @@ def checked_order(order: Sequence[Any], rank: int) -> tuple[int, ...]:
     Raises:
         LayoutError: not each dimension once.
     """
-    given = tuple(order[0]) if len(order) == 1 and isinstance(order[0], (tuple, list)) else tuple(order)
+    given = tuple(order[0]) if len(order) == 1 and isinstance(order[0], (tuple, list)) else order
+    given = tuple(map(plain, given))
     if not all(type(dim) is int for dim in given) or sorted(given) != list(range(rank)):
         raise LayoutError(
             f"permute names each of the {rank} dimensions once, 0 to {rank - 1}; found {shown(given)} as the order"

@@ -44,7 +44,8 @@ class ChunkPartition:
 
     def summary(self) -> str:
         """One line for ``plan.explain()``."""
-        return f"{self.rounds.outer} bulk copies of {self.chunk_bytes} bytes"
+        count = self.rounds.outer
+        return f"{count} bulk {'copy' if count == 1 else 'copies'} of {self.chunk_bytes} bytes"
 
 
 def chunked(request: CopyRequest) -> ChunkPartition | Decline:

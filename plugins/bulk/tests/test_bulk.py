@@ -55,6 +55,7 @@ def test_a_chunk_is_as_long_as_both_sides_allow(store: bool) -> None:
         return found.chunk_bytes, len(found.chunks)
 
     assert chunks() == (8192, 1)
+    assert plan(store=True).partition.summary() == "1 bulk copy of 8192 bytes"
     assert chunks(columns=slice(0, 32)) == (64, 64)
     assert chunks(layout=PADDED) == (128, 64)
     assert chunks(strides=(80, 1)) == (128, 64)

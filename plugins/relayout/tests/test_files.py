@@ -172,6 +172,8 @@ def test_what_is_refused(stored: Path, capsys: pytest.CaptureFixture[str]) -> No
         files.relayout_file(stored, stored, files.Job("2,1,0", executor="emulator"))
     with pytest.raises(RequestError, match="not each of the array's 3 dimensions"):
         files.relayout_file(stored, out, files.Job("1,0", executor="emulator"))
+    with pytest.raises(FileError, match="^-: the output is not written to standard output"):
+        files.relayout_file(stored, Path("-"), files.Job("2,1,0", executor="emulator"))
     with pytest.raises(FileError, match="there is no such file"):
         files.relayout_file(stored.with_name("none.npy"), out, files.Job("1,0"))
     for words, message in (

@@ -5,10 +5,11 @@ A package declares its ``click.Command`` under the entry-point group ``tilecopy.
 
 from __future__ import annotations
 
+from tilecopy_core.layout import DTYPE_ALIASES
+
 from .bars import progress_bar
 from .copies import copy_in_words, plan_data
 from .errors import FileError, shown
-from .expressions import DTYPE_ALIASES
 from .group import Answer, AnswerCommand, NearestGroup
 from .npy import NpyFile, read_npy, stamp_of
 from .output import output_file

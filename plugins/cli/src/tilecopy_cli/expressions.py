@@ -17,6 +17,7 @@ from tilecopy_core.description import Scope, cta, thread, warp, warpgroup
 from tilecopy_core.errors import RequestError, TilecopyError, did_you_mean, shown
 from tilecopy_core.layout import (
     AXES,
+    DTYPE_ALIASES,
     DTYPES,
     R,
     S,
@@ -27,14 +28,11 @@ from tilecopy_core.layout import (
     swizzle,
     tile_fragment,
 )
-from tilecopy_core.memory import SPACES, Buffer, Region
+from tilecopy_core.memory import SPACE_ALIASES, SPACES, Buffer, Region
 
 MAX_CHARACTERS = 4000
 MAX_DEPTH = 40
 MAX_INTEGER = 2**63 - 1
-DTYPE_ALIASES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
-"""Shorter names of dtypes, which every command takes too."""
-_SPACE_ALIASES = {"gmem": "global", "smem": "shared", "reg": "local"}
 
 _FUNCTIONS: dict[str, Any] = {
     made.__name__: made for made in (TileLayout, SwizzledLayout, Swizzle, swizzle, mma_fragment, tile_fragment)
@@ -93,7 +91,7 @@ def _walk(node: ast.AST, names: dict[str, Any], depth: int) -> Any:
         return _walk(part, names, depth + 1)
 
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, str)) and not isinstance(node.value, bool):
-        return _bounded(DTYPE_ALIASES.get(str(node.value), node.value))
+        return _bounded(node.value)
     if isinstance(node, ast.Constant) and node.value is Ellipsis:
         return node.value
     if isinstance(node, ast.Name):
@@ -161,7 +159,7 @@ def parse_region(text: str, layout: str | None, name: str) -> Region:
         raise RequestError(
             f"{name}: {text!r} is not `space dtype [shape] [region]`, as in 'global float16 [4096, 64] [0:128, :]'"
         )
-    space, dtype = _SPACE_ALIASES.get(match[1], match[1]), DTYPE_ALIASES.get(match[2], match[2])
+    space, dtype = SPACE_ALIASES.get(match[1], match[1]), DTYPE_ALIASES.get(match[2], match[2])
     for word, what, known in ((space, "space", SPACES), (dtype, "dtype", DTYPES)):
         if word not in known:
             near = did_you_mean(word, known)

@@ -39,9 +39,13 @@ def output_file(path: str | Path) -> Iterator[Callable[[Parts], None]]:
     """Check that a file can be written; the function that is given writes it.
 
     Raises:
-        FileError: it is no regular file, may not be written, or the writing fails (the file is then as it was).
+        FileError: it is no regular file (``-`` is none), may not be written, or the writing fails (the file is then as it was).
     """
     name, target = shown(path), Path(os.path.realpath(path))
+    if os.fspath(path) == "-":
+        raise FileError(
+            "-: the output is not written to standard output, which has the report; give the name of a file"
+        )
     with _errors(name):
         old = _status(name, target)
     kept = "; it is as it was" if old is not None else "; nothing was written"

@@ -37,7 +37,9 @@ def _better(plan: Plan, own: Cost) -> str:
     fewer = [each for each in found if QUARTER * each[0].cost.instructions < own.instructions]
     if not fewer:
         return ""
-    best, lacks = min(fewer, key=lambda each: each[0].cost)
+    named, least = {note.other for note in plan.notes}, min(each[0].cost for each in fewer).instructions
+    ranked = sorted(fewer, key=lambda each: (each[0].plan.variant not in named, each[0].cost))
+    best, lacks = next(each for each in ranked if each[0].cost.instructions <= least)  # what a note names, of equals
     needed = "".join(f", with {name}=" for name in lacks)
     return (
         f"{best.plan.variant} needs {best.cost.instructions:,} instructions in all, not {own.instructions:,}; ask for it by "

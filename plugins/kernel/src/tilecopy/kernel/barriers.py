@@ -7,7 +7,7 @@ from collections.abc import Callable
 import attrs
 
 from tilecopy_core.errors import FLAG, RequestError, checked, optional, shown
-from tilecopy_core.integers import INT, Int
+from tilecopy_core.integers import INT, Int, plain
 from tilecopy_core.memory import Buffer, Region
 from tilecopy_core.ptx import MBARRIER_TX_LIMIT, Address, PtxBuilder
 
@@ -30,8 +30,11 @@ class Mbarrier:
         """One of the barriers.
 
         Raises:
+            RequestError: the index is no integer.
             LayoutError: there is no such barrier.
         """
+        index = plain(index)
+        INT.check(index, f"mbarrier {self.buffer.name}", "index")
         element = self.buffer[index]
         self._kernel._comes_to(element)
         return element
@@ -42,8 +45,6 @@ class Mbarrier:
 
     def _record(self, name: str, index: Int, write: Callable[[PtxBuilder, Address], None]) -> None:
         element = self[index]
-        if element.size != 1:
-            raise RequestError(f"mbarrier {self.buffer.name}: index names one barrier, not {shown(index)}")
         self._kernel._use(element, f"mbarrier {self.buffer.name}: index of")
         self._kernel.record(Action(f"{self.buffer.name}.{name}", lambda ptx: write(ptx, barrier_address(ptx, element))))
 
@@ -53,6 +54,7 @@ class Mbarrier:
         Raises:
             RequestError: not 1 to 2**20 - 1 arrivals.
         """
+        count = plain(count)
         if type(count) is not int or not 1 <= count < 2**20:
             raise RequestError(
                 f"mbarrier {self.buffer.name}: a phase counts 1 to {2**20 - 1} arrivals, not {shown(count)}"
@@ -88,6 +90,7 @@ class Mbarrier:
         Raises:
             RequestError: more bytes than a phase can count (2**20 - 1).
         """
+        nbytes = plain(nbytes)
         if type(nbytes) is not int or not 0 < nbytes <= MBARRIER_TX_LIMIT:
             raise RequestError(
                 f"mbarrier {self.buffer.name}: one phase counts 1 to {MBARRIER_TX_LIMIT} bytes, not {shown(nbytes)}; "

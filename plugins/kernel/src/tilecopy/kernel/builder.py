@@ -24,7 +24,19 @@ from tilecopy_core.errors import (
     optional,
     shown,
 )
-from tilecopy_core.integers import INT, Condition, Expr, Int, Symbol, bounds_of, is_int, is_multiple, maximum, of_atom
+from tilecopy_core.integers import (
+    INT,
+    Condition,
+    Expr,
+    Int,
+    Symbol,
+    bounds_of,
+    is_int,
+    is_multiple,
+    maximum,
+    of_atom,
+    plain,
+)
 from tilecopy_core.layout import S, StridedLayout, TCol, TileLayout, TLane, dtype_of
 from tilecopy_core.memory import Buffer, Memory, Region, check_identifier, checked_shape, symbolic
 from tilecopy_core.ptx import PtxBuilder, Register
@@ -60,7 +72,9 @@ def recorded(write: Callable[Concatenate[PtxBuilder, P], None]) -> Callable[Conc
 
     @wraps(write)
     def method(self: KernelBuilder, /, *args: P.args, **keywords: P.kwargs) -> None:
-        self.record(Action(write.__name__, lambda ptx: write(ptx, *args, **keywords)))
+        given: Any = [plain(value) for value in args]
+        named: Any = {name: plain(value) for name, value in keywords.items()}
+        self.record(Action(write.__name__, lambda ptx: write(ptx, *given, **named)))
 
     return method
 
@@ -119,13 +133,14 @@ class KernelBuilder(Recorder):
                 raise LayoutError(
                     f"param {name}: strides are one a dimension of the shape {extents}, not {shown(strides)}"
                 )
+            strides = tuple(map(plain, strides))
             for stride in strides:
                 if is_int(stride):
                     self._own(stride, f"param {name}, strides", anywhere=True)
             if symbolic(extents):
                 layout = StridedLayout(extents, _checked_strides(strides, f"param {name}"))
             else:
-                layout = TileLayout(S[extents : tuple(strides)])
+                layout = TileLayout(S[extents:strides])
         buffer = Buffer(
             extents,
             dtype,
@@ -496,7 +511,7 @@ class KernelBuilder(Recorder):
             columns: 32-bit columns, a power of two from 32 to 512 (the hardware refuses 16).
             cta_group: 1, or 2 for a pair of CTAs.
         """
-        holder = self._holder(buffer)
+        holder, columns, cta_group = self._holder(buffer), plain(columns), plain(cta_group)
         needed = -(-buffer.memory.layout.span(TCol) * buffer.memory.dtype.bits // 32)
         if type(columns) is not int or needed > columns:
             raise RequestError(f"{buffer.name} needs {needed} columns of tensor memory; {shown(columns)} are allocated")
@@ -504,7 +519,7 @@ class KernelBuilder(Recorder):
 
     def tcgen05_dealloc(self, buffer: Buffer, *, columns: int = 32, cta_group: int = 1) -> None:
         """Free tensor memory: the warp that allocated it must, before the kernel ends."""
-        holder = self._holder(buffer)
+        holder, columns, cta_group = self._holder(buffer), plain(columns), plain(cta_group)
         self.record(Action("tcgen05_dealloc", lambda ptx: tcgen05.dealloc(ptx, _base(ptx, holder), columns, cta_group)))
 
     def tcgen05_commit(self, barrier: Mbarrier | Region, *, cta_group: int = 1) -> None:
@@ -513,6 +528,7 @@ class KernelBuilder(Recorder):
         if not isinstance(element, Region):
             raise RequestError(f"tcgen05_commit: barrier is an mbarrier, or mbar[i], not {shown(barrier)}")
         self._use(element, "tcgen05_commit: barrier")
+        cta_group = plain(cta_group)
         self.record(Action("tcgen05_commit", lambda ptx: tcgen05.commit(ptx, barrier_address(ptx, element), cta_group)))
 
     @checked(column=INT)
