@@ -452,12 +452,22 @@ def test_compare_says_what_it_compares() -> None:
     own = [row.cost for row in found.rows if str(row.plan.request.target) == "sm_90a"]
     assert own == sorted(own) and {"tma", "bulk", "ldgsts", "gmem_smem"} <= {cost.variant for cost in own}
     assert "needs sm_90" in found.declined["sm_80", "tma"]
+    lines = str(found).splitlines()
+    assert lines[1] == "sm_80 (ideal: 512 sectors, 128 wavefronts)" and max(map(len, lines)) <= 80
+    assert lines[-1].split()[:3] == ["tma", "async", "one"] and lines[-1].split()[-3:-1] == ["512", "-"]
     with pytest.raises(tc.RequestError, match=r"option 'mbarr' is not known to any variant; .*did you mean mbar\?"):
         tc.compare(TILE[:, :], A[0:128, :], scope=tc.cta(128), mbarr=3)
     odd = tc.Buffer((5, 7), "float16", space="shared", name="odd")
     registry = tc.Registry([each for each in installed(VARIANTS_GROUP) if each.name == "gmem_smem"])
     with pytest.raises(tc.NoVariantError, match="^gmem_smem: "):
         tc.compare(odd[:, :], A[0:5, 0:7], scope=tc.warp(), registry=registry)
+
+
+def test_a_large_comparison_fits_80_columns() -> None:
+    large = tc.Buffer((256, 512), "uint8", space="shared", layout=TileLayout(S[(256, 512) : (1, 257)]), name="tile")
+    array = tc.Buffer((4096, 4097), "uint8", space="global", name="A")
+    found = tc.compare(large[:, :], array[0:256, 1:513], scope=tc.cta(1024), targets=("sm_80", "sm_90a"))
+    assert max(map(len, str(found).splitlines())) <= 80
 
 
 def test_what_is_better_is_named_when_asked() -> None:

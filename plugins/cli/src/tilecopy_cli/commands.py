@@ -125,15 +125,15 @@ def plan_command(**copy: Any) -> Answer:
 def compare_command(**copy: Any) -> Answer:
     """Put every variant that accepts one copy side by side, with what it costs, the cheapest first.
 
-    Arguments are those of `tilecopy plan`. Instructions are those of a thread and of all; sectors (global memory) and wavefronts
-    (shared memory) stand before those that would be ideal; cycles are what an SM of a busy H200 is expected to take.
+    Arguments are those of `tilecopy plan`; `async` is op copy_async. Instructions (instr) and registers (regs) are those of a thread,
+    sectors of global memory and wavefronts of shared memory those of all. Cycles are what an SM of a busy H200 is expected to take.
     """
     found = compare(**copy)
     rows = [
         {**plan_data(row.plan), "cost": {**attrs.asdict(row.cost), "cycles": row.cost.cycles}} for row in found.rows
     ]
     declined = [{"target": target, "variant": name, "reason": why} for (target, name), why in found.declined.items()]
-    return Answer({"rows": rows, "declined": declined}, lambda: table([row.cells for row in found.rows], found.columns))
+    return Answer({"rows": rows, "declined": declined}, lambda: f"{found}\n")
 
 
 @tilecopy.command("ptx", short_help="Print the PTX of a kernel that does one copy.")
