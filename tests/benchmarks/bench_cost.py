@@ -405,7 +405,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
     }
 
 
-WEIGHTS = ("DRAM_BYTES", "SCATTERED", "CROWD_BYTES", "L2_BYTES", "LATENCY", "TURN", "OTHER_REGISTERS", "SHARPNESS")
+WEIGHTS = ("SCATTERED", "CROWD_BYTES", "L2_BYTES", "LATENCY", "TURN", "OTHER_REGISTERS", "SHARPNESS")
 FACTORS = (0.5, 0.8, 0.9, 1.1, 1.25, 2.0)
 
 
