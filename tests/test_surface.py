@@ -197,7 +197,7 @@ def cluster_copy(w: World) -> Bound:
 
 GOOD: dict[str, Callable[[World], Bound]] = {
     # ------------------------------------------------------------------------------------------- tilecopy_core
-    "Accept": lambda w: call(tc.Accept),
+    "Accept": lambda w: call(tc.Accept, priority=5),
     "ActiveThreads": lambda w: call(tc.ActiveThreads, 32, (True,) * 32, "", (("n", w.n),)),
     "ActiveThreads.count": lambda w: call(tc.ActiveThreads(32).count),
     "ActiveThreads.decided_by": lambda w: call(tc.ActiveThreads(32).decided_by, "n", (w.n,)),

@@ -2,15 +2,17 @@
 
 Copies are drawn: element type, array of 256 MiB, layout of the tile, scope. Each is done by every variant that accepts it, in three
 tilings, by CTAs that copy several tiles one after the other. The time is the least of three replays of a CUDA graph of ten launches,
-for each byte. `--part` measures a share of the copies, `--summary FILE...` joins what parts wrote, computes the costs again from the
-counts and prints the share of copies whose cheapest way is within 3 percent of the fastest, and Spearman's rank correlation of the
-ratios of cost and of time, over pairs of ways whose times differ by 5 percent; `--fit` also looks for weights of the model with which
-both are better. Measuring needs torch.
+for each byte. `--part` measures a share of the copies, `--summary FILE...` joins what parts wrote (or reads a table), computes the costs
+again from the counts and prints the share of copies whose cheapest way is within 3 percent of the fastest, and Spearman's rank
+correlation of the ratios of cost and of time, over pairs of ways whose times differ by 5 percent. `--recount` counts the copies anew,
+with the seed that they were drawn by, and `--table` writes all to a small file, such as `tests/data/costs_h200.json.gz`. `--fit` looks
+for weights of the model with which the copies of even number agree better; copies of odd number are for judging it. Measuring needs torch.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import importlib
 import json
 import random
@@ -214,6 +216,7 @@ def kernel_of(case: Case, tiling: Tiling, variant: str, nbytes: int, whole: bool
         k.cta_sync()
         for turn in k.range(TURNS, unroll=False):
             if not kind:
+                k.warp_sync()  # the tile may have changed, so it is read again
                 copies.copy(b[box(turn)], tile, variant=variant)
                 continue
             with k.if_(tid == 0):
@@ -310,6 +313,44 @@ def measure(first: int, step: int, out: Path, seed: int = SEED) -> None:
         print(f"{number}: {case.name}, {sum(row['copy'] == number for row in rows)} ways", flush=True)
 
 
+def read(path: Path) -> list[dict[str, Any]]:
+    """What a part or a table holds, a row for each way."""
+    if path.suffix != ".gz":
+        return list(json.loads(path.read_text()))
+    table = json.loads(gzip.decompress(path.read_bytes()))
+    return [
+        {"copy": copy, "name": table["copies"][copy], "variant": variant, "tiling": tiling}
+        | {"seconds": nanoseconds / 1e9, "bytes": nbytes}
+        | {"costs": [dict(zip(table["counts"], each, strict=True)) for each in costs]}
+        for copy, variant, tiling, nanoseconds, nbytes, *costs in table["rows"]
+    ]
+
+
+def write(path: Path, rows: list[dict[str, Any]], measured: str) -> None:
+    """Write a table that :func:`read` takes, a line for each way."""
+    counts = list(rows[0]["costs"][0])
+    copies = {row["copy"]: row["name"] for row in rows}
+    lines = [
+        [row["copy"], row["variant"], row["tiling"], round(row["seconds"] * 1e9), row["bytes"]]
+        + [[cost[name] for name in counts] for cost in row["costs"]]
+        for row in rows
+    ]
+    head = {"measured": measured, "counts": counts, "copies": [copies[number] for number in sorted(copies)]}
+    text = f'{json.dumps(head)[:-1]}, "rows": [\n' + ",\n".join(map(json.dumps, lines)) + "\n]}\n"
+    path.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+
+
+def recounted(rows: list[dict[str, Any]], seed: int = SEED) -> list[dict[str, Any]]:
+    """The rows with the costs of today, in place of those when they were measured."""
+    cases = drawn(seed=seed)
+    found = {
+        (number, variant, attrs.astuple(tiling)): [attrs.asdict(cost) for cost in costs]
+        for number in {row["copy"] for row in rows}
+        for tiling, variant, _, costs in ways(cases[number], ARRAY_BYTES)
+    }
+    return [row | {"costs": found[row["copy"], row["variant"], tuple(row["tiling"])]} for row in rows]
+
+
 def _of(torch: Any, base: Any, parameter: Any) -> Any:
     """The first bytes of a tensor as an array that fits a parameter."""
     kind = {1: torch.uint8, 2: torch.float16, 4: torch.float32, 8: torch.float64}[parameter.dtype.bytes]
@@ -337,12 +378,15 @@ def _timed(torch: Any, launch: Any) -> float:
     return best
 
 
+def _cycles(row: dict[str, Any]) -> float:
+    return cycles_a_byte([tc.Cost(**{**cost, "bytes_each": tuple(cost["bytes_each"])}) for cost in row["costs"]])
+
+
 def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
     """What the table says of the order of costs."""
     copies: dict[int, list[tuple[float, float]]] = {}
     for row in rows:
-        costs = [tc.Cost(**{**cost, "bytes_each": tuple(cost["bytes_each"])}) for cost in row["costs"]]
-        copies.setdefault(row["copy"], []).append((cycles_a_byte(costs), row["seconds"] / row["bytes"]))
+        copies.setdefault(row["copy"], []).append((_cycles(row), row["seconds"] / row["bytes"]))
     near = [min(found, key=lambda way: way[0])[1] <= NEAR * min(time for _, time in found) for found in copies.values()]
     pairs = [
         (log(a[0] / b[0]), log(a[1] / b[1]))
@@ -361,43 +405,40 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
     }
 
 
-WEIGHTS = (
-    "DRAM_BYTES",
-    "SCATTERED",
-    "PARTIAL_READ",
-    "PARTIAL_WRITE",
-    "L2_BYTES",
-    "SCHEDULERS",
-    "ENGINE_COPY",
-    "ENGINE_ROW",
-    "LATENCY",
-    "TURN",
-    "OTHER_REGISTERS",
-    "SHARPNESS",
-)
+WEIGHTS = ("SCATTERED", "CROWD_BYTES", "L2_BYTES", "LATENCY", "TURN", "OTHER_REGISTERS", "SHARPNESS")
 FACTORS = (0.5, 0.8, 0.9, 1.1, 1.25, 2.0)
 
 
 def fitted(rows: list[dict[str, Any]], rounds: int = 4) -> dict[str, float]:
-    """Weights of the model, each moved while the table agrees better: the share within 3 percent and the correlation of pairs."""
+    """Weights of the model, each moved while the rows agree better: the share within 3 percent and the correlation of pairs."""
 
     def score() -> float:
         found = summary(rows)
         return found["cheapest_within_3_percent"] + found["spearman_of_pairs"]
 
+    def put(name: str, value: float) -> None:
+        mover, _, field = name.rpartition(".")
+        if not mover:
+            setattr(model, name, value)
+        else:
+            key = tuple(mover.split(" "))
+            model.MOVERS[key] = attrs.evolve(model.MOVERS[key], **{field: value})
+
+    weights = {name: float(getattr(model, name)) for name in WEIGHTS}
+    for key, mover in model.MOVERS.items():
+        weights |= {f"{' '.join(key)}.{field}": value for field, value in attrs.asdict(mover).items() if value}
     best = score()
-    for turn in range(rounds):
+    for _ in range(rounds):
         before = best
-        for name in WEIGHTS:
-            kept = getattr(model, name)
-            for value in [kept * factor for factor in FACTORS] + [0.1 * (turn + 1)] * (kept == 0):
-                setattr(model, name, value)
+        for name in weights:
+            for value in [weights[name] * factor for factor in FACTORS]:
+                put(name, value)
                 if (found := score()) > best:
-                    best, kept = found, value
-            setattr(model, name, kept)
+                    best, weights[name] = found, value
+            put(name, weights[name])
         if best == before:
             break
-    return {name: round(getattr(model, name), 3) for name in WEIGHTS} | summary(rows)
+    return {name: round(value, 3) for name, value in weights.items()}
 
 
 def spearman(pairs: list[tuple[float, float]]) -> float:
@@ -416,10 +457,7 @@ def worst(rows: list[dict[str, Any]]) -> list[str]:
     told = []
     for number in {row["copy"] for row in rows}:
         own = [row for row in rows if row["copy"] == number]
-        cost = {
-            id(row): cycles_a_byte([tc.Cost(**{**c, "bytes_each": tuple(c["bytes_each"])}) for c in row["costs"]])
-            for row in own
-        }
+        cost = {id(row): _cycles(row) for row in own}
         speed = {id(row): row["seconds"] / row["bytes"] for row in own}
         cheapest, fastest = min(own, key=lambda row: cost[id(row)]), min(own, key=lambda row: speed[id(row)])
         ratio = speed[id(cheapest)] / speed[id(fastest)]
@@ -434,7 +472,14 @@ def main() -> None:
     parser.add_argument("--part", default="1/1", help="which share of the copies, such as 2/4")
     parser.add_argument("--seed", type=int, default=SEED, help="another one draws copies that no weight was fitted to")
     parser.add_argument("--out", type=Path, help="where the table goes; by default bench_cost.I.json")
-    parser.add_argument("--fit", action="store_true", help="with --summary: weights with which the tables agree better")
+    parser.add_argument(
+        "--fit", action="store_true", help="with --summary: weights with which even copies agree better"
+    )
+    parser.add_argument("--recount", action="store_true", help="with --summary: count the copies of the seed anew")
+    parser.add_argument("--table", type=Path, help="with --summary: write all rows to this file, .json.gz")
+    parser.add_argument(
+        "--measured", default="", help="with --table: on what and when, such as 'H200, driver 580, 2026'"
+    )
     parser.add_argument("--summary", nargs="+", type=Path, help="tables of parts; nothing is measured")
     options = parser.parse_args()
     if options.summary is None:
@@ -448,9 +493,16 @@ def main() -> None:
         out = options.out or Path(f"bench_cost.{first}.json")
         measure(first - 1, step, out, options.seed)
         options.summary = [out]
-    rows = [row for path in options.summary for row in json.loads(path.read_text())]
+    rows = [row for path in options.summary for row in read(path)]
+    if options.recount:
+        rows = recounted(rows, options.seed)
+    if options.table:
+        write(options.table, rows, options.measured)
     print("\n".join(worst(rows)), file=sys.stderr)
-    print(json.dumps(fitted(rows) if options.fit else summary(rows), indent=2))
+    if options.fit:
+        print(json.dumps(fitted([row for row in rows if row["copy"] % 2 == 0]), indent=2))
+    halves = {name: [row for row in rows if row["copy"] % 2 == odd] for name, odd in (("even", 0), ("odd", 1))}
+    print(json.dumps({name: summary(each) for name, each in ({"all": rows} | halves).items() if each}, indent=2))
 
 
 if __name__ == "__main__":

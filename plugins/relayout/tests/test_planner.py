@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from tilecopy import RequestError
 from tilecopy_cuda.cache import ModuleCache
 from tilecopy_emulator import EmulatorExecutor
+from tilecopy_relayout import cost as model
 from tilecopy_relayout import plan_relayout, relayout, tilings
 from tilecopy_relayout.candidates import candidates, orders
 from tilecopy_relayout.cost import cost_of
@@ -66,6 +67,51 @@ def test_the_choice_for_elements_at_odd_places_is_within_13_percent(case: dict[s
     rate, best, share = chosen(case)
     assert rate >= 0.87 * best
     assert rate / NARROW["copy_"] == pytest.approx(share, rel=0.3)
+
+
+TERMS: dict[str, Any] = {
+    "TOO_FEW": 0.0,
+    "IDLE": 0.0,
+    "MOST_ACTIVE": 1.0,
+    "NARROW_CTA": 0.0,
+    "NARROW_BOX": 0.0,
+    "EXTRA": 0.0,
+    "EDGE": 0.0,
+    "SPILLED": 1.0,
+    "FULL_CTA": 1 << 20,
+    "LEFT_PARTIAL": 1.5,
+    "LATENCY_CYCLES": 0.0,
+    "L2_PACE": 1e9,
+    "PACE": 1e-9,
+    "DOUBLED": dict.fromkeys(model.DOUBLED, 0.0),
+    "ALONG": dict.fromkeys(model.ALONG, 0.0),
+    "ACROSS": dict.fromkeys(model.ACROSS, 0.0),
+    "PARTIAL": dict.fromkeys(model.PARTIAL, 0.0),
+}
+"""Each weight of the model, and a value with which its term is not there."""
+OTHERS = [
+    ((1023, 257, 64), (1, 2, 0), 4),
+    ((128, 33, 33), (2, 1, 0), 8),
+    ((100, 64, 1000), (0, 2, 1), 1),
+    ((5, 1000, 96), (2, 0, 1), 2),
+    ((5, 2048, 1000), (2, 1, 0), 4),
+    ((512, 33, 1023), (0, 2, 1), 8),
+]
+"""Relayouts that were not measured: odd extents, and some that a few CTAs move."""
+
+
+@pytest.mark.parametrize("term", TERMS)
+def test_every_term_changes_a_choice(term: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A term that changes none would be cut."""
+    cases = [(case["shape"], case["axes"], case["elem_bytes"]) for case in NARROW["cases"] + SWEEP["cases"]]
+    asked = [problem(*case) for case in OTHERS + cases]
+    before = [choose(each)[0] for each in asked]
+    monkeypatch.setattr(model, term, TERMS[term])
+    model._box.cache_clear()
+    try:
+        assert any(choose(each)[0] != tiling for each, tiling in zip(asked, before, strict=True))
+    finally:
+        model._box.cache_clear()
 
 
 def test_choosing_looks_at_every_candidate_that_could_be_the_best() -> None:

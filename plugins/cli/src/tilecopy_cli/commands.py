@@ -125,16 +125,16 @@ def plan_command(**copy: Any) -> Answer:
 def compare_command(**copy: Any) -> Answer:
     """List every variant that accepts one copy, with what it costs, the cheapest first.
 
-    Arguments are those of `tilecopy plan`. The columns: "instructions" of one thread; "in all", of all threads; "bytes" of one
-    access; "registers" of a thread; "sectors" of global memory and "wavefronts" of shared memory, each with the ideal number
-    behind the slash; "cycles" that an SM of a busy H200 is expected to take.
+    Arguments are those of `tilecopy plan`; `async` is the op copy_async. The columns: instructions (instr) and registers (regs) of one
+    thread; "in all", the instructions of all threads; "bytes" of one access; "sectors" of global memory and "wavefronts" of shared
+    memory, of all threads; "cycles" that an SM of a busy H200 is expected to take.
     """
     found = compare(**copy)
     rows = [
         {**plan_data(row.plan), "cost": {**attrs.asdict(row.cost), "cycles": row.cost.cycles}} for row in found.rows
     ]
     declined = [{"target": target, "variant": name, "reason": why} for (target, name), why in found.declined.items()]
-    return Answer({"rows": rows, "declined": declined}, lambda: table([row.cells for row in found.rows], found.columns))
+    return Answer({"rows": rows, "declined": declined}, lambda: f"{found}\n")
 
 
 @tilecopy.command("ptx", short_help="Print the PTX of a kernel that does one copy.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import attrs
@@ -50,6 +51,10 @@ _COLUMNS = (
     "cycles",
 )
 
+_PRINTED = ("variant", "op", "by", "instr", "bytes", "regs", "sectors", "wavefronts", "cycles")
+WIDTH = 80
+"""Columns of a terminal, which the printed table fits."""
+
 
 @attrs.frozen
 class Compared:
@@ -67,18 +72,34 @@ class Compared:
     def cells(self) -> tuple[str, ...]:
         """The words of a row of :class:`Comparison`."""
         request, found = self.plan.request, self.cost
-        by = "one thread" if request.scope.kind == "thread" else str(request.scope)
+        variant, _, by, each, size, registers, _, _, cycles = self._printed
         return (
-            self.plan.variant,
+            variant,
             request.op,
             by,
             str(request.target),
-            f"{'<= ' if found.upper_bound else ''}{found.per_thread:,}",
+            each,
             f"{found.instructions:,}",
-            "/".join(map(str, found.bytes_each)) or "-",
-            str(found.registers),
+            size,
+            registers,
             _of_ideal(found.sectors, found.ideal_sectors),
             _of_ideal(found.wavefronts, found.ideal_wavefronts),
+            cycles,
+        )
+
+    @property
+    def _printed(self) -> tuple[str, ...]:
+        """The words of a row that is printed, below a line with the target and what would be ideal."""
+        request, found = self.plan.request, self.cost
+        return (
+            self.plan.variant,
+            request.op.removeprefix("copy_"),
+            "one thread" if request.scope.kind == "thread" else str(request.scope),
+            f"{'<= ' if found.upper_bound else ''}{found.per_thread:,}",
+            "/".join(map(str, found.bytes_each)) or "-",
+            str(found.registers),
+            f"{found.sectors:,}" if found.ideal_sectors else "-",
+            f"{found.wavefronts:,}" if found.ideal_wavefronts else "-",
             f"{found.cycles:,.0f}",
         )
 
@@ -89,7 +110,7 @@ def _of_ideal(count: int, ideal: int) -> str:
 
 @attrs.frozen
 class Comparison:
-    """The ways to do a copy, the cheapest first; prints as a table.
+    """The ways to do a copy, the cheapest first; prints as a table 80 columns wide, a line before each target's.
 
     Attributes:
         rows: those that accept, in the order of their costs, target by target.
@@ -105,12 +126,18 @@ class Comparison:
         return _COLUMNS
 
     def __str__(self) -> str:
-        cells = [_COLUMNS, *(row.cells for row in self.rows)]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = [
-            "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
-        ]
-        return "\n".join(lines)
+        words = [_PRINTED, *(row._printed for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*words, strict=True)]
+        apart = "  " if sum(widths) + 2 * (len(widths) - 1) <= WIDTH else " "
+        sides = "<<<" + ">" * (len(widths) - 3)  # numbers end where they are compared
+        lines = [apart.join(map(format, row, map("{}{}".format, sides, widths))) for row in words]
+        told = lines[:1]
+        for target, rows in groupby(zip(self.rows, lines[1:], strict=True), lambda each: each[0].plan.request.target):
+            own = list(rows)
+            sectors = max(row.cost.ideal_sectors for row, _ in own)
+            wavefronts = max(row.cost.ideal_wavefronts for row, _ in own)
+            told += [f"{target} (ideal: {sectors:,} sectors, {wavefronts:,} wavefronts)", *(line for _, line in own)]
+        return "\n".join(told)
 
     def _repr_html_(self) -> str:
         return html_table((row.cells for row in self.rows), _COLUMNS)

@@ -32,24 +32,53 @@ from tilecopy_core.registry import Registry, default_registry
 from .traffic import BANK_BYTES, BANKS, SECTOR_BYTES
 from .walk import Walk, live_registers
 
-DRAM_BYTES, SCATTERED = 16.5, 0.03
-"""Bytes that an SM of an H200 reads or writes in a cycle when all do, and what runs of half of 256 bytes cost of that."""
-PARTIAL_READ, PARTIAL_WRITE = 0.0, 0.5
-"""What a byte of a sector costs beyond that, which a copy touches and does not move: neighbours read it, and what is written in parts
-has to be completed."""
-L2_BYTES = 48.0
+
+@attrs.frozen
+class Mover:
+    """How well something moves bytes between global memory and an SM; each is 0 where nothing was measured.
+
+    Attributes:
+        crowded: share that it needs more of DRAM where :data:`CROWD_BYTES` are under way in each SM; it grows with their square.
+        narrow: the same for rows of 128 bytes, beside it; 8 times that for rows of 64 bytes.
+        partial: bytes of DRAM for each byte of a sector that is touched and not moved.
+        split: cycles for each sector that lies in several sectors of shared memory.
+        piece: cycles for each contiguous piece.
+    """
+
+    crowded: float = 0.0
+    narrow: float = 0.0
+    partial: float = 0.0
+    split: float = 0.0
+    piece: float = 0.0
+
+
+MOVERS = {
+    ("registers", "load"): Mover(crowded=0.05, narrow=0.035, partial=0.8),
+    ("cp.async", "load"): Mover(split=0.2, partial=0.8),
+    ("bulk", "load"): Mover(split=0.2, partial=0.8, piece=5.0),
+    ("tensor", "load"): Mover(crowded=0.02, narrow=0.053, split=0.2, partial=0.8, piece=3.1),
+    ("registers", "store"): Mover(crowded=0.055, partial=1.8),
+    ("bulk", "store"): Mover(crowded=0.055, split=1.05, partial=1.8, piece=3.9),
+    ("tensor", "store"): Mover(crowded=0.055, split=0.73, partial=2.4, piece=3.1),
+}
+"""What was fitted to half of the measured copies of ``tests/data/costs_h200.json.gz``, as all numbers here that the hardware does not give."""
+DRAM_BYTES, SCATTERED = 19.2, 0.08
+"""Bytes that an SM of an H200 reads or writes in a cycle when all do, and the share more that rows of 64 bytes take to read."""
+NARROW_BYTES, NARROWEST_BYTES = 128, 64
+"""Rows that are shorter than this are narrow; none that are shorter than the second were measured."""
+CROWD_BYTES = 120_000
+"""Bytes under way in an SM, all CTAs together, with which L2 has 16 MB to order: later ones push out what waits for its neighbour."""
+L2_BYTES = 44.0
 """Bytes of sectors that an SM gets of L2 in a cycle, those that it asks for again among them."""
 SCHEDULERS = 4
 """Warp instructions that an SM issues in a cycle."""
-ENGINE_COPY, ENGINE_ROW = 40.0, 2.0
-"""Cycles of an SM's engine for each bulk or tensor copy, and for each contiguous piece of one."""
-LATENCY, TURN = 900.0, 250.0
-"""Cycles until a load of global memory arrives while DRAM is busy, and those of the barriers around a copy."""
+LATENCY, TURN = 490.0, 640.0
+"""Cycles until a load of global memory arrives while DRAM is busy, and those of the barriers around one to shared memory."""
 SM_THREADS, SM_CTAS, SM_REGISTERS, SM_SHARED_BYTES, CTA_SHARED_BYTES = 2048, 32, 1 << 16, 227 * 1024, 1024
 """What an SM has for its CTAs, and the shared memory that each of them takes beside its own."""
 OTHER_REGISTERS = 16
 """Registers of a kernel around a copy."""
-SHARPNESS = 4
+SHARPNESS = 2.5
 """How little of one limit shows under another."""
 _FAR = 4096
 """What a size is taken to be about where nothing says more."""
@@ -77,6 +106,10 @@ class Cost:
         registers: 32-bit registers of a thread that hold values at once.
         sectors: sectors of 32 bytes that requests touch in global memory.
         ideal_sectors: those that the bytes fill.
+        mover: who moves most bytes at once: ``registers``, ``cp.async``, ``bulk`` or ``tensor``; "" where memory is not touched.
+        merged_sectors: sectors where neighbouring words of a thread are one access, as in machine code.
+        merged_wavefronts: the same of wavefronts.
+        split_sectors: sectors that a copy past the registers finds or leaves in several sectors of shared memory.
         lines: lines of 128 bytes that the requests of loads and stores touch in global memory.
         wavefronts: turns of the 32 banks that requests to shared memory take; engines are not counted.
         ideal_wavefronts: those that the bytes fill.
@@ -103,6 +136,10 @@ class Cost:
     registers: int
     sectors: int
     ideal_sectors: int
+    mover: str
+    merged_sectors: int
+    merged_wavefronts: int
+    split_sectors: int
     lines: int
     wavefronts: int
     ideal_wavefronts: int
@@ -117,38 +154,44 @@ class Cost:
 
     @property
     def limits(self) -> dict[str, float]:
-        """Cycles of an SM that each limit alone takes for this copy: DRAM, L2, L1 and shared memory, issue, engines, latency."""
-        run_bytes = self.distinct_bytes / max(1, self.runs)
-        scattered = 1 + SCATTERED * max(0.0, 256 / max(run_bytes, 1.0) - 1) if self.distinct_bytes else 1.0
-        moved = self.nbytes if self.distinct_bytes else 0
-        partial = PARTIAL_WRITE if self.stores else PARTIAL_READ
-        dram = (
-            moved + (1 + partial) * (self.distinct_bytes - moved)
-            if self.distinct_bytes > moved
-            else self.distinct_bytes
-        )
-        rounds = max(1.0, self.nbytes / self.in_flight_bytes) if self.in_flight_bytes else 0.5
+        """Cycles of an SM that each limit alone takes for this copy: DRAM, L2, lanes, issue, engine and latency."""
+        mover = MOVERS.get((self.mover, "store" if self.stores else "load"), Mover())
+        row = max(NARROWEST_BYTES, self.distinct_bytes / max(1, self.runs))
+        under_way = self.resident * self.nbytes / CROWD_BYTES
+        share = 1 + under_way**2 * (mover.crowded + mover.narrow * (NARROW_BYTES / row) ** 3)
+        if self.stores:
+            partial = mover.partial * (1 + 4 * under_way)
+        else:
+            partial = mover.partial * under_way**2
+            share += SCATTERED * max(0.0, NARROW_BYTES / row - 1)
+        moved = min(self.nbytes, self.distinct_bytes)
+        rounds = max(1.0, self.nbytes / self.in_flight_bytes) if self.in_flight_bytes and not self.stores else 0.0
+        waits = TURN if self.shared_bytes and moved and not self.stores else 0.0
         return {
-            "dram": dram * scattered / DRAM_BYTES,
-            "l2": self.sectors * SECTOR_BYTES / L2_BYTES,
-            "lanes": float(self.lines + self.wavefronts),
+            "dram": (moved * share + (self.distinct_bytes - moved) * partial) / DRAM_BYTES
+            + mover.split * self.split_sectors,
+            "l2": self.merged_sectors * SECTOR_BYTES / L2_BYTES,
+            "lanes": float(self.lines + self.merged_wavefronts),
             "issue": self.requests / SCHEDULERS,
-            "engine": ENGINE_COPY * self.engine_copies + ENGINE_ROW * self.engine_rows,
-            "latency": (LATENCY * rounds * bool(self.sectors) + TURN) / self.resident,
+            "engine": mover.piece * self.engine_rows,
+            "latency": (LATENCY * rounds + waits) / self.resident,
         }
 
     @property
     def resident(self) -> int:
         """Instances of the scope that an SM has at once."""
         threads = -(-self.cta_threads // 32) * 32
-        registers = SM_REGISTERS // (threads * (self.registers + OTHER_REGISTERS))
+        each = -(-(self.registers + OTHER_REGISTERS) // 8) * 8
+        registers = SM_REGISTERS // (threads * each)
         shared = SM_SHARED_BYTES // (self.shared_bytes + CTA_SHARED_BYTES)
         return max(1, min(SM_THREADS // threads, SM_CTAS, registers, shared)) * self.copies_per_cta
 
     @property
     def cycles(self) -> float:
         """Cycles of an SM that the copy takes where all SMs do nothing else: what the limits give together."""
-        return float(sum(each**SHARPNESS for each in self.limits.values()) ** (1 / SHARPNESS))
+        found = self.limits
+        found["lanes"] = max(found["lanes"], found.pop("issue"))  # both are instructions; they overlap in full
+        return float(sum(each**SHARPNESS for each in found.values()) ** (1 / SHARPNESS))
 
     @property
     def _key(self) -> tuple[float, float, int]:
@@ -223,6 +266,10 @@ def cost(plan: Plan, registry: Registry | None = None) -> Cost:
         registers=live_registers(lines, before, after, bits),
         sectors=tally.sectors,
         ideal_sectors=-(-nbytes // SECTOR_BYTES) if "global" in request.spaces else 0,
+        mover=next((each for each in ("tensor", "bulk", "cp.async", "registers") if each in tally.movers), ""),
+        merged_sectors=tally.merged_sectors,
+        merged_wavefronts=tally.merged_wavefronts,
+        split_sectors=tally.split_sectors,
         lines=tally.lines,
         wavefronts=tally.wavefronts,
         ideal_wavefronts=-(-nbytes // (BANKS * BANK_BYTES)) if tally.shared_requests else 0,

@@ -18,10 +18,14 @@ from tilecopy_core.description import WARP_THREADS
 from tilecopy_core.integers import evaluate
 from tilecopy_core.ptx import Address, Label, Line, Register, TensorPlace, names_in
 
-from .traffic import SECTOR_BYTES, distinct_sectors, distinct_wavefronts
+from .traffic import BANK_BYTES, SECTOR_BYTES, distinct_sectors, distinct_wavefronts
 
 LINE_BYTES = 128
 """What one wavefront of L1 looks up of global memory."""
+AHEAD = 4
+"""Loads of a thread under way where each is packed into a word with the one before it."""
+WIDEST_BYTES = 16
+"""The widest access of a thread."""
 _BITS = re.compile(r"[usbf](\d+)")
 _VECTOR = re.compile(r"v([248])")
 _PLACE = re.compile(r"\[\s*(%?[\w$]+)\s*(?:\+\s*(-?\d+))?\s*\]")
@@ -70,7 +74,10 @@ class Tally:
         accesses: bytes of an access -> how many of them threads issue.
         sectors, lines: of 32 and 128 bytes that requests touch in global memory.
         wavefronts: of requests to shared memory; ``global_requests`` and ``shared_requests`` are how many.
+        merged_sectors, merged_wavefronts: the same where neighbouring words of a thread are one access, as in machine code.
         engine_copies: copies that an engine makes (bulk and tensor copies), ``engine_rows`` contiguous pieces in them.
+        split_sectors: sectors that a copy past the registers finds or leaves in several sectors of shared memory.
+        movers: who moves bytes: ``registers``, ``cp.async``, ``bulk``, ``tensor``.
         touched: numbers of the sectors that are touched, to be joined.
         batch_bytes: the most bytes that loads ask for before the first of them is needed.
         upper_bound: a line was counted in full whose condition is not known.
@@ -84,10 +91,14 @@ class Tally:
     sectors: int = 0
     lines: int = 0
     wavefronts: int = 0
+    merged_sectors: int = 0
+    merged_wavefronts: int = 0
     global_requests: int = 0
     shared_requests: int = 0
     engine_copies: int = 0
     engine_rows: int = 0
+    split_sectors: int = 0
+    movers: set[str] = attrs.field(factory=set)
     touched: list[Any] = attrs.field(factory=list)
     batch_bytes: int = 0
     upper_bound: bool = False
@@ -122,9 +133,12 @@ class Walk:
         self._active: Any = np.ones(tids.shape, bool)
         self._left: dict[str, Any] = {}
         self._executed = np.zeros(tids.shape, np.int64)
-        self._batch = 0
+        self._batch = self._latest_bytes = 0
+        self._arriving: set[str] = set()
+        self._words: dict[tuple[Any, ...], list[tuple[Any, Any, Any]]] = {}
         self._backward = _loops(lines)
         self._go(0, len(lines))
+        self._merge()
         self.tally.per_thread = int(self._executed.max(initial=0))
         self._close_batch()
 
@@ -135,6 +149,7 @@ class Walk:
         while number < end:
             line = self._lines[number]
             if isinstance(line, Label):
+                self._merge()
                 if line.name in self._left:
                     self._active = self._active | self._left.pop(line.name)
                 if number in self._backward:
@@ -217,6 +232,8 @@ class Walk:
     def _compute(self, line: Line) -> None:
         if not line.operands:
             return
+        if not self._arriving.isdisjoint(line.names):
+            self._batch = min(self._batch, AHEAD * self._latest_bytes)
         results = list(names_in(line.operands[0]))
         value = self._value(line)
         for result in results:
@@ -262,8 +279,11 @@ class Walk:
             bits = int(_first(_BITS, reversed(parts), 32))
             size = bits // 8 * int(_first(_VECTOR, parts, 1))
             self._plain(line.opcode, space, where, size, mask, name == "ld")
+            self.tally.movers.add("registers")
             if name == "ld":
                 self._forget(line.operands[0])
+                if space == "global":
+                    self._arriving |= set(names_in(line.operands[0]))
             return True
         if line.opcode.startswith(("cp.async.ca.", "cp.async.cg.")):
             size = int(self._of(line.operands[2]) or 0)
@@ -271,6 +291,10 @@ class Walk:
             read = mask if ignored is None else mask & ~np.asarray(ignored)
             self._plain(line.opcode, "global", line.operands[1], size, read, loads=True, waits=False)
             self._plain(line.opcode, "shared", line.operands[0], size, mask, loads=False, counts=False)
+            self.tally.movers.add("cp.async")
+            places = [self._place(operand) for operand in line.operands[:2]]
+            if not any(place is None for place in places):
+                self._split(*(np.broadcast_to(place, read.shape)[read] for place in places))
             return True
         if name in ("ldmatrix", "stmatrix"):
             count = int(_first(re.compile(r"x([124])"), parts, 1))
@@ -280,9 +304,11 @@ class Walk:
             return True
         if line.opcode.startswith("cp.async.bulk.tensor."):
             place = next((operand for operand in line.operands if isinstance(operand, TensorPlace)), None)
+            self.tally.movers.add("tensor")
             self._boxes(line.opcode, place, mask)
             return True
         if line.opcode.startswith("cp.async.bulk.") and len(line.operands) > 2:
+            self.tally.movers.add("bulk")
             self._bulk(line, mask)
             return True
         return False
@@ -332,7 +358,8 @@ class Walk:
         if counts:
             self.tally.accesses[size] = self.tally.accesses.get(size, 0) + number
         if loads and space == "global":
-            self._batch += size * number // turns if waits else size * number
+            self._latest_bytes = size * number // turns if waits else size * number
+            self._batch += self._latest_bytes
         elif not loads and counts:
             self._close_batch()
         if place is None:
@@ -342,19 +369,48 @@ class Walk:
         turn, thread = np.nonzero(mask.reshape(turns, -1))
         found = places[turn, thread].astype(np.int64)
         requests = turn * (int(self._warps.max(initial=0)) + 1) + self._warps[thread]
+        lanes = self._lanes[thread]
+        self._words.setdefault((space, loads, counts and waits, size, found.size), []).append((found, requests, lanes))
         count = len(np.unique(requests))
         if space == "shared":
             self.tally.shared_requests += count
-            self.tally.wavefronts += distinct_wavefronts(requests, self._lanes[thread], found, size)
+            self.tally.wavefronts += distinct_wavefronts(requests, lanes, found, size)
             return
         self.tally.global_requests += count
         self.tally.sectors += distinct_sectors(requests, found, size)
         self.tally.lines += distinct_sectors(requests, found, size, LINE_BYTES)
         self.tally.touched += [found // SECTOR_BYTES, (found + size - 1) // SECTOR_BYTES]
 
+    def _merge(self) -> None:
+        """What the accesses since the last label take, neighbouring words of a thread as one: so the machine code has them."""
+        for (space, _, merges, size, _), accesses in self._words.items():
+            accesses.sort(key=lambda access: int(access[0][0]) if access[0].size else 0)
+            while accesses:
+                found, requests, lanes = accesses[0]
+                count = next(
+                    (
+                        count
+                        for count in (4, 2)
+                        if merges
+                        and size >= BANK_BYTES
+                        and len(accesses) >= count
+                        and count * size <= WIDEST_BYTES
+                        and not (found % (count * size)).any()
+                        and all(np.array_equal(accesses[n][0], found + n * size) for n in range(1, count))
+                    ),
+                    1,
+                )
+                del accesses[:count]
+                if space == "shared":
+                    self.tally.merged_wavefronts += distinct_wavefronts(requests, lanes, found, count * size)
+                else:
+                    self.tally.merged_sectors += distinct_sectors(requests, found, count * size)
+        self._words.clear()
+
     def _close_batch(self) -> None:
         self.tally.batch_bytes = max(self.tally.batch_bytes, self._batch)
         self._batch = 0
+        self._arriving.clear()
 
     def _bulk(self, line: Line, mask: Any) -> None:
         """Bulk copies: each one contiguous piece."""
@@ -376,14 +432,28 @@ class Walk:
             self.tally.unknown.add(line.opcode)
             return
         starts = np.broadcast_to(place, mask.shape)[mask].astype(np.int64)
-        self._engine(starts[:, None] + np.arange(0, size, 16))
+        units = starts[:, None] + np.arange(0, size, 16)
+        self._engine(np.broadcast_to(np.arange(number)[:, None], units.shape).reshape(-1), units.reshape(-1))
+        self.tally.global_requests += number
+        other = self._place(line.operands[1 - side])
+        if other is not None:
+            apart = np.broadcast_to(other, mask.shape)[mask] - starts
+            self._split(units + apart[:, None], units)
 
-    def _engine(self, units: Any) -> None:
-        """What an engine moves of global memory: for each copy the units of 16 bytes."""
-        copies = np.broadcast_to(np.arange(len(units))[:, None], units.shape).reshape(-1)
-        self.tally.global_requests += len(units)
-        self.tally.sectors += distinct_sectors(copies, units.reshape(-1), 16)
-        self.tally.touched.append(units.reshape(-1) // SECTOR_BYTES)
+    def _engine(self, copies: Any, units: Any) -> None:
+        """What an engine moves of global memory: units of 16 bytes, and the copy of each."""
+        sectors = distinct_sectors(copies, units, 16)
+        self.tally.sectors += sectors
+        self.tally.merged_sectors += sectors
+        self.tally.touched.append(units // SECTOR_BYTES)
+
+    def _split(self, shared: Any, places: Any) -> None:
+        """Counts the sectors of global memory whose units lie in several sectors of shared memory."""
+        sectors, parts = places.reshape(-1) // SECTOR_BYTES, shared.reshape(-1) // SECTOR_BYTES
+        order = np.lexsort((parts, sectors))
+        sectors, parts = sectors[order], parts[order]
+        apart = (sectors[1:] == sectors[:-1]) & (parts[1:] != parts[:-1])
+        self.tally.split_sectors += len(np.unique(sectors[1:][apart]))
 
     def _boxes(self, opcode: str, place: TensorPlace | None, mask: Any) -> None:
         """Tensor copies: the rows of each box that lie inside the array."""
@@ -412,8 +482,8 @@ class Walk:
                 rows = (rows[:, None] + inside * stride).reshape(-1)
             if high > low and len(rows):
                 units = rows[:, None] + np.arange(low * elem, high * elem, 16)
-                self.tally.sectors += distinct_sectors(0, units.reshape(-1), 16)
-                self.tally.touched.append(units.reshape(-1) // SECTOR_BYTES)
+                self._engine(0, units.reshape(-1))
+                self._split(np.arange(units.size) * 16, units)
 
 
 def _first(pattern: re.Pattern[str], parts: Any, default: int) -> str | int:
