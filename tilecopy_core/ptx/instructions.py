@@ -8,7 +8,7 @@ header's ``.version`` and ``.target`` follow from the needs, the builder's check
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache, reduce
 from itertools import chain
 
@@ -332,25 +332,20 @@ def merge(left: Needs, right: Needs) -> Needs:
     )
 
 
-@lru_cache(maxsize=64)
-def needs_on(target: Target) -> Callable[[str], Needs]:
-    """A function that gives what an instruction needs on a target, and raises TargetError where the target lacks it."""
-
-    @lru_cache(maxsize=1 << 12)
-    def needs_of(instruction: str) -> Needs:
-        found = instruction_of(instruction)
-        needs = found.needs_on(target)
-        if needs is None:
-            raise TargetError(f"'{instruction}' needs {found.needs}; the target is {target}")
-        return needs
-
-    return needs_of
+@lru_cache(maxsize=1 << 14)
+def needs_on(target: Target, instruction: str) -> Needs:
+    """What an instruction needs on a target; raises TargetError where the target lacks it."""
+    found = instruction_of(instruction)
+    needs = found.needs_on(target)
+    if needs is None:
+        raise TargetError(f"'{instruction}' needs {found.needs}; the target is {target}")
+    return needs
 
 
 @lru_cache(maxsize=256)
 def needs_together(instructions: frozenset[str], target: Target) -> Needs:
     """What some instructions need together on a target that has them; nearly always those of an earlier kernel."""
-    return reduce(merge, set(map(needs_on(target), instructions)), Needs())
+    return reduce(merge, {needs_on(target, each) for each in instructions}, Needs())
 
 
 def header_target(needs: Needs, requested: Target) -> tuple[Version, Target]:
