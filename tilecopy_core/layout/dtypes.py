@@ -78,19 +78,11 @@ DTYPES: dict[str, DType] = {
 
 
 _OTHER_NAMES = {
-    "half": "float16",
-    "f16": "float16",
-    "fp16": "float16",
+    **dict.fromkeys(("half", "f16", "fp16"), "float16"),
+    **dict.fromkeys(("float", "f32", "fp32"), "float32"),
+    **dict.fromkeys(("double", "f64", "fp64"), "float64"),
+    **dict.fromkeys(("fp8", "float8", "e4m3"), "float8_e4m3fn"),
     "bf16": "bfloat16",
-    "float": "float32",
-    "f32": "float32",
-    "fp32": "float32",
-    "double": "float64",
-    "f64": "float64",
-    "fp64": "float64",
-    "fp8": "float8_e4m3fn",
-    "float8": "float8_e4m3fn",
-    "e4m3": "float8_e4m3fn",
     "e5m2": "float8_e5m2",
     "fp4": "float4_e2m1fn",
     "byte": "uint8",
