@@ -76,7 +76,6 @@ DTYPES: dict[str, DType] = {
 }
 """Every element type by name."""
 
-
 _OTHER_NAMES = {
     **dict.fromkeys(("half", "f16", "fp16"), "float16"),
     **dict.fromkeys(("float", "f32", "fp32"), "float32"),
