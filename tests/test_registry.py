@@ -13,13 +13,15 @@ import textwrap
 import time
 import traceback
 from pathlib import Path
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pluggy
 import pytest
 import tilecopy as tc
+from tilecopy import S, TileLayout
+from tilecopy.kernel.statements import Copy
 
 from tilecopy_core.description.request import COMPLETIONS, Option
 from tilecopy_core.plugin import shown
@@ -294,6 +296,41 @@ def test_few_frames_lie_between_a_copy_and_a_hook() -> None:
     for what, names in between.items():
         assert names[-2:] == [f"tilecopy_{what}", "answer"], "the hook, and what the test's variant calls"
         assert len(names[:-1]) <= 6, names
+
+
+def test_one_copy_turns_to_other_files_at_most_600_times() -> None:
+    """From its regions to the end of its text, once everything is loaded: whoever follows a copy turns as often."""
+    assert turns_of_a_copy() and turns_of_a_copy() <= 600
+
+
+def turns_of_a_copy() -> int:
+    """Calls of a function in another file (that it has one: not what attrs generates), while the README's first copy is built."""
+    k = tc.KernelBuilder("roundtrip", threads=128)
+    a = k.param("A", (24 * 128, 64), "float16")
+    swizzled = tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[128, 64]))
+    tile, row = k.shared((128, 64), "float16", layout=swizzled, name="tile"), k.block_id("x") * 128
+    turns, counted = 0, True
+
+    def profile(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal turns, counted
+        if event not in ("call", "return"):
+            return
+        if frame.f_code is Copy.lower.__code__:
+            counted = event == "call"
+        caller, file = frame.f_back, frame.f_code.co_filename
+        while caller is not None and caller.f_code.co_filename.startswith("<"):
+            caller = caller.f_back
+        if event == "call" and counted and not file.startswith("<") and caller is not None:
+            turns += file != caller.f_code.co_filename
+
+    sys.setprofile(profile)
+    try:
+        k.cta.copy(tile[:, :], a[row : row + 128, :])
+        counted = False
+        k.build(target="sm_90a", grid=(24,))
+    finally:
+        sys.setprofile(None)
+    return turns
 
 
 def test_a_wrapper_sees_every_call() -> None:
@@ -1221,7 +1258,7 @@ def test_an_executor_that_fails_to_load_is_named(tmp_path: Path) -> None:
         tmp_path,
         """
         import tilecopy as tc
-        from types import SimpleNamespace
+        from types import FrameType, SimpleNamespace
         from tilecopy.executors import choose_executor, executor_named, executors
         print(list(executors()))
         print(choose_executor(None, SimpleNamespace(name="k")).name)

@@ -25,35 +25,13 @@ from .errors import (
     TilecopyError,
 )
 from .integers.expr import Expr, Int, maximum, minimum, same, symbol
-from .layout import (
-    Axis,
-    Iter,
-    Layout,
-    R,
-    S,
-    Swizzle,
-    SwizzledLayout,
-    TCol,
-    TileLayout,
-    TLane,
-    bx,
-    by,
-    bz,
-    cbx,
-    cby,
-    cbz,
-    laneid,
-    m,
-    mma_fragment,
-    swizzle,
-    tid_in_wg,
-    tile_fragment,
-    tx,
-    warpid,
-    wgid,
-    wid_in_wg,
-)
+from .layout.axes import Axis, TCol, TLane, bx, by, bz, cbx, cby, cbz, laneid, m, tid_in_wg, tx, warpid, wgid, wid_in_wg
+from .layout.boxes import Iter
 from .layout.dtypes import DTYPES, DType, dtype_of
+from .layout.fragments import mma_fragment, tile_fragment
+from .layout.notation import R, S
+from .layout.swizzle import Swizzle, swizzle
+from .layout.tile import Layout, SwizzledLayout, TileLayout
 from .memory.buffers import SPACES, Buffer, Region
 from .registry.entry_points import PluginWarning
 from .registry.lazy_names import BROUGHT, names_later

@@ -113,10 +113,7 @@ class UnknownOptionError(RequestError, NoVariantError):
 _ALSO_CALLED = {
     "gmem": "global",
     "smem": "shared",
-    "reg": "local",
-    "register": "local",
-    "registers": "local",
-    "rmem": "local",
+    **dict.fromkeys(("reg", "register", "registers", "rmem"), "local"),
 }
 """What other projects call memory, for messages."""
 

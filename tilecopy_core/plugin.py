@@ -102,31 +102,25 @@ def _is_group(group: Any) -> bool:
     return isinstance(group, tuple) and len(group) > 1 and all(isinstance(it, Iter) for it in group)
 
 
-_REQUEST = instance_of("a CopyRequest", CopyRequest)
 _BY_SYMBOL = Kind(
     "values by Symbol", lambda value: isinstance(value, Mapping) and all(isinstance(key, Symbol) for key in value)
 )
-_REGION = instance_of("a Region such as buffer[0:8, :]", Region)
 _RUNS = tuple_of(instance_of("a Run", Run))
-_PARTITION = instance_of("a VectorPartition", VectorPartition)
 _KINDS = {
-    "value": INT,
+    **dict.fromkeys(("value", "tid"), INT),
+    **dict.fromkeys(("broadcasts_first", "ragged", "store"), FLAG),
+    **dict.fromkeys(("operand", "rule", "words"), TEXT),
+    **dict.fromkeys(("low", "high"), ANY_INTEGER),
+    **dict.fromkeys(("replacements", "env"), _BY_SYMBOL),
+    **dict.fromkeys(("iters", "sides"), tuple_of(instance_of("an Iter", Iter))),
+    **dict.fromkeys(("pairs", "threads"), tuple_of(Kind("a pair of Iter", _is_group))),
+    **dict.fromkeys(
+        ("region", "regions", "leader", "fragment"), instance_of("a Region such as buffer[0:8, :]", Region)
+    ),
+    **dict.fromkeys(("inside", "edge"), Kind("a function of no argument", callable)),
     "factor": integer_in(1, 2**63 - 1),
-    "replacements": _BY_SYMBOL,
-    "env": _BY_SYMBOL,
-    "iters": tuple_of(instance_of("an Iter", Iter)),
-    "sides": tuple_of(instance_of("an Iter", Iter)),
-    "pairs": tuple_of(Kind("a pair of Iter", _is_group)),
-    "threads": tuple_of(Kind("a pair of Iter", _is_group)),
-    "broadcasts_first": FLAG,
-    "operand": TEXT,
-    "region": _REGION,
-    "regions": _REGION,
-    "leader": _REGION,
-    "fragment": _REGION,
-    "request": _REQUEST,
+    "request": instance_of("a CopyRequest", CopyRequest),
     "widths_bits": tuple_of(integer_in(1, 1024)),
-    "ragged": FLAG,
     "runs": Kind("a tuple of Run, at least one", lambda runs: bool(_RUNS.fits(runs) and runs)),
     "also": Kind("a function of the number of elements", callable),
     "table": tuple_of(Kind("a check: a function of the request that gives a reason or None", callable)),
@@ -136,22 +130,14 @@ _KINDS = {
     "variant": instance_of("a Variant", Variant),
     "axes": tuple_of(instance_of("an Axis such as laneid", Axis)),
     "digits": tuple_of(instance_of("a Digit", Digit)),
-    "tid": INT,
     "cta_threads": integer_in(1, 1024),
-    "store": FLAG,
     "ptx": instance_of("a PtxBuilder", PtxBuilder),
-    "partition": _PARTITION,
+    "partition": instance_of("a VectorPartition", VectorPartition),
     "guards": tuple_of(instance_of("a Guard", Guard)),
     "scope": instance_of("a Scope such as warp()", Scope),
     "write": Kind("a function of a VectorPartition", callable),
-    "inside": Kind("a function of no argument", callable),
-    "rule": TEXT,
     "types": instance_of("a class", type),
-    "words": TEXT,
     "kind": instance_of("a Kind", Kind),
-    "low": ANY_INTEGER,
-    "high": ANY_INTEGER,
-    "edge": Kind("a function of no argument", callable),
 }
 """What a parameter of a name may be."""
 

@@ -36,7 +36,6 @@ RESERVED = frozenset({"dst", "src", "op", "scope", "target", "variant", "active"
 """Parameters of ``plan`` and of the builder's copies: no option can have these names."""
 _ENUMERATE_LIMIT = 1 << 24
 
-
 COMPLETIONS: dict[str, tuple[str, ...]] = {
     "barrier": ("the threads that copied go on with it; other threads after a barrier (cta_sync)",),
     "cp_async_group": (

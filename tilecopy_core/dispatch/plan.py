@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -112,22 +112,22 @@ class Plan:
     @property
     def summary(self) -> str:
         """The partition in one line, as the variant tells it."""
-        return self._shown(self.partition)
+        return self._asked("summary()", _summary_of, self.partition)
 
     @property
     def edge_summary(self) -> str:
         """The partition of boxes that overhang, likewise; "" where every box lies inside."""
         edge = getattr(self.partition, "edge", None)
-        return "" if edge is None else self._shown(edge)
+        return "" if edge is None else self._asked("summary()", _summary_of, edge)
 
-    def _shown(self, partition: Any) -> str:
+    def _asked(self, what: str, ask: Callable[[Any], str], partition: Any) -> str:
+        """A text that a partition, the variant's own object, gives; what is told instead where it fails."""
         try:
-            text = partition.summary() if hasattr(partition, "summary") else str(partition)
+            return ask(partition)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            return f"({self.package} is faulty: summary() of its partition raised {shown_error(error)})"
-        return text if isinstance(text, str) else shown(text)
+            return f"({self.package} is faulty: {what} of its partition raised {shown_error(error)})"
 
     @checked(ptx=Kind("a PtxBuilder", lambda value: callable(getattr(value, "comment", None))))
     def emit(self, ptx: PtxBuilder, registry: Registry | None = None) -> None:
@@ -200,9 +200,8 @@ class Plan:
         What it costs, and which variant would need less than a quarter of the instructions, is found when this is called; the package
         ``tilecopy`` counts it.
         """
-        notes = [note.text for note in self.notes] + self._narrowed(self.partition)
-        if self.edge_summary:
-            notes += self._narrowed(self.partition.edge)
+        told = self.partition, *([self.partition.edge] if self.edge_summary else ())
+        notes = [note.text for note in self.notes] + [self._asked("narrowed", _narrowed_of, each) for each in told]
         rows = [
             ("copy", f"{self.request}, {self.request.src.nbytes} bytes"),
             ("from", f"{self.request.src}, {self.request.src.buffer.layout}"),
@@ -211,7 +210,7 @@ class Plan:
             ("split", f"{self.summary}; at edges: {self.edge_summary}" if self.edge_summary else self.summary),
             *explained(self),
             ("completes", "; ".join([self.completion, *self.completion_steps])),
-            ("note", "; ".join(notes)),
+            ("note", "; ".join(filter(None, notes))),
             ("not", self._not_chosen()),
         ]
         return "\n".join(f"{name}: {' '.join(text.split())}" for name, text in rows if text)
@@ -237,14 +236,15 @@ class Plan:
         folded = _folded(self.outcomes, self.request.op)
         return "; ".join(reasons + [f"{why}: {', '.join(o.name for o in far)}" for why, far in folded.items()])
 
-    def _narrowed(self, partition: Any) -> list[str]:
-        """Why no wider vector was taken, where the partition says so."""
-        try:
-            return [str(note) for note in getattr(partition, "narrowed", ())]
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            return [f"({self.package} is faulty: narrowed of its partition raised {shown_error(error)})"]
+
+def _summary_of(partition: Any) -> str:
+    text = partition.summary() if hasattr(partition, "summary") else str(partition)
+    return text if isinstance(text, str) else shown(text)
+
+
+def _narrowed_of(partition: Any) -> str:
+    """Why no wider vector was taken, where the partition says so."""
+    return "; ".join(map(str, getattr(partition, "narrowed", ())))
 
 
 _FAR = ("other op", "other memory", "not asked")

@@ -80,15 +80,10 @@ DTYPES: dict[str, DType] = {
 DTYPE_ALIASES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
 """Shorter names of element types, which are taken too."""
 _OTHER_NAMES = {
-    "half": "float16",
-    "fp16": "float16",
-    "float": "float32",
-    "fp32": "float32",
-    "double": "float64",
-    "fp64": "float64",
-    "fp8": "float8_e4m3fn",
-    "float8": "float8_e4m3fn",
-    "e4m3": "float8_e4m3fn",
+    **dict.fromkeys(("half", "fp16"), "float16"),
+    **dict.fromkeys(("float", "fp32"), "float32"),
+    **dict.fromkeys(("double", "fp64"), "float64"),
+    **dict.fromkeys(("fp8", "float8", "e4m3"), "float8_e4m3fn"),
     "e5m2": "float8_e5m2",
     "fp4": "float4_e2m1fn",
     "byte": "uint8",

@@ -15,7 +15,6 @@ from .dtypes import dtype_of
 MODES = {"none": 0, "32B": 1, "64B": 2, "128B": 3}
 """Swizzle mode -> bits that are exchanged (PTX ISA 9.7.16.5.2, "Swizzling modes")."""
 
-
 _ADDRESS = Kind(
     "an integer, plain or symbolic, or an array of integers",
     lambda value: is_int(value) or (isinstance(value, (np.ndarray, np.integer)) and value.dtype.kind in "iu"),

@@ -151,8 +151,10 @@ class Buffer:
     align_bytes: int
     elem_offset: Int = attrs.field(eq=key_of)
     allocated_addr: Any
-    name: str = attrs.field(init=False, eq=False)
-    space: str = attrs.field(init=False, eq=False)
+    name: str = attrs.field(init=False, eq=False, default=attrs.Factory(lambda self: self.memory.name, takes_self=True))
+    space: str = attrs.field(
+        init=False, eq=False, default=attrs.Factory(lambda self: self.memory.space, takes_self=True)
+    )
 
     def __init__(
         self,
@@ -203,14 +205,6 @@ class Buffer:
 
     def __repr__(self) -> str:
         return f"{self.space} {self.name}: {self.dtype}{list(self.shape)}"
-
-    @name.default
-    def _name(self) -> str:
-        return self.memory.name
-
-    @space.default
-    def _space(self) -> str:
-        return self.memory.space
 
     def placed_by(self) -> tuple[Expr, ...]:
         """The symbolic integers that decide where its elements lie: in its strides, its offsets and its own start."""

@@ -108,10 +108,9 @@ def _integer_bits(number: bool | int | float, dtype: DType) -> int | None:
         if not number.is_integer() or (number == 0 and math.copysign(1, number) < 0):
             return None
         number = int(number)
-    low, high = (-(1 << dtype.bits - 1), (1 << dtype.bits - 1) - 1) if dtype.kind == "i" else (0, (1 << dtype.bits) - 1)
-    if dtype.kind == "b":
-        high = 1
-    return int(number) & (1 << dtype.bits) - 1 if low <= number <= high else None
+    values = 1 << dtype.bits
+    low = -values // 2 if dtype.kind == "i" else 0
+    return int(number) & values - 1 if low <= number < low + values else None
 
 
 def _float_bits(number: int | float, dtype: DType) -> int | None:

@@ -48,7 +48,6 @@ _PREDICATE = Kind(
 _WORD = integer_in(0, 2**32 - 1)
 _WORDS = Kind("32-bit words, at least one", lambda value: _WORD.fits(value) or (tuple_of(_WORD).fits(value) and value))
 
-
 _KEY = Kind("a value that can be hashed", lambda value: hash(value) is not None)
 _WHY = Kind("a text that says the reason", lambda value: TEXT.fits(value) and value.strip())
 _MAJOR, _MINOR = integer_in(1, 99), integer_in(0, 9)

@@ -96,8 +96,7 @@ class Emitter:
     """
 
     def __init__(self, target: Target, mark: str = "%") -> None:
-        self.target, self._needs_on = target, needs_on(target)
-        self.mark = mark
+        self.target, self.mark = target, mark
         self._start, self._whole = Block(0), Block(0)
         self.blocks = [self._whole]
         self.statement = 0
@@ -198,7 +197,7 @@ class Emitter:
 
     def _require(self, instruction: str) -> None:
         """Let the module need what an instruction does, which the target has."""
-        self._needs_on(_text(instruction, "opcode"))
+        needs_on(self.target, _text(instruction, "opcode"))
         self._allowed.add(instruction)
 
     def raw(self, text: str) -> None:

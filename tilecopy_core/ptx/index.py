@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from math import gcd
 from typing import TypeAlias, overload
 
-from ..description.target import Target
 from ..errors import FLAG, TWO_FLAGS, Kind, PtxError, checked, instance_of, optional, shown, tuple_of
 from ..integers.conditions import CONDITION, Condition
 from ..integers.expr import (
@@ -33,7 +33,6 @@ from ..integers.expr import (
 from ..layout import Swizzle
 from ..layout.swizzle import SwizzledTerms
 from ..memory.buffers import Buffer, Region
-from .bindings import Bindings
 from .emitter import Block, pure_once
 from .lines import Line
 from .operands import Address, Register, Written
@@ -54,17 +53,7 @@ _WAY = Kind("a function of no argument", callable)
 
 
 class IndexEmitter(ValueEmitter):
-    """Lowers addresses and conditions on top of integers.
-
-    Args:
-        target: the architecture.
-        bindings: where buffers, symbols and fragments come from.
-    """
-
-    def __init__(self, target: Target, bindings: Bindings) -> None:
-        super().__init__(target, bindings)
-        self._parts: dict[tuple[tuple[Term, ...], Swizzle | None], tuple[int, SwizzledTerms | None]] = {}
-        self._lines: dict[tuple[Term, ...], tuple[Expr, int, int]] = {}
+    """Lowers addresses and conditions on top of integers."""
 
     # ------------------------------------------------------------------------------------------- addresses
 
@@ -99,7 +88,7 @@ class IndexEmitter(ValueEmitter):
         if swizzle is None and (before.__class__ is not int or before):
             offset = add(offset, before)
         const, terms = (offset.const, offset.terms) if isinstance(offset, Expr) else (offset, ())
-        divisor, swizzled = self._divided(terms, swizzle)
+        divisor, swizzled = _divided(terms, swizzle)
         align_elems = gcd(const, divisor)
         if swizzled is not None:
             align_elems = gcd(align_elems, divisor_of(before))
@@ -115,16 +104,6 @@ class IndexEmitter(ValueEmitter):
         key = ("address", buffer.memory, size, terms, const - immediate)
         base = self.blocks[-1].once(key, self._base, buffer, terms, const - immediate, immediate)
         return Address(space, base, immediate, align)
-
-    def _divided(self, terms: tuple[Term, ...], swizzle: Swizzle | None) -> tuple[int, SwizzledTerms | None]:
-        """What divides the varying part of an offset and is not split by the swizzle, and that part under the swizzle."""
-        found = self._parts.get((terms, swizzle))
-        if found is None:
-            divisor = divisor_of(sum_of(0, terms))
-            swizzled = None if swizzle is None else SwizzledTerms(terms, swizzle)
-            chunk = 0 if swizzle is None else swizzle.chunk_elems
-            found = self._parts[terms, swizzle] = gcd(divisor, chunk), swizzled
-        return found
 
     def element(self, region: Region, *, whole: bool = False) -> Address:
         """The address of a region of one element of global or shared memory, such as one mbarrier; see :meth:`address`.
@@ -253,13 +232,7 @@ class IndexEmitter(ValueEmitter):
         """``const + terms >= 0``, or ``const - terms >= 0``: decided, or as a comparison of a sum with a number."""
         if not terms:
             return const >= 0
-        line = self._lines.get(terms)
-        if line is None:
-            factor = gcd(*(coefficient for _, coefficient in terms))
-            sign = 1 if terms[0][1] > 0 else -1
-            form = made_of(0, tuple([(atom, sign * coefficient // factor) for atom, coefficient in terms]))
-            line = self._lines[terms] = form, factor, sign
-        form, factor, sign = line
+        form, factor, sign = _reduced(terms)
         rises = (sign > 0) != falling
         most = const // factor
         lower, upper = form.bounds if rises else form.bounds[::-1]
@@ -372,6 +345,20 @@ class IndexEmitter(ValueEmitter):
         self.instr("bra", head, guard=again)
         if may_be_empty:
             self.place(end)
+
+
+@lru_cache(maxsize=1024)
+def _divided(terms: tuple[Term, ...], swizzle: Swizzle | None) -> tuple[int, SwizzledTerms | None]:
+    """What divides the varying part of an offset and is not split by the swizzle, and that part under the swizzle."""
+    divisor = divisor_of(sum_of(0, terms))
+    return (divisor, None) if swizzle is None else (gcd(divisor, swizzle.chunk_elems), SwizzledTerms(terms, swizzle))
+
+
+@lru_cache(maxsize=1024)
+def _reduced(terms: tuple[Term, ...]) -> tuple[Expr, int, int]:
+    """Terms without their common factor, the first of them positive; the factor; and their sign."""
+    factor, sign = gcd(*(coefficient for _, coefficient in terms)), 1 if terms[0][1] > 0 else -1
+    return made_of(0, tuple([(atom, sign * coefficient // factor) for atom, coefficient in terms])), factor, sign
 
 
 def _span_bytes(buffer: Buffer) -> int | None:

@@ -8,8 +8,9 @@ header's ``.version`` and ``.target`` follow from the needs, the builder's check
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache, reduce
+from itertools import chain
 
 import attrs
 
@@ -264,11 +265,22 @@ def _forms() -> dict[str, list[tuple[str, Needs]]]:
         major, minor = map(int, version.split("."))
         plain = not targets[0].suffix
         needs = Needs(min(target.arch for target in targets), (major, minor), () if plain else names)
-        for form in forms.split():
+        for form in chain.from_iterable(map(_each, forms.split())):
             found.setdefault(_WORD.match(form)[0], []).append((form, needs))  # type: ignore[index]
     for those in found.values():
         those.sort(key=lambda each: (bool(each[1].targets), each[1].arch, each[1].version))
     return found
+
+
+def _each(text: str) -> Iterator[str]:
+    """The forms that a text with ``[a|b]`` writes at once."""
+    before, bracket, rest = text.partition("[")
+    if not bracket:
+        yield text
+        return
+    texts, _, after = rest.partition("]")
+    for chosen in texts.split("|"):
+        yield from _each(before + chosen + after)
 
 
 _WORD = re.compile(r"\w+")
@@ -320,25 +332,20 @@ def merge(left: Needs, right: Needs) -> Needs:
     )
 
 
-@lru_cache(maxsize=64)
-def needs_on(target: Target) -> Callable[[str], Needs]:
-    """A function that gives what an instruction needs on a target, and raises TargetError where the target lacks it."""
-
-    @lru_cache(maxsize=1 << 12)
-    def needs_of(instruction: str) -> Needs:
-        found = instruction_of(instruction)
-        needs = found.needs_on(target)
-        if needs is None:
-            raise TargetError(f"'{instruction}' needs {found.needs}; the target is {target}")
-        return needs
-
-    return needs_of
+@lru_cache(maxsize=1 << 14)
+def needs_on(target: Target, instruction: str) -> Needs:
+    """What an instruction needs on a target; raises TargetError where the target lacks it."""
+    found = instruction_of(instruction)
+    needs = found.needs_on(target)
+    if needs is None:
+        raise TargetError(f"'{instruction}' needs {found.needs}; the target is {target}")
+    return needs
 
 
 @lru_cache(maxsize=256)
 def needs_together(instructions: frozenset[str], target: Target) -> Needs:
     """What some instructions need together on a target that has them; nearly always those of an earlier kernel."""
-    return reduce(merge, set(map(needs_on(target), instructions)), Needs())
+    return reduce(merge, {needs_on(target, each) for each in instructions}, Needs())
 
 
 def header_target(needs: Needs, requested: Target) -> tuple[Version, Target]:

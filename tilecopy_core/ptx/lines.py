@@ -104,11 +104,6 @@ def are_checked(lines: Sequence[AnyLine]) -> bool:
     return found
 
 
-def texts_of(lines: Iterable[AnyLine]) -> list[str]:
-    """Some lines as they stand in a module."""
-    return [str(line) for line in lines]
-
-
 def parsed(text: str) -> Iterator[Line | Label | str]:
     """The instructions and labels of text without its comments, and what else stands there as it is.
 

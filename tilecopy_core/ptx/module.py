@@ -17,7 +17,6 @@ from .builder import PtxBuilder
 from .emitted_text import emit_checked
 from .host_parameters import declared
 from .instructions import CLUSTERS, header_target, merge
-from .lines import texts_of
 
 
 def module_text(
@@ -53,7 +52,7 @@ def module_text(
         lines += [f"\t.shared .align {b.align_bytes} .b8 smem_{b.name}[{b.span_bytes}];" for b in buffers]
     lines.append("")
     emitted = ptx.lines
-    text = "\n".join([*lines, *texts_of(emitted), "\tret;", "}", ""])
+    text = "\n".join([*lines, *map(str, emitted), "\tret;", "}", ""])
     return text, (*[0] * len(lines), *[line.statement for line in emitted])
 
 

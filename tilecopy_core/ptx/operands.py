@@ -16,7 +16,6 @@ TYPE_BITS = {"pred": 1, "b16": 16, "b32": 32, "b64": 64, "f32": 32, "f64": 64}
 STEM = {"pred": "p", "b16": "rs", "b32": "r", "b64": "rd", "f32": "f", "f64": "fd"}
 """Register types and what names of theirs have between mark and number."""
 
-
 _TYPE = one_of(*TYPE_BITS)
 _NAME = re.compile(r"[A-Za-z_$%][A-Za-z0-9_$]*")
 _ALIGN = integer_in(1, 2**62)
@@ -125,11 +124,10 @@ class Address:
     __repr__ = __str__
 
     def __add__(self, offset_bytes: int) -> Address:
-        if type(offset_bytes) is int and -(2**31) <= (reach := self.offset_bytes + offset_bytes) < 2**31:
-            return Address(self.space, self.base, reach, gcd(self.align_bytes, offset_bytes))
-        _IMMEDIATE.check(offset_bytes, f"{self} +", "offset_bytes", PtxError)
-        more = int(offset_bytes)  # of another class, or too far for the sum, which Address refuses
-        return Address(self.space, self.base, self.offset_bytes + more, gcd(self.align_bytes, more))
+        if type(offset_bytes) is not int or not -(2**31) <= offset_bytes < 2**31:
+            _IMMEDIATE.check(offset_bytes, f"{self} +", "offset_bytes", PtxError)
+            offset_bytes = int(offset_bytes)  # it may be of another class
+        return Address(self.space, self.base, self.offset_bytes + offset_bytes, gcd(self.align_bytes, offset_bytes))
 
 
 @attrs.frozen(repr=False)

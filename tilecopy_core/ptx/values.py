@@ -116,7 +116,8 @@ class ValueEmitter(Emitter):
         return self.pure(block, f"add.s{bits}", self.reg(f"b{bits}"), total, const) if const else total
 
     def _term(self, block: Block, atom: Atom, coefficient: int, bits: int, total: Register | None) -> Register:
-        type = f"b{bits}"
+        type, rest = f"b{bits}", () if total is None else (total,)
+        multiply = "mad" if rest else "mul"
         if bits == 64 and atom.lower is not None and atom.upper is not None and atom.upper < 2**31:
             wide = ""
             if atom.lower >= 0 and 0 < coefficient < 2**32:
@@ -125,19 +126,15 @@ class ValueEmitter(Emitter):
                 wide = "s32"
             if wide:
                 factor = self._atom(atom, 32)
-                if total is None:
-                    return self.pure(block, f"mul.wide.{wide}", self.reg(type), factor, coefficient)
-                return self.pure(block, f"mad.wide.{wide}", self.reg(type), factor, coefficient, total)
+                return self.pure(block, f"{multiply}.wide.{wide}", self.reg(type), factor, coefficient, *rest)
         factor = self._atom(atom, bits)
         if bits == 32:  # a coefficient past the register's width wraps as the sum does
             coefficient = (coefficient + 2**31) % 2**32 - 2**31
         if coefficient == 1:
             return factor if total is None else self.pure(block, f"add.s{bits}", self.reg(type), total, factor)
-        if total is None:
-            if coefficient & (coefficient - 1) == 0 and coefficient > 0:
-                return self.pure(block, f"shl.{type}", self.reg(type), factor, coefficient.bit_length() - 1)
-            return self.pure(block, f"mul.lo.s{bits}", self.reg(type), factor, coefficient)
-        return self.pure(block, f"mad.lo.s{bits}", self.reg(type), factor, coefficient, total)
+        if total is None and coefficient & (coefficient - 1) == 0 and coefficient > 0:
+            return self.pure(block, f"shl.{type}", self.reg(type), factor, coefficient.bit_length() - 1)
+        return self.pure(block, f"{multiply}.lo.s{bits}", self.reg(type), factor, coefficient, *rest)
 
     def _atom(self, atom: Atom, bits: int) -> Register:
         block = self._home(atom.symbols)

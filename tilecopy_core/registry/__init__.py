@@ -15,7 +15,7 @@ from .entry_points import (
 )
 from .installable import KnownVariant, known_variants
 from .lazy_names import exporter, names_later
-from .process_lock import LOCK, once
+from .process_lock import LOCK
 from .version import __version__
 
 if TYPE_CHECKING:
@@ -35,4 +35,4 @@ else:  # pluggy is imported with the first dispatch
 
 __all__ = ["KnownVariant", "LOCK", "Plugin", "PluginWarning", "Registry", "Source", "VARIANTS_GROUP", "WrapperError"]
 __all__ += ["__version__", "by_name", "canonical", "default_registry", "exporter", "installed", "known_variants"]
-__all__ += ["load_only", "names_later", "once", "shown_error", "warn_outside"]
+__all__ += ["load_only", "names_later", "shown_error", "warn_outside"]

@@ -23,7 +23,6 @@ FEW_ROUNDS = 4
 REGISTER_BUDGET = 64
 """32-bit registers that the loads of one batch may hold before its stores."""
 
-
 _COUNT = integer_in(0, 2**31 - 1)
 _PARTITION = instance_of("a VectorPartition", VectorPartition)
 _PLACE = Kind(

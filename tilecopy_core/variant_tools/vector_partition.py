@@ -27,7 +27,6 @@ from ..memory.buffers import Region
 WIDTHS_BITS = (128, 64, 32, 16, 8)
 """Vector widths of ordinary loads and stores, widest first."""
 
-
 _REGION = instance_of("a Region such as buffer[0:8, :]", Region)
 _LAYOUT = instance_of("a TileLayout", TileLayout)
 _ITERS = tuple_of(instance_of("an Iter", Iter))

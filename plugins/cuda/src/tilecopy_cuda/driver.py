@@ -9,17 +9,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import attrs
 from tilecopy.executors.streams import stream_device, stream_pointer
 from tilecopy.kernel.parameters import MapFacts
 
 from tilecopy_core.errors import LaunchError
-from tilecopy_core.registry import LOCK, once
+from tilecopy_core.registry import LOCK
 
 from .tensor_maps import encoder
 
+T = TypeVar("T")
 _CONTEXT_ENDED = frozenset(
     {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911}
 )  # fmt: skip
@@ -50,6 +51,24 @@ _FORKED = (
 )
 _IN_A_FORK = {3: f": {_FORKED}"}
 """By what cuInit gives in a fork (CUDA_ERROR_NOT_INITIALIZED), what to do."""
+
+
+class once(Generic[T]):  # noqa: N801 (a decorator, as functools.cached_property, whose own lock a fork may leave held)
+    """A property that is computed at its first use and kept by the object."""
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __get__(self, owner: Any, kind: Any = None) -> T:
+        if owner is None:
+            return self  # type: ignore[return-value]
+        name = self._compute.__name__
+        with LOCK:
+            if name not in vars(owner):
+                vars(owner)[name] = self._compute(owner)
+        found: T = vars(owner)[name]
+        return found
 
 
 @attrs.frozen

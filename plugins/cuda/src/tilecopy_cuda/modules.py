@@ -18,10 +18,9 @@ from tilecopy.kernel.built import BuiltKernel
 
 from tilecopy_core.description import Target
 from tilecopy_core.errors import AssemblerError, LaunchError, TilecopyError
-from tilecopy_core.registry import once
 
 from .cache import ModuleCache, module_key
-from .driver import Device, Driver
+from .driver import Device, Driver, once
 
 _LOG_BYTES = 16384
 _FREED_BYTES = 16 << 20
