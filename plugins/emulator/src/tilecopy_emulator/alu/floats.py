@@ -21,7 +21,7 @@ import numpy as np
 
 from . import double
 from .formats import F64, FORMATS, Format, decode, encode, flush, odd_sum, quantize
-from .forms import Compute, Form, Mode, form
+from .forms import Compute, Form, Mode, UndefinedResultError, form
 from .integers import packed
 
 QUIET = np.uint64(1 << 51)
@@ -149,6 +149,22 @@ def arithmetic(name: str) -> Callable[[Mode], Compute]:
         return compute
 
     return build
+
+
+def _guarded(mode: Mode) -> Compute:
+    """``fma.oob``: zero where a factor is the NaN that tensor copies fill with; the ISA leaves open which others are taken for it."""
+    format, compute = FORMATS[mode.type], arithmetic("fma")(mode)
+
+    def guarded(a: Any, b: Any, c: Any) -> Any:
+        outside = (a == format.nan) | (b == format.nan)
+        open_ = ~outside & (np.isnan(decode(a, format)) | np.isnan(decode(b, format)) | (c == format.nan))
+        if open_.any():
+            raise UndefinedResultError(
+                f"fma.oob of a NaN: only 0x{format.nan:04x} in a factor is known to stand for outside", open_
+            )
+        return np.where(outside, format.dtype.type(0), compute(a, b, c))
+
+    return guarded
 
 
 def mixed(name: str) -> Callable[[Mode], Compute]:
@@ -358,6 +374,8 @@ def _single_precision() -> list[Form]:
         form("fma.rn{.ftz}{.sat,.relu}", "f16x2", "t = t t t", packed(arithmetic("fma"))),
         form("fma.rn{.relu}", "bf16", "t = t t t", arithmetic("fma")),
         form("fma.rn{.relu}", "bf16x2", "t = t t t", packed(arithmetic("fma"))),
+        form("fma.rn.oob{.relu}", "f16 bf16", "t = t t t", _guarded),
+        form("fma.rn.oob{.relu}", "f16x2 bf16x2", "t = t t t", packed(_guarded)),
         form("div(.rnd){.ftz}", "f32", "t = t t", arithmetic("div")),
         form("div(.rnd)", "f64", "t = t t", arithmetic("div")),
         form("rcp(.rnd){.ftz}", "f32", "t = t", arithmetic("rcp")),

@@ -20,7 +20,7 @@ from ..program import REGISTER_BITS, Instruction, Negated, Program
 from ..threads.arrays import GlobalArray, fetch, put
 from ..threads.operations import Operation
 from .loads import address_reader, demand_parts, gather, immediate, names_of, shared_address
-from .operands import Handler, Lanes, Step, demand_count, is_constant, reader, refuse
+from .operands import Handler, Lanes, Step, demand_count, is_constant, reader, refuse, writer
 
 _WAITS = "a wait for its mbarrier's phase is missing"
 _WAITS_GROUP = "a commit or cp.async.bulk.wait_group is missing"
@@ -629,7 +629,65 @@ def _land_store(machine: Machine, operation: Operation) -> None:
     machine.engines.complete(operation)
 
 
+# ------------------------------------------------------------------------------------------------ clusterlaunchcontrol
+
+_RESPONSE_BYTES = 16
+
+
+def _try_cancel(instruction: Instruction, program: Program) -> Step:
+    """Every request fails: here all clusters have started. The response is zeros, written through the async proxy."""
+    demand_count(instruction, 2)
+    to_all = "multicast::cluster::all" in instruction.opcode
+    address = address_reader if to_all else shared_address  # that form takes shared addresses without naming the space
+    to, phase = (address(operand, instruction, program) for operand in instruction.operands)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        shared, index = machine.shared, machine.index(lanes)
+        targets, barriers = to(machine, lanes), phase(machine, lanes)
+        for position, lane in enumerate(index.tolist()):
+            one = index[position : position + 1]
+            for rank in range(machine.cluster_size) if to_all else [-1]:
+                where = at_rank(row_of(targets, position), rank)
+                place = shared.place(one, where, _RESPONSE_BYTES, remote=to_all, aligned=_RESPONSE_BYTES)
+                barrier = mbarrier_of(machine, one, at_rank(row_of(barriers, position), rank))
+                response = np.zeros((1, 1, _RESPONSE_BYTES), np.uint8)
+                operation = machine.engines.start(
+                    "clusterlaunchcontrol.try_cancel", lane, partial(_land_store, machine), _WAITS, barrier=barrier, size=_RESPONSE_BYTES,
+                    writes=check_received(machine, one, place, _RESPONSE_BYTES), ctas=(int(place[0]) // shared.size,),
+                    clock=machine.order.causes(lane), data={"place_to": int(place[0]), "row": response, "compute": None},
+                )  # fmt: skip
+                machine.engines.begin(operation)
+                machine.engines.pending.append(operation)
+
+    return step
+
+
+def _query_cancel(instruction: Instruction, program: Program) -> Step:
+    """Whether a request succeeded, and the id of the first CTA that will not run, which a failed one does not have."""
+    demand_count(instruction, 2)
+    result, response = instruction.operands
+    readers = [reader(half, "b64", instruction, program) for half in names_of(response, 2, instruction)]
+    if "is_canceled" in instruction.opcode:
+        write = writer(result, "pred", instruction, program)
+        return lambda machine, lanes: write(
+            machine, lanes, readers[0](machine, lanes) | readers[1](machine, lanes) != 0
+        )
+    names = names_of(result, 4 if "v4" in instruction.opcode else 1, instruction)
+    for name in names:
+        writer(name, "b32", instruction, program)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        for read in readers:
+            read(machine, lanes)
+        for name in names:
+            machine.undefine(name, machine.index(lanes))
+
+    return step
+
+
 INSTRUCTIONS: dict[str, Handler] = {
+    "clusterlaunchcontrol.try_cancel": _try_cancel,
+    "clusterlaunchcontrol.query_cancel": _query_cancel,
     "cp": _cp,
     "st.async": _st_async,
     "red.async": _red_async,
