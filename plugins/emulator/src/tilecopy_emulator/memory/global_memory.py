@@ -97,7 +97,7 @@ class GlobalAccesses(ShadowedMemory):
     def shadow_of(self, array: GlobalArray) -> Shadow:
         """The stamps of an array, made at its first write."""
         if array.shadow is None:
-            array.shadow = Shadow((len(array.data) + array.skew) // self.cell + 2)
+            array.shadow = Shadow((len(array.data) + array.skew) // self.cell + 2, self.machine.crowds)
             log, array.log = array.log, []
             for offsets, size, threads, stamp_bits in log:
                 self._fold(array, offsets, size, threads, stamp_bits)
