@@ -451,7 +451,7 @@ def test_numbers_that_do_not_fit_are_refused(type, value, part):
 
 @pytest.mark.parametrize(
     ("options", "part"),
-    [({"grid": 0}, "grid is one to three positive"), ({"grid": (1, 2, 3, 4)}, "grid is"), ({"block": 1025}, "at most 1024"), ({"block": (1, 1, 65)}, "64 in z"),
+    [({"grid": 0}, "grid is one to three positive"), ({"grid": True}, "grid is one to three positive integers, not True"), ({"block": (32, True)}, "block is one to"), ({"grid": (1, 2, 3, 4)}, "grid is"), ({"block": 1025}, "at most 1024"), ({"block": (1, 1, 65)}, "64 in z"),
      ({"grid": "many"}, "grid is"), ({"grid": (1, 65536)}, "at most"), ({"grid": 2**31 - 1}, "at most 16777216 in one launch"), ({"cluster": 17, "grid": 17}, "at most 16"), ({"cluster": 2}, "whole clusters"),
      ({"dynamic_shared_bytes": -1}, "dynamic_shared_bytes"), ({"dynamic_shared_bytes": 10**6}, "dynamic_shared_bytes"), ({"block": 2.5}, "block is")],
 )  # fmt: skip
