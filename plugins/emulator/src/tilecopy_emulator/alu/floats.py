@@ -13,7 +13,6 @@ inside the bound, but the last bits of hardware may differ. Their forms are mark
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -79,9 +78,8 @@ def _canonical(values: Any, raw: Any, format: Format) -> Any:
 
 
 _TINY = np.float32(FORMATS["f32"].min_normal)
-_LOW = 0 if sys.byteorder == "little" else 1
-_HALF = np.uint32(1 << 31)
-"""Of the 29 bits that float64 has more than float32, moved up: the first alone."""
+_BELOW, _HALF = np.uint64((1 << 29) - 1), np.uint64(1 << 28)
+"""The 29 bits that float64 has more than float32, and the first of them alone."""
 
 
 def _fused_to_nearest(a: Any, b: Any, c: Any) -> Any | None:
@@ -93,10 +91,12 @@ def _fused_to_nearest(a: Any, b: Any, c: Any) -> Any | None:
     total = np.multiply(a, b, dtype=np.float64)
     total = np.add(total, c, out=total if total.shape == np.broadcast_shapes(total.shape, c.shape) else None)
     found = total.astype(np.float32)
-    if (total.view(np.uint32)[..., _LOW::2] << np.uint32(3) == _HALF).any():
-        return None
     small = np.abs(found) <= _TINY
-    return None if small.any() and total[small].any() else found
+    if small.any() and total[small].any():
+        return None
+    bits = total.view(np.uint64)
+    bits &= _BELOW
+    return None if (bits == _HALF).any() else found
 
 
 def propagated(result: Any, sources: Sequence[Any]) -> Any:
