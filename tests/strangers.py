@@ -115,18 +115,17 @@ def of_scor(source: str, name: str) -> Stranger:
 
 
 def of_indigo(source: str, name: str) -> Stranger:
-    """A graph by rows, two arrays of data, and the number of vertices."""
+    """A graph by rows, in which one vertex has many neighbours and the first and last have none, two arrays of data, and the number of vertices."""
     draw = np.random.default_rng(0)
-    neighbours = [np.unique(draw.integers(0, VERTICES, VERTICES if v == 3 else 4)) for v in range(VERTICES)]
+    degrees = [VERTICES if v == 3 else 0 if v in (0, VERTICES - 1) else 4 for v in range(VERTICES)]
+    neighbours = [np.unique(draw.integers(0, VERTICES, degree)) for degree in degrees]
     index = np.concatenate([[0], np.cumsum([len(each) for each in neighbours])]).astype(np.int32)
     size = max(VERTICES, int(index[-1]))
     data = [np.concatenate([[0], draw.integers(0, most, size - 1)]).astype(np.int32) for most in (VERTICES, size)]
-    device = source.partition("\nvoid serial_code")[0].replace('#include "indigo_cuda.h"', "")
-    bugs = "+".join(re.findall(r"_(\w+?)Bug", name.replace("_", "__")))
+    device = source.partition("void serial_code")[0].replace('#include "indigo_cuda.h"', "")
+    bugs = " ".join(part for part in name.split("_") if part.endswith("Bug"))
     arguments = [index, np.concatenate(neighbours).astype(np.int32), *data, VERTICES]
-    return Stranger(
-        device, f"fail ({bugs.replace('_', '')})" if bugs else "pass", (VERTICES + 4,), (64,), lambda program: arguments
-    )
+    return Stranger(device, f"fail ({bugs})" if bugs else "pass", (VERTICES + 4,), (64,), lambda program: arguments)
 
 
 def stranger_of(path: Path) -> Stranger | None:
