@@ -175,3 +175,21 @@ END:""".replace("SCOPE", scope)
         run_ptx(text, [a, b], grid=ctas, block=1024 // ctas, cluster=ctas)
         assert a[0] == 8 * 1024
     assert time.process_time() - start < 1
+
+
+def test_an_atomic_of_too_narrow_a_scope_is_found_behind_a_wider_one() -> None:
+    """CTA 1 adds in scope .cta, then in .cluster; CTA 0 adds once it has seen a flag, by a load that orders nothing."""
+    body = """
+    mov.u32 %r6, s; mov.u32 %r7, 0; setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.v2.u32 [%r6], {%r7, %r7}; mapa.shared::cluster.u32 %r8, %r6, 0;
+    barrier.cluster.arrive; barrier.cluster.wait; setp.eq.u32 %p2, %r2, 0; @%p2 bra POLL;
+    @%p1 atom.relaxed.cta.shared::cluster.add.u32 %r9, [%r8], 1; @!%p1 atom.relaxed.cluster.shared::cluster.add.u32 %r9, [%r8], 1;
+    st.relaxed.cluster.shared::cluster.u32 [%r8+4], 1; bra END;
+POLL: ld.relaxed.cluster.shared::cluster.u32 %r9, [%r8+4]; setp.eq.u32 %p3, %r9, 0; @%p3 bra POLL;
+    atom.relaxed.cluster.shared::cluster.add.u32 %r9, [%r8], 1;
+END: barrier.cluster.arrive; barrier.cluster.wait; ret; }"""
+    with pytest.raises(tc.HazardError, match=r"^race: .*the scope \.cta does not hold both"):
+        run_ptx(HEAD + body, [np.zeros(1), np.zeros(1)], grid=2, block=2, cluster=2)
+    run_ptx(
+        HEAD + body.replace(".cta.", ".cluster."),
+        [np.zeros(1), np.zeros(1)], grid=2, block=2, cluster=2,
+    )  # fmt: skip
