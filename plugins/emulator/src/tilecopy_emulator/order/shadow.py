@@ -358,7 +358,8 @@ class Shadow:
             return entries, entries
         order = np.argsort(cells, kind="stable")
         inside = cells[order]
-        for scope, threads in zip((CTA, CLUSTER), self.threads if now else (), strict=False):
+        crowds = self.threads if now and strength_of(self._stamp[entries]).any() else ()
+        for scope, threads in zip((CTA, CLUSTER), crowds, strict=False):
             entries = entries[~self._inside_one(inside, actor_of(stamps[order]), threads, scope, now, entries)]
         low = np.searchsorted(inside, self._cell[entries], "left")
         high = np.searchsorted(inside, self._cell[entries], "right")
