@@ -141,7 +141,7 @@ def libraries(session: nox.Session) -> None:
 
 @nox.session
 def strangers(session: nox.Session) -> None:
-    """GPUVerify's CUDA programs on the emulator, from your copy of its sources: `nox -s strangers -- gpuverify/testsuite/CUDA [WORD ...]`."""
+    """Programs of GPUVerify, ScoR or Indigo on the emulator, from your copy of their sources: `nox -s strangers -- PATH [WORD ...]`."""
     sync(session, "test")
     session.run("python", "tests/strangers.py", *session.posargs)
 

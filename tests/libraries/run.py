@@ -20,6 +20,7 @@ from tilecopy_emulator import UnsupportedPtxError, run_ptx
 
 sys.path.insert(0, str(HERE := Path(__file__).parent))
 
+import cub_device
 import cuda_kernels
 import triton_kernels
 from table import Kernel
@@ -73,8 +74,15 @@ def outcome(kernel: Kernel, keep: Path | None) -> str:
         arguments += [0] * hidden
     if keep:
         (keep / f"{kernel.name}-{kernel.arch}.ptx").write_text(text)
+
+    def launch(entry: str, values: list[Any], grid: int, block: int) -> None:
+        run_ptx(text, values, grid=grid, block=block, entry=entry, allow=kernel.allow)
+
     try:
-        run_ptx(text, arguments, grid=kernel.grid, cluster=kernel.cluster, allow=kernel.allow, **more)
+        if kernel.launches is None:
+            run_ptx(text, arguments, grid=kernel.grid, cluster=kernel.cluster, allow=kernel.allow, **more)
+        else:
+            kernel.launches(launch, *arguments)
     except (UnsupportedPtxError, HazardError) as error:
         return "" if kernel.lacks and kernel.lacks in str(error) else f"{type(error).__name__}: {error}"
     except Exception as error:
@@ -98,7 +106,7 @@ def main() -> None:
     asked = options.parse_args()
     if asked.keep:
         asked.keep.mkdir(parents=True, exist_ok=True)
-    table: list[Kernel] = [*cuda_kernels.KERNELS, *triton_kernels.KERNELS]
+    table: list[Kernel] = [*cuda_kernels.KERNELS, *cub_device.KERNELS, *triton_kernels.KERNELS]
     chosen = [k for k in table if not asked.words or any(word in f"{k.source} {k.name}" for word in asked.words)]
     failed = lacking = 0
     for kernel in chosen:

@@ -30,6 +30,8 @@ class Kernel:
     constants: dict[str, Any] | None = None
     """Triton's constexpr parameters."""
     warps: int = 4
+    launches: Callable[..., None] | None = None
+    """Makes the launches of one call of a library, in the place of one: from a function that launches an entry, and the arguments."""
 
 
 def ints(*shape: int, low: int = -1000, high: int = 1000, dtype: Any = np.int32) -> Any:

@@ -66,9 +66,11 @@ def decode(bits: int, type: str) -> Float:
     return Float(sign, Fraction(fraction + (1 << fraction_bits)) * Fraction(2) ** (exponent - bias - fraction_bits))
 
 
-def whole(size: Fraction, sign: int, direction: str) -> int:
-    """A positive number of a sign rounded to an integer."""
+def whole(size: Fraction, sign: int, direction: str | Fraction) -> int:
+    """A positive number of a sign rounded to an integer; by chance where the direction is what is added before the cut."""
     low, rest = divmod(size, 1)
+    if isinstance(direction, Fraction):
+        return low + (rest + direction >= 1)
     if direction == "rn":
         return low + (rest > Fraction(1, 2) or (rest == Fraction(1, 2) and low % 2))
     if direction == "rna":
@@ -77,7 +79,9 @@ def whole(size: Fraction, sign: int, direction: str) -> int:
     return low + (1 if away and rest else 0)
 
 
-def encode(number: Float, type: str, direction: str = "rn", *, finite: bool = False, ftz: bool = False) -> int:
+def encode(
+    number: Float, type: str, direction: str | Fraction = "rn", *, finite: bool = False, ftz: bool = False
+) -> int:
     fraction_bits, exponent_bits, nan = FORMATS[type]
     if number.nan:
         return nan
@@ -169,6 +173,8 @@ def float_operation(name: str, type: str, modifiers: frozenset, operands: list[i
         result = add(x[0], x[1], direction)
     elif name == "mul":
         result = multiply(x[0], x[1])
+    elif "oob" in modifiers and FORMATS[type][2] in operands[:2]:
+        return 0
     elif name in ("fma", "mad"):
         result = add(multiply(x[0], x[1]), x[2], direction)
     elif name in ("div", "rcp"):
@@ -429,12 +435,33 @@ def bits32(name: str, types: tuple[str, ...], modifiers: frozenset, operands: li
     return [total & 0xFFFFFFFF]
 
 
+def by_chance(wanted: str, modifiers: frozenset, operands: list[int]) -> int:
+    """``cvt.rs``: what each operand takes of the random bits, written as text, the heaviest first."""
+    one, found = wanted[:-2], 0
+    width = 4 if one == "e2m1" else width_of(one)
+    bits = f"{operands[-1]:032b}"
+    high, low = bits[:16], bits[16:]
+    if one == "e2m1":  # bytes 3 and 1, and bytes 2 and 0
+        high, low = bits[:8] + bits[16:24], bits[8:16] + bits[24:]
+    if wanted.endswith("x4"):
+        taken = [high[::-1], high, low[::-1], low]
+    else:
+        taken = [high[3:], low[3:]] if one == "f16" else [high, low]
+    for bits_here, operand in zip(taken, operands, strict=False):
+        chance = Fraction(int(bits_here, 2), 1 << len(bits_here))
+        part = encode(decode(operand, "f32"), one, chance, finite="satfinite" in modifiers)
+        found = found << width | finish(part, one, modifiers)
+    return found
+
+
 def convert(types: tuple[str, ...], modifiers: frozenset, operands: list[int]) -> list[int]:
     if "pack" in modifiers:
         return [pack(types[0], operands)]
     wanted, held = types
     if "ue8m0x2" in types:
         return [powers(wanted, held, modifiers, operands)]
+    if "rs" in modifiers:
+        return [by_chance(wanted, modifiers, operands)]
     direction = next((d for d in ("rz", "rm", "rp", "rna") if d in modifiers), "rn")
     to_whole = next((d for d in ("rni", "rzi", "rmi", "rpi") if d in modifiers), "")
     finite = "satfinite" in modifiers

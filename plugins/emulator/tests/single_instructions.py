@@ -148,8 +148,8 @@ def width_of(type: str) -> int:
     """Bits of a type."""
     if type == "pred":
         return 1
-    if type == "e2m1x2":
-        return 8
+    if type in ("e2m1x2", "e2m1x4"):
+        return 4 * int(type[-1])
     base, _, count = type.removeprefix("u").partition("x") if type == "ue8m0x2" else type.partition("x")
     return int(base.lstrip("bfsue").split("m")[-1] or 0) * int(count or 1) if base[0] != "e" else 8 * int(count or 1)
 
@@ -231,6 +231,19 @@ def values_for(types: list[str], rng: Any, *, divisor: bool) -> list[Any]:
     return found
 
 
+def defined(form: Form, mode: Mode, values: list[Any]) -> list[Any]:
+    """Without operands for which the ISA says nothing."""
+    if form.name == "fns":
+        return [values[0], values[1] & np.uint64(31), np.where(values[2] == 1 << 31, np.uint64(1), values[2])]
+    if not mode.has("oob"):
+        return values
+    infinity = {"f16": 0x7C00, "bf16": 0x7F80}[mode.type.removesuffix("x2")]
+    halves = [values.astype(np.uint32).view(np.uint16) for values in values]
+    halves = [np.where(half & 0x7FFF > infinity, np.uint16(0x7FFF), half) for half in halves]
+    halves[2] = np.where(halves[2] == 0x7FFF, np.uint16(0x3C00), halves[2])
+    return [half.view(np.uint32).astype(np.uint64) for half in halves]
+
+
 def array_of(values: Any, type: str) -> Any:
     """64-bit words as an array of a type's width (predicates: bytes)."""
     return values.astype(f"u{max(8, width_of(type)) // 8}")
@@ -297,13 +310,18 @@ def widened(register: str, type: str, slot: int) -> list[str]:
     return [f"cvt.u64.u{width if register.startswith('%b') else max(16, width)} %d{20 + slot}, {register};"]
 
 
+def roles_of(form: Form) -> list[str]:
+    """The roles of its operands, those of a vector one by one."""
+    return [each for role in form.sources for each in ([role[:-1]] * 4 if role.endswith("*") else [role])]
+
+
 def _result_type(form: Form, role: str, mode: Mode) -> str:
     return form.type_of(role, mode)
 
 
 def body_of(opcode: str, form: Form, mode: Mode, constants: dict[int, str]) -> tuple[list[str], list[str], list[str]]:
     """The lines around one instruction, the types of its operands, and those of its results."""
-    sources = [form.type_of(role, mode) for role in form.sources if role != "cc"]
+    sources = [form.type_of(role, mode) for role in roles_of(form) if role != "cc"]
     results = [form.type_of(role, mode) for role in form.results if role != "cc"]
     operands, loaded = [], []
     for number, type in enumerate(sources):
@@ -319,6 +337,8 @@ def body_of(opcode: str, form: Form, mode: Mode, constants: dict[int, str]) -> t
         carry = _register(len(loaded), "u32")
         lines += [f"and.b32 {carry}, {carry}, 1;"]
         lines += [f"add.cc.u32 %r24, {carry}, -1;" if family == "add" else f"sub.cc.u32 %r24, 0, {carry};"]
+    if any(role.endswith("*") for role in form.sources):
+        operands = [f"{{{', '.join(operands[:4])}}}", *operands[4:]]
     names = [_register(10 + i, type) for i, type in enumerate(results)]
     lines.append(f"{opcode} {'|'.join(names)}, {', '.join(operands)};")
     if "cc" in form.results:
@@ -336,6 +356,7 @@ def target_of(form: Form, mode: Mode) -> tuple[str, str]:
     newest = newest or (form.name in ("min", "max") and len(form.sources) == 3)
     newest = newest or any(type.startswith(("e2m", "e3m", "ue8")) for type in mode.types)
     newest = newest or (mode.types[0] == "tf32" and mode.has("satfinite") and not mode.has("rna"))
+    newest = newest or mode.has("rs")
     return ("sm_100a", "8.8") if newest else ("sm_90", "8.6")
 
 
@@ -357,6 +378,7 @@ def _arithmetic_case(opcode: str, form: Form, mode: Mode, constants: dict[int, s
     body, loaded, _ = body_of(opcode, form, mode, constants)
     rng = np.random.default_rng(abs(hash_of(opcode)))
     values = values_for(loaded, rng, divisor=form.name in ("div", "rem") and mode.type[0] in "us")
+    values = defined(form, mode, values)
     inputs = [array_of(x, type) for x, type in zip(values, loaded, strict=True)]
     sources = len([role for role in form.sources if role != "cc"])
     name = f"{opcode} {sources}{''.join(constants.values())}"

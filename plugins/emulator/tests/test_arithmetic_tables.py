@@ -26,7 +26,7 @@ def operands_of(case, form, mode, constants, pick):
     """Columns of operand bits, as the machine hands them to the computation."""
     inputs = iter(case.inputs)
     columns = []
-    for number, role in enumerate(form.sources):
+    for number, role in enumerate(single_instructions.roles_of(form)):
         if number in constants:
             columns.append(np.full((1, 1), int(constants[number], 0), np.uint32))
             continue

@@ -153,3 +153,43 @@ def test_each_gets_the_value_that_the_one_before_left(operation: str, place: str
     for old, operand in left:  # the emulator goes by lanes
         assert old == value
         value = step(old, operand) & 0xFFFFFFFF
+
+
+@pytest.mark.parametrize("scope", ["cta", "cluster", "gpu"])
+@pytest.mark.parametrize("many", ["threads of a CTA", "CTAs of a cluster"])
+def test_one_shared_word_of_many_in_every_scope(scope: str, many: str) -> None:
+    ctas = 4 if many.startswith("CTAs") else 1
+    body = """
+    mov.u32 %r6, s; mov.u32 %r7, 0; setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [%r6], %r7; mapa.shared::cluster.u32 %r8, %r6, 0;
+    barrier.cluster.arrive; barrier.cluster.wait;
+L:  atom.relaxed.SCOPE.shared::cluster.add.u32 %r9, [%r8], 1; atom.relaxed.SCOPE.shared::cluster.add.u32 %r10, [%r8], 1;
+    add.u32 %r7, %r7, 1; setp.lt.u32 %p2, %r7, 4; @%p2 bra L;
+    barrier.cluster.arrive; barrier.cluster.wait; setp.ne.u32 %p1, %r5, 0; @%p1 bra END; ld.shared.u32 %r9, [%r6]; st.global.u32 [%d1], %r9;
+END:""".replace("SCOPE", scope)
+    a, b, start = np.zeros(1, np.uint32), np.zeros(1), time.process_time()
+    text = f"{HEAD}{body} ret; }}"
+    if ctas > 1 and scope == "cta":
+        with pytest.raises(tc.HazardError, match=r"^race: .*the scope \.cta does not hold both"):
+            run_ptx(text, [a, b], grid=ctas, block=256, cluster=ctas)
+    else:
+        run_ptx(text, [a, b], grid=ctas, block=1024 // ctas, cluster=ctas)
+        assert a[0] == 8 * 1024
+    assert time.process_time() - start < 1
+
+
+def test_an_atomic_of_too_narrow_a_scope_is_found_behind_a_wider_one() -> None:
+    """CTA 1 adds in scope .cta, then in .cluster; CTA 0 adds once it has seen a flag, by a load that orders nothing."""
+    body = """
+    mov.u32 %r6, s; mov.u32 %r7, 0; setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.v2.u32 [%r6], {%r7, %r7}; mapa.shared::cluster.u32 %r8, %r6, 0;
+    barrier.cluster.arrive; barrier.cluster.wait; setp.eq.u32 %p2, %r2, 0; @%p2 bra POLL;
+    @%p1 atom.relaxed.cta.shared::cluster.add.u32 %r9, [%r8], 1; @!%p1 atom.relaxed.cluster.shared::cluster.add.u32 %r9, [%r8], 1;
+    st.relaxed.cluster.shared::cluster.u32 [%r8+4], 1; bra END;
+POLL: ld.relaxed.cluster.shared::cluster.u32 %r9, [%r8+4]; setp.eq.u32 %p3, %r9, 0; @%p3 bra POLL;
+    atom.relaxed.cluster.shared::cluster.add.u32 %r9, [%r8], 1;
+END: barrier.cluster.arrive; barrier.cluster.wait; ret; }"""
+    with pytest.raises(tc.HazardError, match=r"^race: .*the scope \.cta does not hold both"):
+        run_ptx(HEAD + body, [np.zeros(1), np.zeros(1)], grid=2, block=2, cluster=2)
+    run_ptx(
+        HEAD + body.replace(".cta.", ".cluster."),
+        [np.zeros(1), np.zeros(1)], grid=2, block=2, cluster=2,
+    )  # fmt: skip

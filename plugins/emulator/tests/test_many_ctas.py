@@ -148,3 +148,47 @@ def test_a_warp_that_comes_in_pieces_may_part_from_other_ctas(body: str, wanted:
     found = np.full((3, 32), 7, np.uint32)
     run_ptx(PIECES.format(body=body), [found], grid=3, block=32)
     assert found.tolist() == [[each] * 32 for each in wanted]
+
+
+# ------------------------------------------------------------------------------------------------ sources of copies
+
+
+COPIED = """
+    .reg .pred %p<4>; .reg .b32 %r<8>; .reg .b64 %d<8>; .shared .align 16 .b8 s[64];
+    ld.param.u64 %d1, [A]; ld.param.u64 %d2, [F]; mov.u32 %r2, s; mov.u32 %r3, %ctaid.x; mov.u32 %r4, %tid.x;
+    mad.wide.u32 %d5, %r3, 64, %d1; mad.wide.u32 %d5, %r4, 16, %d5; mad.lo.u32 %r2, %r4, 16, %r2;"""
+COPIES = {
+    "whole": "cp.async.ca.shared.global [%r2], [%d5], 16;",
+    "part": "cp.async.ca.shared.global [%r2], [%d5], 16, 8;",
+}
+
+
+def copied(body: str, how: str, *, grid: int = 2, block: int = 1) -> None:
+    text = ".version 8.4\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 A, .param .u64 F) {"
+    text += f"{COPIED} {COPIES[how]} {body} ret; }}"
+    run_ptx(text, [np.zeros(64, np.uint32), np.zeros(4, np.uint32)], grid=grid, block=block)
+
+
+@pytest.mark.parametrize("how", COPIES)
+@pytest.mark.parametrize("first", [0, 1])
+def test_each_cta_has_a_copy_of_its_own_once_they_have_parted(first: int, how: str) -> None:
+    """One waits for its copy; the other then writes what its own still reads, or does not, while the other's does."""
+    parted = f"setp.eq.u32 %p1, %r3, {first}; @%p1 bra A; bra B;"
+    early = "A: cp.async.wait_all; red.release.gpu.global.add.u32 [%d2], 1; ret;"
+    early += "B: ld.acquire.gpu.global.u32 %r5, [%d2]; setp.eq.u32 %p2, %r5, 0; @%p2 bra B; st.global.u32 [%d5], %r5; cp.async.wait_all;"
+    said = rf"^async: thread 0 of CTA \({1 - first},0,0\): .* thread 0 of CTA \({1 - first},0,0\)\) still reads it"
+    with pytest.raises(tc.HazardError, match=said):
+        copied(parted + early, how)
+    own = "A: ld.acquire.gpu.global.u32 %r5, [%d2]; setp.eq.u32 %p2, %r5, 0; @%p2 bra A; cp.async.wait_all; ret;"
+    own += "B: cp.async.wait_all; st.global.u32 [%d5], %r3; red.release.gpu.global.add.u32 [%d2], 1;"
+    copied(parted + own, how)
+
+
+@pytest.mark.parametrize("how", COPIES)
+def test_a_thread_that_has_waited_may_write_what_it_copied(how: str) -> None:
+    """The others' copies, by the same instruction, are still in flight."""
+    copied(
+        "setp.eq.u32 %p1, %r4, 0; @!%p1 bra B; cp.async.wait_all; st.global.u32 [%d5], %r4; B: cp.async.wait_all;",
+        how,
+        block=4,
+    )

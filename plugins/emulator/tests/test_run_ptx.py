@@ -451,7 +451,7 @@ def test_numbers_that_do_not_fit_are_refused(type, value, part):
 
 @pytest.mark.parametrize(
     ("options", "part"),
-    [({"grid": 0}, "grid is one to three positive"), ({"grid": (1, 2, 3, 4)}, "grid is"), ({"block": 1025}, "at most 1024"), ({"block": (1, 1, 65)}, "64 in z"),
+    [({"grid": 0}, "grid is one to three positive"), ({"grid": True}, "grid is one to three positive integers, not True"), ({"block": (32, True)}, "block is one to"), ({"grid": (1, 2, 3, 4)}, "grid is"), ({"block": 1025}, "at most 1024"), ({"block": (1, 1, 65)}, "64 in z"),
      ({"grid": "many"}, "grid is"), ({"grid": (1, 65536)}, "at most"), ({"grid": 2**31 - 1}, "at most 16777216 in one launch"), ({"cluster": 17, "grid": 17}, "at most 16"), ({"cluster": 2}, "whole clusters"),
      ({"dynamic_shared_bytes": -1}, "dynamic_shared_bytes"), ({"dynamic_shared_bytes": 10**6}, "dynamic_shared_bytes"), ({"block": 2.5}, "block is")],
 )  # fmt: skip
@@ -530,7 +530,7 @@ def test_a_read_only_array_may_not_be_written():
      ("add.f32 %r1, %r2, 1;", "whole number"), ("add.u32 %r1, %r2, 0f3F800000;", "floating-point constant"), ("add.s32 %r1, %r1, 4294967296;", "does not fit"),
      ("ld.global.b32 %r1, %d1;", "address"), ("st.global.b32 [%d1];", "operands"), ("ld.moon.b32 %r1, [%d1];", "moon"), ("setp.lt.u32 %r1, %r2, 3;", "%r1"),
      ("setp.lt.f16 %p1|%p2, %h1, %h2;", "one result"), ("shfl.sync.round.b32 %r1, %r2, 1, 31, -1;", "shfl"), ("vote.sync.most.pred %p1, %p2, -1;", "vote"),
-     ("mov.b32 %r1, {%h1, %h2, %h3};", "do not make"), ("mov.u32 %r1, k;", "address of the function"), ("brkpt;", "brkpt"), ("lop3.b32 %r1, %r2, %r3, %r4, %r5;", "constant"),
+     ("mov.b32 %r1, {%h1, %h2, %h3};", "do not make"), ("mov.u32 %r1, k;", "address of the function"), ("brkpt 1;", "takes 0 operands"), ("lop3.b32 %r1, %r2, %r3, %r4, %r5;", "constant"),
      ("ld.relaxed.global.b32 %r1, [%d1];", "a scope goes with"), ("ld.gpu.global.b32 %r1, [%d1];", "a scope goes with"),
      ("st.release.global.b32 [%d1], %r1;", "a scope goes with"), ("st.volatile.relaxed.gpu.global.b32 [%d1], %r1;", "volatile"),
      ("red.acquire.gpu.global.add.u32 [%d1], %r1;", "no result to acquire"), ("red.acq_rel.gpu.global.add.u32 [%d1], %r1;", "no result to acquire"),

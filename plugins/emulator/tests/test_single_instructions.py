@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import reference
 import single_instructions
-from single_instructions import THREADS, Case, width_of
+from single_instructions import THREADS, Case, roles_of, width_of
 from tilecopy import HazardError
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
 
@@ -44,7 +44,7 @@ def test_instructions_as_programs(name):
         found = results(case)
         for lane in np.random.default_rng(number).permutation(THREADS)[:LANES].tolist():
             inputs = iter(int(x[lane]) for x in case.inputs)
-            operands = [int(constants[i], 0) if i in constants else next(inputs) for i in range(len(form.sources))]
+            operands = [int(constants[i], 0) if i in constants else next(inputs) for i in range(len(roles_of(form)))]
             if "cc" in form.sources:
                 operands[-1] &= 1
             wanted = reference.evaluate(form.name, mode.types, mode.modifiers, operands)

@@ -148,3 +148,35 @@ def test_unknown_forms_are_refused() -> None:
         text = program("32x32b", 1, False, body=f"{wrong} {{%v0}}, [%base];")
         with pytest.raises(UnsupportedPtxError, match="form of tcgen05.ld is not known"):
             run_ptx(text, [np.zeros((256, 128), np.uint32), np.zeros((2, 1, 32), np.uint32)], grid=1, block=128)
+
+
+@pytest.mark.parametrize(("format", "bits"), [("", 8), (".b8x16.b6x16_p32", 6), (".b8x16.b4x16_p64", 4)])
+def test_a_copy_makes_bytes_of_narrow_elements(format: str, bits: int) -> None:
+    """16 of them stand at the beginning of 16 bytes; those of 4 bits come to stand in the middle of theirs."""
+    text = f"""
+.version 8.6
+.target sm_100a
+.address_size 64
+.visible .entry k(.param .u64 A, .param .u64 B)
+{{
+    .reg .pred %p<4>; .reg .b32 %r<16>; .reg .b64 %d<8>; .shared .align 1024 .b8 s[512]; .shared .align 8 .b64 mb; .shared .b32 at;
+    ld.param.u64 %d1, [A]; ld.param.u64 %d2, [B]; mov.u32 %r1, %tid.x; mov.u32 %r2, s; mov.u32 %r3, mb; setp.eq.u32 %p1, %r1, 0;
+    mad.wide.u32 %d3, %r1, 16, %d1; mad.wide.u32 %d4, %r1, 16, %d2; mad.lo.u32 %r4, %r1, 16, %r2;
+    ld.global.v4.b32 {{%r5, %r6, %r7, %r8}}, [%d3]; st.shared.v4.b32 [%r4], {{%r5, %r6, %r7, %r8}};
+    @%p1 mbarrier.init.shared.b64 [%r3], 1; fence.mbarrier_init.release.cluster; fence.proxy.async.shared::cta;
+    mov.u32 %r9, at; tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r9], 32; bar.sync 0;
+    tcgen05.fence::after_thread_sync; ld.shared.b32 %r10, [%r9];
+    shr.u32 %r11, %r2, 4; cvt.u64.u32 %d5, %r11; or.b64 %d5, %d5, {1 << 46 | 8 << 32 | 8 << 16};
+    @%p1 tcgen05.cp.cta_group::1.32x128b.warpx4{format} [%r10], %d5;
+    @%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r3];
+W:  mbarrier.try_wait.parity.shared.b64 %p2, [%r3], 0; @!%p2 bra W;
+    tcgen05.fence::after_thread_sync; tcgen05.ld.sync.aligned.32x32b.x4.b32 {{%r5, %r6, %r7, %r8}}, [%r10]; tcgen05.wait::ld.sync.aligned;
+    st.global.v4.b32 [%d4], {{%r5, %r6, %r7, %r8}}; tcgen05.fence::before_thread_sync; bar.sync 0;
+    tcgen05.fence::after_thread_sync; tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r10, 32; ret;
+}}
+"""
+    a, b = np.random.default_rng(bits).integers(0, 256, (32, 16), np.uint8), np.zeros((32, 16), np.uint8)
+    run_ptx(text, [a, b], grid=1, block=32)
+    whole = [int.from_bytes(row.tobytes(), "little") for row in a]
+    elements = [[row >> bits * n & (1 << bits) - 1 for n in range(16)] for row in whole]
+    assert b.tolist() == [[each << (2 if bits == 4 else 0) for each in row] for row in elements]

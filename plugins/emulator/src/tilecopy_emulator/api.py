@@ -145,7 +145,7 @@ def _extent(name: str, value: Sequence[int] | int, where: str) -> Dim3:
     """One to three positive integers, filled up with ones."""
     listed = items_of(value)
     try:
-        sizes = [operator.index(x) for x in ((value,) if listed is None else listed[:4])]
+        sizes = [0 if is_flag(x) else operator.index(x) for x in ((value,) if listed is None else listed[:4])]
     except Exception:  # an object's own
         sizes = []
     fits = 1 <= len(sizes) <= 3 and min(sizes) >= 1 and max(sizes) < 1 << 63

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -113,7 +114,12 @@ def _text_of(file: Path) -> str:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         name = "standard input" if str(file) == "-" else file
-        raise LaunchError(f"{name} cannot be read: {error}") from error
+        raise LaunchError(f"{name} cannot be read: {_why(error)}") from error
+
+
+def _why(error: OSError | UnicodeDecodeError) -> str:
+    """What is wrong with a file, in words alone."""
+    return str(getattr(error, "strerror", None) or error)
 
 
 def _saves(_: Any, __: Any, texts: tuple[str, ...]) -> list[tuple[str, Path]]:
@@ -126,22 +132,33 @@ def _saves(_: Any, __: Any, texts: tuple[str, ...]) -> list[tuple[str, Path]]:
     return found
 
 
-def _annotations(hazard: HazardError, file: Path) -> list[str]:
-    """A hazard as GitHub's workflow commands: an error at its line, a notice at the access that it meets."""
-    said = []
+def _annotations(hazard: HazardError, file: Path, host: str) -> list[str]:
+    """A hazard for a code host: an error at its line, a notice at the access that it meets.
+
+    GitHub takes workflow commands, a line each; GitLab a JSON list, the report of its code quality.
+    """
+    said, listed = [], []
     for number, side in enumerate(hazard.details["accesses"]):
         places = side["source"] or [{"file": str(file), "line": side["ptx_line"], "column": 0}]
         here = next((each for each in places if Path(each["file"]).is_relative_to(Path.cwd())), places[0])
         name = here["file"]
         if Path(name).is_relative_to(Path.cwd()):
             name = str(Path(name).relative_to(Path.cwd()))
+        if not here["line"]:
+            continue
         where = {"file": name, "line": here["line"]} | ({"col": here["column"]} if here["column"] else {})
         title = f"{hazard.kind}: {side['thread']}" if number == 0 else f"the access before: {side['thread']}"
         head = ",".join(f"{key}={_escaped(str(value), ':,')}" for key, value in (where | {"title": title}).items())
         text = str(hazard) if number == 0 else f"{side['ptx']} (PTX line {side['ptx_line']})"
-        if here["line"]:
-            said.append(f"::{'notice' if number else 'error'} {head}::{_escaped(text)}")
-    return said
+        said.append(f"::{'notice' if number else 'error'} {head}::{_escaped(text)}")
+        found = {
+            "description": text if number == 0 else f"{title}: {text}",
+            "check_name": f"tilecopy-{hazard.kind}",
+            "severity": "info" if number else "critical",
+            "location": {"path": name, "lines": {"begin": here["line"]}},
+        }
+        listed.append(found | {"fingerprint": hashlib.sha256(json.dumps(found).encode()).hexdigest()})
+    return [json.dumps(listed, indent=2)] if host == "gitlab" else said
 
 
 def _escaped(text: str, more: str = "") -> str:
@@ -177,7 +194,9 @@ def _escaped(text: str, more: str = "") -> str:
 @click.option("--target", default="sm_90", show_default=True, help="What CUDA C++ is compiled for.")
 @click.option("--nvrtc", "options", multiple=True, help="An option of NVRTC for CUDA C++, such as --nvrtc=-DN=4.")
 @click.option(
-    "--annotations", type=click.Choice(["github"]), help="Print a hazard as annotations of this code host too."
+    "--annotations",
+    type=click.Choice(["github", "gitlab"]),
+    help="Print a hazard as this code host shows it at its line.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report, or a hazard, as JSON.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show an error's traceback.")
@@ -244,7 +263,7 @@ def emulate(
                 progress=progress if sys.stderr is not None and sys.stderr.isatty() else None,
             )
     except HazardError as hazard:
-        for line in _annotations(hazard, file) if annotations else ():
+        for line in _annotations(hazard, file, annotations) if annotations else ():
             click.echo(line)
         raise
     for name, path in saves:
@@ -257,7 +276,10 @@ def emulate(
             with path.open("wb") as stream:
                 np.save(stream, value)
         except OSError as error:
-            raise LaunchError(f"{path} cannot be written: {error}") from error
+            raise LaunchError(f"{path} cannot be written: {_why(error)}") from error
+    if annotations == "gitlab":  # a report is read from standard output, also where it is empty
+        click.echo("[]")
+        return
     if as_json:
         data = {
             "kernel": program.name,

@@ -84,6 +84,8 @@ EFFECTS = {
                 ],
             )
         ),
+        Effect("alloca", 1),
+        Effect("stacksave", 1),
         Effect("movmatrix", 1, registers_only=True),
         Effect("mma", 1, registers_only=True, shared_piece=4),
         Effect("ld", 1),
@@ -98,6 +100,8 @@ EFFECTS = {
         Effect("mbarrier.inval", shared_piece=8, sections=(ISSUED,)),
         Effect("cp.async.bulk", sections=(ASYNC_SHARED,), by_engine=True),
         Effect("cp.reduce.async.bulk", sections=(ASYNC_SHARED,), by_engine=True),
+        Effect("clusterlaunchcontrol.try_cancel", sections=(ASYNC_SHARED,), by_engine=True),
+        Effect("clusterlaunchcontrol.query_cancel", 1, registers_only=True),
         Effect("fence.proxy.tensormap::generic", sections=(TENSORMAP,)),
         Effect("st.async", shared_piece=4, by_engine=True),
         Effect("red.async", by_engine=True),

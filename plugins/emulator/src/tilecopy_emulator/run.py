@@ -21,6 +21,7 @@ from .machine.machine import Machine
 from .memory.observed import Observer
 from .opcodes.operands import Step
 from .opcodes.table import compile_program
+from .order.access import STACK, STACK_BYTES
 from .order.clocks import TENSOR
 from .places import readable
 from .program import Program, UnsupportedPtxError
@@ -378,6 +379,11 @@ def _place_variables(program: Program, memory: GlobalMemory, table: dict[str, tu
             table[variable.name] = ("local", start)
             local = start + variable.bytes
             owner.append((start, local))
+    if any(instruction.opcode[0] == "alloca" for instruction in program.instructions):
+        start = -(-local // 16) * 16
+        table[STACK] = ("local", start)
+        local = start + STACK_BYTES
+        owner.append((start, local))
     for variable, data in relocated:
         for each in variable.relocations:
             space, address = table[each.symbol]

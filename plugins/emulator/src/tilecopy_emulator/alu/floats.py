@@ -13,7 +13,6 @@ inside the bound, but the last bits of hardware may differ. Their forms are mark
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,7 +20,7 @@ import numpy as np
 
 from . import double
 from .formats import F64, FORMATS, Format, decode, encode, flush, odd_sum, quantize
-from .forms import Compute, Form, Mode, form
+from .forms import Compute, Form, Mode, UndefinedResultError, form
 from .integers import packed
 
 QUIET = np.uint64(1 << 51)
@@ -79,9 +78,8 @@ def _canonical(values: Any, raw: Any, format: Format) -> Any:
 
 
 _TINY = np.float32(FORMATS["f32"].min_normal)
-_LOW = 0 if sys.byteorder == "little" else 1
-_HALF = np.uint32(1 << 31)
-"""Of the 29 bits that float64 has more than float32, moved up: the first alone."""
+_BELOW, _HALF = np.uint64((1 << 29) - 1), np.uint64(1 << 28)
+"""The 29 bits that float64 has more than float32, and the first of them alone."""
 
 
 def _fused_to_nearest(a: Any, b: Any, c: Any) -> Any | None:
@@ -93,10 +91,12 @@ def _fused_to_nearest(a: Any, b: Any, c: Any) -> Any | None:
     total = np.multiply(a, b, dtype=np.float64)
     total = np.add(total, c, out=total if total.shape == np.broadcast_shapes(total.shape, c.shape) else None)
     found = total.astype(np.float32)
-    if (total.view(np.uint32)[..., _LOW::2] << np.uint32(3) == _HALF).any():
-        return None
     small = np.abs(found) <= _TINY
-    return None if small.any() and total[small].any() else found
+    if small.any() and total[small].any():
+        return None
+    bits = total.view(np.uint64)
+    bits &= _BELOW
+    return None if (bits == _HALF).any() else found
 
 
 def propagated(result: Any, sources: Sequence[Any]) -> Any:
@@ -149,6 +149,22 @@ def arithmetic(name: str) -> Callable[[Mode], Compute]:
         return compute
 
     return build
+
+
+def _guarded(mode: Mode) -> Compute:
+    """``fma.oob``: zero where a factor is the NaN that tensor copies fill with; the ISA leaves open which others are taken for it."""
+    format, compute = FORMATS[mode.type], arithmetic("fma")(mode)
+
+    def guarded(a: Any, b: Any, c: Any) -> Any:
+        outside = (a == format.nan) | (b == format.nan)
+        open_ = ~outside & (np.isnan(decode(a, format)) | np.isnan(decode(b, format)) | (c == format.nan))
+        if open_.any():
+            raise UndefinedResultError(
+                f"fma.oob of a NaN: only 0x{format.nan:04x} in a factor is known to stand for outside", open_
+            )
+        return np.where(outside, format.dtype.type(0), compute(a, b, c))
+
+    return guarded
 
 
 def mixed(name: str) -> Callable[[Mode], Compute]:
@@ -358,6 +374,8 @@ def _single_precision() -> list[Form]:
         form("fma.rn{.ftz}{.sat,.relu}", "f16x2", "t = t t t", packed(arithmetic("fma"))),
         form("fma.rn{.relu}", "bf16", "t = t t t", arithmetic("fma")),
         form("fma.rn{.relu}", "bf16x2", "t = t t t", packed(arithmetic("fma"))),
+        form("fma.rn.oob{.relu}", "f16 bf16", "t = t t t", _guarded),
+        form("fma.rn.oob{.relu}", "f16x2 bf16x2", "t = t t t", packed(_guarded)),
         form("div(.rnd){.ftz}", "f32", "t = t t", arithmetic("div")),
         form("div(.rnd)", "f64", "t = t t", arithmetic("div")),
         form("rcp(.rnd){.ftz}", "f32", "t = t", arithmetic("rcp")),

@@ -96,15 +96,19 @@ def odd_sum(a: Any, b: Any, direction: str) -> Any:
     return odd(total, left_out)
 
 
-def quantize(values: Any, format: Format, direction: str, *, ftz: bool = False) -> Any:
+def quantize(values: Any, format: Format, direction: str, *, ftz: bool = False, chance: Any = None) -> Any:
     """Round float64 values to a format; the result is float64. Overflow gives what IEEE 754 says for the direction.
+
+    With ``chance``, fractions of a unit in the last place, these are added to the sizes before what is below is cut off (``.rs``).
 
     With ``ftz``, what is below the smallest normal number *after rounding to the full precision* becomes zero: a
     result that rounds up to the smallest normal number stays (so does ptxas where it folds constants).
     """
     _, exponent = np.frexp(values)
     quantum = (exponent if ftz else np.maximum(exponent, format.min_exponent + 1)) - format.precision
-    rounded = np.ldexp(_ROUND[direction](np.ldexp(values, -quantum)), quantum)
+    scaled = np.ldexp(values, -quantum)
+    whole = _ROUND[direction](scaled) if chance is None else np.copysign(np.floor(np.abs(scaled) + chance), scaled)
+    rounded = np.ldexp(whole, quantum)
     if ftz:
         rounded = np.where(np.abs(rounded) < format.min_normal, np.copysign(0.0, values), rounded)
     over = (np.abs(rounded) > format.max_finite) & np.isfinite(values)

@@ -29,6 +29,7 @@ TYPES = frozenset(
         "e4m3x4",
         "e5m2x4",
         "e2m1x2",
+        "e2m1x4",
         "e2m3x2",
         "e3m2x2",
         "ue8m0x2",
@@ -110,7 +111,7 @@ class Form:
         types: the combinations of types that exist.
         results: type of each result: a type, or ``t`` (the last type), ``t0`` (the first), ``w`` (twice the last),
             ``cc`` (the carry flag, which is not written); a name with ``?`` may be left out.
-        sources: the same for the operands; a name with ``!`` must be a constant.
+        sources: the same for the operands; a name with ``!`` must be a constant, one with ``*`` is a vector of four.
         build: from the mode to the computation.
         approximate: the ISA gives an error bound instead of bits; hardware's last bits may differ.
     """
@@ -133,7 +134,7 @@ class Form:
         fits = isinstance(self.types, frozenset) and all(map(are_texts, self.types))
         fits = fits and all(set(each) <= TYPES for each in self.types)
         demand("Form", "types", self.types, fits, "a frozenset of tuples of types such as u32")
-        for called, roles, marks in (("results", self.results, "?"), ("sources", self.sources, "?!")):
+        for called, roles, marks in (("results", self.results, "?"), ("sources", self.sources, "?!*")):
             fits = are_texts(roles) and all(role.rstrip(marks) in _ROLES for role in roles)
             demand("Form", called, roles, fits, "a tuple of roles: t, t0, w, cc, or a type such as u32")
         demand("Form", "build", self.build, callable(self.build), "a function of a Mode")
@@ -165,7 +166,7 @@ class Form:
         """The PTX type of an operand's role."""
         demand("Form.type_of", "operand", operand, isinstance(operand, str), "the role of an operand, such as t or u32")
         demand("Form.type_of", "mode", mode, isinstance(mode, Mode), "a Mode")
-        role = operand.rstrip("?!")
+        role = operand.rstrip("?!*")
         if role == "t":
             return mode.types[-1]
         if role == "t0":

@@ -454,6 +454,9 @@ def _nth_set(mask: Any, base: Any, offset: Any) -> Any:
     shape = np.broadcast_shapes(mask.shape, base.shape, offset.shape)
     mask, start = (np.broadcast_to(x, shape).astype(np.int64) for x in (mask, base))
     wanted = np.broadcast_to(offset.view(np.int32), shape).astype(np.int64)
+    undefined = (start > 31) | (wanted == -(1 << 31))
+    if undefined.any():
+        raise UndefinedResultError("fns from a bit above 31, or with offset -2147483648", undefined)
     found, left = np.full(shape, -1, np.int64), np.maximum(np.abs(wanted), 1)
     for distance in range(32):
         place = start + distance * np.sign(wanted)

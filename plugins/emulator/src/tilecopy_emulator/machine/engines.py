@@ -79,7 +79,7 @@ class Engines:
                     array, cells, _ = new.array_write
                     array.shadow.land(old.actor, cells, in_flight(new.actor))
                 made[old.number, copy] = new
-                self.machine.flying[new.number] = new
+                machine.flying[new.number] = new
             self.pending += [made[old.number, copy] for old in pending]
             for each in lists:
                 self.copies.append(
@@ -98,6 +98,12 @@ class Engines:
             for at, lane, place, clock, noinc in arrivals:
                 moved = machine.order.moved(clock, machine.first + copy * ctas)
                 self.arrivals.append((at, lane + copy * unit, place + copy * place_shift, moved, noinc))
+        for array in machine.launch.memory.arrays:
+            for number, reads in [found for found in array.flying.items() if found[1][0].owner is flying]:
+                del array.flying[number]
+                for copy in range(copies if number in flying else 0):
+                    of_copy = [each.of_copy(copy, machine.flying) for each in reads]
+                    array.flying[made[number, copy].number] = of_copy
         return made
 
     # --------------------------------------------------------------------------------------- in general
@@ -300,6 +306,9 @@ class Engines:
             array.flying.pop(each.operation.number, None)
 
     def _part(self, each: _Copies, rows: Any) -> _Copies:
+        for array in self.machine.launch.memory.arrays:
+            if reads := array.flying.get(each.operation.number):
+                array.flying[each.operation.number] = [part.of_rows(rows) for part in reads]
         return _Copies(
             each.operation, each.lanes[rows], each.places[rows], each.group[rows],
             lambda inner: each.fetch(rows[inner]), each.cells_each, None if each.tracked is None else each.tracked[rows],

@@ -97,7 +97,7 @@ class GlobalAccesses(ShadowedMemory):
     def shadow_of(self, array: GlobalArray) -> Shadow:
         """The stamps of an array, made at its first write."""
         if array.shadow is None:
-            array.shadow = Shadow((len(array.data) + array.skew) // self.cell + 2)
+            array.shadow = Shadow((len(array.data) + array.skew) // self.cell + 2, self.machine.crowds)
             log, array.log = array.log, []
             for offsets, size, threads, stamp_bits in log:
                 self._fold(array, offsets, size, threads, stamp_bits)
@@ -211,12 +211,14 @@ class GlobalAccesses(ShadowedMemory):
     def _check_flying(self, array: GlobalArray, lanes: Lanes, offsets: Any, size: int, chosen: Any) -> None:
         """A write while asynchronous copies still read the array."""
         cells, count = self.cells(array, offsets, size)
-        for number, (owner, sources, length) in list(array.flying.items()):
-            operation = owner.flying.get(number)
+        for number, reads in list(array.flying.items()):
+            operation = reads[0].owner.get(number)
             if operation is None:
                 del array.flying[number]
                 continue
-            hit = np.isin(cells, self.cells(array, sources, length)[0])
+            hit = np.zeros(len(cells), bool)
+            for each in reads:
+                hit |= np.isin(cells, self.cells(array, each.flat, each.size)[0])
             if hit.any():
                 at = int(np.argmax(hit)) // count
                 position, copy = position_of(chosen, offsets, at)

@@ -76,6 +76,9 @@ def _ordered_in_grid(machine: Registers, threads: Any, before: Any) -> Any:
 
 def _ordered_in_unit(machine: Registers, lanes: Any, before: Any) -> Any:
     actor, size, order = actor_of(before), machine.threads, machine.order
+    locked, many = machine.flags.locked, machine.unit_ctas > 1 or not len(before) or int(actor.max()) >= size
+    if not locked and not many and int(time_of(before.max())) <= int(order.floor[0]):
+        return np.ones(len(before), bool)  # a barrier of all has been since
     by_thread = actor < BARRIER_ACTOR
     ctas, columns = actor // size, actor % size
     if not by_thread.all():
@@ -83,7 +86,7 @@ def _ordered_in_unit(machine: Registers, lanes: Any, before: Any) -> Any:
         ctas = np.where(by_thread, ctas, homes)
         columns = np.where(by_thread, columns, numbers + order.barriers_at)
     ordered = order.ordered(lanes, ctas + order.first, columns, time_of(before)) & (actor < FLIGHT_ACTOR)
-    if machine.flags.locked:
+    if locked:
         machine.flags.locks_order(ordered, by_thread, lanes, ctas + order.first, columns, time_of(before))
     return ordered
 

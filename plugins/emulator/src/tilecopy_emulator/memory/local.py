@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..order.access import LOCAL, Access
+from ..order.access import LOCAL, STACK, Access
 from ..threads.registers import Registers
 from ..threads.threads import Lanes
 
@@ -22,9 +22,13 @@ class LocalMemory:
         self.written: Any = None
         self.blank: Any = None
         self.changes = 0
+        self.bottom = machine.launch.symbols.get(STACK, ("", self.size))[1]
+        self.top = np.full(machine.units, self.bottom)
+        """Of each thread's stack, where the program has one."""
 
     def expand(self, copies: int) -> None:
         """See :meth:`Machine.expand`."""
+        self.top = np.tile(self.top, copies)
         if self.data is not None:
             self.data = self.data.transpose(1, 0, 2).reshape(-1, 1, self.size)
             self.written = np.tile(self.written, (copies, 1))
@@ -41,6 +45,32 @@ class LocalMemory:
             return f"local byte {offset}"
         start, name = below[-1]
         return f"{name} byte {offset - start}"
+
+    def allot(self, lanes: Lanes, sizes: Any, align: int) -> Any:
+        """Take bytes of each thread's stack (``alloca``); where they start."""
+        machine, index = self.machine, self.machine.index(lanes)
+        sizes = machine.uniform(sizes, lanes).astype(np.int64)
+        start = -(-self.top[index] // align) * align
+        bad = (sizes < 0) | (start + sizes > self.size)
+        if bad.any():
+            at = int(np.argmax(bad))
+            have = self.size - self.bottom
+            machine.hazard("bounds", f"alloca of {int(sizes[at])} bytes: the stack has {have}", lanes, at)
+        self.top[index] = start + sizes
+        return start
+
+    def give_back(self, lanes: Lanes, tops: Any) -> None:
+        """Give back what was taken of the stack since its top was at an address (``stackrestore``)."""
+        machine, index = self.machine, self.machine.index(lanes)
+        tops = machine.uniform(tops, lanes).astype(np.int64)
+        bad = (tops < self.bottom) | (tops > self.top[index])
+        if bad.any():
+            machine.hazard(
+                "bounds", "stackrestore of an address that stacksave has not given here", lanes, int(np.argmax(bad))
+            )
+        if self.written is not None:
+            self.written[index] &= np.arange(self.size) < tops[:, None]
+        self.top[index] = tops
 
     def _place(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
         machine = self.machine
@@ -60,6 +90,7 @@ class LocalMemory:
         if not bad.any():
             owner = machine.launch.local_owner
             bad = (owner[offsets] < 0) | (owner[offsets] != owner[offsets + access.bytes - 1])
+            bad |= (offsets >= self.bottom) & (offsets + access.bytes > self.top[machine.index(lanes)])
         if bad.any():
             at = int(np.argmax(bad))
             machine.hazard(

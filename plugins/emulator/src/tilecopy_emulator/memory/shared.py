@@ -31,7 +31,7 @@ class SharedMemory(ShadowedMemory):
         self.allowed: dict[tuple[int, int], Any] = {}
         self._number()
         self.data = np.zeros((machine.unit_ctas * self.size // 16, machine.copies, 16), np.uint8)
-        self.shadow = Shadow(machine.unit_ctas * self.size // self.cell)
+        self.shadow = Shadow(machine.unit_ctas * self.size // self.cell, machine.crowds)
         self.reserved: int | None = None
         if self.variables and self.variables[-1].name == RESERVED:  # it holds something when the CTA starts
             self.reserved = self.variables[-1].offset

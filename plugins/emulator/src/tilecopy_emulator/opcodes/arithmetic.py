@@ -10,6 +10,7 @@ import numpy as np
 from ..alu import FORMS, Form, Mode, UndefinedResultError, find_forms
 from ..machine.machine import Machine
 from ..program import Instruction, Operand, Pair, Program
+from .loads import names_of
 from .operands import CARRY, Handler, Lanes, Reader, Step, Writer, is_constant, reader, refuse, writer
 
 
@@ -66,7 +67,8 @@ def compile_arithmetic(instruction: Instruction, program: Program, table: Mappin
         operand = next(sources)
         if role.endswith("!") and not is_constant(operand):
             raise refuse(instruction, f"'{operand}' stands where a constant is wanted")
-        readers.append(reader(operand, form.type_of(role, mode), instruction, program, wider=wider))
+        for item in names_of(operand, 4, instruction) if role.endswith("*") else [operand]:
+            readers.append(reader(item, form.type_of(role, mode), instruction, program, wider=wider))
     only = writers[0] if len(writers) == 1 else None
     compares = instruction.opcode[0] == "setp"
 

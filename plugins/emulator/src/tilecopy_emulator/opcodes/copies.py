@@ -17,10 +17,10 @@ from ..order.access import WINDOW_BITS, Access, at_rank
 from ..order.clocks import ASYNC_GLOBAL
 from ..order.shadow import BARRIER_ACTOR, FLIGHT_ACTOR, actor_of, by_engine, time_of
 from ..program import REGISTER_BITS, Instruction, Negated, Program
-from ..threads.arrays import GlobalArray, fetch, put
+from ..threads.arrays import GlobalArray, Reads, fetch, put
 from ..threads.operations import Operation
 from .loads import address_reader, demand_parts, gather, immediate, names_of, shared_address
-from .operands import Handler, Lanes, Step, demand_count, is_constant, reader, refuse
+from .operands import Handler, Lanes, Step, demand_count, is_constant, reader, refuse, writer
 
 _WAITS = "a wait for its mbarrier's phase is missing"
 _WAITS_GROUP = "a commit or cp.async.bulk.wait_group is missing"
@@ -91,7 +91,7 @@ def _source(machine: Machine, lanes: Lanes, addresses: Any, size: int, keep: Any
             array, _, offsets = pieces[0]
             memory.note_read(array, lanes, offsets, access)
             one = offsets.shape[0] == 1
-            array.flying[machine.launch.operations + 1] = (machine, offsets, size)
+            array.flying[machine.launch.operations + 1] = [Reads(machine.flying, offsets, size)]
             return lambda rows: fetch(array, offsets if one else offsets[rows], size)
         keep = np.full((1, 1), size, np.int64)
     shape = (machine.size(lanes), machine.copies)
@@ -123,6 +123,8 @@ def _source(machine: Machine, lanes: Lanes, addresses: Any, size: int, keep: Any
                 memory.outside(lanes, found, addresses.view(np.int64) - found.base, whole, count)
             covered = -(-count // memory.cell) * memory.cell
             memory.check_read(found, lanes, offsets, covered, 0, here)
+            reads = Reads(machine.flying, addresses.view(np.int64) - found.base, count, here)
+            found.flying.setdefault(machine.launch.operations + 1, []).append(reads)
             raw_parts.append((found, here, offsets, count))
 
     def land(rows: Any) -> Any:
@@ -293,7 +295,8 @@ def issue_copy(
         array, offsets = global_bytes(machine, one, source[1], size)
         place_from = "global", source[1]
         check_read_global(machine, one, array, [Piece.of(machine, offsets, size)])
-        data["array_from"], data["offsets_from"], flying = array, offsets + steps[:, None], (array, offsets, size)
+        data["array_from"], data["offsets_from"] = array, offsets + steps[:, None]
+        flying = [Reads(machine.flying, offsets, size)]
     if to[0] == "global":
         array, offsets = global_bytes(machine, one, to[1], size)
         place_to = "global", to[1]
@@ -348,6 +351,12 @@ class Piece:
     def of(cls, machine: Machine, offsets: Any, size: int) -> Piece:
         """One in every copy."""
         return cls(np.ones((1, machine.copies), bool), np.broadcast_to(offsets, (1, machine.copies)).ravel(), size)
+
+    def reads(self, machine: Machine) -> Reads:
+        """These as what an operation reads."""
+        offsets = np.zeros(self.chosen.shape, np.int64)
+        offsets[self.chosen] = self.offsets
+        return Reads(machine.flying, offsets, self.size, self.chosen)
 
     def cells(self, machine: Machine, one: Any, array: GlobalArray) -> tuple[Any, Any]:
         """Shadow cells, and the thread of each."""
@@ -417,12 +426,12 @@ def start_operation(
     *,
     barrier: int = -1,
     array_write: Any = None,
-    flying: tuple[GlobalArray, Any, int] | None = None,
+    flying: list[Reads] | None = None,
     **rest: Any,
 ) -> None:
     """Start an operation whose accesses have been checked: it completes on an mbarrier, or without one in the lane's bulk group.
 
-    ``flying`` is the array that it reads, offsets in it, and how many bytes at each; of the others see :class:`Operation`.
+    ``flying`` is what it reads of the array that its data names; of the others see :class:`Operation`.
     """
     group = int(machine.engines.bulk_committed[lane]) if barrier < 0 else -1
     clock = machine.order.causes(lane) if group < 0 else None
@@ -434,7 +443,7 @@ def start_operation(
     if array_write is not None:
         array_write[0].shadow.begin(operation.actor, None, array_write[1])
     if flying is not None:
-        flying[0].flying[operation.number] = (machine, *flying[1:])
+        operation.data["array_from"].flying[operation.number] = flying
     if group < 0:
         machine.engines.pending.append(operation)
 
@@ -629,7 +638,65 @@ def _land_store(machine: Machine, operation: Operation) -> None:
     machine.engines.complete(operation)
 
 
+# ------------------------------------------------------------------------------------------------ clusterlaunchcontrol
+
+_RESPONSE_BYTES = 16
+
+
+def _try_cancel(instruction: Instruction, program: Program) -> Step:
+    """Every request fails: here all clusters have started. The response is zeros, written through the async proxy."""
+    demand_count(instruction, 2)
+    to_all = "multicast::cluster::all" in instruction.opcode
+    address = address_reader if to_all else shared_address  # that form takes shared addresses without naming the space
+    to, phase = (address(operand, instruction, program) for operand in instruction.operands)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        shared, index = machine.shared, machine.index(lanes)
+        targets, barriers = to(machine, lanes), phase(machine, lanes)
+        for position, lane in enumerate(index.tolist()):
+            one = index[position : position + 1]
+            for rank in range(machine.cluster_size) if to_all else [-1]:
+                where = at_rank(row_of(targets, position), rank)
+                place = shared.place(one, where, _RESPONSE_BYTES, remote=to_all, aligned=_RESPONSE_BYTES)
+                barrier = mbarrier_of(machine, one, at_rank(row_of(barriers, position), rank))
+                response = np.zeros((1, 1, _RESPONSE_BYTES), np.uint8)
+                operation = machine.engines.start(
+                    "clusterlaunchcontrol.try_cancel", lane, partial(_land_store, machine), _WAITS, barrier=barrier, size=_RESPONSE_BYTES,
+                    writes=check_received(machine, one, place, _RESPONSE_BYTES), ctas=(int(place[0]) // shared.size,),
+                    clock=machine.order.causes(lane), data={"place_to": int(place[0]), "row": response, "compute": None},
+                )  # fmt: skip
+                machine.engines.begin(operation)
+                machine.engines.pending.append(operation)
+
+    return step
+
+
+def _query_cancel(instruction: Instruction, program: Program) -> Step:
+    """Whether a request succeeded, and the id of the first CTA that will not run, which a failed one does not have."""
+    demand_count(instruction, 2)
+    result, response = instruction.operands
+    readers = [reader(half, "b64", instruction, program) for half in names_of(response, 2, instruction)]
+    if "is_canceled" in instruction.opcode:
+        write = writer(result, "pred", instruction, program)
+        return lambda machine, lanes: write(
+            machine, lanes, readers[0](machine, lanes) | readers[1](machine, lanes) != 0
+        )
+    names = names_of(result, 4 if "v4" in instruction.opcode else 1, instruction)
+    for name in names:
+        writer(name, "b32", instruction, program)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        for read in readers:
+            read(machine, lanes)
+        for name in names:
+            machine.undefine(name, machine.index(lanes))
+
+    return step
+
+
 INSTRUCTIONS: dict[str, Handler] = {
+    "clusterlaunchcontrol.try_cancel": _try_cancel,
+    "clusterlaunchcontrol.query_cancel": _query_cancel,
     "cp": _cp,
     "st.async": _st_async,
     "red.async": _red_async,

@@ -114,10 +114,15 @@ def units_of(found: Descriptor, rows: int, k: int, type: str, *, mn_major: bool)
     return found.mn_major(rows // each, k) if mn_major else found.k_major(rows, k // each)
 
 
+def widened(raw: Any, bits: int) -> Any:
+    """Units of 16 narrow elements as bytes, as the tensor core reads them: those of 4 bits stand in the middle."""
+    return unpacked(raw, bits) << (2 if bits == 4 else 0)
+
+
 def matrix_of(raw: Any, rows: int, k: int, type: str, *, mn_major: bool) -> Any:
     """Values ``(copies, rows, k)`` of the bytes of an operand's units ``(units, copies, 16)``."""
     if bits := PADDED_BITS.get(type):
-        raw = unpacked(raw, bits) << (2 if bits == 4 else 0)
+        raw = widened(raw, bits)
     values = values_of(np.ascontiguousarray(raw).view(np.uint32), type).swapaxes(0, 1)
     matrix = values.reshape(raw.shape[1], *((k, rows) if mn_major else (rows, k)))
     return matrix.swapaxes(1, 2) if mn_major else matrix

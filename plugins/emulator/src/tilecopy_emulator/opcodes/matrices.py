@@ -30,7 +30,7 @@ _FORMS = {  # rows, bytes of an element in a register, and the steps of a matrix
     ("stmatrix", "m8n8", True): (8, 2, ((4, 1, 0), (2, 0, 1), (8, 4, 0))),
     ("stmatrix", "m16n8", True): (8, 1, ((4, 1, 0), (2, 0, 1), (2, 0, 2), (8, 4, 0))),
 }
-_PACKED_BITS = {"b6x16_p32": 6, "b4x16_p64": 4}
+PACKED_BITS = {"b6x16_p32": 6, "b4x16_p64": 4}
 """Formats of 16 elements at the beginning of 16 bytes -> bits of each."""
 
 
@@ -86,7 +86,7 @@ def _form(name: str, shape: str, tiles: int, packed: int, *, trans: bool) -> _Fo
 def _form_of(instruction: Instruction) -> _Form:
     name, parts = instruction.opcode[0], set(instruction.opcode)
     shape = next((part for part in instruction.opcode if part[0] == "m" and part[1].isdigit()), "")
-    trans, packed = "trans" in parts, next((bits for format, bits in _PACKED_BITS.items() if format in parts), 0)
+    trans, packed = "trans" in parts, next((bits for format, bits in PACKED_BITS.items() if format in parts), 0)
     if (name, shape, trans) not in _FORMS:
         raise refuse(instruction, f"this form of {name} is not known")
     return _form(name, shape, next(count for count in (1, 2, 4) if f"x{count}" in parts), packed, trans=trans)

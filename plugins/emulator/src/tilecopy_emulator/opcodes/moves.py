@@ -9,6 +9,7 @@ import numpy as np
 from ..machine.machine import Machine
 from ..order.access import LOCAL_WINDOW, RANK_BITS, SHARED_WINDOW, WINDOW_BITS
 from ..program import Instruction, Memory, Program, Vector
+from .loads import immediate
 from .operands import Handler, Lanes, Step, demand_count, reader, refuse, width_of, writer
 
 _MOVED = ("pred", "b16", "b32", "b64", "u16", "u32", "u64", "s16", "s32", "s64", "f32", "f64")
@@ -218,6 +219,34 @@ def _trap(instruction: Instruction, program: Program) -> Step:
     return lambda machine, lanes: machine.hazard("trap", "the program aborts itself here", lanes)
 
 
+def _breakpoint(instruction: Instruction, program: Program) -> Step:
+    demand_count(instruction, 0)
+    return lambda machine, lanes: machine.hazard("trap", "the program stops here for a debugger", lanes)
+
+
+def _stack(instruction: Instruction, program: Program) -> Step:
+    """``alloca``, ``stacksave``, ``stackrestore``: the top of each thread's stack, an address in local memory."""
+    name, *types = instruction.opcode
+    operands = instruction.operands
+    demand_count(instruction, *((2, 3) if name == "alloca" else (1,)))
+    align = immediate(operands[2], instruction, "the alignment") if len(operands) == 3 else 8
+    if align not in (1, 2, 4, 8, 16):
+        raise refuse(instruction, f"an alignment of {align}: it is 1, 2, 4, 8 or 16")
+    if name == "stackrestore":
+        top = reader(operands[0], types[0], instruction, program)
+        return lambda machine, lanes: machine.local.give_back(lanes, top(machine, lanes))
+    write = writer(operands[0], types[0], instruction, program)
+    size = reader(operands[1], types[0], instruction, program) if name == "alloca" else None
+    dtype = f"u{width_of(types[0]) // 8}"
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        sizes = np.zeros((1, 1), np.uint64) if size is None else size(machine, lanes)
+        start = machine.local.allot(lanes, sizes, align if name == "alloca" else 1)
+        write(machine, lanes, start.astype(dtype)[:, None])
+
+    return step
+
+
 def _hint(instruction: Instruction, program: Program) -> Step:
     """Instructions about time and caches: they change no value that a program can read."""
     for operand in instruction.operands:
@@ -241,6 +270,8 @@ INSTRUCTIONS: dict[str, Handler] = {
     "getctarank": _rank_of_address,
     "brx": _branch_indexed,
     "trap": _trap,
+    "brkpt": _breakpoint,
+    **dict.fromkeys(["alloca", "stacksave", "stackrestore"], _stack),
     "createpolicy": _create_policy,
     **dict.fromkeys(["nanosleep", "griddepcontrol", "pmevent", "prefetch", "prefetchu", "applypriority"], _hint),
 }

@@ -23,8 +23,9 @@ from ..order.shadow import BARRIER_ACTOR, FLIGHT_ACTOR, WEAK, Conflict, Shadow, 
 from ..program import Instruction, Program, Vector
 from ..threads.operations import Operation, lands_later
 from .copies import check_sent
-from .descriptors import TCGEN05, Descriptor, places_of
+from .descriptors import TCGEN05, Descriptor, places_of, widened
 from .loads import address_reader, immediate, shared_address
+from .matrices import PACKED_BITS
 from .operands import Handler, Lanes, Step, agree, demand_count, reader, refuse, writer
 
 LANES, COLUMNS = 128, 512
@@ -426,7 +427,9 @@ def _relinquish(instruction: Instruction, program: Program) -> Step:
 
 def _cp(instruction: Instruction, program: Program) -> Step:
     group = _group(instruction)
-    shape = tuple(part for part in instruction.opcode[2:] if not part.startswith("cta_group"))
+    formats = ("b8x16", *PACKED_BITS)
+    shape = tuple(part for part in instruction.opcode[2:] if not part.startswith("cta_group") and part not in formats)
+    packed = next((bits for name, bits in PACKED_BITS.items() if name in instruction.opcode), 0)
     if shape not in COPY_SHAPES or len(instruction.operands) != 2:
         raise refuse(instruction, "this form of tcgen05.cp is not known")
     target = address_reader(instruction.operands[0], instruction, program)
@@ -439,12 +442,15 @@ def _cp(instruction: Instruction, program: Program) -> Step:
         for position, lane in enumerate(machine.index(lanes).tolist()):
             cta = int(machine.cta_of[lane])
             for each in [cta] if group == 1 else [cta & ~1, cta | 1]:
-                _issue(machine, lane, each, int(places[position]), int(words[position]), shape, group)
+                _issue(machine, lane, each, int(places[position]), int(words[position]), shape, group, packed)
 
     return step
 
 
-def _issue(machine: Machine, lane: int, cta: int, taddr: int, word: int, shape: tuple[str, ...], group: int) -> None:
+def _issue(
+    machine: Machine, lane: int, cta: int, taddr: int, word: int, shape: tuple[str, ...], group: int, packed: int
+) -> None:
+    """Start the copy; ``packed`` are the bits of 16 elements at the beginning of 16 bytes, each of which becomes a byte, or 0."""
     memory, one = TensorMemory.of(machine), np.array([lane])
     rows, units, spread = COPY_SHAPES[shape]
     places = places_of(machine, lane, cta, Descriptor.read(machine, one, word, TCGEN05).k_major(rows, units))
@@ -458,7 +464,7 @@ def _issue(machine: Machine, lane: int, cta: int, taddr: int, word: int, shape: 
     memory.touch(one, 0, lane, spots, "written")
     operation = machine.engines.start(
         "tcgen05.cp", lane, lands_later, "a tcgen05.commit of its thread and a wait for it are missing", reads=np.unique(cells),
-        ctas=(cta,), data={"place_rows": places, "cells": spots, "units": units},
+        ctas=(cta,), data={"place_rows": places, "cells": spots, "units": units, "packed": packed},
     )  # fmt: skip
     machine.engines.begin(operation)
     memory.shadow.begin(operation.actor, None, np.unique(spots.ravel()))
@@ -526,6 +532,7 @@ def _land_commit(machine: Machine, operation: Operation) -> None:
             machine.engines.done(copy, actor)
             continue
         raw = machine.shared.fetch(data["place_rows"], 16)  # (rows * units, C, 16)
+        raw = widened(raw, data["packed"]) if data["packed"] else raw
         words = np.ascontiguousarray(raw).view(np.uint32).transpose(0, 2, 1)  # (rows * units, 4, C)
         spots = data["cells"]
         flat = words.reshape(spots.shape[1], spots.shape[2], -1)

@@ -196,9 +196,7 @@ def _load(instruction: Instruction, program: Program) -> Step:
         for position, one, found, box in list(where.boxes(machine, lanes)):
             pieces = box.pieces(machine)
             copies.check_read_global(machine, one, box.array, pieces)
-            cells = [each.cells(machine, one, box.array)[0] for each in pieces] or [np.zeros(0, np.int64)]
-            cell = machine.globals.cell
-            flying = (box.array, np.concatenate(cells) * cell - box.array.skew, cell)
+            flying = [each.reads(machine) for each in pieces] or None
             for rank in [-1] if masks is None else copies.receivers(machine, one, int(masks[position])):
                 to, signal = at_rank(copies.row_of(targets, position), rank), copies.row_of(barriers, position)
                 if paired and rank >= 0:  # of each pair, the CTA with the parity of the one that is named

@@ -27,6 +27,8 @@ WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 
 SPACES = ("", "global", "const", "param", "shared", "shared::cta", "shared::cluster", "local")
 SHARED, LOCAL, REGISTER = 1, 2, 3
 """Where nothing came from: an *origin* is ``kind << 60 | instruction << 32 | byte``, or the number of a register that was never written."""
+STACK, STACK_BYTES = "the stack", 1 << 14
+"""What ``alloca`` takes from, in each thread's local memory."""
 SEMANTICS = ("weak", "relaxed", "acquire", "release", "acq_rel")
 SCOPES = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": SYS}
 

@@ -143,9 +143,11 @@ class Shadow:
 
     Args:
         cells: how many cells.
+        threads: of a CTA and of a cluster, where the actors are numbered by these; 0 where they are not.
     """
 
-    def __init__(self, cells: int) -> None:
+    def __init__(self, cells: int, threads: tuple[int, int] = (0, 0)) -> None:
+        self.threads = threads
         self.writer, self.reader = _zeros(cells), _zeros(cells)
         self.logged: Any = None
         self.count = 0
@@ -159,7 +161,7 @@ class Shadow:
             copies: how many.
             shifts: threads, mbarriers and operations of one copy.
         """
-        new = Shadow(0)
+        new = Shadow(0, self.threads)
         cells = len(self.writer)
         new.writer = _shifted(self.writer, copies, shifts)
         new.reader = _shifted(self.reader, copies, shifts)
@@ -349,18 +351,33 @@ class Shadow:
         if wrote:
             found = found & self._wrote[: self.count]
         entries = np.nonzero(found)[0]
-        if stamps is not None and (now := int(strength_of(stamps[0]))):
+        now = 0 if stamps is None else int(strength_of(stamps[0]))
+        if now:
             entries = entries[~may_meet(now, self._stamp[entries])]
         if not len(entries):
             return entries, entries
         order = np.argsort(cells, kind="stable")
         inside = cells[order]
+        crowds = self.threads if now and strength_of(self._stamp[entries]).any() else ()
+        for scope, threads in zip((CTA, CLUSTER), crowds, strict=False):
+            entries = entries[~self._inside_one(inside, actor_of(stamps[order]), threads, scope, now, entries)]
         low = np.searchsorted(inside, self._cell[entries], "left")
         high = np.searchsorted(inside, self._cell[entries], "right")
         times = high - low
         repeated = np.repeat(entries, times)
         starts = np.repeat(low - np.concatenate([[0], np.cumsum(times)[:-1]]), times)
         return repeated, order[starts + np.arange(len(repeated))]
+
+    def _inside_one(self, cells: Any, actors: Any, threads: int, scope: int, now: int, entries: Any) -> Any:
+        """Which entries may meet all that access their cell now, since one CTA or cluster has these threads (cells in order)."""
+        if not threads or int(scope_of(now)) < scope:
+            return np.zeros(len(entries), bool)
+        starts, whose = np.nonzero(np.diff(cells, prepend=-1))[0], actors // threads
+        least, most = np.minimum.reduceat(whose, starts), np.maximum.reduceat(whose, starts)
+        at, before = np.searchsorted(cells[starts], self._cell[entries]), self._stamp[entries]
+        actor, earlier = actor_of(before), strength_of(before)
+        same = (least == most)[at] & (least[at] == actor // threads) & (actor < BARRIER_ACTOR)
+        return same & (scope_of(earlier) >= scope) & alike(now, earlier)
 
     def _drop(self, cells: Any, gone: Any, kept: Any) -> None:
         keep = np.ones(self.count, bool)

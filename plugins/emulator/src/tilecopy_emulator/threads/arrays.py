@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import numpy as np
 
 from ..order.access import WINDOW_BITS, WORDS, bytes_of
@@ -11,6 +12,41 @@ from ..order.shadow import Shadow
 
 PAGE_BITS = 12
 """Where a fault must leave arrays as they were, pages of 2**12 bytes are kept, each from its first write on."""
+
+
+@attrs.frozen(eq=False)
+class Reads:
+    """What an asynchronous operation in flight reads of an array.
+
+    Attributes:
+        owner: the operations in flight of its machine, by their numbers.
+        offsets: where each piece begins, of shape (pieces or 1, copies or 1).
+        size: bytes of each.
+        chosen: which of them there are, or None for all.
+    """
+
+    owner: dict[int, Any]
+    offsets: Any
+    size: int
+    chosen: Any = None
+
+    @property
+    def flat(self) -> Any:
+        """The offsets one after another."""
+        return (self.offsets if self.chosen is None else self.offsets[self.chosen]).ravel()
+
+    def of_copy(self, copy: int, owner: dict[int, Any]) -> Reads:
+        """What one copy of the batch reads; its operation is among those of ``owner``."""
+        here = slice(copy, copy + 1) if self.offsets.shape[1] > 1 else slice(1)
+        chosen = None if self.chosen is None else self.chosen[:, here]
+        return Reads(owner, self.offsets[:, here], self.size, chosen)
+
+    def of_rows(self, rows: Any) -> Reads:
+        """Those of some lanes."""
+        if len(self.offsets) == 1:
+            return self
+        chosen = None if self.chosen is None else self.chosen[rows]
+        return Reads(self.owner, self.offsets[rows], self.size, chosen)
 
 
 class GlobalArray:
@@ -23,7 +59,7 @@ class GlobalArray:
         self.log: list[tuple[Any, int, Any, Any]] = []
         self.log_bytes = 0
         self.written: Any = None
-        self.flying: dict[int, Any] = {}
+        self.flying: dict[int, list[Reads]] = {}
         self.constant: list[tuple[Any, int]] = []
         self.constant_cells: Any = None
         self.journal: list[tuple[Any, Any]] | None = None

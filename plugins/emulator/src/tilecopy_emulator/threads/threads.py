@@ -49,6 +49,8 @@ class Threads:
     def __init__(self, launch: Launch, first: int, ctas: int) -> None:
         self.launch, self.program, self.first = launch, launch.program, first
         self.threads, self.cluster_size = launch.threads, launch.cluster_size
+        self.crowds = self.threads, self.threads * self.cluster_size
+        """Threads of a CTA and of a cluster."""
         self.copies = ctas // self.cluster_size
         self.unit_ctas = self.cluster_size
         unit = self.unit_ctas * self.threads
