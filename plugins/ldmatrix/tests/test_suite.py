@@ -29,7 +29,7 @@ def fragments(draw: Any, ranges: Any) -> Description | None:
     warps = (
         draw.pick([(w, threads // 32 // w) for w in (1, 2, 4) if threads // 32 % w == 0]) if scope != "warp" else (1, 1)
     )
-    repeats = draw.pick([(1, 1), (1, 2), (2, 1), (2, 2), (1, 3), (1, 4), (3, 1)])
+    repeats = draw.pick([(1, 1), (1, 2), (2, 1), (2, 2), (2, 2), (1, 3), (1, 4), (3, 1), (3, 2)])
     tile = tuple(a * w * r for a, w, r in zip(atom, warps, repeats, strict=True))
     axis = tc.wid_in_wg if scope == "warpgroup" else None
     layout = tc.tile_fragment(tc.mma_fragment(shape, operand, of), tile, warps, warp_axis=axis)

@@ -500,7 +500,7 @@ def _matrices(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Description:
     apart = draw.pick([1, 1, *range(1, warps + 1)]) if warps > 1 else 1
     along = (apart, warps // apart) if warps % apart == 0 else (warps, 1)
     alike = scope != "warp" and draw.pick([False] * 5 + [True])  # every warp holds the same
-    repeats = draw.pick([(1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (1, 3), (3, 2)])
+    repeats = draw.pick([(1, 1), (1, 2), (2, 1), (2, 2), (2, 2), (1, 4), (1, 3), (3, 2)])
     tile = tuple(a * r * (1 if alike else w) for a, r, w in zip(atom, repeats, along, strict=True))
     axis = tc.wid_in_wg if scope == "warpgroup" else tc.warpid
     layout = tc.tile_fragment(tc.mma_fragment(name, operand, of), tile, (1, 1) if alike else along, warp_axis=axis)
