@@ -492,9 +492,9 @@ def _matrices(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Description:
     """Fragments of mma.sync, side by side in registers and warps, and rows or columns of 16 bytes in memory."""
     dtype = draw.pick([d for d in ranges.dtypes if tc.dtype_of(d).bits in MATRICES] or ["float16"])
     name, operand, of, atom = draw.pick(MATRICES[tc.dtype_of(dtype).bits])
-    scope, threads = draw.pick(
-        [("warp", 32), ("cta", 64), ("cta", 128), ("warpgroup", 128), ("warp", 64), ("warpgroup", 256)]
-    )
+    scopes = [("warp", 32), ("cta", 64), ("cta", 128), ("warpgroup", 128), ("warp", 64), ("warpgroup", 256)]
+    drawn = _scopes(ranges, ["warp", "cta", "warpgroup"])
+    scope, threads = draw.pick([each for each in scopes if each[0] in drawn])
     units = {"cta": 1, "warp": threads // 32, "warpgroup": threads // 128}[scope]
     warps = threads // 32 // units
     apart = draw.pick([1, 1, *range(1, warps + 1)]) if warps > 1 else 1
