@@ -59,7 +59,7 @@ def fragments(draw: Any, ranges: Any) -> Description | None:
         pitch = -(-pitch // (int(swizzle[:-1]) * 8 // bits)) * (int(swizzle[:-1]) * 8 // bits)
     units = threads // 32 if scope == "warp" else 1
     along = warps[columns], repeats[columns]
-    high = rows // draw.pick([1, along[0], along[0], along[0] * along[1], along[1]])  # rows of a tile in memory
+    high = rows // draw.pick([1, 1, 1, along[0], along[0] * along[1], along[1]])  # rows of a tile in memory
     high, gap = (high, gap) if high and rows % high == 0 else (rows, 0)
     tiles = ((rows // high, high * pitch + gap, "m"), (high, pitch, "m"))[high == rows :]
     inner = Start(0, (Term("turn", moved),)) if turns > 1 and moved else Start(moved)
