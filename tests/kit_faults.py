@@ -118,26 +118,28 @@ def author_draws(package: str) -> Any:
 
 
 def tiles(draw: Draw, ranges: Ranges) -> Description:
-    """A row of tiles whose rows or columns are split in an order of their own; a swizzle, perhaps of another width; edges."""
+    """A row of tiles whose rows are split in an order of their own, or more than a box has; a swizzle, perhaps of another width; edges."""
     dtype = draw.pick([dtype for dtype in ranges.dtypes if tc.dtype_of(dtype).bits in (8, 16, 32)])
     unit = 16 // tc.dtype_of(dtype).bytes
     rows, width = draw.pick([8, 16, 32]), unit * draw.pick([2, 1, 4, 8])
     mode = draw.pick([None, "32B", "64B", "128B"])
+    if long := draw.pick([False] * 7 + [True]):  # no box has so many rows, and 256 do not divide them
+        rows, width, mode = 288, unit, draw.pick([None, "32B"])
     swizzle = None
     if mode is not None:
-        found = tc.swizzle(mode, draw.pick([dtype, dtype, "uint8", "float32"]))
+        found = tc.swizzle(mode, draw.pick([*[dtype] * 4, "uint8", "float32"]))
         swizzle, width = (found.per_element, found.swizzle_len, found.atom_len), unit << found.swizzle_len
     gap = draw.pick([0, 0, 128 // tc.dtype_of(dtype).bytes])
     split: tuple[tuple[int, int, str], ...] = ((rows, width, "m"),)
-    if draw.pick([False, True]):  # every other row, or of each four, lies after all of the others before it
+    if draw.pick([False, True, True]):  # every other row, or of each four, lies after all of the others before it
         apart, half = rows // 2 * width + gap, (rows // 2, width, "m")
         split = (half, (2, apart, "m"))
         if draw.pick([False, True]):
             split = ((rows // 4, width, "m"), (2, apart, "m"), (2, rows // 4 * width, "m"))
     tile = rows * width + 2 * gap
-    depth = draw.pick([1, 2, 3])
-    unaligned = draw.pick([0, 0, 0, 128]) // tc.dtype_of(dtype).bytes
-    overhang = draw.pick([0, 0, 1, 8])
+    depth = 1 if long else draw.pick([1, 2, 3])
+    unaligned = draw.pick([0, 0, 0, 0, 0, 128]) // tc.dtype_of(dtype).bytes
+    overhang = draw.pick([0, 0, 1, rows // 2])
     room = (depth, rows - (overhang if draw.pick([False, True]) else 0), width)
     place = draw.pick([0, 1])
     shared = Operand(
@@ -148,7 +150,7 @@ def tiles(draw: Draw, ranges: Ranges) -> Description:
         ((depth, -(-tile // 1024) * 1024, "m"), *split, (width, 1, "m")),
         swizzle=swizzle,
         own_start=unaligned,
-        align_bytes=draw.pick([1024, 1024, 128]),
+        align_bytes=draw.pick([1024, 1024, 1024, 1024, 128]),
     )
     if (
         overhang and len(split) == 1 and room[1] < rows and draw.pick([False, True])

@@ -17,7 +17,7 @@ FRAGMENTS = {
     32: [("m16n8k8", "A", "float32", (16, 8)), ("m16n8k8", "B", "float32", (8, 8))],
 }
 """Operands of mma by the width of an element, and their shapes."""
-SCOPES = [("warp", 32), ("warp", 32), ("warp", 64), ("cta", 64), ("cta", 128), ("warpgroup", 128)]
+SCOPES = [("warp", 32), ("warp", 64), ("cta", 64), ("cta", 128), ("warpgroup", 128)]
 
 
 def fragments(draw: Any, ranges: Any) -> Description | None:
@@ -29,7 +29,7 @@ def fragments(draw: Any, ranges: Any) -> Description | None:
     warps = (
         draw.pick([(w, threads // 32 // w) for w in (1, 2, 4) if threads // 32 % w == 0]) if scope != "warp" else (1, 1)
     )
-    repeats = draw.pick([(1, 1), (1, 2), (2, 1), (2, 2), (1, 3), (1, 4)])
+    repeats = draw.pick([(1, 1), (1, 2), (2, 1), (2, 2), (2, 2), (1, 3), (1, 4), (3, 1), (3, 2)])
     tile = tuple(a * w * r for a, w, r in zip(atom, warps, repeats, strict=True))
     axis = tc.wid_in_wg if scope == "warpgroup" else None
     layout = tc.tile_fragment(tc.mma_fragment(shape, operand, of), tile, warps, warp_axis=axis)
@@ -47,28 +47,35 @@ def fragments(draw: Any, ranges: Any) -> Description | None:
     columns = bits <= 16 and draw.pick([False, True])
     unit, moved = 128 // bits, draw.pick([0, 0, 0, 8, 16])
     turns = draw.pick([1, 1, 2])
-    lead = draw.pick([0, 0, unit, 1])
+    lead = draw.pick([0, 0, 0, 0, unit, 1])
     rows, width = (extents[1], extents[0]) if columns else (extents[0], extents[1])
-    pitch = -(-(width + moved) // unit) * unit + draw.pick([0, 0, unit, unit, 2])
-    swizzle = draw.pick([None, None, "32B", "64B", "128B"])
+    pitch = -(-(width + moved) // unit) * unit + draw.pick([0, 0, 0, 0, unit, unit, 2])
+    gap = draw.pick([0, 0, unit, unit // 2, unit // 2])  # elements between two tiles of rows
+    swizzle = None if gap else draw.pick([None, "32B", "64B", "128B"])
     spelt = None
     if swizzle is not None:
-        found = tc.swizzle(swizzle, dtype)
+        found = tc.swizzle(swizzle, draw.pick([dtype, dtype, "float64"]))  # of another width it goes inside rows
         spelt = (found.per_element, found.swizzle_len, found.atom_len)
         pitch = -(-pitch // (int(swizzle[:-1]) * 8 // bits)) * (int(swizzle[:-1]) * 8 // bits)
     units = threads // 32 if scope == "warp" else 1
+    along = warps[columns], repeats[columns]
+    high = rows // draw.pick([1, 1, 1, along[0], along[0] * along[1], along[1]])  # rows of a tile in memory
+    high, gap = (high, gap) if high and rows % high == 0 else (rows, 0)
+    tiles = ((rows // high, high * pitch + gap, "m"), (high, pitch, "m"))[high == rows :]
     inner = Start(0, (Term("turn", moved),)) if turns > 1 and moved else Start(moved)
-    strides, starts = ((1, pitch), (inner, Start(0))) if columns else ((pitch, 1), (Start(0), inner))
-    full = (width + moved, rows) if columns else (rows, width + moved)
+    run = ((width + moved, 1, "m"),)
+    starts, full, iters_in_memory = (inner, Start(0)), (width + moved, rows), (*run, *tiles)
+    if not columns:
+        starts, full, iters_in_memory = starts[::-1], full[::-1], (*tiles, *run)
     shared = Operand(
         "shared",
         (units, *full),
         (1, *extents),
         (Start(0, (Term("unit", 1),)) if units > 1 else Start(0), *starts),
-        ((units, rows * pitch, "m"), *((e, s, "m") for e, s in zip(full, strides, strict=True))),
+        ((units, rows * pitch + rows // high * gap, "m"), *iters_in_memory),
         swizzle=spelt,
         own_start=lead,
-        align_bytes=draw.pick([1024, 16, 16, 8]),
+        align_bytes=draw.pick([1024, 16, 16, 16, 8]),
     )
     local = Operand("local", tile, tuple(extents), tuple(map(Start, begin)), tuple(iters))
     src, dst = (shared, local) if ranges.spaces[0][0] == "shared" else (local, shared)

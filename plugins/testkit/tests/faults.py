@@ -600,6 +600,18 @@ def first_replica_loads(request: CopyRequest, partition: Any) -> Any:
     return evolve(partition, digits=tuple(evolve(d, extent=1) if d.replica else d for d in partition.digits))
 
 
+def one_iter_a_dimension(base: Any, request: CopyRequest) -> Any:
+    dst = request.dst.buffer
+    if len(dst.layout.shard) != len(dst.shape):
+        return tc.Decline(f"dst has another number of dimensions than of iters: {dst.layout}")
+    return base.tilecopy_predicate(request)
+
+
+def no_iter_of_extent_1(request: CopyRequest, partition: Any) -> Any:
+    odd = next((it for it in request.src.buffer.layout.shard if it.extent == 1), None)
+    return partition if odd is None else tc.Decline(f"src has the iter {odd}")
+
+
 def too_new(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
     ptx.raw("griddepcontrol.wait;")
     base.tilecopy_emit(request, partition, ptx)
@@ -660,6 +672,8 @@ FAULTS = (
     Fault("predicate declines with one word", "gmem_smem", predicate=monosyllabic),
     Fault("predicate answers True", "gmem_smem", predicate=lambda base, request: True),
     Fault("predicate declines everything", "gmem_smem", predicate=lambda b, r: tc.Decline("it takes no such copy")),
+    Fault("predicate declines a notation", "gmem_smem", predicate=one_iter_a_dimension, by="notations"),
+    Fault("partition declines a notation", "bulk_store", partition=no_iter_of_extent_1, by="notations"),
     Fault("predicate changes the request", "gmem_smem", predicate=meddles),
     Fault("partition is None", "gmem_smem", partition=lambda request, partition: None),
     Fault(

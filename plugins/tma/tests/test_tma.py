@@ -207,6 +207,15 @@ def test_a_long_dimension_is_two_of_the_map() -> None:
     assert (found.map.box, found.instructions_per_thread) == ((16, 200, 3), 1)
 
 
+def test_iters_of_the_array_may_be_split_joined_or_of_extent_1() -> None:
+    tile, box = shared((8, 1, 64)), (slice(8, 16), slice(0, 1), slice(64, 128))
+    wanted = plan(tile[:, :, :], array((64, 1, 128))[box]).partition
+    for notation in (S[64 * 128], S[8, 8, 2, 64], S[(1, 64, 128, 1) : (3, 128, 1, 7)]):
+        found = plan(tile[:, :, :], array((64, 1, 128), layout=TileLayout(notation))[box]).partition
+        assert found.map.strides_bytes == wanted.map.strides_bytes and found.map.sizes == wanted.map.sizes
+        assert found.coordinates(0) == wanted.coordinates(0) and found.map.box == wanted.map.box
+
+
 def test_where_it_may_overhang_each_span_is_a_box() -> None:
     """The third dimension would have no edge of its own."""
     tile = shared((64, 128), layout=tile_layout((64, 128), "float16", "128B"))

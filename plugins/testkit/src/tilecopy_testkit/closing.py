@@ -182,7 +182,7 @@ def _with(d: Description, name: str, operand: Operand, **more: Any) -> Descripti
 
 def _doubled(draw: Draw, ranges: Ranges, d: Description) -> Description:
     """The box is longer along a dimension: tiles beside each other, of each operand in its own way."""
-    pairs, times = _matched(d), draw.pick([2, 4, 2, 3, 32, 32])
+    pairs, times = _matched(d), draw.pick([2, 4, 2, 3, 32, 40])
     if not pairs:
         return d
     changed = dict[str, Any]()

@@ -1,22 +1,118 @@
-"""Whether a decline was needed: drawn copies that a variant declined although another variant of the op takes them."""
+"""Whether a decline was needed: copies that a variant declines although it takes the same in another notation, or another variant takes them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 import tilecopy as tc
 
 from tilecopy_core.plugin import checked, instance_of, integer_in
 
-from .description import Description
+from .description import Description, Operand, Start
 from .drawing import seeded
-from .rules import Meaningless, partition_of, request_of
+from .finding import Finding
+from .rules import ANSWERS, PARTITION, Meaningless, ask, partition_of, request_of
 from .subject import Subject
 
 _NAMED = re.compile(r"\[[^]]*\]|\([^()]*\)|\d+")
 """What differs between two copies that are declined for one reason: places and numbers."""
+
+
+NOTATION = "a copy that is taken is taken in every notation of its layouts"
+
+
+def taken_in_every_notation(subject: Subject, description: Description) -> bool:
+    """Each of :data:`NOTATIONS` says the same copy, so that it is taken as well; answers whether the copy is taken."""
+    description = attrs.evolve(description, sized=False)  # a size known at launch is one of some notations alone
+    if any(_overhangs_one(operand) for operand in (description.dst, description.src)):
+        return False  # no other notation says the stride of such a dimension
+    if _verdict(subject, description) != "":
+        return False
+    for name, notation in NOTATIONS.items():
+        if notation is _box_alone and description.outside is not None:
+            continue
+        same = attrs.evolve(description, dst=notation(description.dst), src=notation(description.src))
+        if reason := _verdict(subject, same):
+            layouts = f"from {description.src.layout} to {description.dst.layout}"
+            raise Finding(NOTATION, f"it takes the copy {layouts} and declines the same where {name}: {reason}", same)
+    return True
+
+
+def _overhangs_one(operand: Operand) -> bool:
+    """Whether the box may go past a dimension that has one element."""
+    each = zip(operand.shape, operand.extents, operand.starts, strict=True)
+    return any(size == 1 and (extent > 1 or start != Start(0)) for size, extent, start in each)
+
+
+def _fused(operand: Operand) -> Operand:
+    found = list[tuple[int, int, str]]()
+    for extent, stride, axis in operand.iters:
+        if found and found[-1][1:] == (extent * stride, axis) and min(found[-1][0], extent) > 1:
+            found[-1] = (found[-1][0] * extent, stride, axis)
+        else:
+            found.append((extent, stride, axis))
+    return attrs.evolve(operand, iters=tuple(found))
+
+
+def _split(operand: Operand) -> Operand:
+    found = list[tuple[int, int, str]]()
+    for extent, stride, axis in operand.iters:
+        inner = next((factor for factor in (2, 3, 5) if extent % factor == 0 and extent > factor), 1)
+        found += (
+            [(extent // inner, stride * inner, axis), (inner, stride, axis)] if inner > 1 else [(extent, stride, axis)]
+        )
+    return attrs.evolve(operand, iters=tuple(found))
+
+
+def _ones_around(operand: Operand) -> Operand:
+    return attrs.evolve(operand, iters=((1, 1, "m"), *operand.iters, (1, 7, "m")))
+
+
+def _one_dimension_more(operand: Operand) -> Operand:
+    return attrs.evolve(
+        operand,
+        shape=(1, *operand.shape),
+        extents=(1, *operand.extents),
+        starts=(Start(0), *operand.starts),
+        iters=((1, 1, "m"), *operand.iters),
+    )
+
+
+def _box_alone(operand: Operand) -> Operand:
+    """The operand as it is where its start varies, or its box is no layout of its own."""
+    if operand.extents == operand.shape or any(start.terms for start in operand.starts):
+        return operand
+    layout = operand.layout.slice(operand.shape, operand.box({}))
+    if layout is None:
+        return operand
+    shard, replica = (
+        tuple((it.extent, int(it.stride), it.axis.name) for it in part) for part in (layout.shard, layout.replica)
+    )
+    offset = {axis.name: int(layout.offset_on(axis)) for axis in layout.axes}
+    own_start = operand.own_start
+    if operand.space in ("global", "shared") and operand.swizzle is None:  # a buffer that begins there
+        own_start += offset.pop("m", 0)
+    return attrs.evolve(
+        operand,
+        shape=operand.extents,
+        starts=(Start(0),) * len(operand.shape),
+        iters=shard or ((1, 1, "m"),),
+        replica=replica,
+        offset=tuple(offset.items()),
+        own_start=own_start,
+    )
+
+
+NOTATIONS: Mapping[str, Callable[[Operand], Operand]] = {
+    "iters that continue each other are one": _fused,
+    "each iter that has factors is two": _split,
+    "iters of extent 1 stand before and after the others": _ones_around,
+    "a dimension of extent 1 stands before the others": _one_dimension_more,
+    "each buffer is the box alone": _box_alone,
+}
+"""In words -> what makes another notation of an operand: each element has the same place."""
 
 
 @attrs.frozen
@@ -52,9 +148,9 @@ def declined_alone(subject: Subject, count: int = 300, others: Iterable[Subject]
     found: dict[str, list[tuple[str, tuple[str, ...], Description]]] = {}
     for number in range(count):
         description = seeded(subject.ranges, f"declines {number}")
-        reason = _reason(subject, description)
+        reason = _verdict(subject, description)
         takers = tuple(other.name for other in others if _takes(other, description)) if reason else ()
-        if takers:
+        if reason and takers:
             found.setdefault(_NAMED.sub("#", reason), []).append((reason, takers, description))
     told = []
     for alike in found.values():
@@ -69,16 +165,15 @@ def _of_the_same_op(subject: Subject) -> list[Subject]:
     return [Subject.of(name) for name, record in records if record.op == subject.record.op]
 
 
-def _reason(subject: Subject, description: Description) -> str:
-    """Why the variant declines a copy, or "" where it takes it or is not asked."""
+def _verdict(subject: Subject, description: Description) -> str | None:
+    """Why the variant declines a copy, "" where it takes it, or None where it is not asked."""
     try:
         _, request = request_of(subject, description)
     except Meaningless:
-        return ""
-    call, plugin = subject.registry.call, subject.registered
-    verdict = call(plugin, "tilecopy_predicate", request=request)
+        return None
+    verdict = ask(subject, "tilecopy_predicate", request, description, ANSWERS)
     if isinstance(verdict, tc.Accept):
-        verdict = call(plugin, "tilecopy_partition", request=request)
+        verdict = ask(subject, "tilecopy_partition", request, description, PARTITION)
     return verdict.reason if isinstance(verdict, tc.Decline) else ""
 
 

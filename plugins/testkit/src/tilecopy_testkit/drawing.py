@@ -492,15 +492,15 @@ def _matrices(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Description:
     """Fragments of mma.sync, side by side in registers and warps, and rows or columns of 16 bytes in memory."""
     dtype = draw.pick([d for d in ranges.dtypes if tc.dtype_of(d).bits in MATRICES] or ["float16"])
     name, operand, of, atom = draw.pick(MATRICES[tc.dtype_of(dtype).bits])
-    scope, threads = draw.pick(
-        [("warp", 32), ("cta", 64), ("cta", 128), ("warpgroup", 128), ("warp", 64), ("warpgroup", 256)]
-    )
+    scopes = [("warp", 32), ("cta", 64), ("cta", 128), ("warpgroup", 128), ("warp", 64), ("warpgroup", 256)]
+    drawn = _scopes(ranges, ["warp", "cta", "warpgroup"])
+    scope, threads = draw.pick([each for each in scopes if each[0] in drawn])
     units = {"cta": 1, "warp": threads // 32, "warpgroup": threads // 128}[scope]
     warps = threads // 32 // units
     apart = draw.pick([1, 1, *range(1, warps + 1)]) if warps > 1 else 1
     along = (apart, warps // apart) if warps % apart == 0 else (warps, 1)
     alike = scope != "warp" and draw.pick([False] * 5 + [True])  # every warp holds the same
-    repeats = draw.pick([(1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (1, 3), (3, 2)])
+    repeats = draw.pick([(1, 1), (1, 2), (2, 1), (2, 2), (2, 2), (1, 4), (1, 3), (3, 2)])
     tile = tuple(a * r * (1 if alike else w) for a, r, w in zip(atom, repeats, along, strict=True))
     axis = tc.wid_in_wg if scope == "warpgroup" else tc.warpid
     layout = tc.tile_fragment(tc.mma_fragment(name, operand, of), tile, (1, 1) if alike else along, warp_axis=axis)
@@ -524,9 +524,12 @@ def _matrices(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Description:
     space = next(each for each in pair if each != "local")
     unit = max(1, 16 // tc.dtype_of(dtype).bytes)
     inner = draw.pick([1, 1, 0]) if unit == 8 else draw.pick([1] * 7 + [0])  # the dimension that is contiguous
-    odd = draw.pick([""] * 6 + ["pitch", "lead", "start", "address"])  # what no whole 16 bytes fit
+    odd = draw.pick([""] * 6 + ["pitch", "lead", "start", "address", "tiles", "tiles"])  # what no whole 16 bytes fit
     mode = draw.pick(["none", "none", "32B", "64B", "128B"]) if space == "shared" else "none"
-    swizzle = None if mode == "none" else _parts(mode, dtype)
+    mode = "none" if odd == "tiles" else mode
+    swizzle = (
+        None if mode == "none" else _parts(mode, draw.pick([dtype, dtype, "float64"]))
+    )  # of another width: inside rows
     moved = draw.pick([0, 0, unit, 2 * unit])
     starts = [Start(0), Start(0)]
     starts[inner] = Start(0, (Term("turn", moved),)) if moved and counts["turn"] > 1 else Start(moved)
@@ -535,15 +538,21 @@ def _matrices(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Description:
     grain = unit if swizzle is None else unit << swizzle[1]
     pitch = -(-shape[inner] // grain) * grain + draw.pick([0, grain])
     pitch += draw.pick([unit // 2 or 1, 1]) if odd == "pitch" else 0
-    strides = [pitch, pitch]
-    strides[inner] = 1
-    apart_elems = -(-pitch * shape[1 - inner] // grain) * grain + (unit // 2 if odd == "lead" else 0)
+    high = shape[1 - inner]
+    halves = [high // 2, high // 2, high // 4, atom[1 - inner]]
+    tall = draw.pick(halves if odd == "tiles" else [*[high] * 4, *halves])  # rows of a tile in memory
+    tall = tall if tall and high % tall == 0 else high
+    gap = (unit // 2 or 1) if odd == "tiles" else draw.pick([0, grain])
+    rows = ((high // tall, tall * pitch + gap, "m"), (tall, pitch, "m"))[tall == high :]
+    along_dims = [rows, rows]
+    along_dims[inner] = ((shape[inner], 1, "m"),)
+    apart_elems = -(-(pitch * high + gap * (high // tall)) // grain) * grain + (unit // 2 if odd == "lead" else 0)
     memory = Operand(
         space,
         (units, *shape),
         (1, *extents),
         (Start(0, (Term("unit", 1),)) if units > 1 else Start(0), *starts),
-        ((units, apart_elems, "m"), *((e, s, "m") for e, s in zip(shape, strides, strict=True))),
+        ((units, apart_elems, "m"), *along_dims[0], *along_dims[1]),
         swizzle=swizzle,
         own_start=1 if odd == "start" else draw.pick([0, 0, unit]),
         align_bytes=8 if odd == "address" else draw.pick([16, 16, 1024 if space == "shared" else 16]),

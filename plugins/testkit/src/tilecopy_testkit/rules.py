@@ -77,17 +77,17 @@ def hooks_are_pure(subject: Subject, description: Description) -> bool:
     except Meaningless:
         return False
     for odd in _odd(subject, request):
-        _judge_answer(_ask(watched, "tilecopy_predicate", odd, description, ANSWERS), description)
-    answers = [_ask(watched, "tilecopy_predicate", request, description, ANSWERS) for _ in range(2)]
+        _judge_answer(ask(watched, "tilecopy_predicate", odd, description, ANSWERS), description)
+    answers = [ask(watched, "tilecopy_predicate", request, description, ANSWERS) for _ in range(2)]
     _judge_answer(answers[0], description)
     if answers[0] != answers[1]:
         raise Finding(PURE, f"tilecopy_predicate answers {answers[0]}, then {answers[1]}", description)
     partitions: list[Any] = []
     if isinstance(answers[0], tc.Accept):
-        partitions = [_ask(watched, "tilecopy_partition", request, description, PARTITION) for _ in range(2)]
+        partitions = [ask(watched, "tilecopy_partition", request, description, PARTITION) for _ in range(2)]
     for hook in watcher.slow:
         for _ in range(5):  # a busy machine is not the hook's fault: the shortest call counts
-            _ask(watched, hook, request, description, QUICK)
+            ask(watched, hook, request, description, QUICK)
     _complain(watcher, description)
     if not partitions:
         return False
@@ -131,7 +131,12 @@ def _region(region: tc.Region, **changes: Any) -> tc.Region:
     return other[tuple(slice(s, s + e) for s, e in zip(region.starts, region.extents, strict=True))]
 
 
-def _ask(subject: Subject, hook: str, request: tc.CopyRequest, description: Description, rule: str) -> Any:
+def ask(subject: Subject, hook: str, request: tc.CopyRequest, description: Description, rule: str) -> Any:
+    """The answer of a hook.
+
+    Raises:
+        Finding: it raised; the rule is the one that is named.
+    """
     try:
         return subject.registry.call(subject.registered, hook, request=request)
     except (Exception, SystemExit) as error:

@@ -15,6 +15,7 @@ from tilecopy_core.plugin import FLAG, checked, instance_of, integer_in, tuple_o
 
 from . import proofs, rules
 from .completion import Step
+from .declines import taken_in_every_notation
 from .description import Description
 from .finding import Finding
 from .kernels import ArgumentMaker, OptionMaker
@@ -139,6 +140,7 @@ def _proofs(subject: Subject, examples: int, seeded_by: int) -> dict[str, Callab
         "results": held(rules.results_are_right, examples * 2),
         "partitions": held(rules.partition_agrees, examples * 2, least=0),
         "text": held(rules.text_is_own, examples),
+        "notations": held(taken_in_every_notation, examples // 2, least=0),
         "steps": lambda: proofs.steps_are_needed(subject),
         "far": lambda: proofs.far_places_are_right(subject),
         "options": lambda: proofs.falls_back(subject),
@@ -253,6 +255,10 @@ class VariantSuite:
     def test_the_text_is_the_same_at_every_build(self) -> None:
         """And has the copy's own operands alone."""
         self._hold(rules.text_is_own, 1)
+
+    def test_no_copy_is_declined_for_its_notation(self) -> None:
+        """Iters in one or split, of extent 1, a dimension more, a box as a buffer of its own: the same answer."""
+        self._hold(taken_in_every_notation, 0.5, least=0)
 
     def test_results_are_those_of_the_oracle(self) -> None:
         """On the strict emulator, where everything lands as late as it may; no other byte is touched."""

@@ -149,13 +149,26 @@ def accepted(request: CopyRequest, tile: Region, array: Region) -> Accept:
 
 
 def strides_of(array: Buffer) -> tuple[Int, ...] | None:
-    """The stride of each dimension of an array, in elements, or None where its layout has an offset, a swizzle or other iters."""
+    """The stride of each dimension of an array, in elements, or None where its layout has an offset, a swizzle or a dimension in parts.
+
+    A dimension of extent 1 that the layout does not name continues the next one, as in row-major order.
+    """
     layout = array.layout
-    if isinstance(layout, TileLayout) and (
-        array.shape != tuple(it.extent for it in layout.shard) or not same(layout.offset_on(m), 0)
-    ):
+    if not isinstance(layout, TileLayout):
+        return getattr(layout, "strides", None)
+    if layout.axes not in ((m,), ()) or layout.replica or layout.swizzle or not same(layout.offset_on(m), 0):
         return None
-    return getattr(layout, "strides", None)
+    if array.shape == tuple(it.extent for it in layout.shard):
+        return layout.strides
+    parts = layout.by_dimension(array.shape)
+    if any(len(part) > 1 for part in parts):
+        return None
+    strides = deque[Int]()
+    step: Int = 1
+    for extent, part in zip(reversed(array.shape), reversed(parts), strict=True):
+        strides.appendleft(part[0].stride if part else step)
+        step = strides[0] * extent
+    return tuple(strides)
 
 
 def mode_of(swizzle: Swizzle | None, size: int) -> str | None:

@@ -249,7 +249,10 @@ class TensorMemory:
             act(flat, stamps, self.judge(who, fenced=fenced, after=after))
         except Conflict as conflict:
             self._blame(conflict, lanes, position, leader, action)
-        for each in self.stores if action == "read" else [*self.stores, *self.loads]:
+        flying = self.stores if action == "read" else [*self.stores, *self.loads]
+        if not flying or not np.isin(flat, np.concatenate([each.cells.ravel() for each in flying])).any():
+            return
+        for each in flying:
             hit = np.isin(flat, each.cells)
             if hit.any():
                 kind = "st" if each in self.stores else "ld"
