@@ -173,7 +173,7 @@ def float_operation(name: str, type: str, modifiers: frozenset, operands: list[i
         result = add(x[0], x[1], direction)
     elif name == "mul":
         result = multiply(x[0], x[1])
-    elif "oob" in modifiers and FORMATS[type][2] in operands[:2]:
+    elif "oob" in modifiers and 0x7FF7 in (operands[0] & 0x7FFF, operands[1] & 0x7FFF):
         return 0
     elif name in ("fma", "mad"):
         result = add(multiply(x[0], x[1]), x[2], direction)

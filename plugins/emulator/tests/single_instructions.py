@@ -232,16 +232,15 @@ def values_for(types: list[str], rng: Any, *, divisor: bool) -> list[Any]:
 
 
 def defined(form: Form, mode: Mode, values: list[Any]) -> list[Any]:
-    """Without operands for which the ISA says nothing."""
+    """Operands for which the ISA says something, and those that it names."""
     if form.name == "fns":
         return [values[0], values[1] & np.uint64(31), np.where(values[2] == 1 << 31, np.uint64(1), values[2])]
     if not mode.has("oob"):
         return values
-    infinity = {"f16": 0x7C00, "bf16": 0x7F80}[mode.type.removesuffix("x2")]
+    infinity = {"f16": 0x7C00, "bf16": 0x7F80}[mode.type.removesuffix("x2")]  # odd NaNs become the one of tensor copies
     halves = [values.astype(np.uint32).view(np.uint16) for values in values]
-    halves = [np.where(half & 0x7FFF > infinity, np.uint16(0x7FFF), half) for half in halves]
-    halves[2] = np.where(halves[2] == 0x7FFF, np.uint16(0x3C00), halves[2])
-    return [half.view(np.uint32).astype(np.uint64) for half in halves]
+    halves = [np.where((half & 0x7FFF > infinity) & (half & 1 == 1), half & 0x8000 | 0x7FF7, half) for half in halves]
+    return [half.astype(np.uint16).view(np.uint32).astype(np.uint64) for half in halves]
 
 
 def array_of(values: Any, type: str) -> Any:

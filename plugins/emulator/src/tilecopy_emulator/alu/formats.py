@@ -56,6 +56,8 @@ E5M2 = Format("e5m2", 8, 3, -14, 57344.0, 0x7F)
 E2M3 = Format("e2m3", 6, 4, 0, 7.5, 0x1F)
 E3M2 = Format("e3m2", 6, 3, -2, 28.0, 0x1F)
 E2M1 = Format("e2m1", 4, 2, 0, 6.0, 0x7)
+OUTSIDE = 0x7FF7
+"""What a tensor copy that fills with NaN writes, in each 16 bits of a float of any type; ``fma.oob`` takes it for zero (seen on an H200)."""
 FORMATS = {f.name: f for f in (F16, BF16, F32, TF32, F64, E4M3, E5M2, E2M3, E3M2, E2M1)}
 """By name. Those of 4 and 6 bits have no NaN: their largest value stands for it."""
 

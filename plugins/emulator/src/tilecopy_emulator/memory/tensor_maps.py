@@ -29,6 +29,7 @@ import numpy as np
 
 from tilecopy_core import LaunchError, TilecopyError, dtype_of
 
+from ..alu.formats import OUTSIDE
 from ..demands import demand, is_whole, items_of
 from ..order.clocks import TENSORMAP, Clock
 from ..order.shadow import BARRIER_ACTOR, actor_of, time_of
@@ -131,10 +132,10 @@ class TensorMap:
         return SPANS[self.swizzle] or self.box[0] * self.element_bytes
 
     def fill_bytes(self, count: int) -> Any:
-        """So many bytes of what lies outside of the tensor; the bits of a NaN have not been seen on a GPU."""
-        size = self.element_bytes
-        bits = (1 << 8 * size - 1) - 1 if self.fill == "nan" else 0
-        return np.frombuffer(bits.to_bytes(size, "little") * (count // size), np.uint8)
+        """So many bytes of what lies outside of the tensor."""
+        return np.frombuffer((OUTSIDE if self.fill == "nan" else 0).to_bytes(2, "little") * -(-count // 2), np.uint8)[
+            :count
+        ]
 
     def encode(self, address: int | None = None) -> bytes:
         """Its bytes.
