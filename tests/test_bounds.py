@@ -201,6 +201,6 @@ def test_a_value_of_too_many_operations_says_what_to_do() -> None:
         value = value + 1
     k.store(a[1], value)
     with pytest.raises(
-        tc.RequestError, match="kernel deep: a value or a condition is made of more operations .* store some"
+        tc.RequestError, match="kernel deep: a value or a condition nests more operations .* store some"
     ):
         k.build(target="sm_80", grid=1)

@@ -108,9 +108,9 @@ def test_a_block_stands_where_it_was_made() -> None:
     with k.if_(n < 8):
         inner = k.if_(k.thread_id() == 0)
     outer = k.range(2)
-    with pytest.raises(tc.RequestError, match="is a block of where it was made"):
+    with pytest.raises(tc.RequestError, match="belongs to the block in which it was made"):
         inner.__enter__()
-    with k.if_(n < 4), pytest.raises(tc.RequestError, match="is a block of where it was made"):
+    with k.if_(n < 4), pytest.raises(tc.RequestError, match="belongs to the block in which it was made"):
         outer.__enter__()
     with outer:
         k.cta_sync()
