@@ -18,7 +18,7 @@ from tilecopy_core.description import WARP_THREADS
 from tilecopy_core.integers import evaluate
 from tilecopy_core.ptx import Address, Label, Line, Register, TensorPlace, names_in
 
-from .traffic import BANK_BYTES, SECTOR_BYTES, distinct_sectors, distinct_wavefronts
+from .traffic import SECTOR_BYTES, distinct_sectors, distinct_wavefronts
 
 LINE_BYTES = 128
 """What one wavefront of L1 looks up of global memory."""
