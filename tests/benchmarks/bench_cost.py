@@ -4,8 +4,8 @@ Copies are drawn: element type, array of 256 MiB, layout of the tile, scope. Eac
 tilings, by CTAs that copy several tiles one after the other. The time is the least of three replays of a CUDA graph of ten launches,
 for each byte. `--part` measures a share of the copies, `--summary FILE...` joins what parts wrote (or reads a table), computes the costs
 again from the counts and prints the share of copies whose cheapest way is within 3 percent of the fastest, and Spearman's rank
-correlation of the ratios of cost and of time, over pairs of ways whose times differ by 5 percent. `--recount` counts the copies anew,
-with the seed that they were drawn by, and `--table` writes all to a small file, such as `tests/data/costs_h200.json.gz`. `--fit` looks
+correlation of the ratios of cost and of time, over pairs of ways whose times differ by 5 percent, for each seed that copies were drawn by
+and for its even and odd copies. `--recount` counts the copies anew, and `--table` writes all to a small file, such as `tests/data/costs_h200.json.gz`. `--fit` looks
 for weights of the model with which the copies of even number agree better; copies of odd number are for judging it. Measuring needs torch.
 """
 
@@ -306,7 +306,7 @@ def measure(first: int, step: int, out: Path, seed: int = SEED) -> None:
             nbytes = moved_bytes(case, tiling, kernel)
             counts = [attrs.asdict(cost) for cost in costs]
             rows.append(
-                {"copy": number, "name": case.name, "variant": variant, "tiling": attrs.astuple(tiling)}
+                {"seed": seed, "copy": number, "name": case.name, "variant": variant, "tiling": attrs.astuple(tiling)}
                 | {"seconds": seconds, "bytes": nbytes, "costs": counts}
             )
         out.write_text(json.dumps(rows))
@@ -319,36 +319,44 @@ def read(path: Path) -> list[dict[str, Any]]:
         return list(json.loads(path.read_text()))
     table = json.loads(gzip.decompress(path.read_bytes()))
     return [
-        {"copy": copy, "name": table["copies"][copy], "variant": variant, "tiling": tiling}
+        {"seed": seed, "copy": copy, "name": table["copies"][str(seed)][copy], "variant": variant, "tiling": tiling}
         | {"seconds": nanoseconds / 1e9, "bytes": nbytes}
         | {"costs": [dict(zip(table["counts"], each, strict=True)) for each in costs]}
-        for copy, variant, tiling, nanoseconds, nbytes, *costs in table["rows"]
+        for seed, copy, variant, tiling, nanoseconds, nbytes, *costs in table["rows"]
     ]
 
 
 def write(path: Path, rows: list[dict[str, Any]], measured: str) -> None:
     """Write a table that :func:`read` takes, a line for each way."""
     counts = list(rows[0]["costs"][0])
-    copies = {row["copy"]: row["name"] for row in rows}
+    copies: dict[int, dict[int, str]] = {}
+    for row in rows:
+        copies.setdefault(row["seed"], {})[row["copy"]] = row["name"]
     lines = [
-        [row["copy"], row["variant"], row["tiling"], round(row["seconds"] * 1e9), row["bytes"]]
+        [row["seed"], row["copy"], row["variant"], row["tiling"], round(row["seconds"] * 1e9), row["bytes"]]
         + [[cost[name] for name in counts] for cost in row["costs"]]
         for row in rows
     ]
-    head = {"measured": measured, "counts": counts, "copies": [copies[number] for number in sorted(copies)]}
+    names = {seed: [found[number] for number in sorted(found)] for seed, found in copies.items()}
+    head = {"measured": measured, "counts": counts, "copies": names}
     text = f'{json.dumps(head)[:-1]}, "rows": [\n' + ",\n".join(map(json.dumps, lines)) + "\n]}\n"
     path.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
 
 
-def recounted(rows: list[dict[str, Any]], seed: int = SEED) -> list[dict[str, Any]]:
+def recounted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows with the costs of today, in place of those when they were measured."""
-    cases = drawn(seed=seed)
+    cases = {seed: drawn(seed=seed) for seed in {row["seed"] for row in rows}}
     found = {
-        (number, variant, attrs.astuple(tiling)): [attrs.asdict(cost) for cost in costs]
-        for number in {row["copy"] for row in rows}
-        for tiling, variant, _, costs in ways(cases[number], ARRAY_BYTES)
+        (seed, number, variant, attrs.astuple(tiling)): [attrs.asdict(cost) for cost in costs]
+        for seed, number in {_copy(row) for row in rows}
+        for tiling, variant, _, costs in ways(cases[seed][number], ARRAY_BYTES)
     }
-    return [row | {"costs": found[row["copy"], row["variant"], tuple(row["tiling"])]} for row in rows]
+    return [row | {"costs": found[(*_copy(row), row["variant"], tuple(row["tiling"]))]} for row in rows]
+
+
+def _copy(row: dict[str, Any]) -> tuple[int, int]:
+    """The seed and the number of a row's copy."""
+    return row["seed"], row["copy"]
 
 
 def _of(torch: Any, base: Any, parameter: Any) -> Any:
@@ -384,9 +392,9 @@ def _cycles(row: dict[str, Any]) -> float:
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
     """What the table says of the order of costs."""
-    copies: dict[int, list[tuple[float, float]]] = {}
+    copies: dict[tuple[int, int], list[tuple[float, float]]] = {}
     for row in rows:
-        copies.setdefault(row["copy"], []).append((_cycles(row), row["seconds"] / row["bytes"]))
+        copies.setdefault(_copy(row), []).append((_cycles(row), row["seconds"] / row["bytes"]))
     near = [min(found, key=lambda way: way[0])[1] <= NEAR * min(time for _, time in found) for found in copies.values()]
     pairs = [
         (log(a[0] / b[0]), log(a[1] / b[1]))
@@ -405,7 +413,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
     }
 
 
-WEIGHTS = ("SCATTERED", "CROWD_BYTES", "L2_BYTES", "LATENCY", "TURN", "OTHER_REGISTERS", "SHARPNESS")
+WEIGHTS = ("CROWD_BYTES", "L2_BYTES", "LATENCY", "TURN", "OTHER_REGISTERS")
 FACTORS = (0.5, 0.8, 0.9, 1.1, 1.25, 2.0)
 
 
@@ -455,8 +463,8 @@ def spearman(pairs: list[tuple[float, float]]) -> float:
 def worst(rows: list[dict[str, Any]]) -> list[str]:
     """The copies whose cheapest way is farthest from the fastest, in words."""
     told = []
-    for number in {row["copy"] for row in rows}:
-        own = [row for row in rows if row["copy"] == number]
+    for copy in {_copy(row) for row in rows}:
+        own = [row for row in rows if _copy(row) == copy]
         cost = {id(row): _cycles(row) for row in own}
         speed = {id(row): row["seconds"] / row["bytes"] for row in own}
         cheapest, fastest = min(own, key=lambda row: cost[id(row)]), min(own, key=lambda row: speed[id(row)])
@@ -470,12 +478,12 @@ def main() -> None:
     """Measure a part, or join some."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--part", default="1/1", help="which share of the copies, such as 2/4")
-    parser.add_argument("--seed", type=int, default=SEED, help="another one draws copies that no weight was fitted to")
+    parser.add_argument("--seed", type=int, default=SEED, help="of the copies; those of 2026 and of 7 are in the table")
     parser.add_argument("--out", type=Path, help="where the table goes; by default bench_cost.I.json")
     parser.add_argument(
         "--fit", action="store_true", help="with --summary: weights with which even copies agree better"
     )
-    parser.add_argument("--recount", action="store_true", help="with --summary: count the copies of the seed anew")
+    parser.add_argument("--recount", action="store_true", help="with --summary: count the copies anew")
     parser.add_argument("--table", type=Path, help="with --summary: write all rows to this file, .json.gz")
     parser.add_argument(
         "--measured", default="", help="with --table: on what and when, such as 'H200, driver 580, 2026'"
@@ -493,16 +501,21 @@ def main() -> None:
         out = options.out or Path(f"bench_cost.{first}.json")
         measure(first - 1, step, out, options.seed)
         options.summary = [out]
-    rows = [row for path in options.summary for row in read(path)]
+    rows = [{"seed": options.seed} | row for path in options.summary for row in read(path)]
     if options.recount:
-        rows = recounted(rows, options.seed)
+        rows = recounted(rows)
     if options.table:
         write(options.table, rows, options.measured)
     print("\n".join(worst(rows)), file=sys.stderr)
     if options.fit:
         print(json.dumps(fitted([row for row in rows if row["copy"] % 2 == 0]), indent=2))
-    halves = {name: [row for row in rows if row["copy"] % 2 == odd] for name, odd in (("even", 0), ("odd", 1))}
-    print(json.dumps({name: summary(each) for name, each in ({"all": rows} | halves).items() if each}, indent=2))
+    parts = {"all": rows}
+    for seed in sorted({row["seed"] for row in rows}):
+        parts |= {
+            f"seed {seed}, {name}": [row for row in rows if row["seed"] == seed and row["copy"] % 2 == odd]
+            for name, odd in (("even", 0), ("odd", 1))
+        }
+    print(json.dumps({name: summary(each) for name, each in parts.items() if each}, indent=2))
 
 
 if __name__ == "__main__":

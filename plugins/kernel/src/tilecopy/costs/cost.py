@@ -39,10 +39,11 @@ class Mover:
 
     Attributes:
         crowded: share that it needs more of DRAM where :data:`CROWD_BYTES` are under way in each SM; it grows with their square.
-        narrow: the same for rows of 128 bytes, beside it; 8 times that for rows of 64 bytes.
+        narrow: the same for rows of half of :data:`WHOLE_BYTES`; it grows with the bytes themselves.
         partial: bytes of DRAM for each byte of a sector that is touched and not moved.
         split: cycles for each sector that lies in several sectors of shared memory.
         piece: cycles for each contiguous piece.
+        queue_bytes: under way at least, as nothing waits for a copy before the next begins.
     """
 
     crowded: float = 0.0
@@ -50,36 +51,37 @@ class Mover:
     partial: float = 0.0
     split: float = 0.0
     piece: float = 0.0
+    queue_bytes: float = 0.0
 
 
 MOVERS = {
-    ("registers", "load"): Mover(crowded=0.05, narrow=0.035, partial=0.8),
-    ("cp.async", "load"): Mover(split=0.2, partial=0.8),
-    ("bulk", "load"): Mover(split=0.2, partial=0.8, piece=5.0),
-    ("tensor", "load"): Mover(crowded=0.02, narrow=0.053, split=0.2, partial=0.8, piece=3.1),
-    ("registers", "store"): Mover(crowded=0.055, partial=1.8),
-    ("bulk", "store"): Mover(crowded=0.055, split=1.05, partial=1.8, piece=3.9),
-    ("tensor", "store"): Mover(crowded=0.055, split=0.73, partial=2.4, piece=3.1),
+    ("registers", "load"): Mover(crowded=0.06, narrow=0.5, partial=0.8),
+    ("cp.async", "load"): Mover(narrow=0.32, split=0.2, partial=0.45),
+    ("bulk", "load"): Mover(narrow=0.32, split=0.2, partial=0.45, piece=5.0),
+    ("tensor", "load"): Mover(crowded=0.04, narrow=0.5, split=0.13, partial=1.1, piece=1.6),
+    ("registers", "store"): Mover(crowded=0.065, narrow=0.085, partial=2.0),
+    ("bulk", "store"): Mover(crowded=0.055, narrow=0.085, split=1.05, partial=1.6, piece=3.9, queue_bytes=120_000),
+    ("tensor", "store"): Mover(crowded=0.065, narrow=0.085, split=0.73, partial=2.0, piece=3.1, queue_bytes=120_000),
 }
 """What was fitted to half of the measured copies of ``tests/data/costs_h200.json.gz``, as all numbers here that the hardware does not give."""
-DRAM_BYTES, SCATTERED = 19.2, 0.08
-"""Bytes that an SM of an H200 reads or writes in a cycle when all do, and the share more that rows of 64 bytes take to read."""
-NARROW_BYTES, NARROWEST_BYTES = 128, 64
-"""Rows that are shorter than this are narrow; none that are shorter than the second were measured."""
+DRAM_BYTES = 19.2
+"""Bytes that an SM of an H200 reads or writes in a cycle when all do."""
+WHOLE_BYTES = {"load": 128, "store": 256}
+"""Rows that are shorter than this are narrow, and most of all those of half of it: a line of L2 is read, or written, in parts."""
 CROWD_BYTES = 120_000
 """Bytes under way in an SM, all CTAs together, with which L2 has 16 MB to order: later ones push out what waits for its neighbour."""
-L2_BYTES = 44.0
+L2_BYTES = 50.0
 """Bytes of sectors that an SM gets of L2 in a cycle, those that it asks for again among them."""
 SCHEDULERS = 4
 """Warp instructions that an SM issues in a cycle."""
-LATENCY, TURN = 490.0, 640.0
+LATENCY, TURN = 450.0, 640.0
 """Cycles until a load of global memory arrives while DRAM is busy, and those of the barriers around one to shared memory."""
 SM_THREADS, SM_CTAS, SM_REGISTERS, SM_SHARED_BYTES, CTA_SHARED_BYTES = 2048, 32, 1 << 16, 227 * 1024, 1024
 """What an SM has for its CTAs, and the shared memory that each of them takes beside its own."""
 OTHER_REGISTERS = 16
 """Registers of a kernel around a copy."""
-SHARPNESS = 2.5
-"""How little of one limit shows under another."""
+SHARPNESS = {"load": 2.5, "store": 4.0}
+"""How little of one limit shows under another; stores wait for nothing, so that less of it shows."""
 _FAR = 4096
 """What a size is taken to be about where nothing says more."""
 
@@ -155,15 +157,12 @@ class Cost:
     @property
     def limits(self) -> dict[str, float]:
         """Cycles of an SM that each limit alone takes for this copy: DRAM, L2, lanes, issue, engine and latency."""
-        mover = MOVERS.get((self.mover, "store" if self.stores else "load"), Mover())
-        row = max(NARROWEST_BYTES, self.distinct_bytes / max(1, self.runs))
-        under_way = self.resident * self.nbytes / CROWD_BYTES
-        share = 1 + under_way**2 * (mover.crowded + mover.narrow * (NARROW_BYTES / row) ** 3)
-        if self.stores:
-            partial = mover.partial * (1 + 4 * under_way)
-        else:
-            partial = mover.partial * under_way**2
-            share += SCATTERED * max(0.0, NARROW_BYTES / row - 1)
+        direction = "store" if self.stores else "load"
+        mover = MOVERS.get((self.mover, direction), Mover())
+        under_way = max(mover.queue_bytes, self.resident * self.nbytes) / CROWD_BYTES
+        narrow = min(1.0, max(0.0, WHOLE_BYTES[direction] * self.runs / max(1, self.distinct_bytes) - 1))
+        share = 1 + under_way**2 * mover.crowded + under_way * mover.narrow * narrow
+        partial = mover.partial * (1 + 4 * under_way if self.stores else under_way**2)
         moved = min(self.nbytes, self.distinct_bytes)
         rounds = max(1.0, self.nbytes / self.in_flight_bytes) if self.in_flight_bytes and not self.stores else 0.0
         waits = TURN if self.shared_bytes and moved and not self.stores else 0.0
@@ -191,7 +190,8 @@ class Cost:
         """Cycles of an SM that the copy takes where all SMs do nothing else: what the limits give together."""
         found = self.limits
         found["lanes"] = max(found["lanes"], found.pop("issue"))  # both are instructions; they overlap in full
-        return float(sum(each**SHARPNESS for each in found.values()) ** (1 / SHARPNESS))
+        sharpness = SHARPNESS["store" if self.stores else "load"]
+        return float(sum(each**sharpness for each in found.values()) ** (1 / sharpness))
 
     @property
     def _key(self) -> tuple[float, float, int]:

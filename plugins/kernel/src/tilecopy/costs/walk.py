@@ -18,7 +18,7 @@ from tilecopy_core.description import WARP_THREADS
 from tilecopy_core.integers import evaluate
 from tilecopy_core.ptx import Address, Label, Line, Register, TensorPlace, names_in
 
-from .traffic import BANK_BYTES, SECTOR_BYTES, distinct_sectors, distinct_wavefronts
+from .traffic import SECTOR_BYTES, distinct_sectors, distinct_wavefronts
 
 LINE_BYTES = 128
 """What one wavefront of L1 looks up of global memory."""
@@ -26,6 +26,8 @@ AHEAD = 4
 """Loads of a thread under way where each is packed into a word with the one before it."""
 WIDEST_BYTES = 16
 """The widest access of a thread."""
+MERGED_BYTES = {"shared": 2, "global": 4}
+"""The narrowest accesses of a thread that machine code merges with their neighbours, up to four."""
 _BITS = re.compile(r"[usbf](\d+)")
 _VECTOR = re.compile(r"v([248])")
 _PLACE = re.compile(r"\[\s*(%?[\w$]+)\s*(?:\+\s*(-?\d+))?\s*\]")
@@ -383,8 +385,9 @@ class Walk:
 
     def _merge(self) -> None:
         """What the accesses since the last label take, neighbouring words of a thread as one: so the machine code has them."""
-        for (space, _, merges, size, _), accesses in self._words.items():
-            accesses.sort(key=lambda access: int(access[0][0]) if access[0].size else 0)
+        for (space, loads, merges, size, _), accesses in self._words.items():
+            if loads:  # stores merge in the order that they have; others between them keep them apart
+                accesses.sort(key=lambda access: int(access[0][0]) if access[0].size else 0)
             while accesses:
                 found, requests, lanes = accesses[0]
                 count = next(
@@ -392,7 +395,7 @@ class Walk:
                         count
                         for count in (4, 2)
                         if merges
-                        and size >= BANK_BYTES
+                        and size >= MERGED_BYTES[space]
                         and len(accesses) >= count
                         and count * size <= WIDEST_BYTES
                         and not (found % (count * size)).any()
