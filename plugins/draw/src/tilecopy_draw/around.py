@@ -99,7 +99,8 @@ class Around:
         for number, each in enumerate(self._symbols()):
             step, low = each.multiple_of, each.lower if each.lower is not None else 0
             upper = 2**31 - 1 if each.upper is None else each.upper
-            self.values[each], most[each] = -(-low // step) * step, upper // step * step
+            self.values[each] = -(-low // step) * step
+            most[each] = upper // step * step
             if not each.register:
                 dtype = "int32" if low >= -(2**31) and upper < 2**31 else "int64"
                 self.swap[each] = self.k.scalar(f"n{number}", dtype, multiple_of=step, lower=low, upper=upper)

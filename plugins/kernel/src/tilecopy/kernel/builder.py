@@ -68,12 +68,8 @@ MOST_CTAS_PER_SM, MOST_THREADS_PER_SM = 32, 2048
 
 _NAME = optional(instance_of("an identifier", str))
 _PENDING = integer_in(0, 2**31 - 1)
-_SPACES_OF_PROXY = ("shared::cta", "shared::cluster", "global")
-_PROXY_SPACE = Kind(
-    f"{', '.join(_SPACES_OF_PROXY)}, or '' for all of memory",
-    lambda value: isinstance(value, str) and value in ("", *_SPACES_OF_PROXY),
-    _SPACES_OF_PROXY,
-)
+_SPACES = ("shared::cta", "shared::cluster", "global", "")
+_PROXY_SPACE = Kind("shared::cta, shared::cluster, global, or '' for all of memory", one_of(*_SPACES).fits, _SPACES)
 
 
 def recorded(
@@ -94,8 +90,7 @@ def recorded(
             if name in given.arguments:
                 given.arguments[name] = plain(given.arguments[name])
                 kind.check(given.arguments[name], write.__name__, name)
-        rest: Any = given.args[1:]
-        named: Any = given.kwargs
+        rest, named = given.args[1:], given.kwargs
         self.record(Action(write.__name__, lambda ptx: write(ptx, *rest, **named)))
 
     return method
