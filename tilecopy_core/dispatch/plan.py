@@ -368,7 +368,7 @@ def tilecopy_dispatch(request: CopyRequest, demanded: str | None, registry: Regi
             outcomes.append(outcome)
         else:
             accepted.append((plugin.record.priority if outcome.priority is None else outcome.priority, plugin))
-    accepted.sort(key=lambda each: -each[0])
+    accepted.sort(key=lambda each: (-each[0], each[1].name))
     for place, (priority, plugin) in enumerate(accepted):
         seen = _seen_by(plugin, request, table)
         partition = _answer(plugin, "tilecopy_partition", seen, demanded, registry, 3)
