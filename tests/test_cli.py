@@ -983,7 +983,7 @@ def test_odd_words_in_every_place_work_or_are_refused_as_the_callers(path: tuple
         shutil.rmtree("package", ignore_errors=True)
         done = here(*line, TILECOPY_CACHE_DIR="cache")
         told = done.stderr.replace("\n", "")
-        if done.exit_code not in (0, 1, 2) or "not foreseen" in told or not told.isprintable():
+        if done.exit_code not in (0, 1, 2) or "(unexpected;" in told or not told.isprintable():
             wrong.append((line, done.exit_code, done.stderr[:300]))
         if bool(done.exit_code) != bool(told) or (line is good and done.exit_code):
             wrong.append((line, done.exit_code, done.stderr[:300]))
@@ -1066,8 +1066,28 @@ def test_expressions_are_safe_and_bounded(expression: str) -> None:
         (expression, tile),
     ):
         done = here("plan", *arguments)
-        assert done.exit_code == 2 and "not foreseen" not in done.stderr, (arguments, done.stderr)
+        assert done.exit_code == 2 and "(unexpected;" not in done.stderr, (arguments, done.stderr)
         assert done.stderr.count("\n") == 1
+
+
+def test_errors_name_no_line_of_the_command_itself() -> None:
+    for arguments in (
+        ("global int8 [8]", "shared int8 [9]"),
+        ("shared int8 [32, 32]", "local int8 [32, 32]", "--scope", "warp"),
+    ):
+        done = here("ptx", *arguments, "--variant", "ldmatrix")
+        assert done.exit_code in (1, 2) and "int8" in done.stderr and ".py" not in done.stderr, done.stderr
+
+
+def test_spaces_of_a_new_variant_have_their_shorter_names(tmp_path: Path) -> None:
+    words = ("new-variant", "shorter", "--to", "smem", "--directory", str(tmp_path / "shorter"))
+    done = here(*words, "--from", "gmem")
+    assert (
+        done.exit_code == 0
+        and '("global", "shared")' in (tmp_path / "shorter/src/tilecopy_shorter/__init__.py").read_text()
+    )
+    done = here(*words, "--from", "globl")
+    assert done.exit_code == 2 and "did you mean global?" in done.stderr
 
 
 def test_a_fragment_larger_than_memory_is_refused() -> None:

@@ -225,7 +225,7 @@ def test_what_no_instruction_has_is_refused(arguments: tuple[str, str, str], say
 
 
 def test_a_tile_of_what_has_no_rows_that_can_be_told_needs_its_atom() -> None:
-    with pytest.raises(tc.LayoutError, match="which iters of .* are rows cannot be told; give atom="):
+    with pytest.raises(tc.LayoutError, match="it is not clear which iters of .* are rows; give atom="):
         tc.tile_fragment(tc.mma_fragment("m8n8k4", "A", "float16"), (64, 4))
     with pytest.raises(tc.LayoutError, match="warp_axis 'warpid' is not an Axis"):
         tc.tile_fragment(tc.mma_fragment("m8n8k4", "A", "float64"), (64, 4), warp_axis="warpid")  # type: ignore[arg-type]

@@ -343,6 +343,14 @@ PAST_THE_HARDWARE: list[tuple[Callable[[tc.KernelBuilder], Any], str]] = [
     (lambda k: k.mbarrier()[0:1], "index slice.* is not an integer"),
     (lambda k: k.mbarrier().arrive_expect_tx(2**20), "one phase counts 1 to 1048575 bytes, not 1048576"),
     (lambda k: k.mbarrier().init(2**20), "a phase counts 1 to 1048575 arrivals, not 1048576"),
+    (lambda k: k.cp_async_wait("x"), "cp_async_wait: pending 'x' is not an integer from 0 to 2147483647"),  # type: ignore[arg-type]
+    (lambda k: k.cp_async_wait(pending=-1), "cp_async_wait: pending -1 is not an integer"),
+    (lambda k: k.bulk_wait(None), "bulk_wait: pending None is not an integer"),  # type: ignore[arg-type]
+    (lambda k: k.bulk_wait(0, read=1), "bulk_wait: read 1 is not True or False"),  # type: ignore[arg-type]
+    (
+        lambda k: k.fence_proxy_async("globl"),
+        "fence_proxy_async: space 'globl' is not shared::cta, .*did you mean global?",
+    ),
     (lambda k: k.build(target="sm_90", cluster=3), "a cluster has 1, 2, 4, 8 .* CTAs, not 3"),
     (lambda k: k.build(target="sm_80", cluster=2), "a cluster of 2 CTAs needs sm_90 or newer"),
     (lambda k: k.inline_ptx("mov.b32 {0}, {1};", 1), r"the field \{1\} names none of the 1 operands"),
@@ -355,6 +363,17 @@ def test_what_the_hardware_has_not_is_refused_with_its_number(
 ) -> None:
     with pytest.raises(tc.TilecopyError, match=message):
         act(tc.KernelBuilder("k", threads=128))
+
+
+def test_a_phase_counter_is_a_parity_modulo_2() -> None:
+    texts = []
+    for counted in (lambda turn: turn % 2, lambda turn: turn):
+        k = tc.KernelBuilder("k", threads=32)
+        turn, arrived = k.scalar("turn", upper=100), k.mbarrier("arrived")
+        for phase in (1, 5, -1, turn):
+            arrived.wait(counted(phase))
+        texts.append(k.build(target="sm_90").ptx)
+    assert texts[0] == texts[1] and texts[0].count("[%r0], 1;") == 3
 
 
 def test_names_are_claimed_once_and_buffers_belong_to_their_kernel() -> None:

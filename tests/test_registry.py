@@ -686,6 +686,9 @@ def test_a_variant_may_have_another_priority_for_one_copy() -> None:
     assert later.calls == ["predicate"]
     alone = plan(registry(source("later", later)))
     assert (alone.variant, alone.priority) == ("later", 5)
+    tied = plan(registry(source("later", later), source("first", variant("first", priority=5))))
+    assert tied.variant == "first"
+    assert tied.declined["later"] == "accepts; it has the priority 5 of first too, and the first by name is taken"
     with pytest.raises(tc.PluginError, match="Accept: priority is an integer, or None for the record's, not 'high'"):
         tc.Accept(priority="high")  # type: ignore[arg-type]
 

@@ -437,7 +437,6 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "Address": lambda w: call(plugin.Address, "shared", w.r32, 16, 16),
     "Condition": lambda w: call(plugin.Condition, "<", w.n, 3),
     "Condition.conjuncts": lambda w: call(w.condition.conjuncts),
-    "Condition.elects": lambda w: call(w.condition.elects),
     "Condition.evaluate": lambda w: call(w.condition.evaluate, lambda operand: 3),
     "Condition.leaves": lambda w: call(w.condition.leaves),
     "Condition.operands": lambda w: call(w.condition.operands),

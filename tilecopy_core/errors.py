@@ -66,7 +66,7 @@ class HazardError(TilecopyError, RuntimeError):
         line: 1-based line of the PTX text, or 0 when no single line is at fault.
         threads: the threads that it is about, in words; the one that executes the line first.
         bytes: first and last byte of the access that is at fault, from the start of its memory, or None.
-        cause: what is behind it where that can be told, such as ``"scope"`` or the state of a barrier.
+        cause: what is behind it, if that is known, such as ``"scope"`` or the state of a barrier.
         details: what else the emulator says of it, as JSON has it: its accesses and what would order them.
     """
 

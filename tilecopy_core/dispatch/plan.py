@@ -121,7 +121,7 @@ class Plan:
         return "" if edge is None else self._asked("summary()", _summary_of, edge)
 
     def _asked(self, what: str, ask: Callable[[Any], str], partition: Any) -> str:
-        """A text that a partition, the variant's own object, gives; what is told instead where it fails."""
+        """A text that a partition, the variant's own object, gives; where that raises, a text that says so."""
         try:
             return ask(partition)
         except KeyboardInterrupt:
@@ -200,8 +200,8 @@ class Plan:
         What it costs, and which variant would need less than a quarter of the instructions, is found when this is called; the package
         ``tilecopy`` counts it.
         """
-        told = self.partition, *([self.partition.edge] if self.edge_summary else ())
-        notes = [note.text for note in self.notes] + [self._asked("narrowed", _narrowed_of, each) for each in told]
+        sides = self.partition, *([self.partition.edge] if self.edge_summary else ())
+        notes = [note.text for note in self.notes] + [self._asked("narrowed", _narrowed_of, each) for each in sides]
         rows = [
             ("copy", f"{self.request}, {self.request.src.nbytes} bytes"),
             ("from", f"{self.request.src}, {self.request.src.buffer.layout}"),
@@ -368,7 +368,7 @@ def tilecopy_dispatch(request: CopyRequest, demanded: str | None, registry: Regi
             outcomes.append(outcome)
         else:
             accepted.append((plugin.record.priority if outcome.priority is None else outcome.priority, plugin))
-    accepted.sort(key=lambda each: -each[0])
+    accepted.sort(key=lambda each: (-each[0], each[1].name))
     for place, (priority, plugin) in enumerate(accepted):
         seen = _seen_by(plugin, request, table)
         partition = _answer(plugin, "tilecopy_partition", seen, demanded, registry, 3)

@@ -120,10 +120,6 @@ class Condition:
         """Every operand that is not itself a condition, left to right."""
         return (side for leaf in self.leaves() for side in (leaf.left, leaf.right) if side is not None)
 
-    def elects(self) -> bool:
-        """Whether ``elect`` is part of it: which lanes meet it is then the hardware's choice."""
-        return any(leaf.op == "elect" for leaf in self.leaves())
-
     def conjuncts(self) -> Iterator[Condition]:
         """Conditions that hold together exactly where this one does."""
         if self.op == "and":

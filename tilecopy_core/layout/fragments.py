@@ -156,17 +156,18 @@ def tile_fragment(
         shape: of the tile.
         warps: how many warps, or warpgroups where the fragment is one of a warpgroup, lie along each dimension.
         atom: the fragment's own shape; by default its rows end after the iter of 8 groups of lanes, or of 32 lanes.
-        warp_axis: the axis that counts them, by default ``warpid``, or ``wgid`` of warpgroups.
+        warp_axis: the axis that counts them, by default ``warpid``, or ``wgid`` of warpgroups: the warps and warpgroups of a CTA. For a
+            copy by a warpgroup, such as those of tcgen05.ld and st, give ``wid_in_wg``.
 
     Raises:
-        LayoutError: the shape is not a multiple of the fragment's times ``warps``, or which iters are rows cannot be told.
+        LayoutError: the shape is not a multiple of the fragment's times ``warps``, or it is not clear which iters are rows.
     """
     shape, warps = checked_extents(shape, "tile_fragment: shape"), checked_extents(warps, "tile_fragment: warps")
     if atom is None:
         groups = [number for number, it in enumerate(fragment.shard) if it in (Iter(8, 4, laneid), Iter(32, 1, laneid))]
         if len(groups) != 1:
             raise LayoutError(
-                f"tile_fragment: which iters of {fragment} are rows cannot be told; give atom=, its shape"
+                f"tile_fragment: it is not clear which iters of {fragment} are rows; give atom=, the fragment's shape"
             )
         rows = prod(it.extent for it in fragment.shard[: groups[0] + 1])
         atom = rows, fragment.size // rows

@@ -424,11 +424,12 @@ class PtxBuilder(IndexEmitter):
 
     @checked(PtxError, barrier=ADDRESS, parity=INT, cluster=FLAG)
     def mbarrier_wait(self, barrier: Address, parity: Int, *, cluster: bool = False) -> None:
-        """Wait until the phase of a parity (0 for the first) has completed.
+        """Wait until the phase of a parity (0 for the first) has completed; the number of a phase is taken modulo 2.
 
         ``try_wait`` in a loop; acquire, at cluster scope if asked (when threads of another CTA arrive).
         """
-        phase: object = parity & 1 if isinstance(parity, int) else self.value(parity)
+        odd = parity % 2
+        phase: object = odd if isinstance(odd, int) else self.value(odd)
         label, done = self.new_label("wait"), self.reg("pred")
         scope = ".acquire.cluster" if cluster else ""
         self.place(label)

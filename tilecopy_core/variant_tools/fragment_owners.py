@@ -34,7 +34,7 @@ class Digit:
         stride: threads from one step to the next.
         extent: number of steps.
         modulus: steps before the next coarser iter of the axis takes over, or None for the coarsest.
-        step: elements that one step adds on the other side.
+        step: elements that one step adds on the other side; 0 of a replica.
         replica: the iter repeats the data; a store is done by step 0.
         along: coordinates that one step adds along each guarded dimension.
     """

@@ -72,8 +72,8 @@ def test_parts_of_registers():
     assert svg.count(">t5 r0<") == 2 and ">t6 r0<" not in svg
     assert ">t6 r0<" not in draw(cases.registers(), part="thread 5").svg
     assert ">t6 r0<" not in draw(cases.registers(), "fragment", part="thread 5").svg
-    refused("no instruction is told apart in this picture", cases.registers(), "fragment", part="instruction 0")
-    refused("no warp is told apart in this picture", swizzled("128B", "float16", 8, 64), part="warp 0")
+    refused("this picture has no instruction to choose", cases.registers(), "fragment", part="instruction 0")
+    refused("this picture has no warp to choose", swizzled("128B", "float16", 8, 64), part="warp 0")
 
 
 @pytest.mark.parametrize("part", ["", "instruction", "warp -1", "warp x", "lane 3", "rows 3", "rows 4:4", "warp 0, warp 1", 3, "rows 0:4;warp 1"])  # fmt: skip

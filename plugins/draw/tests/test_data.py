@@ -219,6 +219,21 @@ def test_a_wrong_copy_is_no_picture(monkeypatch):
         draw(cases.gmem_smem())
 
 
+def test_a_layout_may_begin_at_an_offset_known_at_run_time():
+    begin = tc.symbol("begin", lower=1, upper=4) * 64
+    A = memory("global", (16, 64), "float16", "A", layout=tc.TileLayout(tc.S[16, 64]) + begin)
+    tile = memory("shared", (16, 64), "float16", "tile")
+    data = draw(tc.plan(tile[:, :], A[:, :], scope=tc.cta(64), target="sm_90a")).data
+    assert data["values"] == {"begin": 1} and data["source"]["element_bytes"] == list(range(128, 128 + 2048, 2))
+
+
+def test_a_size_that_never_holds_the_box_has_its_largest_value():
+    M = tc.symbol("M", lower=1, upper=12, multiple_of=3)
+    tile, A = memory("shared", (16, 64), "float16", "tile"), memory("global", (M, 64), "float16", "A")
+    data = draw(tc.plan(tile[:, :], A[0:16, :], scope=tc.cta(64), target="sm_90a", outside="zero")).data
+    assert data["values"] == {"M": 12} and data["came_from"].count(-1) == 4 * 64
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_data_is_plain(name):
     import json

@@ -11,6 +11,7 @@ import tilecopy as tc
 from click.testing import CliRunner
 from tilecopy_emulator import run_cuda
 from tilecopy_emulator.command import emulate
+from tilecopy_emulator.cuda import compile_cuda
 
 RACY = """
 template <class T> __device__ __forceinline__ void put(T* s, int i, T v) {
@@ -119,6 +120,24 @@ def test_what_does_not_fit_is_one_of_our_errors(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     with pytest.raises(tc.AssemblerError, match=r"pip install 'plugins/emulator\[cuda\]'"):
         run_cuda(CLEAN, arrays(), **launch)
+
+
+@pytest.mark.parametrize(
+    ("source", "entry", "names"),
+    [
+        (
+            "__global__ void __launch_bounds__(64, 2) f(const float* x, float *y /* 1, 2 */, int n = 3) {}",
+            None,
+            "x y n",
+        ),
+        ("template <class T, int N> __global__ void f(T* x, T v) { *x = v * N; }", "f<float, 2>", "x v"),
+        ('extern "C" __global__ void a(int* x) {}\nextern "C" __global__ void b(int* x, int) {}', "b", "x b_param_1"),
+        ("__global__ void a(int* x) {}\n__global__ void a(float* y) {}", "_Z1aPi", "_Z1aPi_param_0"),  # which of them?
+        ('__device__ int s; extern "C" __global__ void h(int* s) { *s = ::s; }', None, "h_param_0"),
+    ],
+)
+def test_parameters_have_their_names_of_the_source(source: str, entry: str | None, names: str) -> None:
+    assert " ".join(each.name for each in compile_cuda(source, entry=entry).parameters) == names
 
 
 def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

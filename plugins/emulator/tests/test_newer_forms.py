@@ -411,6 +411,11 @@ def test_a_stack_is_taken_and_given_back() -> None:
         ),
         (ALLOCATED + "add.u64 %d6, %d6, 64; stackrestore.u64 %d6;", "bounds: .*stackrestore of an address that"),
         ("alloca.u64 %d6, 16385;", "bounds: .*alloca of 16385 bytes: the stack has 16384"),
+        (
+            "mov.u64 %d9, 0x7ffffffffffffff8; alloca.u64 %d6, 16; alloca.u64 %d6, %d9;",
+            "bounds: .*alloca of 9223372036854775800",
+        ),
+        ("mov.u64 %d9, -1; alloca.u64 %d6, %d9;", "bounds: .*alloca of 18446744073709551615 bytes"),
         ("brkpt;", "trap: .*the program stops here for a debugger"),
         ("fns.b32 %r5, 7, 32, 1;", "arithmetic: .*fns from a bit above 31"),
         ("fns.b32 %r5, 7, 0, -2147483648;", "arithmetic: .*offset -2147483648"),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -205,14 +207,19 @@ def _failure(error: BaseException) -> tuple[str, str, int]:
         case click.Abort():
             return kind, "aborted", FAILED
         case LayoutError() | RequestError() | TargetError():  # the words alone are at fault
-            return kind, str(error), WRONG_USAGE
+            return kind, _said(error), WRONG_USAGE
         case TilecopyError():
-            return kind, str(error), FAILED
+            return kind, _said(error), FAILED
         case MemoryError():
             return kind, "not enough memory", FAILED
         case OSError():
             return "OSError", f"{error.filename or 'standard output'}: {error.strerror or error}", FAILED
     return kind, f"{error} (unexpected; --debug shows where)", FAILED
+
+
+def _said(error: TilecopyError) -> str:
+    """What an error says, without the place of a statement that a command made: it is no line of the user's program."""
+    return re.sub(rf"\n  at {re.escape(str(Path(__file__).parent))}[^\n]*", "", str(error))
 
 
 def _one_line(text: str) -> str:

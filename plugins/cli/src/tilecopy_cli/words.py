@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import cmath
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,16 @@ _MOST_DIGITS = 200
 
 
 class Name(click.ParamType):  # type: ignore[type-arg]
-    """One of a few names."""
+    """One of a few names, some of which may have a shorter one."""
 
-    def __init__(self, what: str, names: Iterable[str]) -> None:
+    def __init__(self, what: str, names: Iterable[str], aliases: Mapping[str, str] | None = None) -> None:
         self.name = what
         self.names = tuple(names)
+        self.aliases = aliases or {}
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The name, or an error with the nearest and with all of them."""
+        value = self.aliases.get(value, value)
         if value in self.names:
             return str(value)
         near = did_you_mean(str(value), self.names)

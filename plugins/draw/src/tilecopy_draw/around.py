@@ -94,19 +94,21 @@ class Around:
         return list(found)
 
     def _declare(self) -> None:
-        """Each symbol as a scalar with what is known of it; its value is the least that there is, of a size one that holds the box."""
+        """Each symbol as a scalar with what is known of it; its value is the least that there is, of a size one that holds the box, if any."""
+        most: dict[Any, int] = {}
         for number, each in enumerate(self._symbols()):
             step, low = each.multiple_of, each.lower if each.lower is not None else 0
+            upper = 2**31 - 1 if each.upper is None else each.upper
             self.values[each] = -(-low // step) * step
+            most[each] = upper // step * step
             if not each.register:
-                upper = 2**31 - 1 if each.upper is None else each.upper
                 dtype = "int32" if low >= -(2**31) and upper < 2**31 else "int64"
                 self.swap[each] = self.k.scalar(f"n{number}", dtype, multiple_of=step, lower=low, upper=upper)
         for region in (self.request.dst, self.request.src):
             for start, extent, size in zip(region.starts, region.extents, region.buffer.shape, strict=True):
                 for each in symbols_of(size):
-                    while evaluate(size, self.values) < evaluate(start, self.values) + extent:
-                        self.values[each] = max(each.multiple_of, 2 * self.values[each])
+                    while (now := self.values[each]) < most[each] and evaluate(size - start, self.values) < extent:
+                        self.values[each] = min(most[each], max(each.multiple_of, 2 * now))
         self.numbers = [self.values[each] for each in self.swap]
 
     def _now(self, value: Any) -> Any:
@@ -115,9 +117,9 @@ class Around:
     def _layout(self, layout: Any) -> Any:
         if not isinstance(layout, tc.TileLayout):
             return type(layout)(tuple(map(self._now, layout.shape)), tuple(map(self._now, layout.strides)))
-        if not any(map(symbols_of, layout.strides)):
-            return layout
-        return layout.with_iters([Iter(each.extent, self._now(each.stride), each.axis) for each in layout.shard])
+        shard = [Iter(each.extent, self._now(each.stride), each.axis) for each in layout.shard]
+        offset = {axis: self._now(layout.offset_on(axis)) for axis in layout.axes}
+        return tc.TileLayout.of(shard, layout.replica, offset, layout.swizzle)
 
     def _operand(self, name: str, region: tc.Region) -> Operand:
         k, old, size = self.k, region.buffer, region.buffer.dtype.bits // 8
@@ -133,13 +135,7 @@ class Around:
             made = k.tmem(old.shape, old.dtype, layout=old.layout, name=name)
             box = tc.Region(made, tuple(map(self._now, region.starts)), region.extents)
             return Operand(k.param(f"{name}_given", (LANES, COLUMNS), "uint32"), None, box, columns)
-        last = evaluate(old.elem_offset, self.values)
-        if isinstance(old.layout, tc.TileLayout):
-            last += evaluate(old.layout.reach(), self.values)
-        else:
-            sides = zip(old.shape, old.layout.strides, strict=True)
-            last += 1 + sum((evaluate(e, self.values) - 1) * evaluate(s, self.values) for e, s in sides)
-        count = int(last) * words
+        count = int(evaluate(old.elem_offset + old.layout.reach(), self.values)) * words
         if count * size > MOST_BYTES:
             raise tc.RequestError(
                 f"draw: {old} takes {count * size} bytes; at most {MOST_BYTES} are run. Draw the copy with a smaller array"

@@ -75,7 +75,7 @@ class Part:
             if wanted is None or (there is not None and not count):
                 continue
             if there is None:
-                raise tc.RequestError(f"draw: part: no {name} is told apart in this picture")
+                raise tc.RequestError(f"draw: part: this picture has no {name} to choose")
             if not (there == wanted).any():
                 raise tc.RequestError(f"draw: there is no {name} {wanted}: they go from {there.min()} to {there.max()}")
             chosen &= there == wanted

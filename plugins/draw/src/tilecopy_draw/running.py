@@ -287,7 +287,7 @@ def _rows(array: Any, region: tc.Region) -> Any:
 
 def _own(kernel: tc.BuiltKernel, around: Around, line: int) -> bool:
     """Whether a line of the PTX is the copy's own."""
-    return bool(kernel.origin_of(line).startswith(f"{around.variant}: {around.request.op} "))
+    return kernel.origin_of(line).startswith(f"{around.variant}: {around.request.op} ")
 
 
 def _written(kernel: tc.BuiltKernel, around: Around) -> tuple[Step, ...]:
@@ -315,11 +315,7 @@ def _touched(told: Sequence[Any], kernel: tc.BuiltKernel, around: Around) -> tup
     for each in told:
         parts = _sides(each, named)
         chosen = each.threads < taking_part  # of CTA 0
-        if (
-            not parts
-            or not chosen.any()
-            or not kernel.origin_of(each.line).startswith(f"{around.variant}: {request.op} ")
-        ):
+        if not (parts and chosen.any() and _own(kernel, around, each.line)):
             continue
         mine = each.threads[chosen]
         # what arrives at several CTAs is told once for each, and is one instruction

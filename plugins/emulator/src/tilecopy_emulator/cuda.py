@@ -19,6 +19,12 @@ _INSTALL = "from a checkout: pip install 'plugins/emulator[cuda]'"
 _HEADERS = ("cudart", "cccl", "cutlass")
 """What NVIDIA's locator calls the header folders of wheels and of an installed toolkit."""
 _MOST_OF_LOG, _MOST_OF_NAME = 4000, 1000
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_DECLARED = re.compile(r"__global__\b[^{;]*?\b(\w+)\s*\(([^(){;]*)\)\s*[{;]")
+"""A kernel of the source: its name, and its parameters where these are plain."""
+_NAMED = re.compile(
+    r".*[\s*&>](?!(?:int|float|double|char|short|long|bool|unsigned|signed|const)\b)(\w+)(?:\s*\[\w*\])*\s*", re.DOTALL
+)
 
 
 def run_cuda(
@@ -108,12 +114,12 @@ def compile_cuda(
     words += [*(given or ()), f"-I{path.parent}", *(f"-I{folder}" for folder in _header_folders())]
     text, mangled, log = _nvrtc(source, file, words, entry)
     if text:
-        return parse_compiled(text, mangled, file, source)
+        return parse_compiled(_as_in_source(text, source), mangled, file, source)
     if entry is not None:  # the name alone may be at fault
         text, _, _ = _nvrtc(source, file, words, None)
         entries = re.findall(r"\.entry\s+([\w$]+)", text)
         if entry in entries:
-            return parse_compiled(text, entry, file, source)
+            return parse_compiled(_as_in_source(text, source), entry, file, source)
         if text:
             raise LaunchError(
                 f"the source {name} has no entry {shown(entry)}, or several; it has: {', '.join(entries) or 'none'}"
@@ -121,6 +127,23 @@ def compile_cuda(
     raise AssemblerError(
         f"NVRTC refuses the source {name} with these options:\n{printable(log[:_MOST_OF_LOG].rstrip())}"
     )
+
+
+def _as_in_source(text: str, source: str) -> str:
+    """PTX whose parameters have the names of the source, wherever it is clear which these are and nothing else is called so."""
+    named, declared = text, dict[str, set[tuple[str, ...]]]()
+    for name, listed in _DECLARED.findall(_COMMENT.sub(" ", source)):
+        found = [_NAMED.fullmatch(re.sub(r"=.*", "", each)) for each in re.split(r",(?![^<]*>)", listed)]
+        declared.setdefault(name, set()).add(tuple(each[1] if each else "" for each in found))
+    for entry in re.findall(r"\.entry\s+([\w$]+)", text):
+        mangled = ((rf"(?<!\d){len(name)}{name}", names) for name, names in declared.items())
+        lists = [declared[entry]] if entry in declared else [names for part, names in mangled if re.search(part, entry)]
+        if len(lists) != 1 or len(lists[0]) != 1:
+            continue
+        for number, name in enumerate(next(iter(lists[0]))):
+            if name and not re.search(rf"(?<![\w.%$]){name}(?![\w$])", text):
+                named = re.sub(rf"\b{re.escape(entry)}_param_{number}\b", name, named)
+    return named
 
 
 def _is_text(value: Any) -> bool:

@@ -250,7 +250,7 @@ def run_grid(
     if hazard is not None and hazard.kind == "race" and launch.raced is not None and kept is not None:
         hazard = _hazard_of(laid_out(memory.again(kept), launch.raced), None) or hazard
     if hazard is not None:
-        raise _told(hazard, program.sources)
+        raise _with_accesses(hazard, program.sources)
     executed: Counter[str] = Counter()
     lines: Counter[int] = Counter()
     approximate, not_counted = set(), set()
@@ -314,7 +314,7 @@ def _hazard_of(launch: Launch, progress: Callable[[int, int], None] | None) -> H
     return None
 
 
-def _told(hazard: HazardError, sources: Mapping[str, str]) -> HazardError:
+def _with_accesses(hazard: HazardError, sources: Mapping[str, str]) -> HazardError:
     """A hazard with its accesses in its message and its details."""
     sides, order = hazard.details.get("sides", ()), hazard.details.get("order", "")
     hazard.args = (f"{hazard}{in_words(sides, order, sources)}",)

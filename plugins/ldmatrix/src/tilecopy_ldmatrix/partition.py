@@ -119,8 +119,7 @@ class MatrixPartition:
         """Elements from the start of the shared buffer to the row whose address a thread gives in the first batch."""
         total = self.memory.offset_on(m)
         for digit in (*self.rows, *self.warps):
-            if not digit.replica:
-                total = total + digit.value(tid) * digit.step
+            total = total + digit.value(tid) * digit.step
         return total
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:

@@ -87,8 +87,7 @@ class FragmentElements:
         for condition in owners(self.digits, tid, self.threads, store=store):
             owns = owns & by_thread(condition, self.threads)
         for digit in self.digits:
-            if not digit.replica:
-                first = first + by_thread(digit.value(tid), self.threads) * evaluate(digit.step, values)
+            first = first + by_thread(digit.value(tid), self.threads) * evaluate(digit.step, values)
         starts = [[evaluate(start, values) for start in region.starts] for region in (fragment, other)]
         sizes = [evaluate(size, values) for size in other.buffer.shape]
         found, held = list[tuple[Any, Any]](), set[tuple[int, ...]]()
@@ -216,8 +215,7 @@ def _emit_registers(request: CopyRequest, partition: FragmentElements, ptx: PtxB
     facing = _facing(other, fragment)
     first: Int = 0
     for digit in partition.digits:
-        if not digit.replica:
-            first = first + digit.value(ptx.tid) * digit.step
+        first = first + digit.value(ptx.tid) * digit.step
     with ExitStack() as stack:
         conditions = owners(partition.digits, ptx.tid, ptx.cta_threads, store=store)
         if conditions:

@@ -95,8 +95,7 @@ class FragmentPartition:
         """What a thread's id adds to the element offset of the other side."""
         total: Int = 0
         for digit in self.digits:
-            if not digit.replica:
-                total = total + digit.value(tid) * digit.step
+            total = total + digit.value(tid) * digit.step
         return total
 
     def along(self, number: int, tid: Int) -> Int:

@@ -6,19 +6,22 @@ from pathlib import Path
 
 import click
 import tilecopy as tc
+from tilecopy_cli.words import Name
 
 from tilecopy_core import RequestError
+from tilecopy_core.description import OPS
+from tilecopy_core.memory import SPACE_ALIASES, SPACES
 
 from .scaffold import write_package
 
-SPACES = ("global", "shared", "local", "tmem")
+_SPACE = Name("space", SPACES, SPACE_ALIASES)
 
 
 @click.command()
 @click.argument("name")
-@click.option("--op", type=click.Choice(["copy", "copy_async"]), default="copy", show_default=True)
-@click.option("--from", "source", type=click.Choice(SPACES), required=True, help="Memory that is copied from.")
-@click.option("--to", "destination", type=click.Choice(SPACES), required=True, help="Memory that is copied to.")
+@click.option("--op", type=Name("op", OPS), default="copy", show_default=True)
+@click.option("--from", "source", type=_SPACE, required=True, help="Memory that is copied from.")
+@click.option("--to", "destination", type=_SPACE, required=True, help="Memory that is copied to.")
 @click.option(
     "--directory", type=click.Path(path_type=Path, file_okay=False), help="Where; by default ./tilecopy-NAME."
 )

@@ -142,6 +142,7 @@ def accepted(request: CopyRequest, tile: Region, array: Region) -> Accept:
     """After the bulk copies that move what is contiguous on both sides, where there are no more of them than boxes: they are quicker."""
     chunks = None if request.overhangs or request.options.get("multicast") is not None else chunked(request)
     if isinstance(chunks, ChunkPartition) and (chunks.rounds.outer == 1 or chunks.rounds.vec > MOST_BOX):
+        # several chunks that fit a box each are never fewer than the boxes, which need not be found for them
         boxes = boxed(request, tile, array)
         if isinstance(boxes, BoxPartition) and chunks.rounds.outer <= boxes.rounds.outer:
             return Accept(AFTER_BULK)

@@ -49,14 +49,14 @@ class LocalMemory:
     def allot(self, lanes: Lanes, sizes: Any, align: int) -> Any:
         """Take bytes of each thread's stack (``alloca``); where they start."""
         machine, index = self.machine, self.machine.index(lanes)
-        sizes = machine.uniform(sizes, lanes).astype(np.int64)
+        sizes = machine.uniform(sizes, lanes)
         start = -(-self.top[index] // align) * align
-        bad = (sizes < 0) | (start + sizes > self.size)
+        bad = sizes > (self.size - start).astype(np.uint64)
         if bad.any():
             at = int(np.argmax(bad))
             have = self.size - self.bottom
             machine.hazard("bounds", f"alloca of {int(sizes[at])} bytes: the stack has {have}", lanes, at)
-        self.top[index] = start + sizes
+        self.top[index] = start + sizes.astype(np.int64)
         return start
 
     def give_back(self, lanes: Lanes, tops: Any) -> None:

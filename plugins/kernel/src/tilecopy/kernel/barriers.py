@@ -103,7 +103,7 @@ class Mbarrier:
         """Wait until the phase of a parity (0 for the first) has completed.
 
         Args:
-            parity: 0 or 1, or a symbolic integer that is.
+            parity: of the phase, or the number of the phase, of which the parity is taken (modulo 2); plain or symbolic.
             index: which barrier.
             cluster: acquire at cluster scope, when threads of another CTA arrive on it.
         """

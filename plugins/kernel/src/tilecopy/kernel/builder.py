@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import string
 import sys
@@ -14,6 +15,7 @@ import attrs
 from tilecopy_core.description import WARP_THREADS, Target, cta, thread, tid_symbol, warp, warpgroup
 from tilecopy_core.errors import (
     FLAG,
+    Kind,
     LayoutError,
     PtxError,
     RequestError,
@@ -65,16 +67,31 @@ MOST_CTAS_PER_SM, MOST_THREADS_PER_SM = 32, 2048
 """What an SM of the largest architectures holds at once (CUDA programming guide, technical specifications)."""
 
 _NAME = optional(instance_of("an identifier", str))
+_PENDING = integer_in(0, 2**31 - 1)
+_SPACES = ("shared::cta", "shared::cluster", "global", "")
+_PROXY_SPACE = Kind("shared::cta, shared::cluster, global, or '' for all of memory", one_of(*_SPACES).fits, _SPACES)
 
 
-def recorded(write: Callable[Concatenate[PtxBuilder, P], None]) -> Callable[Concatenate[KernelBuilder, P], None]:
-    """An instruction as a method of KernelBuilder: the same arguments, written when the kernel is built."""
+def recorded(
+    write: Callable[Concatenate[PtxBuilder, P], None], **kinds: Kind
+) -> Callable[Concatenate[KernelBuilder, P], None]:
+    """An instruction as a method of KernelBuilder: the same arguments, written when the kernel is built.
+
+    Args:
+        write: writes the instruction.
+        kinds: what each argument may be, by its name; the call refuses what is not.
+    """
+    signature = inspect.signature(write)
 
     @wraps(write)
     def method(self: KernelBuilder, /, *args: P.args, **keywords: P.kwargs) -> None:
-        given: Any = [plain(value) for value in args]
-        named: Any = {name: plain(value) for name, value in keywords.items()}
-        self.record(Action(write.__name__, lambda ptx: write(ptx, *given, **named)))
+        given = signature.bind(self, *args, **keywords)
+        for name, kind in kinds.items():
+            if name in given.arguments:
+                given.arguments[name] = plain(given.arguments[name])
+                kind.check(given.arguments[name], write.__name__, name)
+        rest, named = given.args[1:], given.kwargs
+        self.record(Action(write.__name__, lambda ptx: write(ptx, *rest, **named)))
 
     return method
 
@@ -465,11 +482,11 @@ class KernelBuilder(Recorder):
         self.record(Action("warp_sync", PtxBuilder.bar_warp_sync))
 
     cp_async_commit = recorded(PtxBuilder.cp_async_commit)
-    cp_async_wait = recorded(PtxBuilder.cp_async_wait)
+    cp_async_wait = recorded(PtxBuilder.cp_async_wait, pending=_PENDING)
     bulk_commit = recorded(PtxBuilder.bulk_commit)
-    bulk_wait = recorded(PtxBuilder.bulk_wait)
+    bulk_wait = recorded(PtxBuilder.bulk_wait, pending=_PENDING, read=FLAG)
     cluster_sync = recorded(PtxBuilder.cluster_sync)
-    fence_proxy_async = recorded(PtxBuilder.fence_proxy_async)
+    fence_proxy_async = recorded(PtxBuilder.fence_proxy_async, space=_PROXY_SPACE)
     fence_mbarrier_init = recorded(PtxBuilder.fence_mbarrier_init)
     tcgen05_fence_after = recorded(tcgen05.fence_after)
     tcgen05_fence_before = recorded(tcgen05.fence_before)
