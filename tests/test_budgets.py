@@ -18,7 +18,7 @@ PACKAGES = {
     "emulator": 17_575,
     "export": 1_525,
     "gmem_smem": 100,
-    "kernel": 6_650,
+    "kernel": 6_675,
     "ldgsts": 100,
     "ldmatrix": 600,
     "ragged": 525,
