@@ -31,7 +31,7 @@ from tilecopy_testkit.campaign import (
 )
 
 ABLE = sorted(name for name, why in able_variants().items() if not why)
-SHARE = 40
+SHARE = 20
 """Requests of each variant at every run."""
 SEED = int(os.environ.get("TILECOPY_TESTKIT_SEED", secrets.randbits(31)))
 
