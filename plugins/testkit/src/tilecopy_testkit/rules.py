@@ -365,8 +365,8 @@ def results_are_right(subject: Subject, description: Description, seed: int = 0)
 
 
 def emulated(subject: Subject, description: Description, kernel: tc.BuiltKernel, *arrays: Any) -> Any:
-    """The report of a launch on the emulator: source, target and what further arrays the kernel takes."""
-    from tilecopy_emulator.executor import EmulatorExecutor  # not with the module: process.py is asked, and runs nothing
+    """The report of a launch on the emulator, which a process that only answers (:mod:`.process`) does not import."""
+    from tilecopy_emulator.executor import EmulatorExecutor
 
     return EmulatorExecutor().launch(kernel, subject.surroundings.launched(description, *arrays))
 
