@@ -43,7 +43,7 @@ def test_a_share_of_a_campaign_with_a_new_seed(capsys: pytest.CaptureFixture[str
         sys.stdout.write(f" [TILECOPY_TESTKIT_SEED={SEED}] ")
     for variant in ABLE:
         lowered = 0
-        for first in range(0, 4 * SHARE, SHARE):  # few draws fit an engine
+        for first in range(0, 8 * SHARE, SHARE):  # few draws fit an engine
             tally = run_chunk(Chunk(variant, SEED, first, SHARE))
             assert not tally["failures"], f"seed {SEED}: {tally['failures'][0]['finding']}"
             lowered += tally["lowered"]
