@@ -268,7 +268,7 @@ def test_a_process_warns_once_at_the_line_of_the_copy() -> None:
     script = """
 import tilecopy as tc
 k = tc.KernelBuilder("k", threads=128)
-a, f = k.param("A", (128, 64), "float16"), k.local((128, 64), "float16")
+a, f = k.param("A", (128, 8), "float16"), k.local((128, 8), "float16")
 k.cta.copy(f[:, :], a[:, :])
 k.cta.copy(f[:, :], a[:, :], variant="ragged")
 for _ in range(2):

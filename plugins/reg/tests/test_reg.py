@@ -192,16 +192,17 @@ def fragment_kernel(
     s = k.shared(shape, dtype, layout=s_layout, name="s")
     o = k.shared(shape, dtype, layout=s_layout, name="o")
     rows, columns = shape
-    with k.if_(k.thread_id() == 0):
-        for at in (s, o):
-            with k.range(rows) as i:
-                for j in range(columns):
-                    k.store(at[i, j], k.load(a[i, j]) if at is s else 0)
+    with k.range(-(-rows // threads)) as turn, k.if_(turn * threads + k.thread_id() < rows):
+        i = turn * threads + k.thread_id()
+        for j in range(columns):
+            k.store(s[i, j], k.load(a[i, j]))
+            k.store(o[i, j], 0)
     k.cta_sync()
     copies.copy(fragment[:, :], s[:, :])
     copies.copy(o[:, :], fragment[:, :])
     k.cta_sync()
-    with k.if_(k.thread_id() == 0), k.range(rows) as i:
+    with k.range(-(-rows // threads)) as turn, k.if_(turn * threads + k.thread_id() < rows):
+        i = turn * threads + k.thread_id()
         for j in range(columns):
             k.store(b[i, j], k.load(o[i, j]))
     return k.build(target=target, grid=1)

@@ -729,8 +729,8 @@ FAULTS = (
     Fault("fill is zero whatever is asked", "gmem_smem", emit=fills((0,))),
     Fault("keep fills", "gmem_smem", emit=keeps_nothing),
     # ldgsts
-    Fault("it waits itself", "ldgsts", emit=COMMIT_AND_WAIT),
-    Fault("it copies through registers", "ldgsts", emit=by_registers),
+    Fault("it waits itself", "ldgsts", emit=COMMIT_AND_WAIT, by="steps"),
+    Fault("it copies through registers", "ldgsts", emit=by_registers, by="steps"),
     Fault("half of each vector is copied", "ldgsts", builder={"cp_async": half_of_cp_async}),
     Fault("ignore-src is inverted", "ldgsts", builder={"cp_async": inverted_ignore}),
     Fault("last round of cp.async is missing", "ldgsts", partition=fewer_rounds),
@@ -766,7 +766,7 @@ FAULTS = (
     Fault("variables of the destination are forgotten", "dsmem", partition=side("dst", without_variables)),
     Fault("swizzle of a run is forgotten", "dsmem", partition=side("dst", without_swizzle)),
     Fault("it reads an option that nobody declares", "dsmem", predicate=undeclared_option),
-    Fault("it needs an option that it calls optional", "dsmem", record=optional("remote_cta_id")),
+    Fault("it needs an option that it calls optional", "dsmem", record=optional("remote_cta_id"), by="options"),
     # tcgen05_cp
     Fault("an atom is missing", "tcgen05_cp", partition=atoms(lambda found: found[:-1] or found)),
     Fault(
@@ -794,7 +794,7 @@ FAULTS = (
         },
     ),
     # bulk_store, of a third party
-    Fault("bulk store waits itself", "bulk_store", emit=BULK_WAIT),
+    Fault("bulk store waits itself", "bulk_store", emit=BULK_WAIT, by="steps"),
     Fault("a row is missing", "bulk_store", partition=fewer_rounds),
     Fault("rows are 16 bytes long", "bulk_store", partition=lambda r, p: evolve(p, nbytes=16)),
     Fault("rows are 16 bytes too long", "bulk_store", partition=lambda r, p: evolve(p, nbytes=p.nbytes + 16)),

@@ -13,7 +13,6 @@ import numpy as np
 import tilecopy as tc
 from tilecopy.assemblers import assemble, available_assemblers
 from tilecopy.executors import executor_named, why_unavailable
-from tilecopy_emulator.executor import EmulatorExecutor
 
 from . import oracle
 from .description import Description, Operand
@@ -21,7 +20,19 @@ from .drawing import seeded
 from .finding import Finding, difference
 from .kernels import arrays_of
 from .process import answers, answers_elsewhere
-from .rules import Meaningless, built, copy_lines, first_mover, partition_of, request_of, results_are_right
+from .rules import (
+    ANSWERS,
+    PARTITION,
+    Meaningless,
+    ask,
+    built,
+    copy_lines,
+    emulated,
+    first_mover,
+    partition_of,
+    request_of,
+    results_are_right,
+)
 from .subject import Subject
 
 NEEDED = "each step that the record declares is needed: a copy without it is a hazard"
@@ -48,10 +59,27 @@ def smallest_first(descriptions: Iterable[Description]) -> list[Description]:
 
 
 def _accepted(subject: Subject, seed: str, tries: int) -> Iterator[Description]:
+    """Built are those that the hooks take; every one where they take none, as what a kernel alone knows may be needed."""
+    declined = []
     for number in range(tries):
         description = seeded(subject.ranges, f"{seed} {number}")
-        if built(subject, description) is not None:
+        if not _taken(subject, description):
+            declined.append(description)
+        elif built(subject, description) is not None:
             yield description
+    if len(declined) == tries:
+        yield from (description for description in declined if built(subject, description) is not None)
+
+
+def _taken(subject: Subject, description: Description) -> bool:
+    """Whether predicate and partition take the request of a description, which is much quicker than building its kernel."""
+    try:
+        _, request = request_of(subject, description)
+    except Meaningless:
+        return False
+    if not isinstance(ask(subject, "tilecopy_predicate", request, description, ANSWERS), tc.Accept):
+        return False
+    return not isinstance(ask(subject, "tilecopy_partition", request, description, PARTITION), tc.Decline)
 
 
 def accepts_every_pair(subject: Subject) -> None:
@@ -121,7 +149,7 @@ def _right_without(subject: Subject, description: Description, step: str) -> boo
     source, target = arrays_of(description)
     wanted = oracle.expected(description, (source, target))
     try:
-        EmulatorExecutor().launch(kernel, subject.surroundings.launched(description, source, target))
+        emulated(subject, description, kernel, source, target)
     except tc.HazardError:
         return False
     return bool(np.array_equal(wanted, target))
@@ -330,7 +358,7 @@ def _judge_far(subject: Subject, near: Description, far: Description, kernel: tc
     for (there, _), (here, _) in at:
         arrays[place][here] = given[there]
     try:
-        EmulatorExecutor().launch(kernel, subject.surroundings.launched(far, *arrays))
+        emulated(subject, far, kernel, *arrays)
     except tc.HazardError as error:
         text = kernel.ptx.split("\n")[error.line - 1] if error.line else ""
         raise Finding(FAR, str(error).split("\n")[0], far, line=error.line, text=text) from error

@@ -13,7 +13,6 @@ from typing import Any
 import attrs
 import numpy as np
 import tilecopy as tc
-from tilecopy_emulator.executor import EmulatorExecutor
 
 from tilecopy_core.plugin import check_request, symbols_of, why_not_asked
 
@@ -365,10 +364,17 @@ def results_are_right(subject: Subject, description: Description, seed: int = 0)
     return True
 
 
+def emulated(subject: Subject, description: Description, kernel: tc.BuiltKernel, *arrays: Any) -> Any:
+    """The report of a launch on the emulator, which a process that only answers (:mod:`.process`) does not import."""
+    from tilecopy_emulator.executor import EmulatorExecutor
+
+    return EmulatorExecutor().launch(kernel, subject.surroundings.launched(description, *arrays))
+
+
 def _run(subject: Subject, description: Description, kernel: tc.BuiltKernel, source: Any, target: Any) -> Any:
     held = source.copy()
     try:
-        report = EmulatorExecutor().launch(kernel, subject.surroundings.launched(description, source, target))
+        report = emulated(subject, description, kernel, source, target)
     except tc.HazardError as error:
         text = kernel.ptx.split("\n")[error.line - 1] if error.line else ""
         first = str(error).split("\n")[0]
@@ -418,10 +424,7 @@ def _writer(
         shortened = [line if n != number else "" for n, line in enumerate(lines, 1)]
         source, target = arrays_of(description, seed)
         try:
-            EmulatorExecutor().launch(
-                attrs.evolve(kernel, ptx="\n".join(shortened)),
-                subject.surroundings.launched(description, source, target),
-            )
+            emulated(subject, description, attrs.evolve(kernel, ptx="\n".join(shortened)), source, target)
         except tc.TilecopyError:
             continue
         if target[at] != result[at]:
@@ -440,7 +443,7 @@ def only_the_box_is_read(subject: Subject, description: Description) -> bool:
         return False  # declined, or told by another rule
     source, target = arrays_of(description)
     try:
-        EmulatorExecutor().launch(kernel, subject.surroundings.launched(description, source, target, unread))
+        emulated(subject, description, kernel, source, target, unread)
     except tc.HazardError as error:
         text = kernel.ptx.split("\n")[error.line - 1] if error.line else ""
         found = str(error).split("\n")[0]
