@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 import tilecopy as tc
-from tilecopy_cli.words import Name
+from tilecopy_cli.command import Name
 
 from tilecopy_core import RequestError
 from tilecopy_core.description import OPS
