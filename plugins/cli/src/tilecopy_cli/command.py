@@ -5,7 +5,9 @@ A package declares its ``click.Command`` under the entry-point group ``tilecopy.
 
 from __future__ import annotations
 
+from tilecopy_core.description import OPS
 from tilecopy_core.layout import DTYPE_ALIASES
+from tilecopy_core.memory import SPACE_ALIASES
 
 from .bars import progress_bar
 from .copies import copy_in_words, plan_data
@@ -18,6 +20,8 @@ from .words import FilePath, Name
 
 __all__ = [
     "DTYPE_ALIASES",
+    "OPS",
+    "SPACE_ALIASES",
     "Answer",
     "AnswerCommand",
     "FileError",

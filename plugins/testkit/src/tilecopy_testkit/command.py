@@ -6,15 +6,13 @@ from pathlib import Path
 
 import click
 import tilecopy as tc
-from tilecopy_cli.command import Name
+from tilecopy_cli.command import OPS, SPACE_ALIASES, Name
 
 from tilecopy_core import RequestError
-from tilecopy_core.description import OPS
-from tilecopy_core.memory import SPACE_ALIASES, SPACES
 
 from .scaffold import write_package
 
-_SPACE = Name("space", SPACES, SPACE_ALIASES)
+_SPACE = Name("space", tc.SPACES, SPACE_ALIASES)
 
 
 @click.command()
