@@ -31,7 +31,7 @@ from tilecopy_core.plugin import (
 )
 
 AFTER_BULK = 5
-"""Priority of a copy that as few bulk copies do, which have 10."""
+"""The priority of a copy that as few bulk copies move; theirs is 10."""
 ALIGN_BYTES = 16
 """Strides, innermost starts and the global address are multiples of this (CUDA driver API, cuTensorMapEncodeTiled)."""
 SHARED_ALIGN_BYTES = 128
@@ -139,14 +139,22 @@ def boxed(request: CopyRequest, tile: Region, array: Region) -> BoxPartition | D
 
 
 def accepted(request: CopyRequest, tile: Region, array: Region) -> Accept:
-    """After the bulk copies that move what is contiguous on both sides, where there are no more of them than boxes: they are quicker."""
-    chunks = None if request.overhangs or request.options.get("multicast") is not None else chunked(request)
+    """With a priority below that of bulk copies, if as few of them as boxes move the copy: they are quicker then."""
+    if request.overhangs or request.options.get("multicast") is not None or not _may_be_contiguous(array):
+        return Accept()
+    chunks = chunked(request)
     if isinstance(chunks, ChunkPartition) and (chunks.rounds.outer == 1 or chunks.rounds.vec > MOST_BOX):
         # several chunks that fit a box each are never fewer than the boxes, which need not be found for them
         boxes = boxed(request, tile, array)
         if isinstance(boxes, BoxPartition) and chunks.rounds.outer <= boxes.rounds.outer:
             return Accept(AFTER_BULK)
     return Accept()
+
+
+def _may_be_contiguous(array: Region) -> bool:
+    """Whether a region may be contiguous, or contiguous over more than a box: the cheap question before the partition of bulk copies."""
+    sides = [each for each in zip(array.extents, array.buffer.shape, strict=True) if each[0] > 1]
+    return len(sides) < 2 or any(extent > MOST_BOX or same(extent, size) for extent, size in sides)
 
 
 def strides_of(array: Buffer) -> tuple[Int, ...] | None:
