@@ -13,7 +13,7 @@ from tilecopy_core.plugin import checked, instance_of, integer_in
 from .description import Description, Operand, Start
 from .drawing import seeded
 from .finding import Finding
-from .rules import ANSWERS, PARTITION, Meaningless, ask, partition_of, request_of
+from .rules import Meaningless, partition_of, request_of, verdict
 from .subject import Subject
 
 _NAMED = re.compile(r"\[[^]]*\]|\([^()]*\)|\d+")
@@ -28,13 +28,13 @@ def taken_in_every_notation(subject: Subject, description: Description) -> bool:
     description = attrs.evolve(description, sized=False)  # a size known at launch is one of some notations alone
     if any(_overhangs_one(operand) for operand in (description.dst, description.src)):
         return False  # no other notation says the stride of such a dimension
-    if _verdict(subject, description) != "":
+    if verdict(subject, description) != "":
         return False
     for name, notation in NOTATIONS.items():
         if notation is _box_alone and description.outside is not None:
             continue
         same = attrs.evolve(description, dst=notation(description.dst), src=notation(description.src))
-        if reason := _verdict(subject, same):
+        if reason := verdict(subject, same):
             layouts = f"from {description.src.layout} to {description.dst.layout}"
             raise Finding(NOTATION, f"it takes the copy {layouts} and declines the same where {name}: {reason}", same)
     return True
@@ -148,7 +148,7 @@ def declined_alone(subject: Subject, count: int = 300, others: Iterable[Subject]
     found: dict[str, list[tuple[str, tuple[str, ...], Description]]] = {}
     for number in range(count):
         description = seeded(subject.ranges, f"declines {number}")
-        reason = _verdict(subject, description)
+        reason = verdict(subject, description)
         takers = tuple(other.name for other in others if _takes(other, description)) if reason else ()
         if reason and takers:
             found.setdefault(_NAMED.sub("#", reason), []).append((reason, takers, description))
@@ -163,18 +163,6 @@ def _of_the_same_op(subject: Subject) -> list[Subject]:
     plugins = tc.default_registry().plugins()
     records = [(p.name, p.variant) for p in plugins if p.variant is not None and p.name != subject.name]
     return [Subject.of(name) for name, record in records if record.op == subject.record.op]
-
-
-def _verdict(subject: Subject, description: Description) -> str | None:
-    """Why the variant declines a copy, "" where it takes it, or None where it is not asked."""
-    try:
-        _, request = request_of(subject, description)
-    except Meaningless:
-        return None
-    verdict = ask(subject, "tilecopy_predicate", request, description, ANSWERS)
-    if isinstance(verdict, tc.Accept):
-        verdict = ask(subject, "tilecopy_partition", request, description, PARTITION)
-    return verdict.reason if isinstance(verdict, tc.Decline) else ""
 
 
 def _takes(subject: Subject, description: Description) -> bool:

@@ -21,10 +21,7 @@ from .finding import Finding, difference
 from .kernels import arrays_of
 from .process import answers, answers_elsewhere
 from .rules import (
-    ANSWERS,
-    PARTITION,
     Meaningless,
-    ask,
     built,
     copy_lines,
     emulated,
@@ -32,6 +29,7 @@ from .rules import (
     partition_of,
     request_of,
     results_are_right,
+    verdict,
 )
 from .subject import Subject
 
@@ -63,23 +61,12 @@ def _accepted(subject: Subject, seed: str, tries: int) -> Iterator[Description]:
     declined = []
     for number in range(tries):
         description = seeded(subject.ranges, f"{seed} {number}")
-        if not _taken(subject, description):
+        if verdict(subject, description) != "":
             declined.append(description)
         elif built(subject, description) is not None:
             yield description
     if len(declined) == tries:
         yield from (description for description in declined if built(subject, description) is not None)
-
-
-def _taken(subject: Subject, description: Description) -> bool:
-    """Whether predicate and partition take the request of a description, which is much quicker than building its kernel."""
-    try:
-        _, request = request_of(subject, description)
-    except Meaningless:
-        return False
-    if not isinstance(ask(subject, "tilecopy_predicate", request, description, ANSWERS), tc.Accept):
-        return False
-    return not isinstance(ask(subject, "tilecopy_partition", request, description, PARTITION), tc.Decline)
 
 
 def accepts_every_pair(subject: Subject) -> None:

@@ -142,6 +142,18 @@ def ask(subject: Subject, hook: str, request: tc.CopyRequest, description: Descr
         raise Finding(rule, f"{hook} raised {type(error).__name__}: {error}", description) from error
 
 
+def verdict(subject: Subject, description: Description) -> str | None:
+    """Why predicate or partition decline a copy, "" where both take it, None where they are not asked; quicker than building its kernel."""
+    try:
+        _, request = request_of(subject, description)
+    except Meaningless:
+        return None
+    answer = ask(subject, "tilecopy_predicate", request, description, ANSWERS)
+    if isinstance(answer, tc.Accept):
+        answer = ask(subject, "tilecopy_partition", request, description, PARTITION)
+    return answer.reason if isinstance(answer, tc.Decline) else ""
+
+
 def _judge_answer(answer: Any, description: Description) -> None:
     if not isinstance(answer, (tc.Accept, tc.Decline)):
         raise Finding(ANSWERS, f"tilecopy_predicate answered {answer!r}", description)
