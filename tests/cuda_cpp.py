@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -48,8 +49,36 @@ def _context() -> Any:
     return context
 
 
-def run_on_gpu(cubin: bytes, entry: str, arguments: list[Any], *, grid: Any, block: int, shared_bytes: int = 0) -> None:
-    """Run a kernel of a cubin; arrays are copied to the GPU and back, integers are int32."""
+def encoded_map(
+    address: int, *, sizes: Sequence[int], strides_bytes: Sequence[int], box: Sequence[int], swizzle: str
+) -> Any:
+    """A tensor map of float16 as the driver encodes it, innermost dimension first."""
+    from cuda.bindings import driver
+
+    mode = getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{swizzle.upper()}")
+    error, made = driver.cuTensorMapEncodeTiled(
+        driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+        len(sizes),
+        address,
+        [driver.cuuint64_t(each) for each in sizes],
+        [driver.cuuint64_t(each) for each in strides_bytes],
+        [driver.cuuint32_t(each) for each in box],
+        [driver.cuuint32_t(1) for _ in sizes],
+        driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+        mode,
+        driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+        driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+    )
+    assert error == driver.CUresult.CUDA_SUCCESS, error
+    return made
+
+
+def run_on_gpu(image: bytes, entry: str, arguments: list[Any], *, grid: Any, block: int, shared_bytes: int = 0) -> None:
+    """Run a kernel of a cubin, or of PTX that ends in a zero byte.
+
+    Arrays are copied to the GPU and back, integers are int32; ``(array, box)`` is a tensor map of an array that comes before it, with
+    the keywords of :func:`encoded_map`.
+    """
     import ctypes
 
     from cuda.bindings import driver
@@ -61,24 +90,30 @@ def run_on_gpu(cubin: bytes, entry: str, arguments: list[Any], *, grid: Any, blo
 
     call(driver.cuInit(0))
     call(driver.cuCtxSetCurrent(_context()))
-    module = call(driver.cuModuleLoadData(cubin))
+    module = call(driver.cuModuleLoadData(image))
     function = call(driver.cuModuleGetFunction(module, entry.encode()))
     limit = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
     call(driver.cuFuncSetAttribute(function, limit, shared_bytes))
-    arrays, values = {}, []
+    arrays, values, places = list[tuple[Any, int]](), list[Any](), list[int]()
     for argument in arguments:
+        if isinstance(argument, tuple):
+            array, box = argument
+            values.append(encoded_map(next(address for each, address in arrays if each is array), **box))
+            places.append(values[-1].getPtr())
+            continue
         if isinstance(argument, int):
             values.append(ctypes.c_int32(argument))
-            continue
-        arrays[id(argument)] = address = call(driver.cuMemAlloc(max(argument.nbytes, 1)))
-        call(driver.cuMemcpyHtoD(address, argument.ctypes.data, argument.nbytes))
-        values.append(ctypes.c_uint64(int(address)))
-    pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
-    x, y, z = (*grid, 1, 1)[:3]
+        else:
+            address = int(call(driver.cuMemAlloc(max(argument.nbytes, 1))))
+            call(driver.cuMemcpyHtoD(address, argument.ctypes.data, argument.nbytes))
+            arrays.append((argument, address))
+            values.append(ctypes.c_uint64(address))
+        places.append(ctypes.addressof(values[-1]))
+    pointers = (ctypes.c_void_p * len(places))(*places)
+    x, y, z = (*grid, 1, 1)[:3] if isinstance(grid, tuple) else (grid, 1, 1)
     call(driver.cuLaunchKernel(function, x, y, z, block, 1, 1, shared_bytes, 0, ctypes.addressof(pointers), 0))
     call(driver.cuCtxSynchronize())
-    for argument in arguments:
-        if not isinstance(argument, int):
-            call(driver.cuMemcpyDtoH(argument.ctypes.data, arrays[id(argument)], argument.nbytes))
-            call(driver.cuMemFree(arrays[id(argument)]))
+    for array, address in arrays:
+        call(driver.cuMemcpyDtoH(array.ctypes.data, address, array.nbytes))
+        call(driver.cuMemFree(address))
     call(driver.cuModuleUnload(module))

@@ -14,6 +14,7 @@ import random
 from typing import Any
 
 import numpy as np
+from cuda_cpp import run_on_gpu
 
 BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "f32": 32, "f64": 64, "s32": 32}
 BITS |= {"s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}
@@ -204,27 +205,7 @@ def run(text: str, arrays: list[Any], executor: str) -> Any:
     if executor == "emulator":
         importlib.import_module("tilecopy_emulator").run_ptx(text, arrays, grid=1, block=len(arrays[-1]))
         return arrays[-1]
-    driver = importlib.import_module("cuda.bindings.driver")
-
-    def call(name: str, *arguments: Any) -> Any:
-        status, *results = getattr(driver, name)(*arguments)
-        assert status == driver.CUresult.CUDA_SUCCESS, f"{name}: {status.name}"
-        return results[0] if results else None
-
-    call("cuInit", 0)
-    call("cuCtxSetCurrent", call("cuDevicePrimaryCtxRetain", call("cuDeviceGet", 0)))
-    module = call("cuModuleLoadData", text.encode() + b"\0")
-    memory = [call("cuMemAlloc", each.nbytes) for each in arrays]
-    for pointer, each in zip(memory, arrays, strict=True):
-        call("cuMemcpyHtoD", pointer, each.ctypes.data, each.nbytes)
-    cells = np.array([int(pointer) for pointer in memory], np.uint64)
-    arguments = cells.ctypes.data + 8 * np.arange(len(cells), dtype=np.uint64)
-    function = call("cuModuleGetFunction", module, b"k")
-    call("cuLaunchKernel", function, 1, 1, 1, len(arrays[-1]), 1, 1, 0, 0, arguments.ctypes.data, 0)
-    call("cuMemcpyDtoH", arrays[-1].ctypes.data, memory[-1], arrays[-1].nbytes)
-    for pointer in memory:
-        call("cuMemFree", pointer)
-    call("cuModuleUnload", module)
+    run_on_gpu(text.encode() + b"\0", "k", arrays, grid=1, block=len(arrays[-1]))
     return arrays[-1]
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cuda_cpp import run_on_gpu
 from drawn_mma import drawn
 from tilecopy_testkit import Finding
 from tilecopy_testkit.vectors import Vector, write_vectors
@@ -133,27 +134,8 @@ def operand(rng: Any, type: str, count: int) -> Any:
 
 def launched(vector: Vector) -> list[Any]:
     """The arguments after a launch on the GPU."""
-    driver = importlib.import_module("cuda.bindings.driver")
-
-    def call(name: str, *given: Any) -> Any:
-        status, *results = getattr(driver, name)(*given)
-        assert status == driver.CUresult.CUDA_SUCCESS, f"{vector}: {name}: {status.name}"
-        return results[0] if results else None
-
-    call("cuInit", 0)
-    call("cuCtxSetCurrent", call("cuDevicePrimaryCtxRetain", call("cuDeviceGet", 0)))
-    module, arrays = call("cuModuleLoadData", vector.ptx.encode() + b"\0"), vector.given()
-    memory = [call("cuMemAlloc", each.nbytes) for each in arrays]
-    for pointer, each in zip(memory, arrays, strict=True):
-        call("cuMemcpyHtoD", pointer, each.ctypes.data, each.nbytes)
-    cells = np.array([int(pointer) for pointer in memory], np.uint64)
-    arguments = cells.ctypes.data + 8 * np.arange(len(cells), dtype=np.uint64)
-    function = call("cuModuleGetFunction", module, b"vector")
-    call("cuLaunchKernel", function, vector.grid, 1, 1, vector.block, 1, 1, 0, 0, arguments.ctypes.data, 0)
-    for pointer, each in zip(memory, arrays, strict=True):
-        call("cuMemcpyDtoH", each.ctypes.data, pointer, each.nbytes)
-        call("cuMemFree", pointer)
-    call("cuModuleUnload", module)
+    arrays = vector.given()
+    run_on_gpu(vector.ptx.encode() + b"\0", "vector", arrays, grid=vector.grid, block=vector.block)
     return arrays
 
 

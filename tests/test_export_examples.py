@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 from cuda_cpp import compiled, run_on_gpu
-from tilecopy_emulator import run_ptx
+from tilecopy_emulator import TensorMap, run_ptx
 
 EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
 sys.path[:0] = [str(EXAMPLES / name) for name in ("gemm", "stencil")]
@@ -20,21 +19,38 @@ import stencil
 SIZES = [(150, 72, 88), (128, 128, 32), (5, 3, 7), (129, 130, 65), (1, 1, 1), (64, 200, 24)]
 
 
-def product(
-    m: int, n: int, k: int, target: str, *, by_hand: bool = False, of: ModuleType = gemm
-) -> tuple[np.ndarray, np.ndarray]:
+def product(m: int, n: int, k: int, target: str, *, by_hand: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """What the kernel makes of random matrices, and NumPy."""
+    a, b, c = matrices(m, n, k)
+    source = gemm.source(n, k, by_hand=by_hand)
+    launch = {"grid": gemm.grid(m, n), "block": gemm.THREADS}
+    if target == "emulator":
+        run_ptx(compiled(source, "compute_80"), [a, b, c, m, n, k], **launch)
+    else:
+        run_on_gpu(compiled(source, target, kind="CUBIN"), "gemm", [a, b, c, m, n, k], **launch)
+    return c, a.astype(np.float32) @ b.astype(np.float32).T
+
+
+def matrices(m: int, n: int, k: int) -> list[np.ndarray]:
+    """Random A and B, and C with nothing in it."""
     random = np.random.default_rng(m)
     a, b = (random.standard_normal(shape).astype(np.float16) for shape in ((m, k), (n, k)))
-    c = np.full((m, n), np.nan, np.float16)
-    source = of.source(n, k, by_hand=by_hand)
-    launch = {"grid": of.grid(m, n), "block": of.THREADS}
+    return [a, b, np.full((m, n), np.nan, np.float16)]
+
+
+def by_ldmatrix(m: int, n: int, k: int, target: str, *, by_hand: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """The same of the kernel whose operands come by ldmatrix."""
+    a, b, c = matrices(m, n, k)
+    source, boxes = gemm_ldmatrix.source(n, k, by_hand=by_hand), gemm_ldmatrix.boxes(m, n, k)
+    launch = {"grid": gemm_ldmatrix.grid(m, n), "block": gemm_ldmatrix.THREADS}
     if target == "emulator":
-        ptx = compiled(source, "compute_80")
-        run_ptx(ptx, [a, b, c, m, n, k], **launch, dynamic_shared_bytes=of.SHARED_BYTES)
+        maps = [TensorMap(array, "float16", **box) for array, box in zip((a, b), boxes, strict=True)]
+        given = [a, b, c, m, n, k, *maps]
+        run_ptx(compiled(source), given, **launch, dynamic_shared_bytes=gemm_ldmatrix.SHARED_BYTES)
     else:
+        given = [a, b, c, m, n, k, *zip((a, b), boxes, strict=True)]
         cubin = compiled(source, target, kind="CUBIN")
-        run_on_gpu(cubin, "gemm", [a, b, c, m, n, k], **launch, shared_bytes=of.SHARED_BYTES)
+        run_on_gpu(cubin, "gemm", given, **launch, shared_bytes=gemm_ldmatrix.SHARED_BYTES)
     return c, a.astype(np.float32) @ b.astype(np.float32).T
 
 
@@ -56,21 +72,43 @@ def test_the_gemm_takes_any_size_on_the_gpu(gpu: str, m: int, n: int, k: int) ->
     assert np.allclose(found, wanted, rtol=2e-3, atol=5e-2)
 
 
-@pytest.mark.parametrize(("m", "n", "k"), [(150, 72, 88), (5, 300, 7), (1, 1, 1), (130, 264, 264)])
-def test_the_gemm_by_ldmatrix_takes_any_size(m: int, n: int, k: int) -> None:
-    found, wanted = product(m, n, k, "emulator", of=gemm_ldmatrix)
+ALONG_K_BY_EIGHT = [(150, 72, 88), (5, 300, 8), (1, 1, 16), (130, 264, 264)]
+
+
+@pytest.mark.parametrize(("m", "n", "k"), ALONG_K_BY_EIGHT)
+def test_the_gemm_by_ldmatrix_takes_any_m_and_n(m: int, n: int, k: int) -> None:
+    found, wanted = by_ldmatrix(m, n, k, "emulator")
     assert np.allclose(found, wanted, rtol=2e-3, atol=5e-2)
 
 
 def test_the_gemm_by_ldmatrix_reads_as_the_one_by_hand() -> None:
-    found, wanted = product(150, 72, 88, "emulator", by_hand=True, of=gemm_ldmatrix)
-    ours, _ = product(150, 72, 88, "emulator", of=gemm_ldmatrix)
+    found, wanted = by_ldmatrix(150, 72, 88, "emulator", by_hand=True)
+    ours, _ = by_ldmatrix(150, 72, 88, "emulator")
     assert np.allclose(found, wanted, rtol=2e-3, atol=5e-2) and np.array_equal(found, ours)
 
 
-@pytest.mark.parametrize(("m", "n", "k"), [*SIZES, (1000, 777, 333)])
-def test_the_gemm_by_ldmatrix_takes_any_size_on_the_gpu(gpu: str, m: int, n: int, k: int) -> None:
-    found, wanted = product(m, n, k, gpu, of=gemm_ldmatrix)
+def test_the_gemm_by_ldmatrix_says_which_k_it_takes() -> None:
+    with pytest.raises(ValueError, match="K = 7 is no multiple of 8"):
+        gemm_ldmatrix.source(64, 7)
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_the_maps_of_the_gemm_by_ldmatrix_are_those_that_its_source_encodes(name: str) -> None:
+    box = gemm_ldmatrix.boxes(150, 72, 88)["ab".index(name)]
+    text = (
+        gemm_ldmatrix.source(72, 88)
+        .split(f"static inline CUresult load_{name}_{name.upper()}_map(")[1]
+        .split("#endif")[0]
+    )
+    assert f"box[] = {{{box['box'][0]}, {box['box'][1]}}}" in text and f"SWIZZLE_{box['swizzle']}" in text
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [*ALONG_K_BY_EIGHT, (1000, 777, 336)])
+def test_the_gemm_by_ldmatrix_takes_any_m_and_n_on_the_gpu(gpu: str, m: int, n: int, k: int) -> None:
+    major = int(gpu.removeprefix("sm_").rstrip("af")) // 10
+    if major < 9:
+        pytest.skip(f"{gpu} has no tensor copies")
+    found, wanted = by_ldmatrix(m, n, k, gpu)
     assert np.allclose(found, wanted, rtol=2e-3, atol=5e-2)
 
 

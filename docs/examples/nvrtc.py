@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 
-def compiled(text: str) -> str:
-    """PTX of CUDA C++ for sm_80 and newer; RuntimeError with the compiler's log."""
+def compiled(text: str, arch: str = "compute_80") -> str:
+    """PTX of CUDA C++, by default for sm_80 and newer; RuntimeError with the compiler's log."""
     from cuda.bindings import nvrtc
 
     _, program = nvrtc.nvrtcCreateProgram(text.encode(), b"kernel.cu", 0, [], [])
-    options = [b"--gpu-architecture=compute_80", b"--std=c++17"]
+    options = [f"--gpu-architecture={arch}".encode(), b"--std=c++17"]
     (result,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
     if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         _, size = nvrtc.nvrtcGetProgramLogSize(program)

@@ -10,6 +10,7 @@ import ctypes
 import random
 import statistics
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -24,14 +25,21 @@ sys.path[:0] = [str(ROOT / "docs" / "examples" / name) for name in ("gemm", "ste
 import gemm
 import gemm_ldmatrix
 import stencil
-from cuda_cpp import compiled
+from cuda_cpp import compiled, encoded_map
 
 LEAST = 0.9
 LEAST_BY_LDMATRIX = 0.95
 
 
+def packed(argument: Any) -> Any:
+    """What a launch takes for an argument."""
+    if isinstance(argument, torch.Tensor):
+        return ctypes.c_uint64(argument.data_ptr())
+    return ctypes.c_int32(argument) if isinstance(argument, int) else argument
+
+
 def kernel_of(source: str, name: str, shared_bytes: int = 0) -> Callable[..., None]:
-    """A launch of a kernel with dynamic shared memory: ``launch(grid, block, *arguments)``, tensors and int32 numbers."""
+    """A launch of a kernel with dynamic shared memory: ``launch(grid, block, *arguments)``, tensors, int32 numbers and tensor maps."""
     major, minor = torch.cuda.get_device_capability()
     cubin = compiled(source, f"sm_{major}{minor}", kind="CUBIN")
     torch.cuda.current_stream().synchronize()  # the context is there
@@ -44,10 +52,10 @@ def kernel_of(source: str, name: str, shared_bytes: int = 0) -> Callable[..., No
     assert error == driver.CUresult.CUDA_SUCCESS, error
 
     def launch(grid: tuple[int, int], block: int, *arguments: Any) -> None:
-        values = [
-            ctypes.c_int32(each) if isinstance(each, int) else ctypes.c_uint64(each.data_ptr()) for each in arguments
-        ]
-        pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+        values = [packed(each) for each in arguments]
+        pointers = (ctypes.c_void_p * len(values))(
+            *(each.getPtr() if hasattr(each, "getPtr") else ctypes.addressof(each) for each in values)
+        )
         stream = torch.cuda.current_stream().cuda_stream
         place = ctypes.addressof(pointers)
         (code,) = driver.cuLaunchKernel(function, *grid, 1, block, 1, 1, shared_bytes, stream, place, 0)
@@ -57,21 +65,30 @@ def kernel_of(source: str, name: str, shared_bytes: int = 0) -> Callable[..., No
 
 
 def in_turn(works: list[Callable[[], Any]]) -> list[float]:
-    """Medians of seconds, measured in turn, a drawn one first: what follows a hotter kernel runs at a lower clock."""
+    """Medians of seconds: nine rounds in a drawn order, ten launches a measurement, each after a rest.
+
+    Without the rest a kernel runs at the clock that the heat of the one before it leaves.
+    """
     found = list[list[float]]([] for _ in works)
     for _ in range(9):
         for place in random.sample(range(len(works)), len(works)):
-            found[place].append(median_seconds(works[place]))
+            torch.cuda.synchronize()
+            time.sleep(0.1)
+            found[place].append(median_seconds(works[place], runs=1, warm_up=2, batch=10))
     return [statistics.median(times) for times in found]
 
 
-def gemms(of: ModuleType, title: str, least: float) -> bool:
+def gemms(of: ModuleType, title: str, least: float, *more_sizes: tuple[int, int, int]) -> bool:
     """A table of TFLOP/s of one of the two; whether the results are right and the speed is there."""
     good = True
     print(f"{title:<22}{'tilecopy':>10}{'by hand':>10}{'torch':>10}{'to hand':>9}   TFLOP/s")
-    for m, n, k in ((4096, 4096, 4096), (8192, 8192, 8192), (4104, 4008, 4040), (1000, 3000, 5000), (777, 1001, 333)):
+    for m, n, k in ((4096, 4096, 4096), (8192, 8192, 8192), (4104, 4008, 4040), (1000, 3000, 5000), *more_sizes):
         a, b = (torch.randn(shape, device="cuda", dtype=torch.float16) for shape in ((m, k), (n, k)))
         wanted = (a.float() @ b.float().T).half()
+        maps: list[Any] = []
+        if of is gemm_ldmatrix:
+            boxes = zip((a, b), of.boxes(m, n, k), strict=True)
+            maps = [encoded_map(array.data_ptr(), **box) for array, box in boxes]
         works: list[Callable[[], Any]] = []
         for by_hand in (False, True):
             if by_hand and (k % 8 or n % 8):
@@ -79,10 +96,8 @@ def gemms(of: ModuleType, title: str, least: float) -> bool:
             launch = kernel_of(of.source(n, k, by_hand=by_hand), "gemm", of.SHARED_BYTES)
             c = torch.full((m, n), float("nan"), device="cuda", dtype=torch.float16)
 
-            def work(
-                launch: Any = launch, c: Any = c, a: Any = a, b: Any = b, m: int = m, n: int = n, k: int = k
-            ) -> None:
-                launch(of.grid(m, n), of.THREADS, a, b, c, m, n, k)
+            def work(launch: Any = launch, given: Any = (a, b, c, m, n, k, *maps)) -> None:
+                launch(of.grid(*given[3:5]), of.THREADS, *given)
 
             work()
             torch.cuda.synchronize()
@@ -127,7 +142,7 @@ def stencils() -> bool:
 def main() -> None:
     """The tables."""
     results = [
-        gemms(gemm, "GEMM float16", LEAST),
+        gemms(gemm, "GEMM float16", LEAST, (777, 1001, 333)),
         gemms(gemm_ldmatrix, "by ldmatrix", LEAST_BY_LDMATRIX),
         stencils(),
     ]
