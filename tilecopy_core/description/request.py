@@ -118,7 +118,7 @@ class Accept:
     """The variant can do this copy.
 
     Attributes:
-        priority: of the variant for this copy, where it differs from its record's: lower where another does it as well.
+        priority: the variant's priority for this copy, or None for its record's. A lower one leaves the copy to another variant that does it as well.
 
     Raises:
         PluginError: the priority is no integer.

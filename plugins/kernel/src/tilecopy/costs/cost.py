@@ -35,15 +35,15 @@ from .walk import Walk, live_registers
 
 @attrs.frozen
 class Mover:
-    """How well something moves bytes between global memory and an SM; each is 0 where nothing was measured.
+    """What one way of moving bytes between global memory and an SM costs beside the bytes; 0 where nothing was measured.
 
     Attributes:
-        crowded: share that it needs more of DRAM where :data:`CROWD_BYTES` are under way in each SM; it grows with their square.
-        narrow: the same for rows of half of :data:`WHOLE_BYTES`; it grows with the bytes themselves.
+        crowded: the share of DRAM time that is added when :data:`CROWD_BYTES` are under way in each SM. It grows with the square of the bytes.
+        narrow: the share that is added for rows of half of :data:`WHOLE_BYTES`. It grows with the bytes under way.
         partial: bytes of DRAM for each byte of a sector that is touched and not moved.
-        split: cycles for each sector that lies in several sectors of shared memory.
+        split: cycles for each sector of global memory that lies in several sectors of shared memory.
         piece: cycles for each contiguous piece.
-        queue_bytes: under way at least, as nothing waits for a copy before the next begins.
+        queue_bytes: the fewest bytes under way: no copy waits for the one before it.
     """
 
     crowded: float = 0.0
@@ -67,9 +67,9 @@ MOVERS = {
 DRAM_BYTES = 19.2
 """Bytes that an SM of an H200 reads or writes in a cycle when all do."""
 WHOLE_BYTES = {"load": 128, "store": 256}
-"""Rows that are shorter than this are narrow, and most of all those of half of it: a line of L2 is read, or written, in parts."""
+"""Shorter rows are narrow: a line of L2 is read, or written, in parts. Rows of half of this cost the most."""
 CROWD_BYTES = 120_000
-"""Bytes under way in an SM, all CTAs together, with which L2 has 16 MB to order: later ones push out what waits for its neighbour."""
+"""Bytes under way in an SM, by all its CTAs: 16 MB on an H200. More of them push sectors out of L2 before their neighbours are asked for."""
 L2_BYTES = 50.0
 """Bytes of sectors that an SM gets of L2 in a cycle, those that it asks for again among them."""
 SCHEDULERS = 4

@@ -103,7 +103,7 @@ class Mbarrier:
         """Wait until the phase of a parity (0 for the first) has completed.
 
         Args:
-            parity: of the phase, or the number of the phase, of which the parity is taken (modulo 2); plain or symbolic.
+            parity: the number of the phase, or its parity: it is taken modulo 2. An integer or a symbolic one.
             index: which barrier.
             cluster: acquire at cluster scope, when threads of another CTA arrive on it.
         """
