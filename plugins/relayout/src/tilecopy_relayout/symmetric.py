@@ -6,8 +6,7 @@ The first says that nobody reads the memory any more that is written now, the se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
 from typing import Any, cast
@@ -121,30 +120,26 @@ class Peers:
         barrier = partial(room.handle.barrier, channel=0, timeout_ms=timeout_ms)
         work = Push(x.device, room, barrier, tuple(moves), tuple(self._streams))
         shape = shards.out_shape(rank)
-        return partial(self._move, work, shape, kept=out is None)
+        written = None if out is not None else room.tensor[: prod(shape) * x.element_size()].view(x.dtype).view(shape)
+        return partial(self._move, work, written)
 
-    def _move(
-        self, work: Push, shape: tuple[int, ...], group: Any, x: torch.Tensor, out: Any, *, kept: bool
-    ) -> torch.Tensor:
-        """One call. Under a capture of the caller's, its work is captured, and the caller orders the graph with other calls."""
-        with torch.cuda.device(x.device), self._in_turn():
-            work(x.data_ptr())
-            if not kept:
-                return cast("torch.Tensor", out)
-            result = x.new_empty(shape) if out is None else out
-            written = work.room.tensor[: result.numel() * x.element_size()].view(x.dtype).view(shape)
-            result.copy_(written)
-            return result
+    def _move(self, work: Push, written: torch.Tensor | None, group: Any, x: torch.Tensor, out: Any) -> torch.Tensor:
+        """One call, whose result is copied from where it was ``written``, if that is not ``out`` itself.
 
-    @contextmanager
-    def _in_turn(self) -> Iterator[None]:
-        """Calls of a group use the same memory, and wait for one another on whatever streams they are."""
-        captured = torch.cuda.is_current_stream_capturing()
-        if not captured:
-            self._done.wait()
-        yield
-        if not captured:
-            self._done.record()
+        Calls of a group use the same memory, and wait for one another on whatever streams they are. Under a capture of the caller's,
+        the work is captured, and the caller orders the graph with other calls.
+        """
+        with torch.cuda.device(x.device):
+            captured = torch.cuda.is_current_stream_capturing()
+            if not captured:
+                self._done.wait()
+            work(x.data_ptr(), captured=captured)
+            result = torch.empty_like(written) if written is not None and out is None else out
+            if written is not None:
+                result.copy_(written)
+            if not captured:
+                self._done.record()
+            return cast("torch.Tensor", result)
 
     def _kept_room(self, x: torch.Tensor, shards: Shards) -> Room | None:
         """Memory that is kept, as large as the largest part of the result needs it."""
@@ -202,9 +197,9 @@ class Push:
     streams: tuple[int, ...]
     graphs: dict[int, Any] = attrs.field(factory=dict)
 
-    def __call__(self, source: int) -> None:
-        """Put it on the current stream, for an array at this address."""
-        if torch.cuda.is_current_stream_capturing():
+    def __call__(self, source: int, *, captured: bool) -> None:
+        """Put it on the current stream, for an array at this address; ``captured``: the stream is captured into a graph."""
+        if captured:
             self._work(source)
             return
         graph = self.graphs.get(source)
