@@ -20,6 +20,7 @@ import torch.multiprocessing as processes
 from tilecopy import RequestError
 from tilecopy_relayout import exchange, relayout_shards
 from tilecopy_relayout.shards import chunk_extents, cuts_of
+from tilecopy_relayout.symmetric import is_symmetric
 
 KINDS = (torch.bfloat16, torch.float32, torch.uint8, torch.float64, torch.float8_e4m3fn, torch.complex128)
 
@@ -130,6 +131,7 @@ def symmetric_out() -> None:
 
     ranks = dist.get_world_size()
     room = empty(2, 8, 512 * ranks, 64, dtype=torch.bfloat16, device="cuda")
+    assert is_symmetric(room) and is_symmetric(room[1]) and not is_symmetric(torch.empty_like(room))
     for number in range(6):
         whole = random_tensor([512 * ranks, 8 * ranks, 64], torch.bfloat16, number)
         out = room[number % 2]

@@ -33,12 +33,30 @@ _NON_BLOCKING = 1
 
 
 def is_symmetric(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is of torch's symmetric memory; False too where torch cannot say."""
+    """Whether a tensor is of torch's symmetric memory."""
+    if not tensor.is_cuda:
+        return False
     try:
         from torch.distributed._symmetric_memory import is_symm_mem_tensor
     except ImportError:
+        return _is_found(tensor)
+    return bool(is_symm_mem_tensor(tensor))
+
+
+def _is_found(tensor: torch.Tensor) -> bool:
+    """The same for torch before 2.12, which has no such question.
+
+    Its rendezvous looks for the memory first, and then for the group. So for a group that does not exist it fails for
+    symmetric memory, and returns None for other memory.
+    """
+    try:
+        from torch._C._distributed_c10d import _SymmetricMemory
+    except ImportError:
         return False
-    return tensor.is_cuda and bool(is_symm_mem_tensor(tensor))
+    try:
+        return _SymmetricMemory.rendezvous(tensor, "tilecopy: no such group") is not None
+    except RuntimeError:
+        return True
 
 
 @attrs.frozen(eq=False)
