@@ -207,6 +207,17 @@ def digests(mutant: Mutant, found: dict[str, Any], root: Path = ROOT) -> dict[st
     }
 
 
+def unplantable(listed: Iterable[Mutant]) -> list[str]:
+    """Why mutants cannot be planted: the text that they replace is gone, or there more than once."""
+    found = []
+    for mutant in listed:
+        try:
+            mutant.applied((ROOT / mutant.file).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            found.append(f"{mutant.id}: {error}")
+    return found
+
+
 def stale(listed: Iterable[Mutant], results: dict[str, dict[str, Any]]) -> list[str]:
     """The mutants with no result, or with one that was found with another function or test."""
     return [
@@ -407,6 +418,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.report:
         print(report(listed, results))
         return 0
+    if gone := unplantable(listed):
+        print("\n".join(gone))
+        return 2
     old = set(stale(listed, results)) if options.stale or options.check else set[str]()
     if options.check:
         print(f"stale: {', '.join(sorted(old)) or 'nothing'}")
@@ -419,8 +433,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         and (not options.stale or mutant.id in old)
         and (not options.retry or results.get(mutant.id, {}).get("outcome") in (None, "survived"))
     ]
-    for mutant in chosen:
-        mutant.applied((ROOT / mutant.file).read_text(encoding="utf-8"))
     for name in WARM:
         importlib.import_module(name)
     tests_of = {m.id: (m.wide or m.tests) if options.wide else m.tests for m in chosen}
