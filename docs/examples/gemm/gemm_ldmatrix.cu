@@ -1,4 +1,5 @@
-// C = A @ B.T in float16 with float32 sums: A is (M, K), B (N, K), C (M, N), all row-major; any M and N, K a multiple of 8. For sm_90 and newer.
+// C = A @ B.T in float16 with float32 sums: A is (M, K), B (N, K), C (M, N), all row-major; any M and N, K a multiple of 8.
+// For sm_90 and newer.
 //
 // 128 x 128 of C a block of 128 threads, 64 x 64 a warp, two blocks a multiprocessor; K in steps of 64 through three stages of shared
 // memory, whose rows of 128 bytes are swizzled. Dynamic shared memory: 3 * (128 + 128) * 64 * 2 bytes. Every byte moves by one of
@@ -31,11 +32,13 @@ __device__ __forceinline__ uint32_t packed(float low, float high)
 }
 
 extern "C" __global__ void __launch_bounds__(128, 2)
-    gemm(const void* A, const void* B, void* C, int M, int N, int K, const __grid_constant__ CUtensorMap A_map, const __grid_constant__ CUtensorMap B_map)
+    gemm(const void* A, const void* B, void* C, int M, int N, int K,
+         const __grid_constant__ CUtensorMap A_map, const __grid_constant__ CUtensorMap B_map)
 {
     extern __shared__ __align__(1024) char shared[];
     __shared__ uint64_t barriers[3];
-    const uint32_t as = tilecopy::shared_address(shared), bs = as + 3 * 128 * 64 * 2, full = tilecopy::shared_address(barriers);
+    const uint32_t as = tilecopy::shared_address(shared), bs = as + 3 * 128 * 64 * 2;
+    const uint32_t full = tilecopy::shared_address(barriers);
     const int bx = blockIdx.x, by = blockIdx.y, warp = threadIdx.x / 32, wm = warp / 2, wn = warp % 2;
     const int steps = (K + 63) / 64;
 
