@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tilecopy as tc
 from cuda_cpp import compiled, run_on_gpu
 from tilecopy_emulator import TensorMap, run_ptx
 
@@ -85,6 +86,27 @@ def test_the_gemm_by_ldmatrix_reads_as_the_one_by_hand() -> None:
     found, wanted = by_ldmatrix(150, 72, 88, "emulator", by_hand=True)
     ours, _ = by_ldmatrix(150, 72, 88, "emulator")
     assert np.allclose(found, wanted, rtol=2e-3, atol=5e-2) and np.array_equal(found, ours)
+
+
+@pytest.mark.parametrize(
+    ("step", "instead"),
+    [
+        ("tilecopy::mbarrier_wait(full, 0);", ""),
+        ("if (kt + 1 < steps) tilecopy::mbarrier_wait(full + 8 * stage, phase);", ""),
+        ("__syncthreads();  // all warps have read the stage before", ""),
+        ("phase ^= stage == 0;", ""),
+        ("tilecopy::fence_mbarrier_init();", ""),
+        ("full + 8 * s, 2 * 128 * 64 * 2", "full + 8 * s, 128 * 64 * 2"),
+    ],
+)
+def test_a_step_that_the_gemm_by_ldmatrix_lacks_is_a_hazard(
+    monkeypatch: pytest.MonkeyPatch, step: str, instead: str
+) -> None:
+    text = gemm_ldmatrix.source(72, 264)
+    assert text.count(step) == 1
+    monkeypatch.setattr(gemm_ldmatrix, "source", lambda *_, **__: text.replace(step, instead))
+    with pytest.raises(tc.HazardError):
+        by_ldmatrix(130, 72, 264, "emulator")
 
 
 def test_the_gemm_by_ldmatrix_says_which_k_it_takes() -> None:
