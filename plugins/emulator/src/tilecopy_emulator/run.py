@@ -14,9 +14,8 @@ from tilecopy.executors import ValueCheck, html_table
 
 from tilecopy_core import HazardError, LaunchError
 
-from .alu import is_approximate
 from .demands import demand, is_flag, is_whole, items_of
-from .effects import pieces, sections, shared_side_not_counted
+from .effects import is_approximate, pieces, sections, shared_side_not_counted
 from .machine.machine import Machine
 from .memory.observed import Observer
 from .opcodes.operands import Step

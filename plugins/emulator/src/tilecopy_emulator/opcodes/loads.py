@@ -13,7 +13,7 @@ import numpy as np
 
 from tilecopy_core import HazardError
 
-from ..effects import is_hint, loads_somewhere, parts_of, written_by
+from ..effects import effect_of, is_hint, loads_somewhere, modifiers_of, parts_of, written_by
 from ..machine.machine import Machine
 from ..order.access import SHARED_WINDOW, Access
 from ..program import Instruction, Memory, Program, UnsupportedPtxError, Vector
@@ -48,7 +48,7 @@ def address_reader(operand: Any, instruction: Instruction, program: Program) -> 
 
 def shared_address(operand: Any, instruction: Instruction, program: Program) -> AddressReader:
     """As :func:`address_reader`, of shared memory: a generic address, where the opcode names no space, must point there."""
-    if any(part.startswith("shared") for part in instruction.opcode):
+    if modifiers_of(instruction.opcode).space:
         return address_reader(operand, instruction, program)
     read = data_address(operand, "", instruction, program)
 
@@ -169,7 +169,7 @@ class _Several:
 
 def several(instructions: list[Instruction], steps: list[Step], program: Program) -> Step:
     """One step for loads or stores in a row (see :func:`runs`)."""
-    loads = instructions[0].opcode[0] == "ld"
+    loads = effect_of(instructions[0].opcode).kind == "load"
     parts = parts_of(instructions[0])
     places = [next(x for x in i.operands if isinstance(x, Memory)) for i in instructions]
     offsets = np.array([place.offset & (2**64 - 1) for place in places], np.uint64)
@@ -234,19 +234,16 @@ def runs(program: Program) -> list[tuple[int, int]]:
             if key is not None and at - first > 1:
                 found.append((first, at - first))
             first, key = at, this
-        elif instruction is not None and instruction.opcode[0] == "ld":
-            written = {n for i in program.instructions[first:at] for n in written_by(i)}
-            if key[1] in written:
-                found += [(first, at - first)] if at - first > 1 else []
-                first = at
+        elif key[1] in {name for i in program.instructions[first:at] for name in written_by(i)}:
+            found += [(first, at - first)] if at - first > 1 else []
+            first = at
     return found
 
 
 def _alike(instruction: Instruction, program: Program) -> tuple[Any, ...] | None:
     """What accesses that can be done together have in common, or None."""
-    if instruction.opcode[0] not in ("ld", "st") or instruction.guard or len(instruction.operands) != 2:
-        return None
-    if "async" in instruction.opcode or "bulk" in instruction.opcode:
+    plain = effect_of(instruction.opcode).kind in ("load", "store")
+    if not plain or instruction.guard or len(instruction.operands) != 2:
         return None
     parts = parts_of(instruction)
     if parts.access.strength or parts.access.space not in ("global", "shared"):

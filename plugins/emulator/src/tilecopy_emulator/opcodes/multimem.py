@@ -10,26 +10,20 @@ from typing import Any
 import numpy as np
 
 from ..alu.atomic import atomic_operation
-from ..effects import SPACES, VECTORS
+from ..effects import modifiers_of
 from ..machine.machine import Machine
-from ..order.access import SCOPES, SEMANTICS, Access
+from ..order.access import Access
 from ..program import REGISTER_BITS, Instruction, Program
 from .loads import beside, data_address, names_of
 from .operands import Handler, Lanes, Step, demand_count, reader, refuse, writer
 
-_BYTES = {"e4m3x4": "b32", "e5m2x4": "b32"}
-"""Types that are nothing but bits here."""
-
 
 def _parts(instruction: Instruction, default: str) -> tuple[str, int, Access]:
     """The type of an element, how many there are, and how they are accessed."""
-    opcode = instruction.opcode
-    type = next(_BYTES.get(part, part) for part in opcode if part in REGISTER_BITS or part in _BYTES)
-    count = next((VECTORS[part] for part in opcode if part in VECTORS), 1)
-    order = next((part for part in opcode if part in SEMANTICS), default)
-    scope = next((part for part in opcode if part in SCOPES), "sys")
-    space = next((SPACES[part] for part in opcode if part == "global"), "")
-    return type, count, Access(space, count * REGISTER_BITS[type] // 8, order, scope)
+    said = modifiers_of(instruction.opcode)
+    count = said.count or 1
+    size = count * REGISTER_BITS[said.type] // 8
+    return said.type, count, Access(said.space, size, said.order or default, said.scope or "sys")
 
 
 def _load(instruction: Instruction, program: Program) -> Step:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..alu.double import fused
 from ..alu.formats import BF16, F16, F32, F64, Format, decode, encode, quantize
-from ..effects import SPACES
+from ..effects import modifiers_of
 from ..machine.machine import Machine
 from ..order.access import Access
 from ..program import Instruction, Program
@@ -78,11 +78,9 @@ def _whole(machine: Machine, lanes: Lanes) -> Any:
 
 def _moved(instruction: Instruction) -> tuple[_Fragment, bool, Access]:
     """The fragment that is loaded or stored, whether by rows, and how each element is accessed."""
-    opcode = instruction.opcode
+    opcode, said = instruction.opcode, modifiers_of(instruction.opcode)
     shape = next(part for part in opcode if part in _SHAPES)
-    type = next(part for part in opcode if part in _BYTES)
-    space = next((SPACES[part] for part in opcode[1:] if part in SPACES), "")
-    return _Fragment.of(opcode[2], shape, type), "row" in opcode, Access(space, _BYTES[type])
+    return _Fragment.of(opcode[2], shape, said.type), "row" in opcode, Access(said.space, _BYTES[said.type])
 
 
 def _addresses(machine: Machine, lanes: Lanes, base: Any, stride: Any, moved: tuple[_Fragment, bool, Access]) -> Any:

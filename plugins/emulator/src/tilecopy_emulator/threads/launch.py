@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ..effects import loads_strongly
+from ..effects import effect_of, loads_strongly
 from ..order.clocks import Clock, Time
 from ..program import Program
 from .arrays import GlobalMemory
@@ -180,7 +180,11 @@ class Launch:
     def __attrs_post_init__(self) -> None:
         self.single = self.profile or self.observer is not None
         labels = self.program.labels
-        self.targets = [labels[str(i.operands[0])] if i.opcode[0] == "bra" else -1 for i in self.program.instructions]
+        branches = [effect_of(i.opcode).kind == "branch" for i in self.program.instructions]
+        self.targets = [
+            labels[str(i.operands[0])] if branch else -1
+            for i, branch in zip(self.program.instructions, branches, strict=True)
+        ]
         self.in_loop = np.zeros(len(self.targets) + 1, bool)
         for at, target in enumerate(self.targets):
             if 0 <= target <= at:

@@ -342,10 +342,8 @@ class Threads:
                 more = f"; {self.name_of(first + bit)} has not" if bit >= 0 and first + bit < self.units else ""
                 if gone >= 0:
                     more = f"; {self.name_of(gone)} exits and does not come"
-                instruction = self.program.instructions[at]
-                kind = "barrier" if instruction.opcode[0] == "bar" else "aligned"
                 self.hazard(
-                    kind,
+                    "barrier" if isinstance(key, str) else "aligned",
                     f"{bin(wanted & here).count('1')} of the {bin(wanted).count('1')} lanes of the mask 0x{wanted:08x} "
                     f"have come{more}",
                     waiting[:1],
