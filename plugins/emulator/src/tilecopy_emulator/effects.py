@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import product
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 
@@ -33,16 +33,15 @@ from .program import (
 )
 
 CACHE_HINTS = frozenset({"ca", "cg", "cs", "lu", "cv", "wb", "wt"})
-_TYPES = {name: name for name in (*REGISTER_BITS, "b128", "tf32")} | {"e4m3x4": "b32", "e5m2x4": "b32"}
-"""Types of what lies in memory; those that are nothing but bits there."""
-_SAID: dict[str, tuple[str, str | int]] = {
+_TYPES = (*REGISTER_BITS, "b128")
+_SAID: dict[str, tuple[str, Any]] = {
     modifier: (what, value)
     for what, values in (
         ("space", {space: space for space in SPACES} | {"param::entry": "param", "shared::cta": "shared"}),
         ("order", {order: order for order in SEMANTICS}),
         ("scope", {scope: scope for scope in SCOPES}),
         ("count", {"v2": 2, "v4": 4, "v8": 8}),
-        ("type", _TYPES),
+        ("type", {type: type for type in _TYPES}),
     )
     for modifier, value in values.items()
 }
@@ -186,7 +185,7 @@ class Modifiers:
         order: memory semantics, or "".
         scope: or "".
         count: elements of a vector, or 0.
-        type: of an element, or "".
+        type: of an element, or "" where registers have none such.
         rest: all others but hints about caches, in order.
     """
 
@@ -209,7 +208,7 @@ def modifiers_of(opcode: tuple[str, ...]) -> Modifiers:
             found[what] = value
         elif not is_hint(part):
             rest.append(part)
-    return Modifiers(**found, rest=tuple(rest))  # type: ignore[arg-type]
+    return Modifiers(**found, rest=tuple(rest))
 
 
 def names_in(operand: Operand) -> tuple[str, ...]:
@@ -259,7 +258,7 @@ def parts_of(instruction: Instruction) -> Parts:
         said.count or 1,
         ("volatile", "mmio", "nc") if name == "ld" else ("volatile", "mmio"),
     )
-    if type in ("", "pred", "f16x2", "bf16x2", "bf16") or not _TYPES.keys().isdisjoint(said.rest):
+    if type in ("", "pred", "f16x2", "bf16x2", "bf16") or any(part in _TYPES for part in said.rest):
         raise refuse(instruction, f"{name} does not have one type that memory has")
     unknown = [part for part in said.rest if part not in known]
     if type == "b128":  # as the registers have it

@@ -17,13 +17,16 @@ from ..program import REGISTER_BITS, Instruction, Program
 from .loads import beside, data_address, names_of
 from .operands import Handler, Lanes, Step, demand_count, reader, refuse, writer
 
+_BYTES = {"e4m3x4": "b32", "e5m2x4": "b32"}
+"""Types that are nothing but bits here."""
+
 
 def _parts(instruction: Instruction, default: str) -> tuple[str, int, Access]:
     """The type of an element, how many there are, and how they are accessed."""
     said = modifiers_of(instruction.opcode)
-    count = said.count or 1
-    size = count * REGISTER_BITS[said.type] // 8
-    return said.type, count, Access(said.space, size, said.order or default, said.scope or "sys")
+    type, count = said.type or next(_BYTES[part] for part in said.rest if part in _BYTES), said.count or 1
+    size = count * REGISTER_BITS[type] // 8
+    return type, count, Access(said.space, size, said.order or default, said.scope or "sys")
 
 
 def _load(instruction: Instruction, program: Program) -> Step:

@@ -78,9 +78,10 @@ def _whole(machine: Machine, lanes: Lanes) -> Any:
 
 def _moved(instruction: Instruction) -> tuple[_Fragment, bool, Access]:
     """The fragment that is loaded or stored, whether by rows, and how each element is accessed."""
-    opcode, said = instruction.opcode, modifiers_of(instruction.opcode)
+    opcode = instruction.opcode
     shape = next(part for part in opcode if part in _SHAPES)
-    return _Fragment.of(opcode[2], shape, said.type), "row" in opcode, Access(said.space, _BYTES[said.type])
+    type = next(part for part in opcode if part in _BYTES)
+    return _Fragment.of(opcode[2], shape, type), "row" in opcode, Access(modifiers_of(opcode).space, _BYTES[type])
 
 
 def _addresses(machine: Machine, lanes: Lanes, base: Any, stride: Any, moved: tuple[_Fragment, bool, Access]) -> Any:
