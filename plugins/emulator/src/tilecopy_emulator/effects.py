@@ -65,7 +65,7 @@ class Effect:
         orders: the memory semantics that it may name.
         pieces: of its accesses, where there are such of less than 16 bytes.
         sections: the clock's sections that it needs (see :mod:`.order.clocks`).
-        by_engine: an engine moves the bytes, not the thread.
+        by_engine: an engine moves the bytes, not the thread: those of shared memory too, always or where it is named.
         sums: products, in an order that the ISA leaves open.
     """
 
@@ -79,7 +79,7 @@ class Effect:
     orders: tuple[str, ...] = SEMANTICS
     pieces: Pieces | None = None
     sections: tuple[str, ...] = ()
-    by_engine: bool = False
+    by_engine: Literal["", "named", "always"] = ""
     sums: bool = False
 
 
@@ -130,12 +130,12 @@ EFFECTS = {
         Effect("ldu", 1, "load", loads="named", orders=(), pieces=_of_access),
         Effect("st", 0, "store", loads="none", orders=("weak", "relaxed", "release"), pieces=_of_access),
         Effect("st.bulk", loads="none", pieces=_in_shared(8)),
-        Effect("st.async", loads="none", pieces=_in_shared(4), by_engine=True),
+        Effect("st.async", loads="none", pieces=_in_shared(4), by_engine="named"),
         Effect("st.async.release", loads="none", pieces=_of_element),
         Effect("st.async.mmio", loads="none", pieces=_of_element),
         Effect("atom", 1, "atomic", polled=True, orders=_ATOMIC, pieces=_of_element),
         Effect("red", 0, "atomic", loads="none", orders=_ATOMIC, pieces=_of_element),
-        Effect("red.async", 0, "atomic", loads="none", pieces=_of_element, by_engine=True),
+        Effect("red.async", 0, "atomic", loads="none", pieces=_of_element, by_engine="named"),
         Effect("multimem", pieces=_of_element),
         Effect("multimem.ld_reduce", 1, pieces=_of_element),
         Effect("wmma.load", 1, loads="named", pieces=_of_element),
@@ -157,13 +157,13 @@ EFFECTS = {
         Effect("cp.async.ca", pieces=_of_copy),
         Effect("cp.async.cg", pieces=_of_copy),
         Effect("cp.async.wait_group", kind="wait"),
-        Effect("cp.async.bulk", pieces=_of_mask, sections=(ASYNC_SHARED,), by_engine=True),
-        Effect("cp.reduce.async.bulk", sections=(ASYNC_SHARED,), by_engine=True),
-        Effect("clusterlaunchcontrol.try_cancel", sections=(ASYNC_SHARED,), by_engine=True),
-        Effect("wgmma.mma_async", 1, sections=(ASYNC_SHARED,), by_engine=True, sums=True),
+        Effect("cp.async.bulk", pieces=_of_mask, sections=(ASYNC_SHARED,), by_engine="named"),
+        Effect("cp.reduce.async.bulk", sections=(ASYNC_SHARED,), by_engine="named"),
+        Effect("clusterlaunchcontrol.try_cancel", sections=(ASYNC_SHARED,), by_engine="named"),
+        Effect("wgmma.mma_async", 1, sections=(ASYNC_SHARED,), by_engine="always", sums=True),
         Effect("tcgen05", pieces=_in_shared(4), sections=(ASYNC_SHARED, TENSOR)),
-        Effect("tcgen05.cp", pieces=_in_shared(4), sections=(ASYNC_SHARED, TENSOR), by_engine=True),
-        Effect("tcgen05.mma", pieces=_in_shared(4), sections=(ASYNC_SHARED, TENSOR), by_engine=True, sums=True),
+        Effect("tcgen05.cp", pieces=_in_shared(4), sections=(ASYNC_SHARED, TENSOR), by_engine="always"),
+        Effect("tcgen05.mma", pieces=_in_shared(4), sections=(ASYNC_SHARED, TENSOR), by_engine="always", sums=True),
     )
 }
 """By opcode, the longest prefix counts; what is not here reads all its operands, and maybe memory."""
@@ -332,7 +332,7 @@ def sections(program: Program) -> tuple[str, ...]:
 def shared_side_not_counted(opcode: tuple[str, ...]) -> str:
     """The instruction's name if it moves shared memory by an engine, whose wavefronts no model here knows; else ``""``."""
     effect = effect_of(opcode)
-    touches = opcode[0] in ("wgmma", "tcgen05") or any(part.startswith("shared") for part in opcode)
+    touches = effect.by_engine == "always" or any(part.startswith("shared") for part in opcode)
     return effect.name if effect.by_engine and touches else ""
 
 

@@ -16,13 +16,13 @@ from tilecopy_core import HazardError
 from ..effects import effect_of, is_hint, loads_somewhere, modifiers_of, parts_of, written_by
 from ..machine.machine import Machine
 from ..order.access import SHARED_WINDOW, Access
-from ..program import Instruction, Memory, Program, UnsupportedPtxError, Vector
+from ..program import Instruction, Memory, Operand, Program, UnsupportedPtxError, Vector
 from .operands import Handler, Lanes, Step, constant_bits, is_constant, reader, refuse, writer
 
 AddressReader = Callable[[Machine, Lanes], Any]
 
 
-def address_reader(operand: Any, instruction: Instruction, program: Program) -> AddressReader:
+def address_reader(operand: Operand, instruction: Instruction, program: Program) -> AddressReader:
     """How to read an address operand: unsigned bits of the width of its register.
 
     Raises:
@@ -46,7 +46,7 @@ def address_reader(operand: Any, instruction: Instruction, program: Program) -> 
     return lambda machine, lanes: machine.symbol(base, lanes) + far
 
 
-def shared_address(operand: Any, instruction: Instruction, program: Program) -> AddressReader:
+def shared_address(operand: Operand, instruction: Instruction, program: Program) -> AddressReader:
     """As :func:`address_reader`, of shared memory: a generic address, where the opcode names no space, must point there."""
     if modifiers_of(instruction.opcode).space:
         return address_reader(operand, instruction, program)
@@ -63,14 +63,15 @@ def shared_address(operand: Any, instruction: Instruction, program: Program) -> 
     return generic
 
 
-def data_address(operand: Any, space: str, instruction: Instruction, program: Program) -> AddressReader:
+def data_address(operand: Operand, space: str, instruction: Instruction, program: Program) -> AddressReader:
     """As :func:`address_reader`, of what is loaded or stored in a space; ``""`` is generic."""
     read = address_reader(operand, instruction, program)
-    if not space and program.register_bits.get(operand.base) == 32:
-        raise refuse(instruction, f"the register {operand.base} has 32 bits where a generic address is wanted")
-    there = next((variable.space for variable in program.variables if variable.name == operand.base), "")
+    base = operand.base if isinstance(operand, Memory) else ""
+    if not space and program.register_bits.get(base) == 32:
+        raise refuse(instruction, f"the register {base} has 32 bits where a generic address is wanted")
+    there = next((variable.space for variable in program.variables if variable.name == base), "")
     if space and there and there != space.partition("::")[0]:
-        raise refuse(instruction, f"the variable {operand.base} is in .{there}")
+        raise refuse(instruction, f"the variable {base} is in .{there}")
     return read
 
 
@@ -240,7 +241,7 @@ def runs(program: Program) -> list[tuple[int, int]]:
     return found
 
 
-def _alike(instruction: Instruction, program: Program) -> tuple[Any, ...] | None:
+def _alike(instruction: Instruction, program: Program) -> tuple[tuple[str, ...], str] | None:
     """What accesses that can be done together have in common, or None."""
     plain = effect_of(instruction.opcode).kind in ("load", "store")
     if not plain or instruction.guard or len(instruction.operands) != 2:
@@ -278,7 +279,7 @@ def beside(values: list[Any], dtype: Any) -> Any:
     return elements.view(np.uint8)
 
 
-def immediate(operand: Any, instruction: Instruction, what: str) -> int:
+def immediate(operand: Operand, instruction: Instruction, what: str) -> int:
     """A constant operand.
 
     Raises:
