@@ -13,7 +13,7 @@ from ..machine.machine import Machine
 from ..order.access import Access, Scan
 from ..program import REGISTER_BITS, Instruction, Program
 from .loads import data_address, names_of, operands_of
-from .operands import Handler, Lanes, Reader, Step, reader, refuse, writer
+from .operands import Handler, Lanes, Reader, Step, Writer, reader, refuse, writer
 
 _NARROW = ("f16", "bf16", "f16x2", "bf16x2")
 
@@ -98,7 +98,7 @@ def _picked(value: Any, rows: Any, columns: Any) -> Any:
     return value[rows if value.shape[0] > 1 else 0, columns if value.shape[1] > 1 else 0]
 
 
-def _wide(access: Access, address: Any, readers: list[list[Reader]], write: list[Any], *, compare: bool) -> Step:
+def _wide(access: Access, address: Reader, readers: list[list[Reader]], write: list[Writer], *, compare: bool) -> Step:
     """``exch`` and ``cas`` of 128 bits; their type is a complex one, which NumPy moves as it is."""
 
     def step(machine: Machine, lanes: Lanes) -> None:

@@ -5,7 +5,6 @@ Source: PTX ISA 9.7.9.8 to .11; modifiers that only hint at caches change nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -17,12 +16,10 @@ from ..effects import effect_of, is_hint, loads_somewhere, modifiers_of, parts_o
 from ..machine.machine import Machine
 from ..order.access import SHARED_WINDOW, Access
 from ..program import Instruction, Memory, Operand, Program, UnsupportedPtxError, Vector
-from .operands import Handler, Lanes, Step, constant_bits, is_constant, reader, refuse, writer
-
-AddressReader = Callable[[Machine, Lanes], Any]
+from .operands import Handler, Lanes, Reader, Step, constant_bits, is_constant, reader, refuse, writer
 
 
-def address_reader(operand: Operand, instruction: Instruction, program: Program) -> AddressReader:
+def address_reader(operand: Operand, instruction: Instruction, program: Program) -> Reader:
     """How to read an address operand: unsigned bits of the width of its register.
 
     Raises:
@@ -46,7 +43,7 @@ def address_reader(operand: Operand, instruction: Instruction, program: Program)
     return lambda machine, lanes: machine.symbol(base, lanes) + far
 
 
-def shared_address(operand: Operand, instruction: Instruction, program: Program) -> AddressReader:
+def shared_address(operand: Operand, instruction: Instruction, program: Program) -> Reader:
     """As :func:`address_reader`, of shared memory: a generic address, where the opcode names no space, must point there."""
     if modifiers_of(instruction.opcode).space:
         return address_reader(operand, instruction, program)
@@ -63,7 +60,7 @@ def shared_address(operand: Operand, instruction: Instruction, program: Program)
     return generic
 
 
-def data_address(operand: Operand, space: str, instruction: Instruction, program: Program) -> AddressReader:
+def data_address(operand: Operand, space: str, instruction: Instruction, program: Program) -> Reader:
     """As :func:`address_reader`, of what is loaded or stored in a space; ``""`` is generic."""
     read = address_reader(operand, instruction, program)
     base = operand.base if isinstance(operand, Memory) else ""
@@ -87,7 +84,7 @@ def names_of(operand: Any, count: int, instruction: Instruction) -> tuple[str, .
     return tuple(names)
 
 
-def operands_of(instruction: Instruction, count: int) -> tuple[Any, ...]:
+def operands_of(instruction: Instruction, count: int) -> tuple[Operand, ...]:
     """The operands, a cache policy left out."""
     operands = instruction.operands
     if "L2::cache_hint" in instruction.opcode:
@@ -263,7 +260,7 @@ def origins_of(lacking: Any, element: int) -> Any:
     return np.concatenate(each, axis=1)
 
 
-def gather(machine: Machine, lanes: Lanes, readers: list[Any], dtype: Any) -> Any:
+def gather(machine: Machine, lanes: Lanes, readers: list[Reader], dtype: Any) -> Any:
     """Registers side by side as bytes, shape ``(n or 1, C or 1, bytes)``."""
     return beside([read(machine, lanes) for read in readers], dtype)
 
