@@ -47,26 +47,26 @@ _SAID: dict[str, tuple[str, Any]] = {
 }
 
 Pieces = Callable[[Instruction], tuple[int, int]]
-"""Bytes of shared and of global memory that an instruction may read or write apart from their neighbours; 16: no fewer."""
+"""Bytes of shared and of global memory that an instruction may read or write apart from their neighbours, at most 16."""
 
 
 @attrs.frozen
 class Effect:
-    """What the instructions of an opcode read and write.
+    """A row of the table: what the instructions of an opcode read and write, and what kind they are.
 
     Attributes:
         name: the opcode, or a dotted prefix of it.
         results: how many of its first operands are registers that it writes.
-        kind: what it is to those who order threads and accesses; a branch goes to one label.
+        kind: what it is to those who order threads and accesses; a branch goes to its label.
         registers_only: it makes registers of registers: what it reads matters where what it writes does.
-        passes_on: what is nothing in its results where a source holds nothing: all, or the bits that this changes; "": it is at fault.
+        passes_on: where a source holds nothing, so does a result: all of it, or the bits that depend on that; "": a hazard is told.
         loads: the memory that it may read: any, that of the space which it names, or none.
         polled: a loop may wait for what it reads.
         orders: the memory semantics that it may name.
-        pieces: of its accesses, where there are such of less than 16 bytes.
+        pieces: how small its accesses may be; None: no smaller than 16 bytes.
         sections: the clock's sections that it needs (see :mod:`.order.clocks`).
-        by_engine: an engine moves the bytes, not the thread: those of shared memory too, always or where it is named.
-        sums: products, in an order that the ISA leaves open.
+        by_engine: an engine moves the bytes, not the thread: shared memory always has a part in it, or where the opcode names it.
+        sums: it adds products up in an order that the ISA leaves open.
     """
 
     name: str = ""
@@ -112,9 +112,9 @@ def _of_mask(instruction: Instruction) -> tuple[int, int]:
 
 _BITWISE = frozenset(("mov", "and", "or", "xor", "not", "lop3", "prmt", "shl", "shr", "shf", "bfe", "bfi", "brev"))
 _BITWISE |= {"selp", "setp", "szext", *(f"cvt.{to}.{source}" for to, source in product(INTEGERS, repeat=2))}
-_OF_REGISTERS = ["activemask", "clusterlaunchcontrol.query_cancel", "cvta", "elect", "getctarank", "isspacep", "mapa"]
-_OF_REGISTERS += ["match", "movmatrix", "redux", "shfl", "vote"]
-_ATOMIC = SEMANTICS[1:]
+_OF_REGISTERS = ["activemask", "clusterlaunchcontrol.query_cancel", "createpolicy", "cvta", "elect", "getctarank"]
+_OF_REGISTERS += ["isspacep", "mapa", "match", "mbarrier.pending_count", "movmatrix", "redux", "shfl", "vote"]
+_STRONG = SEMANTICS[1:]
 
 EFFECTS = {
     effect.name: effect
@@ -133,8 +133,8 @@ EFFECTS = {
         Effect("st.async", loads="none", pieces=_in_shared(4), by_engine="named"),
         Effect("st.async.release", loads="none", pieces=_of_element),
         Effect("st.async.mmio", loads="none", pieces=_of_element),
-        Effect("atom", 1, "atomic", polled=True, orders=_ATOMIC, pieces=_of_element),
-        Effect("red", 0, "atomic", loads="none", orders=_ATOMIC, pieces=_of_element),
+        Effect("atom", 1, "atomic", polled=True, orders=_STRONG, pieces=_of_element),
+        Effect("red", 0, "atomic", loads="none", orders=_STRONG, pieces=_of_element),
         Effect("red.async", 0, "atomic", loads="none", pieces=_of_element, by_engine="named"),
         Effect("multimem", pieces=_of_element),
         Effect("multimem.ld_reduce", 1, pieces=_of_element),
@@ -143,17 +143,16 @@ EFFECTS = {
         Effect("ldmatrix", 1, loads="named", pieces=_in_shared(8)),
         Effect("stmatrix", pieces=_in_shared(8)),
         Effect("bra", kind="branch", loads="none"),
-        Effect("exit", kind="end", loads="none"),
-        Effect("ret", kind="end", loads="none"),
-        Effect("bar", kind="barrier", loads="none"),
-        Effect("barrier", kind="barrier", loads="none"),
-        Effect("fence", kind="fence", loads="none"),
+        *(Effect(name, kind="end", loads="none") for name in ("exit", "ret")),
+        *(Effect(name, kind="barrier", loads="none") for name in ("bar", "barrier")),
+        *(Effect(f"{name}.red", 1, "barrier", loads="none") for name in ("bar", "bar.cta", "barrier", "barrier.cta")),
+        *(Effect(name, kind="fence", loads="none") for name in ("fence", "membar")),
         Effect("fence.proxy.tensormap::generic", kind="fence", loads="none", sections=(TENSORMAP,)),
-        Effect("membar", kind="fence", loads="none"),
         Effect("nanosleep", loads="none"),
-        Effect("mbarrier", pieces=_in_shared(8)),
-        Effect("mbarrier.inval", pieces=_in_shared(8), sections=(ISSUED,)),
+        *(Effect(f"mbarrier.{name}", pieces=_in_shared(8)) for name in ("init", "expect_tx", "complete_tx")),
+        *(Effect(f"mbarrier.{name}", 1, pieces=_in_shared(8)) for name in ("arrive", "arrive_drop", "try_wait")),
         Effect("mbarrier.test_wait", 1, polled=True, pieces=_in_shared(8)),
+        Effect("mbarrier.inval", pieces=_in_shared(8), sections=(ISSUED,)),
         Effect("cp.async.ca", pieces=_of_copy),
         Effect("cp.async.cg", pieces=_of_copy),
         Effect("cp.async.wait_group", kind="wait"),
@@ -162,6 +161,7 @@ EFFECTS = {
         Effect("clusterlaunchcontrol.try_cancel", sections=(ASYNC_SHARED,), by_engine="named"),
         Effect("wgmma.mma_async", 1, sections=(ASYNC_SHARED,), by_engine="always", sums=True),
         Effect("tcgen05", pieces=_in_shared(4), sections=(ASYNC_SHARED, TENSOR)),
+        Effect("tcgen05.ld", 1, pieces=_in_shared(4), sections=(ASYNC_SHARED, TENSOR)),
         Effect("tcgen05.cp", pieces=_in_shared(4), sections=(ASYNC_SHARED, TENSOR), by_engine="always"),
         Effect("tcgen05.mma", pieces=_in_shared(4), sections=(ASYNC_SHARED, TENSOR), by_engine="always", sums=True),
     )
@@ -224,11 +224,16 @@ def names_in(operand: Operand) -> tuple[str, ...]:
     return (operand.name if isinstance(operand, Negated) else operand,)
 
 
+def _results_of(instruction: Instruction) -> tuple[Operand, ...]:
+    """Its first operands that it writes; a result may be left out before an address."""
+    first = instruction.operands[: effect_of(instruction.opcode).results]
+    return tuple(operand for operand in first if not isinstance(operand, Memory))
+
+
 def written_by(instruction: Instruction) -> tuple[str, ...]:
     """The registers that an instruction writes."""
-    count = effect_of(instruction.opcode).results
     carry = (CARRY,) if "cc" in instruction.opcode else ()
-    return (*(x for operand in instruction.operands[:count] for x in names_in(operand) if x != "_"), *carry)
+    return (*(x for operand in _results_of(instruction) for x in names_in(operand) if x != "_"), *carry)
 
 
 def is_hint(part: str) -> bool:
@@ -297,7 +302,7 @@ def read_somewhere(program: Program) -> frozenset[str]:
     found: set[str] = set()
     for instruction in program.instructions:
         found.add(instruction.guard)
-        for operand in instruction.operands[effect_of(instruction.opcode).results :]:
+        for operand in instruction.operands[len(_results_of(instruction)) :]:
             found.update(names_in(operand))
     return frozenset(found)
 
