@@ -340,7 +340,7 @@ class Expansion:
     def _in_local_memory(self, opcode: tuple[str, ...], operands: list[Operand]) -> tuple[str, ...]:
         """``ld.param`` and ``st.param`` of a function's own parameters become accesses to local memory."""
         spaces = ("param", "param::func", "param::entry")
-        if opcode[0] not in ("ld", "st", "ldu") or not any(part in spaces for part in opcode):
+        if effect_of(opcode).kind not in ("load", "store") or not any(part in spaces for part in opcode):
             return opcode
         address = next((operand for operand in operands if isinstance(operand, Memory)), None)
         if address is None:

@@ -180,11 +180,8 @@ class Launch:
     def __attrs_post_init__(self) -> None:
         self.single = self.profile or self.observer is not None
         labels = self.program.labels
-        branches = [effect_of(i.opcode).kind == "branch" for i in self.program.instructions]
-        self.targets = [
-            labels[str(i.operands[0])] if branch else -1
-            for i, branch in zip(self.program.instructions, branches, strict=True)
-        ]
+        goes = [effect_of(i.opcode).kind == "branch" and str(i.operands[0]) for i in self.program.instructions]
+        self.targets = [labels[label] if label else -1 for label in goes]
         self.in_loop = np.zeros(len(self.targets) + 1, bool)
         for at, target in enumerate(self.targets):
             if 0 <= target <= at:
