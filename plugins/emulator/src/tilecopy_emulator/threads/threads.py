@@ -68,7 +68,7 @@ class Threads:
         self.order = Order(launch.time, self.unit_ctas, self.threads, key, launch.sections)
         self.many: Any = None
         self.each = 1
-        self.converging: dict[Any, dict[int, int]] = {}
+        self.converging: dict[int | str, dict[int, int]] = {}
         self.gathering: dict[int, Any] = {}
         self.joined: Any = None
 
@@ -300,7 +300,7 @@ class Threads:
             self.pc[found] = self.at + 1
         return found
 
-    def _converged(self, key: Any, alive: Any) -> set[int]:
+    def _converged(self, key: int | str, alive: Any) -> set[int]:
         waiting = self.converging[key]
         ready: set[int] = set()
         for lane, wanted in waiting.items():
