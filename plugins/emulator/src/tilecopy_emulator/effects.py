@@ -1,18 +1,24 @@
-"""What an instruction reads and writes: one table by opcode, and what follows from it for a program.
+"""The table of instructions: by opcode, what each reads and writes and what kind it is, and what follows from it for a program.
 
-How an opcode may be spelt stands in the core's table (:mod:`tilecopy_core.ptx.instructions`) and is not repeated here.
+How an opcode may be spelt stands in the core's table (:mod:`tilecopy_core.ptx.instructions`) and is not repeated here; what its
+modifiers say is read by :func:`modifiers_of`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
+from itertools import product
+from typing import Any, Literal
 
 import attrs
 
 from .alu import FORMS
-from .order.access import SCOPES, Access
+from .alu.convert import INTEGERS
+from .order.access import SCOPES, SEMANTICS, SPACES, Access
 from .order.clocks import ASYNC_GLOBAL, ASYNC_SHARED, ISSUED, TENSOR, TENSORMAP
 from .program import (
+    CARRY,
     REGISTER_BITS,
     Instruction,
     Memory,
@@ -26,92 +32,141 @@ from .program import (
     refuse,
 )
 
-SPACES = {
-    "global": "global",
-    "const": "const",
-    "param": "param",
-    "param::entry": "param",
-    "local": "local",
-    "shared": "shared",
-    "shared::cta": "shared",
-    "shared::cluster": "shared::cluster",
-}
 CACHE_HINTS = frozenset({"ca", "cg", "cs", "lu", "cv", "wb", "wt"})
-ORDERS = {"ld": ("weak", "relaxed", "acquire"), "st": ("weak", "relaxed", "release")}
-VECTORS = {"v2": 2, "v4": 4, "v8": 8}
+_TYPES = (*REGISTER_BITS, "b128")
+_SAID: dict[str, tuple[str, Any]] = {
+    modifier: (what, value)
+    for what, values in (
+        ("space", {space: space for space in SPACES} | {"param::entry": "param", "shared::cta": "shared"}),
+        ("order", {order: order for order in SEMANTICS}),
+        ("scope", {scope: scope for scope in SCOPES}),
+        ("count", {"v2": 2, "v4": 4, "v8": 8}),
+        ("type", {type: type for type in _TYPES}),
+    )
+    for modifier, value in values.items()
+}
+
+Pieces = Callable[[Instruction], tuple[int, int]]
+"""Bytes of shared and of global memory that an instruction may read or write apart from their neighbours, at most 16."""
 
 
 @attrs.frozen
 class Effect:
-    """What the instructions of an opcode read and write.
+    """A row of the table: what the instructions of an opcode read and write, and what kind they are.
 
     Attributes:
         name: the opcode, or a dotted prefix of it.
         results: how many of its first operands are registers that it writes.
+        kind: what it is to those who order threads and accesses; a branch goes to its label.
         registers_only: it makes registers of registers: what it reads matters where what it writes does.
-        shared_piece: bytes of shared memory that it may read or write apart from their neighbours; 0: none, or as its operands say.
+        passes_on: where a source holds nothing, so does a result: all of it, or the bits that depend on that; "": a hazard is told.
+        loads: the memory that it may read: any, that of the space which it names, or none.
+        polled: a loop may wait for what it reads.
+        orders: the memory semantics that it may name.
+        pieces: how small its accesses may be; None: no smaller than 16 bytes.
         sections: the clock's sections that it needs (see :mod:`.order.clocks`).
-        by_engine: an engine moves the bytes, not the thread.
+        by_engine: an engine moves the bytes, not the thread: shared memory always has a part in it, or where the opcode names it.
+        sums: it adds products up in an order that the ISA leaves open.
     """
 
     name: str = ""
     results: int = 0
+    kind: Literal["", "load", "store", "atomic", "branch", "barrier", "fence", "wait", "end"] = ""
     registers_only: bool = False
-    shared_piece: int = 0
+    passes_on: Literal["", "all", "bits"] = ""
+    loads: Literal["any", "named", "none"] = "any"
+    polled: bool = False
+    orders: tuple[str, ...] = SEMANTICS
+    pieces: Pieces | None = None
     sections: tuple[str, ...] = ()
-    by_engine: bool = False
+    by_engine: Literal["", "named", "always"] = ""
+    sums: bool = False
 
+
+def _in_shared(size: int) -> Pieces:
+    return lambda instruction: (size, 16)
+
+
+def _of_access(instruction: Instruction) -> tuple[int, int]:
+    access = parts_of(instruction).access
+    size = access.bytes & -access.bytes
+    return (
+        size if access.space in ("", "shared", "shared::cluster") else 16,
+        size if access.space in ("", "global") else 16,
+    )
+
+
+def _of_element(instruction: Instruction) -> tuple[int, int]:
+    size = REGISTER_BITS.get(modifiers_of(instruction.opcode).type, 8) // 8
+    return size, size
+
+
+def _of_copy(instruction: Instruction) -> tuple[int, int]:
+    size = int(str(instruction.operands[2])) if str(instruction.operands[2]).isdigit() else 4
+    return size, 4 if len(instruction.operands) > 3 else size
+
+
+def _of_mask(instruction: Instruction) -> tuple[int, int]:
+    return 16, 1 if "cp_mask" in instruction.opcode else 16
+
+
+_BITWISE = frozenset(("mov", "and", "or", "xor", "not", "lop3", "prmt", "shl", "shr", "shf", "bfe", "bfi", "brev"))
+_BITWISE |= {"selp", "setp", "szext", *(f"cvt.{to}.{source}" for to, source in product(INTEGERS, repeat=2))}
+_OF_REGISTERS = ["activemask", "clusterlaunchcontrol.query_cancel", "createpolicy", "cvta", "elect", "getctarank"]
+_OF_REGISTERS += ["isspacep", "mapa", "match", "mbarrier.pending_count", "movmatrix", "redux", "shfl", "vote"]
+_STRONG = SEMANTICS[1:]
 
 EFFECTS = {
     effect.name: effect
     for effect in (
-        *(
-            Effect(name, 1, registers_only=True)
-            for name in (
-                *FORMS,
-                *[
-                    "activemask",
-                    "cvta",
-                    "elect",
-                    "getctarank",
-                    "isspacep",
-                    "mapa",
-                    "match",
-                    "mov",
-                    "redux",
-                    "shfl",
-                    "vote",
-                ],
-            )
-        ),
+        *(Effect(name, 1, registers_only=True, passes_on="all") for name in FORMS),
+        *(Effect(name, 1, registers_only=True, passes_on="bits") for name in _BITWISE),
+        *(Effect(name, 1, registers_only=True) for name in _OF_REGISTERS),
+        Effect("mma", 1, registers_only=True, sums=True),
+        Effect("wmma.mma", 1, registers_only=True, sums=True),
         Effect("alloca", 1),
         Effect("stacksave", 1),
-        Effect("movmatrix", 1, registers_only=True),
-        Effect("mma", 1, registers_only=True, shared_piece=4),
-        Effect("ld", 1),
-        Effect("ldu", 1),
-        Effect("multimem.ld_reduce", 1),
-        Effect("wmma.load", 1),
-        Effect("wmma.mma", 1, registers_only=True),
-        Effect("st.bulk", shared_piece=8),
-        Effect("ldmatrix", 1, shared_piece=8),
-        Effect("stmatrix", shared_piece=8),
-        Effect("mbarrier", shared_piece=8),
-        Effect("mbarrier.inval", shared_piece=8, sections=(ISSUED,)),
-        Effect("cp.async.bulk", sections=(ASYNC_SHARED,), by_engine=True),
-        Effect("cp.reduce.async.bulk", sections=(ASYNC_SHARED,), by_engine=True),
-        Effect("clusterlaunchcontrol.try_cancel", sections=(ASYNC_SHARED,), by_engine=True),
-        Effect("clusterlaunchcontrol.query_cancel", 1, registers_only=True),
-        Effect("fence.proxy.tensormap::generic", sections=(TENSORMAP,)),
-        Effect("st.async", shared_piece=4, by_engine=True),
-        Effect("red.async", by_engine=True),
-        Effect("wgmma.mma_async", 1, sections=(ASYNC_SHARED,), by_engine=True),
-        Effect("tcgen05", shared_piece=4, sections=(ASYNC_SHARED, TENSOR)),
-        Effect("tcgen05.cp", shared_piece=4, sections=(ASYNC_SHARED, TENSOR), by_engine=True),
-        Effect("tcgen05.mma", shared_piece=4, sections=(ASYNC_SHARED, TENSOR), by_engine=True),
+        Effect("ld", 1, "load", loads="named", polled=True, orders=("weak", "relaxed", "acquire"), pieces=_of_access),
+        Effect("ldu", 1, "load", loads="named", orders=(), pieces=_of_access),
+        Effect("st", 0, "store", loads="none", orders=("weak", "relaxed", "release"), pieces=_of_access),
+        Effect("st.bulk", loads="none", pieces=_in_shared(8)),
+        Effect("st.async", loads="none", pieces=_in_shared(4), by_engine="named"),
+        Effect("st.async.release", loads="none", pieces=_of_element),
+        Effect("st.async.mmio", loads="none", pieces=_of_element),
+        Effect("atom", 1, "atomic", polled=True, orders=_STRONG, pieces=_of_element),
+        Effect("red", 0, "atomic", loads="none", orders=_STRONG, pieces=_of_element),
+        Effect("red.async", 0, "atomic", loads="none", pieces=_of_element, by_engine="named"),
+        Effect("multimem", pieces=_of_element),
+        Effect("multimem.ld_reduce", 1, pieces=_of_element),
+        Effect("wmma.load", 1, loads="named", pieces=_of_element),
+        Effect("wmma.store", pieces=_of_element),
+        Effect("ldmatrix", 1, loads="named", pieces=_in_shared(8)),
+        Effect("stmatrix", pieces=_in_shared(8)),
+        Effect("bra", kind="branch", loads="none"),
+        *(Effect(name, kind="end", loads="none") for name in ("exit", "ret")),
+        *(Effect(name, kind="barrier", loads="none") for name in ("bar", "barrier")),
+        *(Effect(f"{name}.red", 1, "barrier", loads="none") for name in ("bar", "bar.cta", "barrier", "barrier.cta")),
+        *(Effect(name, kind="fence", loads="none") for name in ("fence", "membar")),
+        Effect("fence.proxy.tensormap::generic", kind="fence", loads="none", sections=(TENSORMAP,)),
+        Effect("nanosleep", loads="none"),
+        *(Effect(f"mbarrier.{name}", pieces=_in_shared(8)) for name in ("init", "expect_tx", "complete_tx")),
+        *(Effect(f"mbarrier.{name}", 1, pieces=_in_shared(8)) for name in ("arrive", "arrive_drop", "try_wait")),
+        Effect("mbarrier.test_wait", 1, polled=True, pieces=_in_shared(8)),
+        Effect("mbarrier.inval", pieces=_in_shared(8), sections=(ISSUED,)),
+        Effect("cp.async.ca", pieces=_of_copy),
+        Effect("cp.async.cg", pieces=_of_copy),
+        Effect("cp.async.wait_group", kind="wait"),
+        Effect("cp.async.bulk", pieces=_of_mask, sections=(ASYNC_SHARED,), by_engine="named"),
+        Effect("cp.reduce.async.bulk", sections=(ASYNC_SHARED,), by_engine="named"),
+        Effect("clusterlaunchcontrol.try_cancel", sections=(ASYNC_SHARED,), by_engine="named"),
+        Effect("wgmma.mma_async", 1, sections=(ASYNC_SHARED,), by_engine="always", sums=True),
+        Effect("tcgen05", pieces=_in_shared(4), sections=(ASYNC_SHARED, TENSOR)),
+        Effect("tcgen05.ld", 1, pieces=_in_shared(4), sections=(ASYNC_SHARED, TENSOR)),
+        Effect("tcgen05.cp", pieces=_in_shared(4), sections=(ASYNC_SHARED, TENSOR), by_engine="always"),
+        Effect("tcgen05.mma", pieces=_in_shared(4), sections=(ASYNC_SHARED, TENSOR), by_engine="always", sums=True),
     )
 }
-"""By opcode, the longest prefix counts; what is not here reads all its operands."""
+"""By opcode, the longest prefix counts; what is not here reads all its operands, and maybe memory."""
 
 
 @lru_cache(maxsize=1 << 12)
@@ -119,6 +174,41 @@ def effect_of(opcode: tuple[str, ...]) -> Effect:
     """What the table says of an opcode."""
     names = (".".join(opcode[:length]) for length in range(len(opcode), 0, -1))
     return next((EFFECTS[name] for name in names if name in EFFECTS), Effect())
+
+
+@attrs.frozen
+class Modifiers:
+    """What the modifiers of an opcode that accesses memory say, in whatever order; of several spaces or types the first counts.
+
+    Attributes:
+        space: as :class:`Access` has it, or "".
+        order: memory semantics, or "".
+        scope: or "".
+        count: elements of a vector, or 0.
+        type: of an element, or "" where registers have none such.
+        rest: all others but hints about caches, in order.
+    """
+
+    space: str = ""
+    order: str = ""
+    scope: str = ""
+    count: int = 0
+    type: str = ""
+    rest: tuple[str, ...] = ()
+
+
+@lru_cache(maxsize=1 << 12)
+def modifiers_of(opcode: tuple[str, ...]) -> Modifiers:
+    """What the modifiers of an opcode say."""
+    orders = effect_of(opcode).orders
+    found, rest = {}, []
+    for part in opcode[1:]:
+        what, value = _SAID.get(part, ("", part))
+        if what and what not in found and (what != "order" or part in orders):
+            found[what] = value
+        elif not is_hint(part):
+            rest.append(part)
+    return Modifiers(**found, rest=tuple(rest))
 
 
 def names_in(operand: Operand) -> tuple[str, ...]:
@@ -134,10 +224,16 @@ def names_in(operand: Operand) -> tuple[str, ...]:
     return (operand.name if isinstance(operand, Negated) else operand,)
 
 
+def _results_of(instruction: Instruction) -> tuple[Operand, ...]:
+    """Its first operands that it writes; a result may be left out before an address."""
+    first = instruction.operands[: effect_of(instruction.opcode).results]
+    return tuple(operand for operand in first if not isinstance(operand, Memory))
+
+
 def written_by(instruction: Instruction) -> tuple[str, ...]:
     """The registers that an instruction writes."""
-    count = effect_of(instruction.opcode).results
-    return tuple(name for operand in instruction.operands[:count] for name in names_in(operand) if name != "_")
+    carry = (CARRY,) if "cc" in instruction.opcode else ()
+    return (*(x for operand in _results_of(instruction) for x in names_in(operand) if x != "_"), *carry)
 
 
 def is_hint(part: str) -> bool:
@@ -161,66 +257,43 @@ def parts_of(instruction: Instruction) -> Parts:
     Raises:
         UnsupportedPtxError: a part that is not known or does not go with the others.
     """
-    name, *rest = instruction.opcode
-    types = [part for part in rest if part in REGISTER_BITS or part == "b128"]
-    if len(types) != 1 or types[0] in ("pred", "f16x2", "bf16x2", "bf16"):
+    name, said = instruction.opcode[0], modifiers_of(instruction.opcode)
+    type, count, known = (
+        said.type,
+        said.count or 1,
+        ("volatile", "mmio", "nc") if name == "ld" else ("volatile", "mmio"),
+    )
+    if type in ("", "pred", "f16x2", "bf16x2", "bf16") or any(part in _TYPES for part in said.rest):
         raise refuse(instruction, f"{name} does not have one type that memory has")
-    type = types[0]
-    rest.remove(type)
+    unknown = [part for part in said.rest if part not in known]
     if type == "b128":  # as the registers have it
-        type, rest = "b64", [*rest, "v2"]
-    space, order, scope, count, volatile, read_only = "", "", "", 1, False, False
-    for part in rest:
-        if part in SPACES and not space:
-            space = SPACES[part]
-        elif part in ORDERS.get(name, ()) and not order:
-            order = part
-        elif part in SCOPES and not scope:
-            scope = part
-        elif part in VECTORS and count == 1:
-            count = VECTORS[part]
-        elif part == "volatile" and not order:
-            volatile = True
-        elif part == "mmio":
-            pass
-        elif part == "nc" and name == "ld":
-            read_only = True
-        elif not is_hint(part):
-            raise refuse(instruction, f"'.{part}' is not known here")
-    strong = order in ("relaxed", "acquire", "release")
-    if strong != bool(scope) or (volatile and strong):
+        unknown += [f"v{count}"] if said.count else []
+        type, count = "b64", 2
+    if unknown:
+        raise refuse(instruction, f"'.{unknown[0]}' is not known here")
+    strong, volatile = said.order not in ("", "weak"), "volatile" in said.rest
+    if strong != bool(said.scope) or (volatile and strong):
         raise refuse(instruction, "a scope goes with .relaxed, .acquire and .release, and with nothing else")
     element = REGISTER_BITS[type] // 8
     total = element * count
-    if (
-        total > 32
-        or (total > 16 and (space not in ("global", "") or program_is_narrow(type)))
-        or (count == 8 and element < 4)
-    ):
+    if total > 32 or (total > 16 and (said.space not in ("global", "") or element < 4)) or (count == 8 and element < 4):
         raise refuse(instruction, f"no instruction moves {count} elements of {element} bytes in this space")
-    access = Access(space, total, order or "weak", scope or "gpu", volatile, None, read_only)
+    access = Access(said.space, total, said.order or "weak", said.scope or "gpu", volatile, None, "nc" in said.rest)
     return Parts(access, type, count, element)
-
-
-_NO_LOADS = frozenset(("st", "red", "bra", "bar", "barrier", "fence", "membar", "nanosleep", "exit", "ret"))
 
 
 def may_load(instruction: Instruction) -> bool:
     """Whether an instruction may read memory (what is not known here may)."""
-    return instruction.opcode[0] not in _NO_LOADS and not effect_of(instruction.opcode).registers_only
+    effect = effect_of(instruction.opcode)
+    return effect.loads != "none" and not effect.registers_only
 
 
 def loads_strongly(instruction: Instruction) -> bool:
     """Whether an instruction may load from memory by a strong access, and does not write there."""
-    name = instruction.opcode[0]
-    if name == "ld":
+    kind = effect_of(instruction.opcode).kind
+    if kind == "load":
         return bool(parts_of(instruction).access.strength)
-    return name != "atom" and may_load(instruction)
-
-
-def program_is_narrow(type: str) -> bool:
-    """Whether a type is too narrow for accesses of 256 bits."""
-    return REGISTER_BITS[type] < 32
+    return kind != "atomic" and may_load(instruction)
 
 
 @lru_cache(maxsize=32)
@@ -229,7 +302,7 @@ def read_somewhere(program: Program) -> frozenset[str]:
     found: set[str] = set()
     for instruction in program.instructions:
         found.add(instruction.guard)
-        for operand in instruction.operands[effect_of(instruction.opcode).results :]:
+        for operand in instruction.operands[len(_results_of(instruction)) :]:
             found.update(names_in(operand))
     return frozenset(found)
 
@@ -237,34 +310,16 @@ def read_somewhere(program: Program) -> frozenset[str]:
 @lru_cache(maxsize=32)
 def loads_somewhere(program: Program) -> bool:
     """Whether some instruction of a program loads from shared or local memory, or may."""
-    parts = [set(i.opcode) for i in program.instructions if i.opcode[0] in ("ld", "ldu", "ldmatrix", "wmma")]
-    return any(part.isdisjoint(("global", "const", "param", "param::entry")) for part in parts)
+    named = {i.opcode for i in program.instructions if effect_of(i.opcode).loads == "named"}
+    return any(modifiers_of(opcode).space not in ("global", "const", "param") for opcode in named)
 
 
 @lru_cache(maxsize=32)
 def pieces(program: Program) -> tuple[int, int]:
     """Bytes that no access to shared and to global memory splits: the widest powers of two, at most 16."""
-    shared = glob = 16
-    for instruction in program.instructions:
-        name, opcode = instruction.opcode[0], instruction.opcode
-        size = effect_of(opcode).shared_piece
-        shared = min(shared, size or 16)
-        glob = 1 if "cp_mask" in opcode else glob
-        if name in ("ld", "ldu", "st") and "async" not in opcode and "bulk" not in opcode:
-            access = parts_of(instruction).access
-            size = access.bytes & -access.bytes
-            if access.space in ("", "shared", "shared::cluster"):
-                shared = min(shared, size)
-            if access.space in ("", "global"):
-                glob = min(glob, size)
-        elif name in ("atom", "red", "multimem", "wmma") or (name == "st" and "release" in opcode):
-            size = next((max(1, REGISTER_BITS[part] // 8) for part in opcode if part in REGISTER_BITS), 1)
-            shared, glob = min(shared, size), min(glob, size)
-        elif opcode[:2] == ("cp", "async") and len(opcode) > 2 and opcode[2] in ("ca", "cg"):
-            size = int(str(instruction.operands[2])) if str(instruction.operands[2]).isdigit() else 4
-            shared = min(shared, size)
-            glob = min(glob, 4 if len(instruction.operands) > 3 else size)
-    return shared, glob
+    of = [(effect_of(instruction.opcode).pieces, instruction) for instruction in program.instructions]
+    found = [(16, 16), *(measure(instruction) for measure, instruction in of if measure is not None)]
+    return min(shared for shared, _ in found), min(glob for _, glob in found)
 
 
 @lru_cache(maxsize=32)
@@ -282,5 +337,11 @@ def sections(program: Program) -> tuple[str, ...]:
 def shared_side_not_counted(opcode: tuple[str, ...]) -> str:
     """The instruction's name if it moves shared memory by an engine, whose wavefronts no model here knows; else ``""``."""
     effect = effect_of(opcode)
-    touches = opcode[0] in ("wgmma", "tcgen05") or any(part.startswith("shared") for part in opcode)
+    touches = effect.by_engine == "always" or any(part.startswith("shared") for part in opcode)
     return effect.name if effect.by_engine and touches else ""
+
+
+def is_approximate(opcode: tuple[str, ...]) -> bool:
+    """Whether the ISA gives an error bound for an opcode instead of bits."""
+    sums = effect_of(opcode).sums and {"s32", "f64", "kind::i8"}.isdisjoint(opcode)
+    return sums or "approx" in opcode or "full" in opcode

@@ -13,7 +13,7 @@ import numpy as np
 
 from .machine.machine import Machine
 from .opcodes.loads import names_of
-from .opcodes.operands import Handler, Lanes, Step, demand_count, reader, refuse, writer
+from .opcodes.operands import Handler, Lanes, Reader, Step, demand_count, reader, refuse, writer
 from .opcodes.products import ELEMENT_BITS, Fragment, operand, product, total
 from .program import Instruction, Program
 
@@ -61,7 +61,7 @@ def _names(instruction: Instruction, at: int, fragment: Fragment) -> tuple[str, 
     return names_of(instruction.operands[at], fragment.registers, instruction)
 
 
-def _words(machine: Machine, lanes: Lanes, readers: Any) -> tuple[Any, Any]:
+def _words(machine: Machine, lanes: Lanes, readers: list[Reader]) -> tuple[Any, Any]:
     """Registers as ``(registers, warps, threads, copies)``, and where what they lack came from, without the copies."""
     values, missing = machine.sources(readers, lanes)
     found = np.stack(np.broadcast_arrays(*(machine.rows(each, lanes) for each in values)))

@@ -10,13 +10,13 @@ from typing import Any
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 from tilecopy.executors import ValueCheck, html_table
 
 from tilecopy_core import HazardError, LaunchError
 
-from .alu import is_approximate
 from .demands import demand, is_flag, is_whole, items_of
-from .effects import pieces, sections, shared_side_not_counted
+from .effects import is_approximate, pieces, sections, shared_side_not_counted
 from .machine.machine import Machine
 from .memory.observed import Observer
 from .opcodes.operands import Step
@@ -360,7 +360,7 @@ def _run(launch: Launch, progress: Callable[[int, int], None] | None) -> None:
             verdict.accuse()
 
 
-def _place_variables(program: Program, memory: GlobalMemory, table: dict[str, tuple[str, int]]) -> Any:
+def _place_variables(program: Program, memory: GlobalMemory, table: dict[str, tuple[str, int]]) -> NDArray[np.int32]:
     """Module variables in global and constant memory; of each byte of a thread's local memory, which variable it is."""
     local, owner = 0, []
     relocated = []
@@ -396,7 +396,7 @@ def _place_variables(program: Program, memory: GlobalMemory, table: dict[str, tu
     return found
 
 
-def _blocks(grid: Dim3, cluster: Dim3) -> Any:
+def _blocks(grid: Dim3, cluster: Dim3) -> NDArray[np.int64]:
     """Ids of all CTAs, whole clusters together, rank 0 first (x fastest).
 
     Raises:

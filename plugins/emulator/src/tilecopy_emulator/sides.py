@@ -8,11 +8,12 @@ from typing import Any
 import attrs
 import numpy as np
 
+from .effects import modifiers_of
 from .places import Place
 from .program import Instruction
 
 _FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
-_WIDTHS = (8, 16, 32, 64)
+_WIDTHS = ("8", "16", "32", "64")
 
 
 @attrs.frozen
@@ -64,8 +65,8 @@ class Side:
 def value_of(raw: Any, instruction: Instruction) -> str:
     """Bytes (the last axis; the first lane's) as the instruction's type reads them: ``1.5``, ``-3``, ``0x3f800000``, ``{1, 2}``."""
     data = np.ascontiguousarray(np.reshape(raw, (-1, raw.shape[-1]))[0], np.uint8)
-    name = next((part for part in reversed(instruction.opcode) if part[1:].isdigit() and part[0] in "bsuf"), "b8")
-    if int(name[1:]) not in _WIDTHS or len(data) % (int(name[1:]) // 8):
+    name = modifiers_of(instruction.opcode).type
+    if name[1:] not in _WIDTHS or len(data) % (int(name[1:]) // 8):
         name = "b8"
     size = int(name[1:]) // 8
     if name[0] == "b":

@@ -16,7 +16,7 @@ FORMS: dict[str, tuple[Form, ...]] = {}
 for _form in (*integers.FORMS, *floats.FORMS, *compare.FORMS, *convert.FORMS):
     FORMS[_form.name] = (*FORMS.get(_form.name, ()), _form)
 
-__all__ = ["FORMS", "Form", "Mode", "UndefinedResultError", "find_forms", "is_approximate"]
+__all__ = ["FORMS", "Form", "Mode", "UndefinedResultError", "find_forms"]
 
 
 def find_forms(opcode: tuple[str, ...], table: Mapping[str, Sequence[Form]] = FORMS) -> list[tuple[Form, Mode]]:
@@ -29,10 +29,3 @@ def find_forms(opcode: tuple[str, ...], table: Mapping[str, Sequence[Form]] = FO
         if mode is not None:
             found.append((each, mode))
     return found
-
-
-def is_approximate(opcode: tuple[str, ...]) -> bool:
-    """Whether the ISA gives an error bound for an opcode instead of bits."""
-    sums = "mma" in opcode[:2] or "mma_async" in opcode
-    exact = not {"s32", "f64", "kind::i8"}.isdisjoint(opcode)
-    return "approx" in opcode or "full" in opcode or (sums and not exact)

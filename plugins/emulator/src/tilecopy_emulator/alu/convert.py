@@ -11,8 +11,8 @@ from .formats import F64, FORMATS, Format, decode, encode, flush, odd, quantize,
 from .forms import Compute, Form, Mode, form
 from .integers import bits, halves, joined, view
 
-_INTEGERS = ("u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64")
-_WIDE_INTEGERS = _INTEGERS[1:4] + _INTEGERS[5:]
+INTEGERS = ("u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64")
+_WIDE_INTEGERS = INTEGERS[1:4] + INTEGERS[5:]
 
 
 def _limits(type: str) -> tuple[int, int]:
@@ -314,9 +314,9 @@ def _pairs(first: tuple[str, ...], second: tuple[str, ...]) -> str:
 def _narrowing() -> str:
     """Pairs of integers where clamping can happen: the second holds values that the first does not."""
     found = []
-    for wanted in _INTEGERS:
+    for wanted in INTEGERS:
         low, high = _limits(wanted)
-        for held in _INTEGERS:
+        for held in INTEGERS:
             own_low, own_high = _limits(held)
             if own_low < low or own_high > high:
                 found.append(f"{wanted}.{held}")
@@ -330,13 +330,13 @@ def _packs() -> str:
 _WHOLE = "(.rni,.rzi,.rmi,.rpi)"
 
 FORMS: tuple[Form, ...] = (
-    form("cvt", _pairs(_INTEGERS, _INTEGERS), "t0 = t", _integer_to_integer),
+    form("cvt", _pairs(INTEGERS, INTEGERS), "t0 = t", _integer_to_integer),
     form("cvt.sat", _narrowing(), "t0 = t", _integer_to_integer),
-    form(f"cvt{_WHOLE}{{.sat}}", _pairs(_INTEGERS, ("f16", "f64")), "t0 = t", _float_to_integer),
+    form(f"cvt{_WHOLE}{{.sat}}", _pairs(INTEGERS, ("f16", "f64")), "t0 = t", _float_to_integer),
     form(f"cvt{_WHOLE}", _pairs(_WIDE_INTEGERS, ("bf16",)), "t0 = t", _float_to_integer),
-    form(f"cvt{_WHOLE}{{.ftz}}{{.sat}}", _pairs(_INTEGERS, ("f32",)), "t0 = t", _float_to_integer),
-    form("cvt(.rnd){.sat}", _pairs(("f16", "f64"), _INTEGERS), "t0 = t", _integer_to_float),
-    form("cvt(.rnd){.ftz}{.sat}", _pairs(("f32",), _INTEGERS), "t0 = t", _integer_to_float),
+    form(f"cvt{_WHOLE}{{.ftz}}{{.sat}}", _pairs(INTEGERS, ("f32",)), "t0 = t", _float_to_integer),
+    form("cvt(.rnd){.sat}", _pairs(("f16", "f64"), INTEGERS), "t0 = t", _integer_to_float),
+    form("cvt(.rnd){.ftz}{.sat}", _pairs(("f32",), INTEGERS), "t0 = t", _integer_to_float),
     form("cvt(.rnd)", _pairs(("bf16",), _WIDE_INTEGERS), "t0 = t", _integer_to_float),
     form("cvt", "f32.f32 f64.f64", "t0 = t", _same),
     form("cvt{.ftz}{.sat}", "f32.f16 f64.f32", "t0 = t", _float_to_float),

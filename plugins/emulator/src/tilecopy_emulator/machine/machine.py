@@ -16,11 +16,9 @@ import numpy as np
 
 from tilecopy_core import HazardError
 
-from ..alu import FORMS
-from ..effects import read_somewhere, written_by
+from ..effects import effect_of, read_somewhere, written_by
 from ..memory.memories import Memories
 from ..order.clocks import BARRIER_COLUMNS
-from ..program import CARRY
 from ..threads.launch import Launch
 from ..threads.registers import ALL_BITS
 from ..threads.threads import AT_BARRIER, AT_CLUSTER, AT_MBARRIER, AT_WARP, DONE, FULL, RUN, Diverged, Lanes, Stuck
@@ -28,11 +26,6 @@ from .engines import Engines
 from .mbarrier import Mbarriers
 from .progress import Watch
 
-PASSIVE = frozenset((*FORMS, "mov"))
-"""Instructions that read and write registers alone."""
-BITWISE = frozenset(("mov", "and", "or", "xor", "not", "lop3", "prmt", "shl", "shr", "shf", "bfe", "bfi", "brev"))
-BITWISE |= {"selp", "setp", "szext"}
-"""Those in which each bit of the result comes from few bits of the sources."""
 TRIALS = 10
 """Guesses at what a register that holds nothing might hold: two of the same bit everywhere, the others by chance."""
 PATIENCE_BITS = 6
@@ -67,7 +60,7 @@ class Machine(Memories):
             HazardError: an execution that the hardware leaves undefined.
         """
         steps, lengths, instructions = self.launch.steps, self.launch.lengths, self.program.instructions
-        guards = [(i.guard, i.unless, i.opcode[0] == "bra") for i in instructions]
+        guards = [(i.guard, i.unless, target >= 0) for i, target in zip(instructions, self.launch.targets, strict=True)]
         count, executed = len(instructions), self.launch.executed
         stuck = self._schedule()
         while stuck is None:
@@ -116,14 +109,10 @@ class Machine(Memories):
         bits of the sources, the instruction is tried with several guesses: those that change are nothing, the others count.
         """
         instruction = self.program.instructions[self.at]
-        opcode = instruction.opcode
-        if nothing.kind != "poison" or opcode[0] not in PASSIVE:
+        effect = effect_of(instruction.opcode)
+        if nothing.kind != "poison" or not effect.passes_on:
             raise nothing
-        exact = opcode[0] in BITWISE or (
-            opcode[0] == "cvt" and all(part[0] in "su" and part != "sat" for part in opcode[1:])
-        )
-        names = list(written_by(instruction))
-        names += [CARRY] if "cc" in opcode else []
+        exact, names = effect.passes_on == "bits", written_by(instruction)
         index = np.array(self.index(lanes))
         found: list[Any] = []
         self.missing, self.whence = np.zeros(len(index), np.uint64), np.zeros(len(index), np.int64)

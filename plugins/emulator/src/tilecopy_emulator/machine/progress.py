@@ -7,8 +7,9 @@ from typing import Any, NoReturn
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
-from ..effects import effect_of, may_load
+from ..effects import effect_of, may_load, modifiers_of
 from ..memory.memories import Memories
 from ..order.access import RANK_MASK, WINDOW_BITS
 from ..program import Instruction, Memory
@@ -28,9 +29,9 @@ TIME = "%clock"
 class _Picture:
     version: int
     at: int
-    pc: Any
-    status: Any
-    turn: Any
+    pc: NDArray[np.int64]
+    status: NDArray[np.int8]
+    turn: NDArray[np.int64]
     registers: dict[str, Any]
     local: int
 
@@ -50,9 +51,9 @@ class Watch:
         self._reads: dict[int, set[str]] = {}
         self._writes: dict[int, set[str]] = {}
         self._deciding: tuple[int, set[str]] = (-1, set())
-        self._endless: Any = None
+        self._endless: NDArray[np.int64] | None = None
 
-    def looped(self, lanes: Any) -> None:
+    def looped(self, lanes: Lanes) -> None:
         """Lanes have branched back."""
         machine = self.machine
         self.loops += 1
@@ -200,13 +201,9 @@ class Watch:
                 return False
         return True
 
-    def _accuse(self, lanes: Any, at: int) -> NoReturn:
+    def _accuse(self, lanes: NDArray[np.int64], at: int) -> NoReturn:
         machine = self.machine
-        reads = [
-            i
-            for i in self._body(at)
-            if (i.opcode[0] in ("atom", "ld") and not i.opcode[1].startswith("param")) or "test_wait" in i.opcode
-        ]
+        reads = [i for i in self._body(at) if effect_of(i.opcode).polled and modifiers_of(i.opcode).space != "param"]
         if reads:
             place = machine.program.instructions.index(reads[0])
             others = np.nonzero(machine.status != DONE)[0]
@@ -224,11 +221,11 @@ class Watch:
                 threads=tuple(firsts),
             )
         changes = "changes nothing"
-        if any(i.opcode[0] == "red" for i in self._body(at)):
+        if any(effect_of(i.opcode).kind == "atomic" for i in self._body(at)):
             changes = "reads nothing of what it changes"
         machine.hazard("endless", f"a loop that never ends: it waits for nothing and {changes}", lanes, at=at)
 
-    def _polled(self, instruction: Instruction, lanes: Any) -> str:
+    def _polled(self, instruction: Instruction, lanes: NDArray[np.int64]) -> str:
         """What a load of a loop looks at, in words."""
         machine = self.machine
         operand = next((x for x in instruction.operands if isinstance(x, Memory)), None)
@@ -243,8 +240,6 @@ class Watch:
             return array.where(address - array.base)
         return machine.shared.where_offset((address & RANK_MASK) - machine.shared.base)
 
-    def _body(self, at: int) -> list[Instruction]:
-        program = self.machine.program
-        instruction = program.instructions[at]
-        start = self.machine.launch.targets[at] if instruction.opcode[0] == "bra" else at
-        return list(program.instructions[min(start, at) : at + 1])
+    def _body(self, at: int) -> tuple[Instruction, ...]:
+        start = self.machine.launch.targets[at]
+        return self.machine.program.instructions[min(start, at) if start >= 0 else at : at + 1]

@@ -5,82 +5,41 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import attrs
 import numpy as np
 
 from ..alu.atomic import atomic_operation, scan_of
-from ..effects import SPACES, VECTORS, is_hint
+from ..effects import modifiers_of
 from ..machine.machine import Machine
-from ..order.access import SCOPES, Access, Scan
+from ..order.access import Access, Scan
 from ..program import REGISTER_BITS, Instruction, Program
 from .loads import data_address, names_of, operands_of
-from .operands import Handler, Lanes, Reader, Step, reader, refuse, writer
+from .operands import Handler, Lanes, Reader, Step, Writer, reader, refuse, writer
 
-_TYPES = (*REGISTER_BITS, "b128")
 _NARROW = ("f16", "bf16", "f16x2", "bf16x2")
 
 
-@attrs.frozen
-class _Parts:
-    """What the opcode of an atomic operation says, whatever the order of its parts."""
-
-    type: str
-    space: str
-    order: str
-    scope: str
-    operation: str
-    noftz: bool
-    count: int
-
-
-def _parts_of(instruction: Instruction) -> _Parts:
-    rest = instruction.opcode[1:]
-    type = next((part for part in rest if part in _TYPES), "")
-    found: dict[str, str] = {}
-    for part in rest:
-        for kind, known in (
-            ("type", (type,)),
-            ("space", SPACES),
-            ("order", ("relaxed", "acquire", "release", "acq_rel")),
-            ("scope", SCOPES),
-            ("noftz", ("noftz",)),
-            ("count", VECTORS),
-        ):
-            if part in known and kind not in found:
-                found[kind] = part
-                break
-        else:
-            if is_hint(part) or part in ("async", "mmio"):
-                continue
-            if "operation" in found:
-                raise refuse(instruction, f"'.{part}' is not known here")
-            found["operation"] = part
-    space = found.get("space", "")
-    return _Parts(
-        type, SPACES.get(space, ""), found.get("order", ""), found.get("scope", ""), found.get("operation", ""),
-        "noftz" in found, VECTORS[found["count"]] if "count" in found else 0,
-    )  # fmt: skip
-
-
 def _atomic(instruction: Instruction, program: Program) -> Step:
-    name, parts = instruction.opcode[0], _parts_of(instruction)
+    name, parts = instruction.opcode[0], modifiers_of(instruction.opcode)
     type, returns = parts.type, name == "atom"
-    noftz = parts.noftz or (bool(parts.count) and type in _NARROW)  # several have it though they may not say so
+    operation, *unknown = [part for part in parts.rest if part not in ("noftz", "async", "mmio")] or [""]
+    if unknown:
+        raise refuse(instruction, f"'.{unknown[0]}' is not known here")
+    noftz = "noftz" in parts.rest or (parts.count > 0 and type in _NARROW)  # several have it though they may not say so
     family = "atom.vector" if parts.count else "atom"
     compute, in_shared = (
-        atomic_operation(parts.operation, type, noftz=noftz, family=each) if type else None
+        atomic_operation(operation, type, noftz=noftz, family=each) if type else None
         for each in (family, family if parts.count else "atom.shared")
     )
     if (
         compute is None
         or in_shared is None
-        or (not returns and parts.operation in ("exch", "cas"))
+        or (not returns and operation in ("exch", "cas"))
         or parts.space in ("param", "const", "local")
     ):
         raise refuse(instruction, f"this form of {name} is not known")
     if not returns and parts.order in ("acquire", "acq_rel"):
         raise refuse(instruction, "red has no result to acquire by")
-    operands = list(operands_of(instruction, (3 if parts.operation == "cas" else 2) + returns))
+    operands = list(operands_of(instruction, (3 if operation == "cas" else 2) + returns))
     count = 2 if type == "b128" else parts.count or 1
     each = "b64" if type == "b128" else type
     write = (
@@ -94,14 +53,14 @@ def _atomic(instruction: Instruction, program: Program) -> Step:
         for operand in operands
     ]
     size = 16 if type == "b128" else REGISTER_BITS[type] // 8
-    scan = None if parts.count else scan_of(parts.operation, type)
+    scan = None if parts.count else scan_of(operation, type)
     access = Access(
         parts.space, size, parts.order or "relaxed", parts.scope or "gpu",
-        dtype=np.dtype("c16" if type == "b128" else f"u{size}"), exchange=parts.operation in ("exch", "cas"),
+        dtype=np.dtype("c16" if type == "b128" else f"u{size}"), exchange=operation in ("exch", "cas"),
         scan=scan and Scan(*scan),
     )  # fmt: skip
     if type == "b128":
-        return _wide(access, address, readers, write, compare=parts.operation == "cas")
+        return _wide(access, address, readers, write, compare=operation == "cas")
 
     def update_of(values: list[Any]) -> Callable[..., Any]:
         def update(old: Any, rows: Any, columns: Any, *, shared: bool = False) -> Any:
@@ -139,7 +98,7 @@ def _picked(value: Any, rows: Any, columns: Any) -> Any:
     return value[rows if value.shape[0] > 1 else 0, columns if value.shape[1] > 1 else 0]
 
 
-def _wide(access: Access, address: Any, readers: list[list[Reader]], write: list[Any], *, compare: bool) -> Step:
+def _wide(access: Access, address: Reader, readers: list[list[Reader]], write: list[Writer], *, compare: bool) -> Step:
     """``exch`` and ``cas`` of 128 bits; their type is a complex one, which NumPy moves as it is."""
 
     def step(machine: Machine, lanes: Lanes) -> None:

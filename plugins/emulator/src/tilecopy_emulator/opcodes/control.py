@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..effects import modifiers_of
 from ..machine.machine import Machine
 from ..memory.tensor_maps import MAP_BYTES
 from ..order.access import SCOPES
@@ -32,10 +33,6 @@ def _branch(instruction: Instruction, program: Program) -> Step:
 
 def _bar(instruction: Instruction, program: Program) -> Step:
     opcode = instruction.opcode
-    if opcode[:2] == ("bar", "warp"):
-        return _bar_warp(instruction, program)
-    if opcode[:2] == ("barrier", "cluster"):
-        return _barrier_cluster(instruction, program)
     kind = next(part for part in opcode if part in ("sync", "arrive", "red"))
     aligned = opcode[0] == "bar" or "aligned" in opcode
     operands = list(instruction.operands)
@@ -119,24 +116,9 @@ def _set_registers(instruction: Instruction, program: Program) -> Step:
 
 
 def _fence(instruction: Instruction, program: Program) -> Step:
-    name, *rest = instruction.opcode
-    if name == "membar":
-        rest = {"cta": ["sc", "cta"], "gl": ["sc", "gpu"], "sys": ["sc", "sys"]}.get(rest[0], rest)
-    if rest[:1] == ["proxy"]:
-        return _proxy_fence(instruction, program, rest[1], rest[2:])
-    if rest == ["mbarrier_init", "release", "cluster"]:
-        return lambda machine, lanes: machine.mbarriers.fence_init(lanes)
-    restricted = [part for part in rest if part.startswith("sync_restrict::")]
-    rest = [part for part in rest if part not in restricted]
-    if len(rest) == 1 and rest[0] in SCOPES:
-        rest = ["acq_rel", *rest]
-    if len(rest) != 2 or rest[0] not in ("acq_rel", "sc", "acquire", "release") or rest[1] not in SCOPES:
-        raise refuse(instruction, "this form of fence is not known")
-    return _memory_fence(rest[1], acquires=rest[0] != "release", releases=rest[0] != "acquire")
-
-
-def _memory_fence(scope: str, *, acquires: bool, releases: bool) -> Step:
-    strength = SCOPES[scope]
+    said = modifiers_of(instruction.opcode)
+    strength = SCOPES[said.scope or "gpu"]  # membar.gl
+    acquires, releases = said.order != "release", said.order != "acquire"
 
     def step(machine: Machine, lanes: Lanes) -> None:
         machine.flags.fence(lanes, strength, acquires=acquires, releases=releases)
@@ -146,7 +128,12 @@ def _memory_fence(scope: str, *, acquires: bool, releases: bool) -> Step:
     return step
 
 
-def _proxy_fence(instruction: Instruction, program: Program, kind: str, space: list[str]) -> Step:
+def _init_fence(instruction: Instruction, program: Program) -> Step:
+    return lambda machine, lanes: machine.mbarriers.fence_init(lanes)
+
+
+def _proxy_fence(instruction: Instruction, program: Program) -> Step:
+    kind, *space = instruction.opcode[2:]
     if kind == "tensormap::generic" and "acquire" in space:
         return _map_fence(instruction, program)
     demand_count(instruction, 0)
@@ -180,14 +167,8 @@ def _map_fence(instruction: Instruction, program: Program) -> Step:
 # ------------------------------------------------------------------------------------------------ mbarrier
 
 
-def _mbarrier(instruction: Instruction, program: Program) -> Step:
-    kind = instruction.opcode[1]
-    make = {"init": _init, "inval": _init, "test_wait": _wait, "try_wait": _wait, "pending_count": _pending_count}
-    return make.get(kind, _arrive)(instruction, program, kind)
-
-
-def _init(instruction: Instruction, program: Program, kind: str) -> Step:
-    operands = instruction.operands
+def _init(instruction: Instruction, program: Program) -> Step:
+    kind, operands = instruction.opcode[1], instruction.operands
     demand_count(instruction, 2 if kind == "init" else 1)
     address = shared_address(operands[0], instruction, program)
     count = reader(operands[1], "u32", instruction, program) if kind == "init" else None
@@ -202,8 +183,8 @@ def _init(instruction: Instruction, program: Program, kind: str) -> Step:
     return step
 
 
-def _arrive(instruction: Instruction, program: Program, kind: str) -> Step:
-    opcode = set(instruction.opcode)
+def _arrive(instruction: Instruction, program: Program) -> Step:
+    kind, opcode = instruction.opcode[1], set(instruction.opcode)
     arrives = kind in ("arrive", "arrive_drop")
     remote = "shared::cluster" in opcode
     expects = "expect_tx" in opcode
@@ -242,8 +223,8 @@ def _arrive(instruction: Instruction, program: Program, kind: str) -> Step:
     return step
 
 
-def _wait(instruction: Instruction, program: Program, kind: str) -> Step:
-    opcode = set(instruction.opcode)
+def _wait(instruction: Instruction, program: Program) -> Step:
+    kind, opcode = instruction.opcode[1], set(instruction.opcode)
     operands = instruction.operands
     if len(operands) not in ((3, 4) if kind == "try_wait" else (3,)) or isinstance(operands[0], Pair):
         raise refuse(instruction, "its operands are a predicate, an address, and a state or parity")
@@ -267,7 +248,7 @@ def _wait(instruction: Instruction, program: Program, kind: str) -> Step:
     return step
 
 
-def _pending_count(instruction: Instruction, program: Program, kind: str) -> Step:
+def _pending_count(instruction: Instruction, program: Program) -> Step:
     demand_count(instruction, 2)
     write = writer(instruction.operands[0], "u32", instruction, program)
     state = reader(instruction.operands[1], "b64", instruction, program)
@@ -284,8 +265,15 @@ INSTRUCTIONS: dict[str, Handler] = {
     "bra": _branch,
     "bar": _bar,
     "barrier": _bar,
+    "bar.warp": _bar_warp,
+    "barrier.cluster": _barrier_cluster,
     "fence": _fence,
     "membar": _fence,
+    "fence.mbarrier_init": _init_fence,
+    **dict.fromkeys(("fence.proxy", "membar.proxy"), _proxy_fence),
     "setmaxnreg": _set_registers,
-    "mbarrier": _mbarrier,
+    "mbarrier": _arrive,
+    **dict.fromkeys(("mbarrier.init", "mbarrier.inval"), _init),
+    **dict.fromkeys(("mbarrier.test_wait", "mbarrier.try_wait"), _wait),
+    "mbarrier.pending_count": _pending_count,
 }

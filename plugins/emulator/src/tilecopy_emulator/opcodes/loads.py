@@ -5,7 +5,6 @@ Source: PTX ISA 9.7.9.8 to .11; modifiers that only hint at caches change nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -13,16 +12,14 @@ import numpy as np
 
 from tilecopy_core import HazardError
 
-from ..effects import is_hint, loads_somewhere, parts_of, written_by
+from ..effects import effect_of, is_hint, loads_somewhere, modifiers_of, parts_of, written_by
 from ..machine.machine import Machine
 from ..order.access import SHARED_WINDOW, Access
-from ..program import Instruction, Memory, Program, UnsupportedPtxError, Vector
-from .operands import Handler, Lanes, Step, constant_bits, is_constant, reader, refuse, writer
-
-AddressReader = Callable[[Machine, Lanes], Any]
+from ..program import Instruction, Memory, Operand, Program, UnsupportedPtxError, Vector
+from .operands import Handler, Lanes, Reader, Step, constant_bits, is_constant, reader, refuse, writer
 
 
-def address_reader(operand: Any, instruction: Instruction, program: Program) -> AddressReader:
+def address_reader(operand: Operand, instruction: Instruction, program: Program) -> Reader:
     """How to read an address operand: unsigned bits of the width of its register.
 
     Raises:
@@ -46,9 +43,9 @@ def address_reader(operand: Any, instruction: Instruction, program: Program) -> 
     return lambda machine, lanes: machine.symbol(base, lanes) + far
 
 
-def shared_address(operand: Any, instruction: Instruction, program: Program) -> AddressReader:
+def shared_address(operand: Operand, instruction: Instruction, program: Program) -> Reader:
     """As :func:`address_reader`, of shared memory: a generic address, where the opcode names no space, must point there."""
-    if any(part.startswith("shared") for part in instruction.opcode):
+    if modifiers_of(instruction.opcode).space:
         return address_reader(operand, instruction, program)
     read = data_address(operand, "", instruction, program)
 
@@ -63,14 +60,15 @@ def shared_address(operand: Any, instruction: Instruction, program: Program) -> 
     return generic
 
 
-def data_address(operand: Any, space: str, instruction: Instruction, program: Program) -> AddressReader:
+def data_address(operand: Operand, space: str, instruction: Instruction, program: Program) -> Reader:
     """As :func:`address_reader`, of what is loaded or stored in a space; ``""`` is generic."""
     read = address_reader(operand, instruction, program)
-    if not space and program.register_bits.get(operand.base) == 32:
-        raise refuse(instruction, f"the register {operand.base} has 32 bits where a generic address is wanted")
-    there = next((variable.space for variable in program.variables if variable.name == operand.base), "")
+    base = operand.base if isinstance(operand, Memory) else ""
+    if not space and program.register_bits.get(base) == 32:
+        raise refuse(instruction, f"the register {base} has 32 bits where a generic address is wanted")
+    there = next((variable.space for variable in program.variables if variable.name == base), "")
     if space and there and there != space.partition("::")[0]:
-        raise refuse(instruction, f"the variable {operand.base} is in .{there}")
+        raise refuse(instruction, f"the variable {base} is in .{there}")
     return read
 
 
@@ -86,7 +84,7 @@ def names_of(operand: Any, count: int, instruction: Instruction) -> tuple[str, .
     return tuple(names)
 
 
-def operands_of(instruction: Instruction, count: int) -> tuple[Any, ...]:
+def operands_of(instruction: Instruction, count: int) -> tuple[Operand, ...]:
     """The operands, a cache policy left out."""
     operands = instruction.operands
     if "L2::cache_hint" in instruction.opcode:
@@ -169,7 +167,7 @@ class _Several:
 
 def several(instructions: list[Instruction], steps: list[Step], program: Program) -> Step:
     """One step for loads or stores in a row (see :func:`runs`)."""
-    loads = instructions[0].opcode[0] == "ld"
+    loads = effect_of(instructions[0].opcode).kind == "load"
     parts = parts_of(instructions[0])
     places = [next(x for x in i.operands if isinstance(x, Memory)) for i in instructions]
     offsets = np.array([place.offset & (2**64 - 1) for place in places], np.uint64)
@@ -234,19 +232,16 @@ def runs(program: Program) -> list[tuple[int, int]]:
             if key is not None and at - first > 1:
                 found.append((first, at - first))
             first, key = at, this
-        elif instruction is not None and instruction.opcode[0] == "ld":
-            written = {n for i in program.instructions[first:at] for n in written_by(i)}
-            if key[1] in written:
-                found += [(first, at - first)] if at - first > 1 else []
-                first = at
+        elif key[1] in {name for i in program.instructions[first:at] for name in written_by(i)}:
+            found += [(first, at - first)] if at - first > 1 else []
+            first = at
     return found
 
 
-def _alike(instruction: Instruction, program: Program) -> tuple[Any, ...] | None:
+def _alike(instruction: Instruction, program: Program) -> tuple[tuple[str, ...], str] | None:
     """What accesses that can be done together have in common, or None."""
-    if instruction.opcode[0] not in ("ld", "st") or instruction.guard or len(instruction.operands) != 2:
-        return None
-    if "async" in instruction.opcode or "bulk" in instruction.opcode:
+    plain = effect_of(instruction.opcode).kind in ("load", "store")
+    if not plain or instruction.guard or len(instruction.operands) != 2:
         return None
     parts = parts_of(instruction)
     if parts.access.strength or parts.access.space not in ("global", "shared"):
@@ -265,7 +260,7 @@ def origins_of(lacking: Any, element: int) -> Any:
     return np.concatenate(each, axis=1)
 
 
-def gather(machine: Machine, lanes: Lanes, readers: list[Any], dtype: Any) -> Any:
+def gather(machine: Machine, lanes: Lanes, readers: list[Reader], dtype: Any) -> Any:
     """Registers side by side as bytes, shape ``(n or 1, C or 1, bytes)``."""
     return beside([read(machine, lanes) for read in readers], dtype)
 
@@ -281,7 +276,7 @@ def beside(values: list[Any], dtype: Any) -> Any:
     return elements.view(np.uint8)
 
 
-def immediate(operand: Any, instruction: Instruction, what: str) -> int:
+def immediate(operand: Operand, instruction: Instruction, what: str) -> int:
     """A constant operand.
 
     Raises:

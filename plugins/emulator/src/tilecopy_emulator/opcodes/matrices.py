@@ -17,7 +17,7 @@ from ..machine.machine import Machine
 from ..order.access import Access
 from ..program import Instruction, Program
 from .loads import names_of, origins_of, shared_address
-from .operands import Handler, Lanes, Step, demand_count, reader, refuse, writer
+from .operands import Handler, Lanes, Reader, Step, demand_count, reader, refuse, writer
 from .products import laid
 
 _ROW = Access("shared", 16)
@@ -159,7 +159,7 @@ def _store(instruction: Instruction, program: Program) -> Step:
     return step
 
 
-def _elements(machine: Machine, lanes: Lanes, readers: Any, size: int) -> tuple[Any, Any]:
+def _elements(machine: Machine, lanes: Lanes, readers: list[Reader], size: int) -> tuple[Any, Any]:
     """Elements of registers ``(lanes, copies, n)``, and where what they lack came from ``(lanes, n)``, or None."""
     values, lacking = machine.sources(readers, lanes)
     words = np.stack(np.broadcast_arrays(*(machine.rows(each, lanes) for each in values)), axis=-1)

@@ -12,17 +12,10 @@ from ..program import Instruction, Memory, Program, Vector
 from .loads import immediate
 from .operands import Handler, Lanes, Step, demand_count, reader, refuse, width_of, writer
 
-_MOVED = ("pred", "b16", "b32", "b64", "u16", "u32", "u64", "s16", "s32", "s64", "f32", "f64")
-
-
 # ------------------------------------------------------------------------------------------- mov
 
 
 def _move(instruction: Instruction, program: Program) -> Step:
-    if instruction.opcode[1:] == ("b128",):
-        return _move_wide(instruction, program)
-    if len(instruction.opcode) != 2 or instruction.opcode[1] not in _MOVED:
-        raise refuse(instruction, "this form of mov is not known")
     demand_count(instruction, 2)
     type = instruction.opcode[1]
     destination, source = instruction.operands
@@ -128,13 +121,10 @@ def _convert_address(instruction: Instruction, program: Program) -> Step:
 
 
 def _is_space(instruction: Instruction, program: Program) -> Step:
-    parts = instruction.opcode[1:]
-    if len(parts) != 1 or parts[0] not in (*_WINDOWS, *_SAME):
-        raise refuse(instruction, "this form of isspacep is not known")
+    space = instruction.opcode[1]
     demand_count(instruction, 2)
     write = writer(instruction.operands[0], "pred", instruction, program)
     read = reader(instruction.operands[1], "u64", instruction, program)
-    space = parts[0]
 
     def step(machine: Machine, lanes: Lanes) -> None:
         address = read(machine, lanes)
@@ -264,6 +254,7 @@ def _create_policy(instruction: Instruction, program: Program) -> Step:
 
 INSTRUCTIONS: dict[str, Handler] = {
     "mov": _move,
+    "mov.b128": _move_wide,
     "cvta": _convert_address,
     "isspacep": _is_space,
     "mapa": _map_address,

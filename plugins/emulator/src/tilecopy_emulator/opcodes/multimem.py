@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ..alu.atomic import atomic_operation
-from ..effects import SPACES, VECTORS
+from ..effects import modifiers_of
 from ..machine.machine import Machine
-from ..order.access import SCOPES, SEMANTICS, Access
+from ..order.access import Access
 from ..program import REGISTER_BITS, Instruction, Program
 from .loads import beside, data_address, names_of
 from .operands import Handler, Lanes, Step, demand_count, reader, refuse, writer
@@ -23,13 +23,10 @@ _BYTES = {"e4m3x4": "b32", "e5m2x4": "b32"}
 
 def _parts(instruction: Instruction, default: str) -> tuple[str, int, Access]:
     """The type of an element, how many there are, and how they are accessed."""
-    opcode = instruction.opcode
-    type = next(_BYTES.get(part, part) for part in opcode if part in REGISTER_BITS or part in _BYTES)
-    count = next((VECTORS[part] for part in opcode if part in VECTORS), 1)
-    order = next((part for part in opcode if part in SEMANTICS), default)
-    scope = next((part for part in opcode if part in SCOPES), "sys")
-    space = next((SPACES[part] for part in opcode if part == "global"), "")
-    return type, count, Access(space, count * REGISTER_BITS[type] // 8, order, scope)
+    said = modifiers_of(instruction.opcode)
+    type, count = said.type or next(_BYTES[part] for part in said.rest if part in _BYTES), said.count or 1
+    size = count * REGISTER_BITS[type] // 8
+    return type, count, Access(said.space, size, said.order or default, said.scope or "sys")
 
 
 def _load(instruction: Instruction, program: Program) -> Step:

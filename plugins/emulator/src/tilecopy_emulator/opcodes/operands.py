@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -13,9 +13,8 @@ from tilecopy_core.ptx.instructions import instruction_of
 from ..machine.machine import Machine
 from ..program import CARRY, REGISTER_BITS, Instruction, Negated, Offset, Operand, Program, refuse
 from ..threads.special import SPECIAL_REGISTERS
-from ..threads.threads import FULL
+from ..threads.threads import FULL, Lanes
 
-Lanes = Any
 Step = Callable[[Machine, Lanes], None]
 Handler = Callable[[Instruction, Program], Step]
 Reader = Callable[[Machine, Lanes], Any]
@@ -80,7 +79,7 @@ def _demand(found: Needed, instruction: Instruction, program: Program) -> None:
         raise refuse(instruction, f"it needs PTX ISA {wanted}; the text has .version {have}")
 
 
-def is_constant(operand: Operand) -> bool:
+def is_constant(operand: Operand) -> TypeGuard[str]:
     """Whether an operand is a constant in the text."""
     return isinstance(operand, str) and (operand[0] == "-" or operand[0].isdigit())
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..effects import SPACES
+from ..effects import modifiers_of
 from ..machine.machine import Machine
-from ..order.access import SCOPES, Access
+from ..order.access import Access
 from ..program import REGISTER_BITS, Instruction, Program
 from .loads import data_address, immediate
 from .operands import Handler, Lanes, Step, demand_count, reader, refuse
@@ -23,7 +23,7 @@ def _bulk(instruction: Instruction, program: Program) -> Step:
     demand_count(instruction, 3)
     if immediate(instruction.operands[2], instruction, "the value") != 0:
         raise refuse(instruction, "the value is 0")
-    space = "shared" if "shared::cta" in instruction.opcode else ""
+    space = modifiers_of(instruction.opcode).space
     address = data_address(instruction.operands[0], space, instruction, program)
     size = reader(instruction.operands[1], "b64", instruction, program)
     access, zeros = Access(space, _PIECE), np.zeros((1, 1, _PIECE), np.uint8)
@@ -77,13 +77,10 @@ def _discard(instruction: Instruction, program: Program) -> Step:
 def send_to_global(instruction: Instruction, program: Program) -> Step:
     """``st.async.release`` to global memory: what the thread did before is there before it is."""
     demand_count(instruction, 2)
-    opcode = instruction.opcode
-    type = next(part for part in opcode if part in REGISTER_BITS)
-    scope = next(part for part in opcode if part in SCOPES)
-    size = REGISTER_BITS[type] // 8
-    access = Access(SPACES["global"] if "global" in opcode else "", size, "release", scope)
+    said = modifiers_of(instruction.opcode)
+    access = Access(said.space, REGISTER_BITS[said.type] // 8, "release", said.scope)
     address = data_address(instruction.operands[0], access.space, instruction, program)
-    value = reader(instruction.operands[1], type, instruction, program, wider=True)
+    value = reader(instruction.operands[1], said.type, instruction, program, wider=True)
 
     def step(machine: Machine, lanes: Lanes) -> None:
         raw = np.ascontiguousarray(value(machine, lanes))[..., None].view(np.uint8)

@@ -24,7 +24,7 @@ from ..order.access import RANK_BITS, RANK_MASK, at_rank
 from ..program import Instruction, Memory, Program, TensorAddress
 from ..threads.arrays import GlobalArray
 from . import copies
-from .loads import AddressReader, address_reader, operands_of
+from .loads import address_reader, operands_of
 from .operands import Handler, Lanes, Reader, Step, reader, refuse
 
 UNIT, ALIGN = 16, 128
@@ -38,7 +38,7 @@ UNIT, ALIGN = 16, 128
 class _Where:
     """The operand ``[map, {coordinates}]``."""
 
-    map: AddressReader
+    map: Reader
     starts: tuple[Reader, ...]
     dimensions: int
     apart: bool

@@ -14,12 +14,12 @@ import numpy as np
 
 from ..alu.double import fused
 from ..alu.formats import BF16, F16, F32, F64, Format, decode, encode, quantize
-from ..effects import SPACES
+from ..effects import modifiers_of
 from ..machine.machine import Machine
 from ..order.access import Access
 from ..program import Instruction, Program
 from .loads import data_address, names_of
-from .operands import Handler, Lanes, Step, demand_count, reader, refuse, writer
+from .operands import Handler, Lanes, Reader, Step, demand_count, reader, refuse, writer
 
 _SHAPES = {"m16n16k16": (16, 16, 16), "m8n32k16": (8, 32, 16), "m32n8k16": (32, 8, 16), "m16n16k8": (16, 16, 8)}
 _SHAPES |= {"m8n8k4": (8, 8, 4)}
@@ -81,8 +81,7 @@ def _moved(instruction: Instruction) -> tuple[_Fragment, bool, Access]:
     opcode = instruction.opcode
     shape = next(part for part in opcode if part in _SHAPES)
     type = next(part for part in opcode if part in _BYTES)
-    space = next((SPACES[part] for part in opcode[1:] if part in SPACES), "")
-    return _Fragment.of(opcode[2], shape, type), "row" in opcode, Access(space, _BYTES[type])
+    return _Fragment.of(opcode[2], shape, type), "row" in opcode, Access(modifiers_of(opcode).space, _BYTES[type])
 
 
 def _addresses(machine: Machine, lanes: Lanes, base: Any, stride: Any, moved: tuple[_Fragment, bool, Access]) -> Any:
@@ -103,7 +102,7 @@ def _addresses(machine: Machine, lanes: Lanes, base: Any, stride: Any, moved: tu
     return first[None] + offsets * np.uint64(access.bytes)
 
 
-def _stride(instruction: Instruction, program: Program, number: int, moved: tuple[_Fragment, bool, Access]) -> Any:
+def _stride(instruction: Instruction, program: Program, number: int, moved: tuple[_Fragment, bool, Access]) -> Reader:
     """The distance of rows or columns in elements: an operand, or as the matrix is packed."""
     if len(instruction.operands) > number:
         return reader(instruction.operands[number], "u32", instruction, program)
@@ -157,7 +156,7 @@ def _store(instruction: Instruction, program: Program) -> Step:
 _FORMATS: dict[str, Format] = {"f16": F16, "bf16": BF16, "f32": F32, "tf32": F32, "f64": F64}
 
 
-def _matrix(machine: Machine, lanes: Lanes, fragment: _Fragment, readers: Any) -> Any:
+def _matrix(machine: Machine, lanes: Lanes, fragment: _Fragment, readers: list[Reader]) -> Any:
     """The matrix that the registers of each warp hold, shape (warps, copies, rows, columns)."""
     values = np.broadcast_arrays(*(machine.rows(read(machine, lanes), lanes) for read in readers))
     raw = np.ascontiguousarray(np.stack(values, axis=-1))

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import attrs
 
+from ..effects import effect_of
 from ..places import Place, Places
 from ..program import (
     CARRY,
@@ -40,8 +41,8 @@ MAX_INSTRUCTIONS = 1 << 18
 
 LINKAGE = (".visible", ".extern", ".weak", ".common")
 LINE_DIRECTIVES = (".loc", ".file")
-_PARTED_FROM_COPIES = ("bar", "barrier", "membar", "fence", "exit", "ret")
-"""Instructions that no copy holds: the comment above a copy does not reach past them."""
+_PARTED_FROM_COPIES = ("barrier", "fence", "wait", "end")
+"""Kinds of instructions that no copy holds: the comment above a copy does not reach past them."""
 
 
 @attrs.frozen
@@ -326,7 +327,7 @@ class Expansion:
             if len(operands) != 2 or not all(isinstance(operand, str) for operand in operands):
                 c.fail(f"'{text}': brx.idx takes a register and a list of targets", start.line)
             operands[0] = self._register(scope, str(operands[0]), start.line)
-        if opcode[0] in _PARTED_FROM_COPIES or opcode[:3] == ("cp", "async", "wait_group"):
+        if effect_of(opcode).kind in _PARTED_FROM_COPIES:
             self.source = ""
         if opcode[0] == "ret" and self.ends:
             opcode, operands, is_branch = ("bra", *opcode[1:]), [self.ends[-1]], True
@@ -339,7 +340,7 @@ class Expansion:
     def _in_local_memory(self, opcode: tuple[str, ...], operands: list[Operand]) -> tuple[str, ...]:
         """``ld.param`` and ``st.param`` of a function's own parameters become accesses to local memory."""
         spaces = ("param", "param::func", "param::entry")
-        if opcode[0] not in ("ld", "st", "ldu") or not any(part in spaces for part in opcode):
+        if effect_of(opcode).kind not in ("load", "store") or not any(part in spaces for part in opcode):
             return opcode
         address = next((operand for operand in operands if isinstance(operand, Memory)), None)
         if address is None:

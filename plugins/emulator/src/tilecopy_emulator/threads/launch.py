@@ -8,8 +8,9 @@ from typing import Any
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
-from ..effects import loads_strongly
+from ..effects import effect_of, loads_strongly
 from ..order.clocks import Clock, Time
 from ..program import Program
 from .arrays import GlobalMemory
@@ -143,7 +144,7 @@ class Launch:
     grid: Dim3
     block: Dim3
     cluster: Dim3
-    blocks: Any
+    blocks: NDArray[np.int64]
     memory: GlobalMemory
     symbols: Mapping[str, tuple[str, int]]
     shared: tuple[SharedVariable, ...]
@@ -151,7 +152,7 @@ class Launch:
     shared_cell: int
     global_cell: int
     sections: tuple[str, ...]
-    local_owner: Any = None
+    local_owner: NDArray[np.int32]
     profile: bool = False
     observer: Any = None
     origin_of: Callable[[int], str] = lambda line: ""
@@ -163,10 +164,6 @@ class Launch:
     locks: dict[Any, Lock] = attrs.Factory(dict)
     histories: dict[Any, list[Written]] = attrs.Factory(dict)
     counters: Counter[str] = attrs.Factory(Counter)
-    executed: Any = None
-    targets: list[int] = attrs.Factory(list)
-    in_loop: Any = None
-    polls: bool = False
     dynamic_shared_bytes: int = 0
     total_shared_bytes: int = 0
     explicit_cluster: bool = False
@@ -176,11 +173,16 @@ class Launch:
     seen: int = -1
     raced: Sought | None = None
     single: bool = attrs.field(init=False)
+    targets: list[int] = attrs.field(init=False)
+    in_loop: NDArray[np.bool_] = attrs.field(init=False)
+    polls: bool = attrs.field(init=False)
+    executed: NDArray[np.int64] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.single = self.profile or self.observer is not None
         labels = self.program.labels
-        self.targets = [labels[str(i.operands[0])] if i.opcode[0] == "bra" else -1 for i in self.program.instructions]
+        goes = [effect_of(i.opcode).kind == "branch" and str(i.operands[0]) for i in self.program.instructions]
+        self.targets = [labels[label] if label else -1 for label in goes]
         self.in_loop = np.zeros(len(self.targets) + 1, bool)
         for at, target in enumerate(self.targets):
             if 0 <= target <= at:

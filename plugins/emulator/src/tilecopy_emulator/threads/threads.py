@@ -68,7 +68,7 @@ class Threads:
         self.order = Order(launch.time, self.unit_ctas, self.threads, key, launch.sections)
         self.many: Any = None
         self.each = 1
-        self.converging: dict[Any, dict[int, int]] = {}
+        self.converging: dict[int | str, dict[int, int]] = {}
         self.gathering: dict[int, Any] = {}
         self.joined: Any = None
 
@@ -300,7 +300,7 @@ class Threads:
             self.pc[found] = self.at + 1
         return found
 
-    def _converged(self, key: Any, alive: Any) -> set[int]:
+    def _converged(self, key: int | str, alive: Any) -> set[int]:
         waiting = self.converging[key]
         ready: set[int] = set()
         for lane, wanted in waiting.items():
@@ -342,10 +342,8 @@ class Threads:
                 more = f"; {self.name_of(first + bit)} has not" if bit >= 0 and first + bit < self.units else ""
                 if gone >= 0:
                     more = f"; {self.name_of(gone)} exits and does not come"
-                instruction = self.program.instructions[at]
-                kind = "barrier" if instruction.opcode[0] == "bar" else "aligned"
                 self.hazard(
-                    kind,
+                    "barrier" if isinstance(key, str) else "aligned",
                     f"{bin(wanted & here).count('1')} of the {bin(wanted).count('1')} lanes of the mask 0x{wanted:08x} "
                     f"have come{more}",
                     waiting[:1],

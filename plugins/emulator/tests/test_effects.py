@@ -1,0 +1,52 @@
+"""The emulator's table of instructions, held against its handlers and against what ptxas takes."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+from test_targets import LINES, module
+from tilecopy_emulator import UnsupportedPtxError
+from tilecopy_emulator.alu import FORMS
+from tilecopy_emulator.effects import EFFECTS, written_by
+from tilecopy_emulator.opcodes import operands
+from tilecopy_emulator.opcodes.table import compile_program, handlers
+from tilecopy_emulator.reading.parser import parse
+
+
+def test_the_table_has_the_registers_that_handlers_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each instruction that ptxas takes, those for which the handlers of its program ask for a writer."""
+    asked: list[Any] = []
+    make = operands.writer
+
+    def noted(operand: Any, *rest: Any, **options: Any) -> operands.Writer:
+        asked.append(operand)
+        return make(operand, *rest, **options)
+
+    handlers()  # imports them all
+    for name, each in list(sys.modules.items()):
+        if name.startswith("tilecopy_emulator") and getattr(each, "writer", None) is make:
+            monkeypatch.setattr(each, "writer", noted)
+    held = 0
+    for body, least in LINES:
+        for target in list(least)[:1]:
+            asked.clear()
+            program = parse(module((9, 0), target, body))
+            try:
+                compile_program(program)
+            except UnsupportedPtxError:
+                continue
+            held += 1
+            assert {*asked} - {"_"} == {name for each in program.instructions for name in written_by(each)}, body
+    assert held >= 720
+
+
+def test_every_row_names_an_opcode() -> None:
+    """A row that no opcode begins with would never be read."""
+    opcodes = [body.split()[0].rstrip(";") for body, _ in LINES]
+    opcodes += [spelled for forms in FORMS.values() for form in forms for spelled in form.spellings()]
+    starts = {
+        ".".join(parts[:length]) for parts in (x.split(".") for x in opcodes) for length in range(1, len(parts) + 1)
+    }
+    assert set(EFFECTS) <= starts
