@@ -30,9 +30,7 @@ from tilecopy_core.integers.expr import (
     of_atom,
     possible_bits,
     same,
-    split_terms,
     substitute,
-    symbols_of,
 )
 from tilecopy_core.layout import S, laneid
 from tilecopy_core.ptx import values as lowering
@@ -262,10 +260,6 @@ def test_possible_bits_are_few() -> None:
 @given(expressions(), environments())
 def test_substitution_is_evaluation(expr: tc.Int, env: dict[Symbol, int]) -> None:
     assert substitute(expr, env) == evaluate(expr, env)
-    parts = split_terms(expr, FIRST)
-    if parts is not None:
-        assert FIRST not in symbols_of(parts[0]) and symbols_of(parts[1]) <= {FIRST}
-        assert evaluate(parts[0], env) + evaluate(parts[1], env) == evaluate(expr, env)
 
 
 def test_thread_splits_simplify_away() -> None:
@@ -334,14 +328,6 @@ def test_conditions_are_true_where_python_says(
         assert condition.evaluate(lambda part, env=env: evaluate(part, env)) == wanted
         parts = [each.evaluate(lambda part, env=env: evaluate(part, env)) for each in condition.conjuncts()]
         assert all(parts) == wanted, list(condition.conjuncts())
-
-
-def test_what_a_symbol_shares_a_term_with_is_not_split_off() -> None:
-    turn, row = Symbol("turn", 0, 7), Symbol("row", 0, 63)
-    shared = (of_atom(turn) * 8 + of_atom(row)) % 24
-    assert split_terms(shared + of_atom(turn), turn) is None
-    parts = split_terms(of_atom(turn) * 8 + of_atom(row) // 3 + 5, turn)
-    assert parts is not None and same(parts[0], of_atom(row) // 3 + 5) and same(parts[1], of_atom(turn) * 8)
 
 
 def test_a_symbol_is_not_its_name() -> None:

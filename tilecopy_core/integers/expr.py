@@ -615,15 +615,6 @@ def substitute(value: Int, replacements: Mapping[Symbol, Any]) -> Int:
     return result
 
 
-def split_terms(value: Int, chosen: Symbol) -> tuple[Int, Int] | None:
-    """``(terms without the symbol, terms of nothing but it)``, or None when a term mixes it with others."""
-    only = [term for term in terms_of(value) if chosen in term[0].symbols]
-    if any(len(atom.symbols) > 1 for atom, _ in only):
-        return None
-    chosen_only = sum_of(0, only)
-    return sub(value, chosen_only), chosen_only
-
-
 # --------------------------------------------------------------------------------------------- operations
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from ..description.request import CopyRequest
 from ..description.scope import Scope, differs_within, warp
 from ..errors import FLAG, Kind, RequestError, checked, instance_of, integer_in, optional, shown
-from ..integers.expr import INT, Expr, Int, Symbol, Term, add, evaluate, of_atom, split_terms, substitute, sum_of
-from ..layout import Iter, Swizzle, TileLayout, along, fuse, m, surely_leaves
+from ..integers.expr import INT, Expr, Int, Symbol, Term, add, of_atom, sum_of
+from ..layout import Iter, Swizzle, along, fuse, m, surely_leaves
 from ..memory.buffers import Buffer
 from ..ptx import IMMEDIATE_REACH_BYTES, Address, PtxBuilder, Register, masked
 from ..ptx.builder import BUILDER
@@ -93,46 +93,6 @@ def choose(ptx: PtxBuilder, guards: Sequence[Guard], inside: Callable[[], None],
     ptx.either(whole, inside, edge, uniform=uniform)
 
 
-class ByRound:
-    """An integer that depends on the round: in each one what does not, and what the round adds.
-
-    Args:
-        value_of: the integer in a round.
-        partition: its rounds.
-        layout: where the integer is the place along memory of an element in this layout, that; each round goes on by
-            the elements of one.
-
-    Attributes:
-        fixed: what does not depend on the round; None where that cannot be told apart.
-    """
-
-    def __init__(self, value_of: Callable[[Int], Int], partition: VectorPartition, layout: TileLayout | None) -> None:
-        self._rounds = None if layout is None else _rounds_of(layout.shard, partition.threads * partition.vec)
-        self.fixed: Int | None
-        self._step: Int = 0
-        if self._rounds is not None:
-            self.fixed = value_of(0)
-        else:
-            self._turn = Symbol("turn", 0, partition.outer - 1)
-            self._whole = value_of(of_atom(self._turn) if partition.outer > 1 else 0)
-            self.fixed, self._step = split_terms(self._whole, self._turn) or (None, 0)
-
-    def step(self, turn: Int) -> Int:
-        """What a round adds to ``fixed``."""
-        if self._rounds is None:
-            step: Int = evaluate(self._step, {self._turn: turn})
-            return step
-        if len(self._rounds) == 1:  # nearly always: what along() gives, without a walk for each address
-            return turn * self._rounds[0].stride
-        return along(self._rounds, m, turn)
-
-    def at(self, turn: Int) -> Int:
-        """The integer in a round."""
-        if self.fixed is None:
-            return substitute(self._whole, {self._turn: turn})
-        return add(self.fixed, self.step(turn))
-
-
 def _rounds_of(iters: Sequence[Iter], step_elems: int) -> tuple[Iter, ...] | None:
     """The iters of rounds of so many elements; None where an iter straddles a round and the next."""
     left = step_elems
@@ -167,16 +127,9 @@ class Masks:
 
     @checked(ptx=BUILDER, partition=_PARTITION, thread=_THREAD)
     def __init__(self, ptx: PtxBuilder, partition: VectorPartition, thread: Int) -> None:
-        def placed(guard: Guard) -> tuple[Guard, ByRound]:
-            def position(turn: Int) -> Int:
-                return guard.position((turn * partition.threads + thread) * partition.vec)
-
-            return guard, ByRound(position, partition, guard.coordinates)
-
-        self._ptx, self._rounds = ptx, partition.outer
-        source = [g for g in partition.guards if g.dim is not None and g.region is partition.src.region]
-        self._source = [placed(guard) for guard in source]
-        self._target = [placed(guard) for guard in partition.guards if guard not in source]
+        self._ptx, self._partition, self._thread = ptx, partition, thread
+        self._source = [g for g in partition.guards if g.dim is not None and g.region is partition.src.region]
+        self._target = [guard for guard in partition.guards if guard not in self._source]
 
     def source(self, turn: Int) -> Register | bool:
         """Whether the thread's vector lies inside the source; True and False where that is known."""
@@ -186,10 +139,12 @@ class Masks:
         """Whether the thread has a vector in this round, and it lies inside the destination."""
         return self._all(self._target, turn)
 
-    def _all(self, guards: Sequence[tuple[Guard, ByRound]], turn: Int) -> Register | bool:
-        if turn.__class__ is not int or not 0 <= turn < self._rounds:
-            _check_round(turn, self._rounds, "Masks: turn")
-        return self._ptx.all_of([self._ptx.inside(place.at(turn), g.size, g.ends) for g, place in guards])
+    def _all(self, guards: Sequence[Guard], turn: Int) -> Register | bool:
+        partition = self._partition
+        if turn.__class__ is not int or not 0 <= turn < partition.outer:
+            _check_round(turn, partition.outer, "Masks: turn")
+        first = (turn * partition.threads + self._thread) * partition.vec
+        return self._ptx.all_of([self._ptx.inside(g.position(first), g.size, g.ends) for g in guards])
 
 
 def through_registers(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition) -> None:
@@ -321,22 +276,28 @@ class Walk:
     def __init__(
         self, ptx: PtxBuilder, side: Side, partition: VectorPartition, thread: Int, *, whole: bool = False
     ) -> None:
-        self._ptx, self._side, self._whole, self._rounds = ptx, side, whole, partition.outer
-        layout = side.layout if type(side) is Side else None  # another class says itself where its elements lie
-        self._offset = ByRound(lambda turn: side.offset(turn, thread, partition.shape), partition, layout)
+        self._ptx, self._side, self._partition, self._thread, self._whole = ptx, side, partition, thread, whole
+        own = type(side) is Side  # another class says itself where its elements lie
+        self._steps = _rounds_of(side.layout.shard, partition.threads * partition.vec) if own else None
+        self._first = self._in_round(0) if self._steps is not None else 0
         self._places: dict[tuple[Term, ...], Places] = {}
+
+    def _in_round(self, turn: Int) -> Int:
+        return self._side.offset(turn, self._thread, self._partition.shape)
 
     def address(self, round_index: Int) -> Address:
         """The thread's vector in a round (what is constant of the round costs an immediate)."""
-        if round_index.__class__ is not int or not 0 <= round_index < self._rounds:
-            _check_round(round_index, self._rounds, "Walk.address: round_index")
-        if self._offset.fixed is None:
-            return self._of(self._offset.at(round_index)).at(0)
-        step = self._offset.step(round_index)
+        rounds, steps = self._partition.outer, self._steps
+        if round_index.__class__ is not int or not 0 <= round_index < rounds:
+            _check_round(round_index, rounds, "Walk.address: round_index")
+        if steps is None:
+            return self._of(self._in_round(round_index)).at(0)
+        # one iter nearly always: what along() gives, without a walk for each address
+        step = round_index * steps[0].stride if len(steps) == 1 else along(steps, m, round_index)
         varying, moved = (step.terms, step.const) if isinstance(step, Expr) else ((), step)
         places = self._places.get(varying)
         if places is None:
-            places = self._places[varying] = self._of(add(self._offset.fixed, sum_of(0, varying)))
+            places = self._places[varying] = self._of(add(self._first, sum_of(0, varying)))
         return places.at(moved)
 
     def _of(self, offset: Int) -> Places:
