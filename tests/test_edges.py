@@ -223,6 +223,8 @@ def test_an_overhang_without_outside_is_an_error() -> None:
         ("float32", True),
         ("bool", 2),
         ("complex64", 0.1),
+        ("complex64", 0.1j),
+        ("complex64", 10**400),
         ("float32", 10**400),
         ("float64", 2**53 + 1),
         ("float32", "Zero"),

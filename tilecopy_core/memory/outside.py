@@ -86,42 +86,23 @@ def _plain(value: Any) -> bool | int | float | complex:
 
 def _bits(number: bool | int | float | complex, dtype: DType) -> int | None:
     """The bits of an element that is this number, or None where the dtype has none."""
-    if isinstance(number, bool) != (dtype.kind == "b") and not (dtype.kind == "b" and number in (0, 1)):
+    kind = {"b": bool, "c": complex, "f": float}.get(dtype.kind, int)
+    if type(number) in (bool, complex) and type(number) is not kind:
         return None
-    if dtype.kind == "c":
-        part = DType("float32" if dtype.bits == 64 else "float64", dtype.bits // 2, "f")
-        halves = [_bits(half, part) for half in (complex(number).real, complex(number).imag)]
-        if isinstance(number, int):
-            halves[0] = _bits(number, part)
-        return None if halves[0] is None or halves[1] is None else halves[0] | halves[1] << part.bits
-    if isinstance(number, complex):
-        return None
-    if dtype.kind in "iub":
-        return _integer_bits(number, dtype)
-    if number == 0 and math.copysign(1, number) > 0 and dtype.name != "float8_e8m0fnu":
+    if not number and "-" not in repr(number) and dtype.name != "float8_e8m0fnu":
         return 0  # true of every other format, and needs no ml_dtypes
-    return _float_bits(number, dtype)
-
-
-def _integer_bits(number: bool | int | float, dtype: DType) -> int | None:
-    if isinstance(number, float):
-        if not number.is_integer() or (number == 0 and math.copysign(1, number) < 0):
-            return None
-        number = int(number)
-    values = 1 << dtype.bits
-    low = -values // 2 if dtype.kind == "i" else 0
-    return int(number) & values - 1 if low <= number < low + values else None
-
-
-def _float_bits(number: int | float, dtype: DType) -> int | None:
     try:
-        wide = float(number)
-    except OverflowError:
+        with np.errstate(all="ignore"):
+            element = np.array(kind(number)).astype(dtype.numpy())
+        exact = _are_one(number, kind(element[()]))
+    except (OverflowError, TypeError, ValueError):  # an infinity or NaN as an integer, or an integer past all others
         return None
-    if not math.isnan(wide) and wide != number:
-        return None
-    with np.errstate(all="ignore"):
-        element = np.array(wide, np.float64).astype(dtype.numpy())
-        back = float(element.astype(np.float64))
-    same = math.isnan(back) if math.isnan(wide) else back == wide and math.copysign(1, back) == math.copysign(1, wide)
-    return int.from_bytes(element.tobytes(), "little") & (1 << dtype.bits) - 1 if same else None
+    return int.from_bytes(element.tobytes(), "little") & (1 << dtype.bits) - 1 if exact else None
+
+
+def _are_one(left: complex, right: complex) -> bool:
+    """Whether two numbers are equal in both parts: a NaN to every NaN, a zero to one of its sign."""
+    return all(
+        math.copysign(1, a) == math.copysign(1, b) if a == b == 0 else a == b or (math.isnan(a) and math.isnan(b))
+        for a, b in ((left.real, right.real), (left.imag, right.imag))
+    )
