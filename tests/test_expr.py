@@ -33,7 +33,7 @@ from tilecopy_core.integers.expr import (
     substitute,
 )
 from tilecopy_core.layout import S, laneid
-from tilecopy_core.ptx import values as lowering
+from tilecopy_core.ptx import index as lowering
 
 SYMBOLS = {
     Symbol("a", 0, 31): range(32),
