@@ -167,7 +167,7 @@ class Emitter:
         needing = f"{opcode} {_shapes(operands)}" if found.varies else opcode
         if needing not in self._allowed:
             self._require(needing)
-        self._write(self.blocks[-1].body, opcode, operands, guard, unless)
+        self._place(Line(opcode, _allowed(operands), guard, unless, self.statement))
 
     def pure(self, block: Block, opcode: str, result: Register, *operands: object) -> Register:
         """One instruction without side effects in the head of a block; returns its result."""
@@ -179,21 +179,8 @@ class Emitter:
             self._require(f"{_text(opcode, 'opcode')} {operands[0]}")  # %cluster_ctarank: more than mov
         elif opcode.__class__ is not str or opcode not in self._allowed:
             self._require(opcode)
-        self._write(block.head, opcode, (result, *operands))
+        self._place(Line(opcode, _allowed((result, *operands)), statement=self.statement), block.head)
         return result
-
-    def _write(
-        self,
-        lines: list[AnyLine],
-        opcode: str,
-        operands: tuple[object, ...],
-        guard: Register | None = None,
-        unless: bool = False,
-    ) -> None:
-        """One instruction at the end of some lines."""
-        line = Line(opcode, _allowed(operands), guard, unless, self.statement)
-        lines.append(line)
-        self.recent.append(line)
 
     def _require(self, instruction: str) -> None:
         """Let the module need what an instruction does, which the target has."""
