@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = {
-    "core": 10_925,
+    "core": 10_825,
     "bulk": 275,
     "cli": 1_775,
     "cuda": 2_025,
@@ -34,12 +34,12 @@ PACKAGES = {
 ROOMS = {
     "integers": 900,
     "layout": 1_425,
-    "memory": 775,
+    "memory": 750,
     "description": 1_200,
     "registry": 1_175,
     "dispatch": 650,
-    "ptx": 3_050,
-    "variant_tools": 1_250,
+    "ptx": 3_025,
+    "variant_tools": 1_225,
     "errors": 325,
     "plugin": 200,
     "__init__": 75,
