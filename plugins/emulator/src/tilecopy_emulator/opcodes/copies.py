@@ -15,7 +15,17 @@ from ..machine.machine import Machine
 from ..memory import observed, profile
 from ..order.access import WINDOW_BITS, Access, at_rank
 from ..order.clocks import ASYNC_GLOBAL
-from ..order.shadow import BARRIER_ACTOR, FLIGHT_ACTOR, actor_of, by_engine, time_of
+from ..order.shadow import (
+    BARRIER_ACTOR,
+    ENGINE,
+    FLIGHT_ACTOR,
+    REDUCED,
+    WEAK,
+    actor_of,
+    by_engine,
+    reduced,
+    time_of,
+)
 from ..program import REGISTER_BITS, Instruction, Negated, Program
 from ..threads.arrays import GlobalArray, Reads, fetch, put
 from ..threads.operations import Operation
@@ -89,7 +99,7 @@ def _source(machine: Machine, lanes: Lanes, addresses: Any, size: int, keep: Any
         pieces = memory.locate(lanes, addresses, size)
         if len(pieces) == 1:
             array, _, offsets = pieces[0]
-            memory.note_read(array, lanes, offsets, access)
+            memory.note_read(array, lanes, offsets, access, remember=False)
             one = offsets.shape[0] == 1
             array.flying[machine.launch.operations + 1] = [Reads(machine.flying, offsets, size)]
             return lambda rows: fetch(array, offsets if one else offsets[rows], size)
@@ -122,7 +132,7 @@ def _source(machine: Machine, lanes: Lanes, addresses: Any, size: int, keep: Any
                 whole[here] = bad
                 memory.outside(lanes, found, addresses.view(np.int64) - found.base, whole, count)
             covered = -(-count // memory.cell) * memory.cell
-            memory.check_read(found, lanes, offsets, covered, 0, here)
+            memory.check_read(found, lanes, offsets, covered, 0, here, remember=False)
             reads = Reads(machine.flying, addresses.view(np.int64) - found.base, count, here)
             found.flying.setdefault(machine.launch.operations + 1, []).append(reads)
             raw_parts.append((found, here, offsets, count))
@@ -379,23 +389,31 @@ def check_read_global(machine: Machine, one: Any, array: GlobalArray, pieces: Se
 
 def check_written_global(
     machine: Machine, one: Any, array: GlobalArray, pieces: Sequence[Piece], *, reduces: bool
-) -> tuple[GlobalArray, Any, Any]:
-    """Bytes that an engine writes, likewise; returns what is in flight, as :class:`Operation` has it."""
+) -> tuple[GlobalArray, Any, Any, int]:
+    """Bytes that an engine writes, likewise; returns what is in flight, as :class:`Operation` has it.
+
+    Reductions may meet one another: each adds to what it finds.
+    """
     if not array.writable or array.space != "global":
         machine.hazard("read-only", f"{array.name} is written and may not be", one)
     shadow, found = machine.globals.shadow_of(array), [each.cells(machine, one, array) for each in pieces]
     before = [shadow.writer[cells] for cells, _ in found]
+    if reduces and machine.copies > 1:
+        for (cells, _), stamps in zip(found, before, strict=True):
+            if reduced(stamps).any() or len(np.unique(cells)) < len(cells):
+                machine.demand_single()
+    before = [np.where(reduces & reduced(stamps), 0, stamps) for stamps in before]
     plain = [ordinary(machine, stamps, threads) for stamps, (_, threads) in zip(before, found, strict=True)]
-    flat = []
+    flat, strength = [], REDUCED if reduces else WEAK
     for number, (piece, (cells, _)) in enumerate(zip(pieces, found, strict=True)):
-        if not reduces:
-            lanes = np.repeat(one, len(piece.chosen))
-            machine.globals.check_write(array, lanes, piece.offsets, piece.size, 0, piece.chosen)
+        lanes = np.repeat(one, len(piece.chosen))
+        machine.globals.check_write(array, lanes, piece.offsets, piece.size, strength, piece.chosen)
         check_proxy_global(machine, one, array, cells, before[number], plain[number], "written")
         by_copy = cells.reshape(-1, machine.copies, len(cells) // len(piece.offsets))
         flat.append(by_copy.swapaxes(1, 2).reshape(-1, machine.copies))
     none = np.zeros((0, machine.copies), np.int64)
-    return array, flat[0] if len(flat) == 1 else np.concatenate([none, *flat]), machine.grid_thread[int(one[0])]
+    cells = flat[0] if len(flat) == 1 else np.concatenate([none, *flat])
+    return array, cells, machine.grid_thread[int(one[0])], strength or ENGINE
 
 
 def check_sent(machine: Machine, one: Any, places: Any, size: int) -> Any:
@@ -441,7 +459,7 @@ def start_operation(
     )  # fmt: skip
     machine.engines.begin(operation)
     if array_write is not None:
-        array_write[0].shadow.begin(operation.actor, None, array_write[1])
+        array_write[0].shadow.begin(operation.actor, None, array_write[1], array_write[3])
     if flying is not None:
         operation.data["array_from"].flying[operation.number] = flying
     if group < 0:
@@ -505,7 +523,6 @@ def land(machine: Machine, operation: Operation) -> None:
     data, shared = operation.data, machine.shared
     if "array_from" in data:
         raw = _fetched(data["array_from"], data["offsets_from"], data)
-        data["array_from"].flying.pop(operation.number, None)
     else:
         raw = shared.fetch(data["place_from"], 16)
     machine.launch.version += 1

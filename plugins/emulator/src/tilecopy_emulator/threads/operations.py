@@ -23,7 +23,7 @@ class Operation:
         at: the instruction that issued it.
         lanes: unit lanes that issued it, in its order.
         reads, writes: shadow cells of shared memory.
-        global_reads: array and byte range; global_writes: array, cells, and the threads that get them.
+        array_write: what it writes of global memory: array, cells, the threads that get them, and how (see :mod:`..order.shadow`).
         land: moves the bytes.
         lack: what is missing where somebody did not wait for it.
         barrier: place of the mbarrier that it completes on, or -1.
