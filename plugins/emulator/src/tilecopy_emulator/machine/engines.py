@@ -47,6 +47,8 @@ class Engines:
         self.arrivals: list[tuple[int, int, Any, Clock, int]] = []
         self.used: dict[tuple[int, int], tuple[Operation, int]] = {}
         """CTA whose shared memory was used, and the mbarrier's actor -> the last such operation, and when it completed."""
+        self.refused = np.zeros(machine.unit_ctas, bool)
+        """CTAs that have seen a request to cancel a cluster fail."""
         self.committed = np.zeros(machine.units, np.int64)
         self.bulk_committed = np.zeros(machine.units, np.int64)
 
@@ -60,6 +62,7 @@ class Engines:
         pending, flying, lists = self.pending, machine.flying, self.copies
         arrivals = self.arrivals
         self.pending, machine.flying, self.copies, self.arrivals = [], {}, [], []
+        self.refused = np.tile(self.refused, copies)
         self.used = {
             (cta + copy * ctas, actor + copy * ctas * BARRIER_COLUMNS): last
             for (cta, actor), last in self.used.items()

@@ -661,7 +661,10 @@ _RESPONSE_BYTES = 16
 
 
 def _try_cancel(instruction: Instruction, program: Program) -> Step:
-    """Every request fails: here all clusters have started. The response is zeros, written through the async proxy."""
+    """Every request fails: here all clusters have started. The response is zeros, written through the async proxy.
+
+    A CTA that has seen one fail may make no other.
+    """
     demand_count(instruction, 2)
     to_all = "multicast::cluster::all" in instruction.opcode
     address = address_reader if to_all else shared_address  # that form takes shared addresses without naming the space
@@ -670,6 +673,10 @@ def _try_cancel(instruction: Instruction, program: Program) -> Step:
     def step(machine: Machine, lanes: Lanes) -> None:
         shared, index = machine.shared, machine.index(lanes)
         targets, barriers = to(machine, lanes), phase(machine, lanes)
+        again = machine.engines.refused[machine.cta_of[index]]
+        if again.any():
+            what = "another request after this CTA has seen that one failed (is_canceled was false), which is undefined: ask no more then"
+            machine.hazard("lifetime", what, lanes, int(np.argmax(again)))
         for position, lane in enumerate(index.tolist()):
             one = index[position : position + 1]
             for rank in range(machine.cluster_size) if to_all else [-1]:
@@ -695,9 +702,14 @@ def _query_cancel(instruction: Instruction, program: Program) -> Step:
     readers = [reader(half, "b64", instruction, program) for half in names_of(response, 2, instruction)]
     if "is_canceled" in instruction.opcode:
         write = writer(result, "pred", instruction, program)
-        return lambda machine, lanes: write(
-            machine, lanes, readers[0](machine, lanes) | readers[1](machine, lanes) != 0
-        )
+
+        def ask(machine: Machine, lanes: Lanes) -> None:
+            canceled = readers[0](machine, lanes) | readers[1](machine, lanes) != 0
+            failed = ~machine.uniform(canceled, lanes)
+            machine.engines.refused[machine.cta_of[machine.index(lanes)][failed]] = True
+            write(machine, lanes, canceled)
+
+        return ask
     names = names_of(result, 4 if "v4" in instruction.opcode else 1, instruction)
     for name in names:
         writer(name, "b32", instruction, program)
