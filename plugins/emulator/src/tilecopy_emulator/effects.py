@@ -103,6 +103,7 @@ EFFECTS = {
         Effect("clusterlaunchcontrol.try_cancel", sections=(ASYNC_SHARED,), by_engine=True),
         Effect("clusterlaunchcontrol.query_cancel", 1, registers_only=True),
         Effect("fence.proxy.tensormap::generic", sections=(TENSORMAP,)),
+        Effect("tensormap.cp_fenceproxy", sections=(TENSORMAP,)),
         Effect("st.async", shared_piece=4, by_engine=True),
         Effect("red.async", by_engine=True),
         Effect("wgmma.mma_async", 1, sections=(ASYNC_SHARED,), by_engine=True),
