@@ -88,7 +88,7 @@ class Engines:
                 )
                 if new.array_write is not None:
                     array, cells, _, strength = new.array_write
-                    array.shadow.land(old.actor, cells, in_flight(new.actor, strength))
+                    array.shadow.land(old.actor, cells, in_flight(new.actor, strength), strength)
                 made[old.number, copy] = new
                 machine.flying[new.number] = new
             self.pending += [made[old.number, copy] for old in pending]
@@ -145,6 +145,8 @@ class Engines:
     def _in_grid(self, actors: Any) -> Any:
         """Actors of the unit, threads and mbarriers, as the stamps of global memory have them: a row each, a column a copy."""
         machine = self.machine
+        if np.array_equal(actors, machine.ids):  # those of a log should share their memory
+            return machine.grid_thread
         first = machine.first + np.arange(machine.copies) * machine.unit_ctas
         return actors[:, None] + first * np.where(actors < BARRIER_ACTOR, machine.threads, BARRIER_COLUMNS)[:, None]
 
@@ -429,7 +431,7 @@ class Engines:
                 machine.shared.shadow.land(operation.actor, None, stamps)
             if not read:
                 array, cells, threads, strength = operation.array_write
-                array.shadow.land(operation.actor, cells, stamp(machine.launch.time.now, strength, threads))
+                array.shadow.land(operation.actor, cells, stamp(machine.launch.time.now, strength, threads), strength)
                 self.machine.flying.pop(operation.number)
         machine.launch.version += 1
 

@@ -138,14 +138,14 @@ class GlobalAccesses(ShadowedMemory):
         """
         if array.space != "global":
             return
-        shape = np.broadcast_shapes(reads.offsets.shape, actors.shape)
-        offsets, actors = np.broadcast_to(reads.offsets, shape), np.broadcast_to(actors, shape)
+        actors = np.broadcast_to(actors, np.broadcast_shapes(reads.offsets.shape, actors.shape))
+        offsets = reads.offsets
         if reads.chosen is not None:
-            offsets, actors = offsets[reads.chosen], actors[reads.chosen]
+            offsets, actors = np.broadcast_to(offsets, actors.shape)[reads.chosen], actors[reads.chosen]
         if array.shadow is None:
             self._log(array, offsets, reads.size, actors)
             return
-        cells, count = self.cells(array, offsets, reads.size)
+        cells, count = self.cells(array, np.broadcast_to(offsets, actors.shape), reads.size)
         stamps = actors.ravel() | np.int64(int(stamp(self.machine.launch.time.now, WEAK, 0)))
         array.shadow.remember(cells, np.repeat(stamps, count) if count > 1 else stamps, never)
 

@@ -398,11 +398,11 @@ def check_written_global(
         machine.hazard("read-only", f"{array.name} is written and may not be", one)
     shadow, found = machine.globals.shadow_of(array), [each.cells(machine, one, array) for each in pieces]
     before = [shadow.writer[cells] for cells, _ in found]
-    if reduces and machine.copies > 1:
-        for (cells, _), stamps in zip(found, before, strict=True):
-            if reduced(stamps).any() or len(np.unique(cells)) < len(cells):
-                machine.demand_single()
-    before = [np.where(reduces & reduced(stamps), 0, stamps) for stamps in before]
+    for number, (cells, _) in enumerate(found if reduces else ()):
+        met = reduced(before[number])
+        if machine.copies > 1 and (met.any() or len(np.unique(cells)) < len(cells)):
+            machine.demand_single()
+        before[number] = np.where(met, 0, before[number])
     plain = [ordinary(machine, stamps, threads) for stamps, (_, threads) in zip(before, found, strict=True)]
     flat, strength = [], REDUCED if reduces else WEAK
     for number, (piece, (cells, _)) in enumerate(zip(pieces, found, strict=True)):

@@ -406,12 +406,13 @@ class Shadow:
         if reads is not None and len(reads):
             self.push(reads, flying, wrote=False)
 
-    def land(self, actor: int, writes: Any, stamps: Any) -> None:
+    def land(self, actor: int, writes: Any, stamps: Any, strength: int = WEAK) -> None:
         """It has completed: its accesses are those of somebody now."""
+        flying = in_flight(actor, strength)
         if writes is not None:
-            here = actor_of(self.writer[writes]) == actor
+            here = self.writer[writes] == flying
             self.writer[writes[here]] = np.broadcast_to(stamps, here.shape)[here]
-        mine = actor_of(self._stamp[: self.count]) == actor
+        mine = self._stamp[: self.count] == flying
         if mine.any():  # what reads here, or adds together with others, lands for one actor
             self._stamp[: self.count][mine] = stamps
 
