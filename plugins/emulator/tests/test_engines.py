@@ -152,7 +152,10 @@ END:
 NEXT:
     WAIT [%m+8], 0;
 +   WAIT [%m], 0;
+    @%c1 bra LAST;
+LAST:
 """,
+        grid=3,
     ),
     case(
         "exit_with_a_tracked_cp_async_that_nobody_waited_for",
@@ -163,7 +166,28 @@ NEXT:
     cp.async.mbarrier.arrive.noinc.shared.b64 [%m];
 NEXT:
 +   WAIT [%m], 0;
+    @%c1 bra LAST;
+LAST:
 """,
+        grid=3,
+    ),
+    case(
+        "a_write_in_flight_of_a_cta_that_has_exited",
+        FILLED
+        + f"""
+    @!%c0 bra OTHERS;
+    @%is0 {S2G} [%A], [%s], 128;
+    @%is0 cp.async.bulk.commit_group;
+    @%is0 cp.async.bulk.wait_group.read 0;
+    bra END;
+OTHERS:
+-   @%c39999 ld.global.b32 %r0, [%A+8]; // FAULT: async
+END:
+""",
+        grid=40_000,
+        block=32,
+        threads=("0",),
+        bytes="A 8:12",
     ),
     case(
         "two_atomics_after_a_copy_and_one_did_not_wait",

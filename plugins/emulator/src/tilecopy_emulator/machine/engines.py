@@ -87,6 +87,7 @@ class Engines:
                     array_write=_array_of(old.array_write, copy),
                 )
                 if new.array_write is not None:
+                    machine.launch.writing[new.number] = new
                     array, cells, _, strength = new.array_write
                     array.shadow.land(old.actor, cells, in_flight(new.actor, strength), strength)
                 made[old.number, copy] = new
@@ -432,6 +433,7 @@ class Engines:
             if not read:
                 array, cells, threads, strength = operation.array_write
                 array.shadow.land(operation.actor, cells, stamp(machine.launch.time.now, strength, threads), strength)
+                self.machine.launch.writing.pop(operation.number)
                 self.machine.flying.pop(operation.number)
         machine.launch.version += 1
 

@@ -182,7 +182,8 @@ def blame_flight(
     machine: Registers, conflict: Conflict, where: str, action: str, lanes: Lanes, position: int, copy: int, span: Any
 ) -> NoReturn:
     """The hazard for an access to what an operation in flight uses."""
-    operation = machine.flying[int(conflict.stamp & int(ACTOR_MASK)) - FLIGHT_ACTOR]
+    number = int(conflict.stamp & int(ACTOR_MASK)) - FLIGHT_ACTOR
+    operation = machine.flying.get(number) or machine.launch.writing[number]
     verb = "to it is in flight" if conflict.wrote else "still reads it"
     machine.hazard(
         "async", f"{where} is {action} while {operation.named()} {verb} ({operation.lack})", lanes, position, copy=copy,

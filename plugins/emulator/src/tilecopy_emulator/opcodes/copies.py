@@ -459,6 +459,7 @@ def start_operation(
     )  # fmt: skip
     machine.engines.begin(operation)
     if array_write is not None:
+        machine.launch.writing[operation.number] = operation
         array_write[0].shadow.begin(operation.actor, None, array_write[1], array_write[3])
     if flying is not None:
         operation.data["array_from"].flying[operation.number] = flying
