@@ -11,6 +11,8 @@ from corpus.runner import run, verdict
 G2S = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
 S2S = "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"
 S2G = "cp.async.bulk.global.shared::cta.bulk_group"
+ADD = "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32"
+RED = "red.async.relaxed.cluster.mbarrier::complete_tx::bytes.shared::cluster.add.u32"
 REDUCE = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32"
 SYNC = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
 RULE = "an asynchronous operation is complete when its mbarrier or group says so (PTX ISA 9.7.9.25.4)"
@@ -320,11 +322,72 @@ NEXT:
         threads=("32",),
         bytes="A 8:12",
     ),
+    case(
+        "the_sum_of_two_ctas_read_after_one_of_them",
+        INIT
+        + FILLED
+        + f"""
+    {SYNC}
+    mapa.shared::cluster.u32 %r0, %s, 0;
+    mapa.shared::cluster.u32 %r1, %m, 0;
+    add.u32 %r2, %r1, 8;
+    @%k0 bra RECEIVE;
+    @!%is0 bra END;
+    @%k1 {ADD} [%r0], [%s], 128, [%r1];
+    @%k2 {ADD} [%r0], [%s+128], 128, [%r2];
+    bra END;
+RECEIVE:
+    @%is0 mbarrier.arrive.expect_tx.shared.b64 _, [%m], 128;
+    @%is0 mbarrier.arrive.expect_tx.shared.b64 _, [%m+8], 128;
++   WAIT [%m+8], 0;
+    WAIT [%m], 0;
+    ld.shared.b32 %r3, [%st];            // FAULT: race|async
+    st.global.b32 [%At], %r3;
+    WAIT [%m+8], 0;
+END:
+    {SYNC}
+""",
+        grid=3,
+        cluster=3,
+        gives={"A": lambda i: i + (i < 32) * (2 * i + 32)},
+    ),
+    case(
+        "a_reduction_into_what_its_receiver_still_reads",
+        INIT
+        + f"""
+    @%is0 st.shared.b32 [%s], 5;
+    {SYNC}
+    mapa.shared::cluster.u32 %r0, %s, 0;
+    mapa.shared::cluster.u32 %r1, %m, 0;
+    add.u32 %r2, %r1, 8;
+    mov.b32 %r3, 7;
+    @%k0 bra RECEIVE;
+    @%is0 {RED} [%r0], %r3, [%r1];
++   {SYNC}
+    @%is0 {RED} [%r0], %r3, [%r2];       // FAULT: race
+    bra END;
+RECEIVE:
+    @%is0 mbarrier.arrive.expect_tx.shared.b64 _, [%m], 4;
+    @%is0 mbarrier.arrive.expect_tx.shared.b64 _, [%m+8], 4;
+    WAIT [%m], 0;
+    ld.shared.b32 %r4, [%s];             // FAULT: race|async
+    st.global.b32 [%At], %r4;
++   {SYNC}
+    WAIT [%m+8], 0;
+END:
+    {SYNC}
+""",
+        grid=2,
+        cluster=2,
+        gives={"A": lambda i: 0 * i + 12},
+    ),
 ]
 
 
 def schedules(each: Case) -> list[str]:
-    return ["", *(late for late in LATE if late.startswith("CTA" if each.grid != 1 else "warp") and each.block != 32)]
+    if each.grid == 1:
+        return ["", *(late for late in LATE if late.startswith("warp") and each.block != 32)]
+    return ["", *(late for late in LATE if late.startswith("CTA") and each.grid in (2, 3, 4))]
 
 
 NAMED = [pytest.param(each, late, id=f"{each.name} {late}") for each in CASES for late in schedules(each)]

@@ -17,7 +17,7 @@ import numpy as np
 from ..memory.memories import Memories
 from ..order.access import TENSOR_CELLS
 from ..order.clocks import ASYNC_SHARED, BARRIER_COLUMNS, Clock, join
-from ..order.shadow import BARRIER_ACTOR, WEAK, actor_of, barrier_of, in_flight, stamp, time_of
+from ..order.shadow import BARRIER_ACTOR, ENGINE, REDUCED, WEAK, actor_of, barrier_of, in_flight, stamp, time_of
 from ..threads.arrays import GlobalArray
 from ..threads.operations import Operation, lands_later
 from ..threads.threads import Lanes
@@ -88,8 +88,8 @@ class Engines:
                 )
                 if new.array_write is not None:
                     machine.launch.writing[new.number] = new
-                    array, cells, _, strength = new.array_write
-                    array.shadow.land(old.actor, cells, in_flight(new.actor, strength), strength)
+                    array, cells, _ = new.array_write
+                    array.shadow.land(old.actor, cells, in_flight(new.actor, REDUCED if new.reduces else ENGINE))
                 made[old.number, copy] = new
                 machine.flying[new.number] = new
             self.pending += [made[old.number, copy] for old in pending]
@@ -130,13 +130,19 @@ class Engines:
         return operation
 
     def begin(self, operation: Operation) -> None:
-        """Its shared bytes are in use from now on."""
-        self.machine.shared.shadow.begin(operation.actor, operation.reads, operation.writes)
+        """What it touches is in use from now on."""
+        strength = REDUCED if operation.reduces else WEAK
+        self.machine.shared.shadow.begin(operation.actor, operation.reads, operation.writes, strength)
+        if operation.array_write is not None:
+            self.machine.launch.writing[operation.number] = operation
+            array, cells, _ = operation.array_write
+            array.shadow.begin(operation.actor, None, cells, strength or ENGINE)
 
     def done(self, operation: Operation, actor: int) -> None:
         """Its bytes are those of an mbarrier's actor now."""
         machine, now = self.machine, self.machine.launch.time.now
-        machine.shared.shadow.land(operation.actor, operation.writes, stamp(now, WEAK, actor))
+        stamps = stamp(now, REDUCED if operation.reduces else WEAK, actor)
+        machine.shared.shadow.land(operation.actor, operation.writes, stamps)
         if array := operation.data.get("array_from"):
             for each in array.flying.pop(operation.number, ()):
                 machine.globals.remember(array, each, self._in_grid(np.array([actor])))
@@ -431,8 +437,9 @@ class Engines:
                 stamps = stamp(machine.launch.time.now, WEAK, operation.lane)
                 machine.shared.shadow.land(operation.actor, None, stamps)
             if not read:
-                array, cells, threads, strength = operation.array_write
-                array.shadow.land(operation.actor, cells, stamp(machine.launch.time.now, strength, threads), strength)
+                array, cells, threads = operation.array_write
+                strength = REDUCED if operation.reduces else ENGINE
+                array.shadow.land(operation.actor, cells, stamp(machine.launch.time.now, strength, threads))
                 self.machine.launch.writing.pop(operation.number)
                 self.machine.flying.pop(operation.number)
         machine.launch.version += 1
@@ -448,11 +455,11 @@ def _data_of(name: str, value: Any, copy: int, shift: int, ctas: int) -> Any:
     return value
 
 
-def _array_of(value: tuple[GlobalArray, Any, Any, int] | None, copy: int) -> Any:
+def _array_of(value: tuple[GlobalArray, Any, Any] | None, copy: int) -> Any:
     if value is None:
         return None
-    array, cells, threads, strength = value
-    return array, cells[:, copy : copy + 1], threads[copy : copy + 1], strength
+    array, cells, threads = value
+    return array, cells[:, copy : copy + 1], threads[copy : copy + 1]
 
 
 def _fetch_of(fetch: Callable[[Any], Any], copy: int) -> Callable[[Any], Any]:

@@ -15,17 +15,7 @@ from ..machine.machine import Machine
 from ..memory import observed, profile
 from ..order.access import WINDOW_BITS, Access, at_rank
 from ..order.clocks import ASYNC_GLOBAL
-from ..order.shadow import (
-    BARRIER_ACTOR,
-    ENGINE,
-    FLIGHT_ACTOR,
-    REDUCED,
-    WEAK,
-    actor_of,
-    by_engine,
-    reduced,
-    time_of,
-)
+from ..order.shadow import BARRIER_ACTOR, REDUCED, WEAK, actor_of, by_engine, reduced, time_of
 from ..program import REGISTER_BITS, Instruction, Negated, Program
 from ..threads.arrays import GlobalArray, Reads, fetch, put
 from ..threads.operations import Operation
@@ -326,12 +316,12 @@ def issue_copy(
             )
         if barrier // shared.size != there:
             machine.hazard("window", "the mbarrier of a bulk copy is not in the CTA of its destination", one)
-        writes = check_received(machine, one, place, size)
+        writes = check_received(machine, one, place, size, reduces=compute is not None)
         data["place_to"] = place + steps
         ctas.append(there)
     start_operation(
         machine, lane, kind, reads=reads, writes=writes, barrier=barrier, size=size, ctas=tuple(ctas),
-        array_write=array_write, flying=flying, data=data,
+        array_write=array_write, flying=flying, data=data, reduces=compute is not None,
     )  # fmt: skip
     if machine.launch.observer is not None:
         observed.tell_transfer(machine, one, place_from, place_to, size)
@@ -389,11 +379,8 @@ def check_read_global(machine: Machine, one: Any, array: GlobalArray, pieces: Se
 
 def check_written_global(
     machine: Machine, one: Any, array: GlobalArray, pieces: Sequence[Piece], *, reduces: bool
-) -> tuple[GlobalArray, Any, Any, int]:
-    """Bytes that an engine writes, likewise; returns what is in flight, as :class:`Operation` has it.
-
-    Reductions may meet one another: each adds to what it finds.
-    """
+) -> tuple[GlobalArray, Any, Any]:
+    """Bytes that an engine writes, likewise; returns what is in flight, as :class:`Operation` has it. Reductions may meet one another."""
     if not array.writable or array.space != "global":
         machine.hazard("read-only", f"{array.name} is written and may not be", one)
     shadow, found = machine.globals.shadow_of(array), [each.cells(machine, one, array) for each in pieces]
@@ -412,8 +399,7 @@ def check_written_global(
         by_copy = cells.reshape(-1, machine.copies, len(cells) // len(piece.offsets))
         flat.append(by_copy.swapaxes(1, 2).reshape(-1, machine.copies))
     none = np.zeros((0, machine.copies), np.int64)
-    cells = flat[0] if len(flat) == 1 else np.concatenate([none, *flat])
-    return array, cells, machine.grid_thread[int(one[0])], strength or ENGINE
+    return array, flat[0] if len(flat) == 1 else np.concatenate([none, *flat]), machine.grid_thread[int(one[0])]
 
 
 def check_sent(machine: Machine, one: Any, places: Any, size: int) -> Any:
@@ -424,15 +410,15 @@ def check_sent(machine: Machine, one: Any, places: Any, size: int) -> Any:
     return cells
 
 
-def check_received(machine: Machine, one: Any, places: Any, size: int) -> Any:
-    """Shared bytes that an engine writes, likewise."""
+def check_received(machine: Machine, one: Any, places: Any, size: int, *, reduces: bool = False) -> Any:
+    """Shared bytes that an engine writes, likewise; reductions may meet one another."""
     shared = machine.shared
     if shared.has_objects:
         starts = (places[:, None] + np.arange(0, size, 16)).ravel()
         shared.refuse_objects(np.repeat(one, len(starts)), starts, 16)
     cells, _ = shared.cells_from(places, size)
     before = shared.shadow.writer[cells].copy()
-    shared.check_write(np.repeat(one, len(places)), places, size)
+    shared.check_write(np.repeat(one, len(places)), places, size, REDUCED if reduces else WEAK)
     machine.engines.check_proxy(int(one[0]), cells, "written", stamps=before)
     return cells
 
@@ -443,7 +429,6 @@ def start_operation(
     kind: str,
     *,
     barrier: int = -1,
-    array_write: Any = None,
     flying: list[Reads] | None = None,
     **rest: Any,
 ) -> None:
@@ -454,13 +439,9 @@ def start_operation(
     group = int(machine.engines.bulk_committed[lane]) if barrier < 0 else -1
     clock = machine.order.causes(lane) if group < 0 else None
     operation = machine.engines.start(
-        kind, lane, partial(land, machine), _WAITS if group < 0 else _WAITS_GROUP, barrier=barrier, array_write=array_write,
-        group=group, clock=clock, **rest,
+        kind, lane, partial(land, machine), _WAITS if group < 0 else _WAITS_GROUP, barrier=barrier, group=group, clock=clock, **rest,
     )  # fmt: skip
     machine.engines.begin(operation)
-    if array_write is not None:
-        machine.launch.writing[operation.number] = operation
-        array_write[0].shadow.begin(operation.actor, None, array_write[1], array_write[3])
     if flying is not None:
         operation.data["array_from"].flying[operation.number] = flying
     if group < 0:
@@ -614,12 +595,11 @@ def _send(instruction: Instruction, program: Program, type: str, count: int, com
             if compute is not None and int(place[0]) // shared.size == lane // machine.threads:
                 machine.hazard("window", "the destination of red.async is the CTA itself; it must be another", one)
             cells, _ = shared.cells_from(place, size)
-            if compute is None or not _only_reduced(machine, cells, where):
-                shared.check_write(one, place, size)
+            shared.check_write(one, place, size, WEAK if compute is None else REDUCED)
             row = found if found.shape[0] == 1 else found[position : position + 1]
             operation = machine.engines.start(
                 kind, lane, partial(_land_store, machine), _WAITS, writes=cells, barrier=where, size=size,
-                ctas=(int(place[0]) // shared.size,),
+                ctas=(int(place[0]) // shared.size,), reduces=compute is not None,
                 clock=machine.order.causes(lane), data={"place_to": int(place[0]), "row": row, "compute": compute, "element": dtype.itemsize},
             )  # fmt: skip
             machine.engines.begin(operation)
@@ -628,19 +608,6 @@ def _send(instruction: Instruction, program: Program, type: str, count: int, com
             observed.tell_access(machine, "store" if compute is None else "atomic", lanes, ("shared", places), found)
 
     return step
-
-
-def _only_reduced(machine: Machine, cells: Any, barrier: int) -> bool:
-    """Whether what was last done to these bytes is a reduction like this one, of the same mbarrier."""
-    found = machine.mbarriers.objects[barrier]
-    for actor in np.unique(actor_of(machine.shared.shadow.writer[cells])).tolist():
-        if actor >= FLIGHT_ACTOR:
-            operation = machine.flying[actor - FLIGHT_ACTOR]
-            if operation.kind != "red.async" or operation.barrier != barrier:
-                return False
-        elif actor != machine.mbarriers.actor(found):
-            return False
-    return True
 
 
 def _land_store(machine: Machine, operation: Operation) -> None:

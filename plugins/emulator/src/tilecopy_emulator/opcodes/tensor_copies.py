@@ -265,7 +265,7 @@ def _start_store(machine: Machine, one: Any, found: TensorMap, box: _Box, source
     }  # fmt: skip
     copies.start_operation(
         machine, int(one[0]), "tensor reduction" if name else "tensor copy", reads=np.concatenate(reads), data=data,
-        ctas=(int(places[0]) // machine.shared.size,),
+        ctas=(int(places[0]) // machine.shared.size,), reduces=bool(name),
         array_write=copies.check_written_global(machine, one, box.array, box.pieces(machine), reduces=bool(name)),
     )  # fmt: skip
     if machine.launch.observer is not None:

@@ -399,22 +399,21 @@ class Shadow:
 
     def begin(self, actor: int, reads: Any, writes: Any, strength: int = WEAK) -> None:
         """An operation in flight touches cells (already checked)."""
-        flying = in_flight(actor, strength)
         if writes is not None:
-            self.writer[writes] = flying
+            self.writer[writes] = in_flight(actor, strength)
             self.reader[writes] = 0
         if reads is not None and len(reads):
-            self.push(reads, flying, wrote=False)
+            self.push(reads, in_flight(actor), wrote=False)
 
-    def land(self, actor: int, writes: Any, stamps: Any, strength: int = WEAK) -> None:
+    def land(self, actor: int, writes: Any, stamps: Any) -> None:
         """It has completed: its accesses are those of somebody now."""
-        flying = in_flight(actor, strength)
         if writes is not None:
-            here = self.writer[writes] == flying
+            here = actor_of(self.writer[writes]) == actor
             self.writer[writes[here]] = np.broadcast_to(stamps, here.shape)[here]
-        mine = self._stamp[: self.count] == flying
-        if mine.any():  # what reads here, or adds together with others, lands for one actor
-            self._stamp[: self.count][mine] = stamps
+        mine = np.nonzero(actor_of(self._stamp[: self.count]) == actor)[0]
+        if len(mine):  # what reads here, or adds together with others, lands for one actor
+            weak = stamps & ~np.int64(31 << STRENGTH_SHIFT)
+            self._stamp[mine] = np.where(self._wrote[mine], stamps, weak)
 
     def forget(self, cells: Any) -> None:
         """As if nobody had ever touched these cells."""
