@@ -153,11 +153,12 @@ END:
     {G2S} [%s+128], [%A], 128, [%m+8];
 NEXT:
     WAIT [%m+8], 0;
-+   WAIT [%m], 0;
-    @%c1 bra LAST;
+-   @%c1 bra LAST;
+    WAIT [%m], 0;
 LAST:
 """,
         grid=3,
+        threads=("0@1",),
     ),
     case(
         "exit_with_a_tracked_cp_async_that_nobody_waited_for",

@@ -742,6 +742,9 @@ PUBLISH = "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release
 BY_HAND = "@%p3 ld.shared.v2.b64 {%d10, %d11}, [%r11]; mad.wide.u32 %d9, %r3, 16, %d8; @%p3 st.global.v2.b64 [%d9], {%d10, %d11}; bar.warp.sync -1;"
 
 
+IN_PLACE = "@%p1 tensormap.replace.tile.global_dim.global.b1024.b32 [%d8], 1, %r12; bar.warp.sync -1;"
+
+
 def run_grouped(text: str, grid: int) -> tuple[Any, Any]:
     """Each CTA copies from a tensor of its own, by a map of its own that begins as the parameter; the tensors, and what was copied."""
     tensors = np.zeros(1024 + 1280 * grid, np.uint8)
@@ -759,6 +762,8 @@ def run_grouped(text: str, grid: int) -> tuple[Any, Any]:
         ("", "", ""),
         ("", PUBLISH, BY_HAND.replace("bar.warp", "fence.proxy.tensormap::generic.release.gpu; bar.warp")),
         ("proxy", PUBLISH, BY_HAND),
+        ("", PUBLISH, BY_HAND + IN_PLACE + RELEASE),
+        ("proxy", PUBLISH, BY_HAND + RELEASE + IN_PLACE),
         ("proxy", "    fence.proxy.tensormap::generic.acquire.gpu [%d8], 128;", ""),
         ("race", "    bar.warp.sync -1;\n    mad.wide", "    mad.wide"),
         ("aligned", "tensormap.cp_fence", "@%p1 tensormap.cp_fence"),

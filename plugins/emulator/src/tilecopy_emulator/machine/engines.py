@@ -64,8 +64,11 @@ class Engines:
         self.pending, machine.flying, self.copies, self.arrivals = [], {}, [], []
         self.refused = np.tile(self.refused, copies)
         self.used = {
-            (cta + copy * ctas, actor + copy * ctas * BARRIER_COLUMNS): last
-            for (cta, actor), last in self.used.items()
+            (cta + copy * ctas, actor + copy * ctas * BARRIER_COLUMNS): (
+                attrs.evolve(old, lane=old.lane + copy * unit),
+                time,
+            )
+            for (cta, actor), (old, time) in self.used.items()
             for copy in range(copies)
         }
         made: dict[tuple[int, int], Operation] = {}
