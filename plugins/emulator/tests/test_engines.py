@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 from corpus.model import LATE, Case
 from corpus.runner import run, verdict
+from tilecopy import HazardError
+from tilecopy_emulator.machine.engines import Engines
 
 G2S = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
 S2S = "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"
@@ -426,3 +429,104 @@ END:
 @pytest.mark.parametrize("late", schedules(SUM))
 def test_reductions_may_meet(late: str) -> None:
     SUM.check(run(SUM, SUM.correct(late)))
+
+
+THREADS = [(rank, thread) for rank in (0, 1) for thread in (0, 40)]
+
+
+def drawn(rng: random.Random) -> Case:
+    """Two threads of each of two CTAs copy, add, wait, read and write at random; each mbarrier completes once."""
+    steps: dict[tuple[int, int], list[str]] = {each: [] for each in THREADS}
+    free, waited, expected = {0: [0, 1], 1: [0, 1]}, {0: [2, 3], 1: [2, 3]}, ""
+    sent, both = {0: [2, 3], 1: [2, 3]}, []
+    for _ in range(rng.randint(4, 11)):
+        who = rng.choice(THREADS)
+        own, other, take = who[0], 1 - who[0], steps[who].append
+        here, there, array = rng.randrange(3) * 128, rng.randrange(3) * 128, rng.choice(("%A", "%A+128", "%B"))
+        kind = rng.choice(
+            (
+                "load",
+                "send",
+                "send",
+                "send",
+                "wait",
+                "wait",
+                "wait",
+                "access",
+                "access",
+                "access",
+                "meet",
+                "group",
+                "done",
+            )
+        )
+        if kind == "load" and free[own]:
+            at = 8 * free[own].pop()
+            waited[own].append(at // 8)
+            take(f"mbarrier.arrive.expect_tx.shared.b64 _, [%m+{at}], 64; {G2S} [%s+{here}], [{array}], 64, [%m+{at}];")
+        elif kind == "send" and sent[other]:
+            at = 8 * sent[other].pop()
+            form = rng.choice((S2S, ADD, RED))
+            values = "%t" if form is RED else f"[%s+{there}], 64"
+            take(f"{form} [%r10+{here}], {values}, [%r11+{at}];")
+            expected += f"    setp.eq.and.u32 %p7, %t, 0, %k{other};\n"
+            expected += f"    @%p7 mbarrier.arrive.expect_tx.shared.b64 _, [%m+{at}], {4 if form is RED else 64};\n"
+        elif kind == "wait":
+            at = rng.choice([each for each in waited[own] if each not in sent[own]] or [-1])
+            take(f"WAIT [%m+{8 * at}], 0;" if at >= 0 else "")
+        elif kind == "access":
+            word = 4 * rng.randrange(16)
+            take(rng.choice((f"st.global.b32 [{array[:2]}+{word}], 5;", f"st.shared.b32 [%s+{here + word}], 5;",
+                             f"ld.shared.b32 %r1, [%s+{here + word}]; add.u32 %r2, %r1, 1;", f"red.shared.add.u32 [%s+{here}], 1;")))  # fmt: skip
+        elif kind == "group":
+            take(f"{rng.choice((S2G, REDUCE))} [{array}], [%s+{here}], 64; cp.async.bulk.commit_group;")
+        elif kind == "done":
+            take(f"cp.async.bulk.wait_group{rng.choice(('', '.read'))} 0;")
+        elif kind == "meet":
+            both.append(rng.choice(("barrier.sync 0;", "barrier.cluster.arrive; barrier.cluster.wait;")))
+            for each in steps.values():
+                each.append(both[-1])
+    body = INIT + FILLED + expected + f"    {SYNC}\n    setp.eq.u32 %p8, %rank, 0;\n    selp.b32 %r9, 1, 0, %p8;\n"
+    body += "    mapa.shared::cluster.u32 %r10, %s, %r9;\n    mapa.shared::cluster.u32 %r11, %m, %r9;\n"
+    for rank, thread in THREADS:
+        body += f"    setp.eq.and.u32 %p7, %t, {thread}, %k{rank};\n    @%p7 bra T{rank}_{thread};\n"
+    body += "\n".join([*both, "bra END;\n"])
+    patient = rng.random() < 0.8
+    for (rank, thread), lines in steps.items():
+        ends = [f"WAIT [%m+{8 * at}], 0;" for at in waited[rank] if at not in sent[rank] and patient and not thread]
+        body += "\n".join([f"T{rank}_{thread}:", *lines, "cp.async.bulk.wait_group 0;", *ends, "bra END;\n"])
+    body = body.replace("    bar.sync 0;\n" + FILLED, MORE + FILLED) + "END:\n" + rng.choice((f"    {SYNC}\n", ""))
+    return case("drawn", body, shared="s:512 m:32", grid=2, cluster=2)
+
+
+MORE = """    @%is0 mbarrier.init.shared.b64 [%m+16], 1;
+    @%is0 mbarrier.init.shared.b64 [%m+24], 1;
+    @%is0 fence.mbarrier_init.release.cluster;
+    st.shared.b32 [%st+256], %t;
+    bar.sync 0;
+"""
+
+
+def told(program: Case) -> str:
+    """The kind of hazard, or nothing."""
+    try:
+        run(program, program.correct())
+    except HazardError as error:
+        return error.kind
+    return ""
+
+
+def test_what_is_told_does_not_depend_on_which_operation_lands_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = [drawn(random.Random(seed)) for seed in range(150)]
+    oldest = [told(each) for each in programs]
+    assert {"", "async", "race", "lifetime", "proxy"} <= set(oldest)
+    assert oldest.count("") > 20
+    land = Engines.land_something
+
+    def land_newest(engines: Engines) -> bool:
+        engines.pending = engines.pending[-1:] + engines.pending[:-1]
+        return land(engines)
+
+    monkeypatch.setattr(Engines, "land_something", land_newest)
+    for number, each in enumerate(programs):
+        assert bool(told(each)) == bool(oldest[number]), (number, oldest[number], told(each))

@@ -821,7 +821,7 @@ def replaced(made: TensorMap, space: str, at: str) -> str:
     lists = {"box_dim": made.box, "global_dim": made.sizes, "global_stride": made.strides_bytes}
     for name, values in (lists | {"element_stride": made.element_strides}).items():
         found += [(name, f"{number}, ", value) for number, value in enumerate(values)]
-    text = []
+    text: list[str] = []
     for name, ordinal, value in found:
         bits, operand = (64 if name in ("global_address", "global_stride") else 32), str(value)
         if len(text) % 3 and (ordinal or name == "rank"):
