@@ -15,7 +15,7 @@ PACKAGES = {
     "cuda": 2_025,
     "draw": 2_425,
     "dsmem": 150,
-    "emulator": 17_575,
+    "emulator": 17_750,
     "export": 1_525,
     "gmem_smem": 100,
     "kernel": 6_675,

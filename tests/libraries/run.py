@@ -71,7 +71,7 @@ def outcome(kernel: Kernel, keep: Path | None) -> str:
         text = text_of(kernel.source, kernel.arch)
     else:
         text, more, hidden = triton_kernels.compiled(kernel, arguments)
-        arguments += [0] * hidden
+        arguments += hidden
     if keep:
         (keep / f"{kernel.name}-{kernel.arch}.ptx").write_text(text)
 

@@ -35,8 +35,8 @@ def typed(argument: Any) -> str:
     return "*" + (TYPES.get(name) or name.replace("uint", "u").replace("int", "i"))
 
 
-def compiled(kernel: Kernel, arguments: list[Any]) -> tuple[str, dict[str, Any], int]:
-    """PTX of a row, how to launch it, and how many parameters Triton adds at the end."""
+def compiled(kernel: Kernel, arguments: list[Any]) -> tuple[str, dict[str, Any], list[Any]]:
+    """PTX of a row, how to launch it, and what the parameters get that Triton adds at the end: memory of the CTAs' own comes first."""
     function, constants = FUNCTIONS[kernel.name], kernel.constants or {}
     words = [name for name in function.arg_names if name not in constants]
     signature = dict(zip(words, map(typed, arguments), strict=True)) | dict.fromkeys(constants, "constexpr")
@@ -50,7 +50,8 @@ def compiled(kernel: Kernel, arguments: list[Any]) -> tuple[str, dict[str, Any],
     text = made.asm["ptx"]
     head = text[text.index(".entry") : text.index("{", text.index(".entry"))]
     launch = {"block": 32 * kernel.warps, "dynamic_shared_bytes": made.metadata.shared}
-    return text, launch, head.count(".param") - len(arguments)
+    size = made.metadata.global_scratch_size * int(np.prod(kernel.grid))
+    return text, launch, [np.zeros(max(1, size), np.uint8), 0][: head.count(".param") - len(arguments)]
 
 
 def kernel(
@@ -529,7 +530,7 @@ matmul(
 )
 
 
-@kernel(lambda x: [x * 2], floats(64, 64), grid=2, archs=("90",), M=64, N=64, B=32, lacks="'tensormap' is not known")
+@kernel(lambda x: [x * 2], floats(64, 64), grid=2, archs=("90",), M=64, N=64, B=32)
 @triton.jit
 def tensor_descriptors(x, out, M: tl.constexpr, N: tl.constexpr, B: tl.constexpr):
     source = tl.make_tensor_descriptor(x, shape=[M, N], strides=[N, 1], block_shape=[B, N])

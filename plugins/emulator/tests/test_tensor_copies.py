@@ -717,3 +717,150 @@ def test_order_of_the_tensor_in_global_memory(kind: str, words: str, faulty: str
 @pytest.mark.parametrize("space", ["", ".param"])
 def test_a_prefetch_of_a_map_changes_nothing(space: str) -> None:
     run_pair(kernel(f"prefetch{space}.tensormap [%d1];" + load(1024)))
+
+
+# ------------------------------------------------------------------------------------------------ maps that a kernel replaces
+
+GROUPED = """
+    .shared .align 128 .b8 copied[128];
+    ld.param.u64 %d8, [G]; mad.wide.u32 %d8, %r4, 128, %d8;
+    setp.ge.u32 %p2, %r3, 32; @%p2 bra OTHERS;
+    mov.u32 %r10, copied; setp.lt.u32 %p3, %r3, 8; mad.wide.u32 %d9, %r3, 16, %d1; mad.lo.u32 %r11, %r3, 16, %r10;
+    @%p3 ld.v2.b64 {%d10, %d11}, [%d9]; @%p3 st.shared.v2.b64 [%r11], {%d10, %d11};
+    bar.warp.sync -1;
+    mad.wide.u32 %d12, %r4, 1280, %d2; add.u64 %d12, %d12, 1024; mad.lo.u32 %r12, %r4, 3, 4;
+    @%p1 tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%r10], %d12;
+    @%p1 tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%r10], 1, %r12;
+    mov.b64 %d13, 160; cvt.u64.u32 %d14, %r10; cvta.shared.u64 %d14, %d14;
+    @%p1 tensormap.replace.tile.global_stride.b1024.b64 [%d14], 0, %d13;
+    bar.warp.sync -1;
+    tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%d8], [%r10], 128;
+    fence.proxy.tensormap::generic.acquire.gpu [%d8], 128;
+OTHERS:
+""" + load(1024).replace("[%d1,", "[%d8,")
+PUBLISH = "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%d8], [%r10], 128;"
+BY_HAND = "@%p3 ld.shared.v2.b64 {%d10, %d11}, [%r11]; mad.wide.u32 %d9, %r3, 16, %d8; @%p3 st.global.v2.b64 [%d9], {%d10, %d11}; bar.warp.sync -1;"
+
+
+IN_PLACE = "@%p1 tensormap.replace.tile.global_dim.global.b1024.b32 [%d8], 1, %r12; bar.warp.sync -1;"
+
+
+def run_grouped(text: str, grid: int) -> tuple[Any, Any]:
+    """Each CTA copies from a tensor of its own, by a map of its own that begins as the parameter; the tensors, and what was copied."""
+    tensors = np.zeros(1024 + 1280 * grid, np.uint8)
+    tensors[1024:] = np.random.default_rng(grid).integers(0, 256, 1280 * grid)
+    image, maps = np.zeros((grid, SHARED), np.uint8), np.zeros(128 * 32, np.uint8)
+    template = TensorMap(**{**facts(0), "address": tensors})
+    run_ptx(kernel(text, more=", .param .u64 G"), [template, tensors, image, maps], grid=grid, block=128)
+    return tensors[1024:].reshape(grid, 8, 160)[..., :128], image[:, :1024].reshape(grid, 8, 128)
+
+
+@pytest.mark.parametrize("grid", [1, 3])
+@pytest.mark.parametrize(
+    ("kind", "old", "new"),
+    [
+        ("", "", ""),
+        ("", PUBLISH, BY_HAND.replace("bar.warp", "fence.proxy.tensormap::generic.release.gpu; bar.warp")),
+        ("proxy", PUBLISH, BY_HAND),
+        ("", PUBLISH, BY_HAND + IN_PLACE + RELEASE),
+        ("proxy", PUBLISH, BY_HAND + RELEASE + IN_PLACE),
+        ("proxy", "    fence.proxy.tensormap::generic.acquire.gpu [%d8], 128;", ""),
+        ("race", "    bar.warp.sync -1;\n    mad.wide", "    mad.wide"),
+        ("aligned", "tensormap.cp_fence", "@%p1 tensormap.cp_fence"),
+    ],
+)  # fmt: skip
+def test_a_kernel_replaces_fields_of_its_map(kind: str, old: str, new: str, grid: int) -> None:
+    """As grouped products do."""
+    assert old in GROUPED
+    if kind:
+        with pytest.raises(HazardError) as error:
+            run_grouped(GROUPED.replace(old, new), grid)
+        assert error.value.kind == kind, error.value
+        return
+    tensors, found = run_grouped(GROUPED.replace(old, new), grid)
+    for cta in range(grid):
+        rows = min(8, 4 + 3 * cta)
+        assert np.array_equal(found[cta, :rows], tensors[cta, :rows]) and not found[cta, rows:].any()
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "old", "new"),
+    [
+        ("alignment", "not a multiple of 64", "[%r10], %d12", "[%r10+16], %d12"),
+        ("descriptor", "neither a tensor map of the emulator's nor zeros", "mov.b64 %d13, 160;", "mov.b64 %d13, 160; @%p1 st.shared.b64 [%r10], %d13;"),
+        ("descriptor", "strides_bytes is a stride .* not", "mov.b64 %d13, 160;", "mov.b64 %d13, 168;"),
+        ("descriptor", "address is a global address, a multiple of 16", "add.u64 %d12, %d12, 1024;", "add.u64 %d12, %d12, 1032;"),
+        ("descriptor", r"sizes is .* not \(32, 4, 0\)", "mov.b64 %d13, 160;", "mov.b64 %d13, 160; @%p1 tensormap.replace.tile.rank.shared::cta.b1024.b32 [%r10], 2;"),
+        ("descriptor", "box is an extent of 1 to 256", "mov.b64 %d13, 160;", "mov.b64 %d13, 160; @%p1 tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%r10], 1, 65537;"),
+        ("aligned", "name different tensor maps", "    tensormap.cp", "    mad.wide.u32 %d8, %r3, 128, %d8;\n    tensormap.cp"),
+        ("poison", "was never written", "@%p3 st.shared", "@%p1 st.shared"),
+    ],
+)  # fmt: skip
+def test_maps_that_are_replaced_wrongly(kind: str, words: str, old: str, new: str) -> None:
+    assert old in GROUPED
+    with pytest.raises(HazardError, match=words) as error:
+        run_grouped(GROUPED.replace(old, new), 1)
+    assert error.value.kind == kind, error.value
+
+
+MODES = {"none": (0, 0), "32B": (1, 0), "64B": (2, 0), "128B": (3, 0), "128B_atom_32B": (3, 1), "128B_atom_64B": (3, 3)}
+TYPES = {"uint8": 0, "int32": 3, "uint64": 4, "float16": 6, "float32": 7, "float64": 9, "bfloat16": 10}
+"""As ``tensormap.replace`` numbers them."""
+
+
+def replaced(made: TensorMap, space: str, at: str) -> str:
+    """A ``tensormap.replace`` of every field."""
+    mode, atom = MODES[made.swizzle]
+    found = [
+        ("global_address", "", made.address),
+        ("rank", "", len(made.sizes) - 1),
+        ("elemtype", "", TYPES[made.dtype]),
+    ]
+    found += [("interleave_layout", "", 0), ("swizzle_mode", "", mode), ("swizzle_atomicity", "", atom)]
+    found += [("fill_mode", "", int(made.fill == "nan"))]
+    lists = {"box_dim": made.box, "global_dim": made.sizes, "global_stride": made.strides_bytes}
+    for name, values in (lists | {"element_stride": made.element_strides}).items():
+        found += [(name, f"{number}, ", value) for number, value in enumerate(values)]
+    text: list[str] = []
+    for name, ordinal, value in found:
+        bits, operand = (64 if name in ("global_address", "global_stride") else 32), str(value)
+        if len(text) % 3 and (ordinal or name == "rank"):
+            operand = f"%{'d' if bits == 64 else 'r'}9"
+            text.append(f"mov.b{bits} {operand}, {value};")
+        text.append(f"@%p1 tensormap.replace.tile.{name}{space}.b1024.b{bits} [{at}], {ordinal}{operand};")
+    return "\n".join(text)
+
+
+@pytest.mark.parametrize("space", [".shared::cta", ".global", ""])
+def test_a_map_of_zeros_whose_fields_are_all_replaced(space: str) -> None:
+    rng = np.random.default_rng(len(space))
+    for rank in range(1, 6):
+        made = draw(rng, rank).map
+        fill = "nan" if made.dtype in ("float16", "float32", "float64", "bfloat16") else "zero"
+        made = attrs.evolve(made, address=FIRST + 16 * int(rng.integers(1, 99)), fill=fill)
+        at = "%r1+1024" if space == ".shared::cta" else "%d8+128"
+        body = f"ld.param.u64 %d8, [G]; bar.sync 0; {replaced(made, space, at)} bar.sync 0;"
+        memory, image = np.zeros(256, np.uint8), np.zeros(SHARED, np.uint8)
+        arguments = [bytes(128), np.zeros(5, np.int32), image, memory]
+        run_ptx(kernel(body, target="sm_100a", more=", .param .u64 G"), arguments, grid=1, block=128)
+        found = image[1024:1152] if space == ".shared::cta" else memory[128:]
+        assert found.tobytes() == made.encode(), made
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("elemtype.shared::cta.b1024.b32 [%r1], 8;", "the value 8 is not known"),
+        ("elemtype.shared::cta.b1024.b32 [%r1], %r3;", "the new value is a constant in the text"),
+        ("interleave_layout.shared::cta.b1024.b32 [%r1], 1;", "the value 1 is not known"),
+        ("swizzle_mode.shared::cta.b1024.b32 [%r1], 4;", "the value 4 is not known"),
+        ("box_dim.shared::cta.b1024.b32 [%r1], 5, %r3;", "there is no dimension 5"),
+        ("global_stride.shared::cta.b1024.b64 [%r1], 4, %d3;", "there is no dimension 4"),
+        ("box_dim.shared::cta.b1024.b32 [%r1], %r3, %r3;", "the dimension is a constant in the text"),
+        ("box_dim.shared::cta.b1024.b32 [%r1], %r3;", "it takes 3 operands, not 2"),
+        ("rank.shared::cta.b1024.b32 [%r1], 0, %r3;", "it takes 2 operands, not 3"),
+    ],
+)  # fmt: skip
+def test_what_no_field_of_a_map_takes(text: str, words: str) -> None:
+    with pytest.raises(UnsupportedPtxError, match=words):
+        run_pair(kernel("tensormap.replace.tile." + text))

@@ -148,6 +148,7 @@ EFFECTS = {
         *(Effect(f"{name}.red", 1, "barrier", loads="none") for name in ("bar", "bar.cta", "barrier", "barrier.cta")),
         *(Effect(name, kind="fence", loads="none") for name in ("fence", "membar")),
         Effect("fence.proxy.tensormap::generic", kind="fence", loads="none", sections=(TENSORMAP,)),
+        Effect("tensormap.cp_fenceproxy", sections=(TENSORMAP,)),
         Effect("nanosleep", loads="none"),
         *(Effect(f"mbarrier.{name}", pieces=_in_shared(8)) for name in ("init", "expect_tx", "complete_tx")),
         *(Effect(f"mbarrier.{name}", 1, pieces=_in_shared(8)) for name in ("arrive", "arrive_drop", "try_wait")),

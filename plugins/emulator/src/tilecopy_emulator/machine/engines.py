@@ -1,8 +1,9 @@
 """Asynchronous operations: issued by a thread, done by an engine, known by their own completion only.
 
 Until an operation lands, whoever touches what it writes, or writes what it reads, is at fault. It lands as late as the
-memory model lets it: at the wait that covers it, or when nobody can run without it. What it wrote is then ordered by the
-clock of its completion: the mbarrier's column, or the thread that waited for the group.
+memory model lets it: at the wait that covers it, or when nobody can run without it. What it read and wrote is then ordered
+by the clock of its completion: the mbarrier's column, or the thread that waited for the group. So it does not matter
+which one lands first.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import numpy as np
 
 from ..memory.memories import Memories
 from ..order.access import TENSOR_CELLS
-from ..order.clocks import ASYNC_SHARED, Clock, join
-from ..order.shadow import BARRIER_ACTOR, ENGINE, WEAK, actor_of, in_flight, stamp, time_of
+from ..order.clocks import ASYNC_SHARED, BARRIER_COLUMNS, Clock, join
+from ..order.shadow import BARRIER_ACTOR, ENGINE, REDUCED, WEAK, actor_of, barrier_of, in_flight, stamp, time_of
 from ..threads.arrays import GlobalArray
 from ..threads.operations import Operation, lands_later
 from ..threads.threads import Lanes
@@ -44,6 +45,10 @@ class Engines:
         self.pending: list[Operation] = []
         self.copies: list[_Copies] = []
         self.arrivals: list[tuple[int, int, Any, Clock, int]] = []
+        self.used: dict[tuple[int, int], tuple[Operation, int]] = {}
+        """CTA whose shared memory was used, and the mbarrier's actor -> the last such operation, and when it completed."""
+        self.refused = np.zeros(machine.unit_ctas, bool)
+        """CTAs that have seen a request to cancel a cluster fail."""
         self.committed = np.zeros(machine.units, np.int64)
         self.bulk_committed = np.zeros(machine.units, np.int64)
 
@@ -57,6 +62,15 @@ class Engines:
         pending, flying, lists = self.pending, machine.flying, self.copies
         arrivals = self.arrivals
         self.pending, machine.flying, self.copies, self.arrivals = [], {}, [], []
+        self.refused = np.tile(self.refused, copies)
+        self.used = {
+            (cta + copy * ctas, actor + copy * ctas * BARRIER_COLUMNS): (
+                attrs.evolve(old, lane=old.lane + copy * unit),
+                time,
+            )
+            for (cta, actor), (old, time) in self.used.items()
+            for copy in range(copies)
+        }
         made: dict[tuple[int, int], Operation] = {}
         for copy in range(copies):
             for old in flying.values():
@@ -76,8 +90,9 @@ class Engines:
                     array_write=_array_of(old.array_write, copy),
                 )
                 if new.array_write is not None:
+                    machine.launch.writing[new.number] = new
                     array, cells, _ = new.array_write
-                    array.shadow.land(old.actor, cells, in_flight(new.actor))
+                    array.shadow.land(old.actor, cells, in_flight(new.actor, REDUCED if new.reduces else ENGINE))
                 made[old.number, copy] = new
                 machine.flying[new.number] = new
             self.pending += [made[old.number, copy] for old in pending]
@@ -118,15 +133,32 @@ class Engines:
         return operation
 
     def begin(self, operation: Operation) -> None:
-        """Its shared bytes are in use from now on."""
-        self.machine.shared.shadow.begin(operation.actor, operation.reads, operation.writes)
+        """What it touches is in use from now on."""
+        strength = REDUCED if operation.reduces else WEAK
+        self.machine.shared.shadow.begin(operation.actor, operation.reads, operation.writes, strength)
+        if operation.array_write is not None:
+            self.machine.launch.writing[operation.number] = operation
+            array, cells, _ = operation.array_write
+            array.shadow.begin(operation.actor, None, cells, strength or ENGINE)
 
     def done(self, operation: Operation, actor: int) -> None:
-        """Its bytes are those of an actor now."""
-        machine = self.machine
-        stamps = stamp(machine.launch.time.now, WEAK, actor)
+        """Its bytes are those of an mbarrier's actor now."""
+        machine, now = self.machine, self.machine.launch.time.now
+        stamps = stamp(now, REDUCED if operation.reduces else WEAK, actor)
         machine.shared.shadow.land(operation.actor, operation.writes, stamps)
+        if array := operation.data.get("array_from"):
+            for each in array.flying.pop(operation.number, ()):
+                machine.globals.remember(array, each, self._in_grid(np.array([actor])))
+        self.used |= {(cta, actor): (operation, now) for cta in operation.ctas}
         self.machine.flying.pop(operation.number, None)
+
+    def _in_grid(self, actors: Any) -> Any:
+        """Actors of the unit, threads and mbarriers, as the stamps of global memory have them: a row each, a column a copy."""
+        machine = self.machine
+        if np.array_equal(actors, machine.ids):  # those of a log should share their memory
+            return machine.grid_thread
+        first = machine.first + np.arange(machine.copies) * machine.unit_ctas
+        return actors[:, None] + first * np.where(actors < BARRIER_ACTOR, machine.threads, BARRIER_COLUMNS)[:, None]
 
     def complete(self, operation: Operation) -> Mbarrier:
         """The end of an operation that counts bytes on an mbarrier."""
@@ -183,9 +215,26 @@ class Engines:
         for operation in self.pending:
             if ctas & set(operation.ctas):
                 self._lifetime(operation)
+        for each in self.copies:
+            if ctas.intersection((each.places // machine.shared.size).tolist()):
+                self._lifetime(each.operation)
+        for (cta, actor), (operation, time) in self.used.items():
+            if cta in ctas and not self._is_known(cta, actor, time):
+                self._lifetime(operation)
         for cta in ctas:
             machine.shared.left(cta, ending)
         return ctas
+
+    def _is_known(self, cta: int, actor: int, time: int) -> bool:
+        """Whether a thread of a CTA has waited for what completed on an mbarrier, or was told so."""
+        machine, order = self.machine, self.machine.order
+        members = machine.ids[cta * machine.threads : (cta + 1) * machine.threads]
+        home, number = barrier_of(actor)
+        key, column = home + order.first, order.barriers_at + number
+        if (order.known(members, np.full(len(members), key), np.full(len(members), column)) >= time).any():
+            return True
+        heard = [each.clock.rows for lane in members.tolist() for each in machine.flags.heard.get(lane, ())]
+        return any(key in rows and rows[key][column] >= time for rows in heard)
 
     def _lifetime(self, operation: Operation) -> None:
         self.machine.hazard(
@@ -322,6 +371,9 @@ class Engines:
         cells, count = shared.cells_from(places, raw.shape[2])
         stamps = stamp(machine.launch.time.now, WEAK, actors)
         shared.shadow.land(each.operation.actor, cells, np.repeat(stamps, count) if count > 1 else stamps)
+        for array in machine.launch.memory.arrays:
+            for part in array.flying.get(each.operation.number, ()):
+                machine.globals.remember(array, part.of_rows(rows), self._in_grid(actors))
         machine.launch.version += 1
 
     def track(self, lanes: Lanes, places: Any, *, noinc: bool) -> None:
@@ -354,8 +406,9 @@ class Engines:
         for each in self.copies:
             mine = (each.lanes == lane) & (each.tracked == place if each.tracked is not None else False)
             if np.any(mine):
-                rows = np.nonzero(mine)[0]
-                self._land_copies(each, rows, np.full(len(rows), self.mbarriers.actor(barrier)))
+                rows, actor = np.nonzero(mine)[0], self.mbarriers.actor(barrier)
+                self._land_copies(each, rows, np.full(len(rows), actor))
+                self.used[int(machine.cta_of[lane]), actor] = each.operation, machine.launch.time.now
                 if not mine.all():
                     left.append(self._part(each, np.nonzero(~mine)[0]))
                 else:
@@ -388,7 +441,9 @@ class Engines:
                 machine.shared.shadow.land(operation.actor, None, stamps)
             if not read:
                 array, cells, threads = operation.array_write
-                array.shadow.land(operation.actor, cells, stamp(machine.launch.time.now, ENGINE, threads))
+                strength = REDUCED if operation.reduces else ENGINE
+                array.shadow.land(operation.actor, cells, stamp(machine.launch.time.now, strength, threads))
+                self.machine.launch.writing.pop(operation.number)
                 self.machine.flying.pop(operation.number)
         machine.launch.version += 1
 

@@ -344,6 +344,11 @@ class Mbarriers:
         """``mbarrier.expect_tx`` (and ``complete_tx`` with sign -1)."""
         for position, place in enumerate(places.tolist()):
             barrier = self.use(lanes, np.array([position]), place)
+            if sign > 0 and barrier.tx > 0 == barrier.pending:
+                counted = [each.size for each in self.machine.flying.values() if each.barrier == place]
+                if sum(counted) == barrier.tx:
+                    what = f"{barrier.name}: expects bytes in phase {barrier.phase}, which copies in flight may complete before"
+                    self.machine.hazard("mbarrier", what, lanes, position)
             self.add_tx(barrier, sign * int(amounts[position]), lanes, position)
             if sign < 0:
                 self.test(barrier)
@@ -351,8 +356,16 @@ class Mbarriers:
 
     def complete_tx(self, barrier: Mbarrier, count: int, lane: int) -> None:
         """An operation has moved bytes."""
-        self.add_tx(barrier, -count, np.array([lane]), 0)
-        self.test(barrier)
+        one = np.array([lane])
+        self.add_tx(barrier, -count, one, 0)
+        late = next(
+            (each for each in self.machine.flying.values() if each.barrier == barrier.place and each.size), None
+        )
+        if self.test(barrier) and late is not None:
+            what = f"the bytes of this copy complete phase {barrier.phase - 1}, and those of {late.named()} may do so instead"
+            self.machine.hazard(
+                "mbarrier", f"{barrier.name}: {what} (the phase expects fewer bytes than are sent)", one
+            )
         self.machine.launch.version += 1
 
     def test(self, barrier: Mbarrier) -> bool:

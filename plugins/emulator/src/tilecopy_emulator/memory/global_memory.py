@@ -8,7 +8,7 @@ import numpy as np
 
 from ..order.access import WINDOW_BITS, Access, Scan, Together, new_values, rounds
 from ..order.shadow import BARRIER_ACTOR, WEAK, Conflict, Shadow, actor_of, stamp
-from ..threads.arrays import GlobalArray, fetch, put
+from ..threads.arrays import GlobalArray, Reads, fetch, put
 from ..threads.registers import Registers
 from ..threads.threads import Lanes
 from . import observed, profile
@@ -111,7 +111,9 @@ class GlobalAccesses(ShadowedMemory):
         stamps = threads.ravel() | np.int64(stamp_bits)
         array.shadow.read(cells, np.repeat(stamps, count) if count > 1 else stamps, never)
 
-    def note_read(self, array: GlobalArray, lanes: Lanes, offsets: Any, access: Access) -> None:
+    def note_read(
+        self, array: GlobalArray, lanes: Lanes, offsets: Any, access: Access, *, remember: bool = True
+    ) -> None:
         """A read of one array; while nobody writes it, remembering it is enough."""
         if access.read_only:
             array.constant.append((offsets, access.bytes))
@@ -122,16 +124,40 @@ class GlobalAccesses(ShadowedMemory):
         if array.shadow is not None or access.strength or self.machine.launch.sought is not None:
             self.shadow_of(array)
             spread = self.spread(lanes, offsets)
-            self.check_read(array, lanes, spread, access.bytes, access.strength, None)
+            self.check_read(array, lanes, spread, access.bytes, access.strength, None, remember=remember)
+        elif remember:
+            self._log(array, offsets, access.bytes, self.machine.grid_thread[lanes])
+
+    def remember(self, array: GlobalArray, reads: Reads, actors: Any) -> None:
+        """Reads that have been checked: later writes are held against them.
+
+        Args:
+            array: what they are of.
+            reads: where.
+            actors: of the grid, for whom they are, of shape (pieces or 1, copies).
+        """
+        if array.space != "global":
             return
-        threads = self.machine.grid_thread[lanes]
+        actors = np.broadcast_to(actors, np.broadcast_shapes(reads.offsets.shape, actors.shape))
+        offsets = reads.offsets
+        if reads.chosen is not None:
+            offsets, actors = np.broadcast_to(offsets, actors.shape)[reads.chosen], actors[reads.chosen]
+        if array.shadow is None:
+            self._log(array, offsets, reads.size, actors)
+            return
+        cells, count = self.cells(array, np.broadcast_to(offsets, actors.shape), reads.size)
+        stamps = actors.ravel() | np.int64(int(stamp(self.machine.launch.time.now, WEAK, 0)))
+        array.shadow.remember(cells, np.repeat(stamps, count) if count > 1 else stamps, never)
+
+    def _log(self, array: GlobalArray, offsets: Any, size: int, threads: Any) -> None:
+        """Note reads of an array that nobody has written."""
         kept: Any = offsets
-        if offsets.size > 4096 and offsets.shape[0] > 1 and offsets.shape[1] > 1:
+        if offsets.size > 4096 and offsets.ndim > 1 and offsets.shape[0] > 1 and offsets.shape[1] > 1:
             rows, columns = offsets[:, :1], offsets[:1] - offsets[0, 0]
             if (rows + columns == offsets).all():
                 kept = (rows.copy(), columns.copy())
         array.log_bytes += 256 + (kept.nbytes if kept is offsets else kept[0].nbytes + kept[1].nbytes)
-        array.log.append((kept, access.bytes, threads, int(stamp(self.machine.launch.time.now, WEAK, 0))))
+        array.log.append((kept, size, threads, int(stamp(self.machine.launch.time.now, WEAK, 0))))
         if array.log_bytes > LOG_BYTES:
             self.shadow_of(array)
 

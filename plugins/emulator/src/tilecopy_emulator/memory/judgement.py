@@ -12,6 +12,7 @@ from ..order.shadow import (
     ACTOR_MASK,
     BARRIER_ACTOR,
     FLIGHT_ACTOR,
+    REDUCED,
     Conflict,
     actor_of,
     alike,
@@ -48,8 +49,8 @@ def _judge(
     if not exempt.all():
         size, cluster, earlier = machine.threads, machine.cluster_size, strength_of(before)
         mine, ctas = who // size, actor_of(before) // size
-        exempt = allowed(strength, earlier, ctas == mine, ctas // cluster == mine // cluster) & alike(strength, earlier)
-        exempt &= actor_of(before) < BARRIER_ACTOR
+        near = allowed(strength, earlier, ctas == mine, ctas // cluster == mine // cluster) & alike(strength, earlier)
+        exempt |= near & (actor_of(before) < BARRIER_ACTOR)
     ordered, rest = np.zeros(len(before), bool), np.nonzero(~exempt)[0]
     if len(rest):
         space, cells, writes = machine.flags.touched
@@ -60,18 +61,27 @@ def _judge(
 
 def _ordered_in_grid(machine: Registers, threads: Any, before: Any) -> Any:
     actor, size = actor_of(before), machine.threads
-    ctas = actor // size
+    ctas, columns = _columns(machine, actor)
     local = threads - machine.first * size
     copy, lane = local // machine.units, local % machine.units
     known = ctas
     if machine.copies > 1:
         known = ctas - machine.first - copy * machine.unit_ctas
         known = np.where((known >= 0) & (known < machine.unit_ctas), known, -1)
-    by_thread = actor < BARRIER_ACTOR
-    ordered = machine.order.ordered(lane, known, actor % size, time_of(before)) & by_thread
+    ordered = machine.order.ordered(lane, known, columns, time_of(before)) & (actor < FLIGHT_ACTOR)
     if machine.flags.locked:
-        machine.flags.locks_order(ordered, by_thread, lane, known, actor % size, time_of(before))
+        machine.flags.locks_order(ordered, actor < BARRIER_ACTOR, lane, known, columns, time_of(before))
     return ordered
+
+
+def _columns(machine: Registers, actor: Any) -> tuple[Any, Any]:
+    """The CTA of each actor, and the column in its rows of the thread or the mbarrier."""
+    ctas, columns = actor // machine.threads, actor % machine.threads
+    by_thread = actor < BARRIER_ACTOR
+    if by_thread.all():
+        return ctas, columns
+    homes, numbers = barrier_of(actor)
+    return np.where(by_thread, ctas, homes), np.where(by_thread, columns, numbers + machine.order.barriers_at)
 
 
 def _ordered_in_unit(machine: Registers, lanes: Any, before: Any) -> Any:
@@ -79,15 +89,10 @@ def _ordered_in_unit(machine: Registers, lanes: Any, before: Any) -> Any:
     locked, many = machine.flags.locked, machine.unit_ctas > 1 or not len(before) or int(actor.max()) >= size
     if not locked and not many and int(time_of(before.max())) <= int(order.floor[0]):
         return np.ones(len(before), bool)  # a barrier of all has been since
-    by_thread = actor < BARRIER_ACTOR
-    ctas, columns = actor // size, actor % size
-    if not by_thread.all():
-        homes, numbers = barrier_of(actor)
-        ctas = np.where(by_thread, ctas, homes)
-        columns = np.where(by_thread, columns, numbers + order.barriers_at)
+    ctas, columns = _columns(machine, actor)
     ordered = order.ordered(lanes, ctas + order.first, columns, time_of(before)) & (actor < FLIGHT_ACTOR)
     if locked:
-        machine.flags.locks_order(ordered, by_thread, lanes, ctas + order.first, columns, time_of(before))
+        machine.flags.locks_order(ordered, actor < BARRIER_ACTOR, lanes, ctas + order.first, columns, time_of(before))
     return ordered
 
 
@@ -116,7 +121,10 @@ def blame(
     before = "written" if conflict.wrote else "read"
     if actor >= FLIGHT_ACTOR:
         blame_flight(machine, conflict, where, action, lanes, position, copy, span)
-    who = machine.launch.name_of(actor) if whole_grid else machine.actor_name(actor, copy)
+    if not whole_grid:
+        who = machine.actor_name(actor, copy)
+    else:
+        who = machine.launch.name_of(actor) if actor < BARRIER_ACTOR else "an asynchronous copy that an mbarrier counts"
     if conflict.together:
         text = f"{where} is {action} by two threads at once ({who})"
     else:
@@ -126,9 +134,9 @@ def blame(
     if same:
         cause = "same-value"
         text += '; both write the same value (run_ptx(..., allow=("same-value",)) lets such writes pass)'
-    elif strength and earlier and not alike(strength, earlier):
+    elif strength and earlier and REDUCED not in (strength, earlier) and not alike(strength, earlier):
         text += "; both accesses are strong, but not of the same bytes"
-    elif strength and earlier:
+    elif strength and earlier and REDUCED not in (strength, earlier):
         cause = "scope"
         text += f"; both are strong, but the scope .{_scope_name(min(scope_of(strength), scope_of(earlier)))} does not hold both"
     else:
@@ -174,7 +182,8 @@ def blame_flight(
     machine: Registers, conflict: Conflict, where: str, action: str, lanes: Lanes, position: int, copy: int, span: Any
 ) -> NoReturn:
     """The hazard for an access to what an operation in flight uses."""
-    operation = machine.flying[int(conflict.stamp & int(ACTOR_MASK)) - FLIGHT_ACTOR]
+    number = int(conflict.stamp & int(ACTOR_MASK)) - FLIGHT_ACTOR
+    operation = machine.flying.get(number) or machine.launch.writing[number]
     verb = "to it is in flight" if conflict.wrote else "still reads it"
     machine.hazard(
         "async", f"{where} is {action} while {operation.named()} {verb} ({operation.lack})", lanes, position, copy=copy,

@@ -6,7 +6,7 @@ The bytes of a real map (CUtensorMap) are the driver's secret; these are the emu
 bytes       what
 ==========  =====================================================================
 0 to 7      ``tcmap v1``
-8 to 11     element type, rank, swizzle, fill: places in the tables of this module
+8 to 12     element type, rank, swizzle, fill: places in the tables of this module; what the swizzle moves about
 16 to 23    global address
 24 to 63    sizes of five dimensions, in elements, innermost first
 64 to 103   strides of dimensions 1 to 5, in bytes (the last one is not used)
@@ -14,7 +14,7 @@ bytes       what
 114 to 118  element strides
 ==========  =====================================================================
 
-Limits: cuda.h, ``cuTensorMapEncodeTiled``.
+So ``tensormap.replace`` writes one of these fields. Limits: cuda.h, ``cuTensorMapEncodeTiled``.
 """
 
 from __future__ import annotations
@@ -38,14 +38,28 @@ from .global_memory import GlobalAccesses
 
 MAP_BYTES, MAP_ALIGN_BYTES = 128, 64
 MOST_DIMENSIONS = 5
-_FORM = struct.Struct("<8s4B4xQ5Q5Q5H5B9x")
-_TAG = b"tcmap v1"
+_FORM = struct.Struct("<8s5B3xQ5Q5Q5H5B9x")
+TAG = b"tcmap v1"
+"""What the bytes of a map begin with."""
 ELEMENTS = {"uint8": "u8", "uint16": "u16", "uint32": "u32", "int32": "s32", "uint64": "u64", "int64": "s64",
             "float16": "f16", "float32": "f32", "float64": "f64", "bfloat16": "bf16"}  # fmt: skip
 """Element type, in the driver's order -> PTX type; others are moved as the unsigned integers of their size."""
 FILLS = ("zero", "nan")
 SPANS = {"none": 0, "32B": 32, "64B": 64, "128B": 128, "128B_atom_32B": 128, "128B_atom_64B": 128}
 """Swizzle -> bytes that it moves about in; a box's rows are at most as long."""
+_MODES = {
+    "none": (0, 0),
+    "32B": (1, 0),
+    "64B": (2, 0),
+    "128B": (3, 0),
+    "128B_atom_32B": (3, 1),
+    "128B_atom_64B": (3, 3),
+}
+"""Swizzle -> its mode and what it moves about (``.swizzle_mode`` and ``.swizzle_atomicity`` of ``tensormap.replace``)."""
+FIELDS = {"global_address": (16, 8), "rank": (9, 1), "box_dim": (104, 2), "global_dim": (24, 8), "global_stride": (64, 8),
+          "element_stride": (114, 1), "elemtype": (8, 1), "interleave_layout": (13, 1), "swizzle_mode": (10, 1),
+          "swizzle_atomicity": (12, 1), "fill_mode": (11, 1)}  # fmt: skip
+"""Field of ``tensormap.replace`` -> its first byte, and the bytes of a number."""
 _XOR = {"none": (0, 0), "32B": (3, 0x10), "64B": (3, 0x30), "128B": (3, 0x70), "128B_atom_32B": (2, 0x60),
         "128B_atom_64B": (1, 0x40)}  # fmt: skip
 """Swizzle -> how far an address is shifted down, and the bits of that which are XOR-ed into it (PTX ISA 5.5.7)."""
@@ -154,10 +168,11 @@ class TensorMap:
         codes = (
             list(ELEMENTS).index(self.element),
             len(self.sizes),
-            list(SPANS).index(self.swizzle),
+            _MODES[self.swizzle][0],
             FILLS.index(self.fill),
+            _MODES[self.swizzle][1],
         )
-        return _FORM.pack(_TAG, *codes, address, *padded)
+        return _FORM.pack(TAG, *codes, address, *padded)
 
 
 def tensor_map(
@@ -184,25 +199,22 @@ def encode_map(facts: Any) -> bytes:
 
 
 @lru_cache(maxsize=256)
-def decoded(raw: bytes) -> TensorMap | None:
-    """The map that 128 bytes are, or None."""
-    tag, element, rank, swizzle, fill, address, *rest = _FORM.unpack(raw)
+def decoded(raw: bytes) -> TensorMap | str:
+    """The map that 128 bytes are, or which limit it passes, "" for bytes that are none."""
+    tag, element, rank, mode, fill, atom, address, *rest = _FORM.unpack(raw)
+    if tag != TAG:
+        return ""
     sizes, strides, box, steps = (tuple(rest[5 * part : 5 * part + rank]) for part in range(4))
+    dtype = dict(enumerate(ELEMENTS)).get(element, "")
+    swizzle = {codes: name for name, codes in _MODES.items()}.get((mode, atom), f"mode {mode}, atomicity {atom}")
     try:
-        if tag == _TAG and 1 <= rank <= MOST_DIMENSIONS:
-            return TensorMap(
-                address,
-                list(ELEMENTS)[element],
-                sizes,
-                strides[: rank - 1],
-                box,
-                steps,
-                list(SPANS)[swizzle],
-                FILLS[fill],
-            )
-    except (IndexError, LaunchError):
-        pass
-    return None
+        found = TensorMap(
+            address, dtype, sizes, strides[: rank - 1], box, steps, swizzle, dict(enumerate(FILLS)).get(fill, "")
+        )
+        found.encode()
+    except LaunchError as error:
+        return str(error)
+    return found
 
 
 class TensorMaps:
@@ -224,11 +236,11 @@ class TensorMaps:
         if array.space == "global":
             self._check_order(one, array, offset)
         found = decoded(array.data[offset : offset + MAP_BYTES].tobytes())
-        if found is None:
+        if isinstance(found, str):
+            why = found or "tilecopy_emulator.tensor_map makes one; a CUtensorMap of the driver is none"
             machine.hazard(
-                "descriptor", f"{array.where(offset, MAP_BYTES)} are no tensor map of the emulator's (tilecopy_emulator.tensor_map "
-                "makes one; a CUtensorMap of the driver is none)", one,
-            )  # fmt: skip
+                "descriptor", f"{array.where(offset, MAP_BYTES)} are no tensor map of the emulator's ({why})", one
+            )
         if "atom" in found.swizzle and machine.program.arch < 100:
             what = f"the swizzle {found.swizzle} needs sm_100; the text is for sm_{machine.program.arch}"
             machine.hazard("descriptor", what, one)

@@ -15,7 +15,7 @@ from ..machine.machine import Machine
 from ..memory import observed, profile
 from ..order.access import WINDOW_BITS, Access, at_rank
 from ..order.clocks import ASYNC_GLOBAL
-from ..order.shadow import BARRIER_ACTOR, FLIGHT_ACTOR, actor_of, by_engine, time_of
+from ..order.shadow import BARRIER_ACTOR, REDUCED, WEAK, actor_of, by_engine, reduced, time_of
 from ..program import REGISTER_BITS, Instruction, Negated, Program
 from ..threads.arrays import GlobalArray, Reads, fetch, put
 from ..threads.operations import Operation
@@ -89,7 +89,7 @@ def _source(machine: Machine, lanes: Lanes, addresses: Any, size: int, keep: Any
         pieces = memory.locate(lanes, addresses, size)
         if len(pieces) == 1:
             array, _, offsets = pieces[0]
-            memory.note_read(array, lanes, offsets, access)
+            memory.note_read(array, lanes, offsets, access, remember=False)
             one = offsets.shape[0] == 1
             array.flying[machine.launch.operations + 1] = [Reads(machine.flying, offsets, size)]
             return lambda rows: fetch(array, offsets if one else offsets[rows], size)
@@ -122,7 +122,7 @@ def _source(machine: Machine, lanes: Lanes, addresses: Any, size: int, keep: Any
                 whole[here] = bad
                 memory.outside(lanes, found, addresses.view(np.int64) - found.base, whole, count)
             covered = -(-count // memory.cell) * memory.cell
-            memory.check_read(found, lanes, offsets, covered, 0, here)
+            memory.check_read(found, lanes, offsets, covered, 0, here, remember=False)
             reads = Reads(machine.flying, addresses.view(np.int64) - found.base, count, here)
             found.flying.setdefault(machine.launch.operations + 1, []).append(reads)
             raw_parts.append((found, here, offsets, count))
@@ -316,12 +316,12 @@ def issue_copy(
             )
         if barrier // shared.size != there:
             machine.hazard("window", "the mbarrier of a bulk copy is not in the CTA of its destination", one)
-        writes = check_received(machine, one, place, size)
+        writes = check_received(machine, one, place, size, reduces=compute is not None)
         data["place_to"] = place + steps
         ctas.append(there)
     start_operation(
         machine, lane, kind, reads=reads, writes=writes, barrier=barrier, size=size, ctas=tuple(ctas),
-        array_write=array_write, flying=flying, data=data,
+        array_write=array_write, flying=flying, data=data, reduces=compute is not None,
     )  # fmt: skip
     if machine.launch.observer is not None:
         observed.tell_transfer(machine, one, place_from, place_to, size)
@@ -380,17 +380,21 @@ def check_read_global(machine: Machine, one: Any, array: GlobalArray, pieces: Se
 def check_written_global(
     machine: Machine, one: Any, array: GlobalArray, pieces: Sequence[Piece], *, reduces: bool
 ) -> tuple[GlobalArray, Any, Any]:
-    """Bytes that an engine writes, likewise; returns what is in flight, as :class:`Operation` has it."""
+    """Bytes that an engine writes, likewise; returns what is in flight, as :class:`Operation` has it. Reductions may meet one another."""
     if not array.writable or array.space != "global":
         machine.hazard("read-only", f"{array.name} is written and may not be", one)
     shadow, found = machine.globals.shadow_of(array), [each.cells(machine, one, array) for each in pieces]
     before = [shadow.writer[cells] for cells, _ in found]
+    for number, (cells, _) in enumerate(found if reduces else ()):
+        met = reduced(before[number])
+        if machine.copies > 1 and (met.any() or len(np.unique(cells)) < len(cells)):
+            machine.demand_single()
+        before[number] = np.where(met, 0, before[number])
     plain = [ordinary(machine, stamps, threads) for stamps, (_, threads) in zip(before, found, strict=True)]
-    flat = []
+    flat, strength = [], REDUCED if reduces else WEAK
     for number, (piece, (cells, _)) in enumerate(zip(pieces, found, strict=True)):
-        if not reduces:
-            lanes = np.repeat(one, len(piece.chosen))
-            machine.globals.check_write(array, lanes, piece.offsets, piece.size, 0, piece.chosen)
+        lanes = np.repeat(one, len(piece.chosen))
+        machine.globals.check_write(array, lanes, piece.offsets, piece.size, strength, piece.chosen)
         check_proxy_global(machine, one, array, cells, before[number], plain[number], "written")
         by_copy = cells.reshape(-1, machine.copies, len(cells) // len(piece.offsets))
         flat.append(by_copy.swapaxes(1, 2).reshape(-1, machine.copies))
@@ -406,15 +410,15 @@ def check_sent(machine: Machine, one: Any, places: Any, size: int) -> Any:
     return cells
 
 
-def check_received(machine: Machine, one: Any, places: Any, size: int) -> Any:
-    """Shared bytes that an engine writes, likewise."""
+def check_received(machine: Machine, one: Any, places: Any, size: int, *, reduces: bool = False) -> Any:
+    """Shared bytes that an engine writes, likewise; reductions may meet one another."""
     shared = machine.shared
     if shared.has_objects:
         starts = (places[:, None] + np.arange(0, size, 16)).ravel()
         shared.refuse_objects(np.repeat(one, len(starts)), starts, 16)
     cells, _ = shared.cells_from(places, size)
     before = shared.shadow.writer[cells].copy()
-    shared.check_write(np.repeat(one, len(places)), places, size)
+    shared.check_write(np.repeat(one, len(places)), places, size, REDUCED if reduces else WEAK)
     machine.engines.check_proxy(int(one[0]), cells, "written", stamps=before)
     return cells
 
@@ -425,7 +429,6 @@ def start_operation(
     kind: str,
     *,
     barrier: int = -1,
-    array_write: Any = None,
     flying: list[Reads] | None = None,
     **rest: Any,
 ) -> None:
@@ -436,12 +439,9 @@ def start_operation(
     group = int(machine.engines.bulk_committed[lane]) if barrier < 0 else -1
     clock = machine.order.causes(lane) if group < 0 else None
     operation = machine.engines.start(
-        kind, lane, partial(land, machine), _WAITS if group < 0 else _WAITS_GROUP, barrier=barrier, array_write=array_write,
-        group=group, clock=clock, **rest,
+        kind, lane, partial(land, machine), _WAITS if group < 0 else _WAITS_GROUP, barrier=barrier, group=group, clock=clock, **rest,
     )  # fmt: skip
     machine.engines.begin(operation)
-    if array_write is not None:
-        array_write[0].shadow.begin(operation.actor, None, array_write[1])
     if flying is not None:
         operation.data["array_from"].flying[operation.number] = flying
     if group < 0:
@@ -505,7 +505,6 @@ def land(machine: Machine, operation: Operation) -> None:
     data, shared = operation.data, machine.shared
     if "array_from" in data:
         raw = _fetched(data["array_from"], data["offsets_from"], data)
-        data["array_from"].flying.pop(operation.number, None)
     else:
         raw = shared.fetch(data["place_from"], 16)
     machine.launch.version += 1
@@ -596,12 +595,11 @@ def _send(instruction: Instruction, program: Program, type: str, count: int, com
             if compute is not None and int(place[0]) // shared.size == lane // machine.threads:
                 machine.hazard("window", "the destination of red.async is the CTA itself; it must be another", one)
             cells, _ = shared.cells_from(place, size)
-            if compute is None or not _only_reduced(machine, cells, where):
-                shared.check_write(one, place, size)
+            shared.check_write(one, place, size, WEAK if compute is None else REDUCED)
             row = found if found.shape[0] == 1 else found[position : position + 1]
             operation = machine.engines.start(
                 kind, lane, partial(_land_store, machine), _WAITS, writes=cells, barrier=where, size=size,
-                ctas=(int(place[0]) // shared.size,),
+                ctas=(int(place[0]) // shared.size,), reduces=compute is not None,
                 clock=machine.order.causes(lane), data={"place_to": int(place[0]), "row": row, "compute": compute, "element": dtype.itemsize},
             )  # fmt: skip
             machine.engines.begin(operation)
@@ -610,19 +608,6 @@ def _send(instruction: Instruction, program: Program, type: str, count: int, com
             observed.tell_access(machine, "store" if compute is None else "atomic", lanes, ("shared", places), found)
 
     return step
-
-
-def _only_reduced(machine: Machine, cells: Any, barrier: int) -> bool:
-    """Whether what was last done to these bytes is a reduction like this one, of the same mbarrier."""
-    found = machine.mbarriers.objects[barrier]
-    for actor in np.unique(actor_of(machine.shared.shadow.writer[cells])).tolist():
-        if actor >= FLIGHT_ACTOR:
-            operation = machine.flying[actor - FLIGHT_ACTOR]
-            if operation.kind != "red.async" or operation.barrier != barrier:
-                return False
-        elif actor != machine.mbarriers.actor(found):
-            return False
-    return True
 
 
 def _land_store(machine: Machine, operation: Operation) -> None:
@@ -644,7 +629,10 @@ _RESPONSE_BYTES = 16
 
 
 def _try_cancel(instruction: Instruction, program: Program) -> Step:
-    """Every request fails: here all clusters have started. The response is zeros, written through the async proxy."""
+    """Every request fails: here all clusters have started. The response is zeros, written through the async proxy.
+
+    A CTA that has seen one fail may make no other.
+    """
     demand_count(instruction, 2)
     to_all = "multicast::cluster::all" in instruction.opcode
     address = address_reader if to_all else shared_address  # that form takes shared addresses without naming the space
@@ -653,6 +641,10 @@ def _try_cancel(instruction: Instruction, program: Program) -> Step:
     def step(machine: Machine, lanes: Lanes) -> None:
         shared, index = machine.shared, machine.index(lanes)
         targets, barriers = to(machine, lanes), phase(machine, lanes)
+        again = machine.engines.refused[machine.cta_of[index]]
+        if again.any():
+            what = "another request after this CTA has seen that one failed (is_canceled was false), which is undefined: ask no more then"
+            machine.hazard("lifetime", what, lanes, int(np.argmax(again)))
         for position, lane in enumerate(index.tolist()):
             one = index[position : position + 1]
             for rank in range(machine.cluster_size) if to_all else [-1]:
@@ -678,9 +670,14 @@ def _query_cancel(instruction: Instruction, program: Program) -> Step:
     readers = [reader(half, "b64", instruction, program) for half in names_of(response, 2, instruction)]
     if "is_canceled" in instruction.opcode:
         write = writer(result, "pred", instruction, program)
-        return lambda machine, lanes: write(
-            machine, lanes, readers[0](machine, lanes) | readers[1](machine, lanes) != 0
-        )
+
+        def ask(machine: Machine, lanes: Lanes) -> None:
+            canceled = readers[0](machine, lanes) | readers[1](machine, lanes) != 0
+            failed = ~machine.uniform(canceled, lanes)
+            machine.engines.refused[machine.cta_of[machine.index(lanes)][failed]] = True
+            write(machine, lanes, canceled)
+
+        return ask
     names = names_of(result, 4 if "v4" in instruction.opcode else 1, instruction)
     for name in names:
         writer(name, "b32", instruction, program)

@@ -1,4 +1,4 @@
-"""Tensor copies: boxes of a tensor between global and shared memory, by a map (PTX ISA 9.7.9.27).
+"""Tensor copies: boxes of a tensor between global and shared memory, by a map (PTX ISA 9.7.9.27), and maps that a kernel writes.
 
 Everything is in units of 16 bytes, which an innermost start, a row of a box and the swizzles never split. What the ISA
 leaves open is as an H200 does it: an innermost start that is no multiple of 16 bytes, a shared address that is none of
@@ -16,15 +16,16 @@ import attrs
 import numpy as np
 
 from ..alu.atomic import atomic_operation
-from ..effects import written_by
+from ..effects import modifiers_of, written_by
 from ..machine.machine import Machine
 from ..memory import observed, profile
-from ..memory.tensor_maps import ELEMENTS, TensorMap, swizzled
-from ..order.access import RANK_BITS, RANK_MASK, at_rank
+from ..memory.tensor_maps import ELEMENTS, FIELDS, MAP_ALIGN_BYTES, MAP_BYTES, TAG, TensorMap, swizzled
+from ..order.access import RANK_BITS, RANK_MASK, Access, at_rank
+from ..order.clocks import TENSORMAP
 from ..program import Instruction, Memory, Program, TensorAddress
 from ..threads.arrays import GlobalArray
 from . import copies
-from .loads import address_reader, operands_of
+from .loads import address_reader, data_address, immediate, operands_of
 from .operands import Handler, Lanes, Reader, Step, reader, refuse
 
 UNIT, ALIGN = 16, 128
@@ -264,7 +265,7 @@ def _start_store(machine: Machine, one: Any, found: TensorMap, box: _Box, source
     }  # fmt: skip
     copies.start_operation(
         machine, int(one[0]), "tensor reduction" if name else "tensor copy", reads=np.concatenate(reads), data=data,
-        ctas=(int(places[0]) // machine.shared.size,),
+        ctas=(int(places[0]) // machine.shared.size,), reduces=bool(name),
         array_write=copies.check_written_global(machine, one, box.array, box.pieces(machine), reduces=bool(name)),
     )  # fmt: skip
     if machine.launch.observer is not None:
@@ -296,8 +297,98 @@ def tensor_prefetch(instruction: Instruction, program: Program) -> Step:
     return step
 
 
+# ------------------------------------------------------------------------------------------------ maps that a kernel writes
+
+PIECE = 16
+"""Bytes of a map that a thread loads or stores at once."""
+ORDINALS = {"box_dim": 5, "global_dim": 5, "global_stride": 4, "element_stride": 5}
+CODES: dict[str, dict[int, int]] = {
+    "elemtype": {**{code: code for code in range(8)}, 9: 8, 10: 9},
+    "interleave_layout": {0: 0},
+    "swizzle_mode": {code: code for code in range(4)},
+    "swizzle_atomicity": {0: 0, 1: 1, 3: 3},
+    "fill_mode": {0: 0, 1: 1},
+}
+"""Field of a map -> its number in PTX -> the same in the bytes of a map; others are not known."""
+
+
+def _load_map(machine: Machine, lanes: Lanes, space: str, addresses: Any) -> Any:
+    access, first = Access(space, PIECE), np.asarray(addresses).astype(np.uint64)
+    bad = (first % MAP_ALIGN_BYTES).astype(bool)
+    if bad.any():
+        what = f"the address of a tensor map is not a multiple of {MAP_ALIGN_BYTES}"
+        machine.hazard("alignment", what, lanes, int(np.argmax(machine.rows(bad, lanes).any(axis=1))))
+    parts = [machine.load(lanes, access, first + np.uint64(at)) for at in range(0, MAP_BYTES, PIECE)]
+    return np.concatenate(parts, axis=2)
+
+
+def _store_map(machine: Machine, lanes: Lanes, space: str, addresses: Any, raw: Any) -> None:
+    access, first = Access(space, PIECE), np.asarray(addresses).astype(np.uint64)
+    for at in range(0, MAP_BYTES, PIECE):
+        machine.store(lanes, access, first + np.uint64(at), raw[..., at : at + PIECE])
+
+
+def _replace(instruction: Instruction, program: Program) -> Step:
+    """``tensormap.replace``: the thread itself reads and writes the whole map; it may begin with zeros."""
+    field, type = instruction.opcode[3], instruction.opcode[-1]
+    space = modifiers_of(instruction.opcode).space
+    operands = operands_of(instruction, 2 + (field in ORDINALS))
+    address, (at, size) = data_address(operands[0], space, instruction, program), FIELDS[field]
+    if field in ORDINALS:
+        number = immediate(operands[1], instruction, "the dimension")
+        if number >= ORDINALS[field]:
+            raise refuse(instruction, f"there is no dimension {number}")
+        at += number * size
+    value = reader(operands[-1], type, instruction, program)
+    if field in CODES:
+        code = immediate(operands[-1], instruction, "the new value")
+        if code not in CODES[field]:
+            raise refuse(instruction, f"the value {code} is not known")
+        value = reader(str(CODES[field][code]), type, instruction, program)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        where, new = address(machine, lanes), np.asarray(value(machine, lanes)).astype(np.uint64) + (field == "rank")
+        raw, tag = _load_map(machine, lanes, space, where), np.frombuffer(TAG, np.uint8)
+        bad = (raw[..., : len(tag)] != tag).any(axis=-1) & raw.any(axis=-1)
+        if bad.any():
+            what = "what is replaced is a field of bytes that are neither a tensor map of the emulator's nor zeros"
+            machine.hazard("descriptor", what, lanes, int(np.argmax(machine.rows(bad, lanes).any(axis=1))))
+        field_bytes = np.minimum(new, np.uint64((1 << 8 * size) - 1))[..., None].view(np.uint8)[..., :size]
+        raw = np.broadcast_to(raw, (*np.broadcast_shapes(raw.shape[:2], new.shape[:2]), MAP_BYTES)).copy()
+        raw[..., : len(tag)], raw[..., at : at + size] = tag, field_bytes
+        _store_map(machine, lanes, space, where, raw)
+
+    return step
+
+
+def _publish(instruction: Instruction, program: Program) -> Step:
+    """``tensormap.cp_fenceproxy``: a warp copies a map to global memory and releases it to the tensormap proxy."""
+    to, origin, count = operands_of(instruction, 3)
+    if immediate(count, instruction, "the size") != MAP_BYTES:
+        raise refuse(instruction, f"the size is {MAP_BYTES}")
+    target, source = (address_reader(each, instruction, program) for each in (to, origin))
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        machine.demand_whole_warps(lanes)
+        index = machine.index(lanes)
+        targets, sources = machine.rows(target(machine, index), index), machine.rows(source(machine, index), index)
+        _, firsts, warps = np.unique(machine.warp_of[index], return_index=True, return_inverse=True)
+        bad = (targets != targets[firsts][warps]).any(axis=1) | (sources != sources[firsts][warps]).any(axis=1)
+        if bad.any():
+            machine.hazard("aligned", "the threads of a warp name different tensor maps", index, int(np.argmax(bad)))
+        raw = _load_map(machine, index[firsts], "shared", sources[firsts])
+        _store_map(machine, index[firsts], "global", targets[firsts], raw)
+        machine.order.fence(index[firsts], (TENSORMAP,))
+        for number, first in enumerate(firsts.tolist()):  # the copy is the warp's
+            machine.order.acquire(index[warps == number], machine.order.release(index[first : first + 1]))
+
+    return step
+
+
 TENSOR_COPIES: dict[str, Handler] = {
     "cp.async.bulk.tensor": tensor_copy,
     "cp.reduce.async.bulk.tensor": tensor_reduction,
     "cp.async.bulk.prefetch.tensor": tensor_prefetch,
+    "tensormap.replace": _replace,
+    "tensormap.cp_fenceproxy": _publish,
 }

@@ -23,8 +23,8 @@ WEAK, CTA, CLUSTER, GPU, SYS = range(5)
 """Scopes: none for an ordinary access; those of strong ones."""
 SIZES = 6
 """A strength is 0, or ``1 + (scope - 1) * 6 + log2 of the bytes``: strong accesses that overlap in part are not alike."""
-ENGINE = 31
-"""In a strength's place: an ordinary write that the asynchronous engine did, and the thread of the stamp waited for."""
+REDUCED, ENGINE = 30, 31
+"""In a strength's place: a reduction, or an ordinary write, that the asynchronous engine does for the thread of the stamp."""
 COMPACT = 1 << 14
 
 
@@ -36,9 +36,9 @@ def stamp(time: int, strength: int, actor: Any) -> Any:
     return (np.int64(time) << TIME_SHIFT) | np.int64(strength << STRENGTH_SHIFT) | np.asarray(actor, np.int64)
 
 
-def in_flight(actor: int) -> Any:
+def in_flight(actor: int, strength: int = WEAK) -> Any:
     """The stamp of an operation that has not completed."""
-    return stamp(FOREVER, WEAK, actor)
+    return stamp(FOREVER, strength, actor)
 
 
 def actor_of(stamps: Any) -> Any:
@@ -64,7 +64,12 @@ def strength_of(stamps: Any) -> Any:
 
 def by_engine(stamps: Any) -> Any:
     """Whether the asynchronous engine wrote for the thread that waited."""
-    return (stamps >> STRENGTH_SHIFT) & 31 == ENGINE
+    return (stamps >> STRENGTH_SHIFT) & 31 >= REDUCED
+
+
+def reduced(stamps: Any) -> Any:
+    """Whether it was by a reduction."""
+    return (stamps >> STRENGTH_SHIFT) & 31 == REDUCED
 
 
 def strength(scope: int, size: int) -> int:
@@ -84,8 +89,8 @@ def allowed(strengths: Any, before: Any, same_cta: Any, same_cluster: Any) -> An
 
 
 def alike(strengths: Any, before: Any) -> Any:
-    """Whether two strong accesses that share a cell are of the same bytes."""
-    return (strengths - 1) % SIZES == (before - 1) % SIZES
+    """Whether two strong accesses that share a cell are of the same bytes and of one proxy."""
+    return ((strengths - 1) % SIZES == (before - 1) % SIZES) & ((strengths == REDUCED) == (before == REDUCED))
 
 
 _MEETS = np.array(
@@ -98,7 +103,7 @@ _MEETS = np.array(
 
 def may_meet(strengths: int, stamps: Any) -> Any:
     """Whether accesses of one strength may meet those before whoever made them: both are of the whole GPU, and of the same bytes."""
-    return _MEETS[strengths][(stamps >> STRENGTH_SHIFT) & 31] & (stamps & BARRIER_ACTOR == 0)
+    return _MEETS[strengths][(stamps >> STRENGTH_SHIFT) & 31]
 
 
 @attrs.define(eq=False)
@@ -193,9 +198,10 @@ class Shadow:
                 entries, positions = entries[foreign], positions[foreign]
                 self._demand(positions, self._stamp[entries], cells, judge, wrote=True)
         if remember:
-            self._remember(cells, stamps, judge)
+            self.remember(cells, stamps, judge)
 
-    def _remember(self, cells: Any, stamps: Any, judge: Judge) -> None:
+    def remember(self, cells: Any, stamps: Any, judge: Judge) -> None:
+        """Later writes are held against these reads."""
         if len(stamps) and strength_of(stamps[0]):
             self.push(cells, stamps, wrote=False)
             return
@@ -285,7 +291,7 @@ class Shadow:
 
     def _keep_weak(self, cells: Any, before: Any, *, wrote: bool) -> None:
         """A strong write may meet other strong ones, so it does not stand for the ordinary accesses before it."""
-        weak = np.nonzero((before != 0) & (strength_of(before) == 0) & (actor_of(before) < BARRIER_ACTOR))[0]
+        weak = np.nonzero((before != 0) & (strength_of(before) == 0) & (actor_of(before) < FLIGHT_ACTOR))[0]
         if len(weak):
             _, once = np.unique(cells[weak], return_index=True)
             self.push(cells[weak[once]], before[weak[once]], wrote=wrote)
@@ -391,24 +397,23 @@ class Shadow:
 
     # ------------------------------------------------------------------------------------------- engines
 
-    def begin(self, actor: int, reads: Any, writes: Any) -> None:
+    def begin(self, actor: int, reads: Any, writes: Any, strength: int = WEAK) -> None:
         """An operation in flight touches cells (already checked)."""
-        flying = in_flight(actor)
         if writes is not None:
-            self.writer[writes] = flying
+            self.writer[writes] = in_flight(actor, strength)
             self.reader[writes] = 0
         if reads is not None and len(reads):
-            self.push(reads, flying, wrote=False)
+            self.push(reads, in_flight(actor), wrote=False)
 
     def land(self, actor: int, writes: Any, stamps: Any) -> None:
         """It has completed: its accesses are those of somebody now."""
-        flying = in_flight(actor)
         if writes is not None:
-            here = self.writer[writes] == flying
+            here = actor_of(self.writer[writes]) == actor
             self.writer[writes[here]] = np.broadcast_to(stamps, here.shape)[here]
-        mine = self._stamp[: self.count] == flying
-        if mine.any():  # what reads here lands for one actor
-            self._stamp[: self.count][mine] = stamps
+        mine = np.nonzero(actor_of(self._stamp[: self.count]) == actor)[0]
+        if len(mine):  # what reads here, or adds together with others, lands for one actor
+            weak = stamps & ~np.int64(31 << STRENGTH_SHIFT)
+            self._stamp[mine] = np.where(self._wrote[mine], stamps, weak)
 
     def forget(self, cells: Any) -> None:
         """As if nobody had ever touched these cells."""

@@ -43,7 +43,7 @@ class Reads:
 
     def of_rows(self, rows: Any) -> Reads:
         """Those of some lanes."""
-        if len(self.offsets) == 1:
+        if len(self.offsets) in (1, len(rows)):
             return self
         chosen = None if self.chosen is None else self.chosen[rows]
         return Reads(self.owner, self.offsets[rows], self.size, chosen)

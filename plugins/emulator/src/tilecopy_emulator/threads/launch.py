@@ -127,7 +127,7 @@ class Launch:
         single: instructions are done one by one, since somebody looks at each.
         origin_of: PTX line -> the statement of the builder, or "".
         version: goes up with every change that another thread could see.
-        operations: asynchronous operations begun.
+        operations: asynchronous operations begun; writing: those in flight that write global memory, by their numbers.
         locations: address -> what its last strong write carries; locks: those that have been used as locks;
             histories: the values that strong writes have left there.
         targets: where each branch goes; in_loop: whether an instruction is in a loop.
@@ -160,6 +160,7 @@ class Launch:
     time: Time = attrs.Factory(Time)
     version: int = 0
     operations: int = 0
+    writing: dict[int, Any] = attrs.Factory(dict)
     locations: dict[Any, Location] = attrs.Factory(dict)
     locks: dict[Any, Lock] = attrs.Factory(dict)
     histories: dict[Any, list[Written]] = attrs.Factory(dict)

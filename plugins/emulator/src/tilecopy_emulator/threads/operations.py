@@ -23,7 +23,8 @@ class Operation:
         at: the instruction that issued it.
         lanes: unit lanes that issued it, in its order.
         reads, writes: shadow cells of shared memory.
-        global_reads: array and byte range; global_writes: array, cells, and the threads that get them.
+        array_write: what it writes of global memory: array, cells, and the threads that get them.
+        reduces: what it writes it combines with what is there; so others may do at the same time.
         land: moves the bytes.
         lack: what is missing where somebody did not wait for it.
         barrier: place of the mbarrier that it completes on, or -1.
@@ -43,6 +44,7 @@ class Operation:
     reads: Any = None
     writes: Any = None
     array_write: Any = None
+    reduces: bool = False
     barrier: int = -1
     size: int = 0
     group: int = -1
