@@ -7,6 +7,7 @@ import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -17,13 +18,20 @@ from .job import Outcome, TiledCopy
 _PIPE_COLUMNS = 200
 """Where the output is no terminal and COLUMNS is not set: whole lines for grep."""
 
+_LAST_COLUMN = 20
+"""The fewest columns in which prose is readable."""
+
 
 def table(rows: Iterable[Sequence[object]], columns: Sequence[str] = (), *, indent: int = 0) -> str:
-    """Rows in columns; the last column takes what is left of the width, and wraps there."""
+    """Rows in columns; the last column takes what is left of the width, and wraps there. Too little left: a paragraph a row."""
     cells = [[str(cell) for cell in row] for row in rows]
     if not cells:
         return ""
     width = shutil.get_terminal_size((_PIPE_COLUMNS, 24)).columns
+    lines = [columns, *cells] if columns else cells
+    others = sum(2 + max(map(cell_len, column)) for column in list(zip(*lines, strict=True))[:-1])
+    if width - indent - others < _LAST_COLUMN:
+        return "".join(wrapped(" " * indent + "  ".join(filter(None, line))) for line in lines)
     grid = Table(box=None, pad_edge=False, show_header=bool(columns), header_style="", padding=(0, 2, 0, 0))
     for number in range(len(cells[0])):
         name = Text(columns[number]) if columns else Text()
