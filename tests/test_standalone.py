@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tilecopy as tc
-from tilecopy import S, TileLayout
 from install_subset import COPIES
+from tilecopy import S, TileLayout
 from tilecopy.assemblers import assemble, available_assemblers
 from tilecopy.known import KNOWN_VARIANTS
 from tilecopy_emulator import run_ptx
