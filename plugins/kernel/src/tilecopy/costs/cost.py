@@ -237,8 +237,8 @@ def cost(plan: Plan, registry: Registry | None = None) -> Cost:
         PluginError: the variant is not there any more, or is faulty.
     """
     options = {**plan.request.options, **_stand_ins(plan, registry)}
-    places = {side: _with_address(getattr(plan.request, side)) for side in ("dst", "src")}
-    request = attrs.evolve(plan.request, options=options, **places)
+    dst, src = _with_address(plan.request.dst), _with_address(plan.request.src)
+    request = attrs.evolve(plan.request, dst=dst, src=src, options=options)
     plan = attrs.evolve(plan, request=request)
     outside = _Outside(request)
     threads = request.active.cta_threads or request.scope.threads
