@@ -315,10 +315,20 @@ class Untold:
 
 
 @attrs.frozen
+class Wordless:
+    """A partition without a summary."""
+
+    kept: Any
+
+
+@attrs.frozen
 class Closure:
     """A partition that cannot be pickled."""
 
     kept: Callable[[], Any] = attrs.field(eq=False)
+
+    def summary(self) -> str:
+        return "kept"
 
 
 def kept_emit(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
@@ -683,6 +693,7 @@ FAULTS = (
         emit=numbered_emit,
     ),
     Fault("summary raises", "gmem_smem", partition=lambda r, p: Untold(p, ""), emit=kept_emit),
+    Fault("there is no summary", "gmem_smem", partition=lambda r, p: Wordless(p), emit=kept_emit),
     Fault("summary has two lines", "gmem_smem", partition=lambda r, p: Untold(p, "one\ntwo"), emit=kept_emit),
     Fault("partition cannot be pickled", "gmem_smem", partition=lambda r, p: Closure(lambda: p), emit=kept_emit),
     Fault("emit counts its calls", "gmem_smem", emit=counting, by="text"),
