@@ -238,7 +238,8 @@ def _judge_moves(subject: Subject, around: Around, request: tc.CopyRequest, part
         symbols = _environment(around, values)
         try:
             own = subject.moves
-            found = moves_of(request, partition, symbols) if own is None else own(request, partition, symbols)
+            moves = moves_of(request, partition, symbols) if own is None else own(request, partition, symbols)
+            found = None if moves is None else [(dst, src) for dst, src in moves]
         except Exception as error:
             raise Finding(AGREES, f"its moves cannot be listed: {type(error).__name__}: {error}", d) from error
         if found is None:
