@@ -338,6 +338,28 @@ A = tc.Buffer((4096, 64), "float16", space="global", name="A")
 TILE = tc.Buffer((128, 64), "float16", space="shared", name="tile")
 
 
+def test_a_plan_of_tensor_memory_has_the_cost_of_its_kernel() -> None:
+    """No kernel has allocated the memory yet; and registers count that only the text of a vector names."""
+    lanes = TileLayout(S[(128, 64) : (1 @ tc.TLane, 1 @ tc.TCol)])
+    owned = TileLayout(S[(128, 64) : (1 @ tc.tid_in_wg, 1)])
+    k = tc.KernelBuilder("tensor", threads=128)
+    a, b = (k.local((128, 64), "float32", layout=owned) for _ in "ab")
+    tensor = k.tmem((128, 64), "float32", layout=lanes, name="T")
+    with k.if_(k.warp_id() == 0):
+        k.tcgen05_alloc(tensor, columns=64)
+    k.cta_sync()
+    k.warpgroup.copy(a[:, :], k.param("A", (128, 64), "float32")[:, :])
+    k.warpgroup.copy(tensor[:, :], a[:, :])
+    k.warpgroup.copy(b[:, :], tensor[:, :])
+    there, back = k.build(target="sm_100a", grid=1).plans[1:]
+    alone = tc.Buffer((128, 64), "float32", space="tmem", name="T", layout=lanes)
+    for built, dst, src in ((there, alone[:, :], a[:, :]), (back, b[:, :], alone[:, :])):
+        cost = tc.cost(tc.plan(dst, src, scope=tc.warpgroup(), target="sm_100a"))
+        assert cost == tc.cost(built) and 64 < cost.registers < 68
+        (row,) = tc.compare(dst, src, scope=tc.warpgroup(), targets=("sm_100a",)).rows
+        assert row.cost == cost
+
+
 def test_costs_have_one_order() -> None:
     whole = tc.cost(tc.plan(TILE[:, :], A[0:128, :], scope=tc.cta(128), target="sm_90a"))
     columns = tc.Buffer((128, 64), "float16", space="shared", layout=TileLayout(S[(128, 64) : (1, 128)]), name="tile")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from types import SimpleNamespace
 
+import pytest
+import tilecopy as tc
+
+from tilecopy_core.plugin import Accept, Variant, hookimpl
 from tilecopy_core.ptx.emitted_text import why_malformed
 from tilecopy_core.ptx.lines import Text
 
@@ -53,3 +57,20 @@ def test_what_it_may_not(lines: list[str], message: str) -> None:
 def test_a_partition_with_nothing_to_move_may_emit_nothing() -> None:
     assert why_malformed([Text("// no rounds")], REGISTERS, may_be_empty=True) is None
     assert why_malformed([Text("ret;")], REGISTERS, may_be_empty=True) is not None
+
+
+@pytest.mark.parametrize("opcode", ["ret", "exit", "ret.uni"])
+def test_an_instruction_may_not_end_the_kernel_either(opcode: str) -> None:
+    """It has no operand that could be wrong, and is looked at all the same."""
+    ends = SimpleNamespace(
+        variant=Variant("ends", "copy", 1, "ends the kernel", (("global", "shared"),)),
+        tilecopy_predicate=hookimpl(lambda request: Accept()),
+        tilecopy_partition=hookimpl(lambda request: 1),
+        tilecopy_emit=hookimpl(lambda request, partition, ptx: ptx.instr(opcode)),
+    )
+    registry = tc.Registry([], {})
+    registry.register(ends, name="ends")
+    tile, a = (tc.Buffer((64,), "float32", space=space, name=space) for space in ("shared", "global"))
+    plan = tc.plan(tile[:], a[:], scope=tc.warp(), target="sm_80", registry=registry)
+    with pytest.raises(tc.PluginError, match="ends the kernel, and a copy may not"):
+        tc.ptx_text(plan, registry=registry)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 
 import attrs
+import numpy as np
 import pytest
 import tilecopy as tc
+from tilecopy import S, TileLayout
 from tilecopy_testkit import demos
 
 GUARDS = re.compile(
@@ -53,3 +55,26 @@ def test_removing_one_line_is_a_hazard(name: str, line: int) -> None:
         demo.check(attrs.evolve(kernel, ptx="\n".join(lines)), "emulator")
     assert caught.value.line > 0 and f"PTX line {caught.value.line}" in str(caught.value)
     assert caught.value.kind
+
+
+def test_two_arguments_may_be_one_array() -> None:
+    """CTA y reads row y + 1 of A and writes row y of B: a race where both are one array, and none within a CTA."""
+
+    def shifted(by: int) -> tc.BuiltKernel:
+        k = tc.KernelBuilder("shifted", threads=32)
+        a, b = k.param("A", (9, 32), "float32"), k.param("B", (9, 32), "float32")
+        row = k.local((32,), "float32", layout=TileLayout(S[(32,) : (1 @ tc.laneid,)]))
+        k.warp.copy(row[:], a[k.block_id() + by, :])
+        k.warp.copy(b[k.block_id(), :], row[:])
+        return k.build(target="sm_80", grid=8)
+
+    x, y = np.random.default_rng(0).random((2, 9, 32), np.float32)
+    before = x.copy()
+    shifted(1)(x, y, executor="emulator")
+    assert np.array_equal(y[:8], before[1:])
+    shifted(0)(x, x, executor="emulator")
+    assert np.array_equal(x, before)
+    with pytest.raises(
+        tc.HazardError, match=r"race: .* A \(also B\) byte 128 is written with no barrier since it was read"
+    ):
+        shifted(1)(x, x, executor="emulator")

@@ -300,6 +300,7 @@ def test_what_is_no_size_says_why(make: Any, error: type[Exception], message: st
     ("a", "b", "message"),
     [
         ((16, 8), (24, 8), "size M: 16 by dimension 0 of argument A, 24 by dimension 0 of argument B"),
+        ((1, 16, 8), (16, 8), r"16 by dimension 0 of argument B \(shapes \(1, 16, 8\) and \(16, 8\)\)"),
         ((16, 8), (16, 16), "size N: 8 by dimension 1 of argument A, 16 by dimension 1 of argument B"),
         ((12, 8), (12, 8), r"size M: 12 \(dimension 0 of argument A\) is not a multiple of 8"),
         ((72, 8), (72, 8), r"size M: 72 \(dimension 0 of argument A\) is outside its declared 1 to 64"),

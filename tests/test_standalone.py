@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from install_subset import COPIES
+from tilecopy import S, TileLayout
 from tilecopy.assemblers import assemble, available_assemblers
 from tilecopy.known import KNOWN_VARIANTS
 from tilecopy_emulator import run_ptx
@@ -91,6 +92,19 @@ def test_operands_of_one_name_are_refused() -> None:
     one, other = (tc.Buffer((32, 8), "float32", space=space, name="x") for space in ("global", "shared"))
     with pytest.raises(tc.RequestError, match="two operands are called x"):
         tc.ptx_text(tc.plan(other[:, :], one[:, :], scope=tc.warp(), target="sm_80"))
+
+
+def test_tensor_memory_has_an_address_first() -> None:
+    lanes, owned = TileLayout(S[(32, 4) : (1 @ tc.TLane, 1 @ tc.TCol)]), TileLayout(S[(32, 4) : (1 @ tc.laneid, 1)])
+    fragment = tc.Buffer((32, 4), "uint32", space="local", layout=owned, name="fragment")
+    word = tc.Buffer((1,), "uint32", space="shared", name="word")
+    tensor, placed = (
+        tc.Buffer((32, 4), "uint32", space="tmem", layout=lanes, name="T", allocated_addr=holder)
+        for holder in (None, word)
+    )
+    with pytest.raises(tc.RequestError, match="tensor memory T has no address; give Buffer an allocated_addr="):
+        tc.ptx_text(tc.plan(fragment[:, :], tensor[:, :], scope=tc.warp(), target="sm_100a"))
+    assert "smem_word" in tc.ptx_text(tc.plan(fragment[:, :], placed[:, :], scope=tc.warp(), target="sm_100a"))
 
 
 def test_a_view_has_its_memory() -> None:

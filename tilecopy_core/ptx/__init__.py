@@ -10,9 +10,9 @@ from .index import IMMEDIATE_REACH_BYTES, SETP
 from .instructions import Instruction, Needs, header_target, instruction_of
 from .lines import AnyLine, Label, Line, names_in, statements
 from .module import module_text, ptx_text
-from .operands import Access, Address, Register, TensorPlace, Written, masked
+from .operands import STEM, TYPE_BITS, Access, Address, Register, TensorPlace, Written, masked
 
-__all__ = ["IMMEDIATE_REACH_BYTES", "MBARRIER_TX_LIMIT", "SETP", "Access", "Address", "AnyLine", "Bindings"]
-__all__ += ["Emitter", "HostBytes", "Instruction", "KernelBindings", "Label", "Line", "Needs", "PtxBuilder", "Recipe"]
-__all__ += ["Register", "SharedPlan", "TensorMap", "TensorPlace", "Written", "declared", "emit_checked"]
+__all__ = ["IMMEDIATE_REACH_BYTES", "MBARRIER_TX_LIMIT", "SETP", "STEM", "TYPE_BITS", "Access", "Address", "AnyLine"]
+__all__ += ["Bindings", "Emitter", "HostBytes", "Instruction", "KernelBindings", "Label", "Line", "Needs", "PtxBuilder"]
+__all__ += ["Recipe", "Register", "SharedPlan", "TensorMap", "TensorPlace", "Written", "declared", "emit_checked"]
 __all__ += ["header_target", "instruction_of", "masked", "module_text", "names_in", "ptx_text", "statements"]

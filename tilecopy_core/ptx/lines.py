@@ -96,7 +96,7 @@ def are_checked(lines: Sequence[AnyLine]) -> bool:
     found = False
     for line in lines:
         if isinstance(line, Line):
-            if str in map(type, line.operands):
+            if not line.operands or str in map(type, line.operands):  # `ret` has no operand that is checked
                 return False
             found = True
         elif isinstance(line, Text) and line.loose:

@@ -79,7 +79,7 @@ def ptx_text(plan: Plan, name: str = "copy", registry: Registry | None = None) -
         registry: where the variant is looked up by its name; by default the process's.
 
     Raises:
-        RequestError: the name is no identifier, or two operands have the same name.
+        RequestError: the name is no identifier, two operands have the same name, or tensor memory has no address.
         PtxError, PluginError: the variant's instructions cannot be written.
     """
     check_identifier(name, "ptx_text: name")
@@ -97,6 +97,11 @@ def ptx_text(plan: Plan, name: str = "copy", registry: Registry | None = None) -
                 memories.append(_whole(what))
             elif what.space == "global":
                 parameters[key] = (what.name, "u64")
+            elif what.space == "tmem" and what.allocated_addr is None:
+                raise RequestError(
+                    f"{request}: tensor memory {what.name} has no address; give Buffer an allocated_addr=, the shared word "
+                    "that tcgen05.alloc writes it to, or build a kernel around the copy (KernelBuilder.tmem)"
+                )
         else:
             word = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in what.name)
             number = next(n for n in range(len(taken) + 1) if (f"{word}_{n}" if n else word) not in taken)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from itertools import count
 from typing import Any
@@ -315,10 +315,33 @@ class Untold:
 
 
 @attrs.frozen
+class Wordless:
+    """A partition without a summary."""
+
+    kept: Any
+
+
+@attrs.frozen
+class Unpaired:
+    """A partition whose moves are no pairs of places."""
+
+    kept: Any
+
+    def summary(self) -> str:
+        return "kept"
+
+    def moves(self, request: CopyRequest, values: Any) -> Iterator[int]:
+        yield 3
+
+
+@attrs.frozen
 class Closure:
     """A partition that cannot be pickled."""
 
     kept: Callable[[], Any] = attrs.field(eq=False)
+
+    def summary(self) -> str:
+        return "kept"
 
 
 def kept_emit(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
@@ -683,6 +706,8 @@ FAULTS = (
         emit=numbered_emit,
     ),
     Fault("summary raises", "gmem_smem", partition=lambda r, p: Untold(p, ""), emit=kept_emit),
+    Fault("there is no summary", "gmem_smem", partition=lambda r, p: Wordless(p), emit=kept_emit),
+    Fault("its moves are no pairs", "gmem_smem", partition=lambda r, p: Unpaired(p), emit=kept_emit, by="partitions"),
     Fault("summary has two lines", "gmem_smem", partition=lambda r, p: Untold(p, "one\ntwo"), emit=kept_emit),
     Fault("partition cannot be pickled", "gmem_smem", partition=lambda r, p: Closure(lambda: p), emit=kept_emit),
     Fault("emit counts its calls", "gmem_smem", emit=counting, by="text"),

@@ -41,6 +41,7 @@ def test_the_command_writes_and_refuses(tmp_path: Path) -> None:
     for wrong, message in (
         (words, "not empty"),
         (["My-Copy", *words[1:]], "is not a name"),
+        (["mine_", *words[1:]], "is not a name"),
         (["gmem_smem", *words[1:]], "'gmem_smem' is a variant of tilecopy-gmem-smem"),
         (["other", "--op", "copy", "--from", "tmem", "--to", "shared", "--directory", f"{folder}2"], "no plain case"),
     ):

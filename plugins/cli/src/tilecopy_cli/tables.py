@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from .errors import shown
 from .job import Outcome, TiledCopy
@@ -17,22 +12,23 @@ from .job import Outcome, TiledCopy
 _PIPE_COLUMNS = 200
 """Where the output is no terminal and COLUMNS is not set: whole lines for grep."""
 
+_LAST_COLUMN = 20
+"""The fewest columns in which prose is readable."""
+
 
 def table(rows: Iterable[Sequence[object]], columns: Sequence[str] = (), *, indent: int = 0) -> str:
-    """Rows in columns; the last column takes what is left of the width, and wraps there."""
-    cells = [[str(cell) for cell in row] for row in rows]
-    if not cells:
-        return ""
-    width = shutil.get_terminal_size((_PIPE_COLUMNS, 24)).columns
-    grid = Table(box=None, pad_edge=False, show_header=bool(columns), header_style="", padding=(0, 2, 0, 0))
-    for number in range(len(cells[0])):
-        name = Text(columns[number]) if columns else Text()
-        grid.add_column(name, overflow="fold", no_wrap=number < len(cells[0]) - 1)
-    for line in cells:
-        grid.add_row(*(Text(cell) for cell in line))
-    text = io.StringIO()
-    Console(file=text, width=max(20, width - indent), color_system=None).print(grid)
-    return "".join(f"{' ' * indent}{printed}".rstrip() + "\n" for printed in text.getvalue().splitlines())
+    """Rows in columns. The last column takes what is left of the width, and wraps there; if that is too little, each row is a paragraph."""
+    lines = [[str(cell) for cell in row] for row in ([columns, *rows] if columns else rows)]
+    widths = [2 + max(map(len, column)) for column in zip(*lines, strict=True)]
+    left = indent + sum(widths[:-1])
+    narrow = _columns() - left < _LAST_COLUMN
+    text = ""
+    for *first, last in lines:
+        start = "".join(
+            f"{cell}  " if narrow else cell.ljust(width) for cell, width in zip(first, widths, strict=False)
+        )
+        text += wrapped(f"{' ' * indent}{start}{last}", hanging=2 if narrow else left, whole=False)
+    return text
 
 
 def run_text(outcome: Outcome, destination: object) -> str:
@@ -48,11 +44,16 @@ def run_text(outcome: Outcome, destination: object) -> str:
     return "".join([head, "" if outcome.tiled is None else _tiled_text(outcome.tiled), *map(wrapped, tail)])
 
 
-def wrapped(text: str) -> str:
-    """A line as lines no longer than the terminal is wide; words stay whole."""
-    width = max(20, shutil.get_terminal_size((_PIPE_COLUMNS, 24)).columns)
-    wrap = textwrap.TextWrapper(width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+def wrapped(text: str, hanging: int = 2, *, whole: bool = True) -> str:
+    """A line as lines no longer than the terminal is wide; words stay whole, unless they are longer and ``whole`` is false."""
+    wrap = textwrap.TextWrapper(
+        _columns(), subsequent_indent=" " * hanging, break_long_words=not whole, break_on_hyphens=False
+    )
     return f"{wrap.fill(text.rstrip())}\n"
+
+
+def _columns() -> int:
+    return max(20, shutil.get_terminal_size((_PIPE_COLUMNS, 24)).columns)
 
 
 def _tiled_text(tiled: TiledCopy) -> str:

@@ -176,10 +176,11 @@ def _judge_partition(first: Any, second: Any, description: Description) -> None:
         raise Finding(PARTITION, "tilecopy_partition returned None", description)
     if snapshot(first) != snapshot(second):
         raise Finding(PARTITION, f"two calls partition differently: {_told(first)}, then {_told(second)}", description)
-    if callable(getattr(first, "summary", None)):
-        told = _told(first)
-        if not isinstance(told, str) or "\n" in told or not told.strip():
-            raise Finding(PARTITION, f"summary() gives {told!r}: one line of text is wanted", description)
+    if not callable(getattr(first, "summary", None)):
+        raise Finding(PARTITION, f"{type(first).__name__} has no method summary()", description)
+    told = _told(first)
+    if not isinstance(told, str) or "\n" in told or not told.strip():
+        raise Finding(PARTITION, f"summary() gives {told!r}: one line of text is wanted", description)
 
 
 def _told(partition: Any) -> Any:
@@ -249,7 +250,8 @@ def _judge_moves(subject: Subject, around: Around, request: tc.CopyRequest, part
         symbols = _environment(around, values)
         try:
             own = subject.moves
-            found = moves_of(request, partition, symbols) if own is None else own(request, partition, symbols)
+            moves = moves_of(request, partition, symbols) if own is None else own(request, partition, symbols)
+            found = None if moves is None else [(dst, src) for dst, src in moves]
         except Exception as error:
             raise Finding(AGREES, f"its moves cannot be listed: {type(error).__name__}: {error}", d) from error
         if found is None:

@@ -60,9 +60,9 @@ def write_package(folder: Path, name: str, op: str, source: str, destination: st
     """
     PATH.check(folder, "write_package", "folder")
     fits = isinstance(name, str) and name.isidentifier() and name.islower() and name.isascii()
-    if not fits or len(name) > _LONGEST_NAME:
+    if not fits or len(name) > _LONGEST_NAME or name.endswith("_"):  # no distribution's name ends so
         raise RequestError(
-            f"name {shown(name)} is not a name such as my_copy: lower-case letters, digits and underscores"
+            f"name {shown(name)} is not a name such as my_copy: lower-case letters, digits and, between them, underscores"
         )
     for called, word in (("op", op), ("source", source), ("destination", destination)):
         TEXT.check(word, "write_package", called)

@@ -97,7 +97,12 @@ class GlobalMemory:
         self.cell = 16
 
     def add(self, name: str, data: Any, align_bytes: int, *, writable: bool, space: str = "global") -> int:
-        """Map a flat uint8 array; returns its base address."""
+        """Map a flat uint8 array; returns its base address. Of two that are the same bytes, it is the same: their accesses meet."""
+        for each in self.arrays if len(data) else ():
+            same = each.data.ctypes.data == data.ctypes.data and len(each.data) == len(data)
+            if same and each.space == space and each.base % align_bytes == 0:
+                each.name, each.writable = f"{each.name} (also {name})", each.writable or writable
+                return each.base
         base = ((len(self.arrays) + 1) << WINDOW_BITS) + align_bytes
         self.arrays.append(GlobalArray(name, data, base, writable=writable, space=space))
         return base

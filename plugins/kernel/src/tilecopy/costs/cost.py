@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import total_ordering
 from typing import Any
 
@@ -16,8 +15,9 @@ from tilecopy_core.integers import Symbol, evaluate, fits, of_atom, symbols_of
 from tilecopy_core.layout import html_table
 from tilecopy_core.memory import Buffer, Region
 from tilecopy_core.ptx import (
+    STEM,
+    TYPE_BITS,
     KernelBindings,
-    Line,
     PtxBuilder,
     Recipe,
     Register,
@@ -236,8 +236,10 @@ def cost(plan: Plan, registry: Registry | None = None) -> Cost:
         RequestError: the plan is for a kernel alone, such as one with memory that only the kernel has.
         PluginError: the variant is not there any more, or is faulty.
     """
-    request = plan.request
-    plan = attrs.evolve(plan, request=attrs.evolve(request, options={**request.options, **_stand_ins(plan, registry)}))
+    options = {**plan.request.options, **_stand_ins(plan, registry)}
+    dst, src = _with_address(plan.request.dst), _with_address(plan.request.src)
+    request = attrs.evolve(plan.request, dst=dst, src=src, options=options)
+    plan = attrs.evolve(plan, request=request)
     outside = _Outside(request)
     threads = request.active.cta_threads or request.scope.threads
     ptx = PtxBuilder(request.target, min(threads, 1024), bindings=outside)
@@ -247,7 +249,12 @@ def cost(plan: Plan, registry: Registry | None = None) -> Cost:
         tally = Walk(lines, outside.known, outside.symbols, outside.tids, outside.aside).tally
     except (IndexError, KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise PluginError(f"variant {plan.variant} ({plan.package}): its text cannot be counted: {error}") from error
-    bits = {register.name: register.bits for register in _registers(ptx)}
+    bits = {
+        f"{ptx.mark}{STEM[type]}{n}": TYPE_BITS[type]
+        for type, count in ptx.register_counts.items()
+        for n in range(count)
+        if type != "pred"
+    }
     before, after = outside.held(request.src), outside.held(request.dst)
     nbytes = request.src.nbytes
     touched = np.unique(np.concatenate(tally.touched)) if tally.touched else np.zeros(0, np.int64)
@@ -291,21 +298,14 @@ def _instances(request: CopyRequest, threads: int) -> int:
     return max(1, active // request.scope.threads)
 
 
-def _registers(ptx: PtxBuilder) -> Iterator[Register]:
-    """The registers that hold data and addresses."""
-    for line in ptx.lines:
-        if isinstance(line, Line):
-            for operand in line.operands:
-                for register in _in(operand):
-                    if register.type != "pred":
-                        yield register
-
-
-def _in(operand: Any) -> tuple[Register, ...]:
-    if isinstance(operand, Register):
-        return (operand,)
-    found = (getattr(operand, "base", None), getattr(operand, "map", None), *getattr(operand, "registers", ()))
-    return tuple(each for each in (*found, *getattr(operand, "coordinates", ())) if isinstance(each, Register))
+def _with_address(region: Region) -> Region:
+    """The same region; tensor memory that no kernel has allocated has an address too."""
+    buffer = region.buffer
+    if buffer.space != "tmem" or buffer.allocated_addr is not None:
+        return region
+    given: dict[str, Any] = {"space": "tmem", "layout": buffer.layout, "name": buffer.name, "memory": buffer.memory}
+    holder = Buffer((1,), "uint32", space="shared", name=f"{buffer.name}_address")
+    return attrs.evolve(region, buffer=Buffer(buffer.shape, buffer.dtype, allocated_addr=holder, **given))
 
 
 def _stand_ins(plan: Plan, registry: Registry | None) -> dict[str, Any]:

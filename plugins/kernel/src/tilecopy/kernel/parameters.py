@@ -443,7 +443,7 @@ class SizeParameter(NumberParameter):
     def read(self, argument: Any, binding: Binding) -> None:
         """The extent, the same in every array that has it."""
         where = f"kernel {binding.kernel}, size {self.name}"
-        found: list[tuple[str, int]] = []
+        found: list[tuple[str, tuple[int, ...], int]] = []
         for source in self.sources:
             shape, place = binding.arrays[source.array].shape, f"dimension {source.dim} of argument {source.array}"
             if source.dim >= len(shape):
@@ -452,11 +452,11 @@ class SizeParameter(NumberParameter):
             if rest:
                 extent = f"{source.factor}*{self.name}" + (f" + {source.constant}" if source.constant else "")
                 raise LaunchError(f"{where}: {place} is {shape[source.dim]}, declared {extent}, and no size gives that")
-            found.append((place, number))
-        (first, number), *others = found
-        for other, value in others:
+            found.append((place, shape, number))
+        (first, shape, number), *others = found
+        for other, its, value in others:
             if value != number:
-                raise LaunchError(f"{where}: {number} by {first}, {value} by {other}")
+                raise LaunchError(f"{where}: {number} by {first}, {value} by {other} (shapes {shape} and {its})")
         self.take(number, binding, where, found=f" ({first})")
 
 
