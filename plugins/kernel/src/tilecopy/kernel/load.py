@@ -1,4 +1,4 @@
-"""Kernels out of the folders that :mod:`.saving` wrote."""
+"""Kernels read from the folders that :mod:`.save` wrote."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParamete
 
 @checked(LaunchError, folder=PATH)
 def load_kernel(folder: str | Path) -> BuiltKernel:
-    """A kernel that :meth:`BuiltKernel.save` wrote: it launches and is checked as the one that was saved.
+    """Load a kernel that :meth:`BuiltKernel.save` wrote. It launches with the same checks as the saved kernel.
 
-    Nothing is lowered again, and no variant need be installed. ``plans`` has the texts of the saved plans (:class:`SavedPlan`).
+    Nothing is lowered again, and no variant must be installed. ``plans`` has the texts of the saved plans (:class:`SavedPlan`).
     If a function makes a parameter (``HostBytes``), its module is imported.
 
     Args:
-        folder: where it was saved.
+        folder: the folder that :meth:`BuiltKernel.save` wrote.
 
     Raises:
-        LaunchError: the folder holds no such kernel, one of another format, or one that was changed since it was saved; or a
+        LaunchError: the folder has no kernel, a kernel of another format, or a kernel that was changed after it was saved; or a
             function that makes a parameter cannot be imported.
     """
     where = Path(folder)
