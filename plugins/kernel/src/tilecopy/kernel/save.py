@@ -1,9 +1,9 @@
 """Kernels in folders: PTX text and a launch record (JSON), for :func:`~tilecopy.load_kernel` and for anyone with the driver API.
 
-A folder holds ``kernel.ptx`` and ``launch.json``. The record says all that a launch needs: the parameters in order, block,
-grid, cluster, dynamic shared memory, target; and what this package checks before one. Integers known at launch only are
-expressions of the parameters' names, in which ``//`` rounds down. A digest covers the text and all of the record; the
-records below are its types, and msgspec holds what is read against them.
+A folder holds ``kernel.ptx`` and ``launch.json``. The record has all that a launch needs: the parameters in order, block,
+grid, cluster, dynamic shared memory, target, and what this package checks before a launch. Integers known only at launch
+are expressions of the parameters' names, in which ``//`` rounds down. A digest covers the text and the whole record. The
+classes below are the types of the record; msgspec checks what is read against them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Positive = Annotated[int, Meta(ge=1)]
 
 @attrs.frozen
 class SavedPlan:
-    """What a saved kernel tells of one of its copies: what its plan said, and as ``text`` what that explained."""
+    """The plan of one copy of a saved kernel; ``text`` is what its ``explain()`` returned."""
 
     variant: str
     package: str
@@ -61,7 +61,7 @@ class SavedPlan:
 
 
 class Record(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is nothing else, and of no other types."""
+    """A record with exactly its fields, each of its type."""
 
 
 class _Array(Record, frozen=True, tag_field="kind", tag="array"):
@@ -187,7 +187,7 @@ class Launch(Record, frozen=True):
 
 
 def save_kernel(kernel: Any, folder: str | Path) -> Path:
-    """Write a kernel into a folder, which is made where there is none; see :meth:`BuiltKernel.save`."""
+    """Write a kernel into a folder, and make the folder if there is none; see :meth:`BuiltKernel.save`."""
     where = Path(folder)
     record = record_of(kernel)
     try:
