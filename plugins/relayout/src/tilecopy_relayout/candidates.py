@@ -30,7 +30,7 @@ MOST_IDLE = 8
 
 
 def candidates(problem: Problem) -> list[Tiling]:
-    """Every tiling that is worth a thought; at least one."""
+    """Every tiling that is considered; at least one."""
     inner, last = problem.innermost, len(problem.dims) - 1
     found = [] if problem.reversed & {inner, last} else list((_direct if inner == last else _staged)(problem))
     found = [tiling for tiling in found if _is_shared_out(problem, tiling)]

@@ -1,9 +1,9 @@
-"""What a tiling is expected to cost: counted sectors, wavefronts and CTAs, weighed by what an H200 was seen to pay.
+"""The expected cost of a tiling: counted sectors, wavefronts and CTAs, with weights that were measured on an H200.
 
-Every factor is one or more; a plain copy's throughput over their product is what is expected. The weights are those
-that agree with a sweep of all candidates over fifteen large relayouts and nine of narrow elements at odd places (the
-repository's plugins/relayout/tests/sweep.json and sweep_narrow.json, made by tests/benchmarks/sweep_relayout.py); a test
-holds every choice against them.
+Every factor is one or more. The expected throughput is that of a plain copy, divided by the product of the factors. The
+weights agree with a sweep of all candidates over fifteen large relayouts and nine of narrow elements at odd places (the
+repository's plugins/relayout/tests/sweep.json and sweep_narrow.json, made by tests/benchmarks/sweep_relayout.py). A test
+compares every choice with them.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ class Cost:
         sectors: sectors in which runs begin and end.
         runs: short contiguous runs, which leave the pages of DRAM early.
         threads: bytes of a thread, its registers, and threads with nothing to do.
-        accesses: instructions that keep L1, shared memory or L2 longer than DRAM.
+        accesses: instructions that keep L1, shared memory or L2 busy longer than DRAM.
         edges: boxes that overhang, and elements of boxes that lie outside.
-        tail: CTAs too few to hide what one of them waits for.
+        tail: too few CTAs to hide the latency of one.
     """
 
     sectors: float
@@ -134,7 +134,7 @@ def _factors(problem: Problem, tiling: Tiling) -> tuple[float, float, float, flo
 
 @attrs.frozen
 class Box:
-    """What a box costs, however many threads move it.
+    """The cost of a box, whatever the number of threads.
 
     Attributes:
         ctas: number of boxes.
