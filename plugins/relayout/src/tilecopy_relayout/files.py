@@ -41,6 +41,7 @@ _EMULATED_BYTES = 1 << 26
 @attrs.frozen(eq=False)
 class Job:
     """The arguments of a relayout of files.
+
     Attributes:
         axes: a permutation as text, or a pattern.
         sizes: extents of the pattern's names.
@@ -59,6 +60,7 @@ class Job:
 @attrs.frozen(eq=False)
 class Outcome:
     """The result of a relayout of files.
+
     Attributes:
         shape: of the array.
         result_shape: of what was written.
