@@ -226,7 +226,7 @@ class _Ready:
 
     Attributes:
         launch: takes both addresses and the stream.
-        launches: its launches so far, by the low bits of the addresses: what it would look up.
+        launches: its launches so far, by the low bits of the addresses.
         mask: the bits of both addresses that must be zero.
         shape: of the result.
         strides: of a new result, where torch makes it.

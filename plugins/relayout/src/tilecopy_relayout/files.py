@@ -35,7 +35,7 @@ Progress = Callable[[int, int], None]
 
 _TIMED_RUNS = 3
 _EMULATED_BYTES = 1 << 26
-"""Both sides of a piece on the emulator: little enough that progress is seen."""
+"""Bytes of both sides of a piece on the emulator, few enough that progress is shown often."""
 
 
 @attrs.frozen(eq=False)
@@ -99,7 +99,7 @@ class Outcome:
 
 
 class Pieces(Sequence[Any]):
-    """The parts of the output file, each made and verified when it is asked for.
+    """The parts of the output file. Each is made and verified when it is read.
 
     Args:
         header: the first part.

@@ -28,7 +28,7 @@ from tilecopy_core import LaunchError
 _CALL = 0xFFFF
 """The bits of a word that number the call; the others are the digest's."""
 NEW = 0
-"""The digest of a call that a rank has not seen before."""
+"""The digest of a call that a rank has not had before."""
 _SPIN_SECONDS, _NAP_SECONDS = 1e-3, 5e-3
 """How long a rank looks without a pause, and the longest of its pauses after that."""
 _give_way: Callable[[], object] = getattr(os, "sched_yield", partial(time.sleep, 0))

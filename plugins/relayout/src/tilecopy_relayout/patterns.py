@@ -246,7 +246,7 @@ class Pattern:
         return found
 
     def _extents(self, group: Group, extent: int, known: dict[str, Any]) -> tuple[int, ...]:
-        """What a dimension of the source splits into; what is found out is added to ``known``."""
+        """The extents that a dimension of the source splits into. Sizes that follow are added to ``known``."""
         terms = [term for term in group.terms if term.text != "1"]
         open_terms = [term for term in terms if term.text not in known]
         if len(open_terms) > 1:

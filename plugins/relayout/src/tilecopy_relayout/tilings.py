@@ -60,7 +60,7 @@ class Tiling:
 
     @property
     def divides(self) -> bool:
-        """Whether every extent of the box can be halved until each thread has its part; ``shifted`` leaves warps idle by design."""
+        """Whether every extent of the box can be halved until each thread has its part. ``shifted`` leaves some warps idle."""
         return self.kind == "shifted" or _halves(self.tile)
 
     def steps(self, problem: Problem) -> tuple[int, ...]:

@@ -361,7 +361,7 @@ class BuiltKernel:
         return (*given, *(named[name] for name in names[len(given) :]))
 
     def _on(self, chosen: Any, device: int | None) -> dict[str, int]:
-        """What tells an executor the GPU that launches: nothing where none is named."""
+        """The argument that names the launching GPU for an executor; empty if none is named."""
         if device is None:
             return {}
         if not hasattr(chosen, "devices"):

@@ -64,7 +64,7 @@ def kernel_of(record: Any, text: str, where: str) -> BuiltKernel:
     """The kernel of a record, which may be anything.
 
     Raises:
-        LaunchError: it is no record of :func:`record_of` in this format and of this text; the message says where it is.
+        LaunchError: it is no record of :func:`record_of` in this format and of this text; the message names the folder.
     """
     if not isinstance(record, dict) or record.get("format") != saving.FORMAT:
         raise LaunchError(f"{where} is no launch record of kernel.save (its format is not {saving.FORMAT!r})")

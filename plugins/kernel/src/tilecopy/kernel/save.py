@@ -248,7 +248,7 @@ def record_of(kernel: Any) -> dict[str, Any]:
 
 
 class _SymbolNames:
-    """A name for each symbol, those of parameters first; the table says what each is."""
+    """A name for each symbol, those of parameters first, and a table of their meanings."""
 
     def __init__(self, parameters: Mapping[Symbol, str]) -> None:
         self._names: dict[Symbol, str] = dict(parameters)
@@ -269,7 +269,7 @@ class _SymbolNames:
         return tuple(as_python(value, self.of) if isinstance(value, Expr) else value for value in values)
 
     def table(self) -> tuple[_Symbol, ...]:
-        """Every symbol that has been named, and what it is."""
+        """Every symbol that has a name, and its meaning."""
         return tuple(
             _Symbol(name, s.name, s in self._parameters, s.lower, s.upper, s.multiple_of, s.varies, s.register)  # type: ignore[arg-type]
             for s, name in self._names.items()
@@ -318,7 +318,7 @@ def _name_of_function(kernel: Any, parameter: BytesParameter) -> str:
 
 
 def function_named(name: str) -> Any:
-    """The function of a ``module:name``; importing it raises whatever it raises."""
+    """The function of a ``module:name``. An exception of the import is raised unchanged."""
     module, _, function = name.partition(":")
     return getattr(import_module(module), function)
 

@@ -116,11 +116,11 @@ class Value(RunTime):
                 left += [each for each in value.args if isinstance(each, Value)]
 
     def sources(self) -> tuple[Int, ...] | None:
-        """Integers that decide which threads see which value; None where it depends on data."""
+        """The integers that the value of a thread depends on; None if it depends on data."""
         return self._deciding(lambda element: None)
 
     def places(self) -> tuple[Int, ...] | None:
-        """Integers that decide what it was loaded from: threads that agree on them have the same value; None: own registers."""
+        """The integers that the places of its loads depend on. Threads with equal integers have the same value. None: own registers."""
         return self._deciding(_places)
 
     def _deciding(self, of_element: Callable[[Region], tuple[Int, ...] | None]) -> tuple[Int, ...] | None:
@@ -300,7 +300,7 @@ def _keep(ptx: PtxBuilder, what: str, value: Value, register: Register) -> Regis
 
 
 def _known(ptx: PtxBuilder, what: str, value: Value) -> Register | None:
-    """What an open block knows of a value."""
+    """The register of a value in an open block, or None."""
     return next((found for block in ptx.blocks if (found := block.known((what, value))) is not None), None)
 
 
