@@ -1,4 +1,4 @@
-"""``relayout``: the whole check of a call once, and after that some reads, a look-up and the launch."""
+"""``relayout``: the first call of a kind checks everything; later calls only look it up and launch."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ def relayout(
     placements: Sequence[Any] | None = None,
     **sizes: int,
 ) -> Any:
-    """The array with its dimensions permuted, split and merged, as new memory; its bits are moved, never computed on.
+    """Permute, split and merge the dimensions of an array, into new memory. Bits are moved, never computed on.
 
     Args:
         array: of torch, CuPy, JAX, NumPy or Dask; any strides, any element type of whole bytes. A torch tensor may require a
             gradient, and ``torch.compile`` may compile the call.
-        axes: a permutation as in ``numpy.transpose`` (for each dimension of the result, the array's), or a pattern as in einops,
-            such as ``"b (h p) w -> b h w p"``.
+        axes: a permutation as in ``numpy.transpose`` (for each dimension of the result, the number of the array's dimension), or a
+            pattern as in einops, such as ``"b (h p) w -> b h w p"``.
         out: an array for the result, of the result's shape and the array's dtype, with any strides. It must not overlap the
             array or itself. By default a new C-contiguous array of the same framework. If it is on another GPU, the array's GPU
-            writes it by peer access. The streams then wait as for torch's ``copy_``: the relayout waits for the current stream of
+            writes it by peer access. As for torch's ``copy_``, the relayout then waits for the current stream of
             ``out``'s GPU, and that stream waits for the relayout (torch and CuPy).
-        stream: a CUstream as an integer, or a stream of torch, CuPy or cuda.core; by default the framework's current one. If
+        stream: a CUstream as an integer, or a stream of torch, CuPy or cuda.core; by default the framework's current stream. If
             ``out`` is on another GPU, it may be a stream of either GPU. That GPU launches, and no other stream waits. For host
             and JAX arrays, the call returns when the relayout is done.
         device: the number of the GPU that launches, if ``out`` is on another GPU: one of the two. For host arrays, the GPU that
-            they go through; by default the current one.
+            they go through; by default the current GPU.
         executor: ``"cuda"`` or ``"emulator"``. By default host arrays go through a GPU if there is one, else to the emulator.
         placements: for a DTensor of torch, the placement of the result on each dimension of the mesh. By default it stays split
-            as it is. Along one mesh dimension it may be split along another dimension: :func:`relayout_shards` exchanges the parts.
+            as it is. On one mesh dimension it may be split along another dimension: :func:`relayout_shards` exchanges the parts.
         sizes: extents of names in the pattern: ``p=4``.
 
     Returns:
@@ -65,7 +65,7 @@ def relayout(
 
     Raises:
         RequestError: an argument is invalid; the message names it and the rule.
-        LaunchError: the driver refuses.
+        LaunchError: the driver refuses the launch.
     """
     torch = sys.modules.get("torch")
     if torch is not None and torch.compiler.is_compiling():
@@ -110,7 +110,7 @@ def _demand_dtensor(array: Any, placements: Any, out: Any, stream: Any, device: 
 
 
 def relayout_tensor(array: Any, axes: Any, out: Any, executor: str | None, sizes: dict[str, int]) -> Any:
-    """:func:`relayout` of a torch tensor that has memory, whatever torch records of it: what the operator does.
+    """:func:`relayout` of a torch tensor that has memory, whatever torch records of it. The operator calls it.
 
     Raises:
         RequestError: as there.
@@ -161,16 +161,16 @@ def _through(device: int, executor: str) -> AbstractContextManager[None]:
 
 
 def _current(source: Array, destination: Array) -> Callable[[], int]:
-    """What reads the current stream of the arrays' frameworks, which is one where they are two."""
+    """A function that reads the current stream of the arrays' frameworks. Two frameworks must have the same stream."""
     sides = {"array": source.stream, "out": destination.stream}
     return agreed_stream("relayout", {name: stream for name, stream in sides.items() if stream is not None})
 
 
 def checked_out(out: Any, source: Array, shape: tuple[int, ...]) -> Array:
-    """What an ``out`` is, once it has been found fit for a result of this shape.
+    """The facts of an ``out`` that fits a result of this shape.
 
     Raises:
-        RequestError: it is not.
+        RequestError: it does not fit.
     """
     found = array_of("out", out)
     if found.shape != shape:
@@ -217,7 +217,7 @@ def _launch(movement: Movement, gpus: Gpus, source: int, destination: int) -> On
 
 
 class _UnknownError(Exception):
-    """No call like it is remembered."""
+    """No call of the same kind is remembered."""
 
 
 @attrs.frozen(eq=False)
@@ -226,7 +226,7 @@ class _Ready:
 
     Attributes:
         launch: takes both addresses and the stream.
-        launches: its launches so far, by the low bits of the addresses: what it would look up.
+        launches: its launches so far, by the low bits of the addresses.
         mask: the bits of both addresses that must be zero.
         shape: of the result.
         strides: of a new result, where torch makes it.
@@ -259,7 +259,7 @@ class _Ready:
         destination: Array,
         across: Across | None,
     ) -> _Ready | None:
-        """Of what has just been launched; None where it was the addresses that made the words so small."""
+        """The record of a launch; None if the addresses alone made the words narrower."""
         aligned = movement_of(attrs.evolve(source, pointer=0), moved, attrs.evolve(destination, pointer=0))
         if aligned != movement:
             return None
@@ -286,10 +286,10 @@ _calls: dict[Any, _Ready] = {}
 
 
 def _remembered(array: Any, axes: Any, out: Any, stream: Any, executor: str | None, sizes: dict[str, int]) -> Any:
-    """Launch as a call like it did.
+    """Launch as an earlier call of the same kind did.
 
     Raises:
-        _UnknownError: it must be checked.
+        _UnknownError: the call must be checked.
     """
     try:
         facts, pointer = _readers[type(array)](array)
@@ -326,10 +326,10 @@ def _remembered(array: Any, axes: Any, out: Any, stream: Any, executor: str | No
 
 
 def _across(ready: _Ready, across: Across, pointer: int, out_pointer: int, stream: Any, out: Any) -> Any:
-    """:func:`_remembered` where the result is on another GPU.
+    """:func:`_remembered` for a result on another GPU.
 
     Raises:
-        _UnknownError: it must be checked: the stream is another GPU's, which launches then.
+        _UnknownError: the call must be checked, because the stream's GPU launches, and that is another GPU.
     """
     if (pointer | out_pointer) & ready.mask:
         raise _UnknownError
@@ -343,7 +343,7 @@ def _across(ready: _Ready, across: Across, pointer: int, out_pointer: int, strea
 def _remember(
     array: Any, axes: Any, out: Any, executor: str | None, sizes: dict[str, int], ready: _Ready | None
 ) -> None:
-    """Let the next call like this be recalled, where that takes only cheap reads of its arrays."""
+    """Remember a call for later calls of the same kind, if these need only cheap reads of their arrays."""
     if ready is None:
         return
     facts = []
@@ -366,7 +366,7 @@ def _remember(
 
 
 def _reader_of(kind: type) -> Callable[[Any], tuple[Any, int]] | None:
-    """What reads from arrays of a type what a call depends on, and the address; None: not cheaply."""
+    """A function that reads the facts that a call depends on, and the address; None if that is not cheap."""
     torch = sys.modules.get("torch")
     if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):
         return _torch_reader(torch)
@@ -376,7 +376,7 @@ def _reader_of(kind: type) -> Callable[[Any], tuple[Any, int]] | None:
 
 
 def _torch_reader(torch: Any) -> Callable[[Any], tuple[Any, int]]:
-    """Reads a tensor; where torch must see the call, or it is a wrapper without memory, it raises."""
+    """Reads a tensor. It raises if the call must go through torch, or the tensor is a wrapper without memory."""
     modes, records = torch._C._len_torch_dispatch_stack, torch.is_grad_enabled
     conjugated = frozenset({torch.complex32, torch.complex64, torch.complex128})
 
@@ -397,7 +397,7 @@ def _cupy_key(array: Any) -> tuple[Any, int]:
 
 
 def is_for_torch(torch: Any, tensor: Any) -> bool:
-    """Whether torch must see the call: it records gradients, traces, or wraps what has the memory."""
+    """Whether the call must go through torch: it records gradients, traces, or wraps the tensor with the memory."""
     if tensor.requires_grad and torch.is_grad_enabled():
         return True
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or torch._C._len_torch_dispatch_stack():

@@ -1,4 +1,4 @@
-"""An array of any framework as facts: address, extents, strides, element size, where it is."""
+"""The facts of an array of any framework: address, extents, strides, element size, device."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Array:
 
     Attributes:
         owner: the array itself.
-        framework: whose it is.
+        framework: the framework of the array.
         pointer: address of element [0, ..., 0].
         shape: extents.
         strides_bytes: of each dimension, of any sign.
@@ -33,8 +33,8 @@ class Array:
         itemsize: bytes of an element.
         device: the GPU's number, or None for host memory.
         readonly: whether it may not be written.
-        keeps: what else keeps its memory alive.
-        stream: reads its framework's current stream of that GPU; None where there is none.
+        keeps: another object that keeps its memory alive.
+        stream: returns its framework's current stream of that GPU; None if there is none.
     """
 
     owner: Any
@@ -68,14 +68,14 @@ class Array:
 
 
 def array_of(where: str, argument: Any) -> Array:
-    """What an array is.
+    """Read the facts of an array.
 
     Args:
-        where: how it was passed, for messages.
+        where: the argument's name, for messages.
         argument: of NumPy, torch, CuPy, JAX, or with DLPack or ``__cuda_array_interface__``.
 
     Raises:
-        RequestError: it is no array, or one whose bytes cannot be moved as they are.
+        RequestError: it is no array, or its bytes cannot be moved as they are.
     """
     kind: Any = type(argument)
     framework = framework_of(kind)

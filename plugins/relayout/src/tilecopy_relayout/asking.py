@@ -1,4 +1,4 @@
-"""What callers pass, read once and checked; and a value for a message. Nothing of a call that is remembered comes here."""
+"""Reads and checks the arguments of callers, and shortens values for messages. Remembered calls do not use it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def shown(value: object) -> str:
 
 
 def items_of(name: str, values: Any, rule: str = "a sequence of integers, one a dimension") -> tuple[Any, ...]:
-    """What a sequence, an array of one dimension or an iterator has: an iterator is read once, a long one not to its end.
+    """The items of a sequence, an array of one dimension or an iterator. An iterator is read once, a long one not to its end.
 
     Raises:
-        RequestError: it is none of these, or has more than :data:`MOST_DIMS`.
+        RequestError: it is none of these, or has more items than :data:`MOST_DIMS`.
     """
     listed = isinstance(values, (Sequence, Iterator)) or hasattr(type(values), "__array__")
     if listed and not isinstance(values, (str, bytes, bytearray, memoryview)):
@@ -47,7 +47,7 @@ def integers_of(name: str, values: Any) -> tuple[int, ...]:
     """A sequence of integers, one a dimension.
 
     Raises:
-        RequestError: it is none, or one is larger than any memory.
+        RequestError: it is no such sequence, or an integer is larger than any memory.
     """
     from tilecopy_core.plugin import integer
 
@@ -63,7 +63,7 @@ def integers_of(name: str, values: Any) -> tuple[int, ...]:
 
 
 def sizes_of(sizes: Mapping[str, Any], refuse: Callable[[str], NoReturn]) -> dict[str, int]:
-    """Extents of the names of a pattern; ``refuse`` raises for one that is no extent."""
+    """The extents of the names of a pattern; ``refuse`` raises if one is no extent."""
     if not sizes:
         return {}
     from tilecopy_core.plugin import integer

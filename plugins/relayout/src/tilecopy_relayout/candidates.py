@@ -10,27 +10,27 @@ from .problem import Problem
 from .tilings import CHUNK_BYTES, LANES, Kind, Tiling, along, margin, split_of, vector
 
 SHORT_RUN_BYTES, RUN_BYTES = (32, 64), (128, 256, 512)
-"""Contiguous bytes that a box has on a side; the short ones for small arrays."""
+"""Contiguous bytes of a box on a side; the short runs are for small arrays."""
 LONG_RUN_BYTES, LONG_TILE_BYTES = (1024, 2048, 4096), 16384
-"""For boxes that would be small: where the other side's innermost dimension is."""
+"""For boxes that would otherwise be small because of the place of the other side's innermost dimension."""
 THREADS = (128, 256, 512, 1024)
 TILE_BYTES, THREAD_BYTES = (4096, 65536), (16, 256)
-"""Least and most of a box in shared memory, and of its part that one thread moves."""
+"""The smallest and largest box in shared memory, and the smallest and largest part of one thread."""
 SMALL_BYTES, SMALL_TILE_BYTES, SMALL_THREAD_BYTES = 1 << 25, 1024, (16, 64)
-"""Arrays below this do not fill the machine with large boxes: theirs may be smaller, by fewer bytes a thread."""
+"""Arrays below this size do not fill the GPU with large boxes. Their boxes may be smaller, with fewer bytes a thread."""
 DIRECT_TILE_BYTES, DIRECT_THREAD_BYTES = (4096, 8192, 16384, 2048), (8, 64)
-"""The same where nothing is staged; the first of equals is taken."""
+"""The same if nothing goes through shared memory. The first of equal candidates is taken."""
 SHIFTED_ROWS_BYTES, SHIFTED_LENGTH_BYTES, SHIFTED_THREADS = (512, 256), (416, 1024), (512, 1024, 256)
-"""Boxes of rows that begin anywhere: large ones, since each row brings a margin (416: three whole lines with it, four boxes an SM)."""
+"""Boxes of misaligned rows. They are large, because each row adds a margin (416: three whole lines with it, four boxes an SM)."""
 LEAST_BYTES = LANES * CHUNK_BYTES
-"""Of a box with work for a warp; below it an element a thread does as well."""
+"""The smallest box with work for a warp. For smaller boxes, one element a thread is as fast."""
 ELEMENT_THREADS = 256
 MOST_IDLE = 8
-"""Threads of a CTA for each that has something to do; where there are more, an element a thread does better."""
+"""Threads of a CTA for each thread that has something to do. With more, one element a thread is faster."""
 
 
 def candidates(problem: Problem) -> list[Tiling]:
-    """Every tiling that is worth a thought; at least one."""
+    """Every tiling that is considered; at least one."""
     inner, last = problem.innermost, len(problem.dims) - 1
     found = [] if problem.reversed & {inner, last} else list((_direct if inner == last else _staged)(problem))
     found = [tiling for tiling in found if _is_shared_out(problem, tiling)]

@@ -74,7 +74,7 @@ def relayout_command(source: Path, destination: Path, sizes: tuple[tuple[str, in
     """Permute, split and merge the dimensions of an array file, and verify it.
 
     SOURCE is a .npy file of any rank, shape, dtype and memory order. It is mapped into memory and moved in pieces, so that
-    neither memory nor the GPU needs to hold it. DESTINATION is written when every piece of the result has been found equal to NumPy's.
+    neither memory nor the GPU needs to hold it. DESTINATION is written after every piece of the result was equal to NumPy's.
 
     \b
       tilecopy relayout IN.npy OUT.npy --axes 0,2,3,1

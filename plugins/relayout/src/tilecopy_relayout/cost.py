@@ -1,9 +1,9 @@
-"""What a tiling is expected to cost: counted sectors, wavefronts and CTAs, weighed by what an H200 was seen to pay.
+"""The expected cost of a tiling: counted sectors, wavefronts and CTAs, with weights that were measured on an H200.
 
-Every factor is one or more; a plain copy's throughput over their product is what is expected. The weights are those
-that agree with a sweep of all candidates over fifteen large relayouts and nine of narrow elements at odd places (the
-repository's plugins/relayout/tests/sweep.json and sweep_narrow.json, made by tests/benchmarks/sweep_relayout.py); a test
-holds every choice against them.
+Every factor is one or more. The expected throughput is that of a plain copy, divided by the product of the factors. The
+weights agree with a sweep of all candidates over fifteen large relayouts and nine of narrow elements at odd places (the
+repository's plugins/relayout/tests/sweep.json and sweep_narrow.json, made by tests/benchmarks/sweep_relayout.py). A test
+compares every choice with them.
 """
 
 from __future__ import annotations
@@ -31,52 +31,52 @@ from .tilings import (
 
 BANKS, BANK_BYTES = 32, 4
 SMS, SM_THREADS, SM_CTAS, SM_SHARED_BYTES = 132, 2048, 32, 227 * 1024
-"""Of an H200; on another GPU the order of the candidates changes little."""
+"""Properties of an H200. On another GPU the order of the candidates changes little."""
 LONG_RUN_BYTES = 256
-"""Contiguous bytes of a box past which longer ones gain nothing."""
+"""Contiguous bytes of a box. Longer runs gain nothing."""
 ALONG = {"src": 0.035, "dst": 0.02}
-"""What runs of half that length cost on the side that the CTAs follow; each further half doubles it."""
+"""The cost of runs of half that length, on the side that the CTAs follow. Each further halving doubles the cost."""
 ACROSS = {"src": 0.05, "dst": 0.08}
 """The same on the other side."""
 PARTIAL = {"src": 0.7, "dst": 1.5}
-"""What a sector in which a run begins or ends costs; one that is written in parts has to be completed."""
+"""The cost of a sector in which a run begins or ends. A sector that is written in parts must be completed."""
 LEFT_PARTIAL = 7.0
 """The same in a destination whose neighbouring runs are written much later."""
 BYTES_OF_THREAD = {"direct": 16, "gather": 32, "scatter": 32, "shifted": 32}
-"""Bytes that a thread moves at best: fewer leave memory idle, more leave fewer threads."""
+"""The best number of bytes for a thread. With fewer bytes, memory is idle; with more, there are fewer threads."""
 TOO_FEW = 0.11
-"""What half as many cost."""
+"""The cost of half as many bytes."""
 DOUBLED = {"direct": 0.006, "gather": 0.012, "scatter": 0.018, "shifted": 0.0}
-"""What twice as many cost."""
+"""The cost of twice as many bytes."""
 FULL_CTA = 1024
 """Threads of a CTA from which ``scatter`` loses no more than ``gather``: its loads are all in flight before any store."""
 BEST_SHARE = 0.97
-"""What a relayout whose factors are all 1 reaches."""
+"""The share of a plain copy that a relayout reaches if all factors are 1."""
 PACE = 8.1
 """Bytes that an SM copies in a cycle when DRAM is the limit; L1 and shared memory take one wavefront in it."""
 L2_PACE = 1.6
 """Sectors that L2 takes in the time in which DRAM takes one."""
 MOST_REGISTERS, SM_REGISTERS = 255, 1 << 16
 OTHER_REGISTERS, ON_THE_WAY = 24, 64
-"""What addresses and guards take of a thread's registers, and what a copy to or from shared memory holds at once."""
+"""Registers of a thread for addresses and guards, and for the data that a copy to or from shared memory holds at once."""
 SPILLED = 4.0
 """The factor of registers that do not fit and go to local memory."""
 MOST_ACTIVE, IDLE = 1.25, 0.1
-"""Threads for each that has something to do that cost nothing, and what each further one costs."""
+"""The number of threads for each active thread that has no cost, and the cost of each further thread."""
 NARROW_THREADS, NARROW_CTA = 128, 0.02
-"""Threads of a CTA from which accesses narrower than a word lose, and what twice as many cost."""
+"""From this number of threads in a CTA, accesses narrower than a word are slower; the cost of twice as many threads."""
 NARROW_BYTES, NARROW_BOX = 1 << 15, 0.1
-"""The same of the bytes of a box, where both sides are so."""
+"""The same for the bytes of a box, if both sides have such accesses."""
 EXTRA, EDGE = 0.3, 0.2
-"""What an element outside costs, and a box that overhangs, of one inside."""
+"""The cost of an element outside, and of a box that overhangs, relative to those inside."""
 LATENCY_CYCLES, FEW_WAVES = 1500.0, 4
-"""What a CTA waits for its loads, stores and start; CTAs of more than so many waves hide it from each other."""
+"""The time that a CTA waits for its loads, stores and start. CTAs of more than this number of waves hide it."""
 ELEMENT_BY_ELEMENT = 2.0
-"""The factor of an element a thread; there is nothing to choose, and it is not counted further."""
+"""The factor of one element a thread. There is nothing to choose, so it is not counted further."""
 SHARPNESS = 6
 """How little of one limit shows under another."""
 NOT_BUSY: float = (1 + (PACE * 4 / LINE_BYTES) ** SHARPNESS + (1 / L2_PACE) ** SHARPNESS) ** (1 / SHARPNESS)
-"""What the limits give together for whole sectors and no conflicts, so that the factor is 1 there."""
+"""The combined limits for whole sectors and no conflicts, where the factor must be 1."""
 
 
 @attrs.frozen
@@ -87,9 +87,9 @@ class Cost:
         sectors: sectors in which runs begin and end.
         runs: short contiguous runs, which leave the pages of DRAM early.
         threads: bytes of a thread, its registers, and threads with nothing to do.
-        accesses: instructions that keep L1, shared memory or L2 longer than DRAM.
+        accesses: instructions that keep L1, shared memory or L2 busy longer than DRAM.
         edges: boxes that overhang, and elements of boxes that lie outside.
-        tail: CTAs too few to hide what one of them waits for.
+        tail: too few CTAs to hide the latency of one.
     """
 
     sectors: float
@@ -134,7 +134,7 @@ def _factors(problem: Problem, tiling: Tiling) -> tuple[float, float, float, flo
 
 @attrs.frozen
 class Box:
-    """What a box costs, however many threads move it.
+    """The cost of a box, whatever the number of threads.
 
     Attributes:
         ctas: number of boxes.
@@ -174,7 +174,7 @@ def _box(problem: Problem, tile: tuple[int, ...], shifted: bool) -> Box:
 
 
 def _tail(problem: Problem, tiling: Tiling, box: Box) -> float:
-    """The time of so few CTAs that their latency shows, over that of a plain copy of the same bytes."""
+    """The time of CTAs that are too few to hide their latency, over the time of a plain copy of the same bytes."""
     resident = min(SM_THREADS // tiling.threads, SM_CTAS)
     if tiling.kind != "direct":
         resident = max(1, min(resident, SM_SHARED_BYTES // (box.nbytes + 1024)))
@@ -211,10 +211,10 @@ def _threads(tiling: Tiling, nbytes: int) -> float:
 
 
 def _crowding(problem: Problem, tiling: Tiling) -> float:
-    """The factor of threads that have nothing to do, and of registers that a thread needs and has not.
+    """The factor of threads that have nothing to do, and of registers that a thread needs but does not have.
 
-    Elements narrower than a word that are read or written one by one take a register each: all that a thread has of a
-    box in its fragment, and on the other side as many as are on their way at once.
+    Elements narrower than a word that are read or written one by one take a register each: all elements of a thread in
+    its fragment, and on the other side as many as are in flight at once.
     """
     narrow = _narrow(problem)
     if tiling.divides and (tiling.kind == "direct" or not any(narrow.values())):
@@ -242,7 +242,7 @@ def _narrow(problem: Problem) -> dict[Side, bool]:
 
 
 def _accesses(problem: Problem, tiling: Tiling) -> float:
-    """The factor of L1, shared memory and L2: none as long as they need less time than DRAM."""
+    """The factor of L1, shared memory and L2. It is 1 if they need less time than DRAM."""
     split, elem = split_of(problem, tiling), problem.elem_bytes
     side: Side = "src" if tiling.kind in SCATTERS else "dst"
     steps = [getattr(d, side) * elem for d in problem.dims]

@@ -1,7 +1,7 @@
 """Dask arrays: lazy, block by block. Imported with Dask alone.
 
-Splits and merges are Dask's own ``reshape`` around a permutation whose blocks trade places; each block, NumPy's or CuPy's, is
-a relayout of its own on whichever worker has it.
+Splits and merges are Dask's own ``reshape`` around a permutation whose blocks change places. Each block, of NumPy or CuPy, is
+a relayout of its own on the worker that has the block.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def relayout_blocks(
     """:func:`~tilecopy_relayout.relayout` of a Dask array: nothing is computed yet.
 
     Raises:
-        RequestError: ``out=``, ``stream=``, ``device=``, a Dask object that is no array, an array whose extents are not known yet, or what
-            relayout refuses.
+        RequestError: ``out=``, ``stream=`` or ``device=`` is given, it is no Dask array, its extents are not known yet, or
+            relayout refuses it.
     """
     if not isinstance(array, da.Array):
         raise RequestError(f"array: a {type(array).__name__} of Dask is no Dask array")
@@ -63,7 +63,7 @@ def relayout_blocks(
 
 
 def _without_empty_chunks(array: Any) -> Any:
-    """The same array without the blocks that hold nothing, of which Dask's ``reshape`` loses count."""
+    """The same array without empty blocks, which Dask's ``reshape`` does not count right."""
     for dim, extents in enumerate(array.chunks):
         if 0 in extents:
             kept = [block for block, extent in enumerate(extents) if extent]

@@ -23,9 +23,9 @@ def relayout_dtensor(
     Args:
         array: each mesh dimension replicates it or divides one of its dimensions.
         axes: as there, of the whole array.
-        placements: of the result, one each mesh dimension; by default what is divided stays divided, wherever it goes. At most one mesh
+        placements: of the result, one for each mesh dimension; by default a divided dimension stays divided. At most one mesh
             dimension may divide another dimension than before.
-        executor: as there, where nothing is exchanged.
+        executor: as there, if nothing is exchanged.
         sizes: as there.
 
     Raises:
@@ -65,7 +65,7 @@ def relayout_dtensor(
 
 
 def _kept(moved: Rearrangement, placement: Any) -> Any:
-    """What a placement becomes where nothing is exchanged; None: the dimension that it divides is split, merged or gone."""
+    """The placement of the result if nothing is exchanged; None if the divided dimension is split, merged or gone."""
     if isinstance(placement, Replicate):
         return placement
     if type(placement) is not Shard:

@@ -1,7 +1,7 @@
 """``relayout_shards`` of torch tensors: the ranks agree, then the parts are exchanged. Imported with torch alone.
 
-Where the ranks reach each other's memory, each writes its share of every rank's result (symmetric.py). Elsewhere what goes to a rank is
-packed, exchanged by ``all_to_all_single`` and put in its place; either step falls away where nothing changes place.
+If the ranks reach each other's memory, each writes its share of every rank's result (symmetric.py). Otherwise the data for each rank are
+packed, exchanged by ``all_to_all_single`` and unpacked. If nothing changes place, packing or unpacking is left out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MOST_KINDS = 64
 
 @attrs.frozen
 class Call:
-    """What is asked for, but for the tensors: see :class:`~tilecopy_relayout.shards.Told`."""
+    """The arguments of a call without the tensors: see :class:`~tilecopy_relayout.shards.Told`."""
 
     axes: Any
     sizes: tuple[tuple[str, Any], ...]
@@ -95,7 +95,7 @@ def exchange(x: torch.Tensor, call: Call, group: Any, out: Any) -> torch.Tensor:
 
 @attrs.frozen(eq=False)
 class _Kind:
-    """A call that all ranks have agreed on: the same digest on all of them, and what exchanges the parts of the group, ``x`` and ``out``."""
+    """A call that all ranks have agreed on: their common digest, and the function that exchanges the parts of the group, ``x`` and ``out``."""
 
     digest: int
     shards: Shards
@@ -104,7 +104,7 @@ class _Kind:
 
 @attrs.define(eq=False)
 class _Group:
-    """A process group: where its ranks meet, the calls that they have agreed on, and what they share on a GPU."""
+    """A process group: the meeting of its ranks, the calls that they have agreed on, and what they share on a GPU."""
 
     meeting: Meeting
     peers: Peers
@@ -117,11 +117,11 @@ _groups: weakref.WeakKeyDictionary[Any, _Group] = weakref.WeakKeyDictionary()
 
 
 def _agreed(x: torch.Tensor, call: Call, group: Any, out: Any) -> _Kind:
-    """What all ranks agree to do now.
+    """The exchange that all ranks agree on.
 
     Raises:
-        RequestError: they do not, the same on every rank.
-        LaunchError: one does not come.
+        RequestError: they disagree. The error is the same on every rank.
+        LaunchError: a rank does not come.
     """
     state = _groups.get(group)
     if state is None:
@@ -163,7 +163,7 @@ def _may_overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _told(x: torch.Tensor, call: Call, out: Any) -> Told:
-    """What this rank tells the others; what is wrong here alone too, so that they do not wait for it."""
+    """The arguments of this rank for the others. It also has an error of this rank alone, so that they do not wait."""
     try:
         source = array_of("x", x)
         sizes = tuple(sorted(sizes_of(dict(call.sizes), _refuse).items()))
@@ -206,12 +206,12 @@ def _text(axes: Any) -> str:
 
 @attrs.frozen(eq=False)
 class AllToAll:
-    """Pack, ``all_to_all_single``, put in place.
+    """Pack, ``all_to_all_single``, unpack.
 
     Attributes:
         out_shape: of this rank's part of the result.
-        sent: what goes to each rank, in this rank's part of the array.
-        received: what comes from each, in its part of the result.
+        sent: the boxes that go to each rank, in this rank's part of the array.
+        received: the boxes that come from each rank, in this rank's part of the result.
     """
 
     out_shape: tuple[int, ...]
@@ -260,7 +260,7 @@ class AllToAll:
 
 
 def _order_on_the_way(shards: Shards) -> Sequence[int]:
-    """The order of dimensions in which boxes travel, the same on every rank: the array's where packing then falls away, else the result's."""
+    """The order of dimensions in which boxes are sent, the same on every rank: the array's if this saves packing, else the result's."""
     moved, cuts = shards.moved, shards.cuts
     extents = [end - start for start, end in pairwise(cuts)]
     rank = extents.index(max(extents))  # one that has something

@@ -1,4 +1,4 @@
-"""The relayout of a .npy file into another, piece by piece: neither needs to fit into memory, or onto a GPU."""
+"""The relayout of a .npy file into another, piece by piece. Both files may be larger than the memory and the GPU."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ Progress = Callable[[int, int], None]
 
 _TIMED_RUNS = 3
 _EMULATED_BYTES = 1 << 26
-"""Both sides of a piece on the emulator: little enough that progress is seen."""
+"""Bytes of both sides of a piece on the emulator, few enough that progress is shown often."""
 
 
 @attrs.frozen(eq=False)
 class Job:
-    """What is asked.
+    """The arguments of a relayout of files.
 
     Attributes:
         axes: a permutation as text, or a pattern.
         sizes: extents of the pattern's names.
-        limit_bytes: of both sides of a piece, or None for what fits.
-        executor: ``cuda``, ``emulator`` or None for the GPU where there is one.
+        limit_bytes: of both sides of a piece, or None for as many as fit.
+        executor: ``cuda``, ``emulator`` or None for the GPU if there is one.
         target: architecture, or None for the GPU's own.
     """
 
@@ -59,19 +59,19 @@ class Job:
 
 @attrs.frozen(eq=False)
 class Outcome:
-    """What was done.
+    """The result of a relayout of files.
 
     Attributes:
         shape: of the array.
         result_shape: of what was written.
         dtype: of both.
         bytes: of the result.
-        pieces: how many it was made in.
+        pieces: the number of pieces.
         seconds: of the relayout alone (on a GPU a median of ``runs`` launches for each piece, by device events).
-        runs: launches that a time is the median of.
+        runs: the number of launches of each median.
         wall_seconds: of everything, reading, verification and writing included.
-        executor: which ran it.
-        target: what it was lowered for.
+        executor: the executor that ran it.
+        target: the architecture that it was lowered for.
         verified: how the result was checked.
     """
 
@@ -99,17 +99,17 @@ class Outcome:
 
 
 class Pieces(Sequence[Any]):
-    """The parts of the output file, each made and verified when it is asked for.
+    """The parts of the output file. Each is made and verified when it is read.
 
     Args:
         header: the first part.
         words: the source.
-        movement: what is moved where.
-        places: the box of the result that each further part is.
-        executor: which runs it.
-        target: what it is lowered for.
-        progress: told of every part.
-        finished: called before the last part is given.
+        movement: the words to move.
+        places: the box of the result of each further part.
+        executor: the executor that runs it.
+        target: the architecture that it is lowered for.
+        progress: called after every part.
+        finished: called before the last part is returned.
 
     Attributes:
         seconds: of each part that was made, by its number.
@@ -171,12 +171,12 @@ def _bits(array: Any) -> list[Any]:
 def relayout_file(source: Path, destination: Path, job: Job, progress: Progress = lambda done, total: None) -> Outcome:
     """Relayout a .npy file, mapped into memory, into a C-contiguous one.
 
-    Every piece is verified against NumPy before it is written; the output file appears, or changes, when all are.
+    Every piece is verified against NumPy before it is written. The output file appears, or changes, after all pieces are verified.
 
     Raises:
-        FileError: the input cannot be read, the output cannot be written or is the input.
+        FileError: the input cannot be read, or the output cannot be written or is the input.
         RequestError: the axes do not fit.
-        TilecopyError: a result that differs, or a driver that refuses.
+        TilecopyError: a result differs, or the driver refuses.
     """
     started = time.perf_counter()
     read = read_npy(source, mapped=True)

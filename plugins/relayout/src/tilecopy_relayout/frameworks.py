@@ -1,4 +1,4 @@
-"""What differs between NumPy, torch, CuPy and JAX: how a result is made, and what may be written."""
+"""The differences between NumPy, torch, CuPy and JAX: how a result is made, and which arrays may be written."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tilecopy_core import RequestError
 
 
 class Framework:
-    """One that is not known by name: its arrays can be read and written, none can be made."""
+    """A framework without a class of its own: its arrays can be read and written, none can be made."""
 
     name = "another framework"
     has_streams = False
     """Whether it has a current stream for each GPU."""
 
     def seen(self, where: str, array: Any) -> Any:
-        """The array, or one of the same memory that says what it is.
+        """The array, or another object on the same memory that has its facts.
 
         Raises:
-            RequestError: it has no memory that could be read now.
+            RequestError: it has no memory that can be read now.
         """
         return array
 
@@ -100,7 +100,7 @@ class CuPy(Framework):
 
 
 class JaxMemory:
-    """A JAX array on a GPU as the CUDA array interface has it, which JAX itself offers for a few dtypes alone."""
+    """A JAX array on a GPU with the CUDA array interface, which JAX itself has only for a few dtypes."""
 
     def __init__(self, array: Any) -> None:
         self.array, self.dtype = array, array.dtype
@@ -114,12 +114,12 @@ class JaxMemory:
 
 
 class Jax(Framework):
-    """Arrays that nobody may change: the result is filled before anyone else sees it."""
+    """Arrays that must not change: the result is filled before the caller gets it."""
 
     name = "JAX"
 
     def seen(self, where: str, array: Any) -> Any:
-        """The memory of the array, computed: a NumPy array where it is the host's."""
+        """The memory of the array after its computation; a NumPy array if it is on the host."""
         import jax
 
         if isinstance(array, jax.core.Tracer):
@@ -140,7 +140,7 @@ class Jax(Framework):
         return JaxMemory(array)
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
-        """Zeros on the device (JAX has nothing emptier), or a NumPy array that becomes the result."""
+        """Zeros on the device (JAX has no uninitialised memory), or a NumPy array that becomes the result."""
         if isinstance(array, np.ndarray):
             return np.empty(tuple(shape), dtype)
         import jax
@@ -149,7 +149,7 @@ class Jax(Framework):
         return jax.numpy.zeros(tuple(shape), dtype, device=device).block_until_ready()
 
     def made(self, array: Any, result: Any, stream: Any) -> Any:
-        """The result when it is there: JAX knows nothing of the stream."""
+        """The result after the stream is done, because JAX does not wait for the stream."""
         import jax
 
         if isinstance(result, np.ndarray):

@@ -1,4 +1,4 @@
-"""Several GPUs: which one launches, and what waits for what where array and result lie on two."""
+"""Several GPUs: the choice of the GPU that launches, and the waits if array and result are on two GPUs."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Gpus:
     """The numbers of the GPUs of a relayout.
 
     Attributes:
-        launching: runs the kernel.
-        source: has the array.
-        destination: has the result.
+        launching: the GPU that runs the kernel.
+        source: the GPU of the array.
+        destination: the GPU of the result.
     """
 
     launching: int
@@ -31,11 +31,11 @@ class Gpus:
 
     @classmethod
     def of(cls, source: int, destination: int, stream: Any = None, device: int | None = None) -> Gpus:
-        """Those of two arrays, of which the first one's launches, unless ``device`` or, where they are two, a stream says another.
+        """The GPUs of two arrays. The first array's GPU launches, unless ``device`` or (for two GPUs) a stream names the other one.
 
         Raises:
-            RequestError: ``device`` is neither's.
-            LaunchError: there is no driver, or the stream is none.
+            RequestError: ``device`` is neither of them.
+            LaunchError: there is no driver, or the stream is invalid.
         """
         if device is not None:
             if type(device) is not int or device not in (source, destination):
@@ -54,7 +54,7 @@ class Across:
         current: reads its stream.
         other: the other GPU.
         other_current: reads its stream.
-        why_not: why they cannot wait for one another, or "".
+        why_not: the reason why they cannot wait for each other, or "".
     """
 
     device: int
@@ -65,7 +65,7 @@ class Across:
 
     @classmethod
     def of(cls, source: Array, destination: Array, launching: int) -> Across | None:
-        """Of two arrays, the GPU of one of which launches; None where they lie on one GPU."""
+        """For two arrays, and the one of their GPUs that launches; None if both are on one GPU."""
         if source.device == destination.device:
             return None
         why_not = ""
@@ -82,13 +82,13 @@ class Across:
 
     @contextmanager
     def ordered(self) -> Iterator[int]:
-        """The stream to launch on. What is launched waits for the other GPU's stream, and that one's later work for it.
+        """The stream to launch on. The launch waits for the other GPU's stream, and later work on that stream waits for the launch.
 
-        So does torch's ``copy_``. While the launch is captured into a graph and the other stream is not, no graph could hold
-        the waits: then nothing waits, and the caller orders the other GPU's work before and after the graph.
+        torch's ``copy_`` does the same. If the launch is captured into a graph and the other stream is not, a graph cannot have
+        the waits. Then nothing waits, and the caller orders the other GPU's work before and after the graph.
 
         Raises:
-            RequestError: one is of a framework that has no current streams.
+            RequestError: an array is of a framework that has no current streams.
             LaunchError: the driver refuses.
         """
         if self.why_not:

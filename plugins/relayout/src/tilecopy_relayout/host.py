@@ -28,14 +28,14 @@ NEVER_WRITTEN = 0xA5
 
 
 def choose_executor(name: str | None, device: int | None = None) -> str:
-    """The executor of an array: of host memory the one named, else ``cuda`` where there is a GPU, else ``emulator``.
+    """The executor of an array. For host memory: the named one, else ``cuda`` if there is a GPU, else ``emulator``.
 
     Args:
-        name: as asked for, or None.
+        name: the caller's choice, or None.
         device: the GPU that the array is on, or None.
 
     Raises:
-        RequestError: there is none of that name, or it does not reach the array.
+        RequestError: there is no executor of that name, or it cannot access the array.
     """
     if name is not None and not (isinstance(name, str) and name in EXECUTORS):
         raise RequestError(f"executor={shown(name)}: a relayout runs on 'cuda' or 'emulator'")
@@ -58,7 +58,7 @@ def target_of_gpu(device: int) -> str:
 
 
 def current_gpu() -> int:
-    """The GPU that host arrays go through: the one whose context is current in this thread, else the first.
+    """The GPU that host arrays go through: the GPU whose context is current in this thread, else the first.
 
     Raises:
         LaunchError: there is no driver.
@@ -67,11 +67,11 @@ def current_gpu() -> int:
 
 
 def boxes(shape: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
-    """Boxes that cover an array in row-major order, each of one run of it.
+    """Boxes that cover an array in row-major order. Each box is contiguous.
 
     Args:
         shape: of the array.
-        most: elements of a box; where it is less than 1, 1.
+        most: the largest number of elements of a box; a number below 1 counts as 1.
     """
     if 0 in shape:
         return
@@ -88,7 +88,7 @@ def boxes(shape: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
 
 
 def default_limit_bytes(executor: str) -> int | None:
-    """Bytes of both sides of a piece: 80 percent of the GPU's free memory; None where memory is the host's own."""
+    """Bytes of both sides of a piece: 80 percent of the GPU's free memory; None on the emulator, which uses host memory."""
     if executor != "cuda":
         return None
     with driver().active(current_gpu()):
@@ -135,14 +135,14 @@ def move_piece(
 
     Args:
         source: as for :func:`move_in_pieces`.
-        result: as there; C-contiguous where the executor is ``cuda``.
+        result: as there; C-contiguous if the executor is ``cuda``.
         axes: as there.
         executor: as there.
         target: as there.
-        timed_runs: launches whose median time is taken by device events, into memory that was filled before; 0: none.
+        timed_runs: the number of launches to time by device events, into memory that was filled before; 0 times none.
 
     Returns:
-        Seconds of the relayout alone, without copies to a device and back; 0 on a GPU where no runs are timed.
+        Seconds of the relayout alone (the median), without copies to a device and back; 0 on a GPU if no runs are timed.
     """
     if executor == "cuda":
         return _through_gpu(source, result, axes, target or target_of_gpu(current_gpu()), timed_runs)
@@ -190,9 +190,9 @@ def _through_gpu(source: Any, result: Any, axes: Sequence[int], target: str, tim
 
 
 def _compact(source: Any) -> tuple[Any, int, Any]:
-    """Bytes to copy to a device, where in them the first element is, and the array with the strides that it has there.
+    """Bytes to copy to a device, the place of the first element in them, and the array with its strides there.
 
-    The array's own bytes where it has no holes (whatever the order of its dimensions, and read however often), else a copy.
+    These are the array's own bytes if it has no holes (dimensions in any order, broadcast or not), else a copy.
     """
     low, high = Footprint(source.ctypes.data, source.shape, source.strides, source.itemsize).span
     if high - low > source.nbytes:

@@ -31,7 +31,7 @@ def _cache() -> KernelCache | None:
 
 
 def key_of(problem: Problem, target: str) -> bytes:
-    """A digest of all that a plan depends on: the problem, the target, and every package that has a say in the text."""
+    """A digest of all that a plan depends on: the problem, the target, and every package that affects the text."""
     variants = [(p.name, p.source.package, p.source.version, p.status) for p in tc.default_registry().plugins()]
     dims = [attrs.astuple(dim) for dim in problem.dims]
     asked = dims, problem.elem_bytes, problem.src_align, problem.dst_align, sorted(problem.reversed), target

@@ -1,6 +1,6 @@
-"""The kernels of a relayout, each a few copies of a box; the variants do the rest.
+"""The kernels of a relayout. Each is a few copies of a box, which the variants lower.
 
-Elements of 1 and 2 bytes pass shared memory as words and change places in the registers of their thread.
+Elements of 1 and 2 bytes go through shared memory as words, and change places in the registers of their thread.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .tilings import LANES, Split, Staging, Tiling, margin, split_of, staging_of
 
 
 def build(problem: Problem, tiling: Tiling, target: str, *, name: str = "relayout") -> tc.BuiltKernel:
-    """The kernel of a tiling; its parameters are ``src`` and ``dst``, both with the problem's dimensions.
+    """Build the kernel of a tiling; its parameters are ``src`` and ``dst``, both with the problem's dimensions.
 
     Raises:
         NoVariantError: a variant that it needs is not installed.
@@ -78,7 +78,7 @@ def build(problem: Problem, tiling: Tiling, target: str, *, name: str = "relayou
 
 
 def _box(problem: Problem, tiling: Tiling, starts: Sequence[Any]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-    """The box that begins there, in the source and in the destination."""
+    """The box with this start, in the source and in the destination."""
     into = [slice(first, first + extent) for first, extent in zip(starts, tiling.tile, strict=True)]
     if tiling.kind == "shifted":
         into[-1] = slice(starts[-1] - margin(problem), starts[-1] - margin(problem) + tiling.tile[-1])
@@ -98,7 +98,7 @@ def _rows(
     tile: tc.Region,
     write: dict[str, Any],
 ) -> None:
-    """Each row of a box by a warp, from the last sector that begins at or before the box's own part of it."""
+    """Each row of a box by a warp, from the last sector that begins at or before the box's part of the row."""
     early, warps = margin(problem), tiling.threads // LANES
     length, rows = tiling.tile[-1] - early, prod(tiling.tile[:-1])
     for turn in k.range(-(-rows // warps), unroll=False):  # as quick as unrolled, and sooner assembled
@@ -137,7 +137,7 @@ def _elements(k: tc.KernelBuilder, src: tc.Buffer, dst: tc.Buffer, problem: Prob
 
 
 def fragment(split: Split, rank: int, *, words: bool) -> TileLayout:
-    """The registers of a box: a thread's elements of one vector beside each other, or those of one word."""
+    """The registers of a box, with a thread's elements of one vector, or of one word, beside each other."""
     iters: list[list[tuple[int, Any]]] = [[] for _ in range(rank)]
     for digit in split.digits:
         stride = digit.stride
@@ -173,7 +173,7 @@ def _boxes(k: tc.KernelBuilder, problem: Problem, tiling: Tiling) -> tuple[int, 
 
 
 def _starts(problem: Problem, tiling: Tiling, numbers: Sequence[Any], turn: Any = 0) -> list[Any]:
-    """Where a CTA's box of a turn begins; turns go along the dimension that is walked fastest."""
+    """The start of a CTA's box of a turn; turns go along the dimension that changes fastest."""
     fastest, steps = tiling.walked(problem)[-1:], tiling.steps(problem)
     starts: list[Any] = []
     for n, (number, back) in enumerate(zip(numbers, tiling.drawn_back(problem), strict=True)):

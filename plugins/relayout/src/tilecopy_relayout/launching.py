@@ -1,4 +1,4 @@
-"""Running a plan on device addresses, or on NumPy arrays."""
+"""Runs a plan on device addresses, or on NumPy arrays."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Planned = tuple[Problem, Place, Tiling, tc.BuiltKernel]
 
 @attrs.frozen(eq=False)
 class Strided:
-    """Memory as the dimensions of a problem, for whoever reads NumPy's or CUDA's array interface.
+    """Memory with the dimensions of a problem, with NumPy's or CUDA's array interface.
 
     Attributes:
-        interface: the one it has, version 3.
+        interface: the array interface, version 3.
         device_id: the number of the GPU whose memory it is, or None.
-        owner: what keeps it alive.
+        owner: the object that keeps it alive.
     """
 
     interface: dict[str, Any]
@@ -43,16 +43,16 @@ class Strided:
 def bind(
     plan: Callable[[int, int], Planned], executor: str, sides: tuple[Footprint, Footprint], gpus: Gpus | None = None
 ) -> Callable[[Any, Any, Any], Any]:
-    """What moves arrays of one form.
+    """A function that moves arrays of one shape and strides.
 
     Args:
-        plan: plans for addresses that are multiples of so many bytes.
+        plan: makes a plan for addresses that are multiples of so many bytes.
         executor: ``"cuda"`` for addresses in device memory, ``"emulator"`` for NumPy arrays.
         sides: the bytes of source and destination, from their first elements.
-        gpus: where both are; None: the driver is asked for each address.
+        gpus: the GPUs of both; None: the driver finds the GPU of each address.
 
     Raises:
-        RequestError: no such executor, or no such GPUs.
+        RequestError: there is no such executor, or there are no such GPUs.
     """
     if gpus is not None and not isinstance(gpus, Gpus):
         raise tc.RequestError(f"gpus={shown(gpus)}: the Gpus of a relayout, or None")
@@ -65,12 +65,12 @@ def bind(
 
 @attrs.frozen(eq=False)
 class OnDevice:
-    """What moves arrays of one form in the memory of the same GPUs.
+    """Moves arrays of one shape and strides in the memory of the same GPUs.
 
     Attributes:
-        plan: plans for addresses that are multiples of so many bytes.
-        gpus: whose memory it is.
-        launches: by :func:`low_bits` of both addresses, the launch of their plan and where it begins, in bytes from each.
+        plan: makes a plan for addresses that are multiples of so many bytes.
+        gpus: the GPUs of the memory.
+        launches: by :func:`low_bits` of both addresses, the launch of their plan and its start, in bytes from each.
     """
 
     plan: Callable[[int, int], Planned]
@@ -78,7 +78,7 @@ class OnDevice:
     launches: dict[int, tuple[Callable[..., None], int, int]] = attrs.field(factory=dict)
 
     def __call__(self, source: int, destination: int, stream: Any) -> None:
-        """Launch, planned first where no addresses like these were seen."""
+        """Launch. The first launch with addresses of this alignment makes a plan."""
         key = low_bits(source, destination)
         if key not in self.launches:
             planned = self.plan(align_of(source), align_of(destination))
@@ -90,10 +90,10 @@ class OnDevice:
 
 
 def low_bits(source: int, destination: int) -> int:
-    """What a plan depends on of two addresses: each one's remainder by :data:`WIDEST_BYTES`.
+    """The part of two addresses that a plan depends on: their remainders by :data:`WIDEST_BYTES`.
 
     Raises:
-        RequestError: they are no integers.
+        RequestError: they are not integers.
     """
     try:
         return (source & 15) << 4 | destination & 15
@@ -103,7 +103,7 @@ def low_bits(source: int, destination: int) -> int:
 
 
 def _anywhere(on: Callable[[Gpus], OnDevice]) -> Callable[[int, int, Any], None]:
-    """What moves arrays of one form in device memory, wherever they lie."""
+    """A function that moves arrays of one shape and strides in the memory of any GPU."""
 
     def launch(source: int, destination: int, stream: Any) -> None:
         low_bits(source, destination)  # refuses what is no address
@@ -127,10 +127,10 @@ def _on_host(
 
 
 def _demand(name: str, array: Any, planned: Footprint) -> None:
-    """An array holds at least the bytes that a plan reads or writes: they are reached by address.
+    """Check that an array holds the bytes that a plan reads or writes, because the kernel accesses them by address.
 
     Raises:
-        RequestError: it is none, its elements are of another size, or it is too short.
+        RequestError: it is no array, its elements are of another size, or it is too short.
     """
     if not isinstance(array, np.ndarray) or array.dtype.hasobject or isinstance(array, np.ma.MaskedArray):
         raise tc.RequestError(f"{name} {shown(array)}: a NumPy array of plain elements is wanted")

@@ -1,8 +1,8 @@
-"""How the ranks of a group agree on a call before any data moves: a word of each rank at every call, and texts where they differ.
+"""How the ranks of a group agree on a call before any data moves: by one word of each rank, and by texts if the words differ.
 
-A word is a digest of all that the ranks must agree on. Where all words are equal the call goes on; that costs no collective. A rank
-that has not seen the call before says 0, and then all ranks tell one another what they were called with. Words lie in a
-page of memory that the ranks share, or, where they are on several hosts, in the store of the group.
+A word is a digest of all that the ranks must agree on. If all words are equal, the call goes on without a collective. The word of a
+rank that has not had the call before is 0. Then all ranks exchange their arguments as texts. The words are in a
+page of memory that the ranks share, or, if the ranks are on several hosts, in the store of the group.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tilecopy_core import LaunchError
 _CALL = 0xFFFF
 """The bits of a word that number the call; the others are the digest's."""
 NEW = 0
-"""The digest of a call that a rank has not seen before."""
+"""The digest of a call that a rank has not had before."""
 _SPIN_SECONDS, _NAP_SECONDS = 1e-3, 5e-3
 """How long a rank looks without a pause, and the longest of its pauses after that."""
 _give_way: Callable[[], object] = getattr(os, "sched_yield", partial(time.sleep, 0))
@@ -37,7 +37,7 @@ _give_way: Callable[[], object] = getattr(os, "sched_yield", partial(time.sleep,
 
 @attrs.frozen(eq=False)
 class _Page:
-    """Two words of each rank, in memory that the ranks share. A word is written and read as a whole, so that nothing else orders them."""
+    """Two words of each rank, in memory that the ranks share. A word is written and read as a whole, so no other order is needed."""
 
     rank: int
     memory: Any
@@ -66,17 +66,17 @@ class _Keys:
 
 
 class Meeting:
-    """Where the ranks of a group meet. Made by all of them, in the same order as other meetings of the group.
+    """The place where the ranks of a group agree. All ranks make it, in the same order as other meetings of the group.
 
     Args:
         group: a process group that this process is a member of.
         shared: whether the ranks of one host may share memory.
 
     Attributes:
-        rank: this process's in the group.
-        ranks: how many there are.
+        rank: the number of this process in the group.
+        ranks: the number of processes in the group.
         one_host: whether all can share memory.
-        seconds: how long a rank waits for the others.
+        seconds: the time that a rank waits for the others.
 
     Raises:
         LaunchError: the others do not come.
@@ -97,7 +97,7 @@ class Meeting:
         self.tell("ready")
 
     def agree(self, digest: int) -> bool:
-        """Wait until all ranks have come as far as this call; whether they all have this digest, which is not :data:`NEW`.
+        """Wait until all ranks have reached this call. True if they all have this digest, which is not :data:`NEW`.
 
         Raises:
             LaunchError: a rank does not come within :attr:`seconds`. No call of this group can succeed after that.
@@ -123,7 +123,7 @@ class Meeting:
                 time.sleep(min(waited / 10, _NAP_SECONDS))
 
     def tell(self, text: str) -> list[str]:
-        """What each rank tells at this place; every one must be here.
+        """Exchange texts: the text of each rank for this call. Every rank must call it.
 
         Raises:
             LaunchError: as :meth:`agree`.
@@ -155,7 +155,7 @@ class Meeting:
         return LaunchError(self._broken)
 
     def _page(self) -> _Page | None:
-        """Memory that all ranks share; None where one cannot reach the file of the first."""
+        """Memory that all ranks share; None if a rank cannot open the file of the first rank."""
         with ExitStack() as stack:
             path, size = "", 16 * self.ranks
             if self.rank == 0:
@@ -175,7 +175,7 @@ class Meeting:
 
 
 def _timeout(group: Any, store: Any) -> timedelta:
-    """The group's, as its backends have it; else the one of its store."""
+    """The timeout of the group's backends, else the timeout of its store."""
     for device in group._device_types:
         options = getattr(group._get_backend(device), "options", None)
         if options is not None:

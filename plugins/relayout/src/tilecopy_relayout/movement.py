@@ -1,4 +1,4 @@
-"""A relayout as the planner takes it: words of 1 to 16 bytes that are moved, whatever the elements mean."""
+"""A relayout for the planner: words of 1 to 16 bytes to move, whatever the element type."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .problem import DTYPES
 
 @attrs.frozen
 class Movement:
-    """What is moved where, in words.
+    """The source and destination of a relayout, in words.
 
     Attributes:
         shape: of the source, split, without dimensions of extent 1.
-        axes: for each dimension of the destination, the source's.
+        axes: for each dimension of the destination, the number of the source's dimension.
         strides: of the source, in words.
         out_strides: of the destination, in its own order, in words.
         word_bytes: a power of two up to 16.
@@ -53,8 +53,8 @@ class Movement:
 def movement_of(source: Array, moved: Rearrangement, out: Array) -> Movement:
     """The words that a relayout of an array into another moves.
 
-    A word is as wide as the element's size, all strides and both addresses allow; an element of several words (12
-    bytes, or a misaligned one) brings a dimension of its own, the innermost on both sides.
+    A word is as wide as the element's size, all strides and both addresses allow. An element of several words (12
+    bytes, or a misaligned element) adds a dimension, the innermost on both sides.
     """
     extents = moved.extents
     kept = [index for index, extent in enumerate(extents) if extent != 1]

@@ -1,8 +1,8 @@
 """Whether strided arrays share bytes: exact, so that ``a[::2]`` may be written from ``a[1::2]``.
 
-Two elements meet where a sum of strides times bounded integers takes a given value. Ranges of bytes decide most cases;
-the rest is a search over the dimensions, cut by what is left to reach and by the greatest common divisor of the strides
-below (as in NumPy's ``shares_memory``). A search that takes too long is answered with "may overlap".
+Two elements overlap if a sum of strides times bounded integers has a given value. Ranges of bytes decide most cases.
+The other cases are a search over the dimensions, bounded by the remaining distance and by the greatest common divisor of
+the remaining strides (as in NumPy's ``shares_memory``). If a search takes too long, the answer is "may overlap".
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Footprint:
 
     @property
     def span(self) -> tuple[int, int]:
-        """First byte, and the one behind the last; equal where it is empty."""
+        """The first byte, and the byte after the last; equal if the array is empty."""
         if 0 in self.shape or not self.itemsize:
             return self.start, self.start
         reach = [(e - 1) * s for e, s in self.steps]
@@ -48,7 +48,7 @@ class Footprint:
 
 
 def overlaps(one: Footprint, other: Footprint) -> bool:
-    """Whether two arrays have a byte in common (True also where that takes too long to say)."""
+    """Whether two arrays have a byte in common (True also if the search takes too long)."""
     (low, high), (other_low, other_high) = one.span, other.span
     if low == high or other_low == other_high or high <= other_low or other_high <= low:
         return False
@@ -59,7 +59,7 @@ def overlaps(one: Footprint, other: Footprint) -> bool:
 
 
 def overlaps_itself(array: Footprint) -> bool:
-    """Whether two elements of an array have a byte in common (True also where that takes too long to say)."""
+    """Whether two elements of an array have a byte in common (True also if the search takes too long)."""
     if 0 in array.shape:
         return False
     steps = sorted(array.steps, key=lambda step: -abs(step[1]))

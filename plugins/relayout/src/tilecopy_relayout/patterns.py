@@ -1,7 +1,7 @@
-"""What ``axes`` says: a permutation, or a pattern such as ``"b (h p) w -> b h w p"``, and what it does to a shape.
+"""Reads ``axes``, a permutation or a pattern such as ``"b (h p) w -> b h w p"``, and applies it to a shape.
 
-Patterns are those of einops without repeats and reductions: names, ``1``, ``...`` and parentheses. On the left parentheses
-split a dimension, on the right they merge; the first name in them is the slowest.
+Patterns are those of einops without repeats and reductions: names, ``1``, ``...`` and parentheses. Parentheses split a
+dimension on the left and merge dimensions on the right. The first name in them changes slowest.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Rearrangement:
     """A permutation between a split view of the source and a merged view of the destination.
 
     Attributes:
-        split: for each dimension of the source, the extents that it splits into; () for one that vanishes.
-        order: for each split dimension in the destination's order, which one of the source's it is.
-        merge: for each dimension of the destination, how many split dimensions it joins; 0 for a new one of extent 1.
+        split: for each dimension of the source, the extents that it splits into; () for a dimension that is removed.
+        order: for each split dimension in the destination's order, its number among the source's split dimensions.
+        merge: for each dimension of the destination, the number of split dimensions that it merges; 0 for a new one of extent 1.
     """
 
     split: tuple[tuple[int, ...], ...]
@@ -64,12 +64,12 @@ class Rearrangement:
         return _split_strides(self.merged, strides)
 
     def pattern(self, batch: str = "") -> tuple[str, dict[str, int]]:
-        """This as a pattern with all its sizes; ``batch`` names a dimension that leads on both sides."""
+        """The same as a pattern with all its sizes; ``batch`` names a further first dimension on both sides."""
         left, right, sizes = self._sides()
         return f"{batch} {left} -> {batch} {right}", sizes
 
     def inverse(self) -> tuple[str, dict[str, int]]:
-        """The pattern and sizes that undo this."""
+        """The pattern and sizes of the inverse."""
         left, right, sizes = self._sides()
         return f"{right} -> {left}", sizes
 
@@ -97,7 +97,7 @@ def _written(names: Sequence[str], counts: Sequence[int]) -> str:
 
 
 def rearrangement(axes: Any, shape: Sequence[int], sizes: Mapping[str, Any] | None = None) -> Rearrangement:
-    """What ``axes`` does to an array of a shape.
+    """Apply ``axes`` to an array's shape.
 
     Args:
         axes: a permutation (integers, negative ones count from the end, or text such as ``"0,2,1"``) or a pattern.
@@ -105,7 +105,7 @@ def rearrangement(axes: Any, shape: Sequence[int], sizes: Mapping[str, Any] | No
         sizes: extents of names of the pattern.
 
     Raises:
-        RequestError: it is neither, does not fit the shape, or a size is missing, unknown or does not divide.
+        RequestError: ``axes`` is neither, does not fit the shape, or a size is missing, unknown or does not divide.
     """
     if isinstance(axes, str) and not _PERMUTATION.fullmatch(axes):
         return parse(axes).resolve(shape, sizes or {})
@@ -137,7 +137,7 @@ def _permutation(axes: Any, shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _numbers(axes: str) -> list[int]:
-    """Of text such as ``"0,2,1"``; what has more digits than any dimension's number is none."""
+    """The numbers in text such as ``"0,2,1"``; a number with too many digits for a dimension is none."""
     parts = [part.strip() for part in axes.split(",") if part.strip()]
     return [int(part) if len(part) < 10 else -(10**10) for part in parts]
 
@@ -155,7 +155,7 @@ def _integer(axis: Any) -> int | None:
 
 @attrs.frozen
 class Term:
-    """A name, ``1`` or ``...`` of a pattern, and at which character it is."""
+    """A name, ``1`` or ``...`` of a pattern, and the character at which it begins."""
 
     text: str
     at: int
@@ -163,12 +163,12 @@ class Term:
 
 @attrs.frozen
 class Group:
-    """One dimension of a side: what it splits into or joins.
+    """One dimension of a side: the terms that it splits into or merges.
 
     Attributes:
         terms: in order, slowest first.
         at: the character at which it begins.
-        parentheses: whether it was written in them.
+        parentheses: whether it was written in parentheses.
     """
 
     terms: tuple[Term, ...]
@@ -205,10 +205,10 @@ class Pattern:
         raise RequestError(f"axes: pattern {shown(self.text)}: {message}{pointer}")
 
     def resolve(self, shape: Sequence[int], sizes: Mapping[str, Any]) -> Rearrangement:
-        """What the pattern does to an array of a shape.
+        """Apply the pattern to an array's shape.
 
         Raises:
-            RequestError: another number of dimensions, a size that is missing, unknown, no extent or does not divide.
+            RequestError: the number of dimensions differs, or a size is missing, unknown, no extent or does not divide.
         """
         names = {term.text for group in self.left for term in group.terms}
         known = sizes_of(sizes, partial(self.error, 0))
@@ -246,7 +246,7 @@ class Pattern:
         return found
 
     def _extents(self, group: Group, extent: int, known: dict[str, Any]) -> tuple[int, ...]:
-        """What a dimension of the source splits into; what is found out is added to ``known``."""
+        """The extents that a dimension of the source splits into. Sizes that follow are added to ``known``."""
         terms = [term for term in group.terms if term.text != "1"]
         open_terms = [term for term in terms if term.text not in known]
         if len(open_terms) > 1:
@@ -268,7 +268,7 @@ def parse(text: str) -> Pattern:
     """Read a pattern.
 
     Raises:
-        RequestError: it is none; the message points at the place.
+        RequestError: it is no pattern; the message points at the place.
     """
     tokens = [Term(match[0], match.start()) for match in _TOKEN.finditer(text)]
     whole = Pattern(text, (), ())

@@ -1,4 +1,4 @@
-"""From shapes and strides to a kernel: the normal form, the cheapest tiling, the built kernel."""
+"""Plans a relayout: from shapes and strides to the normal form, the cheapest tiling and the built kernel."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MOST_BYTES = 2**49
 
 @attrs.frozen
 class Asked:
-    """A relayout as it was asked for, in elements.
+    """A relayout as the caller described it, in elements.
 
     Attributes:
         extents: of the source's dimensions.
@@ -50,14 +50,14 @@ class Asked:
 
 @attrs.frozen
 class RelayoutPlan:
-    """How one relayout is done where both addresses are multiples of so many bytes, 16 where nothing else was said.
+    """The plan of one relayout, for addresses that are multiples of ``align_bytes`` (16 by default).
 
     Attributes:
-        asked: what was asked for.
+        asked: the relayout that was planned.
         problem: its normal form.
-        tiling: the tiling that is expected to cost least.
-        kernel: built for it.
-        place: where the normal form begins, from the caller's first elements.
+        tiling: the tiling with the least expected cost.
+        kernel: the kernel of the tiling.
+        place: the start of the normal form, from the caller's first elements.
     """
 
     asked: Asked
@@ -68,24 +68,24 @@ class RelayoutPlan:
 
     @property
     def kernels(self) -> tuple[tc.BuiltKernel, ...]:
-        """What is launched, in order."""
+        """The kernels that a launch runs, in order."""
         return (self.kernel,)
 
     @property
     def cost(self) -> Cost:
-        """What the tiling is expected to cost."""
+        """The expected cost of the tiling."""
         return cost_of(self.problem, self.tiling)
 
     @property
     def expected_share(self) -> float:
         """The expected share of a plain copy's throughput, for arrays far larger than the caches.
 
-        Within 12 percent of what was measured on an H200, within 30 for elements of one and two bytes that begin anywhere.
+        On an H200 it is within 12 percent of the measured share, and within 30 for elements of 1 and 2 bytes at any address.
         """
         return self.cost.share
 
     def explain(self) -> str:
-        """The dimensions, the choice with what it is expected to cost, and the copies of the kernel."""
+        """The dimensions, the tiling with its expected cost, and the copies of the kernel, as text."""
         problem, factors = self.problem, attrs.asdict(self.cost).items()
         dims = [
             f"  {dim.extent} elements {'backwards ' if n in problem.reversed else ''}"
@@ -105,18 +105,18 @@ class RelayoutPlan:
         )
 
     def bind(self, executor: str, gpus: Gpus | None = None) -> Callable[[Any, Any, Any], Any]:
-        """What moves arrays like those planned for.
+        """A function that moves arrays of the planned shape and strides.
 
         Args:
-            executor: ``"cuda"``: the result takes the addresses of both first elements in device memory and a stream;
-                ``"emulator"``: it takes two NumPy arrays and None.
-            gpus: of ``"cuda"``: the GPUs of all addresses (:class:`~tilecopy_relayout.gpus.Gpus`). By default the driver is
-                asked for each; the source's GPU launches, or where they lie on two that of the stream.
+            executor: with ``"cuda"``, the function takes the addresses of both first elements in device memory and a stream;
+                with ``"emulator"``, it takes two NumPy arrays and None.
+            gpus: for ``"cuda"``, the GPUs of all addresses (:class:`~tilecopy_relayout.gpus.Gpus`). By default the driver finds
+                the GPU of each address. The source's GPU launches; if the addresses are on two GPUs, the stream's GPU launches.
 
-        Addresses that are multiples of fewer bytes than planned for get a plan of their own, made when they are first seen.
+        If addresses are multiples of fewer bytes than planned, the first call with them makes another plan.
 
         Raises:
-            RequestError: no such executor; and when it is called, no addresses, or arrays that do not reach as far as the plan.
+            RequestError: there is no such executor. The function raises it for invalid addresses and for arrays that are too short.
         """
         return bind(partial(_aligned, self.asked), executor, self._sides(), gpus)
 
@@ -139,7 +139,7 @@ def plan_relayout(
     target: str,
     **sizes: int,
 ) -> RelayoutPlan:
-    """Plan a relayout; nothing is run, and no GPU is needed.
+    """Plan a relayout. Nothing is run, and no GPU is needed.
 
     Args:
         shape: of the source.
@@ -147,17 +147,17 @@ def plan_relayout(
         axes: as :func:`relayout` takes them: a permutation, or a pattern.
         strides: of the source, in elements; row-major by default; may be negative or 0.
         out_strides: of the destination, in elements and in its own order of dimensions; row-major by default.
-        align_bytes: bytes that the address of the first source element is a multiple of: 1, 2, 4, 8 or 16, an element's
-            bytes at least.
-        out_align_bytes: the same of the destination.
+        align_bytes: the address of the first source element is a multiple of this: 1, 2, 4, 8 or 16, and at least the bytes
+            of an element.
+        out_align_bytes: the same for the destination.
         target: such as ``"sm_90a"``.
         sizes: extents of names in the pattern.
 
     Raises:
-        RequestError: no permutation or pattern, extents or strides that are none, no elements, an alignment that is none,
-            or a dtype that is not of whole bytes.
+        RequestError: ``axes``, an extent, a stride or an alignment is invalid, the array has no elements, or the dtype is not
+            of whole bytes.
         NoVariantError: a variant that the plan needs is not installed.
-        TargetError: no such target.
+        TargetError: there is no such target.
     """
     elem_bytes, given = element_bytes(dtype), integers_of("shape", shape)
     if min(given, default=1) < 1:
@@ -183,7 +183,7 @@ def plan_relayout(
 
 
 def _steps(name: str, given: Sequence[int] | None, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of a side, row-major where none are given."""
+    """The strides of a side, row-major by default."""
     if given is None:
         return row_major(shape)
     steps = integers_of(name, given)
@@ -204,7 +204,7 @@ def element_bytes(dtype: Any) -> int:
     """Bytes of an element.
 
     Raises:
-        RequestError: no element type of whole bytes.
+        RequestError: it is no element type of whole bytes.
     """
     found = tc.dtype_of(dtype)
     if found.bits % 8:
@@ -216,7 +216,7 @@ def element_bytes(dtype: Any) -> int:
 
 @lru_cache(maxsize=512)
 def _planned(problem: Problem, target: str) -> tuple[Tiling, tc.BuiltKernel]:
-    """The best tiling of a problem and its kernel; both follow from their arguments and what is installed."""
+    """The best tiling of a problem and its kernel; both depend only on the arguments and the installed packages."""
     kept = recall(problem, target)
     if kept is not None:
         return kept
@@ -227,7 +227,7 @@ def _planned(problem: Problem, target: str) -> tuple[Tiling, tc.BuiltKernel]:
 
 
 def choose(problem: Problem) -> tuple[Tiling, Cost]:
-    """The tiling that is expected to cost least; the first of equals."""
+    """The tiling with the least expected cost; the first of equals."""
     found = candidates(problem)
     if len(found) == 1:
         return found[0], cost_of(problem, found[0])

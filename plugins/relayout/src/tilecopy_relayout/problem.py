@@ -1,7 +1,7 @@
-"""What a relayout asks for, freed of everything that does not change the bytes moved.
+"""The normal form of a relayout: only what affects the bytes that move.
 
-Dimensions of one element are dropped, those that stay together are fused, both sides' steps along the destination are
-made positive, and elements that always move together become one wider element. Two relayouts with the same
+Dimensions of one element are dropped. Dimensions that stay together are fused. Both sides' steps along the destination are
+made positive. Elements that always move together become one wider element. Two relayouts with the same
 :class:`Problem` are the same work.
 """
 
@@ -40,10 +40,10 @@ class Problem:
     Attributes:
         dims: by falling step of the destination; one of extent 1 where one element moves.
         elem_bytes: bytes of one element: 1, 2, 4, 8 or 16.
-        src_align: bytes that the address of the first source element is a multiple of, up to 16.
-        dst_align: the same of the destination.
-        reversed: the dimensions along which the source is walked backwards. Their ``src`` is positive here, and the
-            first source element is the one with the lowest address.
+        src_align: the address of the first source element is a multiple of this, up to 16.
+        dst_align: the same for the destination.
+        reversed: the dimensions along which the source is read backwards. Their ``src`` is positive here, and the
+            first source element is the element with the lowest address.
     """
 
     dims: tuple[Dim, ...]
@@ -74,7 +74,7 @@ class Problem:
 
 @attrs.frozen
 class Place:
-    """Where the elements of a normal form begin: bytes from the caller's first elements to its own."""
+    """The start of a normal form: bytes from the caller's first elements to its first elements."""
 
     src_bytes: int
     dst_bytes: int
@@ -96,8 +96,8 @@ def problem_of(
         src: step of the source along each, in elements.
         dst: step of the destination along each, in elements.
         elem_bytes: bytes of one element.
-        src_align: bytes that the caller's first source element is a multiple of.
-        dst_align: bytes that the caller's first destination element is a multiple of.
+        src_align: the address of the caller's first source element is a multiple of this.
+        dst_align: the address of the caller's first destination element is a multiple of this.
     """
     src_start = dst_start = 0
     dims = []

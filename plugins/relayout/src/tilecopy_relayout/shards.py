@@ -1,7 +1,7 @@
-"""An array of which every rank has a part, and its relayout: what goes from which rank to which. Needs no torch.
+"""The relayout of an array of which every rank has a part: the boxes that go from each rank to each other. Needs no torch.
 
-A part is a range of one dimension. Of a dimension that a pattern splits, a range is a few boxes of what it splits into, so that
-whatever goes from one rank to another is a few boxes too: each is a relayout of its own.
+A part is a range of one dimension. If a pattern splits this dimension, the range is a few boxes of the split dimensions. So
+the data from one rank to another are a few boxes, too. Each box is a relayout of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .asking import shown
 from .patterns import Rearrangement, rearrangement
 
 Box = tuple[tuple[int, ...], tuple[int, ...]]
-"""Where a box begins and its extents, one each a dimension."""
+"""The start and the extents of a box, one each for each dimension."""
 
 
 @attrs.frozen
@@ -48,11 +48,11 @@ class Shards:
     """The relayout of an array of which every rank has a part.
 
     Attributes:
-        moved: what is done to the whole array.
+        moved: the rearrangement of the whole array.
         split: the dimension of the array that is divided among the ranks.
-        out_split: the dimension of the result that is.
-        cuts: where each rank's part of the array begins along ``split``, and the end.
-        out_cuts: the same of the result, along ``out_split``.
+        out_split: the dimension of the result that is divided among the ranks.
+        cuts: the start of each rank's part of the array along ``split``, and the end.
+        out_cuts: the same for the result, along ``out_split``.
     """
 
     moved: Rearrangement
@@ -63,7 +63,7 @@ class Shards:
 
     @property
     def ranks(self) -> int:
-        """How many there are."""
+        """The number of ranks."""
         return len(self.cuts) - 1
 
     def out_shape(self, rank: int) -> tuple[int, ...]:
@@ -73,7 +73,7 @@ class Shards:
         return tuple(shape)
 
     def boxes(self, sender: int, receiver: int) -> Iterator[Box]:
-        """What goes from one rank to another: boxes of the whole array as its split dimensions, in the array's order."""
+        """The data from one rank to another, as boxes of the whole array in its split dimensions, in the array's order."""
         moved = self.moved
         if 0 in moved.extents:
             return
@@ -133,13 +133,13 @@ def _in_row(extents: Sequence[int], row: int, low: int, high: int) -> Iterator[B
 
 
 def chunk_extents(extent: int, ranks: int) -> tuple[int, ...]:
-    """What ``torch.chunk`` and DTensor give each rank of a dimension: the last ones may have less, or nothing."""
+    """The extents that ``torch.chunk`` and DTensor give each rank: the last ranks may have less, or nothing."""
     each = -(-extent // ranks)
     return tuple(max(0, min(each, extent - rank * each)) for rank in range(ranks))
 
 
 def cuts_of(extents: Sequence[int]) -> tuple[int, ...]:
-    """Where parts of these extents begin, and the end."""
+    """The starts of parts of these extents, and the end."""
     return (0, *accumulate(extents))
 
 
@@ -162,7 +162,7 @@ def dimension(name: str, value: Any, rank: int, what: str) -> int:
     """A dimension's number, counted from the front.
 
     Raises:
-        RequestError: it is none of an array with so many.
+        RequestError: an array with ``rank`` dimensions has no such dimension.
     """
     from tilecopy_core.plugin import integer
 
@@ -177,10 +177,10 @@ def dimension(name: str, value: Any, rank: int, what: str) -> int:
 
 @attrs.frozen
 class Told:
-    """What a rank is called with, as the others are told.
+    """The arguments of one rank, as it sends them to the others.
 
     Attributes:
-        refused: why the call is wrong on that rank alone, or "".
+        refused: the error of that rank alone, or "".
         shape: of its part of the array.
         dtype: of the array.
         device: ``"cpu"`` or ``"cuda"``.
@@ -188,8 +188,8 @@ class Told:
         sizes: of names in the pattern.
         split: the dimension of the array that is divided.
         out_split: the dimension of the result that is.
-        total: the extent of the whole array along ``split``, where the caller knows it.
-        extent: of its part of the result along ``out_split``, where it says so.
+        total: the extent of the whole array along ``split``, if the caller has it.
+        extent: of its part of the result along ``out_split``, if the caller gives it.
         out_shape: of its ``out``.
         out_strides: of its ``out``, in elements.
         symmetric: whether its ``out`` is memory that the other ranks can write.
@@ -215,7 +215,7 @@ class Told:
 
     @classmethod
     def of(cls, text: str) -> Told:
-        """What a rank has told."""
+        """The arguments in the text of a rank."""
         return cls(*ast.literal_eval(text))
 
 
@@ -223,10 +223,10 @@ _EQUAL = ("dtype", "device", "axes", "sizes", "split", "out_split")
 
 
 def agreed(told: Sequence[Told]) -> Shards:
-    """The relayout that all ranks ask for. Every rank that reads the same comes to the same result, or error.
+    """The relayout that all ranks request. Every rank gets the same result from the same texts, or the same error.
 
     Raises:
-        RequestError: they disagree, one of them asks for nothing meaningful, or the parts do not fit together.
+        RequestError: the ranks disagree, the arguments of a rank are invalid, or the parts do not fit together.
     """
     for rank, each in enumerate(told):
         if each.refused:
@@ -263,7 +263,7 @@ def agreed(told: Sequence[Told]) -> Shards:
 
 
 def _same(what: str, values: Sequence[Any]) -> None:
-    """Refuse what differs, and say on which ranks it is what."""
+    """Refuse values that differ between ranks, and name the ranks of each value."""
     by_value: dict[Any, list[int]] = {}
     for rank, value in enumerate(values):
         by_value.setdefault(value, []).append(rank)
@@ -280,25 +280,25 @@ def relayout_shards(
 ) -> Any:
     """This rank's part of a relayout of an array that is divided among the ranks of a ``torch.distributed`` group.
 
-    All ranks of the group call it, in the same order as everything else that they do together. ``x`` may have another extent along
-    ``split`` on each rank, 0 too. The ranks' parts of the result are those that ``torch.chunk`` makes along ``out_split``.
+    All ranks of the group must call it, in the same order as their other collective calls. The extent of ``x`` along ``split`` may
+    differ between ranks, and may be 0. The ranks' parts of the result are those that ``torch.chunk`` makes along ``out_split``.
 
     Args:
         x: a torch tensor of the CPU or a GPU: this rank's part of the array, any strides, any element type of whole bytes. It may require
-            a gradient; in a function that ``torch.compile`` compiles all parts are equal.
-        axes: as :func:`relayout` takes them, of the whole array.
+            a gradient. In a function that ``torch.compile`` compiles, all parts must be equal.
+        axes: as :func:`relayout` takes them, for the whole array.
         split: the dimension of ``x`` along which the array is divided, in the order of the ranks.
-        out_split: the dimension of the result along which that is divided.
-        group: a process group; by default the one of all ranks.
-        out: where this rank's part of the result goes, any strides. Its extent along ``out_split`` may be any, as long as those of
-            all ranks make up the result; all ranks pass one, or none does. One in symmetric memory on every rank is written directly.
-        sizes: extents of names in the pattern, of the whole array.
+        out_split: the dimension of the result along which the result is divided.
+        group: a process group; by default the group of all ranks.
+        out: a tensor for this rank's part of the result, any strides. Its extent along ``out_split`` is free, but the extents of all ranks
+            must add up to the result's. All ranks pass one, or none. If it is symmetric memory on every rank, it is written directly.
+        sizes: extents of names in the pattern, for the whole array.
 
     Returns:
         ``out``, or a new C-contiguous tensor.
 
     Raises:
-        RequestError: the ranks disagree, or one asks for nothing meaningful. It is the same on every rank, and nothing was exchanged.
+        RequestError: the ranks disagree, or the arguments of a rank are invalid. The error is the same on every rank, and no data moved.
         LaunchError: a rank does not come within the group's timeout, or the driver refuses.
     """
     torch = sys.modules.get("torch")

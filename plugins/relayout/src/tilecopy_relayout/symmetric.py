@@ -1,7 +1,7 @@
 """Exchanges on GPUs of one host: each rank's GPU writes its share straight into every rank's result. Imported with torch alone.
 
-All of a call is one CUDA graph: a barrier of the ranks' GPUs, a relayout for each box that goes to a rank, all at once, and a barrier.
-The first says that nobody reads the memory any more that is written now, the second that all of it is written.
+A call is one CUDA graph: a barrier of the ranks' GPUs, a relayout for each box that goes to a rank, all at once, and a barrier.
+After the first barrier, no rank reads the old contents of the memory. After the second, all of the result is written.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NON_BLOCKING = 1
 
 
 def is_symmetric(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is of torch's symmetric memory."""
+    """Whether a tensor is in torch's symmetric memory."""
     if not tensor.is_cuda:
         return False
     try:
@@ -44,9 +44,9 @@ def is_symmetric(tensor: torch.Tensor) -> bool:
 
 
 def _is_found(tensor: torch.Tensor) -> bool:
-    """The same for torch before 2.12, which has no such question.
+    """The same for torch before 2.12, which has no function for it.
 
-    Its rendezvous looks for the memory first, and then for the group. So for a group that does not exist it fails for
+    Its rendezvous first looks for the memory, then for the group. For a group that does not exist, it raises for
     symmetric memory, and returns None for other memory.
     """
     try:
@@ -61,12 +61,12 @@ def _is_found(tensor: torch.Tensor) -> bool:
 
 @attrs.frozen(eq=False)
 class Room:
-    """Memory of the same size on every rank, which all of them write.
+    """Memory of the same size on every rank, which all ranks write.
 
     Attributes:
-        tensor: this rank's; whoever has it keeps the memory.
-        handle: torch's, with the barrier.
-        addresses: of each rank's, as this process sees it.
+        tensor: this rank's memory; a reference to it keeps the memory.
+        handle: torch's handle, with the barrier.
+        addresses: the address of each rank's memory in this process.
     """
 
     tensor: torch.Tensor
@@ -75,10 +75,10 @@ class Room:
 
 
 class Peers:
-    """What the ranks of a group share on their GPUs, made when the first call needs it.
+    """The memory that the ranks of a group share on their GPUs, made when the first call needs it.
 
-    Results are written to memory that is kept, and copied from there to new tensors: so no rank writes what another's caller still holds.
-    It grows in powers of two. What it has grown out of is kept too, since graphs of the caller's may write to it.
+    Results are written to memory that is kept, and copied from there to new tensors. So no rank writes a tensor that another caller has.
+    The memory grows in powers of two. Earlier, smaller memory is kept, too, because CUDA graphs of the caller may write to it.
 
     Args:
         group_name: of the process group.
@@ -95,12 +95,12 @@ class Peers:
     def push(
         self, x: torch.Tensor, out: torch.Tensor | None, shards: Shards, into: Sequence[tuple[int, ...]]
     ) -> Callable[[Any, torch.Tensor, Any], torch.Tensor] | None:
-        """What exchanges the parts; None on every rank where one cannot write to another. All ranks call it at once.
+        """A function that exchanges the parts; None on every rank if a rank cannot write to another. All ranks call it at once.
 
         Args:
             x: this rank's part of the array.
-            out: its symmetric memory, where all ranks have that.
-            shards: what is done.
+            out: this rank's symmetric memory, if all ranks have it.
+            shards: the relayout.
             into: the strides of each rank's part of the result.
         """
         with torch.cuda.device(x.device):
@@ -144,7 +144,7 @@ class Peers:
     def _move(self, work: Push, written: torch.Tensor | None, group: Any, x: torch.Tensor, out: Any) -> torch.Tensor:
         """One call, whose result is copied from where it was ``written``, if that is not ``out`` itself.
 
-        Calls of a group use the same memory, and wait for one another on whatever streams they are. Under a capture of the caller's,
+        Calls of a group use the same memory, and wait for each other on whatever streams they are. In a graph capture of the caller,
         the work is captured, and the caller orders the graph with other calls.
         """
         with torch.cuda.device(x.device):
@@ -160,7 +160,7 @@ class Peers:
             return cast("torch.Tensor", result)
 
     def _kept_room(self, x: torch.Tensor, shards: Shards) -> Room | None:
-        """Memory that is kept, as large as the largest part of the result needs it."""
+        """The kept memory, as large as the largest part of the result."""
         most = max(prod(shards.out_shape(rank)) for rank in range(shards.ranks)) * x.element_size()
         nbytes = max(_LEAST_BYTES, 1 << (most - 1).bit_length() if most else 0)
         if self._usable and (not self._kept or self._kept[-1].tensor.numel() < nbytes):
@@ -171,7 +171,7 @@ class Peers:
         return self._kept[-1] if self._usable else None
 
     def _room(self, make: Callable[[], torch.Tensor]) -> Room | None:
-        """A tensor as memory that all ranks write; None on all of them where one of them has none, or no way to another's."""
+        """A tensor as memory that all ranks write; None on every rank if a rank has none, or cannot access another's."""
         if not self._usable:
             return None
         try:
@@ -201,9 +201,9 @@ class Push:
 
     Attributes:
         device: of this rank.
-        room: where the results are written.
+        room: the memory of the results.
         barrier: of all ranks' GPUs, on the current stream.
-        moves: for each box its relayout, bytes from the array's first element, and the address in its receiver's memory.
+        moves: for each box its relayout, the bytes from the array's first element, and the address in its receiver's memory.
         streams: at least as many as moves.
         graphs: by the array's address.
     """
@@ -216,7 +216,7 @@ class Push:
     graphs: dict[int, Any] = attrs.field(factory=dict)
 
     def __call__(self, source: int, *, captured: bool) -> None:
-        """Put it on the current stream, for an array at this address; ``captured``: the stream is captured into a graph."""
+        """Enqueue it on the current stream, for an array at this address; ``captured``: the stream is captured into a graph."""
         if captured:
             self._work(source)
             return

@@ -1,11 +1,11 @@
-"""How a relayout is cut: the box of a CTA, and which of its elements a thread takes.
+"""How a relayout is divided: the box of a CTA, and the elements of the box that each thread moves.
 
 ``direct``: global -> registers -> global. The innermost dimension stays innermost.
 ``gather``: global -> shared along the source, shared -> registers -> global along the destination.
 ``scatter``: global -> registers along the source, registers -> shared -> global along the destination.
-``shifted``: as scatter, for a destination whose rows begin anywhere in a sector: each row of a box is written from where
-a sector begins.
-``element``: an element a thread, for an innermost dimension that is walked backwards.
+``shifted``: as scatter, for a destination whose rows begin anywhere in a sector: each row of a box is written from the
+start of a sector.
+``element``: an element a thread, for an innermost dimension that is read backwards.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ MOST_TOGETHER = 8
 
 @attrs.frozen
 class Tiling:
-    """How a relayout is cut.
+    """How a relayout is divided.
 
     Attributes:
-        kind: which kernel.
-        tile: extent of one CTA's box along each dimension of the problem; of ``shifted`` with a margin along the last, of
+        kind: the kind of kernel.
+        tile: extent of one CTA's box along each dimension of the problem. For ``shifted`` it has a margin along the last, of
             which a box writes a part.
         threads: of a CTA.
-        order: the dimensions as the CTAs walk them, slowest first.
+        order: the dimensions in the order of the CTAs, slowest first.
     """
 
     kind: Kind
@@ -60,7 +60,7 @@ class Tiling:
 
     @property
     def divides(self) -> bool:
-        """Whether every extent of the box can be halved until each thread has its part; ``shifted`` leaves warps idle by design."""
+        """Whether every extent of the box can be halved until each thread has its part. ``shifted`` leaves some warps idle."""
         return self.kind == "shifted" or _halves(self.tile)
 
     def steps(self, problem: Problem) -> tuple[int, ...]:
@@ -77,8 +77,8 @@ class Tiling:
     def turns(self, problem: Problem) -> int:
         """Boxes that a CTA moves one after another, neighbours along the dimension that is walked fastest.
 
-        Two where a box takes so much shared memory that few CTAs share an SM: the loads of the second are on their way
-        while the first is stored, which other CTAs would have to hide else.
+        Two if a box takes so much shared memory that few CTAs share an SM. The loads of the second are in flight
+        while the first is stored. Otherwise other CTAs would have to hide them.
         """
         walked = self.walked(problem)
         if self.kind != "scatter" or self.nbytes(problem) < ALONE_BYTES or not walked:
@@ -89,8 +89,8 @@ class Tiling:
     def drawn_back(self, problem: Problem) -> tuple[int, ...]:
         """How much earlier the last box along each dimension begins than the others would have it, so that it ends with the dimension.
 
-        It moves some elements that its neighbour moves too, to the same places, and none is outside. 0 where the boxes end
-        with the dimension, and where that start would split a vector: there the last box overhangs.
+        It moves some elements that its neighbour moves too, to the same places, and none is outside. It is 0 if the boxes end
+        with the dimension, and if that start would split a vector. In the second case the last box overhangs.
         """
         spare = [
             count * step - dim.extent
@@ -150,7 +150,7 @@ class Digit:
 
 @attrs.frozen
 class Split:
-    """Which elements of a box a thread takes.
+    """The elements of a box that each thread moves.
 
     Attributes:
         digits: of each dimension from its innermost.
@@ -272,7 +272,7 @@ def _together(extent: int, word: int) -> int:
 
 @attrs.frozen
 class Staging:
-    """The box in shared memory, in the order of the side that is copied as it lies.
+    """The box in shared memory, in the order of the side that is copied unchanged.
 
     Attributes:
         steps: elements from one coordinate of each dimension to the next.
@@ -296,8 +296,8 @@ class Staging:
 def staging_of(problem: Problem, tiling: Tiling, split: Split) -> Staging:
     """The staging of a tiling.
 
-    Lanes beside each other along ``run`` are ``vec`` rows apart, and rows are often whole turns of the banks. A pad as
-    long as what the lanes across read together puts each group of lanes on banks of its own.
+    Neighbouring lanes along ``run`` are ``vec`` rows apart, and a row often covers all banks a whole number of times. A pad
+    as long as the words that the lanes across read together gives each group of lanes banks of its own.
     """
     whole = split.word == tiling.tile[split.other]  # a thread's words lie in one run, read by the widest vectors
     unit = max(1, CHUNK_BYTES // problem.elem_bytes) if whole else split.lanes_across * split.word

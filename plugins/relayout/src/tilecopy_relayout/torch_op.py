@@ -1,7 +1,7 @@
-"""torch's own view of a relayout: the operators ``tilecopy::relayout`` and ``tilecopy::relayout_into``.
+"""The operators of torch for a relayout: ``tilecopy::relayout`` and ``tilecopy::relayout_into``.
 
-They carry gradients (the inverse relayout), ``torch.compile`` (shapes without memory) and ``torch.vmap``. Only calls that need
-one of these pass through them: an operator in Python costs torch some ten microseconds a call. Imported with torch alone.
+They support gradients (the inverse relayout), ``torch.compile`` (shapes without memory) and ``torch.vmap``. Only calls that need
+one of these use them, because an operator in Python costs torch some ten microseconds a call. Imported with torch alone.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _shaped(array: torch.Tensor, axes: str, names: str, extents: list[int], exec
 
 
 def _fits(array: torch.Tensor, out: torch.Tensor, axes: str, names: str, extents: list[int], executor: str) -> None:
-    """Refuse what can be refused by shapes alone."""
+    """Refuse a call whose shapes alone are invalid."""
     shape = rearrangement(axes, array.shape, _sizes(names, extents)).shape
     if tuple(out.shape) != shape:
         raise RequestError(f"out has the shape {tuple(out.shape)}, the result has {shape}")
@@ -74,7 +74,7 @@ def _fits(array: torch.Tensor, out: torch.Tensor, axes: str, names: str, extents
 def _batched(
     info: Any, dims: Any, array: torch.Tensor, axes: str, names: str, extents: list[int], executor: str
 ) -> tuple[torch.Tensor, int]:
-    """With ``torch.vmap``'s dimension leading on both sides."""
+    """The operator with ``torch.vmap``'s dimension first on both sides."""
     shape = array.shape[: dims[0]] + array.shape[dims[0] + 1 :]
     pattern, sizes = rearrangement(axes, shape, _sizes(names, extents)).pattern(batch="batch")
     return _operate(array.movedim(dims[0], 0), pattern, sizes, executor), 0

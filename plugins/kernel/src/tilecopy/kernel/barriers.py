@@ -18,9 +18,9 @@ from .values import element_offset
 
 @attrs.frozen(eq=False)
 class Mbarrier:
-    """One or more mbarriers; ``barrier[i]`` is the one that a copy's ``mbar=`` names.
+    """One or more mbarriers. Pass one of them, ``barrier[i]``, as ``mbar=`` of a copy.
 
-    Every method is executed by each thread that reaches it: put ``init`` and ``arrive_expect_tx`` inside an ``if_``.
+    Each thread that reaches a method executes it. So put ``init`` and ``arrive_expect_tx`` inside an ``if_``.
     """
 
     _kernel: Recorder = attrs.field(repr=False)
@@ -30,7 +30,7 @@ class Mbarrier:
         """One of the barriers.
 
         Raises:
-            RequestError: the index is no integer.
+            RequestError: the index is not an integer.
             LayoutError: there is no such barrier.
         """
         index = plain(index)
@@ -40,7 +40,7 @@ class Mbarrier:
         return element
 
     def as_region(self) -> Region:
-        """The first barrier: what the option of a copy that is given all of them means."""
+        """The first barrier, which an option of a copy means if it gets all of them."""
         return self.buffer[0]
 
     def _record(self, name: str, index: Int, write: Callable[[PtxBuilder, Address], None]) -> None:
@@ -49,10 +49,10 @@ class Mbarrier:
         self._kernel.record(Action(f"{self.buffer.name}.{name}", lambda ptx: write(ptx, barrier_address(ptx, element))))
 
     def init(self, count: int = 1, index: Int = 0) -> None:
-        """Start phase 0 with ``count`` arrivals a phase; then ``fence_mbarrier_init`` and a barrier.
+        """Start phase 0 with ``count`` arrivals a phase. Call ``fence_mbarrier_init`` and a barrier after it.
 
         Raises:
-            RequestError: not 1 to 2**20 - 1 arrivals.
+            RequestError: ``count`` is not 1 to 2**20 - 1.
         """
         count = plain(count)
         if type(count) is not int or not 1 <= count < 2**20:
@@ -66,10 +66,10 @@ class Mbarrier:
         """Arrive once.
 
         Args:
-            index: which barrier.
-            rank: the CTA of the cluster whose barrier it is (PTX ISA, ``mapa``), this CTA's by default. That CTA waits with ``cluster=True``.
-            relaxed: do not publish what this thread has written (PTX ISA, ``.relaxed``; sm_90). This is enough if only
-                asynchronous instructions read the memory, and saves a fence of the whole GPU in a cluster.
+            index: the number of the barrier.
+            rank: the CTA of the cluster that has the barrier (PTX ISA, ``mapa``); by default this CTA. That CTA waits with ``cluster=True``.
+            relaxed: do not release what this thread has written (PTX ISA, ``.relaxed``; sm_90). This is enough if only
+                asynchronous instructions read the memory. It saves a fence of the whole GPU in a cluster.
         """
         if rank is not None:
             self._kernel._own(rank, f"mbarrier {self.buffer.name}: rank")
@@ -103,9 +103,9 @@ class Mbarrier:
         """Wait until the phase of a parity (0 for the first) has completed.
 
         Args:
-            parity: the number of the phase, or its parity: it is taken modulo 2. An integer or a symbolic one.
-            index: which barrier.
-            cluster: acquire at cluster scope, when threads of another CTA arrive on it.
+            parity: the number of the phase, taken modulo 2. An integer or a symbolic integer.
+            index: the number of the barrier.
+            cluster: acquire at cluster scope. Needed if threads of another CTA arrive on the barrier.
         """
         self._kernel._own(parity, f"mbarrier {self.buffer.name}: parity")
         self._record("wait", index, lambda ptx, at: ptx.mbarrier_wait(at, parity, cluster=cluster))

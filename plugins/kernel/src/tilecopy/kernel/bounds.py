@@ -1,4 +1,4 @@
-"""Integers stay in their ranges, and so regions inside their buffers: what enclosing conditions and loops say of them.
+"""Checks that integers stay in their ranges, and so regions inside their buffers, by the conditions and loops around.
 
 A *fact* is an integer that is not negative where a statement stands (``i < n`` gives ``n - i - 1``). The enclosing
 conditions and loops of a statement give alternatives, each a tuple of facts that hold together.
@@ -46,7 +46,7 @@ _MOST_GOALS = 500
 
 
 def together(left: Alternatives, right: Alternatives) -> Alternatives:
-    """What is known where both are; of more alternatives than are worth looking at, the outer ones are kept."""
+    """The facts where both hold. Of too many alternatives, the outer ones are kept."""
     found = tuple(a + b for a, b in product(left, right))
     if len(found) > _MOST_ALTERNATIVES:  # those that never happen need no look
         found = tuple(facts for facts in found if not contradict(facts)) or found[:1]
@@ -54,7 +54,7 @@ def together(left: Alternatives, right: Alternatives) -> Alternatives:
 
 
 def known_by(condition: Condition, *, negated: bool = False) -> Alternatives:
-    """What is known where a condition holds (or does not)."""
+    """The facts where a condition holds (or does not)."""
     if condition.op == "not":
         return known_by(condition.left, negated=not negated)
     if condition.op in ("and", "or"):
@@ -94,7 +94,7 @@ def tight(fact: Int) -> Int:
 
 
 def implied(fact: Int) -> Facts:
-    """A fact, and what it says of the dividend of a quotient in it: ``e // d >= q`` is ``e >= q * d``."""
+    """A fact, and the fact about the dividend of a quotient in it: ``e // d >= q`` is ``e >= q * d``."""
     fact = tight(fact)
     for quotient, coefficient in terms_of(fact):
         if quotient.op == "//":
@@ -127,7 +127,7 @@ def proves(facts: Sequence[Int], goal: Int) -> bool:
 
 
 def _without(goal: Int, fact: Int) -> Iterator[tuple[Int, int]]:
-    """What is left of a goal to prove once a fact takes one of its terms away, and what the goal was multiplied by."""
+    """The rest of a goal after a fact removes one of its terms, and the factor of the goal."""
     wanted = dict(terms_of(goal))
     for atom, coefficient in terms_of(fact):
         have = wanted.get(atom, 0)
@@ -144,14 +144,14 @@ def never_negative(value: Int) -> bool:
 
 
 def contradict(facts: Sequence[Int]) -> bool:
-    """Whether facts exclude each other: what they are known of never happens."""
+    """Whether facts exclude each other, so that they never hold together."""
     return any(
         proves((*facts[:position], *facts[position + 1 :]), sub(-1, fact)) for position, fact in enumerate(facts)
     )
 
 
 def never(known: Alternatives) -> bool:
-    """Whether the facts of every alternative exclude each other: no thread comes to a statement that stands there."""
+    """Whether the facts of every alternative exclude each other, so that no thread executes a statement there."""
     return all(contradict([each for fact in facts for each in implied(fact)]) for facts in known)
 
 
@@ -198,7 +198,7 @@ def narrowed(facts: Sequence[Int]) -> dict[Symbol, Int]:
 
 
 def closer(facts: Sequence[Int], *values: Int) -> tuple[list[Int], list[Int]]:
-    """Facts and values with each symbol bounded as closely as the facts say; with the facts, those of :func:`of_atoms`."""
+    """Facts and values with each symbol bounded by the facts; the facts include those of :func:`of_atoms`."""
     bounds = narrowed(facts)
     near = [substitute(value, bounds) for value in values]
     left = [substitute(fact, bounds) for fact in facts]
@@ -206,7 +206,7 @@ def closer(facts: Sequence[Int], *values: Int) -> tuple[list[Int], list[Int]]:
 
 
 def with_ends_proved(region: Region, known: Alternatives) -> Region:
-    """A region that stands where some facts are known, with the ends of it that they prove inside."""
+    """A region at a place with these facts, its ends marked as inside if the facts prove it."""
     if not all(known):
         return region  # an alternative of which nothing is known
 
@@ -232,12 +232,12 @@ class Bound:
     """An integer that must stay in a range; checked when the grid and the scalars are known.
 
     Attributes:
-        value: the integer, such as where a region begins.
+        value: the integer, such as the start of a region.
         least, most: the range.
-        known: what the conditions and loops around say.
-        what: what it is about, in words.
+        known: the facts of the conditions and loops around.
+        what: a description for messages.
         where: the line of the program that made the statement.
-        extent: of the dimension in which a region begins there; None of an integer that its type must hold.
+        extent: the extent of the dimension; None if the integer must fit its type.
     """
 
     value: Int
@@ -286,7 +286,7 @@ class Bound:
 
 
 def bounds_checks(region: Region, known: Alternatives, where: str = "") -> list[Bound]:
-    """The checks of a region that stands where some facts are known."""
+    """The checks of a region at a place with these facts."""
     return [
         Bound(start, 0, sub(size, extent), known, f"{region}, dimension {dim}", where, size)
         for dim, (start, extent, size) in enumerate(

@@ -1,4 +1,4 @@
-"""KernelBuilder: describe a kernel around tile copies; nothing is lowered before ``build``."""
+"""KernelBuilder: describe a kernel around tile copies. ``build`` lowers it."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ _PROXY_SPACE = Kind("shared::cta, shared::cluster, global, or '' for all of memo
 def recorded(
     write: Callable[Concatenate[PtxBuilder, P], None], **kinds: Kind
 ) -> Callable[Concatenate[KernelBuilder, P], None]:
-    """An instruction as a method of KernelBuilder: the same arguments, written when the kernel is built.
+    """An instruction as a method of KernelBuilder: it takes the same arguments, and is written when the kernel is built.
 
     Args:
         write: writes the instruction.
-        kinds: what each argument may be, by its name; the call refuses what is not.
+        kinds: what each argument may be, by its name; the call refuses anything else.
     """
     signature = inspect.signature(write)
 
@@ -97,7 +97,7 @@ def recorded(
 
 
 class KernelBuilder(Recorder):
-    """A kernel in the making.
+    """A description of a kernel: parameters, buffers, copies and statements. :meth:`build` lowers it.
 
     Args:
         name: the kernel's name in PTX, an identifier.
@@ -138,7 +138,7 @@ class KernelBuilder(Recorder):
             shape: extents in elements. An extent may be computed from sizes and scalars, such as ``M`` or ``M * 4 + 1``.
             dtype: element type.
             strides: in elements, row-major by default. A stride may be computed from sizes and scalars.
-            align_bytes: the base address is a multiple of this; checked at every launch.
+            align_bytes: the base address is a multiple of this; every launch checks it.
         """
         check_identifier(name, "param name")
         extents = checked_shape(shape, f"param {name}, shape", "global")
@@ -179,12 +179,12 @@ class KernelBuilder(Recorder):
 
         Args:
             name: an identifier.
-            multiple_of: a divisor of every value; checked at launch, as the bounds are.
+            multiple_of: a divisor of every value. The launch checks it and the bounds.
             lower: smallest value, 0 or more.
-            upper: largest value; above 2**31 - 1, the parameter has 64 bits.
+            upper: largest value. If it is above 2**31 - 1, the parameter has 64 bits.
 
         Raises:
-            RequestError: the name is taken, or no size is within the bounds.
+            RequestError: the name is already used, or no size is within the bounds.
         """
         check_identifier(name, "size name")
         parameter = SizeParameter.declare(name, multiple_of=multiple_of, lower=lower, upper=upper)
@@ -205,13 +205,13 @@ class KernelBuilder(Recorder):
         Args:
             name: an identifier.
             dtype: ``int32``, ``uint32`` or ``int64``.
-            multiple_of: a divisor of every value that will be passed.
+            multiple_of: a divisor of every value that you pass.
             lower: smallest value; may be computed from sizes.
             upper: largest value; may be computed from sizes. By default the largest of an int32 (2**62 for int64). A uint32
                 with a larger bound is computed in 64 bits.
 
         Raises:
-            RequestError: the name is taken, the dtype is another one, or the dtype does not hold the bounds.
+            RequestError: the name is already used, the dtype is none of these, or the dtype does not hold the bounds.
         """
         check_identifier(name, "scalar name")
         within = [bound for bound in (lower, upper) if isinstance(bound, Expr)]
@@ -242,12 +242,12 @@ class KernelBuilder(Recorder):
         Args:
             shape: extents in elements.
             dtype: element type.
-            layout: where the elements lie, row-major by default. The buffer takes as many bytes as the layout spans.
-            name: an identifier; by default a new one.
+            layout: the place of each element, row-major by default. The buffer takes as many bytes as the layout spans.
+            name: an identifier; by default a new name.
             align_bytes: the address is a multiple of this.
 
         Raises:
-            PtxError: more bytes than shared addresses reach.
+            PtxError: the buffer is larger than the address space of shared memory.
         """
         buffer = self._made("shared", name, shape, dtype, layout=layout, align_bytes=align_bytes)
         self._described.shared.append(buffer)
@@ -256,7 +256,7 @@ class KernelBuilder(Recorder):
     def local(
         self, shape: Sequence[int] | int, dtype: Any, *, layout: TileLayout | None = None, name: str | None = None
     ) -> Buffer:
-        """Declare a buffer in registers. Its layout's thread axes say which thread holds an element, ``m`` says in which register."""
+        """Declare a buffer in registers. The thread axes of its layout give the thread of an element, ``m`` gives the register."""
         return self._made("local", name, shape, dtype, layout=layout)
 
     def _made(self, space: str, name: str | None, shape: Sequence[int] | int, dtype: Any, **more: Any) -> Buffer:
@@ -325,7 +325,7 @@ class KernelBuilder(Recorder):
         Args:
             count: the number of iterations.
             start: the index of the first iteration.
-            unroll: whether the assembler may unroll the loop. A loop that it must not unroll is assembled sooner (PTX ISA,
+            unroll: whether the assembler may unroll the loop. If it may not, assembling takes less time (PTX ISA,
                 pragma "nounroll").
         """
         FLAG.check(unroll, "range", "unroll")
@@ -347,7 +347,7 @@ class KernelBuilder(Recorder):
         return Block(self, loop, Frame(loop.body, active, known, loop.describe(), {index}), turn)
 
     def if_(self, condition: Any) -> Block:
-        """Statements for the threads for which a condition holds: ``with k.if_(tid == 0):``."""
+        """Statements that only the threads execute for which a condition holds: ``with k.if_(tid == 0):``."""
         if isinstance(condition, bool):  # a comparison that was decided, such as one on the only thread's id
             condition = Condition("==", int(condition), 1)
         if not isinstance(condition, Condition):
@@ -389,8 +389,8 @@ class KernelBuilder(Recorder):
         The element itself is not read. A descriptor of ``wgmma`` needs such an address.
 
         Raises:
-            LayoutError: a register, or an element outside its buffer.
-            RequestError: no region of one element of this kernel.
+            LayoutError: the element is in a register, or outside its buffer.
+            RequestError: the argument is not a region of one element of this kernel.
         """
         self._element(element)
         space = element.buffer.space
@@ -425,17 +425,17 @@ class KernelBuilder(Recorder):
     def index(self, value: Any, *, lower: Int = 0, upper: Int, clamp: bool = False) -> Expr:
         """Use a run-time value as a symbolic integer, such as a start from memory: ``A[k.index(k.load(rows[i]), upper=m - 1), :]``.
 
-        All threads of a copy's scope must load it from the same place. Each call gives another integer.
+        All threads of a copy's scope must load it from the same place. Each call gives a new integer.
 
         Args:
-            value: an integer that was loaded, or computed from loaded ones.
-            lower: smallest value that it may have; may be computed from sizes and scalars.
-            upper: largest value; likewise.
+            value: an integer that was loaded, or computed from loaded integers.
+            lower: smallest allowed value; may be computed from sizes and scalars.
+            upper: largest allowed value; may be computed in the same way.
             clamp: replace a value outside the bounds by the nearer bound. Without it, such a value is a HazardError on the
                 emulator, and undefined on a GPU.
 
         Raises:
-            RequestError: no integer value, or bounds that no value meets.
+            RequestError: the value is no integer, or no integer is within the bounds.
         """
         if not isinstance(value, Value) or value.dtype.kind not in "iu" or value.dtype.bits < 8:
             given = f"{value.dtype} " if isinstance(value, Value) else ""
@@ -469,7 +469,7 @@ class KernelBuilder(Recorder):
     # ------------------------------------------------------------------------------------------- synchronisation
 
     def cta_sync(self) -> None:
-        """``bar.sync 0``, which is ``__syncthreads()``: after it, every thread sees what the CTA wrote before it."""
+        """``bar.sync 0``, which is ``__syncthreads()``: after it, every thread reads what the CTA wrote before it."""
         self.record(Action("cta_sync", PtxBuilder.bar_sync))
 
     @checked(barrier=integer_in(1, 15), threads=integer_in(32, 1024))
@@ -478,7 +478,7 @@ class KernelBuilder(Recorder):
         self.record(Action("named_barrier", lambda ptx: ptx.bar_sync(barrier, threads)))
 
     def warp_sync(self) -> None:
-        """``bar.warp.sync``: every lane of the warp."""
+        """``bar.warp.sync`` for every lane of the warp."""
         self.record(Action("warp_sync", PtxBuilder.bar_warp_sync))
 
     cp_async_commit = recorded(PtxBuilder.cp_async_commit)
@@ -494,7 +494,7 @@ class KernelBuilder(Recorder):
 
     @checked(name=_NAME, count=integer_in(1, MOST_SHARED_BYTES // 8))
     def mbarrier(self, name: str | None = None, *, count: int = 1) -> Mbarrier:
-        """``count`` mbarriers in shared memory; see :class:`Mbarrier` for what they do."""
+        """Declare ``count`` mbarriers in shared memory; :class:`Mbarrier` has their methods."""
         name = self._fresh("mbar") if name is None else name
         return Mbarrier(self, self.shared(count, "uint64", name=name, align_bytes=8))
 
@@ -521,7 +521,7 @@ class KernelBuilder(Recorder):
         return self._made("tmem", name, shape, dtype, layout=layout, allocated_addr=holder)
 
     def tcgen05_alloc(self, buffer: Buffer, *, columns: int = 32, cta_group: int = 1) -> None:
-        """Allocate tensor memory for a buffer. One whole warp must execute this; other threads see the address after a barrier.
+        """Allocate tensor memory for a buffer. One whole warp must execute this. Other threads have the address after a barrier.
 
         Args:
             buffer: from :meth:`tmem`.
@@ -535,7 +535,7 @@ class KernelBuilder(Recorder):
         self.record(Action("tcgen05_alloc", lambda ptx: tcgen05.alloc(ptx, ptx.address(holder), columns, cta_group)))
 
     def tcgen05_dealloc(self, buffer: Buffer, *, columns: int = 32, cta_group: int = 1) -> None:
-        """Free tensor memory: the warp that allocated it must, before the kernel ends."""
+        """Free tensor memory. The warp that allocated it must do so before the kernel ends."""
         holder, columns, cta_group = self._holder(buffer), plain(columns), plain(cta_group)
         self.record(Action("tcgen05_dealloc", lambda ptx: tcgen05.dealloc(ptx, _base(ptx, holder), columns, cta_group)))
 
@@ -553,9 +553,9 @@ class KernelBuilder(Recorder):
         """Load consecutive columns of the thread's own lane into a local buffer of 32-bit elements, one a register.
 
         Args:
-            fragment: the local buffer; as many columns are loaded as it has registers.
+            fragment: the local buffer. Each of its registers takes one column.
             buffer: the tensor buffer, or a view of it.
-            column: the first, in columns of 32 bits from where the buffer (or view) begins.
+            column: the first column, in columns of 32 bits from the start of the buffer (or view).
         """
         holder = self._holder(buffer)
         skipped = buffer.layout.apply(0).get("TCol", 0) * buffer.dtype.bits
@@ -581,17 +581,17 @@ class KernelBuilder(Recorder):
         """Write PTX text. ``{0}``, ``{1}`` .. are the operands, then the regions of ``out``.
 
         Args:
-            text: instructions; labels and registers inside ``{{ }}`` are its own.
+            text: instructions. Labels and registers that it declares inside ``{{ }}`` are local to it.
             operands: run-time values and symbolic integers (their register), regions of one element (their address), regions of
                 fragments (their registers, as ``%r0, %r1``), which the text reads.
-            out: regions of fragments, likewise, which the text writes, and may read; :meth:`registers` has each thread's own part.
+            out: regions of fragments that the text writes, and may read. :meth:`registers` gives each thread's own part.
 
-        The module gets the lowest ``.version`` and ``.target`` that have the instructions. With one that the table of instructions
-        does not have it keeps the requested target, and has PTX ISA 9.0, the newest that the table knows.
+        The module gets the lowest ``.version`` and ``.target`` that have the instructions. If the table of instructions lacks one
+        of them, the module keeps the requested target, and has PTX ISA 9.0, the newest version of the table.
 
         Raises:
-            RequestError: a field with no operand, an operand of another kind, or two of ``out`` that share a register.
-            LayoutError: a region of a fragment that is not whole registers in order.
+            RequestError: a field has no operand, an operand is of another kind, or two regions of ``out`` share a register.
+            LayoutError: a region of a fragment is not whole registers in order.
         """
         self._check_outputs(out)
         operands = (*operands, *out)
@@ -662,15 +662,15 @@ class KernelBuilder(Recorder):
 
         Args:
             target: such as ``"sm_90a"``.
-            grid: CTAs along x, y, z; each may be made of sizes and scalars. May be given at launch instead.
-            cluster: CTAs of a cluster along x, y, z, as integers; part of the kernel, so a launch takes none.
-            min_ctas_per_sm: CTAs that an SM is to hold at once, as in ``__launch_bounds__``: the assembler gives each thread
-                no more registers than that allows, and no fewer for the sake of further CTAs (PTX ISA, ``.minnctapersm``).
-            registry: the variants to ask; by default the installed ones.
+            grid: CTAs along x, y, z; each may be computed from sizes and scalars. You may give it at launch instead.
+            cluster: CTAs of a cluster along x, y, z, as integers. It is part of the kernel, so you cannot give it at launch.
+            min_ctas_per_sm: CTAs that an SM must hold at once, as in ``__launch_bounds__``. The assembler limits the registers
+                of a thread to what this allows, and does not limit them further to fit more CTAs (PTX ISA, ``.minnctapersm``).
+            registry: the variants to choose from; by default the installed variants.
 
         Raises:
-            NoVariantError: a copy that no variant lowers.
-            TilecopyError: anything else that is wrong with the kernel; nothing is launched.
+            NoVariantError: no variant lowers one of the copies.
+            TilecopyError: anything else is wrong with the kernel; nothing is launched.
         """
         self._check_closed()
         for count in grid if isinstance(grid, (tuple, list)) else (grid,):

@@ -46,7 +46,7 @@ _NUMBERS = Kind(
 
 @attrs.frozen
 class SharedAllocation:
-    """Where one shared buffer lies, for executors that check bounds."""
+    """The place of one shared buffer, for executors that check bounds."""
 
     name: str
     offset_bytes: int
@@ -55,14 +55,14 @@ class SharedAllocation:
 
 @attrs.frozen
 class ValueCheck:
-    """A value from memory that is an index: what it must be, for executors that check.
+    """A value from memory that is used as an index, and its bounds, for executors that check them.
 
     Attributes:
         line: line (from 1) of the PTX after which the register holds the value.
         register: such as ``%r5``.
-        lower: smallest value, made of sizes and scalars.
-        upper: largest.
-        clamped: the instructions see to it.
+        lower: smallest value, computed from sizes and scalars.
+        upper: largest value.
+        clamped: whether the instructions clamp it.
     """
 
     line: int
@@ -141,7 +141,7 @@ class BuiltKernel:
         return tuple(parameter for parameter in self.parameters if isinstance(parameter, ArrayParameter))
 
     def explain(self) -> str:
-        """What ``Plan.explain()`` says of each copy, in order."""
+        """The text of ``Plan.explain()`` of each copy, in order."""
         return "\n\n".join(plan.explain() for plan in self.plans)
 
     def cubin(self, assembler: str | None = None) -> bytes:
@@ -151,7 +151,7 @@ class BuiltKernel:
             assembler: ``nvjitlink`` or ``ptxas``; by default the first that is installed.
 
         Raises:
-            AssemblerError: none is installed, or the text is refused.
+            AssemblerError: no assembler is installed, or it refuses the text.
         """
         from ..assemblers import assemble
 
@@ -161,7 +161,7 @@ class BuiltKernel:
         """Write ``kernel.ptx`` and ``launch.json`` into a folder, for :func:`tilecopy.load_kernel` and other launchers.
 
         The record holds the parameters in order (kind, type, size, and for arrays dtype, shape, strides and alignment),
-        block, grid, cluster, dynamic shared bytes and target; docs/export.md launches one from other libraries.
+        block, grid, cluster, dynamic shared bytes and target. docs/export.md shows launches from other libraries.
 
         Raises:
             RequestError: a function that makes a parameter cannot be imported by its name.
@@ -195,13 +195,13 @@ class BuiltKernel:
 
     @checked(numbers=_NUMBERS)
     def values_at(self, numbers: Mapping[str, int]) -> tuple[ValueCheck, ...]:
-        """The values from memory that must be checked as they run, their bounds known.
+        """The values from memory that a run must check, with their bounds as numbers.
 
         Args:
             numbers: values of sizes and scalars, by name.
 
         Raises:
-            LaunchError: nothing is within the bounds of one that is clamped.
+            LaunchError: a clamped value has bounds that no integer meets.
         """
         found = []
         for check in self.value_checks:
@@ -221,15 +221,15 @@ class BuiltKernel:
         return value_of(value, numbers)
 
     def launch_grid(self, grid: Sequence[int] | int | None, numbers: Mapping[str, int] | None = None) -> Dim3:
-        """The grid of a launch: the argument, else the one given at build; 0 where sizes make it that.
+        """The grid of a launch: the argument, else the grid given at build. Sizes may make a count 0.
 
         Args:
             grid: as given at the launch.
             numbers: values of sizes and scalars, by name.
 
         Raises:
-            LaunchError: it is no grid, neither is given, both are and differ, the cluster does not divide it, or the hardware has no such
-                grid.
+            LaunchError: the grid is invalid or not given, the two grids differ, the cluster does not divide it, or it is larger than the
+                hardware allows.
         """
         if numbers is not None and type(numbers) is not dict:
             _NUMBERS.check(numbers, "launch_grid", "numbers", LaunchError)
@@ -318,21 +318,21 @@ class BuiltKernel:
         executor: str | None = None,
         **named: Any,
     ) -> Callable[..., None]:
-        """Launches of arrays that differ from these in nothing but their address: ``launch(addresses, stream=None)``.
+        """Launches of arrays that differ from these only in their addresses: ``launch(addresses, stream=None)``.
 
-        For libraries that know their arrays' form already. Shapes, strides and dtypes are checked once, now; each
-        launch checks the addresses' alignment, and the caller answers for the rest. Without ``stream=`` a launch takes the
+        For libraries that check their arrays themselves. Shapes, strides and dtypes are checked once, now. Each
+        launch checks only the alignment of the addresses. Without ``stream=`` a launch takes the
         current stream, as a call of the kernel does.
 
         Args:
             arguments: device arrays as a call takes them.
-            grid: CTAs along x, y, z, when not given at build.
+            grid: CTAs along x, y, z, if not given at build.
             device: the GPU that launches, as for a call.
-            executor: one that launches by address; ``cuda`` does.
+            executor: an executor that launches by address, such as ``cuda``.
             named: arguments by the names of their parameters, as for a call.
 
         Raises:
-            LaunchError: an argument does not fit its parameter, or the executor knows no addresses.
+            LaunchError: an argument does not fit its parameter, or the executor cannot launch by address.
         """
         arguments = self._in_order(arguments, named) if named else arguments
         chosen = self._executor(executor)
@@ -347,7 +347,7 @@ class BuiltKernel:
         """Arguments in the order of their parameters.
 
         Raises:
-            LaunchError: a name is that of no parameter, or of one that has its argument already; or one is missing.
+            LaunchError: no parameter has a given name, a parameter gets two arguments, or an argument is missing.
         """
         names = [parameter.name for parameter in self.parameters if parameter.takes_argument]
         for name in named:
@@ -361,7 +361,7 @@ class BuiltKernel:
         return (*given, *(named[name] for name in names[len(given) :]))
 
     def _on(self, chosen: Any, device: int | None) -> dict[str, int]:
-        """What tells an executor the GPU that launches: nothing where none is named."""
+        """The argument that names the launching GPU for an executor; empty if none is named."""
         if device is None:
             return {}
         if not hasattr(chosen, "devices"):

@@ -25,23 +25,23 @@ class ScopedCopies:
     def copy(
         self, dst: Region, src: Region, *, variant: str | None = None, outside: Any = None, **options: Any
     ) -> None:
-        """A synchronous copy: each thread's own part is done when its instructions are; others see it after a barrier.
+        """A synchronous copy: a thread may use its own part right after it; other threads must wait for a barrier.
 
         Args:
             dst: destination region.
             src: source region.
-            variant: a variant to demand, else the best is chosen when the kernel is built.
-            outside: lets regions overhang their buffers' shapes, at both ends: ``"zero"`` or a number stands for source
-                elements outside, ``"keep"`` leaves the destination as it is there; destination elements outside are never
+            variant: the name of a variant; by default the accepting variant with the highest priority, chosen at ``build``.
+            outside: lets regions reach past their buffers' shapes, at both ends. ``"zero"`` or a number replaces source
+                elements outside. ``"keep"`` leaves the destination as it is there. Destination elements outside are never
                 written.
-            options: what variants take beyond that.
+            options: options of variants, such as ``mbar=``.
         """
         self._record("copy", dst, src, variant, outside, options)
 
     def copy_async(
         self, dst: Region, src: Region, *, variant: str | None = None, outside: Any = None, **options: Any
     ) -> None:
-        """An asynchronous copy: the caller waits, as the variant's README says. Arguments as :meth:`copy`."""
+        """An asynchronous copy: you write the wait (``plan.completion`` has the steps). Arguments as :meth:`copy`."""
         self._record("copy_async", dst, src, variant, outside, options)
 
     def _record(

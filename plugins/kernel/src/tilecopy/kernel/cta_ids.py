@@ -1,4 +1,4 @@
-"""Where a CTA is in its grid and its cluster, as integers known at run time."""
+"""The indices of a CTA in its grid and its cluster, as integers known at run time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GRID_LIMIT = {"x": 2**31 - 1, "y": 65535, "z": 65535}
 
 
 def block_index(dim: str, count: int | None = None) -> Int:
-    """The CTA's index along a dimension of the grid, of ``count`` CTAs where that is known."""
+    """The CTA's index along a dimension of the grid, which has ``count`` CTAs if that is known."""
     most = GRID_LIMIT[dim] if count is None else count
     return special_register(f"ctaid.{dim}", most - 1) if most > 1 else 0
 
@@ -24,7 +24,7 @@ def only_symbol(value: Int) -> Symbol:
 
 
 def bounded_by(grid: Sequence[int]) -> dict[Symbol, Int]:
-    """The symbols of block ids, and the same as a grid of so many CTAs bounds them."""
+    """The symbols of block ids, and the same symbols bounded by a grid of so many CTAs."""
     return {only_symbol(block_index(dim)): block_index(dim, count) for dim, count in zip("xyz", grid, strict=False)}
 
 

@@ -1,4 +1,4 @@
-"""Kernels out of the folders that :mod:`.saving` wrote."""
+"""Kernels read from the folders that :mod:`.save` wrote."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParamete
 
 @checked(LaunchError, folder=PATH)
 def load_kernel(folder: str | Path) -> BuiltKernel:
-    """A kernel that :meth:`BuiltKernel.save` wrote: it launches and is checked as the one that was saved.
+    """Load a kernel that :meth:`BuiltKernel.save` wrote. It launches with the same checks as the saved kernel.
 
-    Nothing is lowered again, and no variant need be installed. ``plans`` has the texts of the saved plans (:class:`SavedPlan`).
+    Nothing is lowered again, and no variant must be installed. ``plans`` has the texts of the saved plans (:class:`SavedPlan`).
     If a function makes a parameter (``HostBytes``), its module is imported.
 
     Args:
-        folder: where it was saved.
+        folder: the folder that :meth:`BuiltKernel.save` wrote.
 
     Raises:
-        LaunchError: the folder holds no such kernel, one of another format, or one that was changed since it was saved; or a
+        LaunchError: the folder has no kernel, a kernel of another format, or a kernel that was changed after it was saved; or a
             function that makes a parameter cannot be imported.
     """
     where = Path(folder)
@@ -64,7 +64,7 @@ def kernel_of(record: Any, text: str, where: str) -> BuiltKernel:
     """The kernel of a record, which may be anything.
 
     Raises:
-        LaunchError: it is no record of :func:`record_of` in this format and of this text; the message says where it is.
+        LaunchError: it is no record of :func:`record_of` in this format and of this text; the message names the folder.
     """
     if not isinstance(record, dict) or record.get("format") != saving.FORMAT:
         raise LaunchError(f"{where} is no launch record of kernel.save (its format is not {saving.FORMAT!r})")

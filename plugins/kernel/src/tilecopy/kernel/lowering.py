@@ -1,4 +1,4 @@
-"""Lowering a kernel as it was described: PTX text, and all that a launch needs."""
+"""Lowers the description of a kernel to PTX text, with all that a launch needs."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def lower_kernel(
 
 
 def _value_checks(statements: Sequence[int], context: Lowering) -> tuple[ValueCheck, ...]:
-    """Each index with the line that defines its register; no other line does."""
+    """Each index with the one line that defines its register."""
     if not context.indices:
         return ()
     defined = {

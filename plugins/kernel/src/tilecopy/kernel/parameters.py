@@ -1,13 +1,13 @@
-"""The parameters of a kernel: what the caller passes for each, what must hold of it, and how the kernel receives it.
+"""The parameters of a kernel: the argument of each, its checks, and its bytes in the parameter space.
 
 A launch binds the parameters in three steps, the same for every executor:
 
-1. ``read``: each parameter takes its argument into the :class:`Binding` (an array's facts, a number). Those that have no
-   argument of their own come last and take what they are from the others.
-2. ``check``: with everything known, each compares what it found with what was declared.
-3. ``encode``: with the addresses known, each gives its bytes in the kernel's parameter space.
+1. ``read``: each parameter reads its argument into the :class:`Binding` (an array's facts, a number). Parameters without
+   an argument come last and get their values from the others.
+2. ``check``: each parameter compares what it found with what was declared.
+3. ``encode``: with the addresses known, each parameter gives its bytes in the kernel's parameter space.
 
-A new kind of parameter is a subclass of :class:`Parameter`; executors need not know it.
+A new kind of parameter is a subclass of :class:`Parameter`; executors need no change.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from tilecopy_core.ptx import HostBytes, Recipe, TensorMap
 
 @attrs.frozen(eq=False)
 class ArrayFacts:
-    """What a launch knows of an array, whichever framework it is of.
+    """The facts of an array of any framework that a launch needs.
 
     Attributes:
         shape: extents.
         strides: in elements.
-        dtype: the framework's own (its name is what :func:`~tilecopy_core.dtype_of` reads).
+        dtype: the framework's own dtype (:func:`~tilecopy_core.dtype_of` reads its name).
         pointer: address of the first element.
         readonly: whether its memory may not be written.
         device: the number of the GPU that it is on, or None for host memory.
-        owner: what keeps the memory alive.
-        stream: reads the stream (a CUstream) on which the array's framework puts work now; None where it has no such stream.
+        owner: the object that keeps the memory alive.
+        stream: returns the current stream (a CUstream) of the array's framework; None if it has no such stream.
         export: ``__dlpack__`` of an array whose producer orders its work before a stream when it exports for that stream.
     """
 
@@ -61,14 +61,14 @@ class ArrayFacts:
 
 @attrs.define(eq=False)
 class Binding:
-    """What the parameters of one launch are bound to.
+    """The values of the parameters of one launch.
 
     Attributes:
-        kernel: its name, for messages.
-        view: how this executor sees an array: ``(where, argument) -> facts``; raises LaunchError for what is none.
+        kernel: the kernel's name, for messages.
+        view: reads an array for this executor: ``(where, argument) -> facts``; raises LaunchError if it is no array.
         arrays: facts of each array, by parameter.
         numbers: values of scalars and sizes, by parameter.
-        addresses: where the kernel finds each array; set by the executor before ``encode``.
+        addresses: the address of each array; set by the executor before ``encode``.
         grid: CTAs along x, y, z, once the numbers are known.
         encode_map: gives the bytes of a tensor map; set by the executor before ``encode``.
     """
@@ -88,13 +88,13 @@ class Binding:
 
     @property
     def devices(self) -> dict[str, int]:
-        """The GPU of each array in device memory, by parameter; an empty one without an address lies on none."""
+        """The GPU of each array in device memory, by parameter. An empty array without an address is on no GPU."""
         return {name: facts.device for name, facts in self.arrays.items() if facts.device is not None and facts.pointer}
 
 
 @attrs.frozen
 class MapFacts:
-    """A tensor map with everything known (:class:`tilecopy_core.plugin.TensorMap`), innermost dimension first.
+    """A tensor map with all values as numbers (:class:`tilecopy_core.plugin.TensorMap`), innermost dimension first.
 
     Attributes:
         array: the array's parameter.
@@ -132,7 +132,7 @@ class Parameter(ABC):
     name: str
 
     takes_argument: ClassVar[bool] = True
-    """Whether the caller passes an argument for it; else it is read from the other parameters."""
+    """Whether the caller passes an argument for it; if not, its value comes from the other parameters."""
 
     follows_addresses: ClassVar[bool] = False
     """Whether its bytes hold, or are made from, the address of an array other than as an :class:`ArrayParameter`."""
@@ -144,14 +144,14 @@ class Parameter(ABC):
 
     @abstractmethod
     def read(self, argument: Any, binding: Binding) -> None:
-        """Take the argument (None where there is none) into the binding.
+        """Read the argument (None if there is none) into the binding.
 
         Raises:
-            LaunchError: it is nothing that this parameter can be.
+            LaunchError: the argument is not of a kind that this parameter takes.
         """
 
     def check(self, binding: Binding) -> None:  # noqa: B027 - most have nothing to compare
-        """Compare what is bound with what was declared.
+        """Compare the bound value with what was declared.
 
         Raises:
             LaunchError: they differ; the message names the parameter, the value and the rule.
@@ -170,10 +170,10 @@ class ArrayParameter(Parameter):
     """A global array that the caller passes; the kernel receives its address.
 
     Attributes:
-        shape: extents; one may be made of sizes and scalars.
-        strides: in elements; one may be made of sizes and scalars.
+        shape: extents; each may be computed from sizes and scalars.
+        strides: in elements; each may be computed from sizes and scalars.
         dtype: element type.
-        align_bytes: what the address is a multiple of.
+        align_bytes: the address is a multiple of this.
         written: whether the kernel writes it.
     """
 
@@ -194,7 +194,7 @@ class ArrayParameter(Parameter):
         return "u64"
 
     def read(self, argument: Any, binding: Binding) -> None:
-        """The facts of an array, by the executor's own view of it."""
+        """The facts of an array, as the executor reads them."""
         binding.arrays[self.name] = binding.view(self._where(binding), argument)
 
     def check(self, binding: Binding) -> None:
@@ -267,7 +267,7 @@ def value_of(number: Int, numbers: Mapping[str, int]) -> int:
 
 
 def with_values(declared: tuple[Int, ...], values: tuple[int, ...]) -> str:
-    """A shape or grid in words, with its values where it is made of sizes and scalars."""
+    """A shape or grid in words, with its values if it is computed from sizes and scalars."""
     if all(isinstance(count, int) for count in declared):
         return f"{values}"
     return f"({', '.join(map(str, declared))}{',' * (len(declared) == 1)}) = {values}"
@@ -283,7 +283,7 @@ _DEFAULT_UPPER = {"int32": _B32[1], "uint32": _B32[1], "int64": 2**62}
 
 @attrs.frozen
 class NumberParameter(Parameter):
-    """An integer within what was declared of it.
+    """An integer with declared bounds and a declared divisor.
 
     Attributes:
         type: ``b32`` or ``b64``.
@@ -298,10 +298,10 @@ class NumberParameter(Parameter):
     upper: int
 
     def take(self, number: int, binding: Binding, where: str, *, found: str = "", remedy: str = "") -> None:
-        """Bind a value that is as declared.
+        """Bind a value.
 
         Raises:
-            LaunchError: it is not.
+            LaunchError: the value is not within the declared bounds, or no multiple of the divisor.
         """
         if not self.lower <= number <= self.upper:
             raise LaunchError(
@@ -321,7 +321,7 @@ class ScalarParameter(NumberParameter):
     """An integer that the caller passes.
 
     Attributes:
-        within: what it must also be between, made of sizes and scalars; ``(lower, upper)`` where nothing is.
+        within: further bounds, computed from sizes and scalars; ``(lower, upper)`` if there are none.
     """
 
     within: tuple[Int, Int] | None = attrs.field(default=None, eq=key_of)
@@ -330,13 +330,13 @@ class ScalarParameter(NumberParameter):
     def declare(
         cls, name: str, dtype: str = "int32", *, multiple_of: int = 1, lower: int = 0, upper: int | None = None
     ) -> ScalarParameter:
-        """A parameter with what :meth:`KernelBuilder.scalar` declares of it, the bounds plain integers.
+        """The parameter that :meth:`KernelBuilder.scalar` declares, with plain integers as bounds.
 
-        The kernel computes with 32-bit registers as signed numbers; a uint32 that may pass 2**31 - 1 (declare it:
-        ``upper=2**32 - 1``) therefore travels as 64 bits.
+        The kernel computes with 32-bit registers as signed numbers. So a uint32 that may be above 2**31 - 1 (declare it:
+        ``upper=2**32 - 1``) is passed in 64 bits.
 
         Raises:
-            RequestError: no such dtype, or bounds that it does not have.
+            RequestError: there is no such dtype, or it does not hold the bounds.
         """
         if not isinstance(dtype, str) or dtype not in _SCALARS:
             raise RequestError(f"scalar {name}: dtype {shown(dtype)} is not one of {', '.join(_SCALARS)}")
@@ -352,13 +352,13 @@ class ScalarParameter(NumberParameter):
         return cls(name, "b32" if high <= _B32[1] else "b64", divisor, low, high)
 
     def read(self, argument: Any, binding: Binding) -> None:
-        """An integer of Python or a framework (of no dimension); no bool, no float."""
+        """An integer of Python, or of a framework with no dimensions; bool and float are refused."""
         where = f"kernel {binding.kernel}, scalar {self.name}"
         remedy = "; if it is meant, build the kernel with wider lower= or upper="
         self.take(_integer(argument, where, LaunchError), binding, where, remedy=remedy)
 
     def check(self, binding: Binding) -> None:
-        """The bounds that sizes and other scalars give it."""
+        """Check the bounds that are computed from sizes and other scalars."""
         if self.within is None:
             return
         number = binding.numbers[self.name]
@@ -401,10 +401,10 @@ class SizeParameter(NumberParameter):
 
     @classmethod
     def declare(cls, name: str, *, multiple_of: int = 1, lower: int = 1, upper: int = _B32[1]) -> SizeParameter:
-        """A size with what every value of it is; its sources are found when all arrays are known.
+        """A size with its declared bounds and divisor. Its sources are found when all arrays are known.
 
         Raises:
-            RequestError: bounds that no size meets.
+            RequestError: no size is within the bounds.
         """
         what = f"size {name}"
         divisor, low, high = _declared_integers(what, multiple_of, lower, upper)
@@ -422,10 +422,10 @@ class SizeParameter(NumberParameter):
         return Symbol(self.name, -(-self.lower // by) * by, self.upper // by * by, by)
 
     def read_from(self, found: Symbol, shapes: Iterable[tuple[str, tuple[Int, ...]]]) -> SizeParameter:
-        """The size with its sources: every dimension that has its symbol and nothing else that varies.
+        """The size with its sources: every dimension that depends on its symbol and on nothing else.
 
         Raises:
-            RequestError: there is none.
+            RequestError: there is no such dimension.
         """
         sources = [
             Extent(array, dim, terms_of(extent)[0][1], constant_of(extent))
@@ -461,7 +461,7 @@ class SizeParameter(NumberParameter):
 
 
 def _declared_integers(what: str, multiple_of: Any, lower: Any, upper: Any) -> tuple[int, int, int]:
-    """What is declared of a number, as integers."""
+    """The declared properties of a number, as integers."""
     named = {"multiple_of": multiple_of, "lower": lower, "upper": upper}
     divisor, low, high = (_integer(value, f"{what}: {name}", RequestError) for name, value in named.items())
     if divisor < 1:
@@ -482,11 +482,11 @@ def _integer(value: Any, where: str, error: type[Exception]) -> int:
 
 @attrs.frozen
 class ComputedParameter(Parameter):
-    """Bytes that each launch makes of the addresses of arrays and of numbers, and of nothing else.
+    """Bytes that each launch computes from the addresses of arrays and from numbers alone.
 
     Attributes:
-        size_bytes: how many.
-        align_bytes: what its address in the parameter space is a multiple of.
+        size_bytes: the number of bytes.
+        align_bytes: its address in the parameter space is a multiple of this.
     """
 
     size_bytes: int
@@ -500,22 +500,22 @@ class ComputedParameter(Parameter):
         return f"align {self.align_bytes} .b8"
 
     def read(self, argument: Any, binding: Binding) -> None:
-        """Nothing: it is made of what others are bound to."""
+        """Reads nothing, because the bytes are computed from other parameters."""
 
 
 @attrs.frozen
 class BytesParameter(ComputedParameter):
-    """What a function makes of addresses and integers (:class:`tilecopy_core.plugin.HostBytes`)."""
+    """Bytes that a function computes from addresses and integers (:class:`tilecopy_core.plugin.HostBytes`)."""
 
     make: Callable[[tuple[int, ...], tuple[int, ...]], bytes]
     arrays: tuple[str, ...]
     numbers: tuple[Int, ...]
 
     def encode(self, binding: Binding) -> bytes:
-        """What the function gives.
+        """The bytes that the function returns.
 
         Raises:
-            LaunchError: it raises, or gives anything but so many bytes.
+            LaunchError: the function raises, or returns anything but ``size_bytes`` bytes.
         """
         where = f"kernel {binding.kernel}, parameter {self.name}"
         addresses = tuple(binding.addresses[name] for name in self.arrays)
@@ -591,13 +591,13 @@ def computed_parameter(
     """The parameter of a recipe.
 
     Args:
-        recipe: how it is made.
+        recipe: the recipe.
         name: of the parameter.
-        arrays: the kernel's, by name.
-        scalars: its sizes and scalars.
+        arrays: the kernel's arrays, by name.
+        scalars: the kernel's sizes and scalars.
 
     Raises:
-        RequestError: it is made of something else.
+        RequestError: the recipe uses anything else.
     """
     made_of: tuple[Buffer, ...]
     if isinstance(recipe, TensorMap):

@@ -1,4 +1,4 @@
-"""A kernel in the making as its parts know it: what belongs to it, the blocks that are open, the statements in them."""
+"""Records a kernel while it is described: its parts, the open blocks, and the statements in them."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Frame:
 
     Attributes:
         body: its statements.
-        active: who is active in it.
-        known: what is known in it; no alternative at all where no thread ever comes.
-        around: the statement that it is of, in words.
+        active: the threads that are active in it.
+        known: the facts in it, as alternatives; none if no thread ever executes it.
+        around: the statement that opened it, in words.
         values: the integers that have a value in it.
-        left_out: regions outside their buffers in it: no thread comes to them in any launch, and the block is not written.
+        left_out: its regions outside their buffers. No thread reaches them in any launch, and the block is not emitted.
     """
 
     body: list[Placed]
@@ -50,7 +50,7 @@ class Frame:
 
 
 class Recorder:
-    """What is recorded of a kernel, and the rules that hold for everything that is."""
+    """The record of a kernel, and the rules for everything that is recorded."""
 
     def __init__(self, name: str, threads: int) -> None:
         self._described = Description(name, threads)
@@ -231,7 +231,7 @@ class Recorder:
 
 
 class Block:
-    """What ``k.if_`` and ``k.range`` return: ``with`` it, or (a range) iterate over it, once."""
+    """The result of ``k.if_`` and ``k.range``. Use it in ``with`` once; a range also in ``for``."""
 
     def __init__(self, kernel: Recorder, statement: If | Loop, frame: Frame, index: Expr | None = None) -> None:
         self._kernel, self._frame, self._index, self._outer = kernel, frame, index, kernel._frame

@@ -1,9 +1,9 @@
 """Kernels in folders: PTX text and a launch record (JSON), for :func:`~tilecopy.load_kernel` and for anyone with the driver API.
 
-A folder holds ``kernel.ptx`` and ``launch.json``. The record says all that a launch needs: the parameters in order, block,
-grid, cluster, dynamic shared memory, target; and what this package checks before one. Integers known at launch only are
-expressions of the parameters' names, in which ``//`` rounds down. A digest covers the text and all of the record; the
-records below are its types, and msgspec holds what is read against them.
+A folder holds ``kernel.ptx`` and ``launch.json``. The record has all that a launch needs: the parameters in order, block,
+grid, cluster, dynamic shared memory, target, and what this package checks before a launch. Integers known only at launch
+are expressions of the parameters' names, in which ``//`` rounds down. A digest covers the text and the whole record. The
+classes below are the types of the record; msgspec checks what is read against them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Positive = Annotated[int, Meta(ge=1)]
 
 @attrs.frozen
 class SavedPlan:
-    """What a saved kernel tells of one of its copies: what its plan said, and as ``text`` what that explained."""
+    """The plan of one copy of a saved kernel; ``text`` is what its ``explain()`` returned."""
 
     variant: str
     package: str
@@ -61,7 +61,7 @@ class SavedPlan:
 
 
 class Record(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is nothing else, and of no other types."""
+    """A record with exactly its fields, each of its type."""
 
 
 class _Array(Record, frozen=True, tag_field="kind", tag="array"):
@@ -187,7 +187,7 @@ class Launch(Record, frozen=True):
 
 
 def save_kernel(kernel: Any, folder: str | Path) -> Path:
-    """Write a kernel into a folder, which is made where there is none; see :meth:`BuiltKernel.save`."""
+    """Write a kernel into a folder, and make the folder if there is none; see :meth:`BuiltKernel.save`."""
     where = Path(folder)
     record = record_of(kernel)
     try:
@@ -248,7 +248,7 @@ def record_of(kernel: Any) -> dict[str, Any]:
 
 
 class _SymbolNames:
-    """A name for each symbol, those of parameters first; the table says what each is."""
+    """A name for each symbol, those of parameters first, and a table of their meanings."""
 
     def __init__(self, parameters: Mapping[Symbol, str]) -> None:
         self._names: dict[Symbol, str] = dict(parameters)
@@ -269,7 +269,7 @@ class _SymbolNames:
         return tuple(as_python(value, self.of) if isinstance(value, Expr) else value for value in values)
 
     def table(self) -> tuple[_Symbol, ...]:
-        """Every symbol that has been named, and what it is."""
+        """Every symbol that has a name, and its meaning."""
         return tuple(
             _Symbol(name, s.name, s in self._parameters, s.lower, s.upper, s.multiple_of, s.varies, s.register)  # type: ignore[arg-type]
             for s, name in self._names.items()
@@ -318,7 +318,7 @@ def _name_of_function(kernel: Any, parameter: BytesParameter) -> str:
 
 
 def function_named(name: str) -> Any:
-    """The function of a ``module:name``; importing it raises whatever it raises."""
+    """The function of a ``module:name``. An exception of the import is raised unchanged."""
     module, _, function = name.partition(":")
     return getattr(import_module(module), function)
 

@@ -21,7 +21,7 @@ from .values import Value, bind_loaded, element_offset, lower_condition, lower_v
 
 
 class Statement(Protocol):
-    """Anything that a kernel does."""
+    """One statement of a kernel."""
 
     def lower(self, context: Lowering) -> None:
         """Write it through ``context.ptx``."""
@@ -43,13 +43,13 @@ class Placed:
 
 @attrs.frozen(eq=False)
 class Lowering:
-    """What statements are lowered with, and what is told of them.
+    """The inputs and results of lowering statements.
 
     Attributes:
-        known: block ids as the grid bounds them, where it is given at build.
-        facts: what a grid made of sizes says of the block ids.
+        known: block ids as the grid bounds them, if it is given at build.
+        facts: the facts about block ids that follow from a grid computed from sizes.
         plans: the plan of each copy, in order.
-        origins: what each statement is and where it was made, by its number; 0 is none.
+        origins: the text of each statement and the line that made it, by its number; 0 is none.
         indices: the register of each value that became an index, with its statement.
     """
 
@@ -88,7 +88,7 @@ class Lowering:
 class Copy:
     """A tile copy, dispatched when the target is known.
 
-    Where it may overhang, ``around`` has what the conditions and loops around say.
+    If it may overhang, ``around`` has the facts of the conditions and loops around it.
     """
 
     op: str
@@ -281,7 +281,7 @@ class Action:
 
 
 def words_of(region: Region) -> range:
-    """Which registers of a fragment a region is, whole and in order.
+    """The registers of a fragment that a region consists of, whole and in order.
 
     Raises:
         LayoutError: it shares a register with others, its elements do not follow each other, or they belong to several threads.

@@ -54,12 +54,12 @@ def _comparison(op: str) -> Callable[[Value, Any], Condition]:
 
 @attrs.frozen(eq=False)
 class Value(RunTime):
-    """A run-time value of one thread; ``+ - * /``, ``-v`` and comparisons make further ones.
+    """A run-time value of one thread. ``+ - * /``, ``-v`` and comparisons of values give new values.
 
     Attributes:
         dtype: its type.
         op: ``loaded``, ``address``, ``const``, ``index``, ``cast``, ``held`` (an integer of which the launch checks that the type holds it), ``neg``, ``add``, ``sub``, ``mul``, ``div``, ``min``, ``max``.
-        args: operands (values), or the constant, the symbolic integer, the element that was loaded or whose address it is.
+        args: operands (values), or the constant, the symbolic integer, or the element that is loaded or whose address is taken.
     """
 
     dtype: DType = attrs.field(validator=instance_of("a DType", DType))
@@ -116,11 +116,11 @@ class Value(RunTime):
                 left += [each for each in value.args if isinstance(each, Value)]
 
     def sources(self) -> tuple[Int, ...] | None:
-        """Integers that decide which threads see which value; None where it depends on data."""
+        """The integers that the value of a thread depends on; None if it depends on data."""
         return self._deciding(lambda element: None)
 
     def places(self) -> tuple[Int, ...] | None:
-        """Integers that decide what it was loaded from: threads that agree on them have the same value; None: own registers."""
+        """The integers that the places of its loads depend on. Threads with equal integers have the same value. None: own registers."""
         return self._deciding(_places)
 
     def _deciding(self, of_element: Callable[[Region], tuple[Int, ...] | None]) -> tuple[Int, ...] | None:
@@ -163,16 +163,16 @@ def _places(element: Region) -> tuple[Int, ...] | None:
 
 
 def range_of(dtype: DType) -> tuple[int, int]:
-    """Smallest and largest value of a type of integers, or of bool."""
+    """Smallest and largest value of an integer type, or of bool."""
     bits = 1 if dtype.kind == "b" else dtype.bits
     return (-(1 << bits - 1), (1 << bits - 1) - 1) if dtype.kind == "i" else (0, (1 << bits) - 1)
 
 
 def as_value(value: Any, dtype: DType) -> Value:
-    """A number or symbolic integer as a value of a dtype; a value as it is.
+    """A number or symbolic integer as a value of a dtype. A value is returned unchanged.
 
     Raises:
-        RequestError: not a number, or one that the dtype does not hold (floats round, integers do not).
+        RequestError: it is not a number, or the dtype does not hold it (floats round, integers do not).
     """
     if isinstance(value, Value):
         return value
@@ -300,7 +300,7 @@ def _keep(ptx: PtxBuilder, what: str, value: Value, register: Register) -> Regis
 
 
 def _known(ptx: PtxBuilder, what: str, value: Value) -> Register | None:
-    """What an open block knows of a value."""
+    """The register of a value in an open block, or None."""
     return next((found for block in ptx.blocks if (found := block.known((what, value))) is not None), None)
 
 
