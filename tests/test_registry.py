@@ -667,13 +667,30 @@ def test_registering_a_name_again_replaces_it() -> None:
     assert "half" not in plan(found).declined
 
 
+def test_a_misspelt_hook_is_told_with_the_one_that_is_meant() -> None:
+    class Misspelt:
+        @tc.hookimpl
+        def tilecopy_partitions(self, request: tc.CopyRequest) -> None:
+            """Not a hook."""
+
+        @tc.hookimpl(optionalhook=True)
+        def tilecopy_later(self) -> None:
+            """One of a later version."""
+
+    found = registry(source("good", variant("good")))
+    found.register(Misspelt(), name="mine")
+    reason = "this process is no variant: .*there is no hook tilecopy_partitions; did you mean tilecopy_partition?"
+    with pytest.warns(PluginWarning, match=reason):
+        assert plan(found).variant == "good"
+
+
 def test_a_name_is_free_again_when_its_rival_is_gone() -> None:
     twice = (source("twin", variant("twin"), "acme-one"), source("twin", variant("twin"), "acme-two"))
     found = registry(*twice, source("good", variant("good", priority=1)))
     with pytest.warns(PluginWarning, match="acme-one 1.0 and by acme-two 1.0"):
         assert plan(found).variant == "good"
     found.register(variant("twin"), name="twin")
-    assert plan(found).package == "this process 0"
+    assert plan(found).package == "this process"
     needy = Source("twin", "acme-three", "1.0", lambda: pytest.fail("loaded"), needs="it requires tilecopy-core>=99")
     with pytest.warns(PluginWarning, match="acme-three 1.0: it requires tilecopy-core>=99"):
         assert plan(registry(twice[0], needy)).package == "acme-one 1.0"

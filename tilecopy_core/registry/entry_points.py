@@ -64,7 +64,7 @@ class Source:
     @property
     def owner(self) -> str:
         """Distribution and version, for messages."""
-        return f"{self.package} {self.version}"
+        return self.package if self.package == THIS_PROCESS else f"{self.package} {self.version}"
 
     @property
     def advice(self) -> str:

@@ -16,7 +16,7 @@ import attrs
 import pluggy
 
 from ..description.request import Accept, Decline, Variant
-from ..errors import shown
+from ..errors import did_you_mean, shown
 from . import hookspecs
 from .entry_points import Source, shown_error
 from .hookspecs import PROJECT
@@ -77,9 +77,12 @@ def hooks_of(plugin: Any, manager: pluggy.PluginManager) -> dict[str, pluggy.Hoo
     """
     found = {name: getattr(plugin, name, None) for name in dir(plugin)}
     own = _Hooks({name: value for name, value in found.items() if hasattr(value, f"{PROJECT}_impl")})
+    known = list(vars(manager.hook))
+    for name, value in vars(own).items():
+        if name not in known and not getattr(value, f"{PROJECT}_impl")["optionalhook"]:
+            raise pluggy.PluginValidationError(plugin, f"there is no hook {name}{did_you_mean(name, known)}")
     try:
         manager.register(own)
-        manager.check_pending()
         return {caller.name: caller.get_hookimpls()[0] for caller in manager.get_hookcallers(own) or ()}
     finally:
         if manager.is_registered(own):  # pluggy 1.6 leaves what it refuses half registered
