@@ -169,6 +169,9 @@ def test_the_call_of_a_kernel_takes_a_device(
     for launch in (kernel, kernel.prepare):
         with pytest.raises(tc.LaunchError, match="device=1 is a GPU, and executor emulator has none"):
             launch(host, host.copy(), device=1, executor="emulator")
+    with pytest.raises(tc.LaunchError, match="stream 'x': an integer that is a CUstream, or a stream of"):
+        kernel(host, host.copy(), stream="x", executor="emulator")
+    kernel(host, host.copy(), stream=1, executor="emulator")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from tilecopy import BuiltKernel, HazardError, LaunchError
-from tilecopy.executors import HostArguments, ValueCheck
+from tilecopy.executors import HostArguments, ValueCheck, stream_pointer
 
 from .demands import demand, is_flag, items_of
 from .memory.observed import Observer
@@ -60,10 +60,10 @@ class EmulatorExecutor:
         grid: Sequence[int] | int | None = None,
         stream: Any = None,
     ) -> Report:
-        """Run a kernel on host arrays (NumPy, or CPU arrays with DLPack); the arrays themselves are written.
+        """Run a kernel on host arrays (NumPy, or CPU arrays with DLPack); the arrays themselves are written. A stream has no effect.
 
         Raises:
-            LaunchError: an argument does not fit its parameter, or the grid is too large to be run here.
+            LaunchError: an argument does not fit its parameter, the stream is none, or the grid is too large to be run here.
             HazardError: an execution that the hardware leaves undefined.
             UnsupportedPtxError: an instruction that the emulator does not know; the message names its statement.
         """
@@ -71,6 +71,8 @@ class EmulatorExecutor:
         given = items_of(arguments)
         rule = "a sequence, one argument for each parameter"
         demand(f"kernel {kernel.name}", "arguments", arguments, given is not None, rule)
+        if stream is not None:
+            stream_pointer(stream)
         try:
             return self._launch(kernel, given or (), grid)
         except UnsupportedPtxError as error:
