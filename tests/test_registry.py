@@ -172,18 +172,6 @@ def test_a_broken_plugin_is_set_aside_and_said(plugin: Any, reason: str) -> None
         plan(registry(*sources, TILECOPY_STRICT="1"))
 
 
-def test_a_misspelt_hook_is_not_silent() -> None:
-    plugin = variant("odd")
-
-    @tc.hookimpl
-    def tilecopy_predicat(request: Any) -> Any:
-        return tc.Accept()
-
-    plugin.tilecopy_predicat = tilecopy_predicat
-    with pytest.warns(PluginWarning, match="tilecopy_predicat"):
-        assert plan(registry(source("odd", plugin), source("good", variant("good")))).variant == "good"
-
-
 @pytest.mark.parametrize("hook", ["predicate", "partition"])
 def test_an_exception_in_a_hook_declines_that_request_alone(hook: str) -> None:
     answers = (

@@ -69,15 +69,15 @@ def kernel_of(source: str, name: str, shared_bytes: int = 0) -> Callable[..., No
 def in_turn(works: list[Callable[[], Any]]) -> list[float]:
     """Medians of seconds: nine rounds in a drawn order, ten launches a measurement, each after a rest.
 
-    Without the rest (``--no-rest``: a hundred launches a measurement) the GPU lowers its clock, most for what needs most power.
+    Without the rest (``--no-rest``: 125 launches a measurement) the GPU lowers its clock, most for what needs most power.
     """
     found = list[list[float]]([] for _ in works)
     for _ in range(9):
         for place in random.sample(range(len(works)), len(works)):
             torch.cuda.synchronize()
             time.sleep(REST_SECONDS)
-            runs, warm_up = (1, 2) if REST_SECONDS else (10, 5)
-            found[place].append(median_seconds(works[place], runs=runs, warm_up=warm_up, batch=10))
+            how = {"runs": 1, "warm_up": 2, "batch": 10} if REST_SECONDS else {}
+            found[place].append(median_seconds(works[place], **how))
     return [statistics.median(times) for times in found]
 
 
