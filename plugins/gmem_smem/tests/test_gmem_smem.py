@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tilecopy import S, TileLayout
 from tilecopy_testkit import oracle
@@ -254,6 +254,14 @@ def check_copy(case: dict[str, Any], executor: str, target: str = "sm_90a") -> t
     return kernel
 
 
+PAST_48_KIB = {
+    "dtype": "int64", "shape": (16, 16, 16), "strides": (1, 16, 256), "starts": (0, 0, 0), "box": (16, 16, 16),
+    "s_shape": (16, 16, 20), "s_strides": (1, 20, 320), "s_starts": (0, 0, 4), "swizzle": None, "threads": 1,
+}  # fmt: skip
+"""Its shared memory is dynamic."""
+
+
+@example(PAST_48_KIB)
 @examples(150)
 @given(copies())
 def test_shared_memory_holds_what_the_layout_says(case: dict[str, Any]) -> None:

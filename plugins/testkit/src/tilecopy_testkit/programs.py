@@ -58,14 +58,16 @@ def shared_dump(
     k.cta.copy(staging[s_box], a[a_box])
     k.cta_sync()
     type, register = (f"u{max(bits, 16)}", f"b{max(bits, 16)}")
+    first = k.address(staging[(0,) * len(s_shape)])
     for turn in k.range(-(-count // threads)):
         i = turn * threads + k.thread_id()
         with k.if_(i < count):
             k.inline_ptx(
-                f"{{{{ .reg .b32 at; .reg .{register} v; mov.u32 at, smem_tile; mad.lo.s32 at, {{0}}, {bits // 8}, at;\n"
+                f"{{{{ .reg .b32 at; .reg .{register} v; mad.lo.s32 at, {{0}}, {bits // 8}, {{2}};\n"
                 f"ld.shared.u{bits} v, [at]; st.global.{type if bits > 8 else 'u8'} {{1}}, v; }}}}",
                 k.load(places[i]),
                 b[i],
+                first,
             )
     return k.build(target=target, grid=1)
 
