@@ -443,23 +443,7 @@ def drawn(rng: random.Random) -> Case:
         who = rng.choice(THREADS)
         own, other, take = who[0], 1 - who[0], steps[who].append
         here, there, array = rng.randrange(3) * 128, rng.randrange(3) * 128, rng.choice(("%A", "%A+128", "%B"))
-        kind = rng.choice(
-            (
-                "load",
-                "send",
-                "send",
-                "send",
-                "wait",
-                "wait",
-                "wait",
-                "access",
-                "access",
-                "access",
-                "meet",
-                "group",
-                "done",
-            )
-        )
+        kind = rng.choice(["load", *["send"] * 3, *["wait"] * 3, *["access"] * 3, "meet", "group", "done"])
         if kind == "load" and free[own]:
             at = 8 * free[own].pop()
             waited[own].append(at // 8)

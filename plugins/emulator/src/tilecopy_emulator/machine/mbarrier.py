@@ -358,14 +358,14 @@ class Mbarriers:
         """An operation has moved bytes."""
         one = np.array([lane])
         self.add_tx(barrier, -count, one, 0)
-        late = next(
-            (each for each in self.machine.flying.values() if each.barrier == barrier.place and each.size), None
-        )
-        if self.test(barrier) and late is not None:
-            what = f"the bytes of this copy complete phase {barrier.phase - 1}, and those of {late.named()} may do so instead"
-            self.machine.hazard(
-                "mbarrier", f"{barrier.name}: {what} (the phase expects fewer bytes than are sent)", one
-            )
+        if self.test(barrier):
+            flying = self.machine.flying.values()
+            late = next((each for each in flying if each.barrier == barrier.place and each.size), None)
+            if late is not None:
+                what = f"the bytes of this copy complete phase {barrier.phase - 1}, and those of {late.named()} may do so instead"
+                self.machine.hazard(
+                    "mbarrier", f"{barrier.name}: {what} (the phase expects fewer bytes than are sent)", one
+                )
         self.machine.launch.version += 1
 
     def test(self, barrier: Mbarrier) -> bool:
