@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = {
     "core": 10_825,
     "bulk": 275,
-    "cli": 1_775,
+    "cli": 1_785,
     "cuda": 2_025,
     "draw": 2_425,
     "dsmem": 150,

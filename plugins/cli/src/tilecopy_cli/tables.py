@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
 
 from .errors import shown
 from .job import Outcome, TiledCopy
@@ -19,16 +25,17 @@ _LAST_COLUMN = 20
 def table(rows: Iterable[Sequence[object]], columns: Sequence[str] = (), *, indent: int = 0) -> str:
     """Rows in columns. The last column takes what is left of the width, and wraps there; if that is too little, each row is a paragraph."""
     lines = [[str(cell) for cell in row] for row in ([columns, *rows] if columns else rows)]
-    widths = [2 + max(map(len, column)) for column in zip(*lines, strict=True)]
-    left = indent + sum(widths[:-1])
-    narrow = _columns() - left < _LAST_COLUMN
-    text = ""
-    for *first, last in lines:
-        start = "".join(
-            f"{cell}  " if narrow else cell.ljust(width) for cell, width in zip(first, widths, strict=False)
-        )
-        text += wrapped(f"{' ' * indent}{start}{last}", hanging=2 if narrow else left, whole=False)
-    return text
+    if not lines:
+        return ""
+    *others, _ = (2 + max(map(cell_len, column)) for column in zip(*lines, strict=True))
+    if _columns() - indent - sum(others) < _LAST_COLUMN:
+        return "".join(wrapped(" " * indent + "  ".join(line)) for line in lines)
+    grid = Table.grid(*(Column(no_wrap=True) for _ in others), Column(overflow="fold"), padding=(0, 2, 0, 0))
+    for line in lines:
+        grid.add_row(*map(Text, line))
+    text = io.StringIO()
+    Console(file=text, width=_columns() - indent, color_system=None).print(grid)
+    return "".join(f"{' ' * indent}{printed}".rstrip() + "\n" for printed in text.getvalue().splitlines())
 
 
 def run_text(outcome: Outcome, destination: object) -> str:
@@ -44,11 +51,9 @@ def run_text(outcome: Outcome, destination: object) -> str:
     return "".join([head, "" if outcome.tiled is None else _tiled_text(outcome.tiled), *map(wrapped, tail)])
 
 
-def wrapped(text: str, hanging: int = 2, *, whole: bool = True) -> str:
-    """A line as lines no longer than the terminal is wide; words stay whole, unless they are longer and ``whole`` is false."""
-    wrap = textwrap.TextWrapper(
-        _columns(), subsequent_indent=" " * hanging, break_long_words=not whole, break_on_hyphens=False
-    )
+def wrapped(text: str) -> str:
+    """A line as lines no longer than the terminal is wide; words stay whole."""
+    wrap = textwrap.TextWrapper(_columns(), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
     return f"{wrap.fill(text.rstrip())}\n"
 
 
