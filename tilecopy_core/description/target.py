@@ -129,7 +129,7 @@ FEATURES: dict[str, tuple[str, ...]] = {
     "tma": _since("sm_90"),
     "wgmma": ("sm_90a",),
 }
-"""Feature -> the targets that have its instructions (PTX ISA, "Target ISA notes"; :mod:`tilecopy_core.ptx.opcodes`)."""
+"""Feature -> the targets that have its instructions (PTX ISA, "Target ISA notes"; ``ptx/opcodes.txt``)."""
 
 
 def targets_with(feature: str) -> str:

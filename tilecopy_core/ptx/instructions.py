@@ -1,8 +1,8 @@
 """The one table of instructions: what each needs of a target, and what its operands must be.
 
 ``PtxBuilder.instr`` looks every instruction up here, emitted or inline, and the emulator every one that it is to run. The
-header's ``.version`` and ``.target`` follow from the needs, the builder's checks from the operands; the forms themselves stand in
-:mod:`.opcodes`.
+header's ``.version`` and ``.target`` follow from the needs, the builder's checks from the operands; the forms of the opcodes stand
+in ``opcodes.txt``, which says how they are written.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache, reduce
-from itertools import chain
+from pathlib import Path
 
 import attrs
 
 from ..description.target import MBARRIER_TX_LIMIT, Target, Version, target_of
 from ..errors import PtxError, TargetError, shown
-from .opcodes import FORMS, PARTS
 from .operands import Address, Register
 
 __all__ = ["Instruction", "Needs", "instruction_of"]
@@ -141,7 +140,7 @@ class Instruction:
 
 
 _BARRIER = Place("the mbarrier", ("shared", "shared::cluster"), 8)
-_OWN_BARRIER = Place("the mbarrier", ("shared",), 8)
+_OWN_BARRIER, _FAR_BARRIER = (Place("the mbarrier", (space,), 8) for space in _BARRIER.spaces)
 _COLUMNS = Number("the number of tensor-memory columns", 32, 512, one_of=(32, 64, 128, 256, 512))
 _BULK = Number("the size in bytes", 16, MBARRIER_TX_LIMIT, 16)
 _LONG_BULK = Number("the size in bytes", 16, 2**32 - 16, 16)
@@ -157,35 +156,17 @@ def _from(space: str, align_bytes: int = 16) -> Place:
     return Place("the source", (space,), align_bytes)
 
 
-_COPY = (
-    _to("shared", align_bytes=0),
-    _from("global", align_bytes=0),
-    Number("the size in bytes", 4, 16, one_of=(4, 8, 16)),
-)
+_SIZE = Number("the size in bytes", 4, 16, one_of=(4, 8, 16))
+_COPY = (_to("shared", align_bytes=0), _from("global", align_bytes=0), _SIZE)
 _OPERANDS: dict[str, tuple[Operand, ...]] = {
     "bar.sync": (Number("the barrier", 0, 15), Number("the number of threads", 32, 1024, 32)),
     "cp.async.ca": _COPY,
     "cp.async.cg": _COPY,
     "cp.async.wait_group": (_GROUPS,),
-    "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes": (
-        _to("shared::cluster"),
-        _from("shared"),
-        _BULK,
-        Place("the mbarrier", ("shared::cluster",), 8),
-    ),
-    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes": (
-        _to("shared", "shared::cluster"),
-        _from("global"),
-        _BULK,
-        _BARRIER,
-    ),
-    "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes": (
-        _to("shared"),
-        _from("global"),
-        _BULK,
-        _OWN_BARRIER,
-    ),
-    "cp.async.bulk.global.shared::cta.bulk_group": (_to("global"), _from("shared"), _LONG_BULK),
+    "cp.async.bulk.shared::cluster.shared::cta": (_to("shared::cluster"), _from("shared"), _BULK, _FAR_BARRIER),
+    "cp.async.bulk.shared::cluster.global": (_to("shared", "shared::cluster"), _from("global"), _BULK, _BARRIER),
+    "cp.async.bulk.shared::cta.global": (_to("shared"), _from("global"), _BULK, _OWN_BARRIER),
+    "cp.async.bulk.global.shared::cta": (_to("global"), _from("shared"), _LONG_BULK),
     "cp.async.bulk.prefetch.L2.global": (_from("global"), _LONG_BULK),
     "cp.async.bulk.wait_group": (_GROUPS,),
     "mbarrier.init": (_OWN_BARRIER, Number("the arrival count of a phase", 1, 2**20 - 1)),
@@ -236,7 +217,7 @@ _GROUP = re.compile(r"(?:\{([^}]*)\}|\(([^)]*)\)|\.([\w:.]+))(\+?)")
 
 @attrs.frozen
 class _Form:
-    """One form of :data:`.opcodes.FORMS`, ready to be matched."""
+    """One form of an opcode, ready to be matched."""
 
     start: str
     groups: tuple[tuple[re.Pattern[str], bool], ...]
@@ -255,21 +236,23 @@ class _Form:
 
 
 @cache
-def _forms() -> dict[str, list[tuple[str, Needs]]]:
-    """First word of an opcode -> its forms as they are written, and what they need; the lowest first."""
-    found: dict[str, list[tuple[str, Needs]]] = {}
-    for heading, forms in FORMS.items():
-        version, *words = heading.split()
-        names = tuple(word for word in words if word.startswith("sm_"))
-        targets = [target_of(name) for name in names]
-        major, minor = map(int, version.split("."))
-        plain = not targets[0].suffix
-        needs = Needs(min(target.arch for target in targets), (major, minor), () if plain else names)
-        for form in chain.from_iterable(map(_each, forms.split())):
-            found.setdefault(_WORD.match(form)[0], []).append((form, needs))  # type: ignore[index]
-    for those in found.values():
-        those.sort(key=lambda each: (bool(each[1].targets), each[1].arch, each[1].version))
-    return found
+def _written() -> tuple[dict[str, str], dict[str, list[tuple[str, Needs]]]]:
+    """The lists of parts by name; and by the first word of an opcode its forms, as they are written, with what they need."""
+    parts: dict[str, str] = {}
+    forms: dict[str, list[tuple[str, Needs]]] = {}
+    needs = Needs()
+    for line in Path(__file__).with_name("opcodes.txt").read_text("ascii").splitlines():
+        first, *rest = line.split() or ["#"]
+        if first[0] == "$":
+            parts[first[1:]] = rest[0]
+        elif line.startswith(" "):
+            for form in [each for text in (first, *rest) for each in _each(text)]:
+                forms.setdefault(_WORD.match(form)[0], []).append((form, needs))  # type: ignore[index]
+        elif first[0] != "#":
+            major, minor = map(int, first.split("."))
+            targets = [target_of(name) for name in rest]
+            needs = Needs(min(t.arch for t in targets), (major, minor), tuple(rest) if targets[0].suffix else ())
+    return parts, forms
 
 
 def _each(text: str) -> Iterator[str]:
@@ -288,32 +271,29 @@ _START = re.compile(r"[\w:.$]+")
 
 
 @cache
-def _compiled(word: str) -> tuple[_Form, ...]:
-    """The forms of the opcodes that begin with a word."""
-    return tuple(_form(text, needs) for text, needs in _forms().get(word, ()))
-
-
-def _form(text: str, needs: Needs) -> _Form:
-    text = re.sub(r"\$(\w+)", lambda name: PARTS[name[1]], text)
-    start = _START.match(text)
-    assert start is not None
-    groups, before = [], ""
-    for optional, required, literal, joined in _GROUP.findall(text[start.end() :]):
-        parts = "|".join(map(re.escape, (optional or required or literal).split(",")))
-        pattern = rf"{before}\.(?:{parts})"
-        if joined:
-            before = pattern
-            continue
-        groups.append((re.compile(rf"{pattern}(?=\.|$)"), not optional))
-        before = ""
-    return _Form(start[0], tuple(groups), needs)
+def _forms(word: str) -> tuple[_Form, ...]:
+    """The forms of the opcodes that begin with a word, the lowest first."""
+    parts, forms = _written()
+    found = []
+    for written, needs in forms.get(word, ()):
+        text = re.sub(r"\$(\w+)", lambda name: parts[name[1]], written)
+        start: str = _START.match(text)[0]  # type: ignore[index]
+        groups, before = [], ""
+        for optional, required, literal, joined in _GROUP.findall(text.removeprefix(start)):
+            either = "|".join(map(re.escape, (optional or required or literal).split(",")))
+            pattern = rf"{before}\.(?:{either})"
+            if not joined:
+                groups.append((re.compile(rf"{pattern}(?=\.|$)"), not optional))
+            before = pattern if joined else ""
+        found.append(_Form(start, tuple(groups), needs))
+    return tuple(sorted(found, key=lambda form: (bool(form.needs.targets), form.needs.arch, form.needs.version)))
 
 
 @lru_cache(maxsize=1 << 12)
 def instruction_of(text: str) -> Instruction:
     """What the table says of an instruction (its opcode, or its whole text without guard), its modifiers included."""
     opcode = text.split(None, 1)[0] if text.strip() else ""
-    ways = tuple(form.needs for form in _compiled(opcode.split(".")[0]) if form.matches(opcode)) or _UNKNOWN
+    ways = tuple(form.needs for form in _forms(opcode.split(".")[0]) if form.matches(opcode)) or _UNKNOWN
     for pattern, more in _MODIFIERS:
         if pattern.search(text):
             ways = tuple(merge(needs, more) for needs in ways)
