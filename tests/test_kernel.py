@@ -527,3 +527,10 @@ def test_a_thread_arrives_on_the_barrier_of_another_cta(relaxed: bool) -> None:
     found = np.zeros(2, np.uint32)
     kernel(found, executor="emulator")
     assert found.tolist() == [1, 1]
+
+
+def test_the_parity_of_a_phase_is_one_bit() -> None:
+    k = tc.KernelBuilder("third", threads=32)
+    k.mbarrier("done").wait(3)
+    waits = [line for line in k.build(target="sm_90", grid=1).ptx.splitlines() if "try_wait" in line]
+    assert [line.endswith(", 1;") for line in waits] == [True]

@@ -52,7 +52,7 @@ def other(name: str, partition: Any = None, verdict: Any = None, **record: Any) 
 
     @tc.hookimpl
     def tilecopy_emit(request: Any, partition: Any, ptx: Any) -> None:
-        ptx.bar_warp_sync()
+        ptx.instr("bar.warp.sync", "0xffffffff")
 
     fields = {"op": "copy_async", "priority": 5, "summary": "x", "spaces": (("global", "shared"),), "threads": "one"}
     plugin = SimpleNamespace(

@@ -46,7 +46,7 @@ def variant(name: str, priority: int, verdict: Any = None, partition: Any = "spl
     def tilecopy_emit(ptx: Any) -> None:
         told(emit)
         ptx.comment(f"emitted by {name}")
-        ptx.bar_warp_sync()
+        ptx.instr("bar.warp.sync", "0xffffffff")
 
     plugin = SimpleNamespace(
         variant=tc.Variant(name, "copy", priority, "a test", (("global", "shared"),)),

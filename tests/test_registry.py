@@ -74,7 +74,7 @@ def variant(
     def tilecopy_emit(request: Any, partition: Any, ptx: Any) -> None:
         answer("emit", emit, request)
         ptx.comment(f"emitted by {name}")
-        ptx.bar_warp_sync()
+        ptx.instr("bar.warp.sync", "0xffffffff")
 
     fields = {"spaces": (("global", "shared"),)} | record
     return SimpleNamespace(
@@ -1097,7 +1097,7 @@ def test_a_plan_is_data() -> None:
             def comment(self, text: str) -> None:
                 self.lines.append(text)
 
-            def bar_warp_sync(self) -> None:
+            def instr(self, opcode: str, *operands: object) -> None:
                 pass
 
         again.emit(Ptx(), found)  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import inspect
 import pickle
 import re
@@ -162,6 +163,7 @@ PARTS: dict[str, Callable[[World], Any]] = {
     "at": lambda w: w.ptx.address(w.s),
     "bar": lambda w: w.ptx.address(w.mbar.buffer),
     "far": lambda w: w.ptx.mapa(w.at, 1),
+    "writes": lambda w: functools.partial(w.ptx.instr, "fence.proxy.async"),
 }
 """What a world has, made when it is asked for."""
 
@@ -482,7 +484,7 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     # ------------------------------------------------------------------------------------------- plugin: functions
     "asynchronously": lambda w: call(plugin.asynchronously, w.ptx, w.edge_request, w.edge),
     "at_edges": lambda w: call(plugin.at_edges, w.ptx, w.edge, tc.cta(64), lambda part: None),
-    "choose": lambda w: call(plugin.choose, w.ptx, [w.guard], w.ptx.cluster_sync, w.ptx.cluster_sync),
+    "choose": lambda w: call(plugin.choose, w.ptx, [w.guard], w.writes, w.writes),
     "digits_of": lambda w: call(plugin.digits_of, [(plugin.Iter(8, 1, tc.tx), w.iter)], w.layout, [tc.tx]),
     "guards_of": lambda w: call(plugin.guards_of, w.edge_request.src),
     "operands": lambda w: call(plugin.operands, w.fragment_request),
@@ -566,23 +568,14 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "TensorPlace": lambda w: call(plugin.TensorPlace, w.ptx.host_parameter(w.map), (w.r32, 8)),
     "PtxBuilder": lambda w: call(plugin.PtxBuilder, tc.target_of(TARGET), 64, [w.s], w.ptx.bindings),
     "PtxBuilder.address": lambda w: call(w.ptx.address, w.s, w.k.thread_id(), tc.Swizzle(3, 3, 3), whole=True),
-    "PtxBuilder.bar_sync": lambda w: call(w.ptx.bar_sync, 1, 64),
-    "PtxBuilder.bar_warp_sync": lambda w: call(w.ptx.bar_warp_sync, 15),
     "PtxBuilder.bind": lambda w: call(w.ptx.bind, next(iter(w.n.symbols)), w.r32),
     "PtxBuilder.block": lambda w: call(lambda: using(w.ptx.block())),
-    "PtxBuilder.bulk_commit": lambda w: call(w.ptx.bulk_commit),
-    "PtxBuilder.bulk_wait": lambda w: call(w.ptx.bulk_wait, 1, read=True),
     "PtxBuilder.bulk_copy_to_cluster": lambda w: call(
         w.ptx.bulk_copy_to_cluster, w.far, w.at, 16, w.ptx.mapa(w.bar, 1)
     ),
-    "PtxBuilder.cluster_sync": lambda w: call(w.ptx.cluster_sync),
     "PtxBuilder.comment": lambda w: call(w.ptx.comment, "words"),
     "PtxBuilder.cp_async": lambda w: call(w.ptx.cp_async, w.at, w.ptx.address(w.a), 16, ignore=w.pred),
-    "PtxBuilder.cp_async_commit": lambda w: call(w.ptx.cp_async_commit),
-    "PtxBuilder.cp_async_wait": lambda w: call(w.ptx.cp_async_wait, 1),
     "PtxBuilder.element": lambda w: call(w.ptx.element, w.s[0, 1], whole=True),
-    "PtxBuilder.fence_mbarrier_init": lambda w: call(w.ptx.fence_mbarrier_init),
-    "PtxBuilder.fence_proxy_async": lambda w: call(w.ptx.fence_proxy_async, "global"),
     "PtxBuilder.fragment": lambda w: call(w.ptx.fragment, w.frag),
     "PtxBuilder.host_parameter": lambda w: call(w.ptx.host_parameter, w.map),
     "PtxBuilder.if_": lambda w: call(lambda predicate: using(w.ptx.if_(predicate)), w.pred),
@@ -597,10 +590,6 @@ GOOD: dict[str, Callable[[World], Bound]] = {
         False,
     ),
     "PtxBuilder.mapa": lambda w: call(w.ptx.mapa, w.at, 1),
-    "PtxBuilder.mbarrier_arrive": lambda w: call(w.ptx.mbarrier_arrive, w.bar),
-    "PtxBuilder.mbarrier_arrive_expect_tx": lambda w: call(w.ptx.mbarrier_arrive_expect_tx, w.bar, 16),
-    "PtxBuilder.mbarrier_init": lambda w: call(w.ptx.mbarrier_init, w.bar, 1),
-    "PtxBuilder.mbarrier_wait": lambda w: call(w.ptx.mbarrier_wait, w.bar, 1, cluster=True),
     "PtxBuilder.new_label": lambda w: call(w.ptx.new_label, "here"),
     "PtxBuilder.place": lambda w: call(w.ptx.place, "$here_0"),
     "PtxBuilder.place_text": lambda w: call(w.ptx.place_text, "\tret;", w.ptx.blocks[0].head),
@@ -609,13 +598,11 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "PtxBuilder.all_of": lambda w: call(w.ptx.all_of, [w.pred, True]),
     "PtxBuilder.constant": lambda w: call(w.ptx.constant, (0, 1), 64),
     "PtxBuilder.either": lambda w: call(
-        lambda predicate, uniform: w.ptx.either(predicate, w.ptx.cluster_sync, w.ptx.cluster_sync, uniform=uniform),
+        lambda predicate, uniform: w.ptx.either(predicate, w.writes, w.writes, uniform=uniform),
         w.pred,
         False,
     ),
-    "PtxBuilder.either, its ways": lambda w: call(
-        w.ptx.either, w.pred, w.ptx.cluster_sync, w.ptx.cluster_sync, uniform=False
-    ),
+    "PtxBuilder.either, its ways": lambda w: call(w.ptx.either, w.pred, w.writes, w.writes, uniform=False),
     "PtxBuilder.fill": lambda w: call(w.ptx.fill, [w.r32], (0, 1)),
     "PtxBuilder.inside": lambda w: call(w.ptx.inside, w.k.thread_id(), 8, (True, True)),
     "PtxBuilder.once": lambda w: call(w.ptx.once, "key", lambda ptx: None),
@@ -635,17 +622,11 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "PtxBuilder.thread_index": lambda w: call(w.ptx.thread_index, tc.warp()),
     "PtxBuilder.value": lambda w: call(w.ptx.value, w.k.thread_id(), 32),
     "PtxBuilder.write_local": lambda w: call(w.ptx.write_local, w.frag, 0, 32, [w.r32], guard=w.pred),
-    "tcgen05.alloc": lambda w: call(tcgen05.alloc, w.ptx, w.at, 32, 1),
     "tcgen05.allocated_address": lambda w: call(tcgen05.allocated_address, w.ptx, w.at),
-    "tcgen05.commit": lambda w: call(tcgen05.commit, w.ptx, w.bar, 1),
     "tcgen05.cp": lambda w: call(tcgen05.cp, w.ptx, w.r32, w.ptx.reg("b64"), 1, "4x256b"),
-    "tcgen05.dealloc": lambda w: call(tcgen05.dealloc, w.ptx, w.r32, 32, 1),
-    "tcgen05.fence_after": lambda w: call(tcgen05.fence_after, w.ptx),
-    "tcgen05.fence_before": lambda w: call(tcgen05.fence_before, w.ptx),
-    "tcgen05.ld": lambda w: call(tcgen05.ld, w.ptx, [w.r32], w.r32),
+    "tcgen05.group": lambda w: call(tcgen05.group, 2),
     "tcgen05.matrix_descriptor": lambda w: call(tcgen05.matrix_descriptor, w.ptx, w.at, 8, 8, 2),
     "tcgen05.plus_columns": lambda w: call(tcgen05.plus_columns, w.ptx, w.r32, 4),
-    "tcgen05.wait_ld": lambda w: call(tcgen05.wait_ld, w.ptx),
 }
 """A call of every public callable, with an argument for every parameter."""
 

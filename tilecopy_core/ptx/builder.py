@@ -21,7 +21,6 @@ from ..errors import (
     checked,
     instance_of,
     integer_in,
-    one_of,
     optional,
     shown,
     tuple_of,
@@ -341,32 +340,7 @@ class PtxBuilder(IndexEmitter):
         wide = self.value(value, 64)
         return pure_once(self, block, ("low word", key_of(value)), "cvt.u32.u64", "b32", wide)
 
-    # ------------------------------------------------------------------------------------------- barriers and fences
-
-    def bar_sync(self, barrier: int = 0, threads: int | None = None) -> None:
-        """``bar.sync``: all threads of the CTA, or ``threads`` (a multiple of 32) of them."""
-        self.instr("bar.sync", barrier, *([] if threads is None else [threads]))
-
-    @checked(PtxError, mask=integer_in(0, 2**32 - 1))
-    def bar_warp_sync(self, mask: int = 0xFFFFFFFF) -> None:
-        """``bar.warp.sync``: the lanes of a mask."""
-        self.instr("bar.warp.sync", f"0x{int(mask):08x}")
-
-    def cluster_sync(self) -> None:
-        """All threads of the cluster: ``barrier.cluster.arrive`` (release), then ``wait`` (acquire)."""
-        self.instr("barrier.cluster.arrive")
-        self.instr("barrier.cluster.wait")
-
-    @checked(PtxError, space=one_of("shared::cta", "shared::cluster", "global", ""))
-    def fence_proxy_async(self, space: str = "shared::cta") -> None:
-        """Order generic accesses before those of the async proxy: bulk copies, tcgen05."""
-        self.instr(f"fence.proxy.async.{space}" if space else "fence.proxy.async")
-
-    def fence_mbarrier_init(self) -> None:
-        """Make ``mbarrier.init`` visible to the cluster; a barrier follows."""
-        self.instr("fence.mbarrier_init.release.cluster")
-
-    # ------------------------------------------------------------------------------------------- cp.async
+    # ------------------------------------------------------------------------------------------- asynchronous copies
 
     def cp_async(
         self, destination: Address, source: Access | Address, nbytes: int, *, ignore: Register | None = None
@@ -381,60 +355,6 @@ class PtxBuilder(IndexEmitter):
         opcode = f"cp.async.{'cg' if nbytes == 16 else 'ca'}.shared.global"
         ignored = () if ignore is None else (ignore,)
         self.instr(opcode, destination, address, nbytes, *ignored, guard=predicate)
-
-    def cp_async_commit(self) -> None:
-        """Close a group of the thread's ``cp.async``."""
-        self.instr("cp.async.commit_group")
-
-    def cp_async_wait(self, pending: int = 0) -> None:
-        """Wait until at most ``pending`` of the thread's newest groups are unfinished; a barrier shows others."""
-        self.instr("cp.async.wait_group", pending)
-
-    # ------------------------------------------------------------------------------------------- bulk groups
-
-    def bulk_commit(self) -> None:
-        """Close a group of the thread's bulk copies to global memory."""
-        self.instr("cp.async.bulk.commit_group")
-
-    @checked(PtxError, read=FLAG)
-    def bulk_wait(self, pending: int = 0, *, read: bool = False) -> None:
-        """Wait until at most ``pending`` of the thread's newest bulk groups are unfinished.
-
-        With ``read``, until their sources have been read and may be written again; what they wrote is not yet there.
-        """
-        self.instr(f"cp.async.bulk.wait_group{'.read' if read else ''}", pending)
-
-    # ------------------------------------------------------------------------------------------- mbarrier, clusters
-
-    def mbarrier_init(self, barrier: Address, count: int = 1) -> None:
-        """``mbarrier.init`` for ``count`` arrivals a phase (1 to 2**20 - 1); then a fence and a barrier."""
-        self.instr("mbarrier.init.shared.b64", barrier, count)
-
-    @checked(PtxError, barrier=ADDRESS)
-    def mbarrier_arrive(self, barrier: Address) -> None:
-        """``mbarrier.arrive`` (release); at cluster scope for a barrier of another CTA."""
-        if barrier.space == "shared::cluster":
-            self.instr("mbarrier.arrive.release.cluster.shared::cluster.b64", "_", barrier)
-        else:
-            self.instr("mbarrier.arrive.shared.b64", self.reg("b64"), barrier)
-
-    def mbarrier_arrive_expect_tx(self, barrier: Address, nbytes: int) -> None:
-        """Announce the bytes (at most 2**20 - 1) that copies will complete in this phase, and arrive once."""
-        self.instr("mbarrier.arrive.expect_tx.shared::cta.b64", "_", barrier, nbytes)
-
-    @checked(PtxError, barrier=ADDRESS, parity=INT, cluster=FLAG)
-    def mbarrier_wait(self, barrier: Address, parity: Int, *, cluster: bool = False) -> None:
-        """Wait until the phase of a parity (0 for the first) has completed; the number of a phase is taken modulo 2.
-
-        ``try_wait`` in a loop; acquire, at cluster scope if asked (when threads of another CTA arrive).
-        """
-        odd = parity % 2
-        phase: object = odd if isinstance(odd, int) else self.value(odd)
-        label, done = self.new_label("wait"), self.reg("pred")
-        scope = ".acquire.cluster" if cluster else ""
-        self.place(label)
-        self.instr(f"mbarrier.try_wait.parity{scope}.shared::cta.b64", done, barrier, phase)
-        self.instr("bra", label, guard=done, unless=True)
 
     @checked(PtxError, address=ADDRESS, rank=INT)
     def mapa(self, address: Address, rank: Int) -> Address:

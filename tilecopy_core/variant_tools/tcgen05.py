@@ -1,10 +1,8 @@
-"""Instructions of tensor memory (PTX ISA 9.7.16), each a function that writes through a builder."""
+"""What copies to and from tensor memory share (PTX ISA 9.7.16): descriptors, addresses, ``tcgen05.cp``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from ..errors import PtxError, checked, integer_in, one_of, shown, tuple_of
+from ..errors import PtxError, checked, integer_in, one_of, shown
 from ..integers.expr import INT, Int
 from ..ptx.builder import BUILDER, PtxBuilder
 from ..ptx.operands import ADDRESS, REGISTER, Address, Register
@@ -15,7 +13,8 @@ SHAPES = ("128x256b", "128x128b", "64x128b.warpx2::02_13", "64x128b.warpx2::01_2
 """Shapes of ``tcgen05.cp``."""
 
 
-def _group(cta_group: int) -> str:
+def group(cta_group: int) -> str:
+    """The modifier ``.cta_group`` of an instruction, without its dot; raises PtxError for what is neither 1 nor 2."""
     if type(cta_group) is not int or cta_group not in GROUPS:
         raise PtxError(f"cta_group is 1 or 2, not {shown(cta_group)}")
     return f"cta_group::{cta_group}"
@@ -75,20 +74,6 @@ def plus_columns(ptx: PtxBuilder, base: Register, column: Int) -> Register:
     return result
 
 
-@checked(PtxError, ptx=BUILDER)
-def alloc(ptx: PtxBuilder, holder: Address, columns: int, cta_group: int = 1) -> None:
-    """``tcgen05.alloc`` by one whole warp: 32 to 512 columns, a power of two; the address goes to ``holder``."""
-    group = _group(cta_group)
-    ptx.instr(f"tcgen05.alloc.{group}.sync.aligned.shared::cta.b32", holder, columns)
-    ptx.instr(f"tcgen05.relinquish_alloc_permit.{group}.sync.aligned")
-
-
-@checked(PtxError, ptx=BUILDER, address=REGISTER)
-def dealloc(ptx: PtxBuilder, address: Register, columns: int, cta_group: int = 1) -> None:
-    """``tcgen05.dealloc`` by the warp that allocated."""
-    ptx.instr(f"tcgen05.dealloc.{_group(cta_group)}.sync.aligned.b32", address, columns)
-
-
 @checked(PtxError, ptx=BUILDER, address=REGISTER, descriptor=REGISTER, shape=one_of(*SHAPES))
 def cp(
     ptx: PtxBuilder, address: Register, descriptor: Register, cta_group: int = 1, shape: str = "32x128b.warpx4"
@@ -96,46 +81,4 @@ def cp(
     """``tcgen05.cp``: the rows that a descriptor names to the lanes of a shape, such as ``4x256b``."""
     if descriptor.type != "b64" or address.type != "b32":
         raise PtxError(f"tcgen05.cp takes a 32-bit address and a 64-bit descriptor, not {address}, {descriptor}")
-    ptx.instr(f"tcgen05.cp.{_group(cta_group)}.{shape}", f"[{address}]", descriptor)
-
-
-@checked(PtxError, ptx=BUILDER)
-def commit(ptx: PtxBuilder, barrier: Address, cta_group: int = 1) -> None:
-    """Let an mbarrier count one arrival when the thread's earlier tcgen05 operations are done."""
-    ptx.instr(f"tcgen05.commit.{_group(cta_group)}.mbarrier::arrive::one.shared::cluster.b64", barrier)
-
-
-@checked(PtxError, ptx=BUILDER)
-def fence_after(ptx: PtxBuilder) -> None:
-    """Order tcgen05 work that follows after the synchronisation that came before."""
-    ptx.instr("tcgen05.fence::after_thread_sync")
-
-
-@checked(PtxError, ptx=BUILDER)
-def fence_before(ptx: PtxBuilder) -> None:
-    """Order tcgen05 work that came before, before the synchronisation that follows."""
-    ptx.instr("tcgen05.fence::before_thread_sync")
-
-
-@checked(PtxError, ptx=BUILDER, registers=tuple_of(REGISTER), address=REGISTER)
-def ld(ptx: PtxBuilder, registers: Sequence[Register], address: Register) -> None:
-    """``tcgen05.ld.32x32b``: lane ``l`` of warp ``w`` reads row ``32 * (w % 4) + l``, one column a register."""
-    count = len(registers)
-    if count not in (1, 2, 4, 8, 16, 32, 64, 128):
-        raise PtxError(
-            f"tcgen05.ld.32x32b reads a power of two of columns up to 128: not {count} registers, {shown(registers)}"
-        )
-    warp = ptx.tid // 32 % 4
-    at = ptx.reg("b32")
-    if isinstance(warp, int):
-        ptx.instr("mov.b32", at, address)
-    else:
-        ptx.instr("mad.lo.s32", at, ptx.value(warp), 32 << 16, address)
-    braces = "{" + ", ".join(map(str, registers)) + "}"
-    ptx.instr(f"tcgen05.ld.sync.aligned.32x32b.x{count}.b32", braces, f"[{at}]")
-
-
-@checked(PtxError, ptx=BUILDER)
-def wait_ld(ptx: PtxBuilder) -> None:
-    """Wait until this thread's ``tcgen05.ld`` are done; their registers may be read after it."""
-    ptx.instr("tcgen05.wait::ld.sync.aligned")
+    ptx.instr(f"tcgen05.cp.{group(cta_group)}.{shape}", f"[{address}]", descriptor)

@@ -11,6 +11,7 @@ from tilecopy_core.integers import INT, Int, plain
 from tilecopy_core.memory import Buffer, Region
 from tilecopy_core.ptx import MBARRIER_TX_LIMIT, Address, PtxBuilder
 
+from . import instructions
 from .recording import Recorder
 from .statements import Action
 from .values import element_offset
@@ -59,7 +60,7 @@ class Mbarrier:
             raise RequestError(
                 f"mbarrier {self.buffer.name}: a phase counts 1 to {2**20 - 1} arrivals, not {shown(count)}"
             )
-        self._record("init", index, lambda ptx, at: ptx.mbarrier_init(at, count))
+        self._record("init", index, lambda ptx, at: instructions.mbarrier_init(ptx, at, count))
 
     @checked(rank=optional(INT), relaxed=FLAG)
     def arrive(self, index: Int = 0, *, rank: Int | None = None, relaxed: bool = False) -> None:
@@ -76,11 +77,7 @@ class Mbarrier:
 
         def write(ptx: PtxBuilder, at: Address) -> None:
             there = at if rank is None else ptx.mapa(at, rank)
-            if relaxed:
-                scope = "cta" if rank is None else "cluster"
-                ptx.instr(f"mbarrier.arrive.relaxed.{scope}.shared::{scope}.b64", "_", there)
-            else:
-                ptx.mbarrier_arrive(there)
+            instructions.mbarrier_arrive(ptx, there, relaxed=relaxed)
 
         self._record("arrive", index, write)
 
@@ -96,7 +93,7 @@ class Mbarrier:
                 f"mbarrier {self.buffer.name}: one phase counts 1 to {MBARRIER_TX_LIMIT} bytes, not {shown(nbytes)}; "
                 "split the copies over several phases or barriers"
             )
-        self._record("arrive_expect_tx", index, lambda ptx, at: ptx.mbarrier_arrive_expect_tx(at, nbytes))
+        self._record("arrive_expect_tx", index, lambda ptx, at: instructions.mbarrier_arrive_expect_tx(ptx, at, nbytes))
 
     @checked(parity=INT, cluster=FLAG)
     def wait(self, parity: Int, index: Int = 0, *, cluster: bool = False) -> None:
@@ -108,7 +105,7 @@ class Mbarrier:
             cluster: acquire at cluster scope. Needed if threads of another CTA arrive on the barrier.
         """
         self._kernel._own(parity, f"mbarrier {self.buffer.name}: parity")
-        self._record("wait", index, lambda ptx, at: ptx.mbarrier_wait(at, parity, cluster=cluster))
+        self._record("wait", index, lambda ptx, at: instructions.mbarrier_wait(ptx, at, parity, cluster=cluster))
 
 
 def barrier_address(ptx: PtxBuilder, element: Region) -> Address:

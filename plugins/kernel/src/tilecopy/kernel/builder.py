@@ -45,6 +45,7 @@ from tilecopy_core.ptx import PtxBuilder, Register
 from tilecopy_core.registry import Registry
 from tilecopy_core.variant_tools import tcgen05
 
+from . import instructions
 from .barriers import Mbarrier, barrier_address
 from .bounds import known_by, together
 from .built import BuiltKernel
@@ -468,29 +469,19 @@ class KernelBuilder(Recorder):
 
     # ------------------------------------------------------------------------------------------- synchronisation
 
-    def cta_sync(self) -> None:
-        """``bar.sync 0``, which is ``__syncthreads()``: after it, every thread reads what the CTA wrote before it."""
-        self.record(Action("cta_sync", PtxBuilder.bar_sync))
-
-    @checked(barrier=integer_in(1, 15), threads=integer_in(32, 1024))
-    def named_barrier(self, barrier: int, threads: int) -> None:
-        """``bar.sync`` on barrier 1 to 15 for some warps of the CTA."""
-        self.record(Action("named_barrier", lambda ptx: ptx.bar_sync(barrier, threads)))
-
-    def warp_sync(self) -> None:
-        """``bar.warp.sync`` for every lane of the warp."""
-        self.record(Action("warp_sync", PtxBuilder.bar_warp_sync))
-
-    cp_async_commit = recorded(PtxBuilder.cp_async_commit)
-    cp_async_wait = recorded(PtxBuilder.cp_async_wait, pending=_PENDING)
-    bulk_commit = recorded(PtxBuilder.bulk_commit)
-    bulk_wait = recorded(PtxBuilder.bulk_wait, pending=_PENDING, read=FLAG)
-    cluster_sync = recorded(PtxBuilder.cluster_sync)
-    fence_proxy_async = recorded(PtxBuilder.fence_proxy_async, space=_PROXY_SPACE)
-    fence_mbarrier_init = recorded(PtxBuilder.fence_mbarrier_init)
-    tcgen05_fence_after = recorded(tcgen05.fence_after)
-    tcgen05_fence_before = recorded(tcgen05.fence_before)
-    tcgen05_wait_ld = recorded(tcgen05.wait_ld)
+    cta_sync = recorded(instructions.cta_sync)
+    named_barrier = recorded(instructions.named_barrier, barrier=integer_in(1, 15), threads=integer_in(32, 1024))
+    warp_sync = recorded(instructions.warp_sync)
+    cluster_sync = recorded(instructions.cluster_sync)
+    fence_proxy_async = recorded(instructions.fence_proxy_async, space=_PROXY_SPACE)
+    fence_mbarrier_init = recorded(instructions.fence_mbarrier_init)
+    cp_async_commit = recorded(instructions.cp_async_commit)
+    cp_async_wait = recorded(instructions.cp_async_wait, pending=_PENDING)
+    bulk_commit = recorded(instructions.bulk_commit)
+    bulk_wait = recorded(instructions.bulk_wait, pending=_PENDING, read=FLAG)
+    tcgen05_fence_after = recorded(instructions.tcgen05_fence_after)
+    tcgen05_fence_before = recorded(instructions.tcgen05_fence_before)
+    tcgen05_wait_ld = recorded(instructions.tcgen05_wait_ld)
 
     @checked(name=_NAME, count=integer_in(1, MOST_SHARED_BYTES // 8))
     def mbarrier(self, name: str | None = None, *, count: int = 1) -> Mbarrier:
@@ -532,12 +523,20 @@ class KernelBuilder(Recorder):
         needed = -(-buffer.memory.layout.span(TCol) * buffer.memory.dtype.bits // 32)
         if type(columns) is not int or needed > columns:
             raise RequestError(f"{buffer.name} needs {needed} columns of tensor memory; {shown(columns)} are allocated")
-        self.record(Action("tcgen05_alloc", lambda ptx: tcgen05.alloc(ptx, ptx.address(holder), columns, cta_group)))
+        self.record(
+            Action(
+                "tcgen05_alloc", lambda ptx: instructions.tcgen05_alloc(ptx, ptx.address(holder), columns, cta_group)
+            )
+        )
 
     def tcgen05_dealloc(self, buffer: Buffer, *, columns: int = 32, cta_group: int = 1) -> None:
         """Free tensor memory. The warp that allocated it must do so before the kernel ends."""
         holder, columns, cta_group = self._holder(buffer), plain(columns), plain(cta_group)
-        self.record(Action("tcgen05_dealloc", lambda ptx: tcgen05.dealloc(ptx, _base(ptx, holder), columns, cta_group)))
+        self.record(
+            Action(
+                "tcgen05_dealloc", lambda ptx: instructions.tcgen05_dealloc(ptx, _base(ptx, holder), columns, cta_group)
+            )
+        )
 
     def tcgen05_commit(self, barrier: Mbarrier | Region, *, cta_group: int = 1) -> None:
         """Let an mbarrier (``mbar``, or one of several, ``mbar[i]``) count one arrival when this thread's copies are done."""
@@ -546,7 +545,11 @@ class KernelBuilder(Recorder):
             raise RequestError(f"tcgen05_commit: barrier is an mbarrier, or mbar[i], not {shown(barrier)}")
         self._use(element, "tcgen05_commit: barrier")
         cta_group = plain(cta_group)
-        self.record(Action("tcgen05_commit", lambda ptx: tcgen05.commit(ptx, barrier_address(ptx, element), cta_group)))
+        self.record(
+            Action(
+                "tcgen05_commit", lambda ptx: instructions.tcgen05_commit(ptx, barrier_address(ptx, element), cta_group)
+            )
+        )
 
     @checked(column=INT)
     def tcgen05_ld(self, fragment: Buffer, buffer: Buffer, *, column: Int = 0) -> None:
@@ -568,7 +571,9 @@ class KernelBuilder(Recorder):
 
         def write(ptx: PtxBuilder) -> None:
             registers = ptx.fragment(fragment)[int(fragment.layout.apply(0).get("m", 0)) :]
-            tcgen05.ld(ptx, registers, tcgen05.plus_columns(ptx, _base(ptx, holder), column + skipped // 32))
+            instructions.tcgen05_ld(
+                ptx, registers, tcgen05.plus_columns(ptx, _base(ptx, holder), column + skipped // 32)
+            )
 
         self.record(Action("tcgen05_ld", write))
 
