@@ -14,7 +14,6 @@ from tilecopy_testkit import demos
 from tilecopy_testkit.programs import edge_of, round_trip, transposed_words
 
 from tilecopy_core.ptx import Address, Needs, PtxBuilder, SharedPlan, header_target, instruction_of
-from tilecopy_core.variant_tools import tcgen05
 
 GOLDEN = Path(__file__).parent / "golden"
 TARGETS = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103", "sm_120"]

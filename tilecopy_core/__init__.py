@@ -11,10 +11,6 @@ from .description.scope import ActiveThreads, Scope, cta, thread, warp, warpgrou
 from .description.target import TARGETS, Target, target_of
 from .dispatch.plan import Plan, plan
 from .errors import (
-    AssemblerError,
-    CacheError,
-    HazardError,
-    LaunchError,
     LayoutError,
     NoVariantError,
     PerformanceWarning,
@@ -56,8 +52,7 @@ else:  # a checker would take every name for one of the package
 
 
 __all__ = ["__version__", "Plan", "plan", "ptx_text"]
-__all__ += ["AssemblerError", "CacheError", "HazardError", "LaunchError", "LayoutError", "NoVariantError"]
-__all__ += ["PluginError", "PtxError", "RequestError", "TargetError", "TilecopyError"]
+__all__ += ["LayoutError", "NoVariantError", "PluginError", "PtxError", "RequestError", "TargetError", "TilecopyError"]
 __all__ += ["PerformanceWarning", "PluginWarning"]
 __all__ += ["Axis", "Iter", "Layout", "R", "S", "Swizzle", "SwizzledLayout", "TCol", "TLane", "TileLayout", "swizzle"]
 __all__ += ["mma_fragment", "tile_fragment"]

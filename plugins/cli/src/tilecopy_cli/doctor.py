@@ -7,10 +7,11 @@ from typing import Any
 
 import attrs
 from tilecopy.assemblers import ASSEMBLERS, INSTALL, ptxas_path, version_of
+from tilecopy.errors import AssemblerError
 from tilecopy.executors import executor_named, executors, why_unavailable
 from tilecopy.known import KNOWN_EXECUTORS, KNOWN_PACKAGES, KNOWN_VARIANTS, install_line
 
-from tilecopy_core.errors import AssemblerError, TilecopyError
+from tilecopy_core.errors import TilecopyError
 from tilecopy_core.registry import default_registry, shown_error
 
 

@@ -15,16 +15,9 @@ from typing import Any
 
 import attrs
 import click
+from tilecopy.errors import HazardError
 
-from tilecopy_core.errors import (
-    HazardError,
-    LayoutError,
-    PluginError,
-    RequestError,
-    TargetError,
-    TilecopyError,
-    did_you_mean,
-)
+from tilecopy_core.errors import LayoutError, PluginError, RequestError, TargetError, TilecopyError, did_you_mean
 from tilecopy_core.registry import by_name, load_only
 
 from .streams import (

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+from tilecopy.errors import CacheError
 
-from tilecopy_core.errors import CacheError
 from tilecopy_core.registry import __version__, warn_outside
 
 VARIABLES = ("TILECOPY_CACHE", "TILECOPY_CACHE_DIR", "TILECOPY_CACHE_LIMIT_MIB")

@@ -15,6 +15,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import attrs
+from tilecopy.errors import LaunchError
 from tilecopy.executors.arguments import HostSpan, array_facts, bind, host_spans, reader_of
 from tilecopy.executors.streams import (
     CurrentStream,
@@ -27,7 +28,7 @@ from tilecopy.executors.streams import (
 from tilecopy.kernel.built import BuiltKernel
 from tilecopy.kernel.parameters import Binding
 
-from tilecopy_core.errors import LaunchError, shown
+from tilecopy_core.errors import shown
 from tilecopy_core.registry import LOCK
 
 from .cache import ModuleCache

@@ -9,8 +9,9 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from tilecopy.errors import LaunchError
 
-from tilecopy_core.errors import Kind, LaunchError, checked, instance_of, integer, integer_in, optional, shown
+from tilecopy_core.errors import Kind, checked, instance_of, integer, integer_in, optional, shown
 from tilecopy_core.layout import dtype_of
 
 from .cuda import CudaExecutor

@@ -12,10 +12,10 @@ from importlib import import_module
 from typing import Any, Generic, TypeVar
 
 import attrs
+from tilecopy.errors import LaunchError
 from tilecopy.executors.streams import stream_device, stream_pointer
 from tilecopy.kernel.parameters import MapFacts
 
-from tilecopy_core.errors import LaunchError
 from tilecopy_core.registry import LOCK
 
 from .tensor_maps import encoder

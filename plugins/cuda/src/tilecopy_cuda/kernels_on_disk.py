@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tilecopy.errors import LaunchError
 from tilecopy.kernel.built import BuiltKernel
 
-from tilecopy_core.errors import Kind, LaunchError, checked, instance_of, optional, shown
+from tilecopy_core.errors import Kind, checked, instance_of, optional, shown
 
 from .cache import ModuleCache
 

@@ -10,11 +10,12 @@ from itertools import accumulate
 from typing import Any
 
 import attrs
+from tilecopy.errors import LaunchError
 from tilecopy.executors.streams import CurrentStream
 from tilecopy.kernel.built import BuiltKernel
 from tilecopy.kernel.parameters import Binding, ComputedParameter
 
-from tilecopy_core.errors import LaunchError, shown
+from tilecopy_core.errors import shown
 
 from .driver import NOT_CURRENT, Driver
 from .loaded import LoadedKernel

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 from tilecopy.assemblers import INSTALL, assemble, version_of
+from tilecopy.errors import AssemblerError, LaunchError
 from tilecopy.kernel.built import BuiltKernel
 
 from tilecopy_core.description import Target
-from tilecopy_core.errors import AssemblerError, LaunchError, TilecopyError
+from tilecopy_core.errors import TilecopyError
 
 from .cache import ModuleCache, module_key
 from .driver import Device, Driver, once

@@ -6,9 +6,8 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
+from tilecopy.errors import LaunchError
 from tilecopy.kernel.parameters import MapFacts
-
-from tilecopy_core.errors import LaunchError
 
 _TYPES = {8: 0, 16: 1, 32: 2, 64: 4}
 """Bits of an element -> CUtensorMapDataType: unsigned integers, since a copy moves bits."""

@@ -1,6 +1,6 @@
 """Runs the PTX text of tilecopy kernels with no GPU, exactly and strictly.
 
-Where hardware is only undefined, this raises :class:`tilecopy_core.HazardError`: uninitialised memory or registers,
+Where hardware is only undefined, this raises :class:`tilecopy.HazardError`: uninitialised memory or registers,
 races, misaligned or outside accesses, missing waits, fences and barriers.
 
 The words: a *space* is a state space of PTX, a *memory* holds its bytes; an *access* is what one instruction does to them;

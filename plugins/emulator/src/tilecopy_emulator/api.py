@@ -12,8 +12,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-
-from tilecopy_core import LaunchError
+from tilecopy import LaunchError
 
 from .demands import demand, is_flag, is_whole, items_of, shown
 from .memory.observed import Observer

@@ -13,9 +13,8 @@ from typing import Any
 
 import click
 import numpy as np
+from tilecopy import HazardError, LaunchError
 from tilecopy_cli.command import DTYPE_ALIASES, FilePath, progress_bar, read_npy
-
-from tilecopy_core import HazardError, LaunchError
 
 from .api import run_program
 from .cuda import compile_cuda

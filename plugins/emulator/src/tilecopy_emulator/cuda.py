@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tilecopy_core import AssemblerError, LaunchError, target_of
+from tilecopy import AssemblerError, LaunchError
+
+from tilecopy_core import target_of
 
 from .api import run_program
 from .demands import demand, items_of, shown

@@ -7,8 +7,9 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+from tilecopy import LaunchError
 
-from tilecopy_core import LaunchError, TilecopyError
+from tilecopy_core import TilecopyError
 
 MOST_ITEMS = 1 << 16
 """Of a sequence; no kernel has so many parameters."""

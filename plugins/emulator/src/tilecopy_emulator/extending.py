@@ -27,7 +27,7 @@ Asynchronous copies. :func:`start_copy` starts the bulk engine as ``cp.async.bul
 it, and completes on an mbarrier (its bytes are counted there) or in the bulk group of the thread. :func:`check_global` holds an address and
 a size alone against the arrays.
 
-Faults. ``machine.hazard(kind, message, lanes, position)`` raises :class:`tilecopy_core.HazardError` for one of the lanes.
+Faults. ``machine.hazard(kind, message, lanes, position)`` raises :class:`tilecopy.HazardError` for one of the lanes.
 
 The emulator's own ``cp.async.bulk`` comes by such an entry point (:mod:`tilecopy_emulator.bulk`).
 """

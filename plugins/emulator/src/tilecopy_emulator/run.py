@@ -11,9 +11,8 @@ from typing import Any
 import attrs
 import numpy as np
 from numpy.typing import NDArray
+from tilecopy import HazardError, LaunchError
 from tilecopy.executors import ValueCheck, html_table
-
-from tilecopy_core import HazardError, LaunchError
 
 from .demands import demand, is_flag, is_whole, items_of
 from .effects import is_approximate, pieces, sections, shared_side_not_counted

@@ -13,18 +13,14 @@ from tilecopy_core import (
     TARGETS,
     Accept,
     ActiveThreads,
-    AssemblerError,
     Axis,
     Buffer,
-    CacheError,
     CopyRequest,
     Decline,
     DType,
     Expr,
-    HazardError,
     Int,
     Iter,
-    LaunchError,
     Layout,
     LayoutError,
     NoVariantError,
@@ -79,6 +75,8 @@ from tilecopy_core import (
     wid_in_wg,
 )
 from tilecopy_core.registry import names_later
+
+from .errors import AssemblerError, CacheError, HazardError, LaunchError
 
 if TYPE_CHECKING:
     from tilecopy_core import Registry, VariantPlugin, default_registry, hookimpl, ptx_text

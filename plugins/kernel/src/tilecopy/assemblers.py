@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from tilecopy_core.description import Target, target_of
-from tilecopy_core.errors import TEXT, AssemblerError, Kind, checked, one_of, optional
+from tilecopy_core.errors import TEXT, Kind, checked, one_of, optional
+
+from .errors import AssemblerError
 
 __all__ = ["ASSEMBLERS", "INSTALL", "assemble", "available_assemblers", "version_of"]
 

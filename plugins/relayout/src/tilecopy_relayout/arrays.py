@@ -8,9 +8,10 @@ from typing import Any
 
 import attrs
 import numpy as np
+from tilecopy import LaunchError
 from tilecopy.executors import array_facts, executor_named
 
-from tilecopy_core import LaunchError, RequestError
+from tilecopy_core import RequestError
 
 from .frameworks import Framework, framework_of
 from .overlap import Footprint

@@ -22,8 +22,7 @@ from typing import Any, cast
 import attrs
 import numpy as np
 import torch.distributed as dist
-
-from tilecopy_core import LaunchError
+from tilecopy import LaunchError
 
 _CALL = 0xFFFF
 """The bits of a word that number the call; the others are the digest's."""

@@ -13,8 +13,7 @@ from bisect import bisect_right
 from typing import Any, NoReturn
 
 import numpy as np
-
-from tilecopy_core import HazardError
+from tilecopy import HazardError
 
 from ..effects import effect_of, read_somewhere, written_by
 from ..memory.memories import Memories

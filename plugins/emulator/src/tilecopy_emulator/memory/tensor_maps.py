@@ -26,8 +26,9 @@ from typing import Any
 
 import attrs
 import numpy as np
+from tilecopy import LaunchError
 
-from tilecopy_core import LaunchError, TilecopyError, dtype_of
+from tilecopy_core import TilecopyError, dtype_of
 
 from ..alu.formats import OUTSIDE
 from ..demands import demand, is_whole, items_of

@@ -9,8 +9,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-
-from tilecopy_core import HazardError
+from tilecopy import HazardError
 
 from ..effects import effect_of, is_hint, loads_somewhere, modifiers_of, parts_of, written_by
 from ..machine.machine import Machine

@@ -7,8 +7,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-
-from tilecopy_core import HazardError
+from tilecopy import HazardError
 
 from ..alu.floats import extreme
 from ..alu.forms import Mode

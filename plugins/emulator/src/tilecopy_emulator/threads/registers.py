@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
-
-from tilecopy_core import HazardError
+from tilecopy import HazardError
 
 from ..order.access import REGISTER
 from ..order.shadow import BARRIER_ACTOR

@@ -7,8 +7,7 @@ from typing import Any, NoReturn
 
 import attrs
 import numpy as np
-
-from tilecopy_core import HazardError
+from tilecopy import HazardError
 
 from ..order.access import RANK_BITS
 from ..order.clocks import Order

@@ -3,9 +3,10 @@
 A package that has an executor, or that launches kernels itself, imports from here.
 """
 
-from tilecopy_core.errors import TEXT, Kind, LaunchError, checked
+from tilecopy_core.errors import TEXT, Kind, checked
 from tilecopy_core.layout import html_table
 
+from ..errors import LaunchError
 from ..executor_choice import Executor, choose_executor, executor_named, executors, why_unavailable
 from ..kernel.built import ValueCheck
 from ..kernel.parameters import ArrayFacts

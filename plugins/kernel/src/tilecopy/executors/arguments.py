@@ -9,9 +9,10 @@ from typing import Any
 import attrs
 import numpy as np
 
-from tilecopy_core.errors import LaunchError, LayoutError, attribute, checked, instance_of, integer, shown
+from tilecopy_core.errors import LayoutError, attribute, checked, instance_of, integer, shown
 from tilecopy_core.layout import row_major
 
+from ..errors import LaunchError
 from ..kernel.built import BuiltKernel
 from ..kernel.parameters import ArrayFacts, Binding, MapFacts
 from .streams import current_stream, exported_stream, framework_of

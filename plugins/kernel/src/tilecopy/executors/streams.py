@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from tilecopy_core.errors import TEXT, Kind, LaunchError, attribute, checked, shown
+from tilecopy_core.errors import TEXT, Kind, attribute, checked, shown
+
+from ..errors import LaunchError
 
 CurrentStream = partial[int]
 """Reads the number of the stream (a CUstream) on which a framework puts a GPU's work now; equal ones read the same."""

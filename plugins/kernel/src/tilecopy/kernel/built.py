@@ -15,7 +15,6 @@ from tilecopy_core.dispatch import Plan
 from tilecopy_core.errors import (
     ANY_INTEGER,
     Kind,
-    LaunchError,
     RequestError,
     TilecopyError,
     checked,
@@ -27,6 +26,7 @@ from tilecopy_core.errors import (
 from tilecopy_core.integers import Int, Symbol, is_int, key_of, symbols_of
 from tilecopy_core.layout import html_table
 
+from ..errors import LaunchError
 from ..executor_choice import choose_executor
 from ..paths import PATH
 from .bounds import Bound

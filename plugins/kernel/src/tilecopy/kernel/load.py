@@ -12,12 +12,13 @@ from typing import Any
 from msgspec import convert
 
 from tilecopy_core.description import target_of
-from tilecopy_core.errors import LaunchError, checked, shown
+from tilecopy_core.errors import checked, shown
 from tilecopy_core.integers import Int, Symbol, key_of, of_atom
 from tilecopy_core.layout import dtype_of
 from tilecopy_core.memory import Buffer
 from tilecopy_core.ptx import HostBytes, Recipe, TensorMap
 
+from ..errors import LaunchError
 from ..integer_text import read
 from ..paths import PATH
 from . import save as saving

@@ -19,11 +19,13 @@ from typing import Any, ClassVar
 
 import attrs
 
-from tilecopy_core.errors import LaunchError, RequestError, integer, shown
+from tilecopy_core.errors import RequestError, integer, shown
 from tilecopy_core.integers import Expr, Int, Symbol, constant_of, evaluate, key_of, symbols_of, terms_of
 from tilecopy_core.layout import DType, dtype_of
 from tilecopy_core.memory import Buffer
 from tilecopy_core.ptx import HostBytes, Recipe, TensorMap
+
+from ..errors import LaunchError
 
 
 @attrs.frozen(eq=False)

@@ -19,10 +19,11 @@ from typing import Annotated, Any, Literal
 import attrs
 from msgspec import Meta, Struct, to_builtins
 
-from tilecopy_core.errors import LaunchError, RequestError, shown
+from tilecopy_core.errors import RequestError, shown
 from tilecopy_core.integers import Expr, Int, Symbol
 from tilecopy_core.registry import __version__
 
+from ..errors import LaunchError
 from ..integer_text import as_python
 from .bounds import Bound
 from .parameters import (
