@@ -153,11 +153,7 @@ class Kind:
             return False
 
     def check(self, value: Any, where: str, name: str, error: type[TilecopyError] = RequestError) -> None:
-        """Raise ``error``, which says where, the name, the value and the rule, for a value that does not fit.
-
-        Raises:
-            TilecopyError: of that class.
-        """
+        """Raise ``error``, which says where, the name, the value and the rule, for a value that does not fit."""
         if not self.fits(value):
             for text, given in (("where", where), ("name", name)):
                 if not isinstance(given, str):
@@ -225,14 +221,10 @@ ANY_INTEGER = integer_in(-(2**63), 2**63 - 1)
 
 
 def checked(error: type[TilecopyError] = RequestError, **kinds: Kind) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """A function that holds its arguments, by parameter, against what they may be before it starts.
+    """A function that holds its arguments, by parameter, against what they may be before it starts, and raises ``error``.
 
-    Args:
-        error: what it raises.
-        kinds: of each parameter that is looked at; of a variadic one, what each of its arguments is.
-
-    Raises:
-        RequestError: another kind of error, a kind that is none, or what is decorated is no function.
+    The kind of a variadic parameter is that of each of its arguments. Raises RequestError itself for an ``error`` or a kind that is
+    none, and where what is decorated is no function.
     """
     if not _is_error(error):
         raise RequestError(f"checked: error {shown(error)} is not a class of TilecopyError")
