@@ -40,7 +40,7 @@ def permuted(layout: AnyLayout, shape: tuple[Any, ...], order: tuple[int, ...]) 
 
 def rescaled(
     layout: AnyLayout, shape: tuple[Any, ...], old_bits: int, new_bits: int
-) -> tuple[AnyLayout, tuple[Int, ...]]:
+) -> tuple[AnyLayout, tuple[Any, ...]]:
     """Layout and shape of the same bits as elements of another width.
 
     The last dimension that is contiguous has more elements, or fewer; the others stay. Raises LayoutError where no
