@@ -37,11 +37,10 @@ def checked_shape(shape: Any, what: str, space: str) -> tuple[Any, ...]:
         return checked_extents(values, what)
     if space != "global":
         raise LayoutError(f"{what} {values}: memory of the space {space} has a size that is known when it is built")
-    for extent in values:
-        if isinstance(extent, Expr):
-            lower, _ = bounds_of(extent)
-            if lower is None or lower < 0:
-                raise LayoutError(f"{what}: the extent {extent} reaches down to {lower}; declare a lower bound")
+    for extent in (each for each in values if isinstance(each, Expr)):
+        lower, _ = bounds_of(extent)
+        if lower is None or lower < 0:
+            raise LayoutError(f"{what}: the extent {extent} reaches down to {lower}; declare a lower bound")
     return tuple(extent if isinstance(extent, Expr) else checked_extents(extent, what)[0] for extent in values)
 
 
@@ -110,10 +109,8 @@ class Buffer:
     align_bytes: int
     elem_offset: Int = attrs.field(eq=key_of)
     allocated_addr: Any
-    name: str = attrs.field(init=False, eq=False, default=attrs.Factory(lambda self: self.memory.name, takes_self=True))
-    space: str = attrs.field(
-        init=False, eq=False, default=attrs.Factory(lambda self: self.memory.space, takes_self=True)
-    )
+    name: str = attrs.field(eq=False)
+    space: str = attrs.field(eq=False)
 
     def __init__(
         self,
@@ -128,32 +125,31 @@ class Buffer:
         allocated_addr: Any = None,
         memory: Memory | None = None,
     ) -> None:
-        check_identifier(name, "buffer name")
+        where = f"buffer {check_identifier(name, 'buffer name')}"
         space = SPACE_ALIASES.get(space, space) if isinstance(space, str) else space
-        _SPACE.check(space, f"buffer {name}", "space")
-        extents, found = checked_shape(shape, f"buffer {name}, shape", space), dtype_of(dtype)
+        _SPACE.check(space, where, "space")
+        extents, found = checked_shape(shape, f"{where}, shape", space), dtype_of(dtype)
         if layout is None:
             layout = StridedLayout(extents, row_major(extents)) if symbolic(extents) else S[extents]
         elif isinstance(layout, (TileLayout, StridedLayout)):
-            layout.check_admits(extents, f"buffer {name}")
-            check_begins_inside(layout, f"buffer {name}")
+            layout.check_admits(extents, where)
+            check_begins_inside(layout, where)
         else:
-            raise LayoutError(f"buffer {name}: a layout is a TileLayout or a SwizzledLayout, not {shown(layout)}")
+            raise LayoutError(f"{where}: a layout is a TileLayout or a SwizzledLayout, not {shown(layout)}")
         if align_bytes is None:  # 16 bytes are checked at launch; a swizzled buffer starts with a whole atom
             align_bytes = 16 if space == "global" else 1024 if layout.swizzle is not None else 128
-        align_bytes = plain(align_bytes)
+        align_bytes, elem_offset = plain(align_bytes), plain(elem_offset)
         if not _ALIGN.fits(align_bytes) or align_bytes & (align_bytes - 1):
-            raise RequestError(f"buffer {name}: align_bytes is a power of two up to 2**32, not {shown(align_bytes)}")
-        elem_offset = plain(elem_offset)
-        INT.check(elem_offset, f"buffer {name}", "elem_offset")
+            raise RequestError(f"{where}: align_bytes is a power of two up to 2**32, not {shown(align_bytes)}")
+        INT.check(elem_offset, where, "elem_offset")
         if space == "local" and not same(elem_offset, 0):
-            raise LayoutError(
-                f"buffer {name}: registers begin where the layout does: elem_offset is 0, not {elem_offset}"
-            )
-        _MEMORY.check(memory, f"buffer {name}", "memory")
-        _HOLDER.check(allocated_addr, f"buffer {name}", "allocated_addr")
+            raise LayoutError(f"{where}: registers begin where the layout does: elem_offset is 0, not {elem_offset}")
+        _MEMORY.check(memory, where, "memory")
+        _HOLDER.check(allocated_addr, where, "allocated_addr")
         memory = memory or Memory(name, space, layout, found)
-        self.__attrs_init__(extents, found, layout, memory, align_bytes, elem_offset, allocated_addr)
+        self.__attrs_init__(
+            extents, found, layout, memory, align_bytes, elem_offset, allocated_addr, memory.name, memory.space
+        )
 
     def __repr__(self) -> str:
         return f"{self.space} {self.name}: {self.dtype}{list(self.shape)}"
@@ -202,13 +198,7 @@ class Buffer:
             layout = permuted(self.layout, self.shape, dims)
         except LayoutError as error:
             raise LayoutError(f"{self}, permute{dims}: {error}") from None
-        return self._seen([self.shape[dim] for dim in dims], self.dtype, layout, self.elem_offset)
-
-    def _seen(self, shape: Sequence[Int], dtype: DType, layout: AnyLayout, elem_offset: Int) -> Buffer:
-        """The same memory with another shape, element type and layout."""
-        return attrs.evolve(
-            self, space=self.space, name=self.name, shape=shape, dtype=dtype, layout=layout, elem_offset=elem_offset
-        )
+        return attrs.evolve(self, shape=[self.shape[dim] for dim in dims], layout=layout)
 
     @property
     def T(self) -> Buffer:
@@ -251,18 +241,19 @@ class Buffer:
         extents = None if shape is None else checked_shape(shape, "shape", self.space)
         if layout is None:
             layout, scaled = rescaled(self.layout, self.shape, bits, dtype.bits)
-            if extents is not None and not same(extents, scaled):
+            extents = scaled if extents is None else extents
+            if not same(extents, scaled):
                 layout = reshaped(layout, scaled, extents)
-            return self._seen(scaled if extents is None else extents, dtype, layout, start)
-        if extents is None:
-            extents = self.shape
-            if dtype.bits != bits and (symbolic(extents) or prod(extents) != layout.size):
-                extents = rescaled(self.layout, self.shape, bits, dtype.bits)[1]
-        if symbolic(extents):
-            raise LayoutError(f"a layout is for a shape of plain integers, not {extents}; give shape= too")
-        layout.check_admits(extents, "the new layout")
-        check_begins_inside(layout, "the new layout")
-        return self._seen(extents, dtype, layout, start)
+        else:
+            if extents is None:
+                extents = self.shape
+                if dtype.bits != bits and (symbolic(extents) or prod(extents) != layout.size):
+                    extents = rescaled(self.layout, self.shape, bits, dtype.bits)[1]
+            if symbolic(extents):
+                raise LayoutError(f"a layout is for a shape of plain integers, not {extents}; give shape= too")
+            layout.check_admits(extents, "the new layout")
+            check_begins_inside(layout, "the new layout")
+        return attrs.evolve(self, shape=extents, dtype=dtype, layout=layout, elem_offset=start)
 
     def _check_alignment(self, found: Buffer) -> None:
         """Elements, and what a swizzle repeats, begin at multiples of their size; a register holds whole elements."""

@@ -39,10 +39,7 @@ class Outside:
 
 
 def outside_of(value: Any, dtype: DType) -> Outside | None:
-    """What a caller's ``outside=`` means for elements of a dtype; None is none.
-
-    Raises RequestError for what is neither ``"zero"``, ``"keep"`` nor a number that the dtype holds exactly.
-    """
+    """What a caller's ``outside=`` means for elements of a dtype; None is none. A RequestError where it breaks :data:`RULE`."""
     if value is None or isinstance(value, Outside):
         return value
     if isinstance(value, str):
