@@ -30,7 +30,6 @@ from .scope import ActiveThreads, Scope, differs_within
 from .target import FEATURES, TARGETS, Target, target_of, targets_with
 
 OPS = ("copy", "copy_async")
-SCOPES = ("thread", "warp", "warpgroup", "cta")
 RESERVED = frozenset({"dst", "src", "op", "scope", "target", "variant", "active", "registry", "outside"})
 """Parameters of ``plan`` and of the builder's copies: no option can have these names."""
 _ENUMERATE_LIMIT = 1 << 24
@@ -368,7 +367,7 @@ class CopyRequest:
     def __attrs_post_init__(self) -> None:
         if not _OP.fits(self.op):
             raise RequestError(f"op {shown(self.op)} is unknown; the ops are {', '.join(OPS)}")
-        if not isinstance(self.scope, Scope) or self.scope.kind not in SCOPES:
+        if not isinstance(self.scope, Scope) or self.scope.kind == "cluster":
             raise RequestError(f"scope is thread(), warp(), warpgroup() or cta(THREADS), not {shown(self.scope)}")
         for operand, region in (("destination", self.dst), ("source", self.src)):
             if not isinstance(region, Region):
