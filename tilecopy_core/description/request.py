@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -23,15 +23,13 @@ from ..errors import (
     shown,
     tuple_of,
 )
-from ..integers.expr import Symbol, evaluate, of_atom
-from ..layout import TileLayout
+from ..layout import TileLayout, along
 from ..memory.buffers import SPACES, Region, symbolic
 from ..memory.outside import Outside, outside_of
 from .scope import ActiveThreads, Scope, differs_within
 from .target import FEATURES, TARGETS, Target, target_of, targets_with
 
 OPS = ("copy", "copy_async")
-SCOPES = ("thread", "warp", "warpgroup", "cta")
 RESERVED = frozenset({"dst", "src", "op", "scope", "target", "variant", "active", "registry", "outside"})
 """Parameters of ``plan`` and of the builder's copies: no option can have these names."""
 _ENUMERATE_LIMIT = 1 << 24
@@ -63,8 +61,6 @@ COMPLETIONS: dict[str, tuple[str, ...]] = {
 }
 """How the caller learns that a copy is done: the words that :attr:`Variant.completion` may have, each with its steps in
 order (PTX ISA, "Asynchronous operations"). A variant may use a word of its own, and then gives the steps."""
-UNDECLARED = "undeclared"
-THREADS = ("all", "one", "any")
 IN_A_KERNEL = "in a kernel"
 _REQUEST = Kind("a CopyRequest", lambda value: isinstance(value, CopyRequest))
 _INTEGER, _OP = instance_of("an integer", int), one_of(*OPS)
@@ -74,13 +70,14 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
-_TEXTS = tuple_of(Kind("a text", _is_text))
-_PAIRS = tuple_of(Kind("a pair of texts", lambda value: _TEXTS.fits(value) and len(value) == 2))
+_TEXT = Kind("a text", _is_text)
+_PAIR = Kind("a pair of texts", lambda value: tuple_of(_TEXT).fits(value) and len(value) == 2)
 
 
-def _some(rule: str, each: Kind) -> Kind:
-    """A tuple, not an empty one, in which each is that."""
-    return Kind(rule, lambda value: each.fits(value) and value != ())
+def _some(each: Kind) -> Callable[[Any], bool]:
+    """Whether a value is a tuple, not an empty one, in which each is that."""
+    fits = tuple_of(each).fits
+    return lambda value: fits(value) and value != ()
 
 
 def _tuple(value: Any) -> Any:
@@ -88,44 +85,37 @@ def _tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _field(kind: Kind, **more: Any) -> Any:
-    """A field of a record of the contract, and what it may be."""
+def _field(rule: str, fits: Callable[[Any], bool] = _is_text, **more: Any) -> Any:
+    """A field of a record of the contract, and what it may be: by default a text."""
+    kind = Kind(rule, fits)
 
     def check(record: Any, attribute: attrs.Attribute[Any], value: object) -> None:
         if not kind.fits(value):
             named = f" {shown(record.name)}" if attribute.name != "name" and hasattr(record, "name") else ""
-            raise PluginError(f"{type(record).__name__}{named}: {attribute.name} is {kind.rule}, not {shown(value)}")
+            raise PluginError(f"{type(record).__name__}{named}: {attribute.name} is {rule}, not {shown(value)}")
 
     return attrs.field(validator=check, **more)
 
 
-def _text(rule: str, **more: Any) -> Any:
-    return _field(Kind(rule, _is_text), **more)
-
-
 def _default_completion(variant: Variant) -> str:
-    return "barrier" if one_of("copy").fits(variant.op) else UNDECLARED
+    return "barrier" if one_of("copy").fits(variant.op) else "undeclared"
 
 
 def _default_steps(variant: Variant) -> tuple[str, ...]:
-    if one_of(UNDECLARED).fits(variant.completion):
+    if one_of("undeclared").fits(variant.completion):
         return ("its record does not say; see the documentation of the package",)
     return COMPLETIONS.get(variant.completion, ()) if isinstance(variant.completion, str) else ()
 
 
 @attrs.frozen
 class Accept:
-    """The variant can do this copy.
+    """The variant can do this copy, at its record's priority or at another, which is an integer (else a PluginError).
 
-    Attributes:
-        priority: the variant's priority for this copy, or None for its record's. A lower one leaves the copy to another variant that does it as well.
-
-    Raises:
-        PluginError: the priority is no integer.
+    A lower one leaves the copy to another variant that does it as well.
     """
 
     priority: int | None = _field(
-        Kind("an integer, or None for the record's", lambda value: value is None or _INTEGER.fits(value)), default=None
+        "an integer, or None for the record's", lambda value: value is None or _INTEGER.fits(value), default=None
     )
 
     def __bool__(self) -> bool:
@@ -134,16 +124,9 @@ class Accept:
 
 @attrs.frozen
 class Decline:
-    """The variant does not do this copy.
+    """The variant does not do this copy; the reason is for a person to read. Raises PluginError where it is not a text."""
 
-    Attributes:
-        reason: operand, value and rule, for a person to read.
-
-    Raises:
-        PluginError: the reason is not a text.
-    """
-
-    reason: str = _text("a text: operand, value and rule")
+    reason: str = _field("a text: operand, value and rule")
 
     def __bool__(self) -> bool:
         return False
@@ -152,13 +135,11 @@ class Decline:
 Verdict = Accept | Decline
 
 
-def _types(value: type | tuple[type, ...]) -> tuple[type, ...]:
-    return value if isinstance(value, tuple) else (value,)
-
-
 @attrs.frozen
 class Option:
     """One option that a variant takes; dispatch refuses what does not fit it before any hook is called.
+
+    Raises PluginError where a field is malformed.
 
     Attributes:
         name: the keyword of ``copy``/``copy_async``/``plan``.
@@ -169,22 +150,22 @@ class Option:
         default: what the variant takes when it is left out (:meth:`Variant.option` gives it).
         ignorable: whether the copy is right without it: variants that do not declare the option are asked without it, where every
             installed one of the op that declares it says so.
-
-    Raises:
-        PluginError: a field is malformed.
     """
 
-    name: str = _field(Kind("a keyword such as 'mbar'", lambda value: isinstance(value, str) and value.isidentifier()))
+    name: str = _field("a keyword such as 'mbar'", lambda value: isinstance(value, str) and value.isidentifier())
     types: tuple[type, ...] = _field(
-        _some("a type or a tuple of types", tuple_of(instance_of("a type", type))), converter=_types
+        "a type or a tuple of types",
+        _some(instance_of("a type", type)),
+        converter=lambda value: value if isinstance(value, tuple) else (value,),
     )
-    meaning: str = _text("a text that says what the value is")
+    meaning: str = _field("a text that says what the value is")
     required: bool | str = _field(
-        Kind(f"True, False or {IN_A_KERNEL!r}", lambda value: FLAG.fits(value) or one_of(IN_A_KERNEL).fits(value)),
+        f"True, False or {IN_A_KERNEL!r}",
+        lambda value: FLAG.fits(value) or one_of(IN_A_KERNEL).fits(value),
         default=False,
     )
     default: Any = None
-    ignorable: bool = _field(FLAG, default=False)
+    ignorable: bool = _field(FLAG.rule, FLAG.fits, default=False)
 
     def __attrs_post_init__(self) -> None:
         if self.default is not None and (self.required or not self.fits(self.default)):
@@ -221,7 +202,7 @@ class Variant:
     """What a variant plugin says of itself; the plugin object carries it as its attribute ``variant``.
 
     Dispatch holds every request against it before it calls a hook: op, spaces, architecture, threads and options. What
-    is declared here need not be checked by a hook.
+    is declared here need not be checked by a hook. Raises PluginError where a field is malformed.
 
     Attributes:
         name: the same as its entry point.
@@ -239,61 +220,56 @@ class Variant:
         edges: whether it lowers a copy whose regions may overhang (``request.outside``); the others are never asked for one.
         instructions: what it needs of the architecture, for the reason of a decline, such as ``"cp.async"``.
         features: what a target must have, instead of ``min_arch`` and ``specific``: names of :data:`FEATURES`, such as ``"tcgen05"``.
-
-    Raises:
-        PluginError: a field is malformed; the message names the field, the value and the rule.
     """
 
-    name: str = _text("the name of the entry point")
-    op: str = _text(f"one of {', '.join(OPS)}")
-    priority: int = _field(_INTEGER)
-    summary: str = _text("one line that says what it does")
+    name: str = _field("the name of the entry point")
+    op: str = _field(f"one of {', '.join(OPS)}")
+    priority: int = _field(_INTEGER.rule, _INTEGER.fits)
+    summary: str = _field("one line that says what it does")
     spaces: tuple[tuple[str, str], ...] = _field(
-        _some("pairs of names, (source, destination)", _PAIRS),
+        "pairs of names, (source, destination)",
+        _some(_PAIR),
         converter=lambda value: tuple(map(_tuple, value)) if isinstance(value, (list, tuple)) else value,
     )
     min_arch: int = _field(
-        Kind("the number of an architecture, such as 90", lambda value: _INTEGER.fits(value) and value >= 1), default=75
+        "the number of an architecture, such as 90", lambda value: _INTEGER.fits(value) and value >= 1, default=75
     )
     options: tuple[Option, ...] = _field(
-        Kind("a tuple of Option records", tuple_of(instance_of("an Option", Option)).fits), default=(), converter=_tuple
+        "a tuple of Option records", tuple_of(instance_of("an Option", Option)).fits, default=(), converter=_tuple
     )
-    completion: str = _text("a word such as 'mbarrier'", default=attrs.Factory(_default_completion, takes_self=True))
+    completion: str = _field("a word such as 'mbarrier'", default=attrs.Factory(_default_completion, takes_self=True))
     completion_steps: tuple[str, ...] = _field(
-        _some("what the caller does after the copy (for a completion of the variant's own), as texts in order", _TEXTS),
+        "what the caller does after the copy (for a completion of the variant's own), as texts in order",
+        _some(_TEXT),
         default=attrs.Factory(_default_steps, takes_self=True),
         converter=_tuple,
     )
-    specific: bool = _field(FLAG, default=False)
-    threads: str = _field(Kind(f"one of {', '.join(THREADS)}", one_of(*THREADS).fits), default="all")
-    instructions: str = _field(TEXT, default="")
-    edges: bool = _field(FLAG, default=False)
+    specific: bool = _field(FLAG.rule, FLAG.fits, default=False)
+    threads: str = _field("one of all, one, any", one_of("all", "one", "any").fits, default="all")
+    instructions: str = _field(TEXT.rule, TEXT.fits, default="")
+    edges: bool = _field(FLAG.rule, FLAG.fits, default=False)
     features: tuple[str, ...] = _field(
-        Kind("names of features, such as ('tma',)", _TEXTS.fits), default=(), converter=_tuple
+        "names of features, such as ('tma',)", tuple_of(_TEXT).fits, default=(), converter=_tuple
     )
 
     def __attrs_post_init__(self) -> None:
         for field, value in (("priority", self.priority), ("min_arch", self.min_arch)):
             if value.bit_length() > 64:
                 raise PluginError(f"Variant {self.name!r}: {field} is an integer of 64 bits, not {shown(value)}")
-        names = [option.name for option in self.options]
-        if twice := sorted({name for name in names if names.count(name) > 1} | (set(names) & RESERVED)):
+        names = sorted([*RESERVED, *[option.name for option in self.options]])
+        if twice := [name for name in names if names.count(name) > 1]:
             raise PluginError(
                 f"Variant {self.name!r}: options has {twice[0]!r} twice, or it is a parameter that every copy has"
             )
 
     def why_unusable(self) -> str | None:
         """Why this core can do nothing with a well-formed record (an op or a space that it does not have), or None."""
-        if self.op not in OPS:
-            return f"its record has op {self.op!r}; the ops are {', '.join(OPS)}{did_you_mean(self.op, OPS)}"
-        for space in (space for pair in self.spaces for space in pair):
-            if space not in SPACES:
-                near = did_you_mean(space, SPACES)
-                return f"its record has the space {space!r}; the spaces are {', '.join(SPACES)}{near}"
-        for feature in self.features:
-            if feature not in FEATURES:
-                near = did_you_mean(feature, FEATURES)
-                return f"its record has the feature {feature!r}; the features are {', '.join(FEATURES)}{near}"
+        spaces = [("the space", "spaces", space, SPACES) for pair in self.spaces for space in pair]
+        features = [("the feature", "features", feature, tuple(FEATURES)) for feature in self.features]
+        for what, plural, found, known in [("op", "ops", self.op, OPS), *spaces, *features]:
+            if found not in known:
+                near = did_you_mean(found, known)
+                return f"its record has {what} {found!r}; the {plural} are {', '.join(known)}{near}"
         return None
 
     @property
@@ -316,11 +292,7 @@ class Variant:
 
     @checked(request=_REQUEST)
     def option(self, request: CopyRequest, name: str) -> Any:
-        """The value that a request gives an option, or the option's default.
-
-        Raises:
-            PluginError: the variant declares no such option.
-        """
+        """The value that a request gives an option, or the option's default; a PluginError for one that is not declared."""
         for option in self.options:
             if isinstance(name, str) and option.name == name:
                 value = request.options.get(name)
@@ -328,13 +300,11 @@ class Variant:
         raise PluginError(f"Variant {self.name!r}: it declares no option {shown(name)}")
 
 
+@attrs.frozen(eq=False, repr=False)
 class Options(Mapping[str, Any]):
     """The options of a request, by name; nobody can change them."""
 
-    __slots__ = ("_values",)
-
-    def __init__(self, values: Mapping[str, Any] | None = None) -> None:
-        self._values = dict(values or {})
+    _values: dict[str, Any] = attrs.field(factory=dict, converter=dict)
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
@@ -370,22 +340,18 @@ def _as_region(value: Any) -> Any:
 class CopyRequest:
     """One copy to be lowered.
 
+    Raises RequestError for an unknown op or scope, an operand that is no region, or a fill that the dtype does not hold,
+    and TargetError for an unknown target.
+
     Attributes:
         op: ``copy`` (done when the instruction stream goes on) or ``copy_async`` (the caller waits).
-        dst: destination region.
-        src: source region.
         scope: the threads that do it together.
-        target: the architecture.
         active: which threads of the CTA reach it.
         options: further options of ``copy``/``copy_async``, by name and read-only; a variant is asked only when it
             declares all of them.
         outside: what stands for source elements outside their array, given as ``"zero"``, a number or ``"keep"``; None:
             both regions lie inside.
         overhangs: whether ``outside`` is given and a region cannot be shown to lie inside its buffer's shape.
-
-    Raises:
-        RequestError: unknown op or scope, an operand that is no region, or a fill that the dtype does not hold.
-        TargetError: unknown target.
     """
 
     op: str
@@ -401,7 +367,7 @@ class CopyRequest:
     def __attrs_post_init__(self) -> None:
         if not _OP.fits(self.op):
             raise RequestError(f"op {shown(self.op)} is unknown; the ops are {', '.join(OPS)}")
-        if not isinstance(self.scope, Scope) or self.scope.kind not in SCOPES:
+        if not isinstance(self.scope, Scope) or self.scope.kind == "cluster":
             raise RequestError(f"scope is thread(), warp(), warpgroup() or cta(THREADS), not {shown(self.scope)}")
         for operand, region in (("destination", self.dst), ("source", self.src)):
             if not isinstance(region, Region):
@@ -445,18 +411,11 @@ def _shown_region(region: Region) -> str:
     return f"{region.buffer.dtype} {region.buffer.space} {region.buffer.name}[{extents}]"
 
 
-def non_unit(extents: tuple[int, ...]) -> tuple[int, ...]:
-    """Extents without those of 1."""
-    return tuple(extent for extent in extents if extent != 1)
-
-
 def check_request(request: CopyRequest) -> None:
     """Refuse what no variant could give a meaning.
 
-    Raises:
-        RequestError: dtypes or extents that differ.
-        LayoutError: the destination's layout puts two elements in one place, or a region leaves its buffer without
-            ``outside=``.
+    Raises RequestError for dtypes or extents that differ, and LayoutError where the destination's layout puts two elements
+    in one place, or a region leaves its buffer without ``outside=``.
     """
     operands = (request.dst, request.src) if request.outside is None else ()
     for region in (*operands, *request.options.values()):
@@ -467,8 +426,7 @@ def check_request(request: CopyRequest) -> None:
 
 def check_operands(request: CopyRequest) -> None:
     """As :func:`check_request`, of regions that are known to lie inside."""
-    reason = why_invalid(request)
-    if reason is not None:
+    if reason := why_invalid(request):
         raise RequestError(f"{request}: {reason}")
     if request.overhangs and (symbolic(request.dst.buffer.shape) or not why_aliasing(request.dst.buffer[()])):
         return  # coordinates outside have no place of their own, and nothing is written there
@@ -478,14 +436,12 @@ def check_operands(request: CopyRequest) -> None:
 
 def why_invalid(request: CopyRequest) -> str | None:
     """Why source and destination do not match (dtype, extents, layouts), or None."""
-    dst, src = request.dst.buffer.dtype, request.src.buffer.dtype
-    if dst is not src and dst != src:  # nearly always one record of the table
-        return f"destination {request.dst} is {dst}, source {request.src} is {src}; a copy does not convert"
-    if non_unit(request.dst.extents) != non_unit(request.src.extents):
-        return (
-            f"destination extents {request.dst.extents} and source extents {request.src.extents} differ "
-            "(extents of 1 aside)"
-        )
+    dst, src = request.dst, request.src
+    dst_dtype, src_dtype = dst.buffer.dtype, src.buffer.dtype
+    if dst_dtype is not src_dtype and dst_dtype != src_dtype:  # nearly always one record of the table
+        return f"destination {dst} is {dst_dtype}, source {src} is {src_dtype}; a copy does not convert"
+    if [each for each in dst.extents if each != 1] != [each for each in src.extents if each != 1]:
+        return f"destination extents {dst.extents} and source extents {src.extents} differ (extents of 1 aside)"
     return None
 
 
@@ -496,9 +452,8 @@ def why_aliasing(region: Region) -> str | None:
         return None  # the box of an array whose extents are not known is always a layout
     tile = layout.unswizzled
     steps = sorted((it for it in tile.shard if it.extent > 1 and isinstance(it.stride, int)), key=lambda it: it.stride)
-    for it in steps:
-        if it.stride == 0:
-            return f"{region} has an iter of extent {it.extent} and stride 0: its elements share one address"
+    if still := next((it for it in steps if it.stride == 0), None):
+        return f"{region} has an iter of extent {still.extent} and stride 0: its elements share one address"
     reached: dict[str, int] = {}
     for it in steps:
         if it.stride <= reached.get(it.axis.name, 0):
@@ -509,10 +464,10 @@ def why_aliasing(region: Region) -> str | None:
     tile = TileLayout.of(steps)
     if tile.size > _ENUMERATE_LIMIT:
         return f"{region} has overlapping strides and {tile.size} elements, too many to compare one by one"
-    places = np.zeros(tile.size, np.int64)
-    scale, flat = 1, Symbol("flat", 0, tile.size - 1)
+    flat: Any = np.arange(tile.size)
+    places, scale = np.zeros_like(flat), 1
     for axis in tile.axes:
-        values = np.asarray(evaluate(tile.apply(of_atom(flat))[axis.name], {flat: np.arange(tile.size)}))
+        values: Any = along(steps, axis, flat)
         places += values * scale
         scale *= int(values.max(initial=0)) + 1
     if len(np.unique(places)) != tile.size:
@@ -523,12 +478,11 @@ def why_aliasing(region: Region) -> str | None:
 def why_not_shared(request: CopyRequest) -> str | None:
     """Why the threads of the scope do not copy one box together: a start or a layout differs between them; or None."""
     for region in (request.dst, request.src):
-        for what, values in (("layout", region.buffer.placed_by()), ("start", region.starts)):
+        placed_by = region.buffer.placed_by()
+        for what, other, values in (("layout", "other elements", placed_by), ("start", "another box", region.starts)):
             for value in values:
                 if differs_within(value, request.scope):
-                    where, other = f"{value} in the layout {region.buffer.layout}", "other elements"
-                    if what == "start":
-                        where, other = f"the start {value}", "another box"
+                    where = f"the start {value}" if what == "start" else f"{value} in the layout {region.buffer.layout}"
                     return (
                         f"{where} of {region} differs between the threads of a {request.scope.kind}: each would copy "
                         f"{other}; copy at scope thread, or let the {what} depend on nothing finer than the scope"

@@ -10,31 +10,10 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ..errors import (
-    TWO_FLAGS,
-    LayoutError,
-    RequestError,
-    instance_of,
-    integer_in,
-    one_of,
-    optional,
-    shown,
-    tuple_of,
-)
+from ..errors import TWO_FLAGS, LayoutError, RequestError, instance_of, integer_in, one_of, optional, shown, tuple_of
 from ..integers.expr import INT, Expr, Int, add, bounds_of, divisor_of, is_int, key_of, plain, same, sub
-from ..layout import (
-    S,
-    StridedLayout,
-    TCol,
-    TileLayout,
-    TLane,
-    box,
-    checked_extents,
-    leaving,
-    m,
-    row_major,
-    surely_leaves,
-)
+from ..layout import S, StridedLayout, TCol, TileLayout, TLane, box, checked_extents, m, row_major
+from ..layout.boxes import leaving, surely_leaves
 from ..layout.dtypes import DType, dtype_of
 from .views import AnyLayout, check_begins_inside, checked_order, permuted, rescaled, reshaped
 
@@ -43,9 +22,7 @@ SPACES = ("global", "shared", "local", "tmem")
 SPACE_ALIASES = {"gmem": "global", "smem": "shared", "reg": "local"}
 """Shorter names of them, which are taken too."""
 
-_IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,127}\Z")
-_RESERVED = {"WARP_SZ"}
-"""Names that PTX predefines (PTX ISA 4.4)."""
+_IDENTIFIER = re.compile(r"(?!WARP_SZ\Z)[A-Za-z][A-Za-z0-9_]{0,127}\Z")  # PTX predefines WARP_SZ (PTX ISA 4.4)
 
 
 def symbolic(extents: Sequence[Int]) -> bool:
@@ -54,34 +31,25 @@ def symbolic(extents: Sequence[Int]) -> bool:
 
 
 def checked_shape(shape: Any, what: str, space: str) -> tuple[Any, ...]:
-    """Extents: plain integers of at least 1, and in global memory symbolic integers that are not negative.
-
-    Raises:
-        LayoutError: one is something else.
-    """
+    """Extents: plain integers of at least 1, and in global memory symbolic ones that are not negative; else a LayoutError."""
     values = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     if not symbolic(values):
         return checked_extents(values, what)
     if space != "global":
         raise LayoutError(f"{what} {values}: memory of the space {space} has a size that is known when it is built")
-    for extent in values:
-        if isinstance(extent, Expr):
-            lower, _ = bounds_of(extent)
-            if lower is None or lower < 0:
-                raise LayoutError(f"{what}: the extent {extent} reaches down to {lower}; declare a lower bound")
+    for extent in (each for each in values if isinstance(each, Expr)):
+        lower, _ = bounds_of(extent)
+        if lower is None or lower < 0:
+            raise LayoutError(f"{what}: the extent {extent} reaches down to {lower}; declare a lower bound")
     return tuple(extent if isinstance(extent, Expr) else checked_extents(extent, what)[0] for extent in values)
 
 
 def check_identifier(name: Any, what: str) -> str:
-    """Return a name that may appear in PTX as it is.
-
-    Raises:
-        RequestError: not a letter followed by at most 127 letters, digits and underscores.
-    """
-    if not isinstance(name, str) or not _IDENTIFIER.match(name) or name in _RESERVED:
+    """Return a name that may appear in PTX as it is; a RequestError for any other."""
+    if not isinstance(name, str) or not _IDENTIFIER.match(name):
         raise RequestError(
             f"{what} {shown(name)} is not an identifier: a letter, then at most 127 letters, digits and underscores"
-            f" (and not {', '.join(_RESERVED)})"
+            " (and not WARP_SZ)"
         )
     return name
 
@@ -90,11 +58,8 @@ def check_identifier(name: Any, what: str) -> str:
 class Memory:
     """One piece of memory: what buffers that see the same bytes have in common, and what belongs to a kernel.
 
-    Attributes:
-        name: an identifier, used in PTX and in messages.
-        space: one of :data:`SPACES`.
-        layout: the layout that it was declared with: its span is what a view must stay in.
-        dtype: the element type that it was declared with; it decides the width of registers.
+    The layout and the element type are those that it was declared with: the span of the first is what a view must stay
+    in, the second decides the width of registers. PTX and messages have the name.
     """
 
     name: str
@@ -104,11 +69,7 @@ class Memory:
 
     @property
     def span_bytes(self) -> int:
-        """Bytes from the start of the declared buffer that views may use.
-
-        Raises:
-            LayoutError: that is known at launch only.
-        """
+        """Bytes from the start of the declared buffer that views may use; a LayoutError where its span is symbolic."""
         return -(-self.layout.span(m) * self.dtype.bits // 8)
 
     @property
@@ -123,25 +84,22 @@ _SPACE = one_of(*SPACES)
 _MEMORY = optional(instance_of("a Memory, that of another buffer", Memory))
 
 
-@attrs.frozen(kw_only=True, init=False, repr=False)
+@attrs.frozen(init=False, repr=False)
 class Buffer:
     """A shaped, typed array in one memory space.
 
     ``buffer[0:64, start:start+8]`` is a :class:`Region`; starts may be symbolic, extents may not. A region may overhang the
     shape at both ends, for a copy with ``outside=``: starts are coordinates, and ``-1`` is the place before the first.
-
     ``gmem``, ``smem`` and ``reg`` are taken for the spaces ``global``, ``shared`` and ``local``.
 
     Attributes:
         shape: extents, in elements; those of a global buffer may be symbolic.
         dtype: element type.
         layout: place of each element, in elements from the buffer's own start; row-major by default.
-        memory: the memory that it is; buffers with the same name are not the same, views of one are.
+        memory: the memory that it is, whose name and space it has; buffers with the same name are not the same, views of one are.
         align_bytes: what the address of the allocation is a multiple of.
         elem_offset: the buffer's own start inside its allocation, in elements; counts in every alignment test. 0 of registers.
         allocated_addr: for tensor memory, the shared word that ``tcgen05.alloc`` writes its address to.
-        name: that of its memory.
-        space: that of its memory.
     """
 
     shape: tuple[Any, ...] = attrs.field(eq=key_of)
@@ -151,10 +109,8 @@ class Buffer:
     align_bytes: int
     elem_offset: Int = attrs.field(eq=key_of)
     allocated_addr: Any
-    name: str = attrs.field(init=False, eq=False, default=attrs.Factory(lambda self: self.memory.name, takes_self=True))
-    space: str = attrs.field(
-        init=False, eq=False, default=attrs.Factory(lambda self: self.memory.space, takes_self=True)
-    )
+    name: str = attrs.field(eq=False)
+    space: str = attrs.field(eq=False)
 
     def __init__(
         self,
@@ -169,38 +125,30 @@ class Buffer:
         allocated_addr: Any = None,
         memory: Memory | None = None,
     ) -> None:
-        check_identifier(name, "buffer name")
+        where = f"buffer {check_identifier(name, 'buffer name')}"
         space = SPACE_ALIASES.get(space, space) if isinstance(space, str) else space
-        _SPACE.check(space, f"buffer {name}", "space")
-        extents, found = checked_shape(shape, f"buffer {name}, shape", space), dtype_of(dtype)
+        _SPACE.check(space, where, "space")
+        extents, found = checked_shape(shape, f"{where}, shape", space), dtype_of(dtype)
         if layout is None:
             layout = StridedLayout(extents, row_major(extents)) if symbolic(extents) else S[extents]
         elif isinstance(layout, (TileLayout, StridedLayout)):
-            layout.check_admits(extents, f"buffer {name}")
-            check_begins_inside(layout, f"buffer {name}")
+            layout.check_admits(extents, where)
+            check_begins_inside(layout, where)
         else:
-            raise LayoutError(f"buffer {name}: a layout is a TileLayout or a SwizzledLayout, not {shown(layout)}")
+            raise LayoutError(f"{where}: a layout is a TileLayout or a SwizzledLayout, not {shown(layout)}")
         if align_bytes is None:  # 16 bytes are checked at launch; a swizzled buffer starts with a whole atom
             align_bytes = 16 if space == "global" else 1024 if layout.swizzle is not None else 128
-        align_bytes = plain(align_bytes)
+        align_bytes, elem_offset = plain(align_bytes), plain(elem_offset)
         if not _ALIGN.fits(align_bytes) or align_bytes & (align_bytes - 1):
-            raise RequestError(f"buffer {name}: align_bytes is a power of two up to 2**32, not {shown(align_bytes)}")
-        elem_offset = plain(elem_offset)
-        INT.check(elem_offset, f"buffer {name}", "elem_offset")
+            raise RequestError(f"{where}: align_bytes is a power of two up to 2**32, not {shown(align_bytes)}")
+        INT.check(elem_offset, where, "elem_offset")
         if space == "local" and not same(elem_offset, 0):
-            raise LayoutError(
-                f"buffer {name}: registers begin where the layout does: elem_offset is 0, not {elem_offset}"
-            )
-        _MEMORY.check(memory, f"buffer {name}", "memory")
-        _HOLDER.check(allocated_addr, f"buffer {name}", "allocated_addr")
+            raise LayoutError(f"{where}: registers begin where the layout does: elem_offset is 0, not {elem_offset}")
+        _MEMORY.check(memory, where, "memory")
+        _HOLDER.check(allocated_addr, where, "allocated_addr")
+        memory = memory or Memory(name, space, layout, found)
         self.__attrs_init__(
-            shape=extents,
-            dtype=found,
-            layout=layout,
-            memory=memory or Memory(name, space, layout, found),
-            align_bytes=align_bytes,
-            elem_offset=elem_offset,
-            allocated_addr=allocated_addr,
+            extents, found, layout, memory, align_bytes, elem_offset, allocated_addr, memory.name, memory.space
         )
 
     def __repr__(self) -> str:
@@ -209,31 +157,27 @@ class Buffer:
     def placed_by(self) -> tuple[Expr, ...]:
         """The symbolic integers that decide where its elements lie: in its strides, its offsets and its own start."""
         layout = self.layout
-        replicas = [it.stride for it in layout.replica]
-        parts = (*layout.strides, *replicas, *layout.offset.values(), self.elem_offset)
+        parts = (*layout.strides, *[it.stride for it in layout.replica], *layout.offset.values(), self.elem_offset)
         return tuple([value for value in parts if isinstance(value, Expr)])
 
     def __getitem__(self, key: Any) -> Region:
         """A box: slices, ints (an extent of 1) and symbolic starts; missing dimensions, and those of ``...``, are whole."""
         parts = key if isinstance(key, tuple) else (key,)
-        at = next((dim for dim, part in enumerate(parts) if part is Ellipsis), None)
-        if at is not None:
-            left_out = (slice(None),) * (len(self.shape) - len(parts) + 1)
-            parts = (*parts[:at], *left_out, *parts[at + 1 :])
+        at = next((dim for dim, part in enumerate(parts) if part is Ellipsis), len(parts))
+        rest = parts[at + 1 :]
+        parts = (*parts[:at], *[slice(None)] * (len(self.shape) - at - len(rest)), *rest)
         if len(parts) > len(self.shape):
             raise LayoutError(f"{self.name} has {len(self.shape)} dimensions; the index has {len(parts)}: {shown(key)}")
         region = []
         for dim, part in enumerate(parts):
             if isinstance(part, slice):
                 region.append(part)
-                continue
-            if not isinstance(part, np.ndarray) and is_int(first := plain(part)):
+            elif not isinstance(part, np.ndarray) and is_int(first := plain(part)):
                 region.append(slice(first, first + 1))
             elif part is Ellipsis:
                 raise LayoutError(f"{self.name}: an index has one '...', for the dimensions left out, not {shown(key)}")
             else:
                 raise LayoutError(f"{self.name}, dimension {dim}: an index is an integer or a slice, not {shown(part)}")
-        region += [slice(0, extent) for extent in self.shape[len(parts) :]]
         try:
             starts, extents = box(self.shape, region, overhang=True)
         except LayoutError as error:
@@ -247,29 +191,18 @@ class Buffer:
     def permute(self, *order: int) -> Buffer:
         """The same memory with its dimensions in another order: ``A.permute(1, 0)[i, j]`` is ``A[j, i]``.
 
-        Raises:
-            LayoutError: not each dimension once, or an iter of the layout belongs to two of them.
+        Raises LayoutError unless each dimension is named once and each iter of the layout belongs to one of them.
         """
         dims = checked_order(order, len(self.shape))
         try:
             layout = permuted(self.layout, self.shape, dims)
         except LayoutError as error:
             raise LayoutError(f"{self}, permute{dims}: {error}") from None
-        return self._seen([self.shape[dim] for dim in dims], self.dtype, layout, self.elem_offset)
-
-    def _seen(self, shape: Sequence[Int], dtype: DType, layout: AnyLayout, elem_offset: Int) -> Buffer:
-        """The same memory with another shape, element type and layout."""
-        return attrs.evolve(
-            self, space=self.space, name=self.name, shape=shape, dtype=dtype, layout=layout, elem_offset=elem_offset
-        )
+        return attrs.evolve(self, shape=[self.shape[dim] for dim in dims], layout=layout)
 
     @property
     def T(self) -> Buffer:
-        """The transpose: ``permute(1, 0)`` of two dimensions.
-
-        Raises:
-            LayoutError: not two dimensions.
-        """
+        """The transpose: ``permute(1, 0)`` of two dimensions; a LayoutError where there are more or fewer."""
         if len(self.shape) != 2:
             raise LayoutError(f"{self} has {len(self.shape)} dimensions; .T is for two, permute(...) names the order")
         return self.permute(1, 0)
@@ -279,13 +212,12 @@ class Buffer:
     ) -> Buffer:
         """The same bytes through another shape, layout or element type; what is left out stays.
 
+        Raises LayoutError where it leaves the memory, needs more alignment than that has, or has no such form.
+
         Args:
             shape: extents; without a layout the elements in row-major order, as many as they are.
             layout: places in elements of the new type, from the buffer's start.
             dtype: element type. Alone, the last contiguous dimension has more elements, or fewer.
-
-        Raises:
-            LayoutError: it leaves the memory, needs more alignment than that has, or has no such form.
         """
         wanted = self.dtype if dtype is None else dtype_of(dtype)
         try:
@@ -308,19 +240,20 @@ class Buffer:
             raise LayoutError(f"a layout is a TileLayout or a SwizzledLayout, not {shown(layout)}")
         extents = None if shape is None else checked_shape(shape, "shape", self.space)
         if layout is None:
-            own, scaled = rescaled(self.layout, self.shape, bits, dtype.bits)
-            if extents is None or same(extents, scaled):
-                return self._seen(scaled, dtype, own, start)
-            return self._seen(extents, dtype, reshaped(own, scaled, extents), start)
-        if extents is None:
-            extents = self.shape
-            if dtype.bits != bits and (symbolic(extents) or prod(map(int, extents)) != layout.size):
-                extents = rescaled(self.layout, self.shape, bits, dtype.bits)[1]
-        if symbolic(extents):
-            raise LayoutError(f"a layout is for a shape of plain integers, not {extents}; give shape= too")
-        layout.check_admits(tuple(map(int, extents)), "the new layout")
-        check_begins_inside(layout, "the new layout")
-        return self._seen(extents, dtype, layout, start)
+            layout, scaled = rescaled(self.layout, self.shape, bits, dtype.bits)
+            extents = scaled if extents is None else extents
+            if not same(extents, scaled):
+                layout = reshaped(layout, scaled, extents)
+        else:
+            if extents is None:
+                extents = self.shape
+                if dtype.bits != bits and (symbolic(extents) or prod(extents) != layout.size):
+                    extents = rescaled(self.layout, self.shape, bits, dtype.bits)[1]
+            if symbolic(extents):
+                raise LayoutError(f"a layout is for a shape of plain integers, not {extents}; give shape= too")
+            layout.check_admits(extents, "the new layout")
+            check_begins_inside(layout, "the new layout")
+        return attrs.evolve(self, shape=extents, dtype=dtype, layout=layout, elem_offset=start)
 
     def _check_alignment(self, found: Buffer) -> None:
         """Elements, and what a swizzle repeats, begin at multiples of their size; a register holds whole elements."""
@@ -332,12 +265,10 @@ class Buffer:
             )
         if self.space not in ("global", "shared"):
             return
-        needed = found.dtype.bytes
-        why = f"elements of {found.dtype}"
-        swizzle = found.layout.swizzle
-        if swizzle is not None and swizzle != self.layout.swizzle and self.space == "shared":
+        needed, why = found.dtype.bytes, f"elements of {found.dtype}"
+        swizzle, own = found.layout.swizzle, self.layout.swizzle
+        if swizzle is not None and swizzle != own and self.space == "shared":
             period = swizzle.period_elems * found.dtype.bits // 8
-            own = self.layout.swizzle
             if own is None or own.period_elems * self.dtype.bits // 8 < period:
                 needed, why = max(needed, period), f"the pattern of {swizzle}"
         if self.align_bytes % needed:
@@ -367,11 +298,7 @@ class Buffer:
 
     @property
     def registers_per_thread(self) -> int:
-        """32-bit registers of a thread that the memory takes, if it is registers.
-
-        Raises:
-            LayoutError: that is not known before the kernel runs.
-        """
+        """32-bit registers of a thread that the memory takes, if it is registers; a LayoutError where its span is symbolic."""
         return -(-self.memory.span_bytes // 4)
 
 
@@ -382,14 +309,8 @@ _HOLDER = optional(instance_of("a shared Buffer, or the address", Buffer, int))
 class Region:
     """A box of a buffer: static extents, starts that may be symbolic. It may overhang the buffer's shape.
 
-    Attributes:
-        buffer: what it is a box of.
-        starts: coordinate of its first element.
-        extents: elements along each dimension.
-        inside: for each dimension, which ends (low, high) what is known around its use proves inside; () where that is none.
-
-    Raises:
-        LayoutError: starts and extents that are no box of the buffer.
+    ``starts`` is the coordinate of its first element. ``inside`` has for each dimension which ends (low, high) what is
+    known around its use proves inside; () where that is none. Raises LayoutError for what is no box of the buffer.
     """
 
     buffer: Buffer
@@ -400,9 +321,10 @@ class Region:
     _text: list[str] = attrs.field(init=False, factory=list, eq=False)
 
     def __attrs_post_init__(self) -> None:
-        if type(self.buffer) is not Buffer:
-            raise LayoutError(f"Region: buffer is a Buffer, not {shown(self.buffer)}")
-        rank = len(self.buffer.shape)
+        buffer, inside = self.buffer, self.inside
+        if type(buffer) is not Buffer:
+            raise LayoutError(f"Region: buffer is a Buffer, not {shown(buffer)}")
+        rank = len(buffer.shape)
         for name, values, rule, types in (
             ("starts", self.starts, "integers", {int, Expr}),
             ("extents", self.extents, "plain integers of at least 1", {int}),
@@ -410,14 +332,10 @@ class Region:
             right = type(values) is tuple and len(values) == rank and types.issuperset(map(type, values))
             if not right or (name == "extents" and min(values, default=1) < 1):
                 raise LayoutError(
-                    f"Region of {self.buffer}: {name} are {rule}, one a dimension, in a tuple; not {shown(values)}"
+                    f"Region of {buffer}: {name} are {rule}, one a dimension, in a tuple; not {shown(values)}"
                 )
-        if type(self.inside) is not tuple or (
-            self.inside and (len(self.inside) != rank or not _ENDS.fits(self.inside))
-        ):
-            raise LayoutError(
-                f"Region of {self.buffer}: inside is two flags a dimension, or (), not {shown(self.inside)}"
-            )
+        if type(inside) is not tuple or (inside and (len(inside) != rank or not _ENDS.fits(inside))):
+            raise LayoutError(f"Region of {buffer}: inside is two flags a dimension, or (), not {shown(inside)}")
 
     @property
     def size(self) -> int:

@@ -39,11 +39,7 @@ class Outside:
 
 
 def outside_of(value: Any, dtype: DType) -> Outside | None:
-    """What a caller's ``outside=`` means for elements of a dtype; None is none.
-
-    Raises:
-        RequestError: neither ``"zero"``, ``"keep"`` nor a number, or a number that the dtype does not hold exactly.
-    """
+    """What a caller's ``outside=`` means for elements of a dtype; None is none. A RequestError where it breaks :data:`RULE`."""
     if value is None or isinstance(value, Outside):
         return value
     if isinstance(value, str):
@@ -64,11 +60,7 @@ def outside_of(value: Any, dtype: DType) -> Outside | None:
 
 
 def _plain(value: Any) -> bool | int | float | complex:
-    """A number of Python, NumPy or ml_dtypes as Python's.
-
-    Raises:
-        RequestError: it is none, or no Python number is equal to it.
-    """
+    """A number of Python, NumPy or ml_dtypes as Python's; a RequestError where no Python number is equal to it."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     if isinstance(value, Integral):

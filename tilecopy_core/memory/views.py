@@ -1,7 +1,6 @@
 """Views: the same memory through another order of its dimensions, another shape, layout or element type.
 
-Everything here works on shapes and layouts; what a view shares with its buffer (the memory, its address and alignment) is
-the buffer's business.
+Everything here works on shapes and layouts; the memory, its address and its alignment are the buffer's business.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import attrs
 
 from ..errors import LayoutError, shown
 from ..integers.expr import Expr, Int, bounds_of, is_multiple, mul, plain, same
-from ..layout import Iter, StridedLayout, Swizzle, TCol, TileLayout, m, row_major
+from ..layout import Axis, Iter, StridedLayout, Swizzle, TCol, TileLayout, m, row_major
 
 AnyLayout: TypeAlias = "TileLayout | StridedLayout"
 ELEMENT_AXES = (m, TCol)
@@ -22,13 +21,8 @@ ELEMENT_AXES = (m, TCol)
 
 
 def checked_order(order: Sequence[Any], rank: int) -> tuple[int, ...]:
-    """The order of a permutation of dimensions.
-
-    Raises:
-        LayoutError: not each dimension once.
-    """
-    given = tuple(order[0]) if len(order) == 1 and isinstance(order[0], (tuple, list)) else order
-    given = tuple(map(plain, given))
+    """The order of a permutation of dimensions; a LayoutError unless it has each of them once."""
+    given = tuple(map(plain, order[0] if len(order) == 1 and isinstance(order[0], (tuple, list)) else order))
     if not all(type(dim) is int for dim in given) or sorted(given) != list(range(rank)):
         raise LayoutError(
             f"permute names each of the {rank} dimensions once, 0 to {rank - 1}; found {shown(given)} as the order"
@@ -37,11 +31,7 @@ def checked_order(order: Sequence[Any], rank: int) -> tuple[int, ...]:
 
 
 def permuted(layout: AnyLayout, shape: tuple[Any, ...], order: tuple[int, ...]) -> AnyLayout:
-    """The layout for the dimensions in another order.
-
-    Raises:
-        LayoutError: an iter of the layout belongs to two dimensions.
-    """
+    """The layout for the dimensions in another order; a LayoutError where an iter of it belongs to two of them."""
     if isinstance(layout, StridedLayout):
         return layout.permute(order)
     owned = layout.by_dimension(shape)
@@ -50,13 +40,11 @@ def permuted(layout: AnyLayout, shape: tuple[Any, ...], order: tuple[int, ...]) 
 
 def rescaled(
     layout: AnyLayout, shape: tuple[Any, ...], old_bits: int, new_bits: int
-) -> tuple[AnyLayout, tuple[Int, ...]]:
+) -> tuple[AnyLayout, tuple[Any, ...]]:
     """Layout and shape of the same bits as elements of another width.
 
-    The last dimension that is contiguous has more elements, or fewer; the others stay.
-
-    Raises:
-        LayoutError: no dimension is contiguous, or a stride, extent, offset or swizzle chunk splits a new element.
+    The last dimension that is contiguous has more elements, or fewer; the others stay. Raises LayoutError where no
+    dimension is contiguous, or a stride, extent, offset or swizzle chunk splits a new element.
     """
     if new_bits == old_bits:
         return layout, shape
@@ -64,7 +52,10 @@ def rescaled(
         raise LayoutError(f"elements of {old_bits} bits are no whole number of elements of {new_bits} bits, nor in one")
     scale = _Scale(max(new_bits, old_bits) // min(new_bits, old_bits), more=new_bits < old_bits)
     if isinstance(layout, StridedLayout):
-        return _rescaled_strides(layout, scale)
+        dim = _contiguous_dimension([[Iter(1, stride)] for stride in layout.strides])
+        shape = (*shape[:dim], scale.of(shape[dim], f"dimension {dim}: its contiguous extent"), *shape[dim + 1 :])
+        strides = tuple(1 if d == dim else scale.of(stride, "the stride") for d, stride in enumerate(layout.strides))
+        return StridedLayout(shape, strides), shape
     owned = layout.by_dimension(shape)
     dim = _contiguous_dimension(owned, may_be_new=scale.more)
     last = owned[dim].pop() if owned[dim] else Iter(1, 1, TCol if TCol in layout.axes else m)
@@ -73,20 +64,16 @@ def rescaled(
     shard = [[scale.of_iter(it) for it in each] for each in owned]
     if extent > 1:
         shard[dim].append(Iter(extent, 1, last.axis))
-    offsets = {axis: layout.offset_on(axis) for axis in layout.axes}
     made = TileLayout.of(
         [it for each in shard for it in each],
         [scale.of_iter(it) for it in layout.replica],
-        {axis: scale.of(value, "the offset") if axis in ELEMENT_AXES else value for axis, value in offsets.items()},
+        {axis: scale.of(layout.offset_on(axis), "the offset", axis) for axis in layout.axes},
         None if layout.swizzle is None else scale.of_swizzle(layout.swizzle),
     )
     return made, (*shape[:dim], scale.of(shape[dim], f"dimension {dim}: its extent"), *shape[dim + 1 :])
 
 
-_NOTHING_CONTIGUOUS = "no dimension is contiguous (stride 1), so no elements lie side by side"
-
-
-def _contiguous_dimension(owned: list[list[Iter]], *, may_be_new: bool) -> int:
+def _contiguous_dimension(owned: list[list[Iter]], *, may_be_new: bool = False) -> int:
     for dim in reversed(range(len(owned))):
         if owned[dim]:
             last = owned[dim][-1]
@@ -94,17 +81,7 @@ def _contiguous_dimension(owned: list[list[Iter]], *, may_be_new: bool) -> int:
                 return dim
         elif may_be_new:
             return dim
-    raise LayoutError(_NOTHING_CONTIGUOUS)
-
-
-def _rescaled_strides(layout: StridedLayout, scale: _Scale) -> tuple[AnyLayout, tuple[Int, ...]]:
-    dim = next((d for d in reversed(range(len(layout.shape))) if same(layout.strides[d], 1)), None)
-    if dim is None:
-        raise LayoutError(_NOTHING_CONTIGUOUS)
-    extent = scale.of(layout.shape[dim], f"dimension {dim}: its contiguous extent")
-    strides = tuple(1 if d == dim else scale.of(stride, "the stride") for d, stride in enumerate(layout.strides))
-    shape = (*layout.shape[:dim], extent, *layout.shape[dim + 1 :])
-    return StridedLayout(shape, strides), shape
+    raise LayoutError("no dimension is contiguous (stride 1), so no elements lie side by side")
 
 
 @attrs.frozen
@@ -114,8 +91,10 @@ class _Scale:
     by: int
     more: bool = attrs.field(kw_only=True)
 
-    def of(self, value: Int, what: str) -> Int:
-        """A number of elements."""
+    def of(self, value: Int, what: str, axis: Axis = m) -> Int:
+        """A number of elements; along an axis that counts something else it stays."""
+        if axis not in ELEMENT_AXES:
+            return value
         if self.more:
             return mul(value, self.by)
         if not is_multiple(value, self.by):
@@ -126,7 +105,7 @@ class _Scale:
 
     def of_iter(self, it: Iter) -> Iter:
         """An iter of as many steps."""
-        return Iter(it.extent, self.of(it.stride, "the stride"), it.axis) if it.axis in ELEMENT_AXES else it
+        return Iter(it.extent, self.of(it.stride, "the stride", it.axis), it.axis)
 
     def of_swizzle(self, swizzle: Swizzle) -> Swizzle:
         """A swizzle that keeps the same bytes together."""
@@ -140,8 +119,7 @@ class _Scale:
 def reshaped(layout: AnyLayout, shape: tuple[Int, ...], wanted: tuple[Int, ...]) -> AnyLayout:
     """The layout of the same elements, row-major order kept, in another shape.
 
-    Raises:
-        LayoutError: the shape has another number of elements, or symbolic extents whose array is not row-major.
+    Raises LayoutError for a shape of another number of elements, or symbolic extents whose array is not row-major.
     """
     if isinstance(layout, TileLayout):
         if not all(isinstance(extent, int) for extent in wanted):
