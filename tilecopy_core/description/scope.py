@@ -17,16 +17,12 @@ from ..integers.expr import (
     Expr,
     Int,
     Symbol,
-    add,
     bounds_of,
     evaluate,
-    floordiv,
     is_int,
     key_of,
-    mul,
     of_atom,
     plain,
-    sub,
     substitute,
     sum_of,
     symbols_of,
@@ -83,11 +79,7 @@ def warpgroup() -> Scope:
 
 
 def cta(threads: int) -> Scope:
-    """All threads of the CTA.
-
-    Raises:
-        RequestError: not between 1 and 1024 threads.
-    """
+    """All threads of the CTA. Raises RequestError where these are not 1 to 1024."""
     count = plain(threads)
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_CTA_THREADS:
         raise RequestError(f"a CTA has 1 to {MAX_CTA_THREADS} threads, not {shown(threads)}")
@@ -103,11 +95,7 @@ def tid_symbol(cta_threads: int | None) -> Int:
 
 @checked(axis=instance_of("an Axis such as laneid", Axis), tid=INT)
 def axis_index(axis: Axis, tid: Int) -> Int:
-    """Where a thread lies along a thread axis.
-
-    Raises:
-        RequestError: the axis does not count threads or warps of a CTA.
-    """
+    """Where a thread lies along an axis. Raises RequestError for one that does not count threads or warps of a CTA."""
     if axis.kind != "thread" or axis.finer not in _SIZES:
         raise RequestError(f"axis {axis} does not count the threads of a CTA")
     threads = _SIZES[axis.finer]
@@ -122,8 +110,7 @@ def axis_index(axis: Axis, tid: Int) -> Int:
 def by_thread(value: Int | Condition, cta_threads: int) -> Any:
     """The value of an integer (or the truth of a condition) in each thread of a CTA.
 
-    Raises:
-        RequestError: it depends on more than the thread's index.
+    Raises RequestError where it depends on more than the thread's index.
     """
     tids = np.arange(cta_threads)
 
@@ -182,8 +169,8 @@ def _made_of(atom: Atom) -> tuple[Any, ...]:
         dividend, by = atom.operands
         for least, factor in terms_of(dividend):
             if least.op == "min":
-                rest = sub(dividend, mul(of_atom(least), factor))
-                return tuple(floordiv(add(rest, mul(side, factor)), by) for side in least.operands)
+                rest = dividend - of_atom(least) * factor
+                return tuple((rest + side * factor) // by for side in least.operands)
     return atom.operands
 
 
@@ -221,8 +208,7 @@ class ActiveThreads:
 
     def why_not_all(self, scope: Scope) -> str | None:
         """Why not every thread of the scope takes part, naming the axis that was narrowed; None when all do."""
-        if type(scope) is not Scope:
-            _SCOPE.check(scope, "why_not_all", "scope")
+        _SCOPE.check(scope, "why_not_all", "scope")
         if scope.kind == "thread":
             return None
         size = _SIZES.get(scope.kind)
@@ -239,8 +225,7 @@ class ActiveThreads:
             )
         if self.mask is None or all(self.mask):
             return None
-        active = np.array(self.mask)
-        groups = active.reshape(-1, size) if size is not None else active.reshape(1, -1)
+        groups = np.array(self.mask).reshape(-1, size or len(self.mask))
         partial = [group for group in groups if group.any() and not group.all()]
         if not partial:
             return None
@@ -268,8 +253,8 @@ class ActiveThreads:
         return active
 
     def _narrowed(self, condition: Condition) -> ActiveThreads:
-        if condition.op == "elect" and self.count() is not None:
-            mask = self.mask or (True,) * (self.cta_threads or 0)  # which lane does not matter here: the first
+        mask = self.mask or (True,) * (self.cta_threads or 0)
+        if condition.op == "elect" and self.count() is not None:  # which lane does not matter here: the first
             first = (on and not any(mask[tid - tid % WARP_THREADS : tid]) for tid, on in enumerate(mask))
             return attrs.evolve(self, mask=tuple(first))
         deciding: list[Int] = []
@@ -279,11 +264,9 @@ class ActiveThreads:
                 return attrs.evolve(self, undecided=self.undecided or repr(condition))
             deciding += sources
         operands = list(condition.operands())
-        found = set().union(*map(symbols_of, operands)) if all(map(is_int, operands)) else set()
-        if found and self.cta_threads is not None and all(map(is_thread_id, found)):
-            truth = by_thread(condition, self.cta_threads)
-            before = np.ones(self.cta_threads, bool) if self.mask is None else np.array(self.mask)
-            return attrs.evolve(self, mask=tuple(bool(x) for x in before & truth))
+        found = frozenset().union(*map(symbols_of, operands))
+        if found and self.cta_threads is not None and all(map(is_int, operands)) and all(map(is_thread_id, found)):
+            return attrs.evolve(self, mask=tuple((mask & by_thread(condition, self.cta_threads)).tolist()))
         return self.decided_by(repr(condition), deciding)
 
     @checked(text=TEXT, values=tuple_of(INT))
@@ -300,17 +283,13 @@ def _deciding(leaf: Condition) -> tuple[Int, ...] | None:
     what the lane adds to multiples is dropped.
     """
     left, right, op = leaf.left, leaf.right, leaf.op
-    if op == "elect":
-        return None
     if not (is_int(left) and is_int(right)):
-        sides: list[Any] = [
-            (side,) if is_int(side) else getattr(side, "sources", lambda: None)() for side in (left, right)
-        ]
+        sides: list[Any] = [(s,) if is_int(s) else getattr(s, "sources", lambda: None)() for s in (left, right)]
         return None if None in sides else (*sides[0], *sides[1])
     if op in ("==", "!="):
-        low, high = bounds_of(sub(left, right))
-        return () if (low or 0) > 0 or (high or 0) < 0 else (sub(left, right),)
-    return (floordiv(sub(left, right) if op in ("<", ">=") else sub(right, left), 2**62),)
+        low, high = bounds_of(left - right)
+        return () if (low or 0) > 0 or (high or 0) < 0 else (left - right,)
+    return ((left - right if op in ("<", ">=") else right - left) // 2**62,)
 
 
 def _may_differ(value: Expr) -> bool:

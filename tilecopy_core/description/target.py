@@ -9,30 +9,20 @@ from ..errors import TargetError, checked, did_you_mean, integer_in, one_of, sho
 Version = tuple[int, int]
 
 _SHARED_LIMIT_KIB = {75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
-_VERSIONS: dict[str, Version] = {
-    "75": (6, 3),
-    "80": (7, 0),
-    "86": (7, 1),
-    "87": (7, 4),
-    "89": (7, 8),
-    "90": (7, 8),
-    "90a": (8, 0),
-    "100": (8, 6),
-    "100a": (8, 6),
-    "100f": (8, 8),
-    "103": (8, 8),
-    "103a": (8, 8),
-    "103f": (8, 8),
-    "110": (9, 0),
-    "110a": (9, 0),
-    "110f": (9, 0),
-    "120": (8, 7),
-    "120a": (8, 7),
-    "120f": (8, 8),
-    "121": (8, 8),
-    "121a": (8, 8),
-    "121f": (8, 8),
+_VERSIONS: dict[int, dict[str, Version]] = {
+    75: {"": (6, 3)},
+    80: {"": (7, 0)},
+    86: {"": (7, 1)},
+    87: {"": (7, 4)},
+    89: {"": (7, 8)},
+    90: {"": (7, 8), "a": (8, 0)},
+    100: {"": (8, 6), "a": (8, 6), "f": (8, 8)},
+    103: {"": (8, 8), "a": (8, 8), "f": (8, 8)},
+    110: {"": (9, 0), "a": (9, 0), "f": (9, 0)},
+    120: {"": (8, 7), "a": (8, 7), "f": (8, 8)},
+    121: {"": (8, 8), "a": (8, 8), "f": (8, 8)},
 }
+"""Architecture -> suffix -> the lowest PTX ISA version that knows the target."""
 MBARRIER_TX_LIMIT = 2**20 - 1
 """The largest transaction count of one mbarrier phase, in bytes, and its largest arrival count (PTX ISA 9.7.13.15)."""
 STATIC_SHARED_LIMIT_BYTES = 48 * 1024
@@ -52,14 +42,10 @@ class Target:
     suffix: str = ""
 
     def __attrs_post_init__(self) -> None:
-        if (
-            type(self.arch) is not int
-            or not 0 < self.arch < 2**16
-            or type(self.suffix) is not str
-            or f"{self.arch}{self.suffix}" not in _VERSIONS
-        ):
+        arch, suffix = self.arch, self.suffix
+        if type(arch) is not int or type(suffix) is not str or suffix not in _VERSIONS.get(arch, ()):
             raise TargetError(
-                f"Target: no target has arch {shown(self.arch)} and suffix {shown(self.suffix)}; they are {', '.join(TARGETS)}"
+                f"Target: no target has arch {shown(arch)} and suffix {shown(suffix)}; they are {', '.join(TARGETS)}"
             )
 
     def __str__(self) -> str:
@@ -71,7 +57,7 @@ class Target:
     @property
     def ptx_version(self) -> Version:
         """The lowest PTX ISA version that knows this target."""
-        return _VERSIONS[f"{self.arch}{self.suffix}"]
+        return _VERSIONS[self.arch][self.suffix]
 
     @property
     def shared_limit_bytes(self) -> int:
@@ -79,11 +65,7 @@ class Target:
         return _SHARED_LIMIT_KIB[self.arch] * 1024
 
     def has(self, feature: str) -> bool:
-        """Whether it has the instructions of a feature of :data:`FEATURES`, such as ``"tcgen05"``.
-
-        Raises:
-            TargetError: no feature has that name.
-        """
+        """Whether it has the instructions of a feature. Raises TargetError for a name that is not in :data:`FEATURES`."""
         one_of(*FEATURES).check(feature, "has", "feature", TargetError)
         return str(self) in FEATURES[feature]
 
@@ -99,11 +81,7 @@ class Target:
 
 
 def target_of(value: Target | str) -> Target:
-    """The target of a name such as ``"sm_90a"``.
-
-    Raises:
-        TargetError: the name is not one of :data:`TARGETS`.
-    """
+    """The target of a name such as ``"sm_90a"``. Raises TargetError where it is none of :data:`TARGETS`."""
     if isinstance(value, Target):
         return value
     if not isinstance(value, str) or value not in _BY_NAME:
@@ -112,7 +90,8 @@ def target_of(value: Target | str) -> Target:
     return _BY_NAME[value]
 
 
-_BY_NAME = {f"sm_{name}": Target(int(name.rstrip("af")), name.lstrip("0123456789")) for name in _VERSIONS}
+_ALL = [Target(arch, suffix) for arch, versions in _VERSIONS.items() for suffix in versions]
+_BY_NAME = {str(target): target for target in _ALL}
 TARGETS: tuple[str, ...] = tuple(_BY_NAME)
 """Every target that tilecopy can lower for."""
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
 from math import gcd
 from typing import Any, TypeAlias
 
@@ -22,7 +22,7 @@ import attrs
 import numpy as np
 
 from ..errors import Kind, RequestError, checked, integer, one_of, shown
-from .conditions import Condition, RunTime
+from .conditions import COMPARISONS, Condition, RunTime
 
 Int: TypeAlias = "int | Expr"
 Bounds: TypeAlias = "tuple[int | None, int | None]"
@@ -77,9 +77,6 @@ class Symbol(Atom):
     name is only how it prints.
 
     Attributes:
-        name: how it prints.
-        lower: smallest value it can have.
-        upper: largest value it can have, or None where nothing is known.
         multiple_of: a divisor of every value it can have.
         varies: ``"thread"`` when two threads of a CTA can see different values, else ``"cta"`` or ``"grid"``.
         source: integers that decide its value (a loop's start): it differs between threads where one of them does.
@@ -108,10 +105,7 @@ class Symbol(Atom):
 class Operation(Atom):
     """An operation on two integers, as it is: :func:`floordiv` and its like find a simpler form where there is one.
 
-    Args:
-        op: its name in :data:`OPERATIONS`.
-        left: first operand.
-        right: second operand; of ``//`` and ``%`` a positive constant.
+    The right operand of ``//`` and ``%`` is a positive constant.
     """
 
     __slots__ = ("op", "operands")
@@ -130,11 +124,6 @@ class Operation(Atom):
         return Operation, self._key
 
 
-def _factor(atom: Atom) -> str:
-    """An atom in a product: Python multiplies and divides from left to right, so that 3*(a)//2 is half of 3*a."""
-    return f"({atom})" if atom.op in ("//", "%") else f"{atom}"
-
-
 def _told(value: Int) -> str:
     """An integer in words; Python may refuse to write out a very long one."""
     return shown(value) if isinstance(value, int) and value.bit_length() > 64 else str(value)
@@ -151,18 +140,11 @@ def _operator(op: str, compute: Callable[[Any, Any], Any]) -> Callable[[Expr, An
     return method
 
 
-def _comparison(op: str) -> Callable[[Expr, Any], Any]:
-    return _operator(op, lambda left, right: Condition(op, left, right))
-
-
 class Expr(RunTime):
-    """``const + sum(coefficient * atom)``; immutable, at least one term.
+    """``const + sum(coefficient * atom)``; immutable.
 
-    Operators give an int when the result is constant, a :class:`Condition` when they compare.
-
-    Attributes:
-        const: the constant.
-        terms: ``(atom, coefficient)`` pairs in a canonical order, no coefficient zero.
+    ``terms`` are the ``(atom, coefficient)`` pairs, at least one, in a canonical order, no coefficient zero. Operators give
+    an int when the result is constant, a :class:`Condition` when they compare.
     """
 
     __slots__ = ("_bounds", "const", "terms")
@@ -194,7 +176,10 @@ class Expr(RunTime):
         return hash((self.const, self.terms))
 
     def __repr__(self) -> str:
-        parts = [f"{atom}" if c == 1 else f"{_told(c)}*{_factor(atom)}" for atom, c in self.terms]
+        parts = []
+        for atom, c in self.terms:  # Python multiplies and divides from left to right: 3*(a)//2 is half of 3*a
+            factor = f"({atom})" if atom.op in ("//", "%") else f"{atom}"
+            parts.append(f"{atom}" if c == 1 else f"{_told(c)}*{factor}")
         if self.const:
             parts.append(_told(self.const))
         return " + ".join(parts).replace("+ -", "- ")
@@ -233,12 +218,7 @@ class Expr(RunTime):
     __mod__ = _operator("%", lambda left, right: mod(left, right))
     __xor__ = _operator("^", lambda left, right: xor(left, right))
     __rxor__ = _operator("^", lambda right, left: xor(left, right))
-    __eq__ = _comparison("==")
-    __ne__ = _comparison("!=")
-    __lt__ = _comparison("<")
-    __le__ = _comparison("<=")
-    __gt__ = _comparison(">")
-    __ge__ = _comparison(">=")
+    __eq__, __ne__, __lt__, __le__, __gt__, __ge__ = (_operator(op, partial(Condition, op)) for op in COMPARISONS)
 
     def __index__(self) -> int:
         raise RequestError(f"{self} is known only when the kernel runs; a plain integer is needed here")
@@ -278,15 +258,9 @@ def symbol(
 ) -> Expr:
     """The expression of one new :class:`Symbol`; each call makes another, whatever its name.
 
-    Args:
-        name: how it prints.
-        lower: smallest value, None where nothing is known.
-        upper: largest value, None where nothing is known.
-        multiple_of: a divisor of every value.
-        varies: ``thread`` when the threads of a CTA can see different values, else ``cta`` or ``grid``.
-
-    Raises:
-        RequestError: an argument of another kind, or bounds that no value meets.
+    Every value is from ``lower`` to ``upper`` (None where nothing is known) and a multiple of ``multiple_of``; ``varies`` is
+    ``thread`` when the threads of a CTA can see different values, else ``cta`` or ``grid``. Raises RequestError for an
+    argument of another kind, or bounds that no value meets.
     """
     if not isinstance(name, str) or not name:
         raise RequestError(f"symbol name: a text that is not empty, not {shown(name)}")
@@ -460,8 +434,7 @@ def xor(left: Int, right: Int) -> Int:
 def minimum(left: Int, right: Int) -> Int:
     """The lesser of two integers, such as ``minimum(k.block_id("x") * 128, rows - 128)``: a box that never leaves its rows.
 
-    Raises:
-        RequestError: one of them is no integer.
+    Raises RequestError where one of them is no integer.
     """
     low, high = bounds_of(sub(left, right))
     if high is not None and high <= 0:
@@ -475,11 +448,7 @@ def minimum(left: Int, right: Int) -> Int:
 
 @checked(left=INT, right=INT)
 def maximum(left: Int, right: Int) -> Int:
-    """The greater of two integers; see :func:`minimum`.
-
-    Raises:
-        RequestError: one of them is no integer.
-    """
+    """The greater of two integers; see :func:`minimum`."""
     return mul(minimum(mul(left, -1), mul(right, -1)), -1)
 
 
@@ -563,12 +532,11 @@ def possible_bits(value: Int) -> int | None:
             masks.append(mask * coefficient)
         else:  # a product with any other number spreads over all bits between
             masks.append(_between(_low_bit(mask * coefficient) or 1, min(mask, atom.upper or 0) * coefficient))
-    total = 0
-    for mask in masks:
-        if total & mask:  # carries can reach anything above the lowest bit that two terms share
-            return (1 << sum(masks).bit_length()) - min(_low_bit(m) for m in masks if m)
-        total |= mask
-    return total
+    total = sum(masks)
+    if total == reduce(operator.or_, masks, 0):
+        return total
+    # two terms share a bit: carries can reach anything above the lowest
+    return (1 << total.bit_length()) - min(_low_bit(m) for m in masks if m)
 
 
 # --------------------------------------------------------------------------------------------- walking
@@ -589,11 +557,7 @@ def symbols_in_order(value: Int) -> Iterator[Symbol]:
 
 
 def evaluate(value: Int, env: Mapping[Symbol, Any]) -> Any:
-    """The value for given symbols (each an int, an array or a symbolic integer).
-
-    Raises:
-        KeyError: a symbol of the expression is not in ``env``.
-    """
+    """The value for given symbols, each an int, an array or a symbolic integer. Raises KeyError for a missing symbol."""
     if not isinstance(value, Expr):
         return value
     total: Any = value.const
