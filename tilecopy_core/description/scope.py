@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache, lru_cache
+from functools import cache, lru_cache, reduce
 from typing import Any
 
 import attrs
 import numpy as np
 
 from ..errors import TEXT, Kind, RequestError, checked, instance_of, integer_in, one_of, optional, shown, tuple_of
-from ..integers.conditions import CONDITION, Condition
-from ..integers.expr import (
-    INT,
-    Atom,
-    Expr,
-    Int,
-    Symbol,
-    bounds_of,
-    evaluate,
-    is_int,
-    key_of,
-    of_atom,
-    plain,
-    substitute,
-    sum_of,
-    symbols_of,
-    terms_of,
-)
+from ..integers import INT, Atom, Condition, Expr, Int, Symbol, is_int, plain
+from ..integers.conditions import CONDITION
+from ..integers.expr import bounds_of, evaluate, key_of, of_atom, substitute, sum_of, symbols_of, terms_of
 from ..layout import Axis
 
 WARP_THREADS = 32
@@ -35,16 +20,12 @@ WARPGROUP_THREADS = 128
 MAX_CTA_THREADS = 1024
 _SIZES = {"thread": 1, "warp": WARP_THREADS, "warpgroup": WARPGROUP_THREADS}
 """Threads of each scope but the CTA, whose size the kernel decides."""
+_CTA_THREADS = integer_in(1, MAX_CTA_THREADS)
 
 
 @attrs.frozen(repr=False)
 class Scope:
-    """The group of threads that does one copy together.
-
-    Attributes:
-        kind: ``thread``, ``warp``, ``warpgroup``, ``cta`` or ``cluster``.
-        threads: how many threads that is.
-    """
+    """The threads that do one copy together: their number, and ``thread``, ``warp``, ``warpgroup``, ``cta`` or ``cluster``."""
 
     kind: str = attrs.field(validator=one_of("thread", "warp", "warpgroup", "cta", "cluster"))
     threads: int = attrs.field(validator=integer_in(1, 16 * MAX_CTA_THREADS))
@@ -81,7 +62,7 @@ def warpgroup() -> Scope:
 def cta(threads: int) -> Scope:
     """All threads of the CTA. Raises RequestError where these are not 1 to 1024."""
     count = plain(threads)
-    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_CTA_THREADS:
+    if not _CTA_THREADS.fits(count):
         raise RequestError(f"a CTA has 1 to {MAX_CTA_THREADS} threads, not {shown(threads)}")
     return Scope("cta", int(count))
 
@@ -103,10 +84,7 @@ def axis_index(axis: Axis, tid: Int) -> Int:
     return place % (_SIZES[axis.coarser] // threads) if axis.coarser in _SIZES else place
 
 
-@checked(
-    value=Kind("an integer or a condition", lambda value: INT.fits(value) or isinstance(value, Condition)),
-    cta_threads=integer_in(1, MAX_CTA_THREADS),
-)
+@checked(value=instance_of("an integer or a condition", int, Expr, Condition), cta_threads=_CTA_THREADS)
 def by_thread(value: Int | Condition, cta_threads: int) -> Any:
     """The value of an integer (or the truth of a condition) in each thread of a CTA.
 
@@ -155,8 +133,8 @@ def _depends_on(value: Any, lane: Symbol, group: Symbol) -> bool:
     if not terms:
         return False
     own = sum_of(0, (term for term in terms if term[0].symbols <= {lane, group}))
-    lanes = {found: np.arange((found.upper or 0) + 1) for found in (lane, group)}
-    values = np.asarray(evaluate(own, {lane: lanes[lane], group: lanes[group][:, None]}))
+    lanes, groups = (np.arange((found.upper or 0) + 1) for found in (lane, group))
+    values = np.asarray(evaluate(own, {lane: lanes, group: groups[:, None]}))
     if values.ndim and bool((values != values[..., :1]).any()):
         return True
     mixed = (atom for atom, _ in terms if not atom.symbols <= {lane, group})
@@ -193,7 +171,7 @@ class ActiveThreads:
             between the threads of a scope, these do not come to the copy together.
     """
 
-    cta_threads: int | None = attrs.field(default=None, validator=optional(integer_in(1, MAX_CTA_THREADS)))
+    cta_threads: int | None = attrs.field(default=None, validator=optional(_CTA_THREADS))
     mask: tuple[bool, ...] | None = attrs.field(default=None)
     undecided: str = attrs.field(default="", validator=TEXT)
     deciding: tuple[tuple[str, Int], ...] = attrs.field(
@@ -219,10 +197,7 @@ class ActiveThreads:
                 return f"the scope has {scope.threads} threads, the CTA {self.cta_threads}"
         unsure = self.undecided or next((text for text, value in self.deciding if differs_within(value, scope)), "")
         if unsure:
-            return (
-                f"not every thread of the {scope.kind} can be shown to be active: the enclosing condition "
-                f"'{unsure}' may narrow laneid"
-            )
+            return f"not every thread of the {scope.kind} can be shown to be active: the enclosing condition '{unsure}' may narrow laneid"
         if self.mask is None or all(self.mask):
             return None
         groups = np.array(self.mask).reshape(-1, size or len(self.mask))
@@ -231,10 +206,8 @@ class ActiveThreads:
             return None
         lanes_whole = all(len(set(group[i : i + 32])) == 1 for group in partial for i in range(0, len(group), 32))
         axis = ("wid_in_wg" if scope.kind == "warpgroup" else "warpid") if lanes_whole else "laneid"
-        return (
-            f"an enclosing condition leaves {int(partial[0].sum())} of the {len(partial[0])} threads of the "
-            f"{scope.kind} active (narrowed axis: {axis})"
-        )
+        left = f"{int(partial[0].sum())} of the {len(partial[0])} threads of the {scope.kind}"
+        return f"an enclosing condition leaves {left} active (narrowed axis: {axis})"
 
     def count(self) -> int | None:
         """How many threads of the CTA are active; None where that is not known."""
@@ -247,27 +220,21 @@ class ActiveThreads:
     @checked(condition=CONDITION)
     def narrowed_by(self, condition: Condition) -> ActiveThreads:
         """The threads that are left inside ``if condition``."""
-        active = self
-        for part in condition.conjuncts():
-            active = active._narrowed(part)
-        return active
+        return reduce(ActiveThreads._narrowed, condition.conjuncts(), self)
 
     def _narrowed(self, condition: Condition) -> ActiveThreads:
         mask = self.mask or (True,) * (self.cta_threads or 0)
         if condition.op == "elect" and self.count() is not None:  # which lane does not matter here: the first
             first = (on and not any(mask[tid - tid % WARP_THREADS : tid]) for tid, on in enumerate(mask))
             return attrs.evolve(self, mask=tuple(first))
-        deciding: list[Int] = []
-        for leaf in condition.leaves():
-            sources = _deciding(leaf)
-            if sources is None:
-                return attrs.evolve(self, undecided=self.undecided or repr(condition))
-            deciding += sources
+        deciding = [_deciding(leaf) for leaf in condition.leaves()]
+        if None in deciding:
+            return attrs.evolve(self, undecided=self.undecided or repr(condition))
         operands = list(condition.operands())
         found = frozenset().union(*map(symbols_of, operands))
         if found and self.cta_threads is not None and all(map(is_int, operands)) and all(map(is_thread_id, found)):
             return attrs.evolve(self, mask=tuple((mask & by_thread(condition, self.cta_threads)).tolist()))
-        return self.decided_by(repr(condition), deciding)
+        return self.decided_by(repr(condition), [value for values in deciding for value in values or ()])
 
     @checked(text=TEXT, values=tuple_of(INT))
     def decided_by(self, text: str, values: Iterable[Int]) -> ActiveThreads:

@@ -31,11 +31,9 @@ STATIC_SHARED_LIMIT_BYTES = 48 * 1024
 
 @attrs.frozen(repr=False)
 class Target:
-    """An architecture to lower for.
+    """An architecture to lower for, such as ``sm_90a``, whose ``arch`` is 90.
 
-    Attributes:
-        arch: the number in its name, ``90`` for ``sm_90a``.
-        suffix: ``""``, ``"a"`` (this architecture alone) or ``"f"`` (its family).
+    The ``suffix`` is ``""``, ``"a"`` (this architecture alone) or ``"f"`` (its family).
     """
 
     arch: int

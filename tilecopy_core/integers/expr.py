@@ -51,11 +51,8 @@ class Atom:
     bits: int | None
     symbols: frozenset[Symbol]
     order: str
-
-    def _identify(self, *key: Any) -> None:
-        """Set what decides whether two are equal."""
-        self._key = key
-        self._hash = hash(key_of(key))
+    _key: tuple[Any, ...]
+    _hash: int
 
     def __hash__(self) -> int:
         return self._hash
@@ -94,7 +91,8 @@ class Symbol(Atom):
     identity: object = attrs.field(default=attrs.Factory(lambda self: self.register or object(), takes_self=True))
 
     def __attrs_post_init__(self) -> None:
-        self._identify(self.identity, self.lower, self.upper, self.multiple_of)
+        self._key = self.identity, self.lower, self.upper, self.multiple_of
+        self._hash = hash(self._key)
         self.order, self.divisor, self.symbols = self.name, self.multiple_of, frozenset((self,))
         self.bits = _bits_within(self)
 
@@ -113,7 +111,8 @@ class Operation(Atom):
     def __init__(self, op: str, left: Int, right: Int) -> None:
         rule = OPERATIONS[op]
         self.op, self.operands = op, (left, right)
-        self._identify(op, left, right)
+        self._key = op, left, right
+        self._hash = hash(self._key)
         self.order = rule.text.format(_told(left), _told(right))
         self.lower, self.upper = rule.bounds(left, right)
         self.divisor = rule.divisor(divisor_of(left), divisor_of(right))
