@@ -81,11 +81,9 @@ def edges_declined(variant: Variant, request: CopyRequest) -> str | None:
         return None
     dims = [(region, dim) for region in (request.src, request.dst) for dim in range(len(region.starts))]
     region, dim = next((region, dim) for region, dim in dims if any(region.overhang(dim)))
-    return (
-        f"{region} may overhang dimension {dim} of {region.buffer.name} (outside={request.outside}), and {variant.name} "
-        "copies whole boxes alone; let starts be proved inside (bounds of scalars, a static grid), or copy the tiles at the edge "
-        "with a variant that lowers edges"
-    )
+    why = f"{region} may overhang dimension {dim} of {region.buffer.name} (outside={request.outside})"
+    advice = "let starts be proved inside (bounds of scalars, a static grid), or copy the tiles at the edge with a variant that lowers edges"
+    return f"{why}, and {variant.name} copies whole boxes alone; {advice}"
 
 
 def scope_in(*kinds: str) -> Check:

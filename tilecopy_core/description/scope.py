@@ -21,11 +21,12 @@ MAX_CTA_THREADS = 1024
 _SIZES = {"thread": 1, "warp": WARP_THREADS, "warpgroup": WARPGROUP_THREADS}
 """Threads of each scope but the CTA, whose size the kernel decides."""
 _CTA_THREADS = integer_in(1, MAX_CTA_THREADS)
+_SCOPE = Kind("a Scope such as warp()", lambda value: isinstance(value, Scope))
 
 
 @attrs.frozen(repr=False)
 class Scope:
-    """The threads that do one copy together: their number, and ``thread``, ``warp``, ``warpgroup``, ``cta`` or ``cluster``."""
+    """The threads that do one copy together: so many ``threads``, of the kind thread, warp, warpgroup, cta or cluster."""
 
     kind: str = attrs.field(validator=one_of("thread", "warp", "warpgroup", "cta", "cluster"))
     threads: int = attrs.field(validator=integer_in(1, 16 * MAX_CTA_THREADS))
@@ -41,7 +42,7 @@ class Scope:
     @checked(tid=INT)
     def thread_index(self, tid: Int) -> Int:
         """Index within the scope of the thread whose index in the CTA is ``tid``."""
-        return 0 if self.kind == "thread" else tid % self.threads if self.kind != "cta" else tid
+        return tid if self.kind == "cta" else tid % self.threads
 
 
 def thread() -> Scope:
@@ -86,16 +87,12 @@ def axis_index(axis: Axis, tid: Int) -> Int:
 
 @checked(value=instance_of("an integer or a condition", int, Expr, Condition), cta_threads=_CTA_THREADS)
 def by_thread(value: Int | Condition, cta_threads: int) -> Any:
-    """The value of an integer (or the truth of a condition) in each thread of a CTA.
-
-    Raises RequestError where it depends on more than the thread's index.
-    """
-    tids = np.arange(cta_threads)
+    """An integer's value, or a condition's truth, in each thread of a CTA. Raises RequestError where it depends on more."""
 
     def number(operand: Int) -> Any:
         if not is_int(operand) or not all(map(is_thread_id, symbols_of(operand))):
             raise RequestError(f"by_thread: the value {shown(value)} depends on more than the thread's index")
-        return evaluate(operand, dict.fromkeys(symbols_of(operand), tids))
+        return evaluate(operand, dict.fromkeys(symbols_of(operand), np.arange(cta_threads)))
 
     found = value.evaluate(number) if isinstance(value, Condition) else number(value)
     return np.broadcast_to(np.asarray(found), (cta_threads,))
@@ -115,7 +112,7 @@ def _lane_of(size: int, threads: int) -> tuple[Symbol, Symbol, Int]:
 
 def differs_within(value: Int, scope: Scope) -> bool:
     """Whether two threads of one instance of a scope can see different values of an integer."""
-    if scope.kind == "thread" or not isinstance(value, Expr) or not _may_differ(value):
+    if scope.kind == "thread" or not _may_differ(value):
         return False
     found = symbols_of(value)
     threads = max((1 + (s.upper or 0) for s in found if is_thread_id(s)), default=MAX_CTA_THREADS)
@@ -154,9 +151,6 @@ def _made_of(atom: Atom) -> tuple[Any, ...]:
 
 def _is_deciding(pair: Any) -> bool:
     return type(pair) is tuple and len(pair) == 2 and isinstance(pair[0], str) and is_int(pair[1])
-
-
-_SCOPE = instance_of("a Scope such as warp()", Scope)
 
 
 @attrs.frozen
@@ -239,7 +233,7 @@ class ActiveThreads:
     @checked(text=TEXT, values=tuple_of(INT))
     def decided_by(self, text: str, values: Iterable[Int]) -> ActiveThreads:
         """The threads inside a loop or condition that depends on some integers."""
-        added = tuple((text, value) for value in values if isinstance(value, Expr) and _may_differ(value))
+        added = tuple((text, value) for value in values if _may_differ(value))
         return attrs.evolve(self, deciding=self.deciding + added) if added else self
 
 
@@ -259,7 +253,5 @@ def _deciding(leaf: Condition) -> tuple[Int, ...] | None:
     return ((left - right if op in ("<", ">=") else right - left) // 2**62,)
 
 
-def _may_differ(value: Expr) -> bool:
-    return any(
-        s.varies == "thread" or any(_may_differ(v) for v in s.source if isinstance(v, Expr)) for s in value.symbols
-    )
+def _may_differ(value: Int) -> bool:
+    return any(s.varies == "thread" or any(map(_may_differ, s.source)) for s in symbols_of(value))

@@ -73,9 +73,7 @@ class Target:
         found = major * 10 + minor
         if self.suffix == "a":
             return found == self.arch
-        if self.suffix == "f":
-            return found // 10 == self.arch // 10 and found >= self.arch
-        return found >= self.arch
+        return found >= self.arch and (self.suffix == "" or found // 10 == self.arch // 10)
 
 
 def target_of(value: Target | str) -> Target:
@@ -94,16 +92,13 @@ TARGETS: tuple[str, ...] = tuple(_BY_NAME)
 """Every target that tilecopy can lower for."""
 
 
-def _since(name: str) -> tuple[str, ...]:
-    return TARGETS[TARGETS.index(name) :]
-
-
+_FROM_SM_90 = TARGETS[TARGETS.index("sm_90") :]
 FEATURES: dict[str, tuple[str, ...]] = {
-    "cluster": _since("sm_90"),
+    "cluster": _FROM_SM_90,
     "matrices_of_bytes": tuple(f"sm_{arch}{suffix}" for arch in (100, 103, 110, 120, 121) for suffix in "af"),
-    "multicast": _since("sm_90"),
+    "multicast": _FROM_SM_90,
     "tcgen05": tuple(f"sm_{arch}{suffix}" for arch in (100, 103, 110) for suffix in "af"),
-    "tma": _since("sm_90"),
+    "tma": _FROM_SM_90,
     "wgmma": ("sm_90a",),
 }
 """Feature -> the targets that have its instructions (PTX ISA, "Target ISA notes"; :mod:`tilecopy_core.ptx.opcodes`)."""
@@ -112,4 +107,4 @@ FEATURES: dict[str, tuple[str, ...]] = {
 def targets_with(feature: str) -> str:
     """The targets that have a feature, in words."""
     names = FEATURES[feature]
-    return f"{names[0]} or newer" if names == _since(names[0]) else " or ".join(names)
+    return f"{names[0]} or newer" if names is _FROM_SM_90 else " or ".join(names)

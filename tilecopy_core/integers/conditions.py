@@ -12,10 +12,7 @@ from ..errors import Kind, RequestError, shown
 
 
 class RunTime:
-    """What is known only when a kernel runs, and can be compared: symbolic integers and run-time values.
-
-    It refuses every operator that its class does not define; ``has`` says in words, for that message, which it has.
-    """
+    """A symbolic integer or run-time value. It refuses every operator that its class lacks; ``has`` says what it has."""
 
     __slots__ = ()
     __array_ufunc__ = None  # array + value comes to __radd__, which refuses it
@@ -31,6 +28,7 @@ class RunTime:
 
 
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {"==": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+"""Comparison -> its function."""
 
 
 @attrs.frozen(eq=False, repr=False)

@@ -58,9 +58,7 @@ class Atom:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        return type(self) is type(other) and self._hash == other._hash and same(self._key, other._key)
+        return self is other or (isinstance(other, Atom) and self._hash == other._hash and same(self._key, other._key))
 
     def __repr__(self) -> str:
         return self.order
@@ -101,10 +99,7 @@ class Symbol(Atom):
 
 
 class Operation(Atom):
-    """An operation on two integers, as it is: :func:`floordiv` and its like find a simpler form where there is one.
-
-    The right operand of ``//`` and ``%`` is a positive constant.
-    """
+    """An operation on two integers, of ``//`` and ``%`` by a positive constant; :func:`floordiv` and its like simplify."""
 
     __slots__ = ("op", "operands")
 
@@ -133,8 +128,13 @@ def _operator(op: str, compute: Callable[[Any, Any], Any]) -> Callable[[Expr, An
 
     def method(self: Expr, other: Any) -> Any:
         if type(other) is not int and not isinstance(other, Expr):
-            other = _operand(op, self, other)
-        return other if other is NotImplemented else compute(self, other)
+            if op in getattr(type(other), "reflects", ()):  # that class knows what to do
+                return NotImplemented
+            if not is_int(other) and not isinstance(other, np.integer):
+                kind = type(other).__name__
+                raise RequestError(f"'{self} {op} {shown(other)}': index arithmetic takes integers, not {kind}")
+            other = int(other)
+        return compute(self, other)
 
     return method
 
@@ -187,7 +187,7 @@ class Expr(RunTime):
     def bounds(self) -> Bounds:
         """Smallest and largest value; see :func:`bounds_of`."""
         try:
-            found = self._bounds
+            return self._bounds
         except AttributeError:
             lower: int | None = self.const
             upper: int | None = self.const
@@ -195,16 +195,13 @@ class Expr(RunTime):
                 low, high = (atom.lower, atom.upper) if coefficient > 0 else (atom.upper, atom.lower)
                 lower = None if lower is None or low is None else lower + low * coefficient
                 upper = None if upper is None or high is None else upper + high * coefficient
-            found = lower, upper
-            _set(self, "_bounds", found)
-        return found
+            _set(self, "_bounds", (lower, upper))
+            return lower, upper
 
     @property
     def symbols(self) -> frozenset[Symbol]:
         """Every symbol in it."""
-        if len(self.terms) == 1:
-            return self.terms[0][0].symbols
-        return frozenset().union(*(atom.symbols for atom, _ in self.terms))
+        return reduce(operator.or_, [atom.symbols for atom, _ in self.terms])
 
     def __neg__(self) -> Any:
         return mul(self, -1)
@@ -280,25 +277,10 @@ def of_atom(atom: Atom) -> Expr:
     return made_of(0, ((atom, 1),))
 
 
-def _operand(op: str, left: Expr, other: Any) -> Any:
-    """An operand of another class as an integer; NotImplemented where that class may know what to do."""
-    if is_int(other):  # an int of another class, such as of an IntEnum
-        return int(other)
-    if op in getattr(type(other), "reflects", ()):
-        return NotImplemented
-    if isinstance(other, np.integer):
-        return int(other)
-    raise RequestError(f"'{left} {op} {shown(other)}': index arithmetic takes integers, not {type(other).__name__}")
-
-
 def sum_of(const: int, terms: Iterable[Term]) -> Int:
     """The integer of a constant and terms, each of another atom."""
-    kept = [term for term in terms if term[1]]
-    if not kept:
-        return const
-    if len(kept) > 1:
-        kept.sort(key=lambda term: term[0].order)
-    return made_of(const, tuple(kept))
+    kept = sorted([term for term in terms if term[1]], key=lambda term: term[0].order)
+    return made_of(const, tuple(kept)) if kept else const
 
 
 def constant_of(value: Int) -> int:
@@ -340,8 +322,7 @@ def mul(left: Int, right: Int) -> Int:
         total = add(mul(left, right.const), mul(made_of(0, right.terms), left.const))
         for atom, coefficient in left.terms:
             for other, factor in right.terms:
-                first, second = sorted((atom, other), key=lambda a: a.order)
-                product = Operation("*", of_atom(first), of_atom(second))
+                product = Operation("*", *map(of_atom, sorted((atom, other), key=lambda a: a.order)))
                 total = add(total, made_of(0, ((product, coefficient * factor),)))
         return total
     if right in (0, 1):
@@ -380,12 +361,9 @@ def mod(left: Int, right: Int) -> Int:
     return _block(const, rest, divisor, False) if rest else const
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # the places of threads are the same few quotients in every copy
 def _block(const: int, terms: tuple[Term, ...], divisor: int, quotient: bool) -> Int:
-    """``rest // divisor`` or ``rest % divisor``, of a rest that has lost its multiples of the divisor.
-
-    Remembered, since the places of threads are the same few quotients in every copy.
-    """
+    """``rest // divisor`` or ``rest % divisor``, of a rest that has lost its multiples of the divisor."""
     rest = made_of(const, terms)
     lower, upper = rest.bounds
     if lower is not None and upper is not None and lower // divisor == upper // divisor:
@@ -561,10 +539,8 @@ def evaluate(value: Int, env: Mapping[Symbol, Any]) -> Any:
         return value
     total: Any = value.const
     for atom, coefficient in value.terms:
-        if isinstance(atom, Symbol):
-            found = env[atom]
-        else:
-            found = OPERATIONS[atom.op].compute(*[evaluate(operand, env) for operand in atom.operands])
+        operands = [evaluate(operand, env) for operand in atom.operands]
+        found = env[atom] if isinstance(atom, Symbol) else OPERATIONS[atom.op].compute(*operands)
         total = total + found * coefficient
     return total
 
