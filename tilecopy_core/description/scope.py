@@ -42,7 +42,7 @@ class Scope:
     @checked(tid=INT)
     def thread_index(self, tid: Int) -> Int:
         """Index within the scope of the thread whose index in the CTA is ``tid``."""
-        return tid if self.kind == "cta" else tid % self.threads
+        return 0 if self.kind == "thread" else tid % self.threads if self.kind != "cta" else tid
 
 
 def thread() -> Scope:
@@ -87,7 +87,7 @@ def axis_index(axis: Axis, tid: Int) -> Int:
 
 @checked(value=instance_of("an integer or a condition", int, Expr, Condition), cta_threads=_CTA_THREADS)
 def by_thread(value: Int | Condition, cta_threads: int) -> Any:
-    """An integer's value, or a condition's truth, in each thread of a CTA. Raises RequestError where it depends on more."""
+    """An integer's value, or a condition's truth, in each thread of a CTA, whose index alone it depends on, else RequestError."""
 
     def number(operand: Int) -> Any:
         if not is_int(operand) or not all(map(is_thread_id, symbols_of(operand))):

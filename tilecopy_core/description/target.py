@@ -77,7 +77,7 @@ class Target:
 
 
 def target_of(value: Target | str) -> Target:
-    """The target of a name such as ``"sm_90a"``. Raises TargetError where it is none of :data:`TARGETS`."""
+    """The target of a name such as ``"sm_90a"``. Raises TargetError where the name is not one of :data:`TARGETS`."""
     if isinstance(value, Target):
         return value
     if not isinstance(value, str) or value not in _BY_NAME:
