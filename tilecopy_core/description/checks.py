@@ -35,15 +35,11 @@ def of_another_kind(variant: Variant, request: CopyRequest) -> str | None:
     return variant.why_not_on(request.target)
 
 
-def not_as_declared(variant: Variant, request: CopyRequest, looked: dict[str, str | None] | None = None) -> str | None:
+def not_as_declared(variant: Variant, request: CopyRequest, looked: dict[str, str | None]) -> str | None:
     """Why the threads that reach a copy, or an option that it gives, do not fit a record, or None.
 
-    Args:
-        variant: the record.
-        request: the copy.
-        looked: what was found of its threads for other records, by what those declare of them.
+    ``looked`` has what was found of its threads for other records, by what those declare of them, and gains what is found.
     """
-    looked = {} if looked is None else looked
     if variant.threads not in looked:
         check = {"all": all_threads_active, "one": single_thread}.get(variant.threads)
         looked[variant.threads] = check(request) if check else None
@@ -52,7 +48,7 @@ def not_as_declared(variant: Variant, request: CopyRequest, looked: dict[str, st
     if not request.options:
         return None
     names = [option.name for option in variant.options]
-    if unknown := sorted(set(request.options) - set(names)):  # it would be lost in silence
+    if unknown := sorted(set(request.options).difference(names)):  # it would be lost in silence
         near = did_you_mean(unknown[0], names)
         return f"option {unknown[0]!r} is not known to it (it takes {', '.join(names) or 'none'}){near}"
     for option in variant.options:
@@ -75,35 +71,27 @@ def options_missing(variant: Variant, request: CopyRequest) -> tuple[str | None,
 
 def why_not_asked(variant: Variant, request: CopyRequest) -> str | None:
     """Why a request is kept from a variant by what its record declares, before any of its hooks; or None."""
-    return (
-        of_another_kind(variant, request) or not_as_declared(variant, request) or options_missing(variant, request)[0]
-    )
+    why = of_another_kind(variant, request) or not_as_declared(variant, request, {})
+    return why or options_missing(variant, request)[0]
 
 
 def edges_declined(variant: Variant, request: CopyRequest) -> str | None:
     """Why a copy whose regions may overhang does not go to a variant: it does not declare ``edges``; or None."""
     if variant.edges or not request.overhangs:
         return None
-    region, dim = next(
-        (region, dim)
-        for region in (request.src, request.dst)
-        for dim in range(len(region.starts))
-        if any(region.overhang(dim))
-    )
-    return (
-        f"{region} may overhang dimension {dim} of {region.buffer.name} (outside={request.outside}), and {variant.name} "
-        "copies whole boxes alone; let starts be proved inside (bounds of scalars, a static grid), or copy the tiles at the edge "
-        "with a variant that lowers edges"
-    )
+    dims = [(region, dim) for region in (request.src, request.dst) for dim in range(len(region.starts))]
+    region, dim = next((region, dim) for region, dim in dims if any(region.overhang(dim)))
+    why = f"{region} may overhang dimension {dim} of {region.buffer.name} (outside={request.outside})"
+    advice = "let starts be proved inside (bounds of scalars, a static grid), or copy the tiles at the edge with a variant that lowers edges"
+    return f"{why}, and {variant.name} copies whole boxes alone; {advice}"
 
 
 def scope_in(*kinds: str) -> Check:
     """The scope is one of these kinds."""
 
     def check(request: CopyRequest) -> str | None:
-        if request.scope.kind not in kinds:
-            return f"scope {request.scope.kind} is not one of {', '.join(kinds)}"
-        return None
+        kind = request.scope.kind
+        return None if kind in kinds else f"scope {kind} is not one of {', '.join(kinds)}"
 
     return check
 

@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache, lru_cache
+from functools import cache, lru_cache, reduce
 from typing import Any
 
 import attrs
 import numpy as np
 
 from ..errors import TEXT, Kind, RequestError, checked, instance_of, integer_in, one_of, optional, shown, tuple_of
-from ..integers.conditions import CONDITION, Condition
-from ..integers.expr import (
-    INT,
-    Atom,
-    Expr,
-    Int,
-    Symbol,
-    add,
-    bounds_of,
-    evaluate,
-    floordiv,
-    is_int,
-    key_of,
-    mul,
-    of_atom,
-    plain,
-    sub,
-    substitute,
-    sum_of,
-    symbols_of,
-    terms_of,
-)
+from ..integers import INT, Atom, Condition, Expr, Int, Symbol, is_int, plain
+from ..integers.conditions import CONDITION
+from ..integers.expr import bounds_of, evaluate, key_of, of_atom, substitute, sum_of, symbols_of, terms_of
 from ..layout import Axis
 
 WARP_THREADS = 32
@@ -39,16 +20,13 @@ WARPGROUP_THREADS = 128
 MAX_CTA_THREADS = 1024
 _SIZES = {"thread": 1, "warp": WARP_THREADS, "warpgroup": WARPGROUP_THREADS}
 """Threads of each scope but the CTA, whose size the kernel decides."""
+_CTA_THREADS = integer_in(1, MAX_CTA_THREADS)
+_SCOPE = Kind("a Scope such as warp()", lambda value: isinstance(value, Scope))
 
 
 @attrs.frozen(repr=False)
 class Scope:
-    """The group of threads that does one copy together.
-
-    Attributes:
-        kind: ``thread``, ``warp``, ``warpgroup``, ``cta`` or ``cluster``.
-        threads: how many threads that is.
-    """
+    """The threads that do one copy together: so many ``threads``, of the kind thread, warp, warpgroup, cta or cluster."""
 
     kind: str = attrs.field(validator=one_of("thread", "warp", "warpgroup", "cta", "cluster"))
     threads: int = attrs.field(validator=integer_in(1, 16 * MAX_CTA_THREADS))
@@ -83,13 +61,9 @@ def warpgroup() -> Scope:
 
 
 def cta(threads: int) -> Scope:
-    """All threads of the CTA.
-
-    Raises:
-        RequestError: not between 1 and 1024 threads.
-    """
+    """All threads of the CTA. Raises RequestError where these are not 1 to 1024."""
     count = plain(threads)
-    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_CTA_THREADS:
+    if not _CTA_THREADS.fits(count):
         raise RequestError(f"a CTA has 1 to {MAX_CTA_THREADS} threads, not {shown(threads)}")
     return Scope("cta", int(count))
 
@@ -103,11 +77,7 @@ def tid_symbol(cta_threads: int | None) -> Int:
 
 @checked(axis=instance_of("an Axis such as laneid", Axis), tid=INT)
 def axis_index(axis: Axis, tid: Int) -> Int:
-    """Where a thread lies along a thread axis.
-
-    Raises:
-        RequestError: the axis does not count threads or warps of a CTA.
-    """
+    """Where a thread lies along an axis. Raises RequestError for one that does not count threads or warps of a CTA."""
     if axis.kind != "thread" or axis.finer not in _SIZES:
         raise RequestError(f"axis {axis} does not count the threads of a CTA")
     threads = _SIZES[axis.finer]
@@ -115,22 +85,14 @@ def axis_index(axis: Axis, tid: Int) -> Int:
     return place % (_SIZES[axis.coarser] // threads) if axis.coarser in _SIZES else place
 
 
-@checked(
-    value=Kind("an integer or a condition", lambda value: INT.fits(value) or isinstance(value, Condition)),
-    cta_threads=integer_in(1, MAX_CTA_THREADS),
-)
+@checked(value=instance_of("an integer or a condition", int, Expr, Condition), cta_threads=_CTA_THREADS)
 def by_thread(value: Int | Condition, cta_threads: int) -> Any:
-    """The value of an integer (or the truth of a condition) in each thread of a CTA.
-
-    Raises:
-        RequestError: it depends on more than the thread's index.
-    """
-    tids = np.arange(cta_threads)
+    """An integer's value, or a condition's truth, in each thread of a CTA, whose index alone it depends on, else RequestError."""
 
     def number(operand: Int) -> Any:
         if not is_int(operand) or not all(map(is_thread_id, symbols_of(operand))):
             raise RequestError(f"by_thread: the value {shown(value)} depends on more than the thread's index")
-        return evaluate(operand, dict.fromkeys(symbols_of(operand), tids))
+        return evaluate(operand, dict.fromkeys(symbols_of(operand), np.arange(cta_threads)))
 
     found = value.evaluate(number) if isinstance(value, Condition) else number(value)
     return np.broadcast_to(np.asarray(found), (cta_threads,))
@@ -150,7 +112,7 @@ def _lane_of(size: int, threads: int) -> tuple[Symbol, Symbol, Int]:
 
 def differs_within(value: Int, scope: Scope) -> bool:
     """Whether two threads of one instance of a scope can see different values of an integer."""
-    if scope.kind == "thread" or not isinstance(value, Expr) or not _may_differ(value):
+    if scope.kind == "thread" or not _may_differ(value):
         return False
     found = symbols_of(value)
     threads = max((1 + (s.upper or 0) for s in found if is_thread_id(s)), default=MAX_CTA_THREADS)
@@ -168,8 +130,8 @@ def _depends_on(value: Any, lane: Symbol, group: Symbol) -> bool:
     if not terms:
         return False
     own = sum_of(0, (term for term in terms if term[0].symbols <= {lane, group}))
-    lanes = {found: np.arange((found.upper or 0) + 1) for found in (lane, group)}
-    values = np.asarray(evaluate(own, {lane: lanes[lane], group: lanes[group][:, None]}))
+    lanes, groups = (np.arange((found.upper or 0) + 1) for found in (lane, group))
+    values = np.asarray(evaluate(own, {lane: lanes, group: groups[:, None]}))
     if values.ndim and bool((values != values[..., :1]).any()):
         return True
     mixed = (atom for atom, _ in terms if not atom.symbols <= {lane, group})
@@ -182,16 +144,13 @@ def _made_of(atom: Atom) -> tuple[Any, ...]:
         dividend, by = atom.operands
         for least, factor in terms_of(dividend):
             if least.op == "min":
-                rest = sub(dividend, mul(of_atom(least), factor))
-                return tuple(floordiv(add(rest, mul(side, factor)), by) for side in least.operands)
+                rest = dividend - of_atom(least) * factor
+                return tuple((rest + side * factor) // by for side in least.operands)
     return atom.operands
 
 
 def _is_deciding(pair: Any) -> bool:
     return type(pair) is tuple and len(pair) == 2 and isinstance(pair[0], str) and is_int(pair[1])
-
-
-_SCOPE = instance_of("a Scope such as warp()", Scope)
 
 
 @attrs.frozen
@@ -206,7 +165,7 @@ class ActiveThreads:
             between the threads of a scope, these do not come to the copy together.
     """
 
-    cta_threads: int | None = attrs.field(default=None, validator=optional(integer_in(1, MAX_CTA_THREADS)))
+    cta_threads: int | None = attrs.field(default=None, validator=optional(_CTA_THREADS))
     mask: tuple[bool, ...] | None = attrs.field(default=None)
     undecided: str = attrs.field(default="", validator=TEXT)
     deciding: tuple[tuple[str, Int], ...] = attrs.field(
@@ -221,8 +180,7 @@ class ActiveThreads:
 
     def why_not_all(self, scope: Scope) -> str | None:
         """Why not every thread of the scope takes part, naming the axis that was narrowed; None when all do."""
-        if type(scope) is not Scope:
-            _SCOPE.check(scope, "why_not_all", "scope")
+        _SCOPE.check(scope, "why_not_all", "scope")
         if scope.kind == "thread":
             return None
         size = _SIZES.get(scope.kind)
@@ -233,23 +191,17 @@ class ActiveThreads:
                 return f"the scope has {scope.threads} threads, the CTA {self.cta_threads}"
         unsure = self.undecided or next((text for text, value in self.deciding if differs_within(value, scope)), "")
         if unsure:
-            return (
-                f"not every thread of the {scope.kind} can be shown to be active: the enclosing condition "
-                f"'{unsure}' may narrow laneid"
-            )
+            return f"not every thread of the {scope.kind} can be shown to be active: the enclosing condition '{unsure}' may narrow laneid"
         if self.mask is None or all(self.mask):
             return None
-        active = np.array(self.mask)
-        groups = active.reshape(-1, size) if size is not None else active.reshape(1, -1)
+        groups = np.array(self.mask).reshape(-1, size or len(self.mask))
         partial = [group for group in groups if group.any() and not group.all()]
         if not partial:
             return None
         lanes_whole = all(len(set(group[i : i + 32])) == 1 for group in partial for i in range(0, len(group), 32))
         axis = ("wid_in_wg" if scope.kind == "warpgroup" else "warpid") if lanes_whole else "laneid"
-        return (
-            f"an enclosing condition leaves {int(partial[0].sum())} of the {len(partial[0])} threads of the "
-            f"{scope.kind} active (narrowed axis: {axis})"
-        )
+        left = f"{int(partial[0].sum())} of the {len(partial[0])} threads of the {scope.kind}"
+        return f"an enclosing condition leaves {left} active (narrowed axis: {axis})"
 
     def count(self) -> int | None:
         """How many threads of the CTA are active; None where that is not known."""
@@ -262,34 +214,26 @@ class ActiveThreads:
     @checked(condition=CONDITION)
     def narrowed_by(self, condition: Condition) -> ActiveThreads:
         """The threads that are left inside ``if condition``."""
-        active = self
-        for part in condition.conjuncts():
-            active = active._narrowed(part)
-        return active
+        return reduce(ActiveThreads._narrowed, condition.conjuncts(), self)
 
     def _narrowed(self, condition: Condition) -> ActiveThreads:
-        if condition.op == "elect" and self.count() is not None:
-            mask = self.mask or (True,) * (self.cta_threads or 0)  # which lane does not matter here: the first
+        mask = self.mask or (True,) * (self.cta_threads or 0)
+        if condition.op == "elect" and self.count() is not None:  # which lane does not matter here: the first
             first = (on and not any(mask[tid - tid % WARP_THREADS : tid]) for tid, on in enumerate(mask))
             return attrs.evolve(self, mask=tuple(first))
-        deciding: list[Int] = []
-        for leaf in condition.leaves():
-            sources = _deciding(leaf)
-            if sources is None:
-                return attrs.evolve(self, undecided=self.undecided or repr(condition))
-            deciding += sources
+        deciding = [_deciding(leaf) for leaf in condition.leaves()]
+        if None in deciding:
+            return attrs.evolve(self, undecided=self.undecided or repr(condition))
         operands = list(condition.operands())
-        found = set().union(*map(symbols_of, operands)) if all(map(is_int, operands)) else set()
-        if found and self.cta_threads is not None and all(map(is_thread_id, found)):
-            truth = by_thread(condition, self.cta_threads)
-            before = np.ones(self.cta_threads, bool) if self.mask is None else np.array(self.mask)
-            return attrs.evolve(self, mask=tuple(bool(x) for x in before & truth))
-        return self.decided_by(repr(condition), deciding)
+        found = frozenset().union(*map(symbols_of, operands))
+        if found and self.cta_threads is not None and all(map(is_int, operands)) and all(map(is_thread_id, found)):
+            return attrs.evolve(self, mask=tuple((mask & by_thread(condition, self.cta_threads)).tolist()))
+        return self.decided_by(repr(condition), [value for values in deciding for value in values or ()])
 
     @checked(text=TEXT, values=tuple_of(INT))
     def decided_by(self, text: str, values: Iterable[Int]) -> ActiveThreads:
         """The threads inside a loop or condition that depends on some integers."""
-        added = tuple((text, value) for value in values if isinstance(value, Expr) and _may_differ(value))
+        added = tuple((text, value) for value in values if _may_differ(value))
         return attrs.evolve(self, deciding=self.deciding + added) if added else self
 
 
@@ -300,20 +244,14 @@ def _deciding(leaf: Condition) -> tuple[Int, ...] | None:
     what the lane adds to multiples is dropped.
     """
     left, right, op = leaf.left, leaf.right, leaf.op
-    if op == "elect":
-        return None
     if not (is_int(left) and is_int(right)):
-        sides: list[Any] = [
-            (side,) if is_int(side) else getattr(side, "sources", lambda: None)() for side in (left, right)
-        ]
+        sides: list[Any] = [(s,) if is_int(s) else getattr(s, "sources", lambda: None)() for s in (left, right)]
         return None if None in sides else (*sides[0], *sides[1])
     if op in ("==", "!="):
-        low, high = bounds_of(sub(left, right))
-        return () if (low or 0) > 0 or (high or 0) < 0 else (sub(left, right),)
-    return (floordiv(sub(left, right) if op in ("<", ">=") else sub(right, left), 2**62),)
+        low, high = bounds_of(left - right)
+        return () if (low or 0) > 0 or (high or 0) < 0 else (left - right,)
+    return ((left - right if op in ("<", ">=") else right - left) // 2**62,)
 
 
-def _may_differ(value: Expr) -> bool:
-    return any(
-        s.varies == "thread" or any(_may_differ(v) for v in s.source if isinstance(v, Expr)) for s in value.symbols
-    )
+def _may_differ(value: Int) -> bool:
+    return any(s.varies == "thread" or any(map(_may_differ, s.source)) for s in symbols_of(value))

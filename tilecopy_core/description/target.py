@@ -9,30 +9,20 @@ from ..errors import TargetError, checked, did_you_mean, integer_in, one_of, sho
 Version = tuple[int, int]
 
 _SHARED_LIMIT_KIB = {75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
-_VERSIONS: dict[str, Version] = {
-    "75": (6, 3),
-    "80": (7, 0),
-    "86": (7, 1),
-    "87": (7, 4),
-    "89": (7, 8),
-    "90": (7, 8),
-    "90a": (8, 0),
-    "100": (8, 6),
-    "100a": (8, 6),
-    "100f": (8, 8),
-    "103": (8, 8),
-    "103a": (8, 8),
-    "103f": (8, 8),
-    "110": (9, 0),
-    "110a": (9, 0),
-    "110f": (9, 0),
-    "120": (8, 7),
-    "120a": (8, 7),
-    "120f": (8, 8),
-    "121": (8, 8),
-    "121a": (8, 8),
-    "121f": (8, 8),
+_VERSIONS: dict[int, dict[str, Version]] = {
+    75: {"": (6, 3)},
+    80: {"": (7, 0)},
+    86: {"": (7, 1)},
+    87: {"": (7, 4)},
+    89: {"": (7, 8)},
+    90: {"": (7, 8), "a": (8, 0)},
+    100: {"": (8, 6), "a": (8, 6), "f": (8, 8)},
+    103: {"": (8, 8), "a": (8, 8), "f": (8, 8)},
+    110: {"": (9, 0), "a": (9, 0), "f": (9, 0)},
+    120: {"": (8, 7), "a": (8, 7), "f": (8, 8)},
+    121: {"": (8, 8), "a": (8, 8), "f": (8, 8)},
 }
+"""Architecture -> suffix -> the lowest PTX ISA version that knows the target."""
 MBARRIER_TX_LIMIT = 2**20 - 1
 """The largest transaction count of one mbarrier phase, in bytes, and its largest arrival count (PTX ISA 9.7.13.15)."""
 STATIC_SHARED_LIMIT_BYTES = 48 * 1024
@@ -41,25 +31,19 @@ STATIC_SHARED_LIMIT_BYTES = 48 * 1024
 
 @attrs.frozen(repr=False)
 class Target:
-    """An architecture to lower for.
+    """An architecture to lower for, such as ``sm_90a``, whose ``arch`` is 90.
 
-    Attributes:
-        arch: the number in its name, ``90`` for ``sm_90a``.
-        suffix: ``""``, ``"a"`` (this architecture alone) or ``"f"`` (its family).
+    The ``suffix`` is ``""``, ``"a"`` (this architecture alone) or ``"f"`` (its family).
     """
 
     arch: int
     suffix: str = ""
 
     def __attrs_post_init__(self) -> None:
-        if (
-            type(self.arch) is not int
-            or not 0 < self.arch < 2**16
-            or type(self.suffix) is not str
-            or f"{self.arch}{self.suffix}" not in _VERSIONS
-        ):
+        arch, suffix = self.arch, self.suffix
+        if type(arch) is not int or type(suffix) is not str or suffix not in _VERSIONS.get(arch, ()):
             raise TargetError(
-                f"Target: no target has arch {shown(self.arch)} and suffix {shown(self.suffix)}; they are {', '.join(TARGETS)}"
+                f"Target: no target has arch {shown(arch)} and suffix {shown(suffix)}; they are {', '.join(TARGETS)}"
             )
 
     def __str__(self) -> str:
@@ -71,7 +55,7 @@ class Target:
     @property
     def ptx_version(self) -> Version:
         """The lowest PTX ISA version that knows this target."""
-        return _VERSIONS[f"{self.arch}{self.suffix}"]
+        return _VERSIONS[self.arch][self.suffix]
 
     @property
     def shared_limit_bytes(self) -> int:
@@ -79,11 +63,7 @@ class Target:
         return _SHARED_LIMIT_KIB[self.arch] * 1024
 
     def has(self, feature: str) -> bool:
-        """Whether it has the instructions of a feature of :data:`FEATURES`, such as ``"tcgen05"``.
-
-        Raises:
-            TargetError: no feature has that name.
-        """
+        """Whether it has the instructions of a feature. Raises TargetError for a name that is not in :data:`FEATURES`."""
         one_of(*FEATURES).check(feature, "has", "feature", TargetError)
         return str(self) in FEATURES[feature]
 
@@ -93,17 +73,11 @@ class Target:
         found = major * 10 + minor
         if self.suffix == "a":
             return found == self.arch
-        if self.suffix == "f":
-            return found // 10 == self.arch // 10 and found >= self.arch
-        return found >= self.arch
+        return found >= self.arch and (self.suffix == "" or found // 10 == self.arch // 10)
 
 
 def target_of(value: Target | str) -> Target:
-    """The target of a name such as ``"sm_90a"``.
-
-    Raises:
-        TargetError: the name is not one of :data:`TARGETS`.
-    """
+    """The target of a name such as ``"sm_90a"``. Raises TargetError where the name is not one of :data:`TARGETS`."""
     if isinstance(value, Target):
         return value
     if not isinstance(value, str) or value not in _BY_NAME:
@@ -112,21 +86,19 @@ def target_of(value: Target | str) -> Target:
     return _BY_NAME[value]
 
 
-_BY_NAME = {f"sm_{name}": Target(int(name.rstrip("af")), name.lstrip("0123456789")) for name in _VERSIONS}
+_ALL = [Target(arch, suffix) for arch, versions in _VERSIONS.items() for suffix in versions]
+_BY_NAME = {str(target): target for target in _ALL}
 TARGETS: tuple[str, ...] = tuple(_BY_NAME)
 """Every target that tilecopy can lower for."""
 
 
-def _since(name: str) -> tuple[str, ...]:
-    return TARGETS[TARGETS.index(name) :]
-
-
+_FROM_SM_90 = TARGETS[TARGETS.index("sm_90") :]
 FEATURES: dict[str, tuple[str, ...]] = {
-    "cluster": _since("sm_90"),
+    "cluster": _FROM_SM_90,
     "matrices_of_bytes": tuple(f"sm_{arch}{suffix}" for arch in (100, 103, 110, 120, 121) for suffix in "af"),
-    "multicast": _since("sm_90"),
+    "multicast": _FROM_SM_90,
     "tcgen05": tuple(f"sm_{arch}{suffix}" for arch in (100, 103, 110) for suffix in "af"),
-    "tma": _since("sm_90"),
+    "tma": _FROM_SM_90,
     "wgmma": ("sm_90a",),
 }
 """Feature -> the targets that have its instructions (PTX ISA, "Target ISA notes"; ``ptx/opcodes.txt``)."""
@@ -135,4 +107,4 @@ FEATURES: dict[str, tuple[str, ...]] = {
 def targets_with(feature: str) -> str:
     """The targets that have a feature, in words."""
     names = FEATURES[feature]
-    return f"{names[0]} or newer" if names == _since(names[0]) else " or ".join(names)
+    return f"{names[0]} or newer" if names is _FROM_SM_90 else " or ".join(names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import eq, ge, gt, le, lt, ne
 from typing import Any, ClassVar
 
 import attrs
@@ -11,13 +12,7 @@ from ..errors import Kind, RequestError, shown
 
 
 class RunTime:
-    """What is known only when a kernel runs, and can be compared: symbolic integers and run-time values.
-
-    It refuses every operator that its class does not define.
-
-    Attributes:
-        has: what it has, in words, for that message.
-    """
+    """A symbolic integer or run-time value. It refuses every operator that its class lacks; ``has`` says what it has."""
 
     __slots__ = ()
     __array_ufunc__ = None  # array + value comes to __radd__, which refuses it
@@ -32,26 +27,16 @@ class RunTime:
     __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = _refused
 
 
-_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    "==": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-}
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {"==": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+"""Comparison -> its function."""
 
 
 @attrs.frozen(eq=False, repr=False)
 class Condition:
     """A comparison of two integers (or run-time values), ``and``, ``or``, ``not`` of conditions, or ``elect``.
 
-    It has no truth value while a kernel is described: combine conditions with ``&``, ``|`` and ``~``.
-
-    Attributes:
-        op: ``== != < <= > >=`` on two operands, ``and or not`` on conditions, ``elect`` on nothing.
-        left: first operand.
-        right: second operand.
+    It has no truth value while a kernel is described: combine conditions with ``&``, ``|`` and ``~``. Its ``op`` is one
+    of ``== != < <= > >=`` on two operands, ``and or not`` on conditions, or ``elect`` on nothing.
     """
 
     op: str
@@ -62,15 +47,17 @@ class Condition:
 
     def __attrs_post_init__(self) -> None:
         op, left, right = self.op, self.left, self.right
-        if not isinstance(op, str) or (op not in _COMPARE and op not in ("and", "or", "not", "elect")):
-            raise RequestError(f"Condition: op is one of {', '.join(_COMPARE)}, and, or, not, elect; not {shown(op)}")
+        if not isinstance(op, str) or (op not in COMPARISONS and op not in ("and", "or", "not", "elect")):
+            raise RequestError(
+                f"Condition: op is one of {', '.join(COMPARISONS)}, and, or, not, elect; not {shown(op)}"
+            )
         for name, side, wanted in (("left", left, op != "elect"), ("right", right, op not in ("elect", "not"))):
-            if op in _COMPARE:
+            if op in COMPARISONS:
                 good = isinstance(side, (int, RunTime)) and not isinstance(side, bool)
             else:
                 good = isinstance(side, Condition) if wanted else side is None
             if not good:
-                kind = "an integer or a run-time value" if op in _COMPARE else "a condition" if wanted else "nothing"
+                kind = "an integer or a run-time value" if op in COMPARISONS else "a condition" if wanted else "nothing"
                 raise RequestError(f"Condition '{op}': {name} is {kind}, not {shown(side)}")
 
     def _with(self, op: str, other: Any) -> Condition:
@@ -142,7 +129,7 @@ class Condition:
         if self.op in ("and", "or"):
             left, right = self.left.evaluate(value_of), self.right.evaluate(value_of)
             return left & right if self.op == "and" else left | right
-        return _COMPARE[self.op](value_of(self.left), value_of(self.right))
+        return COMPARISONS[self.op](value_of(self.left), value_of(self.right))
 
 
 CONDITION = Kind("a comparison of integers or run-time values", lambda value: isinstance(value, Condition))

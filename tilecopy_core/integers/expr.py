@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
 from math import gcd
 from typing import Any, TypeAlias
 
@@ -22,7 +22,7 @@ import attrs
 import numpy as np
 
 from ..errors import Kind, RequestError, checked, integer, one_of, shown
-from .conditions import Condition, RunTime
+from .conditions import COMPARISONS, Condition, RunTime
 
 Int: TypeAlias = "int | Expr"
 Bounds: TypeAlias = "tuple[int | None, int | None]"
@@ -51,19 +51,14 @@ class Atom:
     bits: int | None
     symbols: frozenset[Symbol]
     order: str
-
-    def _identify(self, *key: Any) -> None:
-        """Set what decides whether two are equal."""
-        self._key = key
-        self._hash = hash(key_of(key))
+    _key: tuple[Any, ...]
+    _hash: int
 
     def __hash__(self) -> int:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        return type(self) is type(other) and self._hash == other._hash and same(self._key, other._key)
+        return self is other or (isinstance(other, Atom) and self._hash == other._hash and same(self._key, other._key))
 
     def __repr__(self) -> str:
         return self.order
@@ -77,9 +72,6 @@ class Symbol(Atom):
     name is only how it prints.
 
     Attributes:
-        name: how it prints.
-        lower: smallest value it can have.
-        upper: largest value it can have, or None where nothing is known.
         multiple_of: a divisor of every value it can have.
         varies: ``"thread"`` when two threads of a CTA can see different values, else ``"cta"`` or ``"grid"``.
         source: integers that decide its value (a loop's start): it differs between threads where one of them does.
@@ -97,7 +89,8 @@ class Symbol(Atom):
     identity: object = attrs.field(default=attrs.Factory(lambda self: self.register or object(), takes_self=True))
 
     def __attrs_post_init__(self) -> None:
-        self._identify(self.identity, self.lower, self.upper, self.multiple_of)
+        self._key = self.identity, self.lower, self.upper, self.multiple_of
+        self._hash = hash(self._key)
         self.order, self.divisor, self.symbols = self.name, self.multiple_of, frozenset((self,))
         self.bits = _bits_within(self)
 
@@ -106,20 +99,15 @@ class Symbol(Atom):
 
 
 class Operation(Atom):
-    """An operation on two integers, as it is: :func:`floordiv` and its like find a simpler form where there is one.
-
-    Args:
-        op: its name in :data:`OPERATIONS`.
-        left: first operand.
-        right: second operand; of ``//`` and ``%`` a positive constant.
-    """
+    """An operation on two integers, of ``//`` and ``%`` by a positive constant; :func:`floordiv` and its like simplify."""
 
     __slots__ = ("op", "operands")
 
     def __init__(self, op: str, left: Int, right: Int) -> None:
         rule = OPERATIONS[op]
         self.op, self.operands = op, (left, right)
-        self._identify(op, left, right)
+        self._key = op, left, right
+        self._hash = hash(self._key)
         self.order = rule.text.format(_told(left), _told(right))
         self.lower, self.upper = rule.bounds(left, right)
         self.divisor = rule.divisor(divisor_of(left), divisor_of(right))
@@ -128,11 +116,6 @@ class Operation(Atom):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Operation, self._key
-
-
-def _factor(atom: Atom) -> str:
-    """An atom in a product: Python multiplies and divides from left to right, so that 3*(a)//2 is half of 3*a."""
-    return f"({atom})" if atom.op in ("//", "%") else f"{atom}"
 
 
 def _told(value: Int) -> str:
@@ -145,24 +128,22 @@ def _operator(op: str, compute: Callable[[Any, Any], Any]) -> Callable[[Expr, An
 
     def method(self: Expr, other: Any) -> Any:
         if type(other) is not int and not isinstance(other, Expr):
-            other = _operand(op, self, other)
-        return other if other is NotImplemented else compute(self, other)
+            if op in getattr(type(other), "reflects", ()):  # that class knows what to do
+                return NotImplemented
+            if not is_int(other) and not isinstance(other, np.integer):
+                kind = type(other).__name__
+                raise RequestError(f"'{self} {op} {shown(other)}': index arithmetic takes integers, not {kind}")
+            other = int(other)
+        return compute(self, other)
 
     return method
 
 
-def _comparison(op: str) -> Callable[[Expr, Any], Any]:
-    return _operator(op, lambda left, right: Condition(op, left, right))
-
-
 class Expr(RunTime):
-    """``const + sum(coefficient * atom)``; immutable, at least one term.
+    """``const + sum(coefficient * atom)``; immutable.
 
-    Operators give an int when the result is constant, a :class:`Condition` when they compare.
-
-    Attributes:
-        const: the constant.
-        terms: ``(atom, coefficient)`` pairs in a canonical order, no coefficient zero.
+    ``terms`` are the ``(atom, coefficient)`` pairs, at least one, in a canonical order, no coefficient zero. Operators give
+    an int when the result is constant, a :class:`Condition` when they compare.
     """
 
     __slots__ = ("_bounds", "const", "terms")
@@ -194,7 +175,10 @@ class Expr(RunTime):
         return hash((self.const, self.terms))
 
     def __repr__(self) -> str:
-        parts = [f"{atom}" if c == 1 else f"{_told(c)}*{_factor(atom)}" for atom, c in self.terms]
+        parts = []
+        for atom, c in self.terms:  # Python multiplies and divides from left to right: 3*(a)//2 is half of 3*a
+            factor = f"({atom})" if atom.op in ("//", "%") else f"{atom}"
+            parts.append(f"{atom}" if c == 1 else f"{_told(c)}*{factor}")
         if self.const:
             parts.append(_told(self.const))
         return " + ".join(parts).replace("+ -", "- ")
@@ -203,7 +187,7 @@ class Expr(RunTime):
     def bounds(self) -> Bounds:
         """Smallest and largest value; see :func:`bounds_of`."""
         try:
-            found = self._bounds
+            return self._bounds
         except AttributeError:
             lower: int | None = self.const
             upper: int | None = self.const
@@ -211,16 +195,13 @@ class Expr(RunTime):
                 low, high = (atom.lower, atom.upper) if coefficient > 0 else (atom.upper, atom.lower)
                 lower = None if lower is None or low is None else lower + low * coefficient
                 upper = None if upper is None or high is None else upper + high * coefficient
-            found = lower, upper
-            _set(self, "_bounds", found)
-        return found
+            _set(self, "_bounds", (lower, upper))
+            return lower, upper
 
     @property
     def symbols(self) -> frozenset[Symbol]:
         """Every symbol in it."""
-        if len(self.terms) == 1:
-            return self.terms[0][0].symbols
-        return frozenset().union(*(atom.symbols for atom, _ in self.terms))
+        return reduce(operator.or_, [atom.symbols for atom, _ in self.terms])
 
     def __neg__(self) -> Any:
         return mul(self, -1)
@@ -233,12 +214,7 @@ class Expr(RunTime):
     __mod__ = _operator("%", lambda left, right: mod(left, right))
     __xor__ = _operator("^", lambda left, right: xor(left, right))
     __rxor__ = _operator("^", lambda right, left: xor(left, right))
-    __eq__ = _comparison("==")
-    __ne__ = _comparison("!=")
-    __lt__ = _comparison("<")
-    __le__ = _comparison("<=")
-    __gt__ = _comparison(">")
-    __ge__ = _comparison(">=")
+    __eq__, __ne__, __lt__, __le__, __gt__, __ge__ = (_operator(op, partial(Condition, op)) for op in COMPARISONS)
 
     def __index__(self) -> int:
         raise RequestError(f"{self} is known only when the kernel runs; a plain integer is needed here")
@@ -278,15 +254,9 @@ def symbol(
 ) -> Expr:
     """The expression of one new :class:`Symbol`; each call makes another, whatever its name.
 
-    Args:
-        name: how it prints.
-        lower: smallest value, None where nothing is known.
-        upper: largest value, None where nothing is known.
-        multiple_of: a divisor of every value.
-        varies: ``thread`` when the threads of a CTA can see different values, else ``cta`` or ``grid``.
-
-    Raises:
-        RequestError: an argument of another kind, or bounds that no value meets.
+    Every value is from ``lower`` to ``upper`` (None where nothing is known) and a multiple of ``multiple_of``; ``varies`` is
+    ``thread`` when the threads of a CTA can see different values, else ``cta`` or ``grid``. Raises RequestError for an
+    argument of another kind, or bounds that no value meets.
     """
     if not isinstance(name, str) or not name:
         raise RequestError(f"symbol name: a text that is not empty, not {shown(name)}")
@@ -307,25 +277,10 @@ def of_atom(atom: Atom) -> Expr:
     return made_of(0, ((atom, 1),))
 
 
-def _operand(op: str, left: Expr, other: Any) -> Any:
-    """An operand of another class as an integer; NotImplemented where that class may know what to do."""
-    if is_int(other):  # an int of another class, such as of an IntEnum
-        return int(other)
-    if op in getattr(type(other), "reflects", ()):
-        return NotImplemented
-    if isinstance(other, np.integer):
-        return int(other)
-    raise RequestError(f"'{left} {op} {shown(other)}': index arithmetic takes integers, not {type(other).__name__}")
-
-
 def sum_of(const: int, terms: Iterable[Term]) -> Int:
     """The integer of a constant and terms, each of another atom."""
-    kept = [term for term in terms if term[1]]
-    if not kept:
-        return const
-    if len(kept) > 1:
-        kept.sort(key=lambda term: term[0].order)
-    return made_of(const, tuple(kept))
+    kept = sorted([term for term in terms if term[1]], key=lambda term: term[0].order)
+    return made_of(const, tuple(kept)) if kept else const
 
 
 def constant_of(value: Int) -> int:
@@ -367,8 +322,7 @@ def mul(left: Int, right: Int) -> Int:
         total = add(mul(left, right.const), mul(made_of(0, right.terms), left.const))
         for atom, coefficient in left.terms:
             for other, factor in right.terms:
-                first, second = sorted((atom, other), key=lambda a: a.order)
-                product = Operation("*", of_atom(first), of_atom(second))
+                product = Operation("*", *map(of_atom, sorted((atom, other), key=lambda a: a.order)))
                 total = add(total, made_of(0, ((product, coefficient * factor),)))
         return total
     if right in (0, 1):
@@ -407,12 +361,9 @@ def mod(left: Int, right: Int) -> Int:
     return _block(const, rest, divisor, False) if rest else const
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # the places of threads are the same few quotients in every copy
 def _block(const: int, terms: tuple[Term, ...], divisor: int, quotient: bool) -> Int:
-    """``rest // divisor`` or ``rest % divisor``, of a rest that has lost its multiples of the divisor.
-
-    Remembered, since the places of threads are the same few quotients in every copy.
-    """
+    """``rest // divisor`` or ``rest % divisor``, of a rest that has lost its multiples of the divisor."""
     rest = made_of(const, terms)
     lower, upper = rest.bounds
     if lower is not None and upper is not None and lower // divisor == upper // divisor:
@@ -460,8 +411,7 @@ def xor(left: Int, right: Int) -> Int:
 def minimum(left: Int, right: Int) -> Int:
     """The lesser of two integers, such as ``minimum(k.block_id("x") * 128, rows - 128)``: a box that never leaves its rows.
 
-    Raises:
-        RequestError: one of them is no integer.
+    Raises RequestError where one of them is no integer.
     """
     low, high = bounds_of(sub(left, right))
     if high is not None and high <= 0:
@@ -475,11 +425,7 @@ def minimum(left: Int, right: Int) -> Int:
 
 @checked(left=INT, right=INT)
 def maximum(left: Int, right: Int) -> Int:
-    """The greater of two integers; see :func:`minimum`.
-
-    Raises:
-        RequestError: one of them is no integer.
-    """
+    """The greater of two integers; see :func:`minimum`."""
     return mul(minimum(mul(left, -1), mul(right, -1)), -1)
 
 
@@ -563,12 +509,11 @@ def possible_bits(value: Int) -> int | None:
             masks.append(mask * coefficient)
         else:  # a product with any other number spreads over all bits between
             masks.append(_between(_low_bit(mask * coefficient) or 1, min(mask, atom.upper or 0) * coefficient))
-    total = 0
-    for mask in masks:
-        if total & mask:  # carries can reach anything above the lowest bit that two terms share
-            return (1 << sum(masks).bit_length()) - min(_low_bit(m) for m in masks if m)
-        total |= mask
-    return total
+    total = sum(masks)
+    if total == reduce(operator.or_, masks, 0):
+        return total
+    # two terms share a bit: carries can reach anything above the lowest
+    return (1 << total.bit_length()) - min(_low_bit(m) for m in masks if m)
 
 
 # --------------------------------------------------------------------------------------------- walking
@@ -589,19 +534,13 @@ def symbols_in_order(value: Int) -> Iterator[Symbol]:
 
 
 def evaluate(value: Int, env: Mapping[Symbol, Any]) -> Any:
-    """The value for given symbols (each an int, an array or a symbolic integer).
-
-    Raises:
-        KeyError: a symbol of the expression is not in ``env``.
-    """
+    """The value for given symbols, each an int, an array or a symbolic integer. Raises KeyError for a missing symbol."""
     if not isinstance(value, Expr):
         return value
     total: Any = value.const
     for atom, coefficient in value.terms:
-        if isinstance(atom, Symbol):
-            found = env[atom]
-        else:
-            found = OPERATIONS[atom.op].compute(*[evaluate(operand, env) for operand in atom.operands])
+        operands = [evaluate(operand, env) for operand in atom.operands]
+        found = env[atom] if isinstance(atom, Symbol) else OPERATIONS[atom.op].compute(*operands)
         total = total + found * coefficient
     return total
 
