@@ -37,10 +37,8 @@ _COUNT = integer_in(1, 2**63 - 1)
 class Side:
     """One operand of a ``[outer, threads, vec]`` partition.
 
-    Attributes:
-        region: the operand.
-        layout: the region's elements in the partition's order, as element offsets from the buffer's start; its size
-            is ``outer * threads * vec``, or less where the last round is guarded.
+    ``layout`` has the region's elements in the partition's order, as element offsets from the buffer's start; its size is
+    ``outer * threads * vec``, or less where the last round is guarded.
     """
 
     region: Region = attrs.field(validator=_REGION)
@@ -67,7 +65,6 @@ class Guard:
     """Where vectors lie along one dimension that a box may leave: inside where ``0 <= start + coordinate < size``.
 
     Attributes:
-        region: the operand.
         dim: the dimension, or None for the elements of the copy themselves, of which the last round may have too few.
         start: coordinate of the box's first element.
         size: extent of the dimension.
@@ -101,9 +98,8 @@ class Guard:
     def rest(cls, request: CopyRequest, count: int, vec: int) -> Guard:
         """The guard of vectors past the last element, of a copy whose vectors the threads do not divide."""
         integer_in(1, count).check(vec, "Guard.rest", "vec")
-        return cls(
-            request.dst, None, 0, count, count, (False, True), TileLayout.of((Iter(count // vec, vec), Iter(vec, 1)))
-        )
+        order = TileLayout.of((Iter(count // vec, vec), Iter(vec, 1)))
+        return cls(request.dst, None, 0, count, count, (False, True), order)
 
     @checked(iters=_ITERS)
     def over(self, iters: Sequence[Iter]) -> Guard:
@@ -143,8 +139,7 @@ class Guard:
 
 def guards_of(*regions: Region) -> tuple[Guard, ...]:
     """A guard for each dimension that a region may leave, in logical order."""
-    found = (Guard.of(region, dim) for region in regions for dim in range(len(region.starts)))
-    return tuple(guard for guard in found if guard is not None)
+    return tuple(filter(None, (Guard.of(region, dim) for region in regions for dim in range(len(region.starts)))))
 
 
 _SIDE = instance_of("a Side", Side)
@@ -152,15 +147,10 @@ _SIDE = instance_of("a Side", Side)
 
 @attrs.frozen
 class VectorPartition:
-    """``outer`` rounds, in each of which every thread moves ``vec`` contiguous elements.
+    """``outer`` rounds, in each of which each of the scope's ``threads`` moves ``vec`` contiguous elements of ``dst`` and ``src``.
 
     Attributes:
-        outer: number of rounds.
-        threads: threads of the scope.
-        vec: elements of one vector.
         vec_bits: width of one vector.
-        dst: the destination in this order.
-        src: the source in this order.
         narrowed: why each wider width was not taken, widest first.
         guards: what a vector must meet to be moved; () where all do.
         edge: the partition for boxes that overhang, where that can be; this one is for boxes that lie inside.
@@ -259,13 +249,10 @@ def orders_of(pairs: Sequence[Pair]) -> list[list[Pair]]:
 
 @attrs.frozen
 class Run:
-    """One operand as vectors see it.
+    """One operand as vectors see it: ``region`` for its element type, alignment and name.
 
-    Attributes:
-        region: the operand, for its element type, alignment and name.
-        iters: steps that its addresses take; vectors are carved from the last.
-        start: element offset of the box from the buffer's start.
-        swizzle: of the operand, or None.
+    ``iters`` are the steps that its addresses take; vectors are carved from the last. ``start`` is the element offset of the
+    box from the buffer's start.
     """
 
     region: Region = attrs.field(validator=_REGION)
@@ -294,15 +281,12 @@ class Run:
             for it in self.iters[:-1]:
                 if not is_multiple(it.stride, vec):
                     return f"{buffer.name}: the stride {it.stride} is not a multiple of {vec} elements"
-            own, start = buffer.elem_offset, self.start  # one sum, but for a swizzle, which comes between the two
-            starts = (
-                [("start", start + own)] if self.swizzle is None else [("start", start), ("buffer's own start", own)]
-            )
-            for what, start in starts:
-                if not is_multiple(start, vec):
-                    return (
-                        f"{buffer.name}: the {what} {start} is a multiple of {divisor_of(start)} elements, not of {vec}"
-                    )
+            starts = [("start", self.start), ("buffer's own start", buffer.elem_offset)]
+            if self.swizzle is None:  # which comes between the two
+                starts = [("start", self.start + buffer.elem_offset)]
+            for what, at in starts:
+                if not is_multiple(at, vec):
+                    return f"{buffer.name}: the {what} {at} is a multiple of {divisor_of(at)} elements, not of {vec}"
             if self.swizzle is not None and vec > self.swizzle.chunk_elems:
                 return f"{buffer.name}: {vec} elements are longer than a swizzle chunk of {self.swizzle.chunk_elems}"
         if buffer.space in ("global", "shared") and buffer.align_bytes % (bits // 8):
@@ -313,12 +297,9 @@ class Run:
 def widest(
     runs: Sequence[Run], widths_bits: Sequence[int], also: Callable[[int], str | None]
 ) -> tuple[int, tuple[str, ...]] | Decline:
-    """The widest vector that every operand allows, in bits, and why each wider one was not taken.
+    """The widest vector that every operand allows, in bits, and why each wider one of ``widths_bits`` was not taken.
 
-    Args:
-        runs: the operands.
-        widths_bits: what may be taken, widest first.
-        also: why a vector of that many elements does not fit for another reason, or None.
+    ``widths_bits`` has the widest first. ``also`` says why a vector of so many elements does not fit for another reason, or None.
     """
     narrowed: list[str] = []
     for bits in widths_bits:
@@ -333,17 +314,16 @@ def widest(
 def synthesize(
     request: CopyRequest, leader: Region, widths_bits: Sequence[int] = WIDTHS_BITS, *, ragged: bool = False
 ) -> VectorPartition | Decline:
-    """Split a copy between two memories into ``[outer, threads, vec]``.
+    """Split a copy between two memories into ``[outer, threads, vec]``, with the widest vector that both sides allow; else why not.
+
+    Where the request's regions may overhang, the partition's ``edge`` is that for boxes that do: of any width, each vector
+    wholly inside or outside. Raises RequestError where the leader is another operand.
 
     Args:
         request: the copy.
         leader: the operand (``request.dst`` or ``request.src``) whose strides, descending, give the order.
         widths_bits: the vector widths that may be taken, widest first.
         ragged: whether the threads need not divide the vectors: the last round is guarded.
-
-    Returns:
-        The partition with the widest vector that both sides allow, or why there is none. Where the request's regions may
-        overhang, its ``edge`` is the partition for boxes that do: of any width, each vector wholly inside or outside.
     """
     if leader is not request.dst and leader is not request.src:
         raise RequestError(f"synthesize: leader is request.dst or request.src, not {leader}")
@@ -359,15 +339,7 @@ def synthesize(
 
 @attrs.frozen(eq=False)
 class _Split:
-    """What is split: see :func:`synthesize`.
-
-    Attributes:
-        request: the copy.
-        regions: the leader, and the other operand.
-        layouts: of both.
-        guards: what the vectors keep to.
-        ragged: whether the threads need not divide the vectors.
-    """
+    """What :func:`synthesize` splits: the leader's region and layout come first, vectors keep to the guards."""
 
     request: CopyRequest
     regions: tuple[Region, Region]
