@@ -14,7 +14,7 @@ from ..description.request import CopyRequest, Decline
 from ..description.scope import Scope, axis_index, by_thread
 from ..errors import FLAG, checked, instance_of, integer_in, optional, tuple_of
 from ..integers.conditions import Condition
-from ..integers.expr import INT, Expr, Int, bounds_of
+from ..integers.expr import INT, Expr, Int, bounds_of, constant_of
 from ..layout import Axis, Iter, Pair, TileLayout, m
 from ..memory.buffers import Region
 
@@ -29,7 +29,6 @@ class Digit:
     """One iter along a thread axis: ``(place - first) // stride % modulus`` of a thread, times ``step`` elements.
 
     Attributes:
-        axis: the thread axis.
         first: place of the first owner along the axis.
         stride: threads from one step to the next.
         extent: number of steps.
@@ -86,9 +85,7 @@ def operands(request: CopyRequest) -> tuple[Region, Region]:
 def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
     """Why the threads of the scope cannot own the register operand, whose box (or whole buffer) has a layout; or None."""
     fragment, _ = operands(request)
-    name = fragment.buffer.name
-    kind = request.scope.kind
-    threads = thread_axes(fragment)
+    name, kind, threads = fragment.buffer.name, request.scope.kind, thread_axes(fragment)
     for axis in threads:
         if axis.coarser not in _SCOPES[: _SCOPES.index(kind) + 1]:
             return f"register operand {name}: the axis {axis} is coarser than the scope {kind}"
@@ -104,13 +101,13 @@ def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
         assert available is not None  # the thread's index is bounded by the scope
         if (last := layout.span(axis) - 1) > available:
             return f"the layout reaches place {last} along {axis}; the {kind} has places 0 to {available}"
-    nobody = _nobodys(request.scope, tuple(threads), layout)
-    if nobody is not None:
+    there = _there(request.scope, tuple(threads))
+    if nobody := _nobodys(there, threads, layout):
         where = ", ".join(f"{place} along {axis}" for axis, place in zip(threads, nobody, strict=True))
         return f"the layout reaches place {where}, which none of the {request.scope.threads} threads of the {kind} has"
     if request.src is not fragment:
         return None  # a store needs one owner an element: the axes must tell all threads of the scope apart
-    distinct = len(_there(request.scope, tuple(threads)))
+    distinct = len(there)
     if distinct == request.scope.threads:
         return None
     return (
@@ -132,16 +129,13 @@ def _there(scope: Scope, axes: tuple[Axis, ...]) -> frozenset[tuple[int, ...]]:
     return frozenset(zip(*places, strict=True)) if places else frozenset({()})
 
 
-def _nobodys(scope: Scope, axes: tuple[Axis, ...], layout: TileLayout) -> tuple[int, ...] | None:
+def _nobodys(there: frozenset[tuple[int, ...]], axes: list[Axis], layout: TileLayout) -> tuple[int, ...] | None:
     """A place along some axes that a layout's elements lie at and no thread has, such as lane 16 of a last warp of 16; or None."""
-    there = _there(scope, axes)
     if len(there) == prod(len(set(places)) for places in zip(*there, strict=True)):
         return None  # each place along one axis goes with each along the others
     reached = []
     for axis in axes:
-        first = layout.offset_on(axis)
-        assert isinstance(first, int)
-        found = {first}
+        found = {constant_of(layout.offset_on(axis))}
         for it in layout.shard:
             if it.axis == axis:
                 found = {at + int(it.stride) * step for at in found for step in range(it.extent)}
