@@ -80,11 +80,9 @@ def _chunk_elems(dst: TileLayout, src: TileLayout, ordered: list[Pair]) -> tuple
     address: a piece never crosses a run, so what the starts and steps are multiples of bounds it too.
     """
     run = ordered[-1][0].extent if ordered and all(same(it.stride, 1) for it in ordered[-1]) else 1
-    if dst.swizzle is None and src.swizzle is None:
-        return run, True
     starts = (dst.offset_on(m), src.offset_on(m))
-    if dst.swizzle == src.swizzle and dst.swizzle is not None:
-        period, block = dst.swizzle.period_elems, dst.swizzle.block_elems
+    if dst.swizzle == src.swizzle:
+        period, block = (dst.swizzle.period_elems, dst.swizzle.block_elems) if dst.swizzle is not None else (1, 1)
         phases_equal = is_multiple(starts[0] - starts[1], period) and all(
             is_multiple(a.stride - b.stride, period) for a, b in ordered
         )
@@ -92,10 +90,10 @@ def _chunk_elems(dst: TileLayout, src: TileLayout, ordered: list[Pair]) -> tuple
         if phases_equal and run % block == 0 and all(is_multiple(value, block) for value in (*starts, *steps)):
             return run, True
     chunk = run
-    for n, (layout, start) in enumerate(zip((dst, src), starts, strict=True)):
+    for n, layout in enumerate((dst, src)):
         if layout.swizzle is not None:
             steps = [pair[n].stride for pair in ordered[:-1]]
-            chunk = gcd(chunk, layout.swizzle.chunk_elems, divisor_of(start), *map(divisor_of, steps))
+            chunk = gcd(chunk, layout.swizzle.chunk_elems, divisor_of(starts[n]), *map(divisor_of, steps))
     return chunk, False
 
 

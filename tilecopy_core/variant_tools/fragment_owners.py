@@ -60,16 +60,14 @@ def owners(digits: Sequence[Digit], tid: Int, cta_threads: int, *, store: bool) 
     Conditions that every thread of the CTA meets are left out.
     """
     found: list[Condition | bool] = []
-    finest: dict[Axis, Digit] = {}
     for digit in digits:
         value = digit.value(tid)
         if store and digit.replica:
             found.append(value == 0)
         elif (last := bounds_of(value)[1]) is None or last >= digit.extent:
             found.append(value < digit.extent)
-        if digit.axis not in finest or digit.stride < finest[digit.axis].stride:
-            finest[digit.axis] = digit
-    for axis, digit in finest.items():
+    for axis in dict.fromkeys(digit.axis for digit in digits):
+        digit = min([each for each in digits if each.axis == axis], key=lambda each: each.stride)
         if digit.first:
             found.append(axis_index(axis, tid) >= digit.first)
         if digit.stride > 1:
@@ -105,13 +103,10 @@ def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
     if nobody := _nobodys(there, threads, layout):
         where = ", ".join(f"{place} along {axis}" for axis, place in zip(threads, nobody, strict=True))
         return f"the layout reaches place {where}, which none of the {request.scope.threads} threads of the {kind} has"
-    if request.src is not fragment:
+    if request.src is not fragment or len(there) == request.scope.threads:
         return None  # a store needs one owner an element: the axes must tell all threads of the scope apart
-    distinct = len(there)
-    if distinct == request.scope.threads:
-        return None
     return (
-        f"register operand {name} names {distinct} of the {request.scope.threads} threads of the {kind} "
+        f"register operand {name} names {len(there)} of the {request.scope.threads} threads of the {kind} "
         f"({', '.join(a.name for a in threads) or 'no thread axis'}): each of the others holds its own values, so the store "
         "is ambiguous"
     )

@@ -26,7 +26,6 @@ REGISTER_BUDGET = 64
 _COUNT = integer_in(0, 2**31 - 1)
 _BUFFER = instance_of("a Buffer", Buffer)
 _SWIZZLE = optional(instance_of("a Swizzle", Swizzle))
-_SIDE = instance_of("a Side", Side)
 _PARTITION = instance_of("a VectorPartition", VectorPartition)
 _PLACE = Kind(
     "an integer of at most 56 bits, plain or symbolic",
@@ -75,10 +74,8 @@ def at_edges(
 
 def choose(ptx: PtxBuilder, guards: Sequence[Guard], inside: Callable[[], None], edge: Callable[[], None]) -> None:
     """``inside`` where the boxes of all guards lie inside, else ``edge``."""
-    if any(surely_leaves(guard.start, guard.extent, guard.size) for guard in guards):
-        edge()
-        return
-    whole = ptx.all_of([ptx.inside(g.start, add(g.size, 1 - g.extent), g.ends) for g in guards])
+    leaves = any(surely_leaves(g.start, g.extent, g.size) for g in guards)
+    whole = not leaves and ptx.all_of([ptx.inside(g.start, add(g.size, 1 - g.extent), g.ends) for g in guards])
     if isinstance(whole, bool):
         (inside if whole else edge)()
         return
@@ -110,7 +107,7 @@ def _check_round(turn: Int, rounds: int, what: str) -> None:
 
 
 class Masks:
-    """Whether a thread of the scope has something to move in a round: at its source, and at its destination."""
+    """Whether a thread, by its index in the scope, has something to move in a round: at its source, and at its destination."""
 
     @checked(ptx=BUILDER, partition=_PARTITION, thread=_THREAD)
     def __init__(self, ptx: PtxBuilder, partition: VectorPartition, thread: Int) -> None:
@@ -198,12 +195,9 @@ def asynchronously(ptx: PtxBuilder, request: CopyRequest, partition: VectorParti
 class Places:
     """Elements of a global or shared buffer whose offsets differ by constants: one register, as far as an immediate reaches.
 
-    Args:
-        ptx: computes the addresses.
-        buffer: where the elements lie.
-        varying: element offset of the place 0.
-        swizzle: applied to each offset; in shared memory those that are whole periods of it apart share a register.
-        whole: let the register of each address alone lie inside the buffer, as ``mapa`` needs it.
+    ``varying`` is the element offset of the place 0. A swizzle is applied to each offset; in shared memory those that are
+    whole periods of it apart share a register. ``whole`` lets the register of each address alone lie inside the buffer, as
+    ``mapa`` needs it.
     """
 
     @checked(ptx=BUILDER, buffer=_BUFFER, varying=INT, swizzle=_SWIZZLE, whole=FLAG)
@@ -233,20 +227,17 @@ class Places:
 
 
 class Walk:
-    """One side of a partition as a thread of the scope sees it; ``whole`` as :class:`Places` has it."""
+    """One side of a partition as a thread, by its index in the scope, sees it; ``whole`` as :class:`Places` has it."""
 
-    @checked(ptx=BUILDER, side=_SIDE, partition=_PARTITION, thread=_THREAD, whole=FLAG)
+    @checked(ptx=BUILDER, side=instance_of("a Side", Side), partition=_PARTITION, thread=_THREAD, whole=FLAG)
     def __init__(
         self, ptx: PtxBuilder, side: Side, partition: VectorPartition, thread: Int, *, whole: bool = False
     ) -> None:
         self._ptx, self._side, self._partition, self._thread, self._whole = ptx, side, partition, thread, whole
         own = type(side) is Side  # another class says itself where its elements lie
         self._steps = _rounds_of(side.layout.shard, partition.threads * partition.vec) if own else None
-        self._first = self._in_round(0) if self._steps is not None else 0
+        self._first = side.offset(0, thread, partition.shape) if self._steps is not None else 0
         self._places: dict[tuple[Term, ...], Places] = {}
-
-    def _in_round(self, turn: Int) -> Int:
-        return self._side.offset(turn, self._thread, self._partition.shape)
 
     def address(self, round_index: Int) -> Address:
         """The thread's vector in a round (what is constant of the round costs an immediate)."""
@@ -254,7 +245,7 @@ class Walk:
         if round_index.__class__ is not int or not 0 <= round_index < rounds:
             _check_round(round_index, rounds, "Walk.address: round_index")
         if steps is None:
-            return self._of(self._in_round(round_index)).at(0)
+            return self._of(self._side.offset(round_index, self._thread, self._partition.shape)).at(0)
         # one iter nearly always: what along() gives, without a walk for each address
         step = round_index * steps[0].stride if len(steps) == 1 else along(steps, m, round_index)
         varying, moved = (step.terms, step.const) if isinstance(step, Expr) else ((), step)

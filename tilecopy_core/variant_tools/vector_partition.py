@@ -56,8 +56,7 @@ class Side:
         for name, value, count in (("round_index", round_index, shape[0]), ("thread", thread, shape[1])):
             if not isinstance(value, Expr) and (type(value) is not int or not 0 <= value < count):
                 integer_in(0, count - 1).check(value, "Side.offset", name)
-        _, threads, vec = shape
-        return self.layout.along(m, (round_index * threads + thread) * vec)
+        return self.layout.along(m, (round_index * shape[1] + thread) * shape[2])
 
 
 @attrs.frozen
@@ -170,13 +169,10 @@ class VectorPartition:
 
     @property
     def rounds(self) -> int:
-        """Rounds of this partition and of its rest."""
+        """Rounds of this partition and of its rest: instructions that one thread moves data by; a load and its store are one."""
         return self.outer + (0 if self.rest is None else self.rest.rounds)
 
-    @property
-    def instructions_per_thread(self) -> int:
-        """Instructions that one thread moves data by; a load and its store count as one."""
-        return self.rounds
+    instructions_per_thread = rounds
 
     @property
     def vec_bytes(self) -> int:
@@ -191,10 +187,9 @@ class VectorPartition:
     def summary(self) -> str:
         """One line for ``plan.explain()``."""
         guarded = f", guarded: {', '.join(map(str, self.guards))}" if self.guards else ""
-        return (
-            f"outer {self.outer} x threads {self.threads} x vec {self.vec} ({self.vec_bits} bits, "
-            f"{self.vec_bytes} bytes each){guarded}{'' if self.rest is None else f'; then {self.rest.summary()}'}"
-        )
+        later = f"; then {self.rest.summary()}" if self.rest is not None else ""
+        width = f"{self.vec_bits} bits, {self.vec_bytes} bytes each"
+        return f"outer {self.outer} x threads {self.threads} x vec {self.vec} ({width}){guarded}{later}"
 
 
 def sliced(operand: str, region: Region) -> TileLayout | Decline:
@@ -314,24 +309,27 @@ def widest(
 def synthesize(
     request: CopyRequest, leader: Region, widths_bits: Sequence[int] = WIDTHS_BITS, *, ragged: bool = False
 ) -> VectorPartition | Decline:
-    """Split a copy between two memories into ``[outer, threads, vec]``, with the widest vector that both sides allow; else why not.
+    """Split a copy between two memories into ``[outer, threads, vec]``, of the widest vector that both sides allow; else why not.
 
-    Where the request's regions may overhang, the partition's ``edge`` is that for boxes that do: of any width, each vector
-    wholly inside or outside. Raises RequestError where the leader is another operand.
-
-    Args:
-        request: the copy.
-        leader: the operand (``request.dst`` or ``request.src``) whose strides, descending, give the order.
-        widths_bits: the vector widths that may be taken, widest first.
-        ragged: whether the threads need not divide the vectors: the last round is guarded.
+    The strides of the leader, ``request.dst`` or ``request.src`` (else a RequestError), give the order, descending.
+    ``widths_bits`` are the widths that may be taken, widest first. If ``ragged``, the threads need not divide the vectors: the
+    last round is guarded. Where the request's regions may overhang, the partition's ``edge`` is that for boxes that do: of any
+    width, each vector wholly inside or outside.
     """
     if leader is not request.dst and leader is not request.src:
         raise RequestError(f"synthesize: leader is request.dst or request.src, not {leader}")
-    inside = _synthesized(request, leader, ragged, widths_bits, ())
+    regions = (leader, request.src if leader is request.dst else request.dst)
+    lead, follow = (sliced("destination" if r is request.dst else "source", r) for r in regions)
+    if isinstance(lead, Decline):
+        return lead
+    if isinstance(follow, Decline):
+        return follow
+    split = _Split(request, regions, (lead, follow), (), ragged)
+    inside = _best(split, widths_bits)
     guards = guards_of(request.dst, request.src) if request.overhangs else ()
     if not guards or isinstance(inside, Decline):
         return inside
-    edge = _synthesized(request, leader, ragged, WIDTHS_BITS, guards)
+    edge = _best(attrs.evolve(split, guards=guards), WIDTHS_BITS)
     if isinstance(edge, Decline):
         return Decline(f"where the copy overhangs: {edge.reason}")
     return attrs.evolve(inside, edge=edge)
@@ -348,26 +346,18 @@ class _Split:
     ragged: bool
 
 
-def _synthesized(
-    request: CopyRequest, leader: Region, ragged: bool, widths_bits: Sequence[int], guards: tuple[Guard, ...]
-) -> VectorPartition | Decline:
-    """The partition whose vectors keep to some guards."""
-    regions = (leader, request.src if leader is request.dst else request.dst)
-    lead, follow = (sliced("destination" if r is request.dst else "source", r) for r in regions)
-    if isinstance(lead, Decline):
-        return lead
-    if isinstance(follow, Decline):
-        return follow
-    split = _Split(request, regions, (lead, follow), guards, ragged)
-    sides = (lead.shard, follow.shard, *(guard.coordinates.shard for guard in guards))
+def _best(split: _Split, widths_bits: Sequence[int]) -> VectorPartition | Decline:
+    """The partition with the fewest rounds, of all orders of the elements."""
+    sides = [each.shard for each in (*split.layouts, *(guard.coordinates for guard in split.guards))]
     pairs = refine(*sides)
     if pairs is None:  # the logical order is kept, each side in its own iters
         orders = [[list(fuse(side)) for side in sides]]
     else:
         orders = [[[pair[n] for pair in order] for n in range(len(sides))] for order in orders_of(pairs)]
-    if ragged:
+    if split.ragged:
+        most = split.regions[0].size + 1
         rounded = [_with_rest(split, order, widths_bits) for order in orders]
-        return min(rounded, key=lambda each: each.rounds if isinstance(each, VectorPartition) else leader.size + 1)
+        return min(rounded, key=lambda each: each.rounds if isinstance(each, VectorPartition) else most)
     found = [_vectors(split, order, widths_bits) for order in orders]
     return max(found, key=lambda each: each.vec_bits if isinstance(each, VectorPartition) else 0)
 
