@@ -68,12 +68,12 @@ def why_malformed(lines: Iterable[AnyLine], registers: Collection[str], *, may_b
             instructions += 1
             name = statement.opcode.split(".")[0]
             if name in ("ret", "exit"):
-                return f"it emits '{_shown(statement)}': {name} ends the kernel, and a copy may not"
+                return f"it emits '{str(statement).strip()}': {name} ends the kernel, and a copy may not"
             if name == "bra":
                 branches.append(statement)
             for register in (name[1:] for name in statement.names if name[0] == "%"):
                 if not (_NUMBERED.match(register) or any(register in scope for scope in scopes)):
-                    return f"it emits '{_shown(statement)}', and no register %{register} is declared"
+                    return f"it emits '{str(statement).strip()}', and no register %{register} is declared"
         elif statement == "{":
             scopes.append(set())
         elif statement == "}":
@@ -88,7 +88,7 @@ def why_malformed(lines: Iterable[AnyLine], registers: Collection[str], *, may_b
         return "it emits a '{' that it does not close"
     for branch in branches:
         if branch.operands and branch.operands[0] not in labels:
-            return f"it emits '{_shown(branch)}', and no label {branch.operands[0]} of its own"
+            return f"it emits '{str(branch).strip()}', and no label {branch.operands[0]} of its own"
     if not instructions and not may_be_empty:
         return "it emits no instruction"
     return None
@@ -100,7 +100,3 @@ def _declared(text: str) -> set[str]:
     for name, count in _DECLARED.findall(text):
         names |= {f"{name}{number}" for number in range(int(count))} if count else {name}
     return names
-
-
-def _shown(statement: Line) -> str:
-    return str(statement).strip()

@@ -13,9 +13,7 @@ from ..memory.buffers import Buffer
 
 _GLOBAL = Kind("a Buffer in global memory", lambda value: isinstance(value, Buffer) and value.space == "global")
 _INTEGERS = tuple_of(INT)
-_ALIGNMENT = Kind(
-    "a power of two, at most 128", lambda value: integer_in(1, 128).fits(value) and value & (value - 1) == 0
-)
+_ALIGN = Kind("a power of two, at most 128", lambda value: integer_in(1, 128).fits(value) and value.bit_count() == 1)
 _FUNCTION = Kind("a function of a module", lambda value: callable(value) and not {"<", "."} & set(value.__qualname__))
 SWIZZLES = ("none", "32B", "64B", "128B", "128B_atom_32B", "128B_atom_64B")
 """Swizzling modes of tensor copies (PTX ISA, swizzling modes)."""
@@ -37,13 +35,12 @@ def _is(kind: Kind) -> Callable[[Any, attrs.Attribute[Any], Any], None]:
 
 @attrs.frozen
 class TensorMap:
-    """A tensor map (CUDA driver API, cuTensorMapEncodeTiled), which each executor encodes in its own way.
+    """A tensor map of a global array (CUDA driver API, cuTensorMapEncodeTiled), which each executor encodes in its own way.
 
     Dimensions are given innermost first; the innermost is contiguous. Integers may be made of sizes and scalars. Raises
     PtxError where an attribute is malformed, or past what the hardware has.
 
     Attributes:
-        array: the global array that it describes.
         sizes: elements along each dimension, 1 to 5 of them.
         strides_bytes: bytes from one element to the next along each dimension but the innermost; multiples of 16.
         box: elements that a copy moves along each dimension, at most 256.
@@ -94,7 +91,7 @@ class HostBytes:
     arrays: tuple[Buffer, ...] = attrs.field(default=(), validator=_is(tuple_of(_GLOBAL)))
     numbers: tuple[Int, ...] = attrs.field(default=(), eq=_keys, validator=_is(_INTEGERS))
     size_bytes: int = attrs.field(default=8, validator=_is(integer_in(1, 4096)))
-    align_bytes: int = attrs.field(default=8, validator=_is(_ALIGNMENT))
+    align_bytes: int = attrs.field(default=8, validator=_is(_ALIGN))
 
 
 def declared(recipe: Recipe, name: str) -> tuple[str, str]:

@@ -10,7 +10,6 @@ from ..description.request import CopyRequest
 from ..dispatch.plan import Plan
 from ..errors import RequestError, checked, instance_of, optional
 from ..integers.expr import Symbol, fits, of_atom, symbols_in_order
-from ..layout import TileLayout
 from ..memory.buffers import Buffer, Region, check_identifier
 from ..registry.registry import Registry
 from .bindings import POOL, KernelBindings, SharedPlan
@@ -95,8 +94,9 @@ def ptx_text(plan: Plan, name: str = "copy", registry: Registry | None = None) -
                 f"{request}: tensor memory {what.name} has no address; give Buffer an allocated_addr=, the shared word "
                 "that tcgen05.alloc writes it to, or build a kernel around the copy (KernelBuilder.tmem)"
             )
-        if what.space == "shared":
-            memories.append(_whole(what))
+        if what.space == "shared":  # its bytes, of which it may see a part
+            span = (what.memory.span_bytes,)
+            memories.append(Buffer(span, "uint8", space="shared", align_bytes=what.align_bytes, memory=what.memory))
         # one without a type is no parameter, but its name is taken
         parameters[key] = (what.name, "u64" if what.space == "global" else "")
     shared = SharedPlan.of(memories, request.target)
@@ -128,10 +128,3 @@ def _operands(request: CopyRequest) -> Iterator[Buffer | Symbol]:
 def _symbols(*values: Any) -> Iterator[Symbol]:
     for value in values:
         yield from (found for found in symbols_in_order(value) if not found.register)
-
-
-def _whole(buffer: Buffer) -> Buffer:
-    """The memory of a buffer that may be a view of it."""
-    memory, layout, align = buffer.memory, buffer.memory.layout, buffer.align_bytes
-    assert isinstance(layout, TileLayout)
-    return Buffer((layout.size,), memory.dtype, space="shared", layout=layout, align_bytes=align, memory=memory)

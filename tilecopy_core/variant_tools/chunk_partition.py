@@ -55,12 +55,12 @@ def chunked(request: CopyRequest) -> ChunkPartition | Decline:
     if pairs is None:
         return Decline(f"destination {dst} and source {src} cannot be split along common extents")
     ordered = by_descending_stride(pairs)
-    size = request.src.buffer.dtype.bytes
     chunk, plain = _chunk_elems(dst, src, ordered)
-    if chunk * size < ALIGN_BYTES or chunk * size % ALIGN_BYTES:
+    nbytes = chunk * request.src.buffer.dtype.bytes
+    if nbytes % ALIGN_BYTES:
         return Decline(
-            f"the contiguous chunk is {chunk * size} bytes ({chunk} elements); cp.async.bulk needs a multiple of "
-            f"{ALIGN_BYTES} (destination {dst}, source {src})"
+            f"the contiguous chunk is {nbytes} bytes ({chunk} elements); cp.async.bulk needs a multiple of {ALIGN_BYTES} "
+            f"(destination {dst}, source {src})"
         )
     sides = []
     for n, (what, region, layout) in enumerate((("destination", request.dst, dst), ("source", request.src, src))):
@@ -68,8 +68,8 @@ def chunked(request: CopyRequest) -> ChunkPartition | Decline:
         if why := _why_misaligned(what, region, layout, iters):
             return Decline(why)
         sides.append(Side(region, (layout.unswizzled if plain else layout).with_iters(iters)))
-    rounds = VectorPartition(request.src.size // chunk, 1, chunk, chunk * size * 8, sides[0], sides[1])
-    return ChunkPartition(chunk * size, rounds)
+    rounds = VectorPartition(request.src.size // chunk, 1, chunk, nbytes * 8, sides[0], sides[1])
+    return ChunkPartition(nbytes, rounds)
 
 
 def _chunk_elems(dst: TileLayout, src: TileLayout, ordered: list[Pair]) -> tuple[int, bool]:

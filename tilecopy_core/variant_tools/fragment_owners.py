@@ -140,12 +140,12 @@ def _nobodys(there: frozenset[tuple[int, ...]], axes: list[Axis], layout: TileLa
 
 def digits_of(threads: list[Pair], layout: TileLayout, axes: list[Axis]) -> tuple[Digit, ...] | Decline:
     """Each thread iter as a digit of the thread's place on its axis; the strides of one axis must nest."""
-    entries: list[tuple[Iter, Int, bool, tuple[Int, ...]]] = [
-        *((own, other.stride, False, tuple(it.stride for it in guarded)) for own, other, *guarded in threads),
-        *((it, 0, True, ()) for it in layout.replica if it.axis != m),
-    ]
     if any(it.axis == m for it in layout.replica):
         return Decline(f"the register layout {layout} has replicas along m")
+    entries: list[tuple[Iter, Int, bool, tuple[Int, ...]]] = [
+        *((own, other.stride, False, tuple(it.stride for it in guarded)) for own, other, *guarded in threads),
+        *((it, 0, True, ()) for it in layout.replica),
+    ]
     digits: list[Digit] = []
     for axis in axes:
         first = layout.offset_on(axis)

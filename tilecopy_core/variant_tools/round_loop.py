@@ -61,7 +61,8 @@ def at_edges(
     """Write a copy whose regions may overhang: one branch, and in it the rounds of boxes inside or those of the edge.
 
     In somebody's function a few rounds of the same vectors are written without one: the predicates cost less than what a
-    compiler can then no longer move. A partition without an ``edge`` is written as it is. ``write`` writes the rounds of one.
+    compiler can then no longer move. A partition without an ``edge`` is written as it is. ``write`` gets the partition whose
+    rounds it writes.
     """
     edge = partition.edge
     if edge is None:

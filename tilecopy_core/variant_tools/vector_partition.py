@@ -8,18 +8,7 @@ from math import prod
 import attrs
 
 from ..description.request import CopyRequest, Decline
-from ..errors import (
-    TEXT,
-    TWO_FLAGS,
-    LayoutError,
-    RequestError,
-    checked,
-    instance_of,
-    integer_in,
-    optional,
-    shown,
-    tuple_of,
-)
+from ..errors import TWO_FLAGS, LayoutError, RequestError, checked, instance_of, integer_in, optional, shown, tuple_of
 from ..integers.expr import INT, Expr, Int, add, bounds_of, divisor_of, is_multiple, key_of, mul, same, sub
 from ..layout import Iter, Pair, Swizzle, TileLayout, fuse, fuse_pairs, m
 from ..memory.buffers import Region
@@ -87,8 +76,7 @@ class Guard:
         ends = region.overhang(dim)
         if not any(ends):
             return None
-        extents = region.extents
-        outer, own, inner = prod(extents[:dim]), extents[dim], prod(extents[dim + 1 :])
+        outer, own, inner = prod(region.extents[:dim]), region.extents[dim], prod(region.extents[dim + 1 :])
         along = TileLayout.of((Iter(outer, 0), Iter(own, 1), Iter(inner, 0)))
         return cls(region, dim, region.starts[dim], region.buffer.shape[dim], own, ends, along)
 
@@ -162,7 +150,7 @@ class VectorPartition:
     vec_bits: int = attrs.field(validator=_COUNT)
     dst: Side = attrs.field(validator=_SIDE)
     src: Side = attrs.field(validator=_SIDE)
-    narrowed: tuple[str, ...] = attrs.field(default=(), validator=tuple_of(TEXT))
+    narrowed: tuple[str, ...] = attrs.field(default=(), validator=tuple_of(instance_of("a text", str)))
     guards: tuple[Guard, ...] = ()
     edge: VectorPartition | None = None
     rest: VectorPartition | None = None
@@ -194,14 +182,12 @@ class VectorPartition:
 
 def sliced(operand: str, region: Region) -> TileLayout | Decline:
     """The layout of a region's box over memory alone, or why it has none."""
-    layout = region.sliced_layout()
+    layout, buffer = region.sliced_layout(), region.buffer
     if layout is None:
-        return Decline(
-            f"{operand} {region} is not a layout of its own: the box cuts inside an iter of {region.buffer.layout}"
-        )
+        return Decline(f"{operand} {region} is not a layout of its own: the box cuts inside an iter of {buffer.layout}")
     if layout.axes != (m,):
         named = ", ".join(axis.name for axis in layout.axes if axis != m)
-        return Decline(f"{operand} {region.buffer.name} in {region.buffer.space} memory has strides along {named}")
+        return Decline(f"{operand} {buffer.name} in {buffer.space} memory has strides along {named}")
     return layout
 
 
@@ -354,12 +340,9 @@ def _best(split: _Split, widths_bits: Sequence[int]) -> VectorPartition | Declin
         orders = [[list(fuse(side)) for side in sides]]
     else:
         orders = [[[pair[n] for pair in order] for n in range(len(sides))] for order in orders_of(pairs)]
-    if split.ragged:
-        most = split.regions[0].size + 1
-        rounded = [_with_rest(split, order, widths_bits) for order in orders]
-        return min(rounded, key=lambda each: each.rounds if isinstance(each, VectorPartition) else most)
-    found = [_vectors(split, order, widths_bits) for order in orders]
-    return max(found, key=lambda each: each.vec_bits if isinstance(each, VectorPartition) else 0)
+    found = [(_with_rest if split.ragged else _vectors)(split, order, widths_bits) for order in orders]
+    fitting = [each for each in found if isinstance(each, VectorPartition)]
+    return min(fitting, key=lambda each: each.rounds) if fitting else found[0]
 
 
 def _with_rest(split: _Split, iters: list[list[Iter]], widths_bits: Sequence[int]) -> VectorPartition | Decline:
