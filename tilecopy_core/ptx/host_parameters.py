@@ -79,12 +79,9 @@ class TensorMap:
 class HostBytes:
     """Bytes that a function makes of addresses and integers; every executor calls it alike.
 
-    The addresses are those of ``arrays``, the integers the values of ``numbers``. ``align_bytes`` is what the parameter's
-    address is a multiple of. Raises PtxError where an attribute is malformed.
-
-    Attributes:
-        make: a function of a module, so that a saved kernel finds it by its name: ``make(addresses, numbers)`` gives ``size_bytes`` bytes.
-        numbers: integers made of sizes, strides and scalars.
+    ``make(addresses, numbers)`` is given the addresses of ``arrays`` and the values of ``numbers``, which are made of sizes,
+    strides and scalars, and gives ``size_bytes`` bytes. It is a function of a module, so that a saved kernel finds it by its
+    name. ``align_bytes`` is what the parameter's address is a multiple of. Raises PtxError where an attribute is malformed.
     """
 
     make: Callable[[tuple[int, ...], tuple[int, ...]], bytes] = attrs.field(validator=_is(_FUNCTION))

@@ -93,11 +93,15 @@ def names_in(operand: object) -> Iterable[str]:
 
 def are_checked(lines: Sequence[AnyLine]) -> bool:
     """Whether some lines have instructions, and each of them was checked as it was written."""
-    operands = [line.operands for line in lines if isinstance(line, Line)]
-    if any(isinstance(line, Text) and line.loose for line in lines):
-        return False
-    # `ret` has no operand that is checked
-    return bool(operands) and all(each and str not in map(type, each) for each in operands)
+    found = False
+    for line in lines:
+        if isinstance(line, Line):
+            if not line.operands or str in map(type, line.operands):  # `ret` has no operand that is checked
+                return False
+            found = True
+        elif isinstance(line, Text) and line.loose:
+            return False
+    return found
 
 
 def parsed(text: str) -> Iterator[Line | Label | str]:

@@ -30,8 +30,7 @@ class Digit:
 
     Attributes:
         first: place of the first owner along the axis.
-        stride: threads from one step to the next.
-        extent: number of steps.
+        stride: threads from one of the ``extent`` steps to the next.
         modulus: steps before the next coarser iter of the axis takes over, or None for the coarsest.
         step: elements that one step adds on the other side; 0 of a replica.
         replica: the iter repeats the data; a store is done by step 0.

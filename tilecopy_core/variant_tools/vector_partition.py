@@ -137,7 +137,6 @@ class VectorPartition:
     """``outer`` rounds, in each of which each of the scope's ``threads`` moves ``vec`` contiguous elements of ``dst`` and ``src``.
 
     Attributes:
-        vec_bits: width of one vector.
         narrowed: why each wider width was not taken, widest first.
         guards: what a vector must meet to be moved; () where all do.
         edge: the partition for boxes that overhang, where that can be; this one is for boxes that lie inside.
