@@ -8,7 +8,7 @@ cannot see; the emulator does.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 
 from ..dispatch.plan import Plan
 from ..errors import PluginError
@@ -32,13 +32,8 @@ _DECLARED = re.compile(r"%?([A-Za-z_$][\w$]*)\s*(?:<\s*(\d+)\s*>)?")
 def emit_checked(plan: Plan, ptx: PtxBuilder, registry: Registry | None = None) -> None:
     """Write a plan's copy, and look at the text that its variant wrote.
 
-    Args:
-        plan: the copy.
-        ptx: where it goes.
-        registry: where the variant is looked up by its name; by default the process's.
-
-    Raises:
-        PluginError: the text cannot stand in a kernel; and what :meth:`.Plan.emit` raises.
+    The variant is looked up by its name in the registry, by default the process's. Raises PluginError where the text cannot
+    stand in a kernel, and what :meth:`.Plan.emit` raises.
     """
     ptx.recent.clear()
     around = list(ptx.blocks)
@@ -58,19 +53,12 @@ def emit_checked(plan: Plan, ptx: PtxBuilder, registry: Registry | None = None) 
 def why_malformed(lines: Iterable[AnyLine], registers: Collection[str], *, may_be_empty: bool = False) -> str | None:
     """Why the text of one copy cannot stand in a kernel, or None.
 
-    Args:
-        lines: what it wrote.
-        registers: the names that are declared around it, with or without their ``%``.
-        may_be_empty: the partition has nothing to move, so that no instruction is needed.
-
-    Returns:
-        One sentence that quotes the statement: no instruction at all, a ``ret`` or ``exit``, a brace without its
-        partner, a statement without its end, a branch to a label that is not there, or a register that nobody declares.
+    The reason is one sentence that quotes the statement: no instruction at all (unless it may be empty), a ``ret`` or ``exit``,
+    a brace without its partner, a statement without its end, a branch to a label that is not there, or a register that
+    nobody declares. ``registers`` are the names that are declared around it, with or without their ``%``.
     """
-    known = {name.lstrip("%") for name in registers} | SPECIAL_REGISTERS
-    instructions = 0
-    labels, branches = set[str](), list[Line]()
-    scopes: list[set[str]] = [set()]
+    scopes = [{name.lstrip("%") for name in registers} | SPECIAL_REGISTERS]
+    instructions, labels, branches = 0, set[str](), list[Line]()
     for statement in statements(lines):
         if isinstance(statement, Label):
             labels.add(statement.name)
@@ -80,12 +68,12 @@ def why_malformed(lines: Iterable[AnyLine], registers: Collection[str], *, may_b
             instructions += 1
             name = statement.opcode.split(".")[0]
             if name in ("ret", "exit"):
-                return f"it emits '{_shown(statement)}': {name} ends the kernel, and a copy may not"
+                return f"it emits '{str(statement).strip()}': {name} ends the kernel, and a copy may not"
             if name == "bra":
                 branches.append(statement)
-            for name in _registers(statement):
-                if not (name in known or _NUMBERED.match(name) or any(name in scope for scope in scopes)):
-                    return f"it emits '{_shown(statement)}', and no register %{name} is declared"
+            for register in (name[1:] for name in statement.names if name[0] == "%"):
+                if not (_NUMBERED.match(register) or any(register in scope for scope in scopes)):
+                    return f"it emits '{str(statement).strip()}', and no register %{register} is declared"
         elif statement == "{":
             scopes.append(set())
         elif statement == "}":
@@ -100,7 +88,7 @@ def why_malformed(lines: Iterable[AnyLine], registers: Collection[str], *, may_b
         return "it emits a '{' that it does not close"
     for branch in branches:
         if branch.operands and branch.operands[0] not in labels:
-            return f"it emits '{_shown(branch)}', and no label {branch.operands[0]} of its own"
+            return f"it emits '{str(branch).strip()}', and no label {branch.operands[0]} of its own"
     if not instructions and not may_be_empty:
         return "it emits no instruction"
     return None
@@ -112,12 +100,3 @@ def _declared(text: str) -> set[str]:
     for name, count in _DECLARED.findall(text):
         names |= {f"{name}{number}" for number in range(int(count))} if count else {name}
     return names
-
-
-def _shown(statement: Line) -> str:
-    return str(statement).strip()
-
-
-def _registers(statement: Line) -> Iterator[str]:
-    """The registers that an instruction names, special ones among them, without their ``%``."""
-    return (name[1:] for name in statement.names if name[0] == "%")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 
@@ -13,13 +13,10 @@ from ..memory.buffers import Buffer
 
 _GLOBAL = Kind("a Buffer in global memory", lambda value: isinstance(value, Buffer) and value.space == "global")
 _INTEGERS = tuple_of(INT)
-_ALIGNMENT = Kind(
-    "a power of two, at most 128", lambda value: integer_in(1, 128).fits(value) and value & (value - 1) == 0
-)
+_ALIGN = Kind("a power of two, at most 128", lambda value: integer_in(1, 128).fits(value) and value.bit_count() == 1)
 _FUNCTION = Kind("a function of a module", lambda value: callable(value) and not {"<", "."} & set(value.__qualname__))
 SWIZZLES = ("none", "32B", "64B", "128B", "128B_atom_32B", "128B_atom_64B")
 """Swizzling modes of tensor copies (PTX ISA, swizzling modes)."""
-FILLS = ("zero", "nan")
 _WITH_NAN = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -27,88 +24,71 @@ def _keys(values: tuple[Int, ...]) -> tuple[object, ...]:
     return tuple(map(key_of, values))
 
 
+def _is(kind: Kind) -> Callable[[Any, attrs.Attribute[Any], Any], None]:
+    """A validator of attrs that raises PtxError."""
+
+    def check(record: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+        kind.check(value, type(record).__name__, attribute.name, PtxError)
+
+    return check
+
+
 @attrs.frozen
 class TensorMap:
-    """A tensor map (CUDA driver API, cuTensorMapEncodeTiled), which each executor encodes in its own way.
+    """A tensor map of a global array (CUDA driver API, cuTensorMapEncodeTiled), which each executor encodes in its own way.
 
-    Dimensions are given innermost first; the innermost is contiguous. Integers may be made of sizes and scalars.
+    Dimensions are given innermost first; the innermost is contiguous. Integers may be made of sizes and scalars. Raises
+    PtxError where an attribute is malformed, or past what the hardware has.
 
     Attributes:
-        array: the global array that it describes.
         sizes: elements along each dimension, 1 to 5 of them.
         strides_bytes: bytes from one element to the next along each dimension but the innermost; multiples of 16.
         box: elements that a copy moves along each dimension, at most 256.
         swizzle: one of :data:`SWIZZLES`.
         fill: what stands for elements outside, ``zero`` or ``nan``.
         element_strides: every so many elements of a dimension are copied, 1 to 8; () for all.
-
-    Raises:
-        PtxError: an attribute is malformed, or past what the hardware has.
     """
 
-    array: Buffer
-    sizes: tuple[Int, ...] = attrs.field(eq=_keys)
-    strides_bytes: tuple[Int, ...] = attrs.field(eq=_keys)
-    box: tuple[int, ...]
-    swizzle: str = "none"
-    fill: str = "zero"
-    element_strides: tuple[int, ...] = ()
+    array: Buffer = attrs.field(validator=_is(_GLOBAL))
+    sizes: tuple[Int, ...] = attrs.field(eq=_keys, validator=_is(_INTEGERS))
+    strides_bytes: tuple[Int, ...] = attrs.field(eq=_keys, validator=_is(_INTEGERS))
+    box: tuple[int, ...] = attrs.field(validator=_is(tuple_of(integer_in(1, 256))))
+    swizzle: str = attrs.field(default="none", validator=_is(one_of(*SWIZZLES)))
+    fill: str = attrs.field(default="zero", validator=_is(one_of("zero", "nan")))
+    element_strides: tuple[int, ...] = attrs.field(default=(), validator=_is(tuple_of(integer_in(1, 8))))
 
     size_bytes = 128
     align_bytes = 64
 
     def __attrs_post_init__(self) -> None:
-        _GLOBAL.check(self.array, "TensorMap", "array", PtxError)
-        for name, kind in (("sizes", _INTEGERS), ("strides_bytes", _INTEGERS), ("box", tuple_of(integer_in(1, 256)))):
-            kind.check(getattr(self, name), "TensorMap", name, PtxError)
-        one_of(*SWIZZLES).check(self.swizzle, "TensorMap", "swizzle", PtxError)
-        one_of(*FILLS).check(self.fill, "TensorMap", "fill", PtxError)
-        tuple_of(integer_in(1, 8)).check(self.element_strides, "TensorMap", "element_strides", PtxError)
-        if self.array.dtype.bits not in (8, 16, 32, 64):
-            raise PtxError(f"TensorMap of {self.array.name}: elements of 1, 2, 4 or 8 bytes, not {self.array.dtype}")
-        if self.fill == "nan" and str(self.array.dtype) not in _WITH_NAN:
-            raise PtxError(
-                f"TensorMap of {self.array.name}: fill nan is for {', '.join(_WITH_NAN)}, not {self.array.dtype}"
-            )
-        rank = len(self.sizes)
+        what, dtype, rank = f"TensorMap of {self.array.name}", self.array.dtype, len(self.sizes)
+        if dtype.bits not in (8, 16, 32, 64):
+            raise PtxError(f"{what}: elements of 1, 2, 4 or 8 bytes, not {dtype}")
+        if self.fill == "nan" and str(dtype) not in _WITH_NAN:
+            raise PtxError(f"{what}: fill nan is for {', '.join(_WITH_NAN)}, not {dtype}")
         if not 1 <= rank <= 5 or len(self.strides_bytes) != rank - 1 or len(self.box) != rank:
             raise PtxError(
-                f"TensorMap of {self.array.name}: 1 to 5 sizes, one less of strides_bytes and a box of as many; not "
-                f"{shown(self.sizes)}, {shown(self.strides_bytes)} and {shown(self.box)}"
+                f"{what}: 1 to 5 sizes, one less of strides_bytes and a box of as many; not {shown(self.sizes)}, "
+                f"{shown(self.strides_bytes)} and {shown(self.box)}"
             )
         if self.element_strides and len(self.element_strides) != rank:
-            raise PtxError(
-                f"TensorMap of {self.array.name}: element_strides {shown(self.element_strides)} has not {rank}"
-            )
+            raise PtxError(f"{what}: element_strides {shown(self.element_strides)} has not {rank}")
 
 
 @attrs.frozen
 class HostBytes:
     """Bytes that a function makes of addresses and integers; every executor calls it alike.
 
-    Attributes:
-        make: a function of a module, so that a saved kernel finds it by its name: ``make(addresses, numbers)`` gives ``size_bytes`` bytes.
-        arrays: whose addresses it is given, in order.
-        numbers: integers made of sizes, strides and scalars, whose values it is given.
-        size_bytes: how many bytes it gives.
-        align_bytes: what the parameter's address is a multiple of.
-
-    Raises:
-        PtxError: an attribute is malformed.
+    ``make(addresses, numbers)`` is given the addresses of ``arrays`` and the values of ``numbers``, which are made of sizes,
+    strides and scalars, and gives ``size_bytes`` bytes. It is a function of a module, so that a saved kernel finds it by its
+    name. ``align_bytes`` is what the parameter's address is a multiple of. Raises PtxError where an attribute is malformed.
     """
 
-    make: Callable[[tuple[int, ...], tuple[int, ...]], bytes]
-    arrays: tuple[Buffer, ...] = ()
-    numbers: tuple[Int, ...] = attrs.field(default=(), eq=_keys)
-    size_bytes: int = 8
-    align_bytes: int = 8
-
-    def __attrs_post_init__(self) -> None:
-        tuple_of(_GLOBAL).check(self.arrays, "HostBytes", "arrays", PtxError)
-        _INTEGERS.check(self.numbers, "HostBytes", "numbers", PtxError)
-        integer_in(1, 4096).check(self.size_bytes, "HostBytes", "size_bytes", PtxError)
-        _ALIGNMENT.check(self.align_bytes, "HostBytes", "align_bytes", PtxError)
-        _FUNCTION.check(self.make, "HostBytes", "make", PtxError)
+    make: Callable[[tuple[int, ...], tuple[int, ...]], bytes] = attrs.field(validator=_is(_FUNCTION))
+    arrays: tuple[Buffer, ...] = attrs.field(default=(), validator=_is(tuple_of(_GLOBAL)))
+    numbers: tuple[Int, ...] = attrs.field(default=(), eq=_keys, validator=_is(_INTEGERS))
+    size_bytes: int = attrs.field(default=8, validator=_is(integer_in(1, 4096)))
+    align_bytes: int = attrs.field(default=8, validator=_is(_ALIGN))
 
 
 def declared(recipe: Recipe, name: str) -> tuple[str, str]:

@@ -142,8 +142,7 @@ def statements(lines: Iterable[AnyLine]) -> Iterator[Line | Label | str]:
     for line in lines:
         if isinstance(line, Text):
             text += f"{line}\n"
-            continue
-        yield from parsed(text)
-        text = ""
-        yield line
+        else:
+            yield from (*parsed(text), line)
+            text = ""
     yield from parsed(text)

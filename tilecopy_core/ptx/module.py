@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Any
 
 from ..description.request import CopyRequest
 from ..dispatch.plan import Plan
 from ..errors import RequestError, checked, instance_of, optional
 from ..integers.expr import Symbol, fits, of_atom, symbols_in_order
-from ..layout import TileLayout
 from ..memory.buffers import Buffer, Region, check_identifier
 from ..registry.registry import Registry
 from .bindings import POOL, KernelBindings, SharedPlan
@@ -29,8 +29,7 @@ def module_text(
 ) -> tuple[str, tuple[int, ...]]:
     """A module with one kernel, of parameters by name and PTX type; ``.version`` and ``.target`` as low as may be.
 
-    Returns:
-        The text, and for each of its lines the number of the statement that it came from (0 for none).
+    With the text goes, for each of its lines, the number of the statement that it came from (0 for none).
     """
     needs = ptx.needs if cluster is None else merge(ptx.needs, CLUSTERS)
     version, target = header_target(needs, ptx.target)
@@ -38,10 +37,8 @@ def module_text(
     buffers = shared.buffers.values()
     if shared.dynamic:
         lines += [f".extern .shared .align {max(b.align_bytes for b in buffers)} .b8 {POOL}[];", ""]
-    lines.append(f".visible .entry {name}(")
-    lines += ",\n".join(f"\t.param .{type} param_{parameter}" for parameter, type in parameters).split("\n")
-    lines.append(")")
-    lines.append(f".reqntid {ptx.cta_threads}, 1, 1")
+    listed = ",\n".join(f"\t.param .{type} param_{parameter}" for parameter, type in parameters)
+    lines += [f".visible .entry {name}(", *listed.split("\n"), ")", f".reqntid {ptx.cta_threads}, 1, 1"]
     if min_ctas_per_sm is not None:
         lines.append(f".minnctapersm {min_ctas_per_sm}")
     if cluster is not None:
@@ -58,7 +55,7 @@ def module_text(
 
 @checked(plan=instance_of("a Plan, as plan() gives it", Plan), registry=optional(instance_of("a Registry", Registry)))
 def ptx_text(plan: Plan, name: str = "copy", registry: Registry | None = None) -> str:
-    """A PTX module with one kernel that does a plan's copy and nothing else.
+    """A PTX module with one kernel of a name that does a plan's copy and nothing else.
 
     The operands come from outside, or are there with the kernel:
 
@@ -71,12 +68,8 @@ def ptx_text(plan: Plan, name: str = "copy", registry: Registry | None = None) -
 
     Parameters stand in the order destination, source, symbols of both by first appearance, then what only options name. The
     CTA has the threads that the plan was made for, else those of the scope. What completes the copy
-    (``plan.completion_steps``), and what it waits for, is not in the text.
-
-    Args:
-        plan: what :func:`tilecopy_core.plan` gave.
-        name: of the kernel.
-        registry: where the variant is looked up by its name; by default the process's.
+    (``plan.completion_steps``), and what it waits for, is not in the text. The plan's variant is looked up by its name in the
+    registry, by default the process's.
 
     Raises:
         RequestError: the name is no identifier, two operands have the same name, or tensor memory has no address.
@@ -84,45 +77,41 @@ def ptx_text(plan: Plan, name: str = "copy", registry: Registry | None = None) -
     """
     check_identifier(name, "ptx_text: name")
     request, memories, parameters = plan.request, list[Buffer](), dict[object, tuple[str, str]]()
-    taken: set[str] = set()
     for what in _operands(request):
         key = what.memory if isinstance(what, Buffer) else what
         if key in parameters:
             continue
-        parameters[key] = ("", "")
-        if isinstance(what, Buffer):
-            if what.name in taken:
-                raise RequestError(f"{request}: two operands are called {what.name}; give each a name of its own")
-            if what.space == "shared":
-                memories.append(_whole(what))
-            elif what.space == "global":
-                parameters[key] = (what.name, "u64")
-            elif what.space == "tmem" and what.allocated_addr is None:
-                raise RequestError(
-                    f"{request}: tensor memory {what.name} has no address; give Buffer an allocated_addr=, the shared word "
-                    "that tcgen05.alloc writes it to, or build a kernel around the copy (KernelBuilder.tmem)"
-                )
-        else:
+        taken = {called for called, _ in parameters.values()}
+        if isinstance(what, Symbol):
             word = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in what.name)
-            number = next(n for n in range(len(taken) + 1) if (f"{word}_{n}" if n else word) not in taken)
-            parameters[key] = (f"{word}_{number}" if number else word, "b32" if fits(of_atom(what), 32) else "b64")
-        taken.add(what.name if isinstance(what, Buffer) else parameters[key][0])
+            free = next(each for n in count() if (each := f"{word}_{n}" if n else word) not in taken)
+            parameters[key] = (free, "b32" if fits(of_atom(what), 32) else "b64")
+            continue
+        if what.name in taken:
+            raise RequestError(f"{request}: two operands are called {what.name}; give each a name of its own")
+        if what.space == "tmem" and what.allocated_addr is None:
+            raise RequestError(
+                f"{request}: tensor memory {what.name} has no address; give Buffer an allocated_addr=, the shared word "
+                "that tcgen05.alloc writes it to, or build a kernel around the copy (KernelBuilder.tmem)"
+            )
+        if what.space == "shared":  # its bytes, of which it may see a part
+            span = (what.memory.span_bytes,)
+            memories.append(Buffer(span, "uint8", space="shared", align_bytes=what.align_bytes, memory=what.memory))
+        # one without a type is no parameter, but its name is taken
+        parameters[key] = (what.name, "u64" if what.space == "global" else "")
     shared = SharedPlan.of(memories, request.target)
-    scalars = {key: found for key, found in parameters.items() if isinstance(key, Symbol)}
-    threads = request.active.cta_threads or request.scope.threads
-    bindings = KernelBindings(shared, scalars)
-    ptx = PtxBuilder(request.target, threads, bindings=bindings)
+    bindings = KernelBindings(shared, {key: found for key, found in parameters.items() if isinstance(key, Symbol)})
+    ptx = PtxBuilder(request.target, request.active.cta_threads or request.scope.threads, bindings=bindings)
     emit_checked(plan, ptx, registry)
     computed = [declared(recipe, called) for recipe, called in bindings.host_parameters.items()]
-    text, _ = module_text(ptx, name, [found for found in parameters.values() if found[0]] + computed, shared)
-    return text
+    return module_text(ptx, name, [found for found in parameters.values() if found[1]] + computed, shared)[0]
 
 
 def _operands(request: CopyRequest) -> Iterator[Buffer | Symbol]:
     """The buffers and the symbols of a copy, in the order of the parameters; some come several times."""
-    for region in (request.dst, request.src):
-        yield region.buffer
-    for region in (request.dst, request.src):
+    regions = (request.dst, request.src)
+    yield from (region.buffer for region in regions)
+    for region in regions:
         yield from _symbols(*region.starts, *region.buffer.shape, *region.buffer.placed_by())
     for value in request.options.values():
         region = value[()] if isinstance(value, Buffer) else value
@@ -131,7 +120,7 @@ def _operands(request: CopyRequest) -> Iterator[Buffer | Symbol]:
             yield from _symbols(*region.starts, *region.buffer.placed_by())
         else:
             yield from _symbols(value)
-    for region in (request.dst, request.src):
+    for region in regions:
         if isinstance(region.buffer.allocated_addr, Buffer):
             yield region.buffer.allocated_addr
 
@@ -139,18 +128,3 @@ def _operands(request: CopyRequest) -> Iterator[Buffer | Symbol]:
 def _symbols(*values: Any) -> Iterator[Symbol]:
     for value in values:
         yield from (found for found in symbols_in_order(value) if not found.register)
-
-
-def _whole(buffer: Buffer) -> Buffer:
-    """The memory of a buffer that may be a view of it."""
-    memory = buffer.memory
-    assert isinstance(memory.layout, TileLayout)
-    return Buffer(
-        (memory.layout.size,),
-        memory.dtype,
-        space=memory.space,
-        layout=memory.layout,
-        name=memory.name,
-        align_bytes=buffer.align_bytes,
-        memory=memory,
-    )

@@ -19,12 +19,7 @@ ALIGN_BYTES = 16
 
 @attrs.frozen
 class ChunkPartition:
-    """One bulk copy a chunk.
-
-    Attributes:
-        chunk_bytes: bytes of a chunk.
-        rounds: the chunks as ``[outer, 1, elements of a chunk]``.
-    """
+    """One bulk copy a chunk of ``chunk_bytes``; ``rounds`` has the chunks as ``[outer, 1, elements of a chunk]``."""
 
     chunk_bytes: int = attrs.field(validator=integer_in(ALIGN_BYTES, 2**63 - 1))
     rounds: VectorPartition = attrs.field(validator=instance_of("a VectorPartition", VectorPartition))
@@ -32,10 +27,8 @@ class ChunkPartition:
     @property
     def chunks(self) -> tuple[tuple[Int, Int], ...]:
         """``(destination, source)`` element offset of each chunk before a swizzle, one for each bulk copy."""
-        shape = self.rounds.shape
-        return tuple(
-            (self.rounds.dst.offset(i, 0, shape), self.rounds.src.offset(i, 0, shape)) for i in range(self.rounds.outer)
-        )
+        dst, src, shape = self.rounds.dst, self.rounds.src, self.rounds.shape
+        return tuple((dst.offset(i, 0, shape), src.offset(i, 0, shape)) for i in range(self.rounds.outer))
 
     @property
     def instructions_per_thread(self) -> int:
@@ -62,24 +55,21 @@ def chunked(request: CopyRequest) -> ChunkPartition | Decline:
     if pairs is None:
         return Decline(f"destination {dst} and source {src} cannot be split along common extents")
     ordered = by_descending_stride(pairs)
-    size = request.src.buffer.dtype.bytes
     chunk, plain = _chunk_elems(dst, src, ordered)
-    if chunk * size < ALIGN_BYTES or chunk * size % ALIGN_BYTES:
+    nbytes = chunk * request.src.buffer.dtype.bytes
+    if nbytes % ALIGN_BYTES:
         return Decline(
-            f"the contiguous chunk is {chunk * size} bytes ({chunk} elements); cp.async.bulk needs a multiple of "
-            f"{ALIGN_BYTES} (destination {dst}, source {src})"
+            f"the contiguous chunk is {nbytes} bytes ({chunk} elements); cp.async.bulk needs a multiple of {ALIGN_BYTES} "
+            f"(destination {dst}, source {src})"
         )
     sides = []
-    for what, region, layout, iters in (
-        ("destination", request.dst, dst, [pair[0] for pair in ordered]),
-        ("source", request.src, src, [pair[1] for pair in ordered]),
-    ):
-        why = _why_misaligned(what, region, layout, iters)
-        if why is not None:
+    for n, (what, region, layout) in enumerate((("destination", request.dst, dst), ("source", request.src, src))):
+        iters = [pair[n] for pair in ordered]
+        if why := _why_misaligned(what, region, layout, iters):
             return Decline(why)
         sides.append(Side(region, (layout.unswizzled if plain else layout).with_iters(iters)))
-    rounds = VectorPartition(request.src.size // chunk, 1, chunk, chunk * size * 8, sides[0], sides[1])
-    return ChunkPartition(chunk * size, rounds)
+    rounds = VectorPartition(request.src.size // chunk, 1, chunk, nbytes * 8, sides[0], sides[1])
+    return ChunkPartition(nbytes, rounds)
 
 
 def _chunk_elems(dst: TileLayout, src: TileLayout, ordered: list[Pair]) -> tuple[int, bool]:
@@ -90,11 +80,9 @@ def _chunk_elems(dst: TileLayout, src: TileLayout, ordered: list[Pair]) -> tuple
     address: a piece never crosses a run, so what the starts and steps are multiples of bounds it too.
     """
     run = ordered[-1][0].extent if ordered and all(same(it.stride, 1) for it in ordered[-1]) else 1
-    if dst.swizzle is None and src.swizzle is None:
-        return run, True
     starts = (dst.offset_on(m), src.offset_on(m))
-    if dst.swizzle == src.swizzle and dst.swizzle is not None:
-        period, block = dst.swizzle.period_elems, dst.swizzle.block_elems
+    if dst.swizzle == src.swizzle:
+        period, block = (dst.swizzle.period_elems, dst.swizzle.block_elems) if dst.swizzle is not None else (1, 1)
         phases_equal = is_multiple(starts[0] - starts[1], period) and all(
             is_multiple(a.stride - b.stride, period) for a, b in ordered
         )
@@ -102,24 +90,22 @@ def _chunk_elems(dst: TileLayout, src: TileLayout, ordered: list[Pair]) -> tuple
         if phases_equal and run % block == 0 and all(is_multiple(value, block) for value in (*starts, *steps)):
             return run, True
     chunk = run
-    for position, (layout, start) in enumerate(zip((dst, src), starts, strict=True)):
+    for n, layout in enumerate((dst, src)):
         if layout.swizzle is not None:
-            steps = [pair[position].stride for pair in ordered[:-1]]
-            chunk = gcd(chunk, layout.swizzle.chunk_elems, divisor_of(start), *map(divisor_of, steps))
+            steps = [pair[n].stride for pair in ordered[:-1]]
+            chunk = gcd(chunk, layout.swizzle.chunk_elems, divisor_of(starts[n]), *map(divisor_of, steps))
     return chunk, False
 
 
 def _why_misaligned(what: str, region: Region, layout: TileLayout, iters: list[Iter]) -> str | None:
     """Starts and outer steps are multiples of 16 bytes on both sides."""
-    size, buffer = region.buffer.dtype.bytes, region.buffer
+    buffer, size = region.buffer, region.buffer.dtype.bytes
     if buffer.align_bytes % ALIGN_BYTES:
         return f"{what} {buffer.name} is aligned to {buffer.align_bytes} bytes; bulk copies need {ALIGN_BYTES}"
     for name, value in (("start", layout.offset_on(m)), ("buffer's own start", buffer.elem_offset)):
         if not is_multiple(value * size, ALIGN_BYTES):
-            return (
-                f"{what} {region}: the {name} is at a multiple of {divisor_of(value) * size} bytes; bulk copies need "
-                f"{ALIGN_BYTES}"
-            )
+            known = divisor_of(value) * size
+            return f"{what} {region}: the {name} is at a multiple of {known} bytes; bulk copies need {ALIGN_BYTES}"
     for it in iters[:-1]:
         if not is_multiple(it.stride * size, ALIGN_BYTES):
             return f"{what} {region}: a step of {it.stride} elements is not a multiple of {ALIGN_BYTES} bytes"

@@ -14,7 +14,7 @@ from ..description.request import CopyRequest, Decline
 from ..description.scope import Scope, axis_index, by_thread
 from ..errors import FLAG, checked, instance_of, integer_in, optional, tuple_of
 from ..integers.conditions import Condition
-from ..integers.expr import INT, Expr, Int, bounds_of
+from ..integers.expr import INT, Expr, Int, bounds_of, constant_of
 from ..layout import Axis, Iter, Pair, TileLayout, m
 from ..memory.buffers import Region
 
@@ -29,10 +29,8 @@ class Digit:
     """One iter along a thread axis: ``(place - first) // stride % modulus`` of a thread, times ``step`` elements.
 
     Attributes:
-        axis: the thread axis.
         first: place of the first owner along the axis.
-        stride: threads from one step to the next.
-        extent: number of steps.
+        stride: threads from one of the ``extent`` steps to the next.
         modulus: steps before the next coarser iter of the axis takes over, or None for the coarsest.
         step: elements that one step adds on the other side; 0 of a replica.
         replica: the iter repeats the data; a store is done by step 0.
@@ -61,16 +59,14 @@ def owners(digits: Sequence[Digit], tid: Int, cta_threads: int, *, store: bool) 
     Conditions that every thread of the CTA meets are left out.
     """
     found: list[Condition | bool] = []
-    finest: dict[Axis, Digit] = {}
     for digit in digits:
         value = digit.value(tid)
         if store and digit.replica:
             found.append(value == 0)
         elif (last := bounds_of(value)[1]) is None or last >= digit.extent:
             found.append(value < digit.extent)
-        if digit.axis not in finest or digit.stride < finest[digit.axis].stride:
-            finest[digit.axis] = digit
-    for axis, digit in finest.items():
+    for axis in dict.fromkeys(digit.axis for digit in digits):
+        digit = min([each for each in digits if each.axis == axis], key=lambda each: each.stride)
         if digit.first:
             found.append(axis_index(axis, tid) >= digit.first)
         if digit.stride > 1:
@@ -86,9 +82,7 @@ def operands(request: CopyRequest) -> tuple[Region, Region]:
 def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
     """Why the threads of the scope cannot own the register operand, whose box (or whole buffer) has a layout; or None."""
     fragment, _ = operands(request)
-    name = fragment.buffer.name
-    kind = request.scope.kind
-    threads = thread_axes(fragment)
+    name, kind, threads = fragment.buffer.name, request.scope.kind, thread_axes(fragment)
     for axis in threads:
         if axis.coarser not in _SCOPES[: _SCOPES.index(kind) + 1]:
             return f"register operand {name}: the axis {axis} is coarser than the scope {kind}"
@@ -104,17 +98,14 @@ def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
         assert available is not None  # the thread's index is bounded by the scope
         if (last := layout.span(axis) - 1) > available:
             return f"the layout reaches place {last} along {axis}; the {kind} has places 0 to {available}"
-    nobody = _nobodys(request.scope, tuple(threads), layout)
-    if nobody is not None:
+    there = _there(request.scope, tuple(threads))
+    if nobody := _nobodys(there, threads, layout):
         where = ", ".join(f"{place} along {axis}" for axis, place in zip(threads, nobody, strict=True))
         return f"the layout reaches place {where}, which none of the {request.scope.threads} threads of the {kind} has"
-    if request.src is not fragment:
+    if request.src is not fragment or len(there) == request.scope.threads:
         return None  # a store needs one owner an element: the axes must tell all threads of the scope apart
-    distinct = len(_there(request.scope, tuple(threads)))
-    if distinct == request.scope.threads:
-        return None
     return (
-        f"register operand {name} names {distinct} of the {request.scope.threads} threads of the {kind} "
+        f"register operand {name} names {len(there)} of the {request.scope.threads} threads of the {kind} "
         f"({', '.join(a.name for a in threads) or 'no thread axis'}): each of the others holds its own values, so the store "
         "is ambiguous"
     )
@@ -132,16 +123,13 @@ def _there(scope: Scope, axes: tuple[Axis, ...]) -> frozenset[tuple[int, ...]]:
     return frozenset(zip(*places, strict=True)) if places else frozenset({()})
 
 
-def _nobodys(scope: Scope, axes: tuple[Axis, ...], layout: TileLayout) -> tuple[int, ...] | None:
+def _nobodys(there: frozenset[tuple[int, ...]], axes: list[Axis], layout: TileLayout) -> tuple[int, ...] | None:
     """A place along some axes that a layout's elements lie at and no thread has, such as lane 16 of a last warp of 16; or None."""
-    there = _there(scope, axes)
     if len(there) == prod(len(set(places)) for places in zip(*there, strict=True)):
         return None  # each place along one axis goes with each along the others
     reached = []
     for axis in axes:
-        first = layout.offset_on(axis)
-        assert isinstance(first, int)
-        found = {first}
+        found = {constant_of(layout.offset_on(axis))}
         for it in layout.shard:
             if it.axis == axis:
                 found = {at + int(it.stride) * step for at in found for step in range(it.extent)}
@@ -151,12 +139,12 @@ def _nobodys(scope: Scope, axes: tuple[Axis, ...], layout: TileLayout) -> tuple[
 
 def digits_of(threads: list[Pair], layout: TileLayout, axes: list[Axis]) -> tuple[Digit, ...] | Decline:
     """Each thread iter as a digit of the thread's place on its axis; the strides of one axis must nest."""
-    entries: list[tuple[Iter, Int, bool, tuple[Int, ...]]] = [
-        *((own, other.stride, False, tuple(it.stride for it in guarded)) for own, other, *guarded in threads),
-        *((it, 0, True, ()) for it in layout.replica if it.axis != m),
-    ]
     if any(it.axis == m for it in layout.replica):
         return Decline(f"the register layout {layout} has replicas along m")
+    entries: list[tuple[Iter, Int, bool, tuple[Int, ...]]] = [
+        *((own, other.stride, False, tuple(it.stride for it in guarded)) for own, other, *guarded in threads),
+        *((it, 0, True, ()) for it in layout.replica),
+    ]
     digits: list[Digit] = []
     for axis in axes:
         first = layout.offset_on(axis)

@@ -24,6 +24,8 @@ REGISTER_BUDGET = 64
 """32-bit registers that the loads of one batch may hold before its stores."""
 
 _COUNT = integer_in(0, 2**31 - 1)
+_BUFFER = instance_of("a Buffer", Buffer)
+_SWIZZLE = optional(instance_of("a Swizzle", Swizzle))
 _PARTITION = instance_of("a VectorPartition", VectorPartition)
 _PLACE = Kind(
     "an integer of at most 56 bits, plain or symbolic",
@@ -34,13 +36,10 @@ _THREAD = Kind("a thread's index", lambda value: isinstance(value, Expr) or (INT
 
 @checked(ptx=BUILDER, outer=_COUNT, words_per_round=_COUNT, limit=integer_in(1, UNROLL_LIMIT))
 def batches(ptx: PtxBuilder, outer: int, words_per_round: int, *, limit: int = UNROLL_LIMIT) -> Iterator[list[Int]]:
-    """Round indices in batches: all loads of a batch come before its stores.
+    """The indices of ``outer`` rounds in batches: all loads of a batch come before its stores.
 
-    Args:
-        ptx: where a rolled loop is opened when ``outer`` passes the limit; its index is then symbolic.
-        outer: number of rounds.
-        words_per_round: 32-bit registers that one round holds.
-        limit: rounds that are written out, :data:`UNROLL_LIMIT` or fewer.
+    Each round holds ``words_per_round`` registers of 32 bits. Past ``limit`` rounds, :data:`UNROLL_LIMIT` or fewer, a
+    rolled loop is opened in ``ptx``, and the indices in it are symbolic.
     """
     in_flight = max(1, REGISTER_BUDGET // max(1, words_per_round))
     first = 0
@@ -62,30 +61,22 @@ def at_edges(
     """Write a copy whose regions may overhang: one branch, and in it the rounds of boxes inside or those of the edge.
 
     In somebody's function a few rounds of the same vectors are written without one: the predicates cost less than what a
-    compiler can then no longer move.
-
-    Args:
-        ptx: where the branch goes.
-        partition: of the copy; without an ``edge`` it is written as it is.
-        scope: of the copy.
-        write: writes the rounds of one partition.
+    compiler can then no longer move. A partition without an ``edge`` is written as it is. ``write`` gets the partition whose
+    rounds it writes.
     """
     edge = partition.edge
     if edge is None:
         write(partition)
-        return
-    if ptx.bindings.inlined and edge.vec == partition.vec and edge.rounds <= FEW_ROUNDS:
+    elif ptx.bindings.inlined and edge.vec == partition.vec and edge.rounds <= FEW_ROUNDS:
         write(edge)
-        return
-    choose(ptx, [g for g in edge.guards if g.dim is not None], lambda: write(partition), lambda: write(edge))
+    else:
+        choose(ptx, [g for g in edge.guards if g.dim is not None], lambda: write(partition), lambda: write(edge))
 
 
 def choose(ptx: PtxBuilder, guards: Sequence[Guard], inside: Callable[[], None], edge: Callable[[], None]) -> None:
     """``inside`` where the boxes of all guards lie inside, else ``edge``."""
-    if any(surely_leaves(guard.start, guard.extent, guard.size) for guard in guards):
-        edge()
-        return
-    whole = ptx.all_of([ptx.inside(g.start, add(g.size, 1 - g.extent), g.ends) for g in guards])
+    leaves = any(surely_leaves(g.start, g.extent, g.size) for g in guards)
+    whole = not leaves and ptx.all_of([ptx.inside(g.start, add(g.size, 1 - g.extent), g.ends) for g in guards])
     if isinstance(whole, bool):
         (inside if whole else edge)()
         return
@@ -117,13 +108,7 @@ def _check_round(turn: Int, rounds: int, what: str) -> None:
 
 
 class Masks:
-    """Which threads have something to move in a round: at its source, and at its destination.
-
-    Args:
-        ptx: computes the predicates.
-        partition: whose guards they are.
-        thread: index of the running thread in the scope.
-    """
+    """Whether a thread, by its index in the scope, has something to move in a round: at its source, and at its destination."""
 
     @checked(ptx=BUILDER, partition=_PARTITION, thread=_THREAD)
     def __init__(self, ptx: PtxBuilder, partition: VectorPartition, thread: Int) -> None:
@@ -151,12 +136,7 @@ def through_registers(ptx: PtxBuilder, request: CopyRequest, partition: VectorPa
     """The rounds of a partition as batches of vector loads, then their stores.
 
     Elements are read where the source is inside, and stand for what the request says where it is not; they are written
-    where the destination is inside.
-
-    Args:
-        ptx: where the instructions go.
-        request: the copy.
-        partition: its partition, or that of its edge.
+    where the destination is inside. The partition is that of the copy, or of its edge.
     """
     thread, bits = ptx.thread_index(request.scope), partition.vec_bits
     src, dst = (Walk(ptx, side, partition, thread) for side in (partition.src, partition.dst))
@@ -165,16 +145,12 @@ def through_registers(ptx: PtxBuilder, request: CopyRequest, partition: VectorPa
     for batch in batches(ptx, partition.outer, bits // 32, limit=_limit(partition)):
         loaded: list[tuple[Int, Register | bool, list[Register]]] = []
         for turn in batch:
-            read: Register | bool = True
-            write: Register | bool = True
-            if masks is not None:
-                write = masks.target(turn)
-                read = ptx.all_of([masks.source(turn), write])
-                write = read if fill is None else write
+            write = True if masks is None else masks.target(turn)
+            read = True if masks is None else ptx.all_of([masks.source(turn), write])
+            write = read if fill is None else write
             if write is False:
                 continue
-            if read is False:
-                assert fill is not None
+            if read is False and fill is not None:
                 registers = ptx.constant(fill, bits)
             else:
                 registers = ptx.load(masked(src.address(turn), read, fill), bits)
@@ -218,23 +194,14 @@ def asynchronously(ptx: PtxBuilder, request: CopyRequest, partition: VectorParti
 
 
 class Places:
-    """Elements of one buffer whose offsets differ by constants: one register, as far as an immediate reaches.
+    """Elements of a global or shared buffer whose offsets differ by constants: one register, as far as an immediate reaches.
 
-    Args:
-        ptx: computes the addresses.
-        buffer: a global or shared buffer.
-        varying: element offset of the place 0.
-        swizzle: applied to each offset; in shared memory those that are whole periods of it apart share a register.
-        whole: let the register of each address alone lie inside the buffer, as ``mapa`` needs it.
+    ``varying`` is the element offset of the place 0. A swizzle is applied to each offset; in shared memory those that are
+    whole periods of it apart share a register. ``whole`` lets the register of each address alone lie inside the buffer, as
+    ``mapa`` needs it.
     """
 
-    @checked(
-        ptx=BUILDER,
-        buffer=instance_of("a Buffer", Buffer),
-        varying=INT,
-        swizzle=optional(instance_of("a Swizzle", Swizzle)),
-        whole=FLAG,
-    )
+    @checked(ptx=BUILDER, buffer=_BUFFER, varying=INT, swizzle=_SWIZZLE, whole=FLAG)
     def __init__(
         self, ptx: PtxBuilder, buffer: Buffer, varying: Int, swizzle: Swizzle | None = None, *, whole: bool = False
     ) -> None:
@@ -251,8 +218,7 @@ class Places:
             moved = place_elems - self._origin
             if 0 <= moved * self._elem_bytes < self._reach_bytes and not moved % self._period:
                 return first + moved * self._elem_bytes
-        if place_elems.__class__ is not int or not -(2**56) < place_elems < 2**56:
-            _PLACE.check(place_elems, "Places.at", "place_elems")
+        _PLACE.check(place_elems, "Places.at", "place_elems")
         found = self._ptx.address(self._buffer, add(self._varying, place_elems), self._swizzle, whole=self._whole)
         near = self._swizzle is None or self._buffer.space == "shared"  # where an immediate reaches everything
         if first is None and type(place_elems) is int and near and not self._whole:
@@ -262,15 +228,7 @@ class Places:
 
 
 class Walk:
-    """One side of a partition as seen by the running thread.
-
-    Args:
-        ptx: computes the addresses.
-        side: the operand.
-        partition: its partition.
-        thread: index of the running thread in the scope.
-        whole: let the register of each address alone lie inside the buffer, as ``mapa`` needs it.
-    """
+    """One side of a partition as a thread, by its index in the scope, sees it; ``whole`` as :class:`Places` has it."""
 
     @checked(ptx=BUILDER, side=instance_of("a Side", Side), partition=_PARTITION, thread=_THREAD, whole=FLAG)
     def __init__(
@@ -279,11 +237,8 @@ class Walk:
         self._ptx, self._side, self._partition, self._thread, self._whole = ptx, side, partition, thread, whole
         own = type(side) is Side  # another class says itself where its elements lie
         self._steps = _rounds_of(side.layout.shard, partition.threads * partition.vec) if own else None
-        self._first = self._in_round(0) if self._steps is not None else 0
+        self._first = side.offset(0, thread, partition.shape) if self._steps is not None else 0
         self._places: dict[tuple[Term, ...], Places] = {}
-
-    def _in_round(self, turn: Int) -> Int:
-        return self._side.offset(turn, self._thread, self._partition.shape)
 
     def address(self, round_index: Int) -> Address:
         """The thread's vector in a round (what is constant of the round costs an immediate)."""
@@ -291,7 +246,7 @@ class Walk:
         if round_index.__class__ is not int or not 0 <= round_index < rounds:
             _check_round(round_index, rounds, "Walk.address: round_index")
         if steps is None:
-            return self._of(self._in_round(round_index)).at(0)
+            return self._of(self._side.offset(round_index, self._thread, self._partition.shape)).at(0)
         # one iter nearly always: what along() gives, without a walk for each address
         step = round_index * steps[0].stride if len(steps) == 1 else along(steps, m, round_index)
         varying, moved = (step.terms, step.const) if isinstance(step, Expr) else ((), step)

@@ -8,18 +8,7 @@ from math import prod
 import attrs
 
 from ..description.request import CopyRequest, Decline
-from ..errors import (
-    TEXT,
-    TWO_FLAGS,
-    LayoutError,
-    RequestError,
-    checked,
-    instance_of,
-    integer_in,
-    optional,
-    shown,
-    tuple_of,
-)
+from ..errors import TWO_FLAGS, LayoutError, RequestError, checked, instance_of, integer_in, optional, shown, tuple_of
 from ..integers.expr import INT, Expr, Int, add, bounds_of, divisor_of, is_multiple, key_of, mul, same, sub
 from ..layout import Iter, Pair, Swizzle, TileLayout, fuse, fuse_pairs, m
 from ..memory.buffers import Region
@@ -37,10 +26,8 @@ _COUNT = integer_in(1, 2**63 - 1)
 class Side:
     """One operand of a ``[outer, threads, vec]`` partition.
 
-    Attributes:
-        region: the operand.
-        layout: the region's elements in the partition's order, as element offsets from the buffer's start; its size
-            is ``outer * threads * vec``, or less where the last round is guarded.
+    ``layout`` has the region's elements in the partition's order, as element offsets from the buffer's start; its size is
+    ``outer * threads * vec``, or less where the last round is guarded.
     """
 
     region: Region = attrs.field(validator=_REGION)
@@ -58,8 +45,7 @@ class Side:
         for name, value, count in (("round_index", round_index, shape[0]), ("thread", thread, shape[1])):
             if not isinstance(value, Expr) and (type(value) is not int or not 0 <= value < count):
                 integer_in(0, count - 1).check(value, "Side.offset", name)
-        _, threads, vec = shape
-        return self.layout.along(m, (round_index * threads + thread) * vec)
+        return self.layout.along(m, (round_index * shape[1] + thread) * shape[2])
 
 
 @attrs.frozen
@@ -67,7 +53,6 @@ class Guard:
     """Where vectors lie along one dimension that a box may leave: inside where ``0 <= start + coordinate < size``.
 
     Attributes:
-        region: the operand.
         dim: the dimension, or None for the elements of the copy themselves, of which the last round may have too few.
         start: coordinate of the box's first element.
         size: extent of the dimension.
@@ -91,8 +76,7 @@ class Guard:
         ends = region.overhang(dim)
         if not any(ends):
             return None
-        extents = region.extents
-        outer, own, inner = prod(extents[:dim]), extents[dim], prod(extents[dim + 1 :])
+        outer, own, inner = prod(region.extents[:dim]), region.extents[dim], prod(region.extents[dim + 1 :])
         along = TileLayout.of((Iter(outer, 0), Iter(own, 1), Iter(inner, 0)))
         return cls(region, dim, region.starts[dim], region.buffer.shape[dim], own, ends, along)
 
@@ -101,9 +85,8 @@ class Guard:
     def rest(cls, request: CopyRequest, count: int, vec: int) -> Guard:
         """The guard of vectors past the last element, of a copy whose vectors the threads do not divide."""
         integer_in(1, count).check(vec, "Guard.rest", "vec")
-        return cls(
-            request.dst, None, 0, count, count, (False, True), TileLayout.of((Iter(count // vec, vec), Iter(vec, 1)))
-        )
+        order = TileLayout.of((Iter(count // vec, vec), Iter(vec, 1)))
+        return cls(request.dst, None, 0, count, count, (False, True), order)
 
     @checked(iters=_ITERS)
     def over(self, iters: Sequence[Iter]) -> Guard:
@@ -143,8 +126,7 @@ class Guard:
 
 def guards_of(*regions: Region) -> tuple[Guard, ...]:
     """A guard for each dimension that a region may leave, in logical order."""
-    found = (Guard.of(region, dim) for region in regions for dim in range(len(region.starts)))
-    return tuple(guard for guard in found if guard is not None)
+    return tuple(filter(None, (Guard.of(region, dim) for region in regions for dim in range(len(region.starts)))))
 
 
 _SIDE = instance_of("a Side", Side)
@@ -152,15 +134,9 @@ _SIDE = instance_of("a Side", Side)
 
 @attrs.frozen
 class VectorPartition:
-    """``outer`` rounds, in each of which every thread moves ``vec`` contiguous elements.
+    """``outer`` rounds, in each of which each of the scope's ``threads`` moves ``vec`` contiguous elements of ``dst`` and ``src``.
 
     Attributes:
-        outer: number of rounds.
-        threads: threads of the scope.
-        vec: elements of one vector.
-        vec_bits: width of one vector.
-        dst: the destination in this order.
-        src: the source in this order.
         narrowed: why each wider width was not taken, widest first.
         guards: what a vector must meet to be moved; () where all do.
         edge: the partition for boxes that overhang, where that can be; this one is for boxes that lie inside.
@@ -173,20 +149,17 @@ class VectorPartition:
     vec_bits: int = attrs.field(validator=_COUNT)
     dst: Side = attrs.field(validator=_SIDE)
     src: Side = attrs.field(validator=_SIDE)
-    narrowed: tuple[str, ...] = attrs.field(default=(), validator=tuple_of(TEXT))
+    narrowed: tuple[str, ...] = attrs.field(default=(), validator=tuple_of(instance_of("a text", str)))
     guards: tuple[Guard, ...] = ()
     edge: VectorPartition | None = None
     rest: VectorPartition | None = None
 
     @property
     def rounds(self) -> int:
-        """Rounds of this partition and of its rest."""
+        """Rounds of this partition and of its rest: instructions that one thread moves data by; a load and its store are one."""
         return self.outer + (0 if self.rest is None else self.rest.rounds)
 
-    @property
-    def instructions_per_thread(self) -> int:
-        """Instructions that one thread moves data by; a load and its store count as one."""
-        return self.rounds
+    instructions_per_thread = rounds
 
     @property
     def vec_bytes(self) -> int:
@@ -201,22 +174,19 @@ class VectorPartition:
     def summary(self) -> str:
         """One line for ``plan.explain()``."""
         guarded = f", guarded: {', '.join(map(str, self.guards))}" if self.guards else ""
-        return (
-            f"outer {self.outer} x threads {self.threads} x vec {self.vec} ({self.vec_bits} bits, "
-            f"{self.vec_bytes} bytes each){guarded}{'' if self.rest is None else f'; then {self.rest.summary()}'}"
-        )
+        later = f"; then {self.rest.summary()}" if self.rest is not None else ""
+        width = f"{self.vec_bits} bits, {self.vec_bytes} bytes each"
+        return f"outer {self.outer} x threads {self.threads} x vec {self.vec} ({width}){guarded}{later}"
 
 
 def sliced(operand: str, region: Region) -> TileLayout | Decline:
     """The layout of a region's box over memory alone, or why it has none."""
-    layout = region.sliced_layout()
+    layout, buffer = region.sliced_layout(), region.buffer
     if layout is None:
-        return Decline(
-            f"{operand} {region} is not a layout of its own: the box cuts inside an iter of {region.buffer.layout}"
-        )
+        return Decline(f"{operand} {region} is not a layout of its own: the box cuts inside an iter of {buffer.layout}")
     if layout.axes != (m,):
         named = ", ".join(axis.name for axis in layout.axes if axis != m)
-        return Decline(f"{operand} {region.buffer.name} in {region.buffer.space} memory has strides along {named}")
+        return Decline(f"{operand} {buffer.name} in {buffer.space} memory has strides along {named}")
     return layout
 
 
@@ -259,13 +229,10 @@ def orders_of(pairs: Sequence[Pair]) -> list[list[Pair]]:
 
 @attrs.frozen
 class Run:
-    """One operand as vectors see it.
+    """One operand as vectors see it: ``region`` for its element type, alignment and name.
 
-    Attributes:
-        region: the operand, for its element type, alignment and name.
-        iters: steps that its addresses take; vectors are carved from the last.
-        start: element offset of the box from the buffer's start.
-        swizzle: of the operand, or None.
+    ``iters`` are the steps that its addresses take; vectors are carved from the last. ``start`` is the element offset of the
+    box from the buffer's start.
     """
 
     region: Region = attrs.field(validator=_REGION)
@@ -294,15 +261,12 @@ class Run:
             for it in self.iters[:-1]:
                 if not is_multiple(it.stride, vec):
                     return f"{buffer.name}: the stride {it.stride} is not a multiple of {vec} elements"
-            own, start = buffer.elem_offset, self.start  # one sum, but for a swizzle, which comes between the two
-            starts = (
-                [("start", start + own)] if self.swizzle is None else [("start", start), ("buffer's own start", own)]
-            )
-            for what, start in starts:
-                if not is_multiple(start, vec):
-                    return (
-                        f"{buffer.name}: the {what} {start} is a multiple of {divisor_of(start)} elements, not of {vec}"
-                    )
+            starts = [("start", self.start), ("buffer's own start", buffer.elem_offset)]
+            if self.swizzle is None:  # which comes between the two
+                starts = [("start", self.start + buffer.elem_offset)]
+            for what, at in starts:
+                if not is_multiple(at, vec):
+                    return f"{buffer.name}: the {what} {at} is a multiple of {divisor_of(at)} elements, not of {vec}"
             if self.swizzle is not None and vec > self.swizzle.chunk_elems:
                 return f"{buffer.name}: {vec} elements are longer than a swizzle chunk of {self.swizzle.chunk_elems}"
         if buffer.space in ("global", "shared") and buffer.align_bytes % (bits // 8):
@@ -313,12 +277,9 @@ class Run:
 def widest(
     runs: Sequence[Run], widths_bits: Sequence[int], also: Callable[[int], str | None]
 ) -> tuple[int, tuple[str, ...]] | Decline:
-    """The widest vector that every operand allows, in bits, and why each wider one was not taken.
+    """The widest vector that every operand allows, in bits, and why each wider one of ``widths_bits`` was not taken.
 
-    Args:
-        runs: the operands.
-        widths_bits: what may be taken, widest first.
-        also: why a vector of that many elements does not fit for another reason, or None.
+    ``widths_bits`` has the widest first. ``also`` says why a vector of so many elements does not fit for another reason, or None.
     """
     narrowed: list[str] = []
     for bits in widths_bits:
@@ -333,25 +294,27 @@ def widest(
 def synthesize(
     request: CopyRequest, leader: Region, widths_bits: Sequence[int] = WIDTHS_BITS, *, ragged: bool = False
 ) -> VectorPartition | Decline:
-    """Split a copy between two memories into ``[outer, threads, vec]``.
+    """Split a copy between two memories into ``[outer, threads, vec]``, of the widest vector that both sides allow; else why not.
 
-    Args:
-        request: the copy.
-        leader: the operand (``request.dst`` or ``request.src``) whose strides, descending, give the order.
-        widths_bits: the vector widths that may be taken, widest first.
-        ragged: whether the threads need not divide the vectors: the last round is guarded.
-
-    Returns:
-        The partition with the widest vector that both sides allow, or why there is none. Where the request's regions may
-        overhang, its ``edge`` is the partition for boxes that do: of any width, each vector wholly inside or outside.
+    The strides of the leader, ``request.dst`` or ``request.src`` (else a RequestError), give the order, descending.
+    ``widths_bits`` are the widths that may be taken, widest first. If ``ragged``, the threads need not divide the vectors: the
+    last round is guarded. Where the request's regions may overhang, the partition's ``edge`` is that for boxes that do: of any
+    width, each vector wholly inside or outside.
     """
     if leader is not request.dst and leader is not request.src:
         raise RequestError(f"synthesize: leader is request.dst or request.src, not {leader}")
-    inside = _synthesized(request, leader, ragged, widths_bits, ())
+    regions = (leader, request.src if leader is request.dst else request.dst)
+    lead, follow = (sliced("destination" if r is request.dst else "source", r) for r in regions)
+    if isinstance(lead, Decline):
+        return lead
+    if isinstance(follow, Decline):
+        return follow
+    split = _Split(request, regions, (lead, follow), (), ragged)
+    inside = _best(split, widths_bits)
     guards = guards_of(request.dst, request.src) if request.overhangs else ()
     if not guards or isinstance(inside, Decline):
         return inside
-    edge = _synthesized(request, leader, ragged, WIDTHS_BITS, guards)
+    edge = _best(attrs.evolve(split, guards=guards), WIDTHS_BITS)
     if isinstance(edge, Decline):
         return Decline(f"where the copy overhangs: {edge.reason}")
     return attrs.evolve(inside, edge=edge)
@@ -359,15 +322,7 @@ def synthesize(
 
 @attrs.frozen(eq=False)
 class _Split:
-    """What is split: see :func:`synthesize`.
-
-    Attributes:
-        request: the copy.
-        regions: the leader, and the other operand.
-        layouts: of both.
-        guards: what the vectors keep to.
-        ragged: whether the threads need not divide the vectors.
-    """
+    """What :func:`synthesize` splits: the leader's region and layout come first, vectors keep to the guards."""
 
     request: CopyRequest
     regions: tuple[Region, Region]
@@ -376,28 +331,17 @@ class _Split:
     ragged: bool
 
 
-def _synthesized(
-    request: CopyRequest, leader: Region, ragged: bool, widths_bits: Sequence[int], guards: tuple[Guard, ...]
-) -> VectorPartition | Decline:
-    """The partition whose vectors keep to some guards."""
-    regions = (leader, request.src if leader is request.dst else request.dst)
-    lead, follow = (sliced("destination" if r is request.dst else "source", r) for r in regions)
-    if isinstance(lead, Decline):
-        return lead
-    if isinstance(follow, Decline):
-        return follow
-    split = _Split(request, regions, (lead, follow), guards, ragged)
-    sides = (lead.shard, follow.shard, *(guard.coordinates.shard for guard in guards))
+def _best(split: _Split, widths_bits: Sequence[int]) -> VectorPartition | Decline:
+    """The partition with the fewest rounds, of all orders of the elements."""
+    sides = [each.shard for each in (*split.layouts, *(guard.coordinates for guard in split.guards))]
     pairs = refine(*sides)
     if pairs is None:  # the logical order is kept, each side in its own iters
         orders = [[list(fuse(side)) for side in sides]]
     else:
         orders = [[[pair[n] for pair in order] for n in range(len(sides))] for order in orders_of(pairs)]
-    if ragged:
-        rounded = [_with_rest(split, order, widths_bits) for order in orders]
-        return min(rounded, key=lambda each: each.rounds if isinstance(each, VectorPartition) else leader.size + 1)
-    found = [_vectors(split, order, widths_bits) for order in orders]
-    return max(found, key=lambda each: each.vec_bits if isinstance(each, VectorPartition) else 0)
+    found = [(_with_rest if split.ragged else _vectors)(split, order, widths_bits) for order in orders]
+    fitting = [each for each in found if isinstance(each, VectorPartition)]
+    return min(fitting, key=lambda each: each.rounds) if fitting else found[0]
 
 
 def _with_rest(split: _Split, iters: list[list[Iter]], widths_bits: Sequence[int]) -> VectorPartition | Decline:
