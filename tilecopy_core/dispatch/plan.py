@@ -128,11 +128,10 @@ class Plan:
     def cuda(self, name: str, registry: Registry | None = None) -> str:
         """The copy as a CUDA C++ function: ``__device__ __forceinline__ void NAME(...)``, for ``cuda_header``.
 
-        Its arguments are the destination, the source, the symbols in order of first appearance (dots of their names as
-        underscores), the options' buffers, tensor maps, and ``tid``, by default ``threadIdx.x``. Global memory is a pointer,
-        shared memory a shared address (``tilecopy::shared_address``), a fragment an array of 32-bit words by reference, a
-        tensor map the address of what ``NAME_ARRAY_map(..)`` of the same text encodes on the host. The variant is looked up as for
-        :meth:`emit`.
+        Its arguments are the destination, the source, the symbols in order of first appearance (dots of their names as underscores),
+        the options' buffers, tensor maps, and ``tid``, by default ``threadIdx.x``. Global memory is a pointer, shared memory a shared
+        address (``tilecopy::shared_address``), a fragment an array of 32-bit words by reference, a tensor map the address of what
+        ``NAME_ARRAY_map(..)`` of the same text encodes on the host. The variant is looked up as for :meth:`emit`.
 
         Raises:
             RequestError: the name is no identifier, or the copy cannot leave its kernel; the message says why.
@@ -144,8 +143,7 @@ class Plan:
     def explain(self) -> str:
         """At most ten lines: the copy, who does it, its split and cost, what completes it, and why others do not do it.
 
-        What it costs, and which variant would need less than a quarter of the instructions, is found when this is called; the package
-        ``tilecopy`` counts it.
+        What it costs, and which variant would need less than a quarter of the instructions, the package ``tilecopy`` counts when this is called.
         """
         sides = self.partition, *([self.partition.edge] if self.edge_summary else ())
         notes = [note.text for note in self.notes] + [self._told(each, "narrowed") for each in sides]
@@ -311,9 +309,6 @@ def tilecopy_dispatch(request: CopyRequest, demanded: str | None, registry: Regi
             notes=left_out + of_choice(request, plugin, partition, candidates, outcomes),
         )
     raise no_variant(request, demanded, [*outcomes, *others], table)
-
-
-# ---------------------------------------------------------------------------------------------- candidates
 
 
 def _sifted(table: Table, request: CopyRequest, demanded: str | None) -> tuple[list[Plugin], list[Outcome]]:

@@ -76,9 +76,6 @@ _SOURCES = Kind(
 )
 
 
-# ------------------------------------------------------------------------------------------------- discovery
-
-
 @checked(PluginError, group=TEXT)
 def installed(group: str) -> list[Source]:
     """The sources that entry points of a group declare, in the order of names and packages.
@@ -178,9 +175,6 @@ def _release(version: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-# --------------------------------------------------------------------------------------------------- loading
-
-
 def load(source: Source) -> Any:
     """Import a plugin and return its object; what it prints meanwhile goes to standard error.
 
@@ -226,9 +220,6 @@ def load_only(sources: list[Source], make: Callable[[Any], Any] = lambda plugin:
         return load(attrs.evolve(first, load=lambda: make(first.load())))
     except PluginError as error:
         raise PluginError(f"{error}; {remedy}") from error
-
-
-# -------------------------------------------------------------------------------------------------- messages
 
 
 def shown_error(error: BaseException) -> str:

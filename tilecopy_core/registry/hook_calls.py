@@ -30,7 +30,7 @@ class Plugin:
         status: ``ready`` (a variant that can be asked), ``wrapper`` (its hooks run around those of every variant), or why
             it is not used: ``disabled``, ``broken``, ``duplicate`` or ``incompatible``.
         reason: why it is not used and what to do about it, or "".
-        variant: its record, where it is ready; so is ``record``, which is for those that are known to be.
+        variant: its record, where it is ready; ``record`` is the same, for callers who know that it is.
         hooks: its hook implementations by hook, where it is ready or a wrapper.
         observes: whether it is a wrapper that only looks (its attribute ``observer`` is True): nothing that it gives back counts.
     """

@@ -35,9 +35,7 @@ def known_variants() -> Mapping[str, KnownVariant]:
 def _found_on(path: tuple[str, ...]) -> Mapping[str, KnownVariant]:
     """What is installed on a path, which is read once."""
     found: dict[str, KnownVariant] = {}
-    for source in installed(KNOWN_GROUP):
-        if source.incompatible:
-            continue
+    for source in (each for each in installed(KNOWN_GROUP) if not each.incompatible):
         try:
             table = load(source)
             found = {name: known for name, known in table.items() if isinstance(known, KnownVariant)} | found

@@ -166,12 +166,13 @@ class Registry:
         try:
             variant = getattr(plugin, "variant", None)
             observes = variant is None and getattr(plugin, "observer", False) is True
-            if variant is not None and not isinstance(variant, Variant):
-                raise PluginError(f"its attribute 'variant' is {shown(variant)}, not a tilecopy_core.Variant")
-            if variant is not None and variant.name != source.name:
-                raise PluginError(f"its record is named {variant.name!r}, its entry point {source.name!r}")
-            if variant is not None and (why := variant.why_unusable()):
-                raise PluginError(why)
+            if variant is not None:
+                if not isinstance(variant, Variant):
+                    raise PluginError(f"its attribute 'variant' is {shown(variant)}, not a tilecopy_core.Variant")
+                if variant.name != source.name:
+                    raise PluginError(f"its record is named {variant.name!r}, its entry point {source.name!r}")
+                if why := variant.why_unusable():
+                    raise PluginError(why)
             hooks = hooks_of(plugin, self._manager)
             _check_hooks(hooks, wrapper=variant is None)
             if observes and any("ptx" in (*impl.argnames, *impl.kwargnames) for impl in hooks.values()):
@@ -334,12 +335,10 @@ def _check_hooks(hooks: Mapping[str, pluggy.HookImpl], *, wrapper: bool) -> None
         raise PluginError(f"it wraps {', '.join(wrapping)} where a variant implements it")
 
 
-@functools.cache
-def _make_default() -> Registry:
-    return Registry()
+_of_this_process = functools.cache(Registry)
 
 
 def default_registry() -> Registry:
     """The registry of this process, made at the first call: the one global state of tilecopy."""
     with LOCK:
-        return _make_default()
+        return _of_this_process()
