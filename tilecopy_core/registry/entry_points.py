@@ -178,7 +178,7 @@ def _release(version: str) -> tuple[int, ...]:
 def load(source: Source) -> Any:
     """Import a plugin and return its object; what it prints meanwhile goes to standard error.
 
-    Raises PluginError, which names the distribution, where it raises anything but KeyboardInterrupt.
+    Whatever the import raises, but KeyboardInterrupt, is raised as a PluginError that names the distribution.
     """
     try:
         with LOCK, redirect_stdout(sys.stderr):
@@ -205,7 +205,7 @@ def by_name(group: str) -> dict[str, list[Source]]:
 
 @checked(PluginError, sources=_SOURCES, make=Kind("a function of the plugin", callable))
 def load_only(sources: list[Source], make: Callable[[Any], Any] = lambda plugin: plugin) -> Any:
-    """What the one of the ``sources`` of a name gives, or what ``make`` makes of it.
+    """What the one source of a name gives, or what ``make`` makes of it.
 
     Raises PluginError where several packages have the name, where the one is made for another core, and where it or ``make`` fails.
     """

@@ -46,7 +46,7 @@ class Plugin:
 
 
 class _Hooks(SimpleNamespace):
-    """The hooks of a plugin object alone, whatever the object's own ``==`` says."""
+    """The hooks of a plugin object alone, whatever its own ``==`` says."""
 
     def __dir__(self) -> list[str]:
         return list(vars(self))  # pluggy looks at every name, and an object has thirty of its own

@@ -16,7 +16,7 @@ KNOWN_GROUP = "tilecopy.known.v1"
 
 @attrs.frozen
 class KnownVariant:
-    """A variant that the distribution ``package`` has, and ``install`` says how to get; the rest as :class:`~tilecopy_core.Variant` has it."""
+    """A variant that can be installed: its distribution, what to do for that, and the rest as :class:`~tilecopy_core.Variant` has it."""
 
     package: str
     op: str

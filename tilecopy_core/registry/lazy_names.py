@@ -26,8 +26,8 @@ BROUGHT: Mapping[str, str] = MappingProxyType(
 def names_later(module: str, later: Mapping[str, str], brought: Mapping[str, str] = MappingProxyType({})) -> Any:
     """The ``__getattr__`` of the package ``module``, some of whose names are imported when they are first asked for.
 
-    ``later`` has, by name, the module to import (a relative one begins with a dot); ``brought`` says, by name, what to do for those of
-    other packages.
+    ``later`` has, by name, the module that it is imported from (a relative one begins with a dot); ``brought`` has, by name, what to
+    do for names that other packages have.
     """
 
     def look_up(name: str) -> Any:
