@@ -19,6 +19,7 @@ import attrs
 
 from ..errors import TEXT, Kind, PluginError, checked
 from .process_lock import LOCK
+from .version import __version__
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
@@ -43,15 +44,10 @@ class WrapperError(PluginError):
 
 @attrs.frozen(eq=False)
 class Source:
-    """Where a plugin comes from.
+    """Where a plugin comes from: its entry-point ``name``, and the ``version`` of the distribution ``package`` that declares it.
 
-    Attributes:
-        name: its entry-point name.
-        package: the distribution that declares it.
-        version: of that distribution.
-        load: imports it and returns the plugin object.
-        incompatible: why this core cannot load it at all (made for another hook API), or "".
-        needs: what its distribution demands and this core is not (a newer core), or "".
+    ``load`` imports it and returns the plugin object. ``incompatible`` says why this core cannot load it at all (made for another
+    hook API), or is ""; ``needs`` says what its distribution demands and this core is not (a newer core), or is "".
     """
 
     name: str
@@ -78,9 +74,6 @@ _SOURCES = Kind(
     "a list of Source records, at least one",
     lambda value: isinstance(value, list) and value != [] and all(isinstance(each, Source) for each in value),
 )
-
-
-# ------------------------------------------------------------------------------------------------- discovery
 
 
 @checked(PluginError, group=TEXT)
@@ -155,15 +148,12 @@ def canonical(package: str) -> str:
     return re.sub(r"[-_.]+", "-", package).lower()
 
 
-def newer_core_needed(requirements: Iterable[str], core_version: str | None = None) -> str:
+def newer_core_needed(requirements: Iterable[str], core_version: str = __version__) -> str:
     """The requirement that asks for a newer tilecopy-core than this one, in words, or "".
 
     Only release numbers are compared (PEP 440 without pre-releases), and only what bounds from below: an upper bound
     does not say that this core is missing something. Requirements with a marker are left to the installer.
     """
-    if core_version is None:
-        from .version import __version__ as core_version
-    assert core_version is not None
     have = _release(core_version)
     for requirement in requirements:
         match = re.fullmatch(r"([\w.-]+)\s*(?:\[[^\]]*\])?\s*\(?([^;()]*)\)?\s*", requirement.strip())
@@ -179,20 +169,16 @@ def newer_core_needed(requirements: Iterable[str], core_version: str | None = No
 def _release(version: str) -> tuple[int, ...]:
     """The release numbers of a version, without trailing zeros: 0.2 and 0.2.0 are one."""
     match = re.match(r"v?(\d+(?:\.\d+)*)", version)
-    numbers = [int(part) for part in match[1].split(".")] if match else [0]
+    numbers = [int(part) for part in match[1].split(".")] if match else []
     while numbers and numbers[-1] == 0:
         numbers.pop()
     return tuple(numbers)
 
 
-# --------------------------------------------------------------------------------------------------- loading
-
-
 def load(source: Source) -> Any:
     """Import a plugin and return its object; what it prints meanwhile goes to standard error.
 
-    Raises:
-        PluginError: it failed to import, whatever it raised but KeyboardInterrupt; the message names the distribution.
+    Whatever the import raises, but KeyboardInterrupt, is raised as a PluginError that names the distribution.
     """
     try:
         with LOCK, redirect_stdout(sys.stderr):
@@ -204,7 +190,7 @@ def load(source: Source) -> Any:
     except BaseException as error:
         raise PluginError(f"{source.owner} failed to load: {fault_of(error)}") from error
     if seconds > SLOW_IMPORT_SECONDS:
-        warn(f"importing {source.name} ({source.owner}) took {seconds:.1f} s, and the first copy waited for it")
+        warn_outside(f"importing {source.name} ({source.owner}) took {seconds:.1f} s, and the first copy waited for it")
     return plugin
 
 
@@ -221,12 +207,7 @@ def by_name(group: str) -> dict[str, list[Source]]:
 def load_only(sources: list[Source], make: Callable[[Any], Any] = lambda plugin: plugin) -> Any:
     """What the one source of a name gives, or what ``make`` makes of it.
 
-    Args:
-        sources: those of the name.
-        make: what it raises is the plugin's fault too.
-
-    Raises:
-        PluginError: several packages have the name, the one is made for another core, or it fails.
+    Raises PluginError where several packages have the name, where the one is made for another core, and where it or ``make`` fails.
     """
     first, *others = sources
     if others:
@@ -239,9 +220,6 @@ def load_only(sources: list[Source], make: Callable[[Any], Any] = lambda plugin:
         return load(attrs.evolve(first, load=lambda: make(first.load())))
     except PluginError as error:
         raise PluginError(f"{error}; {remedy}") from error
-
-
-# -------------------------------------------------------------------------------------------------- messages
 
 
 def shown_error(error: BaseException) -> str:
@@ -260,7 +238,7 @@ def fault_of(error: BaseException) -> str:
     return " ".join(str(error).split()) if isinstance(error, PluginError) else shown_error(error)
 
 
-def warn_outside(message: str | Warning, category: type[Warning], where: str = "") -> None:
+def warn_outside(message: str | Warning, category: type[Warning] = PluginWarning, where: str = "") -> None:
     """Warn at the first caller outside tilecopy's packages, or at ``where``, a ``file:line`` of the user's program."""
     if where:
         file, _, line = where.rpartition(":")
@@ -272,8 +250,3 @@ def warn_outside(message: str | Warning, category: type[Warning], where: str = "
     seen = frame.f_globals.setdefault("__warningregistry__", {})
     name = str(frame.f_globals.get("__name__", "<unknown>"))
     warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno, name, seen)
-
-
-def warn(message: str) -> None:
-    """One line, as a :class:`PluginWarning` at the first caller outside tilecopy's packages."""
-    warn_outside(message, PluginWarning)

@@ -24,18 +24,15 @@ from .hookspecs import PROJECT
 
 @attrs.frozen(eq=False)
 class Plugin:
-    """A plugin and what became of it.
+    """A plugin by its entry-point ``name``, and what became of it.
 
     Attributes:
-        source: where it comes from.
         status: ``ready`` (a variant that can be asked), ``wrapper`` (its hooks run around those of every variant), or why
             it is not used: ``disabled``, ``broken``, ``duplicate`` or ``incompatible``.
         reason: why it is not used and what to do about it, or "".
-        variant: its record, where it is ready.
+        variant: its record, where it is ready; ``record`` is the same, for callers who know that it is.
         hooks: its hook implementations by hook, where it is ready or a wrapper.
         observes: whether it is a wrapper that only looks (its attribute ``observer`` is True): nothing that it gives back counts.
-        name: the entry-point name.
-        record: that of a plugin that is ready.
     """
 
     source: Source
@@ -44,12 +41,8 @@ class Plugin:
     variant: Variant | None = None
     hooks: Mapping[str, pluggy.HookImpl] = attrs.field(default=MappingProxyType({}), repr=False)
     observes: bool = False
-    name: str = attrs.field(
-        init=False, repr=False, default=attrs.Factory(lambda self: self.source.name, takes_self=True)
-    )
-    record: Variant = attrs.field(
-        init=False, repr=False, default=attrs.Factory(lambda self: self.variant, takes_self=True)
-    )
+    name: str = attrs.field(init=False, repr=False, default=attrs.Factory(lambda p: p.source.name, takes_self=True))
+    record: Variant = attrs.field(init=False, repr=False, default=attrs.Factory(lambda p: p.variant, takes_self=True))
 
 
 class _Hooks:
@@ -72,8 +65,7 @@ def hook_manager() -> pluggy.PluginManager:
 def hooks_of(plugin: Any, manager: pluggy.PluginManager) -> dict[str, pluggy.HookImpl]:
     """The hook implementations of a plugin object, by hook, as a manager finds them; it does not keep the plugin.
 
-    Raises:
-        pluggy.PluginValidationError: a hook is misspelt or takes what there is not.
+    Raises ``pluggy.PluginValidationError`` where a hook is misspelt or takes what there is not.
     """
     found = {name: getattr(plugin, name, None) for name in dir(plugin)}
     own = _Hooks({name: value for name, value in found.items() if hasattr(value, f"{PROJECT}_impl")})
@@ -92,12 +84,8 @@ def hooks_of(plugin: Any, manager: pluggy.PluginManager) -> dict[str, pluggy.Hoo
 class Wrapping:
     """One call of one wrapper's hook, run step by step.
 
-    Attributes:
-        wrapper: whose hook it is.
-        fault: what it did that no wrapper may, in words after its name, or "".
-        cause: the exception that is its fault.
-        wrote: whether there were more lines after it than before.
-        seconds: that it took.
+    ``fault`` says what it did that no wrapper may, in words after its name, or is ""; ``cause`` is the exception that is its fault.
+    ``wrote`` says whether there were more lines after it than before.
     """
 
     def __init__(self, wrapper: Plugin, hook: str, arguments: Mapping[str, Any], lines: Sized) -> None:

@@ -43,15 +43,12 @@ def tilecopy_predicate(request: CopyRequest, variant: Variant) -> Verdict:  # ty
     """Can this variant do this copy?
 
     Called first, for every installed variant whose record fits the request, in order of priority; should be cheap.
+    The request is already known to be valid in itself (equal dtypes and extents, no aliasing destination). ``variant`` is
+    the record of the variant that is asked, here and in the next two; a hook need not take it, a wrapper learns from it who answers.
 
-    Args:
-        request: the copy; already known to be valid in itself (equal dtypes and extents, no aliasing destination).
-        variant: the record of the variant that is asked; a hook need not take it, a wrapper learns from it who answers.
-
-    Returns:
-        ``Accept()``; ``Accept(priority)`` where the variant has another priority for this copy; or ``Decline(reason)`` where the
-        reason names the operand, the value and the rule. An exception (any but ``KeyboardInterrupt``), or anything else than these,
-        declines this one request and is reported as the variant's fault; where the variant was asked for by name, it is a PluginError.
+    The answer is ``Accept()``; ``Accept(priority)`` where the variant has another priority for this copy; or ``Decline(reason)`` where
+    the reason names the operand, the value and the rule. An exception (any but ``KeyboardInterrupt``), or anything else than these,
+    declines this one request and is reported as the variant's fault; where the variant was asked for by name, it is a PluginError.
     """
 
 
@@ -59,16 +56,10 @@ def tilecopy_predicate(request: CopyRequest, variant: Variant) -> Verdict:  # ty
 def tilecopy_partition(request: CopyRequest, variant: Variant) -> Any | Decline:
     """Who moves what, as data.
 
-    Called for the first variant in order that accepted; nothing is emitted yet.
-
-    Args:
-        request: the copy that the predicate accepted.
-        variant: as for the predicate.
-
-    Returns:
-        A value of the variant's own type (frozen, with a ``summary()`` of one line for ``plan.explain()``), or
-        ``Decline(reason)``: then the next variant that accepted is asked. None and exceptions as for the predicate.
-        A plan holds it: what is to be pickled or copied with the plan must allow that.
+    Called for the first variant in order whose predicate accepted the request; nothing is emitted yet. The answer is a value of
+    the variant's own type (frozen, with a ``summary()`` of one line for ``plan.explain()``), or ``Decline(reason)``: then the
+    next variant that accepted is asked. None and exceptions as for the predicate. A plan holds the value: what is to be pickled
+    or copied with the plan must allow that.
     """
 
 
@@ -76,17 +67,9 @@ def tilecopy_partition(request: CopyRequest, variant: Variant) -> Any | Decline:
 def tilecopy_emit(request: CopyRequest, partition: Any, ptx: PtxBuilder, variant: Variant) -> None:
     """Write the instructions, through the builder and nothing else.
 
-    Called once for each place in a kernel where the copy stands, on the variant that won and no other.
-
-    Args:
-        request: the copy.
-        partition: what this variant's ``tilecopy_partition`` returned for it.
-        ptx: where the instructions go.
-        variant: as for the predicate.
-
-    Returns:
-        Nothing: it is too late to decline. A TilecopyError is raised as it is, with the variant's name before its message;
-        any other exception as a PluginError.
+    Called once for each place in a kernel where the copy stands, on the variant that won and no other; ``partition`` is
+    what its ``tilecopy_partition`` returned for the request. It returns nothing: it is too late to decline. A TilecopyError
+    is raised as it is, with the variant's name before its message; any other exception as a PluginError.
     """
 
 
@@ -94,18 +77,10 @@ def tilecopy_emit(request: CopyRequest, partition: Any, ptx: PtxBuilder, variant
 def tilecopy_dispatch(request: CopyRequest, demanded: str | None, registry: Any) -> Any:
     """One dispatch: every candidate is asked, the winner partitions. The core implements it; wrappers alone see it.
 
-    The predicates and partitions of the dispatch are called inside it, in the same thread. What it gives cannot be changed.
-
-    Args:
-        request: the copy.
-        demanded: the name of the variant that was demanded, or None.
-        registry: the :class:`~tilecopy_core.Registry` that is asked.
-
-    Returns:
-        The :class:`~tilecopy_core.Plan`: who was chosen, and for everybody else why not, those included that were refused by their record.
-
-    Raises:
-        NoVariantError, PluginError: as :func:`tilecopy_core.plan`.
+    The predicates and partitions of the dispatch are called inside it, in the same thread. ``demanded`` is the name of the variant
+    that was demanded, or None; ``registry`` is the :class:`~tilecopy_core.Registry` that is asked. It gives the
+    :class:`~tilecopy_core.Plan`, which cannot be changed: who was chosen, and for everybody else why not, those included that
+    were refused by their record. It raises NoVariantError and PluginError as :func:`tilecopy_core.plan` does.
     """
 
 

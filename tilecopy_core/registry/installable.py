@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import attrs
 
-from .entry_points import installed, load, shown_error, warn
+from .entry_points import installed, load, shown_error, warn_outside
 
 KNOWN_GROUP = "tilecopy.known.v1"
 """Entry-point group of tables of :class:`KnownVariant` by name."""
@@ -16,11 +16,7 @@ KNOWN_GROUP = "tilecopy.known.v1"
 
 @attrs.frozen
 class KnownVariant:
-    """A variant that can be installed, by the distribution ``package``; the rest as :class:`~tilecopy_core.Variant` has it.
-
-    Attributes:
-        install: what to do for that, in words.
-    """
+    """A variant that can be installed: its distribution, what to do for that, and the rest as :class:`~tilecopy_core.Variant` has it."""
 
     package: str
     op: str
@@ -39,12 +35,10 @@ def known_variants() -> Mapping[str, KnownVariant]:
 def _found_on(path: tuple[str, ...]) -> Mapping[str, KnownVariant]:
     """What is installed on a path, which is read once."""
     found: dict[str, KnownVariant] = {}
-    for source in installed(KNOWN_GROUP):
-        if source.incompatible:
-            continue
+    for source in (each for each in installed(KNOWN_GROUP) if not each.incompatible):
         try:
             table = load(source)
             found = {name: known for name, known in table.items() if isinstance(known, KnownVariant)} | found
         except Exception as error:
-            warn(f"the table of known variants of {source.owner} is left out: {shown_error(error)}")
+            warn_outside(f"the table of known variants of {source.owner} is left out: {shown_error(error)}")
     return found

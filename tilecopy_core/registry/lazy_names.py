@@ -24,12 +24,10 @@ BROUGHT: Mapping[str, str] = MappingProxyType(dict.fromkeys((*_OF_KERNELS, *_OF_
 
 
 def names_later(module: str, later: Mapping[str, str], brought: Mapping[str, str] = MappingProxyType({})) -> Any:
-    """The ``__getattr__`` of a package some of whose names are imported when they are first asked for.
+    """The ``__getattr__`` of the package ``module``, some of whose names are imported when they are first asked for.
 
-    Args:
-        module: the package's name.
-        later: by name, the module that has it; a relative one begins with a dot.
-        brought: what to do for names that it has not and other packages have.
+    ``later`` has, by name, the module that it is imported from (a relative one begins with a dot); ``brought`` has, by name, what to
+    do for names that other packages have.
     """
 
     def look_up(name: str) -> Any:
@@ -44,25 +42,12 @@ def names_later(module: str, later: Mapping[str, str], brought: Mapping[str, str
 
 @cache
 def exporter(name: str) -> Callable[..., Any]:
-    """A function that takes plans elsewhere, of the package that brings it.
+    """A function that takes plans elsewhere, by the name of its entry point, such as ``"cuda_function"``.
 
-    Args:
-        name: of its entry point, such as ``"cuda_function"``.
-
-    Raises:
-        PluginError: no package brings it, with what to install; or the one that does fails to load.
+    Raises PluginError where no package brings it, with what to install, or where the one that does fails to load.
     """
     sources = by_name(EXPORTS_GROUP).get(name)
     if sources is None:
         raise PluginError(f"nothing that writes CUDA C++ ({name}) is installed; {_EXPORT}")
     found: Callable[..., Any] = load_only(sources)
-    return found
-
-
-def explained(plan: Any) -> list[tuple[str, str]]:
-    """Lines that other packages add to ``plan.explain()``, each its name and its text; none where they are not installed."""
-    try:
-        found: list[tuple[str, str]] = exporter("explain")(plan)
-    except PluginError:
-        return []
     return found

@@ -17,26 +17,11 @@ import pluggy
 
 from ..description.request import Variant
 from ..errors import PerformanceWarning, PluginError, RequestError, did_you_mean, shown
-from .entry_points import (
-    THIS_PROCESS,
-    PluginWarning,
-    Source,
-    WrapperError,
-    canonical,
-    fault_of,
-    installed,
-    load,
-    load_only,
-    warn,
-    warn_outside,
-)
+from .entry_points import THIS_PROCESS, Source, WrapperError, canonical, fault_of, installed, load, warn_outside
 from .hook_calls import Plugin, Wrapping, hook_manager, hooks_of
 from .hookspecs import DISPATCH, HOOKS, VARIANTS_GROUP
 from .installable import known_variants
 from .process_lock import LOCK
-
-__all__ = ["Plugin", "PluginWarning", "Registry", "Source", "VARIANTS_GROUP", "WrapperError", "default_registry"]
-__all__ += ["installed", "load_only"]  # what third parties use; the room's door lists what our packages need, too
 
 SLOW_SECONDS = {"tilecopy_predicate": 2.0, "tilecopy_partition": 2.0, "tilecopy_emit": 10.0, "tilecopy_dispatch": 2.0}
 """A hook that takes longer is named. A copy is lowered in about a millisecond; the limits are far above what the text of the
@@ -46,29 +31,23 @@ _VARIABLES = ("TILECOPY_DISABLE", "TILECOPY_ONLY", "TILECOPY_STRICT")
 
 @attrs.frozen(eq=False)
 class Table:
-    """Every plugin and what became of it, for one state of the environment.
+    """Every plugin and what became of it, in the order of :meth:`Registry.plugins`, for one state of the environment's variables.
 
-    Attributes:
-        plugins: by priority (higher first), then name; the ones that are not ready come last.
-        environment: the values of the variables that it was made for.
-        wrappers: by hook, those whose hooks run around the others', the outermost first.
-        sifted: what dispatch has found out about requests of one kind; see there.
-        ignorable: op and name of the options that variants which do not declare them may leave out.
+    ``wrappers`` has, by hook, those whose hooks run around the others', the outermost first; ``sifted`` what dispatch has found out
+    about requests of one kind; ``ignorable`` op and name of the options that variants which do not declare them may leave out.
     """
 
     plugins: tuple[Plugin, ...]
     environment: tuple[str | None, ...]
     wrappers: Mapping[str, tuple[Plugin, ...]]
-    sifted: dict[Any, Any] = attrs.field(factory=dict)
+    sifted: dict[Any, tuple[list[Plugin], list[Any]]] = attrs.field(factory=dict)
     ignorable: frozenset[tuple[str, str]] = attrs.field(init=False)
 
     @ignorable.default
     def _ignorable(self) -> frozenset[tuple[str, str]]:
-        declared = [
-            ((p.variant.op, option.name), option) for p in self.plugins if p.variant for option in p.variant.options
-        ]
-        kept = {key for key, option in declared if not option.ignorable}
-        return frozenset(key for key, _ in declared if key not in kept)
+        ready = [plugin.variant for plugin in self.plugins if plugin.variant is not None]
+        declared = [((variant.op, option.name), option.ignorable) for variant in ready for option in variant.options]
+        return frozenset(dict(declared)) - {key for key, ignorable in declared if not ignorable}
 
     def named(self, name: str) -> Plugin | None:
         """The plugin of that name, or None; of several the one that can be asked."""
@@ -78,12 +57,8 @@ class Table:
 class Registry:
     """The variants that this process can ask. :func:`default_registry` is the one that dispatch uses.
 
-    Args:
-        sources: the plugins; by default those that entry points declare.
-        environ: where ``TILECOPY_DISABLE``, ``TILECOPY_ONLY`` and ``TILECOPY_STRICT`` are looked up, at each use.
-
-    Raises:
-        RequestError: an argument is of another kind.
+    The plugins are those of ``sources``, by default those that entry points declare. ``TILECOPY_DISABLE``, ``TILECOPY_ONLY`` and
+    ``TILECOPY_STRICT`` are looked up in ``environ``, at each use. An argument of another kind is a RequestError.
     """
 
     def __init__(self, sources: Iterable[Source] | None = None, environ: Mapping[str, str] | None = None) -> None:
@@ -110,8 +85,6 @@ class Registry:
         self._manager = hook_manager()
         self._warned: set[tuple[Any, ...]] = set()
 
-    # ------------------------------------------------------------------------------------------- contents
-
     @property
     def strict(self) -> bool:
         """Whether a broken plugin raises instead of being set aside (``TILECOPY_STRICT=1``)."""
@@ -120,9 +93,8 @@ class Registry:
     def plugins(self) -> list[Plugin]:
         """Every plugin and its status, by priority (higher first), then name; the ones that are not ready come last.
 
-        Raises:
-            PluginError: an environment list names what is not installed, or with ``TILECOPY_STRICT`` set a plugin is
-                broken or a name is taken twice.
+        Raises PluginError where an environment list names what is not installed, or where with ``TILECOPY_STRICT`` set a
+        plugin is broken or a name is taken twice.
         """
         return list(self.table().plugins)
 
@@ -136,27 +108,25 @@ class Registry:
                 raise PluginError("a plugin asked for the installed variants while it was being imported")
             kept = (s for s in self._installed if s.name not in self._registered or _first_party(s))
             sources = [*kept, *self._registered.values()]
-            by_name: dict[str, list[Source]] = {}
+            claims: dict[str, list[Source]] = {}
             for source in sources:
                 if not source.incompatible and not source.needs:
-                    by_name.setdefault(source.name, []).append(source)
+                    claims.setdefault(source.name, []).append(source)
             disabled = self._disabled({source.name for source in sources})
             self._loading = True
             try:
-                plugins = [self._outcome(source, by_name.get(source.name, []), disabled) for source in sources]
+                plugins = [self._outcome(source, claims.get(source.name, []), disabled) for source in sources]
             finally:
                 self._loading = False
             plugins.sort(key=lambda p: (p.variant is None, -(p.variant.priority if p.variant else 0), p.name))
             for plugin in plugins:
-                if plugin.status in ("broken", "duplicate") or (
-                    plugin.source.needs and plugin.status == "incompatible"
-                ):
+                core_is_old = plugin.status == "incompatible" and plugin.source.needs
+                if core_is_old or plugin.status in ("broken", "duplicate"):
                     if self.strict:
                         raise PluginError(f"variant {plugin.name}: {plugin.reason}")
                     self._warn_once((plugin.source,), f"variant {plugin.name} is set aside: {plugin.reason}")
-            self._table = table = Table(
-                tuple(plugins), environment, {hook: _around(hook, plugins) for hook in (*HOOKS, DISPATCH)}
-            )
+            wrappers = {hook: _around(hook, plugins) for hook in (*HOOKS, DISPATCH)}
+            self._table = table = Table(tuple(plugins), environment, wrappers)
             return table
 
     def _disabled(self, names: set[str]) -> dict[str, str]:
@@ -182,25 +152,11 @@ class Registry:
         if source.needs:
             reason = f"{source.owner}: {source.needs}; upgrade tilecopy-core, or {source.advice}"
             return Plugin(source, "incompatible", reason)
-        if clash := self._clash(source, claimants):
+        if clash := _clash(source, claimants):
             return Plugin(source, "duplicate", clash)
         if source not in self._loaded:
             self._loaded[source] = self._load(source)
         return self._loaded[source]
-
-    @staticmethod
-    def _clash(source: Source, claimants: list[Source]) -> str:
-        """Why a source may not have its name, or "": a first-party variant keeps its own, else nobody has it."""
-        if len(claimants) < 2 or _first_party(source):
-            return ""
-        for rival in claimants:
-            if _first_party(rival):
-                return (
-                    f"{source.owner} claims the name {source.name!r}, which is that of {rival.owner}; "
-                    f"pip uninstall {source.package}, or ask its author for another name"
-                )
-        owners = " and by ".join(sorted(claimant.owner for claimant in claimants))
-        return f"the name {source.name!r} is registered by {owners}; pip uninstall one of them"
 
     def _load(self, source: Source) -> Plugin:
         try:
@@ -211,7 +167,12 @@ class Registry:
             variant = getattr(plugin, "variant", None)
             observes = variant is None and getattr(plugin, "observer", False) is True
             if variant is not None:
-                _check_record(source, variant)
+                if not isinstance(variant, Variant):
+                    raise PluginError(f"its attribute 'variant' is {shown(variant)}, not a tilecopy_core.Variant")
+                if variant.name != source.name:
+                    raise PluginError(f"its record is named {variant.name!r}, its entry point {source.name!r}")
+                if why := variant.why_unusable():
+                    raise PluginError(why)
             hooks = hooks_of(plugin, self._manager)
             _check_hooks(hooks, wrapper=variant is None)
             if observes and any("ptx" in (*impl.argnames, *impl.kwargnames) for impl in hooks.values()):
@@ -226,38 +187,27 @@ class Registry:
     def _warn_once(self, key: tuple[Any, ...], message: str) -> None:
         if key not in self._warned:
             self._warned.add(key)
-            warn(message)
+            warn_outside(message)
 
     def register(self, plugin: Any, *, name: str, package: str = THIS_PROCESS, version: str = "0") -> None:
         """Add a plugin object of this process (for tests, notebooks and tracing wrappers).
 
         A name that was registered before, or that a third party's package has, is replaced by it until
-        :meth:`unregister`.
-
-        Raises:
-            RequestError: an argument is of another kind.
-            PluginError: the name is that of an installed first-party variant.
+        :meth:`unregister`. An argument of another kind is a RequestError, the name of an installed first-party variant a PluginError.
         """
         for parameter, value in (("name", name), ("package", package), ("version", version)):
             if not isinstance(value, str) or not value.strip():
                 raise RequestError(f"Registry.register: {parameter} is a text, not {shown(value)}")
         with LOCK:
-            for source in self._installed:
-                if source.name == name and _first_party(source):
-                    raise PluginError(
-                        f"the name {name!r} is that of {source.owner}; register the plugin under another one"
-                    )
+            for owner in [s.owner for s in self._installed if s.name == name and _first_party(s)]:
+                raise PluginError(f"the name {name!r} is that of {owner}; register the plugin under another one")
             if name in self._registered:
                 self._loaded.pop(self._registered[name], None)
             self._registered[name] = Source(name, package, version, lambda: plugin)
             self._table = None
 
     def unregister(self, name: str) -> None:
-        """Remove a plugin from this registry: what :meth:`register` added, else the installed one of that name.
-
-        Raises:
-            PluginError: there is none of that name.
-        """
+        """Remove what :meth:`register` added, else the installed plugin of that name, from this registry; PluginError where there is none."""
         with LOCK:
             if isinstance(name, str) and name in self._registered:
                 self._loaded.pop(self._registered.pop(name), None)
@@ -265,20 +215,15 @@ class Registry:
                 self._installed = [source for source in self._installed if source.name != name]
             else:
                 names = {source.name for source in self._installed} | set(self._registered)
-                hint = did_you_mean(name, names) if isinstance(name, str) else ""
-                raise PluginError(f"unregister: no plugin is named {shown(name)}{hint}")
+                raise PluginError(f"unregister: no plugin is named {shown(name)}{did_you_mean(name, names)}")
             self._table = None
-
-    # ------------------------------------------------------------------------------------------- calls
 
     def call(self, plugin: Plugin, hook: str, **arguments: Any) -> Any:
         """Call one hook of one variant; wrappers registered by others run around it.
 
         What the variant's hook raises stands, whatever a wrapper makes of it. A wrapper that raises, or gives back what
-        the hook may not answer, is set aside, and the variant's own answer counts.
-
-        Raises:
-            WrapperError: a wrapper wrote instructions, or it failed and ``TILECOPY_STRICT`` is set.
+        the hook may not answer, is set aside, and the variant's own answer counts; where it wrote instructions, or
+        ``TILECOPY_STRICT`` is set, that is a WrapperError.
         """
         table = self._table or self.table()
         if plugin.variant is not None:
@@ -314,10 +259,8 @@ class Registry:
             took.insert(0, ("variant", plugin, seconds - sum(each.seconds for each in around)))
         for kind, who, own in took:
             if own > limit:
-                text = (
-                    f"{kind} {who.name} ({who.source.owner}): {hook} took {own:.1f} s for one copy; {who.source.advice}"
-                )
-                self._warn_once(("slow", who, hook), text)
+                what = f"{hook} took {own:.1f} s for one copy; {who.source.advice}"
+                self._warn_once(("slow", who, hook), f"{kind} {who.name} ({who.source.owner}): {what}")
         for wrapping in reversed(around):
             if wrapping.fault:
                 self._set_aside(wrapping, hook)
@@ -333,21 +276,17 @@ class Registry:
             self._loaded[wrapper.source] = Plugin(wrapper.source, "broken", reason)
             self._warned.add((wrapper.source,))
             self._table = None
-        warn(f"wrapper {wrapper.name} is set aside: {reason}")
+        warn_outside(f"wrapper {wrapper.name} is set aside: {reason}")
 
     def report_fault(self, plugin: Plugin, hook: str, fault: str) -> None:
         """Say once that a hook of a variant failed: the copy goes to the next variant."""
         self._warn_once((plugin, hook), f"variant {plugin.name} is passed over for a copy: {fault}")
 
     def advise(self, kind: str, advice: str, where: str = "") -> None:
-        """Say once what of a copy is likely a mistake (once a process, of the installed variants).
+        """Say once for each kind of advice, in one line, what of a copy is likely a mistake (once a process, of the installed variants).
 
-        Where a filter makes an error of it, every such copy raises it.
-
-        Args:
-            kind: of the advice; it is given once for each.
-            advice: one line.
-            where: the ``file:line`` that it is about; by default the first caller outside this package.
+        Where a filter makes an error of it, every such copy raises it. ``where`` is the ``file:line`` that it is about, by
+        default the first caller outside this package.
         """
         if ("advice", kind) not in self._warned:
             warn_outside(advice, PerformanceWarning, where)
@@ -359,27 +298,28 @@ def _first_party(source: Source) -> bool:
     return known is not None and canonical(source.package) == known.package
 
 
+def _clash(source: Source, claimants: list[Source]) -> str:
+    """Why a source may not have its name, or "": a first-party variant keeps its own, else nobody has it."""
+    if len(claimants) < 2 or _first_party(source):
+        return ""
+    for rival in claimants:
+        if _first_party(rival):
+            return (
+                f"{source.owner} claims the name {source.name!r}, which is that of {rival.owner}; "
+                f"pip uninstall {source.package}, or ask its author for another name"
+            )
+    owners = " and by ".join(sorted(claimant.owner for claimant in claimants))
+    return f"the name {source.name!r} is registered by {owners}; pip uninstall one of them"
+
+
 def _around(hook: str, plugins: Iterable[Plugin]) -> tuple[Plugin, ...]:
     """The wrappers of a hook, the outermost first: by what they ask of pluggy (``tryfirst``, ``trylast``), then by name."""
     found = [plugin for plugin in plugins if plugin.status == "wrapper" and hook in plugin.hooks]
     return tuple(sorted(found, key=lambda each: (each.hooks[hook].trylast, not each.hooks[hook].tryfirst)))
 
 
-def _check_record(source: Source, variant: Any) -> None:
-    if not isinstance(variant, Variant):
-        raise PluginError(f"its attribute 'variant' is {shown(variant)}, not a tilecopy_core.Variant")
-    if variant.name != source.name:
-        raise PluginError(f"its record is named {variant.name!r}, its entry point {source.name!r}")
-    if why := variant.why_unusable():
-        raise PluginError(why)
-
-
 def _check_hooks(hooks: Mapping[str, pluggy.HookImpl], *, wrapper: bool) -> None:
-    """Demand that a plugin implements all hooks of a variant, or wraps some.
-
-    Raises:
-        PluginError: it does not.
-    """
+    """Demand, else raise PluginError, that a plugin implements all hooks of a variant, or wraps some."""
     if old := sorted(name for name, impl in hooks.items() if impl.hookwrapper):
         raise PluginError(f"it wraps {', '.join(old)} with hookwrapper=True; write @hookimpl(wrapper=True)")
     wrapping = sorted(name for name, impl in hooks.items() if impl.wrapper)
@@ -395,12 +335,10 @@ def _check_hooks(hooks: Mapping[str, pluggy.HookImpl], *, wrapper: bool) -> None
         raise PluginError(f"it wraps {', '.join(wrapping)} where a variant implements it")
 
 
-@functools.cache
-def _make_default() -> Registry:
-    return Registry()
+_of_this_process = functools.cache(Registry)
 
 
 def default_registry() -> Registry:
     """The registry of this process, made at the first call: the one global state of tilecopy."""
     with LOCK:
-        return _make_default()
+        return _of_this_process()

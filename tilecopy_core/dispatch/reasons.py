@@ -1,0 +1,182 @@
+"""What a person is told: why variants were not chosen, that none lowers a copy, and what of a plan is likely a mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import attrs
+
+from ..description.request import OPS, CopyRequest, Variant
+from ..errors import NoVariantError, UnknownOptionError, attribute, did_you_mean, integer, shown
+from ..layout import TileLayout, m
+from ..registry import known_variants
+
+if TYPE_CHECKING:
+    from ..registry import Plugin
+    from ..registry.registry import Table
+
+_MOST_INSTRUCTIONS = 128
+"""Instructions of a copy by one thread; past that a variant that is made for one thread is named."""
+_MOST_REGISTERS = 255
+"""32-bit registers that a thread can have on every architecture; ptxas spills the rest to local memory."""
+_AXES = {"warp": "laneid", "warpgroup": "tid_in_wg", "cta": "tx"}
+
+OutcomeKind: TypeAlias = Literal[
+    "declined", "lacks option", "faulty", "outranked", "tied", "other op", "other memory", "not asked", "set aside"
+]
+
+
+@attrs.frozen
+class Outcome:
+    """Why one variant was not chosen; the reason is for a person to read.
+
+    Attributes:
+        name: of the variant; with its distribution where another plugin has the name.
+        kind: ``declined`` by itself or for what its record declares; ``lacks option``: it would need one that was not
+            given; ``faulty``: its hook failed; ``outranked`` or ``tied``: it accepts, and a higher priority or an
+            earlier name was taken; ``other op`` or ``other memory``: of the copies that it lowers; ``not asked``: another was
+            demanded; ``set aside``.
+        lacks: names of the options that it would need.
+        priority: of the variant, where it accepts.
+        nearness: how far it came: 0 its record excludes such copies, 1 this one's threads or options; 2 its predicate declines, 3 its
+            partition does, or it lacks but an option.
+    """
+
+    name: str
+    kind: OutcomeKind
+    reason: str
+    lacks: tuple[str, ...] = ()
+    priority: int | None = None
+    nearness: int = 0
+
+
+@attrs.frozen
+class Note:
+    """Why a plan is likely a mistake, and what to do; or what was left out of the request.
+
+    The kind is ``instructions`` or ``registers``, of which a thread needs too many, or ``option``: one was left out, which is no
+    mistake. The text is one line for a person to read; ``other`` is the variant that is named instead, or "".
+    """
+
+    kind: Literal["instructions", "registers", "option"]
+    text: str
+    other: str = ""
+
+
+def _past(most: int, partition: Any, what: str) -> int:
+    """What a partition says that a thread needs of something, where that is more than the most; else 0."""
+    count = integer(attribute(partition, what)) or 0
+    return count if count > most else 0
+
+
+def _of_instructions(count: int, chosen: str, other: Variant, lacks: Sequence[str]) -> Note:
+    """That ``other``, made for one thread, accepts the copy or ``lacks`` only these options; one thread issues ``count`` instructions."""
+    if lacks:
+        needed = ", ".join(f"{option.name}= ({option.meaning})" for option in other.options if option.name in lacks)
+        remedy = f"it lacks only {needed}: try it with that"
+    else:
+        remedy = f"it accepts: ask for it by variant={other.name!r}"
+    return Note(
+        "instructions",
+        f"one thread issues {count:,} instructions; variant {other.name} is made for one thread and may need far fewer; {remedy}; "
+        f"its completion is {other.completion}; variant={chosen!r} says that this one is meant",
+        other.name,
+    )
+
+
+def of_left_out(option: str, chosen: str) -> Note:
+    """That the chosen variant does not take an option that was given, and may leave it out."""
+    return Note("option", f"option {option} was left out: {chosen} does not take it, and the copy is right without it")
+
+
+def _of_registers(count: int, request: CopyRequest) -> Note:
+    """That a thread has no such number of registers, with the fragment of the copy that takes the most."""
+    fragments = [region.buffer for region in (request.dst, request.src) if region.buffer.space == "local"]
+    buffer = max(fragments, key=lambda each: attribute(each, "registers_per_thread") or 0)
+    layout, kind, threads = buffer.memory.layout, request.scope.kind, request.scope.threads
+    remedy = "copy a smaller tile at a time, or share it out over more threads"
+    if kind != "thread" and isinstance(layout, TileLayout) and layout.axes == (m,):
+        remedy = f"its layout names no thread axis, so each of {threads} threads holds all of it; give it one that shares it out"
+        each, rest = divmod(layout.size, threads)
+        remedy += "" if rest else f", such as layout=TileLayout(S[({threads}, {each}) : (1 @ {_AXES[kind]}, 1)])"
+    return Note(
+        "registers",
+        f"fragment {buffer.name}: {count:,} registers of each thread, which has {_MOST_REGISTERS} at most; the rest goes to local "
+        f"memory; {remedy}",
+    )
+
+
+def of_choice(
+    request: CopyRequest, chosen: Plugin, partition: Any, candidates: list[Plugin], outcomes: list[Outcome]
+) -> tuple[Note, ...]:
+    """What is likely a mistake; of variants that were not chosen, what they have answered already is all that counts."""
+    notes: list[Note] = []
+    if request.scope.kind == "thread" and (count := _past(_MOST_INSTRUCTIONS, partition, "instructions_per_thread")):
+        would = {outcome.name: outcome for outcome in outcomes if outcome.kind in ("outranked", "tied", "lacks option")}
+        best = next((p for p in candidates if p.name in would and p.record.threads == "one"), None)
+        if best is not None:
+            notes.append(_of_instructions(count, chosen.name, best.record, would[best.name].lacks))
+    if "local" in request.spaces and (count := _past(_MOST_REGISTERS, partition, "registers_per_thread")):
+        notes.append(_of_registers(count, request))
+    return tuple(notes)
+
+
+_FAR = {"other op": "only for {}", "other memory": "only for other memory pairs", "not asked": "not asked"}
+"""Kinds of outcomes that need no reason of their own, and what is said of them and the other ops."""
+
+
+def folded(outcomes: Iterable[Outcome], op: str) -> dict[str, list[Outcome]]:
+    """The variants that could not do a copy of an op whatever it is like, by why."""
+    others = ", ".join(each for each in OPS if each != op)
+    found: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        if outcome.kind in _FAR:
+            found.setdefault(_FAR[outcome.kind].format(others), []).append(outcome)
+    return found
+
+
+def no_variant(request: CopyRequest, demanded: str | None, outcomes: list[Outcome], table: Table) -> NoVariantError:
+    """The error that says why nobody lowers a copy, variant by variant, and what to install that might."""
+    declined = {outcome.name: outcome.reason for outcome in outcomes}
+    who = "no installed variant lowers" if demanded is None else f"variant {shown(demanded)} does not lower"
+    unknown = _unknown_option(request, demanded, table)
+    first_party = known_variants()
+    near = [o for o in outcomes if o.kind not in _FAR or o.name == demanded]
+    lines = [f"{o.name}: {o.reason}" for o in sorted(near, key=lambda o: (o.name != demanded, -o.nearness))]
+    if unknown:
+        lines.insert(0, unknown)
+    elif demanded is not None and demanded not in declined and demanded not in first_party:
+        names = sorted({*declined, *first_party})
+        meant = did_you_mean(demanded, names)
+        known = f"{' There' if meant else '; there'} are {', '.join(names)}"
+        lines, outcomes = [f"no variant is called {shown(demanded)}{meant}{known}"], []
+    for name, known_variant in first_party.items():
+        fits = known_variant.op == request.op and request.spaces in known_variant.spaces
+        fits = fits and known_variant.edges >= request.overhangs
+        if name not in declined and (name == demanded or (demanded is None and fits)):
+            lines.append(f"{name}: not installed; it takes such copies: {known_variant.install}")
+    lines.insert(1, f"{who} this copy: {request}")
+    for why, (first, *more) in folded(outcomes, request.op).items() if demanded is None else ():
+        together = ", ".join(outcome.name for outcome in (first, *more))
+        lines.append(f"{why}: {together}" if more else f"{first.name}: {first.reason}")
+    kind = UnknownOptionError if unknown else NoVariantError
+    return kind("\n  ".join(lines), declined)
+
+
+def _unknown_option(request: CopyRequest, demanded: str | None, table: Table) -> str:
+    """The sentence about an option that no variant of the op takes, installed or first-party, or ""."""
+    op, named = request.op, table.named(demanded) if demanded is not None else None
+    if demanded is not None and (named is None or named.variant is None):
+        return ""
+    takers: dict[str, set[str]] = {}
+    installed = [(p.name, p.variant.op, [o.name for o in p.variant.options]) for p in table.plugins if p.variant]
+    for name, lowers, options in (*installed, *((n, known.op, known.options) for n, known in known_variants().items())):
+        for option in options if lowers == op else ():
+            takers.setdefault(option, set()).add(name)
+    for given in request.options:
+        if given not in takers:
+            taken = ", ".join(f"{name} ({', '.join(sorted(who))})" for name, who in sorted(takers.items())) or "none"
+            near = did_you_mean(given, takers)
+            return f"option {given!r} is not known to any variant of {op}; they take {taken}{near}"
+    return ""
