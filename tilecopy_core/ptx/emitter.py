@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Hashable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from typing import ParamSpec
 
@@ -27,11 +28,8 @@ class Block:
     Pure values (addresses, indices) go to the head of the outermost block in which all that they depend on exists,
     so that they are computed once and dominate every use.
 
-    Attributes:
-        depth: how deep it is nested; the kernel's own block is 0.
-        head: lines that come first.
-        body: lines that follow.
-        settled: where in the head the first of what was its body is, or None.
+    ``depth`` is how deep it is nested; the kernel's own block is 0. ``settled`` is where in the head the first of what was
+    its body is, or None.
     """
 
     def __init__(self, depth: int) -> None:
@@ -39,7 +37,7 @@ class Block:
         self.settled: int | None = None
         self.head: list[AnyLine] = []
         self.body: list[AnyLine] = []
-        self._known: dict[tuple[Hashable, ...], Register] = {}
+        self._known: MutableMapping[tuple[Hashable, ...], Register] = {}
 
     def once(
         self, key: tuple[Hashable, ...], make: Callable[P, Register], *args: P.args, **keywords: P.kwargs
@@ -61,27 +59,15 @@ class Block:
         """The register of a key, if it was made here."""
         return self._known.get(key)
 
+    def within(self, inner: Block) -> Block:
+        """This block as one inside it sees it that keeps what it computes: only what is known here already is shared."""
+        seen = Block(self.depth)
+        seen.head, seen._known = inner.head, ChainMap(inner._known, self._known)
+        return seen
+
     def follow(self, before: Block) -> None:
         """Know what a block that comes before this one has made too."""
         self._known = {**before._known, **self._known}
-
-
-class Sunk(Block):
-    """An outer block as one inside it sees it that keeps to itself what it computes: only what is known there is shared."""
-
-    def __init__(self, outer: Block, own: Block) -> None:
-        self.depth, self.head, self.body = outer.depth, own.head, own.body
-        self._outer, self._own = outer, own
-
-    def once(
-        self, key: tuple[Hashable, ...], make: Callable[P, Register], *args: P.args, **keywords: P.kwargs
-    ) -> Register:
-        """The register that the outer block has, else one of the inner block's own."""
-        return self.known(key) or self._own.once(key, make, *args, **keywords)
-
-    def known(self, key: tuple[Hashable, ...]) -> Register | None:
-        """The register of a key, if it was made in either."""
-        return self._outer.known(key) or self._own.known(key)
 
 
 class Emitter:

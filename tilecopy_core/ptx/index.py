@@ -50,7 +50,7 @@ from ..layout import Swizzle
 from ..layout.swizzle import SwizzledTerms
 from ..memory.buffers import Buffer, Region
 from .bindings import Bindings
-from .emitter import Block, Emitter, Sunk, pure_once
+from .emitter import Block, Emitter, pure_once
 from .lines import Line
 from .operands import Address, Register, Written
 
@@ -105,7 +105,7 @@ class IndexEmitter(Emitter):
 
     def _at(self, depth: int) -> Block:
         """The block of a depth; from inside a block that keeps its values to itself, as that one sees it."""
-        return self.blocks[depth] if depth >= self._floor else Sunk(self.blocks[depth], self.blocks[self._floor])
+        return self.blocks[depth] if depth >= self._floor else self.blocks[depth].within(self.blocks[self._floor])
 
     def _symbol(self, found: Symbol) -> Register:
         return self._bound[found][0] if found in self._bound else self.bindings.symbol(self, found)
