@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections import ChainMap
-from collections.abc import Callable, Hashable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import ParamSpec
+from typing import ParamSpec, TypeAlias
 
 from ..description.target import Target
 from ..errors import TEXT, PtxError, did_you_mean, integer_in, shown
 from .instructions import Needs, instruction_of, merge, needs_on, needs_together
 from .lines import AnyLine, Label, Line, Text, parsed
-from .operands import STEM, TYPE_BITS, Address, Register, TensorPlace, Vector, Written, register_of
+from .operands import PREDICATE, STEM, TYPE_BITS, Address, Register, TensorPlace, Vector, Written, register_of
 
 P = ParamSpec("P")
+Key: TypeAlias = tuple[Hashable, ...]
+"""What a value is computed from: its kind first."""
 _LABEL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _NUMBER = re.compile(r"-?(0[xX][0-9a-fA-F]+|[0-9]+)")
 MOST_REGISTERS = 1 << 16
@@ -37,12 +38,10 @@ class Block:
         self.settled: int | None = None
         self.head: list[AnyLine] = []
         self.body: list[AnyLine] = []
-        self._known: MutableMapping[tuple[Hashable, ...], Register] = {}
+        self._known: dict[Key, Register] = {}
 
-    def once(
-        self, key: tuple[Hashable, ...], make: Callable[P, Register], *args: P.args, **keywords: P.kwargs
-    ) -> Register:
-        """The register of a key (its kind first), made of the arguments at the first call."""
+    def once(self, key: Key, make: Callable[P, Register], *args: P.args, **keywords: P.kwargs) -> Register:
+        """The register of a key, made of the arguments at the first call."""
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = make(*args, **keywords)
@@ -55,27 +54,33 @@ class Block:
         self.head += self.body
         self.body = []
 
-    def known(self, key: tuple[Hashable, ...]) -> Register | None:
+    def known(self, key: Key) -> Register | None:
         """The register of a key, if it was made here."""
         return self._known.get(key)
-
-    def within(self, inner: Block) -> Block:
-        """This block as one inside it sees it that keeps what it computes: only what is known here already is shared."""
-        seen = Block(self.depth)
-        seen.head, seen._known = inner.head, ChainMap(inner._known, self._known)
-        return seen
 
     def follow(self, before: Block) -> None:
         """Know what a block that comes before this one has made too."""
         self._known = {**before._known, **self._known}
 
 
+class Sunk(Block):
+    """An outer block as one inside it sees it that keeps to itself what it computes: only what is known there is shared."""
+
+    def __init__(self, outer: Block, own: Block) -> None:
+        self.depth, self.head = outer.depth, own.head
+        self._outer, self._own = outer, own
+
+    def once(self, key: Key, make: Callable[P, Register], *args: P.args, **keywords: P.kwargs) -> Register:
+        """The register that the outer block has, else one of the inner block's own."""
+        return self._outer.known(key) or self._own.once(key, make, *args, **keywords)
+
+
 class Emitter:
     """Text, registers and blocks of one kernel.
 
+    An instruction that the target lacks is refused. The names of registers begin with ``mark``.
+
     Attributes:
-        target: the architecture; an instruction that it lacks is refused.
-        mark: what the names of registers begin with.
         blocks: the open blocks, outermost first.
         statement: number of the statement that is being lowered; lines remember it.
         recent: the lines since this was last cleared, in the order in which they were written.
@@ -119,10 +124,8 @@ class Emitter:
     def regs(self, type: str, count: int) -> list[Register]:
         """New virtual registers."""
         if type.__class__ is not str or type not in TYPE_BITS:
-            known = ", ".join(TYPE_BITS)
-            raise PtxError(
-                f"register type {shown(type)} is unknown; the types are {known}{did_you_mean(type, TYPE_BITS)}"
-            )
+            known, hint = ", ".join(TYPE_BITS), did_you_mean(type, TYPE_BITS)
+            raise PtxError(f"register type {shown(type)} is unknown; the types are {known}{hint}")
         if count.__class__ is not int or not 0 <= count <= MOST_REGISTERS:
             _COUNT.check(count, "regs", "count", PtxError)
         first, stem = self.register_counts.get(type, 0), self.mark + STEM[type]
@@ -131,13 +134,10 @@ class Emitter:
         return [register_of(type, stem, number) for number in range(first, first + count)]
 
     def instr(self, opcode: str, *operands: object, guard: Register | None = None, unless: bool = False) -> None:
-        """One instruction at the current place.
+        """One instruction at the current place: the opcode with all its modifiers, operands in the ISA's order.
 
-        Args:
-            opcode: with all its modifiers.
-            operands: registers, addresses, numbers, or text, in the ISA's order.
-            guard: a predicate register: the instruction is executed where it is true.
-            unless: executed where ``guard`` is false instead.
+        Operands are registers, addresses, numbers, or text. With a predicate register as ``guard`` the instruction is executed
+        where it is true; with ``unless``, where it is false.
 
         Raises:
             TargetError: the target lacks the instruction.
@@ -206,8 +206,7 @@ class Emitter:
 
     def comment(self, text: str) -> None:
         """A comment line."""
-        if type(text) is not str:
-            TEXT.check(text, "comment", "text", PtxError)
+        TEXT.check(text, "comment", "text", PtxError)
         words = " ".join(text.split())
         self.place_text("\t// " + words.encode("ascii", "backslashreplace").decode())
 
@@ -236,8 +235,7 @@ class Emitter:
     @contextmanager
     def if_(self, predicate: Register) -> Iterator[None]:
         """Instructions for the threads whose predicate is true."""
-        if not isinstance(predicate, Register) or predicate.type != "pred":
-            raise PtxError(f"if_: the predicate {shown(predicate)} is not a predicate register")
+        PREDICATE.check(predicate, "if_", "the predicate", PtxError)
         end = self.new_label("endif")
         self.instr("bra", end, guard=predicate, unless=True)
         with self.block():
@@ -245,18 +243,14 @@ class Emitter:
         self.place(end)
 
 
-def pure_once(
-    emitter: Emitter, block: Block, key: tuple[Hashable, ...], opcode: str, type: str, *operands: object
-) -> Register:
+def pure_once(emitter: Emitter, block: Block, key: Key, opcode: str, type: str, *operands: object) -> Register:
     """As ``emitter.pure``, into a new register of a type and once for each key of the block."""
     return block.once(key, lambda: emitter.pure(block, opcode, emitter.reg(type), *operands))
 
 
 def _shapes(operands: Sequence[object]) -> str:
     """What of some operands decides which version of the ISA an instruction needs."""
-    predicates = [isinstance(operand, Register) and operand.type == "pred" for operand in operands]
-    kinds = zip(predicates, operands, strict=True)
-    return ", ".join("p" if predicate else "_" if operand == "_" else "x" for predicate, operand in kinds)
+    return ", ".join("_" if operand == "_" else "p" if PREDICATE.fits(operand) else "x" for operand in operands)
 
 
 _TYPED = frozenset({Register, Address, TensorPlace, Vector, Written})
@@ -265,8 +259,7 @@ _TYPED = frozenset({Register, Address, TensorPlace, Vector, Written})
 def _allowed(operands: tuple[object, ...]) -> tuple[object, ...]:
     """The operands of an instruction, a number of another class as the text that it prints as.
 
-    Raises:
-        PtxError: one of them is no operand.
+    Raises PtxError for what is no operand.
     """
     if _TYPED.issuperset(map(type, operands)):
         return operands
@@ -287,11 +280,7 @@ def _number_or_text(operand: object) -> int | str:
 
 
 def _text(text: object, what: str) -> str:
-    """Text that may stand in PTX.
-
-    Raises:
-        PtxError: it is no text, empty, or not ASCII (PTX ISA 4.1).
-    """
+    """Text that may stand in PTX: ASCII and not empty (PTX ISA 4.1), else a PtxError."""
     if not isinstance(text, str) or not text or not text.isascii():
         raise PtxError(f"{what} is PTX, which is text of ASCII characters and not empty; not {shown(text)}")
     return text

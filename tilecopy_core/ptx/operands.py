@@ -8,7 +8,7 @@ from math import gcd
 
 import attrs
 
-from ..errors import FLAG, Kind, PtxError, instance_of, integer_in, one_of, shown, tuple_of
+from ..errors import Kind, PtxError, instance_of, integer_in, one_of, shown, tuple_of
 
 TYPE_BITS = {"pred": 1, "b16": 16, "b32": 32, "b64": 64, "f32": 32, "f64": 64}
 """Register types and their width."""
@@ -151,7 +151,7 @@ def _is_coordinate(value: object) -> bool:
 
 REGISTER, ADDRESS = instance_of("a Register", Register), instance_of("an Address", Address)
 PREDICATE = Kind("a predicate register", lambda value: isinstance(value, Register) and value.type == "pred")
-MASK = Kind("a predicate register, True or False", lambda value: FLAG.fits(value) or PREDICATE.fits(value))
+MASK = Kind("a predicate register, True or False", lambda value: isinstance(value, bool) or PREDICATE.fits(value))
 MASKS = tuple_of(MASK)
 WORD = integer_in(0, 2**32 - 1)
 WORDS = tuple_of(WORD)
