@@ -85,7 +85,6 @@ class KernelBindings:
     """Bindings of a kernel: parameters, shared variables, special registers, virtual registers for fragments.
 
     Attributes:
-        shared: where the shared buffers lie.
         scalars: the parameter of each symbol that is one, as ``(name, register type)``.
         has_clusters: whether the kernel is built with clusters; None where its launch says that.
         host_parameters: the name of the parameter of each recipe that was asked for, in order.
@@ -93,7 +92,6 @@ class KernelBindings:
 
     mark = "%"
     inlined = False
-
     shared: SharedPlan
     _scalars: dict[Symbol, tuple[str, str]] = attrs.field(factory=dict)
     has_clusters: bool | None = None

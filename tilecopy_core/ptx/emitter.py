@@ -137,11 +137,8 @@ class Emitter:
         """One instruction at the current place: the opcode with all its modifiers, operands in the ISA's order.
 
         Operands are registers, addresses, numbers, or text. With a predicate register as ``guard`` the instruction is executed
-        where it is true; with ``unless``, where it is false.
-
-        Raises:
-            TargetError: the target lacks the instruction.
-            PtxError: an operand that the ISA does not allow, or a guard that is no predicate.
+        where it is true; with ``unless``, where it is false. A TargetError where the target lacks the instruction; a PtxError
+        for an operand that the ISA does not allow, or a guard that is no predicate.
         """
         if unless is not False and unless is not True:
             raise PtxError(f"{shown(opcode)}: unless is True or False, not {shown(unless)}")
@@ -257,10 +254,7 @@ _TYPED = frozenset({Register, Address, TensorPlace, Vector, Written})
 
 
 def _allowed(operands: tuple[object, ...]) -> tuple[object, ...]:
-    """The operands of an instruction, a number of another class as the text that it prints as.
-
-    Raises PtxError for what is no operand.
-    """
+    """The operands of an instruction, a number of another class as the text that it prints as; a PtxError for any other value."""
     if _TYPED.issuperset(map(type, operands)):
         return operands
     return tuple([each if type(each) in _TYPED else _number_or_text(each) for each in operands])

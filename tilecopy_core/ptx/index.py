@@ -109,13 +109,9 @@ class IndexEmitter(Emitter):
         type, rest = f"b{bits}", () if total is None else (total,)
         multiply = "mad" if rest else "mul"
         if bits == 64 and atom.lower is not None and atom.upper is not None and atom.upper < 2**31:
-            wide = ""
-            if atom.lower >= 0 and 0 < coefficient < 2**32:
-                wide = "u32"
-            elif atom.lower >= -(2**31) and -(2**31) <= coefficient < 2**31:
-                wide = "s32"
-            if wide:
-                factor = self._atom(atom, 32)
+            unsigned = atom.lower >= 0 and 0 < coefficient < 2**32
+            if unsigned or (atom.lower >= -(2**31) and -(2**31) <= coefficient < 2**31):
+                wide, factor = "u32" if unsigned else "s32", self._atom(atom, 32)
                 return self.pure(block, f"{multiply}.wide.{wide}", self.reg(type), factor, coefficient, *rest)
         factor = self._atom(atom, bits)
         if bits == 32:  # a coefficient past the register's width wraps as the sum does
@@ -163,9 +159,9 @@ class IndexEmitter(Emitter):
         return self.lesser(f"s{bits}", self.value(left, bits), self.operand(right, bits), block=block)
 
     def exact(self, value: Int) -> Int:
-        """An integer whose value matters, not its low bits alone: what is compared, divided, stored, counted.
+        """An integer whose value matters, not its low bits alone: it is compared, divided, stored, counted.
 
-        Raises PtxError where it may be past the 64 bits in which it is computed.
+        A PtxError where it may be past the 64 bits in which it is computed.
         """
         if value.__class__ is not int and value.__class__ is not Expr:
             INT.check(value, "exact", "value", PtxError)
@@ -238,9 +234,8 @@ class IndexEmitter(Emitter):
         """The address of an element: the part that varies in a register, computed once, the constant as immediate.
 
         The swizzle is applied to ``offset_elems`` from the start of a global or shared buffer. With ``whole``, the register alone
-        lies inside the buffer (``mapa`` looks at nothing else).
-
-        Raises PtxError where the buffer has no addresses, or is a shared buffer that the kernel does not declare.
+        lies inside the buffer (``mapa`` looks at nothing else). A PtxError where the buffer has no addresses, or is a shared
+        buffer that the kernel does not declare.
         """
         if type(buffer) is not Buffer:
             raise PtxError(f"address: buffer is a global or shared Buffer, not {shown(buffer)}")
@@ -277,10 +272,7 @@ class IndexEmitter(Emitter):
         return Address(space, base, immediate, align)
 
     def element(self, region: Region, *, whole: bool = False) -> Address:
-        """The address of a region of one element of global or shared memory, such as one mbarrier; see :meth:`address`.
-
-        Raises PtxError for more than one element, or memory that has no addresses.
-        """
+        """The :meth:`address` of a region of one element, such as one mbarrier; a PtxError for more, or memory without addresses."""
         if type(region) is not Region or region.size != 1:
             raise PtxError(f"element: region is a Region of one element, not {shown(region)}")
         place = region.buffer.layout.apply(*region.starts, shape=region.buffer.shape)
@@ -363,14 +355,8 @@ class IndexEmitter(Emitter):
         a constant cost one compare each; where the low end becomes 0, one unsigned compare covers both. The two ``ends`` say
         whether the place can be below 0, and whether it can reach ``size``; only those are looked at.
         """
-        low = self._half_line(terms_of(place), constant_of(place)) if ends[0] else True
-        if not ends[1]:
-            high: HalfLine | bool = True
-        elif isinstance(size, Expr):
-            room = size - 1 - place
-            high = self._half_line(terms_of(room), constant_of(room))
-        else:
-            high = self._half_line(terms_of(place), size - 1 - constant_of(place), falling=True)
+        low = _half_line(place) if ends[0] else True
+        high = _half_line(size - 1 - place) if ends[1] else True
         if low is False or high is False:
             return False
         halves = [half for half in (low, high) if isinstance(half, tuple)]
@@ -380,32 +366,18 @@ class IndexEmitter(Emitter):
             if op == other:  # the size goes up with the place: one end says what the other does, and more
                 halves = [(form, op, max(first, second) if op == "ge" else min(first, second))]
             elif least == 0 <= most < 2**31 and fits(form, 32):
-                return self._against(form, "le.u32", most)
-        bits = [32 if fits(form, 32) and fits(bound, 32) else 64 for form, _, bound in halves]
-        return self.all_of(
-            [self._against(f, f"{op}.s{n}", bound) for (f, op, bound), n in zip(halves, bits, strict=True)]
-        )
+                return self._against(form, "le", most, sign="u")
+        return self.all_of([self._against(*half) for half in halves])
 
-    def _half_line(self, terms: tuple[Term, ...], const: int, *, falling: bool = False) -> HalfLine | bool:
-        """``const + terms >= 0``, or ``const - terms >= 0``: decided, or as a comparison of a sum with a number."""
-        if not terms:
-            return const >= 0
-        form, factor, sign = _reduced(terms)
-        rises = (sign > 0) != falling
-        most = const // factor
-        lower, upper = form.bounds if rises else form.bounds[::-1]
-        worst, best = (lower, upper) if rises else (lower and -lower, upper and -upper)
-        if worst is not None and worst + most >= 0:
-            return True
-        if best is not None and best + most < 0:
-            return False
-        return (form, "ge", -most) if rises else (form, "le", most)
+    def _against(self, form: Expr, op: str, bound: int, sign: str = "s") -> Register:
+        """The comparison of a sum with a number."""
+        bits = 32 if fits(form, 32) and fits(bound, 32) else 64
+        block, opcode = self._home(form.symbols), f"setp.{op}.{sign}{bits}"
 
-    def _against(self, form: Expr, comparison: str, bound: int) -> Register:
-        block, key = self._home(form.symbols), ("against", key_of(form), comparison, bound)
-        opcode, bits = f"setp.{comparison}", int(comparison[-2:])
-        self.exact(form)
-        return block.once(key, lambda: self.pure(block, opcode, self.reg("pred"), self.value(form, bits), bound))
+        def compute() -> Register:
+            return self.pure(block, opcode, self.reg("pred"), self.value(self.exact(form), bits), bound)
+
+        return block.once(("against", key_of(form), opcode, bound), compute)
 
     @checked(PtxError, predicates=MASKS)
     def all_of(self, predicates: Sequence[Register | bool]) -> Register | bool:
@@ -495,6 +467,21 @@ def _may_pass_64_bits(value: Int) -> bool:
     return (lower is not None and lower < -(2**63)) or (upper is not None and upper >= 2**63)
 
 
+def _half_line(value: Int) -> HalfLine | bool:
+    """``value >= 0``: decided, or as a comparison of a sum with a number."""
+    if not isinstance(value, Expr):
+        return value >= 0
+    form, factor, rises = _reduced(value.terms)
+    most = value.const // factor
+    lower, upper = form.bounds
+    worst, best = (lower, upper) if rises else (upper and -upper, lower and -lower)
+    if worst is not None and worst + most >= 0:
+        return True
+    if best is not None and best + most < 0:
+        return False
+    return (form, "ge", -most) if rises else (form, "le", most)
+
+
 @lru_cache(maxsize=1024)
 def _divided(terms: tuple[Term, ...], swizzle: Swizzle | None) -> tuple[int, SwizzledTerms | None]:
     """What divides the varying part of an offset and is not split by the swizzle, and that part under the swizzle."""
@@ -503,10 +490,11 @@ def _divided(terms: tuple[Term, ...], swizzle: Swizzle | None) -> tuple[int, Swi
 
 
 @lru_cache(maxsize=1024)
-def _reduced(terms: tuple[Term, ...]) -> tuple[Expr, int, int]:
-    """Terms without their common factor, the first of them positive; the factor; and their sign."""
-    factor, sign = gcd(*(coefficient for _, coefficient in terms)), 1 if terms[0][1] > 0 else -1
-    return made_of(0, tuple([(atom, sign * coefficient // factor) for atom, coefficient in terms])), factor, sign
+def _reduced(terms: tuple[Term, ...]) -> tuple[Expr, int, bool]:
+    """Terms without their common factor, the first of them positive; the factor; and whether the first was positive."""
+    factor, rises = gcd(*(coefficient for _, coefficient in terms)), terms[0][1] > 0
+    divisor = factor if rises else -factor
+    return made_of(0, tuple([(atom, coefficient // divisor) for atom, coefficient in terms])), factor, rises
 
 
 @lru_cache(maxsize=64)

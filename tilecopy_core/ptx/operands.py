@@ -38,10 +38,8 @@ class Register:
             raise PtxError(f"Register: name is that of a PTX variable such as %r0, not {shown(self.name)}")
         object.__setattr__(self, "bits", TYPE_BITS[self.type])
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.name
-
-    __repr__ = __str__
 
 
 @lru_cache(maxsize=4096)
@@ -104,11 +102,9 @@ class Address:
         if type(self.align_bytes) is not int or self.align_bytes < 1:
             _ALIGN.check(self.align_bytes, "Address", "align_bytes", PtxError)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         base = self.base.name if type(self.base) is Register else self.base
         return f"[{base}+{self.offset_bytes}]" if self.offset_bytes else f"[{base}]"
-
-    __repr__ = __str__
 
     def __add__(self, offset_bytes: int) -> Address:
         if type(offset_bytes) is not int or not -(2**31) <= offset_bytes < 2**31:
@@ -137,10 +133,8 @@ class TensorPlace:
                 f"TensorPlace: coordinates are 1 to 5 registers of 32 bits or numbers of as many, not {shown(self.coordinates)}"
             )
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return f"[{self.map}, {{{', '.join(map(str, self.coordinates))}}}]"
-
-    __repr__ = __str__
 
 
 def _is_coordinate(value: object) -> bool:
@@ -153,8 +147,9 @@ REGISTER, ADDRESS = instance_of("a Register", Register), instance_of("an Address
 PREDICATE = Kind("a predicate register", lambda value: isinstance(value, Register) and value.type == "pred")
 MASK = Kind("a predicate register, True or False", lambda value: isinstance(value, bool) or PREDICATE.fits(value))
 MASKS = tuple_of(MASK)
-WORD = integer_in(0, 2**32 - 1)
-WORDS = tuple_of(WORD)
+_WORD = integer_in(0, 2**32 - 1)
+_FILL = tuple_of(_WORD)
+WORDS = Kind("32-bit words, at least one", lambda value: _WORD.fits(value) or (_FILL.fits(value) and value))
 
 
 @attrs.frozen
@@ -175,7 +170,7 @@ class Access:
         if self.predicate is not None and (type(self.predicate) is not Register or self.predicate.type != "pred"):
             raise PtxError(f"Access: predicate is a predicate register, or None, not {shown(self.predicate)}")
         if self.fill is not None:
-            WORDS.check(self.fill if isinstance(self.fill, tuple) else (self.fill,), "Access", "fill", PtxError)
+            _FILL.check(self.fill if isinstance(self.fill, tuple) else (self.fill,), "Access", "fill", PtxError)
 
 
 def masked(address: Address, mask: Register | bool, fill: tuple[int, ...] | None = None) -> Access | Address:
