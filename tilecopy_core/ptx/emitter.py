@@ -15,7 +15,7 @@ from .operands import PREDICATE, STEM, TYPE_BITS, Address, Register, TensorPlace
 
 P = ParamSpec("P")
 Key: TypeAlias = tuple[Hashable, ...]
-"""What a value is computed from: its kind first."""
+"""What a computed value is known by in its block: its kind first."""
 _LABEL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _NUMBER = re.compile(r"-?(0[xX][0-9a-fA-F]+|[0-9]+)")
 MOST_REGISTERS = 1 << 16
@@ -274,7 +274,7 @@ def _number_or_text(operand: object) -> int | str:
 
 
 def _text(text: object, what: str) -> str:
-    """Text that may stand in PTX: ASCII and not empty (PTX ISA 4.1), else a PtxError."""
+    """Text that may stand in PTX, not empty and ASCII (PTX ISA 4.1); a PtxError for anything else."""
     if not isinstance(text, str) or not text or not text.isascii():
         raise PtxError(f"{what} is PTX, which is text of ASCII characters and not empty; not {shown(text)}")
     return text

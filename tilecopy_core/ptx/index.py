@@ -13,8 +13,7 @@ from ..errors import ANY_INTEGER, FLAG, TWO_FLAGS, Kind, PtxError, checked, inst
 from ..integers import bounds_of, constant_of, divisor_of, fits, key_of, of_atom, substitute, sum_of, symbols_of
 from ..integers.conditions import CONDITION, Condition
 from ..integers.expr import INT, Atom, Expr, Int, Symbol, Term, made_of, same, terms_of
-from ..layout import Swizzle
-from ..layout.swizzle import SwizzledTerms
+from ..layout.swizzle import Swizzle, SwizzledTerms
 from ..memory.buffers import Buffer, Memory, Region
 from .bindings import Bindings
 from .emitter import Block, Emitter, Sunk, pure_once
@@ -325,10 +324,7 @@ class IndexEmitter(Emitter):
 
     @checked(PtxError, condition=CONDITION, compare=optional(Kind("a function", callable)))
     def predicate(self, condition: Condition, compare: Callable[[Condition], Register] | None = None) -> Register:
-        """A condition on integers, a comparison or ``and``, ``or``, ``not`` of them, in a predicate register.
-
-        ``compare`` lowers one comparison instead, when its operands are of another kind.
-        """
+        """A condition on integers in a predicate register; ``compare`` lowers one comparison whose operands are of another kind."""
         if condition.op in ("and", "or", "not"):
             parts = [self.predicate(part, compare) for part in (condition.left, condition.right) if part is not None]
             result = self.reg("pred")
@@ -431,10 +427,7 @@ class IndexEmitter(Emitter):
     @contextmanager
     @checked(PtxError, index=instance_of("a Symbol", Symbol), count=INT, start=INT, unroll=FLAG)
     def loop(self, index: Symbol, count: Int, start: Int = 0, *, unroll: bool = True) -> Iterator[None]:
-        """A rolled loop of ``count`` turns, in which ``index`` goes from ``start`` up by 1.
-
-        Without ``unroll`` the assembler may not unroll it (PTX ISA, pragma "nounroll").
-        """
+        """A rolled loop of ``count`` turns, ``index`` going from ``start`` up by 1; the assembler may ``unroll`` it (PTX ISA, "nounroll")."""
         stop = start + count
         if any(type(edge) is int and not fits(edge, 64) for edge in (start, stop)):
             raise PtxError(f"loop: count {shown(count)} from start {shown(start)} is past 64 bits")
