@@ -26,8 +26,8 @@ class Bindings(Protocol):
     """What the index arithmetic asks for; every register is valid in the whole kernel or function.
 
     The names of registers begin with ``mark``: another one than ``%`` inside the text of a compiler whose registers are
-    called ``%r0``. ``inlined`` says that the text is part of somebody's function: fragments hold values before the first
-    instruction, which must be kept, and a branch would keep a compiler from moving what surrounds it.
+    called ``%r0``. ``inlined`` says that the text is part of somebody's function: fragments hold values before the
+    first instruction, which must be kept, and a branch would keep a compiler from moving what surrounds it.
     """
 
     mark: str
@@ -50,8 +50,8 @@ class Bindings(Protocol):
 class SharedPlan:
     """Where the shared buffers of a kernel lie: in order, by their memory, with the start of each in the pool in bytes.
 
-    ``size_bytes`` is the shared memory of the CTA, alignment gaps included. ``dynamic`` says whether they lie in one dynamic
-    pool (more than the static limit of 48 KiB).
+    ``size_bytes`` is the shared memory of the CTA, alignment gaps included. ``dynamic`` says whether they lie in one
+    dynamic pool (more than the static limit of 48 KiB).
     """
 
     buffers: Mapping[Memory, Buffer]

@@ -105,9 +105,9 @@ class PtxBuilder(IndexEmitter):
     def load(self, source: Access | Address, bits: int, into: Registers | None = None) -> list[Register]:
         """Load 8 to 128 bits (256 from global memory, sm_100 and newer) into 32-bit registers, or into ``into``.
 
-        8 and 16 bits are zero-extended. ``into`` may also be 64-bit registers that hold exactly ``bits``. Threads that a
-        predicate leaves out keep what the registers hold, or get the access's fill. A PtxError for no such access, registers of
-        another width, or an address not proved to be aligned.
+        8 and 16 bits are zero-extended. ``into`` may also be 64-bit registers that hold exactly ``bits``. Threads that
+        a predicate leaves out keep what the registers hold, or get the access's fill. Raises PtxError for no such
+        access, registers of another width, or an address not proved to be aligned.
         """
         address, predicate, fill = _parts_of(source)
         registers = self.regs("b32", self._check_width(bits)) if into is None else into
@@ -231,9 +231,9 @@ class PtxBuilder(IndexEmitter):
     def require(self, *, version: Version | None = None, cluster: bool = False, why: str) -> None:
         """What the module or the kernel must be, beyond what the instructions say by themselves, and why.
 
-        The module's ``.version`` is to be at least a PTX ISA version such as ``(8, 6)``; with ``cluster``, the kernel must have
-        clusters of CTAs. The reason is a comment of the text, and what a refusal says: a TargetError where the target has no
-        clusters, a RequestError where the kernel is built without ``cluster=``.
+        The module's ``.version`` is to be at least a PTX ISA version such as ``(8, 6)``; with ``cluster``, the kernel
+        must have clusters of CTAs. The reason is a comment of the text, and what a refusal says: a TargetError where
+        the target has no clusters, a RequestError where the kernel is built without ``cluster=``.
         """
         if version is not None:
             self.comment(f"PTX ISA {version[0]}.{version[1]}: {why}")
@@ -249,9 +249,9 @@ class PtxBuilder(IndexEmitter):
     def once(self, key: Hashable, write: Callable[[PtxBuilder], None]) -> None:
         """Write what a kernel has once, however many copies ask for it, before everything else that the kernel does.
 
-        Equal keys, such as ``("my-package", map)``, are written for the first copy alone. All threads of every CTA come to
-        what ``write`` writes; ``guard=`` or :meth:`if_` says which of them do it. It uses what the whole kernel has: parameters,
-        ids and shared memory, not a loop's turn. A PtxError where what is written here is no kernel, whose start could be told.
+        Equal keys, such as ``("my-package", map)``, are written for the first copy alone. All threads of every CTA come to what
+        ``write`` writes; ``guard=`` or :meth:`if_` says which of them do it. It uses what the whole kernel has: parameters, ids
+        and shared memory, not a loop's turn. Raises PtxError where what is written here is no kernel, whose start could be told.
         """
         if self.bindings.inlined:
             raise PtxError("what a kernel has once belongs to a kernel; this copy is written into a function")
@@ -272,8 +272,8 @@ class PtxBuilder(IndexEmitter):
     def host_parameter(self, recipe: Recipe) -> Register:
         """The generic address of a kernel parameter whose bytes each launch makes from the arguments.
 
-        Equal recipes, a :class:`TensorMap` or :class:`HostBytes`, share one parameter. A PtxError where what is written here is
-        no kernel of ours, so that nothing of ours launches it.
+        Equal recipes, a :class:`TensorMap` or :class:`HostBytes`, share one parameter. Raises PtxError where what is
+        written here is no kernel of ours, so that nothing of ours launches it.
         """
         make: Callable[[PtxBuilder, Recipe], Register] | None = getattr(self.bindings, "host_parameter", None)
         if make is None:

@@ -29,8 +29,8 @@ class Block:
     Pure values (addresses, indices) go to the head of the outermost block in which all that they depend on exists,
     so that they are computed once and dominate every use.
 
-    ``depth`` is how deep it is nested; the kernel's own block is 0. ``settled`` is where in the head the first of what was
-    its body is, or None.
+    ``depth`` is how deep it is nested; the kernel's own block is 0. ``settled`` is where in the head the first of what
+    was its body is, or None.
     """
 
     def __init__(self, depth: int) -> None:
@@ -136,9 +136,9 @@ class Emitter:
     def instr(self, opcode: str, *operands: object, guard: Register | None = None, unless: bool = False) -> None:
         """One instruction at the current place: the opcode with all its modifiers, operands in the ISA's order.
 
-        Operands are registers, addresses, numbers, or text. With a predicate register as ``guard`` the instruction is executed
-        where it is true; with ``unless``, where it is false. A TargetError where the target lacks the instruction; a PtxError
-        for an operand that the ISA does not allow, or a guard that is no predicate.
+        Operands are registers, addresses, numbers, or text. With a predicate register as ``guard`` the instruction is
+        executed where it is true; with ``unless``, where it is false. Raises TargetError where the target lacks the
+        instruction, PtxError for an operand that the ISA does not allow, or a guard that is no predicate.
         """
         if unless is not False and unless is not True:
             raise PtxError(f"{shown(opcode)}: unless is True or False, not {shown(unless)}")

@@ -35,8 +35,8 @@ _WAY = Kind("a function of no argument", callable)
 class IndexEmitter(Emitter):
     """Lowers integers, each computed once in the outermost block that it can live in; addresses and conditions on top of them.
 
-    Buffers, symbols and fragments come from ``bindings``. Symbols in ``tighter`` have closer bounds in this kernel than they
-    declare, such as a block id's with a known grid.
+    Buffers, symbols and fragments come from ``bindings``. Symbols in ``tighter`` have closer bounds in this kernel than
+    they declare, such as a block id's with a known grid.
     """
 
     def __init__(self, target: Target, bindings: Bindings) -> None:
@@ -160,7 +160,7 @@ class IndexEmitter(Emitter):
     def exact(self, value: Int) -> Int:
         """An integer whose value matters, not its low bits alone: it is compared, divided, stored, counted.
 
-        A PtxError where it may be past the 64 bits in which it is computed.
+        Raises PtxError where it may be past the 64 bits in which it is computed.
         """
         if value.__class__ is not int and value.__class__ is not Expr:
             INT.check(value, "exact", "value", PtxError)
@@ -185,8 +185,8 @@ class IndexEmitter(Emitter):
     ) -> Register:
         """The lesser (or greater) of two integers of a type such as ``s32``; in a block's head, or at the current place.
 
-        Of 32 bits by a comparison and a selection: a minimum of a minimum becomes one instruction of three operands on sm_90,
-        in which ptxas 13.0 and drivers of its time lose the sign of a second one that is negated (docs/design.md).
+        Of 32 bits by a comparison and a selection: a minimum of a minimum becomes one instruction of three operands on
+        sm_90, in which ptxas 13.0 and drivers of its time lose the sign of a second one that is negated (docs/design.md).
         """
         wanted, low = f"b{type[1:]}", 0 if type[0] == "u" else -(2 ** (int(type[1:]) - 1))
         for name, operand in (("left", left), ("right", right)):
@@ -232,9 +232,9 @@ class IndexEmitter(Emitter):
     ) -> Address:
         """The address of an element: the part that varies in a register, computed once, the constant as immediate.
 
-        The swizzle is applied to ``offset_elems`` from the start of a global or shared buffer. With ``whole``, the register alone
-        lies inside the buffer (``mapa`` looks at nothing else). A PtxError where the buffer has no addresses, or is a shared
-        buffer that the kernel does not declare.
+        The swizzle is applied to ``offset_elems`` from the start of a global or shared buffer. With ``whole``, the
+        register alone lies inside the buffer (``mapa`` looks at nothing else). Raises PtxError where the buffer has no
+        addresses, or is a shared buffer that the kernel does not declare.
         """
         if type(buffer) is not Buffer:
             raise PtxError(f"address: buffer is a global or shared Buffer, not {shown(buffer)}")
@@ -348,8 +348,8 @@ class IndexEmitter(Emitter):
         """Whether ``0 <= place < size``: decided, or a predicate, computed once.
 
         The constant and the common factor of ``place`` go into what it is compared with, so that places which differ by
-        a constant cost one compare each; where the low end becomes 0, one unsigned compare covers both. The two ``ends`` say
-        whether the place can be below 0, and whether it can reach ``size``; only those are looked at.
+        a constant cost one compare each; where the low end becomes 0, one unsigned compare covers both. The two
+        ``ends`` say whether the place can be below 0, and whether it can reach ``size``; only those are looked at.
         """
         low = _half_line(place) if ends[0] else True
         high = _half_line(size - 1 - place) if ends[1] else True
@@ -404,8 +404,8 @@ class IndexEmitter(Emitter):
     ) -> None:
         """What ``first`` writes for the threads whose predicate is true, what ``otherwise`` writes for the others.
 
-        Both write through this builder. The first is the way that costs nothing but the branch: values that the other needs are
-        computed in its own block. With ``uniform`` the threads of a warp are known to agree.
+        Both write through this builder. The first is the way that costs nothing but the branch: values that the other
+        needs are computed in its own block. With ``uniform`` the threads of a warp are known to agree.
         """
         branch, floor = "bra.uni" if uniform else "bra", self._floor
         label, end = self.new_label("inside"), self.new_label("endinside")

@@ -58,8 +58,8 @@ class Written(str):
 class Vector:
     """The registers of an access, in order, as one operand.
 
-    ``text`` is how the ISA writes them: in braces, one alone without. ``bits`` is what they hold together; 0 where not all
-    have 32 bits, or 64.
+    ``text`` is how the ISA writes them: in braces, one alone without. ``bits`` is what they hold together; 0 where not
+    all have 32 bits, or 64.
     """
 
     registers: tuple[Register, ...]
@@ -156,8 +156,8 @@ WORDS = Kind("32-bit words, at least one", lambda value: _WORD.fits(value) or (_
 class Access:
     """One access of a round: where, by which threads, and what stands for bytes that are not there.
 
-    The predicate is true in the threads that access; None where all do. A thread without access loads the 32-bit word or
-    words of ``fill`` instead (repeated); where that is None, its registers stay.
+    The predicate is true in the threads that access; None where all do. A thread without access loads the 32-bit word
+    or words of ``fill`` instead (repeated); where that is None, its registers stay.
     """
 
     address: Address
