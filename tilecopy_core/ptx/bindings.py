@@ -25,11 +25,9 @@ POOL = "smem_pool"
 class Bindings(Protocol):
     """What the index arithmetic asks for; every register is valid in the whole kernel or function.
 
-    Attributes:
-        mark: what the names of registers begin with; inside the text of a compiler whose registers are called ``%r0``
-            another one than ``%``.
-        inlined: whether the text is part of somebody's function: fragments hold values before the first instruction,
-            which must be kept, and a branch would keep a compiler from moving what surrounds it.
+    The names of registers begin with ``mark``: another one than ``%`` inside the text of a compiler whose registers are
+    called ``%r0``. ``inlined`` says that the text is part of somebody's function: fragments hold values before the
+    first instruction, which must be kept, and a branch would keep a compiler from moving what surrounds it.
     """
 
     mark: str
@@ -50,13 +48,10 @@ class Bindings(Protocol):
 
 @attrs.frozen(eq=False)
 class SharedPlan:
-    """Where the shared buffers of a kernel lie.
+    """Where the shared buffers of a kernel lie: in order, by their memory, with the start of each in the pool in bytes.
 
-    Attributes:
-        buffers: by their memory, in order.
-        offsets: start of each in the pool, in bytes.
-        size_bytes: shared memory of the CTA, alignment gaps included.
-        dynamic: whether they lie in one dynamic pool (more than the static limit of 48 KiB).
+    ``size_bytes`` is the shared memory of the CTA, alignment gaps included. ``dynamic`` says whether they lie in one
+    dynamic pool (more than the static limit of 48 KiB).
     """
 
     buffers: Mapping[Memory, Buffer]
@@ -66,66 +61,47 @@ class SharedPlan:
 
     @classmethod
     def of(cls, buffers: Sequence[Buffer], target: Target) -> SharedPlan:
-        """Buffers one after the other, each at its alignment.
-
-        Raises:
-            PtxError: more than a block of the target has.
-        """
+        """Buffers one after the other, each at its alignment; a PtxError where a block of the target has less memory."""
         offsets: dict[Memory, int] = {}
         end = 0
         for buffer in buffers:
             offsets[buffer.memory] = -(-end // buffer.align_bytes) * buffer.align_bytes
             end = offsets[buffer.memory] + buffer.span_bytes
-        if end > target.shared_limit_bytes:
+        limit = target.shared_limit_bytes
+        if end > limit:
             sizes = ", ".join(f"{b.name} {b.span_bytes}" for b in buffers)
-            raise PtxError(
-                f"{end} bytes of shared memory ({sizes}) are more than the {target.shared_limit_bytes} of {target}"
-            )
+            raise PtxError(f"{end} bytes of shared memory ({sizes}) are more than the {limit} of {target}")
         return cls({b.memory: b for b in buffers}, offsets, end, end > STATIC_SHARED_LIMIT_BYTES)
 
     def place_of(self, buffer: Buffer) -> tuple[str, int]:
-        """The variable that holds a shared buffer, and the buffer's start in it.
-
-        Raises:
-            PtxError: the kernel does not declare the buffer.
-        """
+        """The variable that holds a shared buffer, and the buffer's start in it; a PtxError if the kernel has no such buffer."""
         if buffer.memory not in self.buffers:
             raise PtxError(f"the shared buffer {buffer.name} does not belong to this kernel")
         return (POOL, self.offsets[buffer.memory]) if self.dynamic else (f"smem_{buffer.name}", 0)
 
 
+@attrs.define(slots=False, eq=False)
 class KernelBindings:
     """Bindings of a kernel: parameters, shared variables, special registers, virtual registers for fragments.
 
-    Args:
-        shared: where the shared buffers lie.
+    Attributes:
         scalars: the parameter of each symbol that is one, as ``(name, register type)``.
         has_clusters: whether the kernel is built with clusters; None where its launch says that.
-
-    Attributes:
         host_parameters: the name of the parameter of each recipe that was asked for, in order.
     """
 
     mark = "%"
     inlined = False
-
-    def __init__(
-        self,
-        shared: SharedPlan,
-        scalars: Mapping[Symbol, tuple[str, str]] | None = None,
-        has_clusters: bool | None = None,
-    ) -> None:
-        self.shared, self.has_clusters = shared, has_clusters
-        self._scalars = dict(scalars or {})
-        self._fragments: dict[Memory, list[Register]] = {}
-        self.host_parameters: dict[Recipe, str] = {}
+    shared: SharedPlan
+    _scalars: dict[Symbol, tuple[str, str]] = attrs.field(factory=dict)
+    has_clusters: bool | None = None
+    host_parameters: dict[Recipe, str] = attrs.field(factory=dict, init=False)
+    _fragments: dict[Memory, list[Register]] = attrs.field(factory=dict, init=False)
 
     def pointer(self, emitter: Emitter, buffer: Buffer) -> Register:
         """A parameter, converted to a global address once."""
-        root = emitter.blocks[0]
-        loaded = pure_once(
-            emitter, root, ("param", buffer.memory), "ld.param.u64", "b64", Written(f"[param_{buffer.name}]")
-        )
+        root, place = emitter.blocks[0], Written(f"[param_{buffer.name}]")
+        loaded = pure_once(emitter, root, ("param", buffer.memory), "ld.param.u64", "b64", place)
         return pure_once(emitter, root, ("pointer", buffer.memory), "cvta.to.global.u64", "b64", loaded)
 
     def shared_base(self, emitter: Emitter, buffer: Buffer) -> Register:
@@ -136,11 +112,7 @@ class KernelBindings:
         return pure_once(emitter, root, ("shared", buffer.memory), "add.s32", "b32", base, start) if start else base
 
     def symbol(self, emitter: Emitter, found: Symbol) -> Register:
-        """A special register or a scalar parameter.
-
-        Raises:
-            PtxError: neither; it belongs to a loop or kernel that is closed.
-        """
+        """A special register or a scalar parameter; a PtxError if it belongs to a loop or kernel that is closed."""
         root = emitter.blocks[0]
         if found.register:
             return pure_once(emitter, root, ("special", found.register), "mov.u32", "b32", Written(found.register))

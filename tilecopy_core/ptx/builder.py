@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
+from itertools import cycle, islice
+from typing import TypeAlias
 
 from ..description.scope import MAX_CTA_THREADS, Scope, tid_symbol
 from ..description.target import Target, Version
 from ..errors import (
     FLAG,
-    TEXT,
     Kind,
     PtxError,
     RequestError,
@@ -32,7 +33,9 @@ from .emitter import pure_once
 from .host_parameters import RECIPE, Recipe
 from .index import IndexEmitter
 from .instructions import CLUSTERS, Needs, merge
-from .operands import ADDRESS, REGISTER, Access, Address, Register, TensorPlace, Vector, vector_of
+from .operands import ADDRESS, PREDICATE, REGISTER, WORDS, Access, Address, Register, TensorPlace, Vector, vector_of
+
+Registers: TypeAlias = Sequence[Register]
 
 _WIDTHS = {8: 1, 16: 1, 32: 1, 64: 2, 128: 4, 256: 8}
 """Width of an access in bits -> 32-bit registers it fills."""
@@ -41,27 +44,23 @@ _SCOPE = instance_of("a Scope", Scope)
 _LOCAL = Kind("a local Buffer", lambda value: isinstance(value, Buffer) and value.space == "local")
 _ELEM = integer_in(0, 2**31 - 1)
 _REGISTERS = tuple_of(REGISTER)
-_PREDICATE = Kind(
-    "a predicate register, or None", lambda value: value is None or (REGISTER.fits(value) and value.type == "pred")
-)
-_WORD = integer_in(0, 2**32 - 1)
-_WORDS = Kind("32-bit words, at least one", lambda value: _WORD.fits(value) or (tuple_of(_WORD).fits(value) and value))
+_PREDICATE = optional(PREDICATE)
 
 _KEY = Kind("a value that can be hashed", lambda value: hash(value) is not None)
-_WHY = Kind("a text that says the reason", lambda value: TEXT.fits(value) and value.strip())
+_WHY = Kind("a text that says the reason", lambda value: isinstance(value, str) and value.strip() != "")
 _MAJOR, _MINOR = integer_in(1, 99), integer_in(0, 9)
 _VERSION = Kind(
     "a PTX ISA version such as (8, 6)",
     lambda value: type(value) is tuple and len(value) == 2 and _MAJOR.fits(value[0]) and _MINOR.fits(value[1]),
 )
+_BINDINGS = Kind(
+    "an object with pointer, shared_base, symbol and fragment",
+    lambda value: all(map(callable, (value.pointer, value.shared_base, value.symbol, value.fragment))),
+)
 
 
 def _parts_of(place: Access | Address) -> tuple[Address, Register | None, int | tuple[int, ...] | None]:
-    """Address, predicate and fill of an access; an address is one by all threads.
-
-    Raises:
-        PtxError: it is neither.
-    """
+    """Address, predicate and fill of an access; an address is one by all threads."""
     if type(place) is Address:
         return place, None, None
     if type(place) is not Access:
@@ -69,18 +68,10 @@ def _parts_of(place: Access | Address) -> tuple[Address, Register | None, int | 
     return place.address, place.predicate, place.fill
 
 
-def _are_bindings(value: object) -> bool:
-    return all(callable(getattr(value, name, None)) for name in ("pointer", "shared_base", "symbol", "fragment"))
-
-
 class PtxBuilder(IndexEmitter):
-    """Instructions of one kernel.
+    """Instructions of one kernel, of ``cta_threads`` threads a CTA, that declares the shared buffers.
 
-    Args:
-        target: the architecture; instructions that it lacks are refused.
-        cta_threads: threads of the CTA.
-        shared: the shared buffers that the kernel declares.
-        bindings: where operands come from when it is not a kernel with those buffers.
+    Instructions that the target lacks are refused. ``bindings`` say where operands come from when it is no such kernel.
     """
 
     @checked(
@@ -88,7 +79,7 @@ class PtxBuilder(IndexEmitter):
         target=instance_of("a Target", Target),
         cta_threads=integer_in(1, MAX_CTA_THREADS),
         shared=tuple_of(instance_of("a shared Buffer", Buffer)),
-        bindings=optional(Kind("an object with pointer, shared_base, symbol and fragment", _are_bindings)),
+        bindings=optional(_BINDINGS),
     )
     def __init__(
         self, target: Target, cta_threads: int, shared: Sequence[Buffer] = (), bindings: Bindings | None = None
@@ -105,24 +96,20 @@ class PtxBuilder(IndexEmitter):
 
     def thread_index(self, scope: Scope) -> Int:
         """The thread's index in a scope."""
-        if type(scope) is not Scope:
-            _SCOPE.check(scope, "thread_index", "scope", PtxError)
+        _SCOPE.check(scope, "thread_index", "scope", PtxError)
         return scope.thread_index(self.tid)
 
     # ------------------------------------------------------------------------------------------- loads and stores
 
-    def load(self, source: Access | Address, bits: int, into: Sequence[Register] | None = None) -> list[Register]:
+    def load(self, source: Access | Address, bits: int, into: Registers | None = None) -> list[Register]:
         """Load 8 to 128 bits (256 from global memory, sm_100 and newer) into 32-bit registers, or into ``into``.
 
-        8 and 16 bits are zero-extended. ``into`` may also be 64-bit registers that hold exactly ``bits``.
-        Threads that a predicate leaves out keep what the registers hold, or get the access's fill.
-
-        Raises:
-            PtxError: no such access, registers of another width, or an address not proved to be aligned.
+        8 and 16 bits are zero-extended. ``into`` may also be 64-bit registers that hold exactly ``bits``. Threads that
+        a predicate leaves out keep what the registers hold, or get the access's fill. Raises PtxError for no such
+        access, registers of another width, or an address not proved to be aligned.
         """
         address, predicate, fill = _parts_of(source)
-        count = self._check_width(bits)
-        registers = self.regs("b32", count) if into is None else into
+        registers = self.regs("b32", self._check_width(bits)) if into is None else into
         vector = vector_of(tuple(registers)) if into is None else self._fitting("ld", bits, into)
         opcode = self._opcode("ld", address, bits, vector)
         if predicate is not None and fill is not None:
@@ -130,40 +117,30 @@ class PtxBuilder(IndexEmitter):
         self.instr(opcode, vector, address, guard=predicate)
         return list(registers)
 
-    def store(
-        self, destination: Access | Address, bits: int, registers: Sequence[Register], *, relaxed: bool = False
-    ) -> None:
+    def store(self, destination: Access | Address, bits: int, registers: Registers, *, relaxed: bool = False) -> None:
         """Store 8 to 128 bits (256 to global memory, sm_100 and newer); see :meth:`load`.
 
-        Args:
-            destination: where.
-            bits: how much.
-            registers: what.
-            relaxed: by a strong operation of the scope of the GPU (``st.relaxed.gpu``), which may meet others like it.
+        With ``relaxed``, by a strong operation of the scope of the GPU (``st.relaxed.gpu``), which may meet others like it.
         """
         address, predicate, _ = _parts_of(destination)
-        self._check_width(bits)
+        vector = self._fitting("st", bits, registers)
         if relaxed is not False:
             FLAG.check(relaxed, "store", "relaxed", PtxError)
         name = "st.relaxed.gpu" if relaxed else "st"
-        vector = self._fitting("st", bits, registers)
         self.instr(self._opcode(name, address, bits, vector), address, vector, guard=predicate)
 
-    @checked(PtxError, registers=_REGISTERS, words=_WORDS)
-    def fill(self, registers: Sequence[Register], words: int | tuple[int, ...]) -> None:
+    @checked(PtxError, registers=_REGISTERS, words=WORDS)
+    def fill(self, registers: Registers, words: int | tuple[int, ...]) -> None:
         """Let registers hold 32-bit words, repeated; a register of 64 bits takes two."""
-        repeated = (words,) if isinstance(words, int) else words
-        at = 0
+        repeated = cycle((words,) if isinstance(words, int) else words)
         for register in registers:
-            taken = [repeated[(at + n) % len(repeated)] for n in range(register.bits // 32)]
-            at += len(taken)
+            taken = islice(repeated, register.bits // 32)
             self.instr(f"mov.b{register.bits}", register, sum(word << 32 * n for n, word in enumerate(taken)))
 
-    @checked(PtxError, words=_WORDS)
+    @checked(PtxError, words=WORDS)
     def constant(self, words: int | tuple[int, ...], bits: int) -> list[Register]:
         """Registers of 32 bits that hold ``bits`` of repeated words, computed once."""
-        words = (words,) if isinstance(words, int) else words
-        repeated = [words[n % len(words)] for n in range(self._check_width(bits))]
+        repeated = islice(cycle((words,) if isinstance(words, int) else words), self._check_width(bits))
         return [pure_once(self, self._at(0), ("word", word), "mov.b32", "b32", word) for word in repeated]
 
     def _check_width(self, bits: int) -> int:
@@ -171,15 +148,16 @@ class PtxBuilder(IndexEmitter):
             raise PtxError(f"there is no access of {shown(bits)} bits; the widths are {', '.join(map(str, _WIDTHS))}")
         return _WIDTHS[bits]
 
-    def _fitting(self, name: str, bits: int, registers: Sequence[Register]) -> Vector:
+    def _fitting(self, name: str, bits: int, registers: Registers) -> Vector:
         """The registers of an access, which hold what it moves."""
+        width = self._check_width(bits)
         if type(registers) not in (list, tuple) or set(map(type, registers)) != {Register}:
             _REGISTERS.check(registers, name, "registers", PtxError)
         vector = vector_of(tuple(registers))
         if not vector.bits:
             raise PtxError(f"{name} of {bits} bits takes registers of 32 bits, or of 64; found {shown(registers)}")
         if vector.bits != max(bits, 32):
-            raise PtxError(f"{name} of {bits} bits takes {_WIDTHS[bits]} registers of 32 bits; found {list(registers)}")
+            raise PtxError(f"{name} of {bits} bits takes {width} registers of 32 bits; found {list(registers)}")
         return vector
 
     def _opcode(self, name: str, address: Address, bits: int, vector: Vector) -> str:
@@ -191,8 +169,7 @@ class PtxBuilder(IndexEmitter):
                 f"{name} of {bits} bits at {address}: the address is proved to be a multiple of "
                 f"{address.align_bytes} bytes, {bits // 8} are needed"
             )
-        count, first = len(vector.registers), vector.registers[0]
-        return _opcode_of(name, address.space, bits, count, first.type)
+        return _opcode_of(name, address.space, bits, len(vector.registers), vector.registers[0].type)
 
     # ------------------------------------------------------------------------------------------- registers as memory
 
@@ -224,13 +201,7 @@ class PtxBuilder(IndexEmitter):
 
     @checked(PtxError, buffer=_LOCAL, registers=_REGISTERS, guard=_PREDICATE)
     def write_local(
-        self,
-        buffer: Buffer,
-        start_elem: int,
-        bits: int,
-        registers: Sequence[Register],
-        *,
-        guard: Register | None = None,
+        self, buffer: Buffer, start_elem: int, bits: int, registers: Registers, *, guard: Register | None = None
     ) -> None:
         """Put ``bits`` into a local buffer from an element on (where ``guard`` is true), leaving its neighbours as they are."""
         whole = self.local_words(buffer, start_elem, bits)
@@ -257,16 +228,11 @@ class PtxBuilder(IndexEmitter):
 
     @checked(PtxError, version=optional(_VERSION), cluster=FLAG, why=_WHY)
     def require(self, *, version: Version | None = None, cluster: bool = False, why: str) -> None:
-        """What the module or the kernel must be, beyond what the instructions say by themselves.
+        """What the module or the kernel must be, beyond what the instructions say by themselves, and why.
 
-        Args:
-            version: the PTX ISA version that the module's ``.version`` is to be at least, such as ``(8, 6)``.
-            cluster: whether the kernel must have clusters of CTAs.
-            why: the reason; a comment of the text, and what a refusal says.
-
-        Raises:
-            RequestError: the kernel is built without ``cluster=``.
-            TargetError: the target has no clusters.
+        The module's ``.version`` is to be at least a PTX ISA version such as ``(8, 6)``; with ``cluster``, the kernel
+        must have clusters of CTAs. The reason is a comment of the text, and what a refusal says: a TargetError where
+        the target has no clusters, a RequestError where the kernel is built without ``cluster=``.
         """
         if version is not None:
             self.comment(f"PTX ISA {version[0]}.{version[1]}: {why}")
@@ -282,13 +248,9 @@ class PtxBuilder(IndexEmitter):
     def once(self, key: Hashable, write: Callable[[PtxBuilder], None]) -> None:
         """Write what a kernel has once, however many copies ask for it, before everything else that the kernel does.
 
-        Args:
-            key: what is written, such as ``("my-package", map)``; equal keys are written for the first copy alone.
-            write: a function of this builder. All threads of every CTA come to what it writes; ``guard=`` or :meth:`if_`
-                says which of them do it. It uses what the whole kernel has: parameters, ids and shared memory, not a loop's turn.
-
-        Raises:
-            PtxError: what is written here is no kernel, whose start could be told.
+        Equal keys, such as ``("my-package", map)``, are written for the first copy alone. All threads of every CTA come to what
+        ``write`` writes; ``guard=`` or :meth:`if_` says which of them do it. It uses what the whole kernel has: parameters, ids
+        and shared memory, not a loop's turn. Raises PtxError where what is written here is no kernel, whose start could be told.
         """
         if self.bindings.inlined:
             raise PtxError("what a kernel has once belongs to a kernel; this copy is written into a function")
@@ -309,27 +271,21 @@ class PtxBuilder(IndexEmitter):
     def host_parameter(self, recipe: Recipe) -> Register:
         """The generic address of a kernel parameter whose bytes each launch makes from the arguments.
 
-        Args:
-            recipe: a :class:`TensorMap` or :class:`HostBytes`; equal recipes share one parameter.
-
-        Raises:
-            PtxError: what is written here is no kernel of ours, so that nothing of ours launches it.
+        Equal recipes, a :class:`TensorMap` or :class:`HostBytes`, share one parameter. Raises PtxError where what is
+        written here is no kernel of ours, so that nothing of ours launches it.
         """
-        make = getattr(self.bindings, "host_parameter", None)
+        make: Callable[[PtxBuilder, Recipe], Register] | None = getattr(self.bindings, "host_parameter", None)
         if make is None:
             raise PtxError(
                 "a parameter that the launch makes belongs to a kernel; this copy is written into a function"
             )
-        register: Register = make(self, recipe)
-        return register
+        return make(self, recipe)
 
     @checked(PtxError, map=REGISTER, coordinates=tuple_of(INT))
     def tensor_place(self, map: Register, coordinates: Sequence[Int]) -> TensorPlace:
-        """The operand ``[map, {c0, c1, ..}]`` of a tensor copy.
+        """The operand ``[map, {c0, c1, ..}]`` of a tensor copy, with the address of a map as :meth:`host_parameter` gives it.
 
-        Args:
-            map: address of the tensor map, such as :meth:`host_parameter` gives.
-            coordinates: of the box's first element, innermost first; each fits 32 bits when the kernel runs.
+        The coordinates are those of the box's first element, innermost first; each fits 32 bits when the kernel runs.
         """
         return TensorPlace(map, tuple(self._low_word(value) for value in coordinates))
 
@@ -337,8 +293,7 @@ class PtxBuilder(IndexEmitter):
         if isinstance(value, int) or self._fits(value):
             return self.operand(value)
         block = self._home(symbols_of(value))
-        wide = self.value(value, 64)
-        return pure_once(self, block, ("low word", key_of(value)), "cvt.u32.u64", "b32", wide)
+        return pure_once(self, block, ("low word", key_of(value)), "cvt.u32.u64", "b32", self.value(value, 64))
 
     # ------------------------------------------------------------------------------------------- asynchronous copies
 

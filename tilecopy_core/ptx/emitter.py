@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import ParamSpec
+from typing import ParamSpec, TypeAlias
 
 from ..description.target import Target
 from ..errors import TEXT, PtxError, did_you_mean, integer_in, shown
 from .instructions import Needs, instruction_of, merge, needs_on, needs_together
 from .lines import AnyLine, Label, Line, Text, parsed
-from .operands import STEM, TYPE_BITS, Address, Register, TensorPlace, Vector, Written, register_of
+from .operands import PREDICATE, STEM, TYPE_BITS, Address, Register, TensorPlace, Vector, Written, register_of
 
 P = ParamSpec("P")
+Key: TypeAlias = tuple[Hashable, ...]
+"""What a computed value is known by in its block: its kind first."""
 _LABEL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _NUMBER = re.compile(r"-?(0[xX][0-9a-fA-F]+|[0-9]+)")
 MOST_REGISTERS = 1 << 16
@@ -27,11 +29,8 @@ class Block:
     Pure values (addresses, indices) go to the head of the outermost block in which all that they depend on exists,
     so that they are computed once and dominate every use.
 
-    Attributes:
-        depth: how deep it is nested; the kernel's own block is 0.
-        head: lines that come first.
-        body: lines that follow.
-        settled: where in the head the first of what was its body is, or None.
+    ``depth`` is how deep it is nested; the kernel's own block is 0. ``settled`` is where in the head the first of what
+    was its body is, or None.
     """
 
     def __init__(self, depth: int) -> None:
@@ -39,12 +38,10 @@ class Block:
         self.settled: int | None = None
         self.head: list[AnyLine] = []
         self.body: list[AnyLine] = []
-        self._known: dict[tuple[Hashable, ...], Register] = {}
+        self._known: dict[Key, Register] = {}
 
-    def once(
-        self, key: tuple[Hashable, ...], make: Callable[P, Register], *args: P.args, **keywords: P.kwargs
-    ) -> Register:
-        """The register of a key (its kind first), made of the arguments at the first call."""
+    def once(self, key: Key, make: Callable[P, Register], *args: P.args, **keywords: P.kwargs) -> Register:
+        """The register of a key, made of the arguments at the first call."""
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = make(*args, **keywords)
@@ -57,7 +54,7 @@ class Block:
         self.head += self.body
         self.body = []
 
-    def known(self, key: tuple[Hashable, ...]) -> Register | None:
+    def known(self, key: Key) -> Register | None:
         """The register of a key, if it was made here."""
         return self._known.get(key)
 
@@ -70,26 +67,20 @@ class Sunk(Block):
     """An outer block as one inside it sees it that keeps to itself what it computes: only what is known there is shared."""
 
     def __init__(self, outer: Block, own: Block) -> None:
-        self.depth, self.head, self.body = outer.depth, own.head, own.body
+        self.depth, self.head = outer.depth, own.head
         self._outer, self._own = outer, own
 
-    def once(
-        self, key: tuple[Hashable, ...], make: Callable[P, Register], *args: P.args, **keywords: P.kwargs
-    ) -> Register:
+    def once(self, key: Key, make: Callable[P, Register], *args: P.args, **keywords: P.kwargs) -> Register:
         """The register that the outer block has, else one of the inner block's own."""
-        return self.known(key) or self._own.once(key, make, *args, **keywords)
-
-    def known(self, key: tuple[Hashable, ...]) -> Register | None:
-        """The register of a key, if it was made in either."""
-        return self._outer.known(key) or self._own.known(key)
+        return self._outer.known(key) or self._own.once(key, make, *args, **keywords)
 
 
 class Emitter:
     """Text, registers and blocks of one kernel.
 
+    An instruction that the target lacks is refused. The names of registers begin with ``mark``.
+
     Attributes:
-        target: the architecture; an instruction that it lacks is refused.
-        mark: what the names of registers begin with.
         blocks: the open blocks, outermost first.
         statement: number of the statement that is being lowered; lines remember it.
         recent: the lines since this was last cleared, in the order in which they were written.
@@ -133,10 +124,8 @@ class Emitter:
     def regs(self, type: str, count: int) -> list[Register]:
         """New virtual registers."""
         if type.__class__ is not str or type not in TYPE_BITS:
-            known = ", ".join(TYPE_BITS)
-            raise PtxError(
-                f"register type {shown(type)} is unknown; the types are {known}{did_you_mean(type, TYPE_BITS)}"
-            )
+            known, hint = ", ".join(TYPE_BITS), did_you_mean(type, TYPE_BITS)
+            raise PtxError(f"register type {shown(type)} is unknown; the types are {known}{hint}")
         if count.__class__ is not int or not 0 <= count <= MOST_REGISTERS:
             _COUNT.check(count, "regs", "count", PtxError)
         first, stem = self.register_counts.get(type, 0), self.mark + STEM[type]
@@ -145,17 +134,11 @@ class Emitter:
         return [register_of(type, stem, number) for number in range(first, first + count)]
 
     def instr(self, opcode: str, *operands: object, guard: Register | None = None, unless: bool = False) -> None:
-        """One instruction at the current place.
+        """One instruction at the current place: the opcode with all its modifiers, operands in the ISA's order.
 
-        Args:
-            opcode: with all its modifiers.
-            operands: registers, addresses, numbers, or text, in the ISA's order.
-            guard: a predicate register: the instruction is executed where it is true.
-            unless: executed where ``guard`` is false instead.
-
-        Raises:
-            TargetError: the target lacks the instruction.
-            PtxError: an operand that the ISA does not allow, or a guard that is no predicate.
+        Operands are registers, addresses, numbers, or text. With a predicate register as ``guard`` the instruction is
+        executed where it is true; with ``unless``, where it is false. Raises TargetError where the target lacks the
+        instruction, PtxError for an operand that the ISA does not allow, or a guard that is no predicate.
         """
         if unless is not False and unless is not True:
             raise PtxError(f"{shown(opcode)}: unless is True or False, not {shown(unless)}")
@@ -220,8 +203,7 @@ class Emitter:
 
     def comment(self, text: str) -> None:
         """A comment line."""
-        if type(text) is not str:
-            TEXT.check(text, "comment", "text", PtxError)
+        TEXT.check(text, "comment", "text", PtxError)
         words = " ".join(text.split())
         self.place_text("\t// " + words.encode("ascii", "backslashreplace").decode())
 
@@ -250,8 +232,7 @@ class Emitter:
     @contextmanager
     def if_(self, predicate: Register) -> Iterator[None]:
         """Instructions for the threads whose predicate is true."""
-        if not isinstance(predicate, Register) or predicate.type != "pred":
-            raise PtxError(f"if_: the predicate {shown(predicate)} is not a predicate register")
+        PREDICATE.check(predicate, "if_", "the predicate", PtxError)
         end = self.new_label("endif")
         self.instr("bra", end, guard=predicate, unless=True)
         with self.block():
@@ -259,29 +240,21 @@ class Emitter:
         self.place(end)
 
 
-def pure_once(
-    emitter: Emitter, block: Block, key: tuple[Hashable, ...], opcode: str, type: str, *operands: object
-) -> Register:
+def pure_once(emitter: Emitter, block: Block, key: Key, opcode: str, type: str, *operands: object) -> Register:
     """As ``emitter.pure``, into a new register of a type and once for each key of the block."""
     return block.once(key, lambda: emitter.pure(block, opcode, emitter.reg(type), *operands))
 
 
 def _shapes(operands: Sequence[object]) -> str:
     """What of some operands decides which version of the ISA an instruction needs."""
-    predicates = [isinstance(operand, Register) and operand.type == "pred" for operand in operands]
-    kinds = zip(predicates, operands, strict=True)
-    return ", ".join("p" if predicate else "_" if operand == "_" else "x" for predicate, operand in kinds)
+    return ", ".join("_" if operand == "_" else "p" if PREDICATE.fits(operand) else "x" for operand in operands)
 
 
 _TYPED = frozenset({Register, Address, TensorPlace, Vector, Written})
 
 
 def _allowed(operands: tuple[object, ...]) -> tuple[object, ...]:
-    """The operands of an instruction, a number of another class as the text that it prints as.
-
-    Raises:
-        PtxError: one of them is no operand.
-    """
+    """The operands of an instruction, a number of another class as the text that it prints as; a PtxError for any other value."""
     if _TYPED.issuperset(map(type, operands)):
         return operands
     return tuple([each if type(each) in _TYPED else _number_or_text(each) for each in operands])
@@ -301,11 +274,7 @@ def _number_or_text(operand: object) -> int | str:
 
 
 def _text(text: object, what: str) -> str:
-    """Text that may stand in PTX.
-
-    Raises:
-        PtxError: it is no text, empty, or not ASCII (PTX ISA 4.1).
-    """
+    """Text that may stand in PTX, not empty and ASCII (PTX ISA 4.1); a PtxError for anything else."""
     if not isinstance(text, str) or not text or not text.isascii():
         raise PtxError(f"{what} is PTX, which is text of ASCII characters and not empty; not {shown(text)}")
     return text

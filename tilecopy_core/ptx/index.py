@@ -9,50 +9,16 @@ from math import gcd
 from typing import TypeAlias, overload
 
 from ..description.target import Target
-from ..errors import (
-    ANY_INTEGER,
-    FLAG,
-    TWO_FLAGS,
-    Kind,
-    PtxError,
-    checked,
-    instance_of,
-    one_of,
-    optional,
-    shown,
-    tuple_of,
-)
+from ..errors import ANY_INTEGER, FLAG, TWO_FLAGS, Kind, PtxError, checked, instance_of, one_of, optional, shown
+from ..integers import bounds_of, constant_of, divisor_of, fits, key_of, of_atom, substitute, sum_of, symbols_of
 from ..integers.conditions import CONDITION, Condition
-from ..integers.expr import (
-    INT,
-    Atom,
-    Expr,
-    Int,
-    Symbol,
-    Term,
-    add,
-    bounds_of,
-    constant_of,
-    divisor_of,
-    fits,
-    key_of,
-    made_of,
-    mul,
-    of_atom,
-    same,
-    sub,
-    substitute,
-    sum_of,
-    symbols_of,
-    terms_of,
-)
-from ..layout import Swizzle
-from ..layout.swizzle import SwizzledTerms
-from ..memory.buffers import Buffer, Region
+from ..integers.expr import INT, Atom, Expr, Int, Symbol, Term, made_of, same, terms_of
+from ..layout.swizzle import Swizzle, SwizzledTerms
+from ..memory.buffers import Buffer, Memory, Region
 from .bindings import Bindings
 from .emitter import Block, Emitter, Sunk, pure_once
 from .lines import Line
-from .operands import Address, Register, Written
+from .operands import MASK, MASKS, PREDICATE, Address, Register, Written
 
 SETP = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 """Comparison -> the ISA's word for it."""
@@ -63,21 +29,14 @@ HalfLine: TypeAlias = "tuple[Expr, str, int]"
 """A sum without constant and common factor, ``ge`` or ``le``, and the number that it is compared with."""
 
 _REGISTER = instance_of("a register", Register)
-_DECIDED = Kind("a predicate register", lambda value: isinstance(value, Register) and value.type == "pred")
-_PREDICATE = Kind("a predicate register, True or False", lambda value: _DECIDED.fits(value) or FLAG.fits(value))
-_PREDICATES = tuple_of(_PREDICATE)
 _WAY = Kind("a function of no argument", callable)
 
 
 class IndexEmitter(Emitter):
     """Lowers integers, each computed once in the outermost block that it can live in; addresses and conditions on top of them.
 
-    Args:
-        target: the architecture.
-        bindings: where buffers, symbols and fragments come from.
-
-    Attributes:
-        tighter: symbols with the closer bounds that they have in this kernel, such as a block id's with a known grid.
+    Buffers, symbols and fragments come from ``bindings``. Symbols in ``tighter`` have closer bounds in this kernel than
+    they declare, such as a block id's with a known grid.
     """
 
     def __init__(self, target: Target, bindings: Bindings) -> None:
@@ -117,11 +76,7 @@ class IndexEmitter(Emitter):
         return fits(value, 32) or (bool(self.tighter) and fits(substitute(value, self.tighter), 32))
 
     def value(self, value: Int, bits: int = 32) -> Register:
-        """A symbolic integer in a register of 32 or 64 bits.
-
-        Raises:
-            PtxError: 32 bits are asked for and the value is not proved to fit.
-        """
+        """A symbolic integer in a register of 64 bits, or of 32: a PtxError where it is not proved to fit those."""
         if value.__class__ is not int and value.__class__ is not Expr:
             INT.check(value, "value", "value", PtxError)
         if type(bits) is not int or bits not in (32, 64):
@@ -153,13 +108,9 @@ class IndexEmitter(Emitter):
         type, rest = f"b{bits}", () if total is None else (total,)
         multiply = "mad" if rest else "mul"
         if bits == 64 and atom.lower is not None and atom.upper is not None and atom.upper < 2**31:
-            wide = ""
-            if atom.lower >= 0 and 0 < coefficient < 2**32:
-                wide = "u32"
-            elif atom.lower >= -(2**31) and -(2**31) <= coefficient < 2**31:
-                wide = "s32"
-            if wide:
-                factor = self._atom(atom, 32)
+            unsigned = atom.lower >= 0 and 0 < coefficient < 2**32
+            if unsigned or (atom.lower >= -(2**31) and -(2**31) <= coefficient < 2**31):
+                wide, factor = "u32" if unsigned else "s32", self._atom(atom, 32)
                 return self.pure(block, f"{multiply}.wide.{wide}", self.reg(type), factor, coefficient, *rest)
         factor = self._atom(atom, bits)
         if bits == 32:  # a coefficient past the register's width wraps as the sum does
@@ -207,10 +158,9 @@ class IndexEmitter(Emitter):
         return self.lesser(f"s{bits}", self.value(left, bits), self.operand(right, bits), block=block)
 
     def exact(self, value: Int) -> Int:
-        """An integer whose value matters, not its low bits alone: what is compared, divided, stored, counted.
+        """An integer whose value matters, not its low bits alone: it is compared, divided, stored, counted.
 
-        Raises:
-            PtxError: it may be past the 64 bits in which it is computed.
+        Raises PtxError where it may be past the 64 bits in which it is computed.
         """
         if value.__class__ is not int and value.__class__ is not Expr:
             INT.check(value, "exact", "value", PtxError)
@@ -235,8 +185,8 @@ class IndexEmitter(Emitter):
     ) -> Register:
         """The lesser (or greater) of two integers of a type such as ``s32``; in a block's head, or at the current place.
 
-        Of 32 bits by a comparison and a selection: a minimum of a minimum becomes one instruction of three operands on sm_90,
-        in which ptxas 13.0 and drivers of its time lose the sign of a second one that is negated (docs/design.md).
+        Of 32 bits by a comparison and a selection: a minimum of a minimum becomes one instruction of three operands on
+        sm_90, in which ptxas 13.0 and drivers of its time lose the sign of a second one that is negated (docs/design.md).
         """
         wanted, low = f"b{type[1:]}", 0 if type[0] == "u" else -(2 ** (int(type[1:]) - 1))
         for name, operand in (("left", left), ("right", right)):
@@ -256,8 +206,7 @@ class IndexEmitter(Emitter):
 
     def _division(self, block: Block, atom: Atom) -> Register:
         (dividend, by), modulo = atom.operands, atom.op == "%"
-        lower, _ = bounds_of(dividend)
-        blocks_below = 0
+        lower, blocks_below = bounds_of(dividend)[0], 0
         if by & (by - 1):  # only powers of two round toward minus infinity by themselves
             if lower is None:
                 raise PtxError(f"{atom}: the dividend has no lower bound and the divisor is not a power of two")
@@ -283,14 +232,9 @@ class IndexEmitter(Emitter):
     ) -> Address:
         """The address of an element: the part that varies in a register, computed once, the constant as immediate.
 
-        Args:
-            buffer: a global or shared buffer.
-            offset_elems: from the buffer's start, before the swizzle.
-            swizzle: applied to ``offset_elems``.
-            whole: let the register alone lie inside the buffer (``mapa`` looks at nothing else).
-
-        Raises:
-            PtxError: the buffer has no addresses, or is a shared buffer that the kernel does not declare.
+        The swizzle is applied to ``offset_elems`` from the start of a global or shared buffer. With ``whole``, the
+        register alone lies inside the buffer (``mapa`` looks at nothing else). Raises PtxError where the buffer has no
+        addresses, or is a shared buffer that the kernel does not declare.
         """
         if type(buffer) is not Buffer:
             raise PtxError(f"address: buffer is a global or shared Buffer, not {shown(buffer)}")
@@ -307,13 +251,13 @@ class IndexEmitter(Emitter):
             raise PtxError(f"the buffer {buffer.name} is in {space} memory, which has no addresses")
         size, offset, before = buffer.dtype.bits // 8, offset_elems, buffer.elem_offset
         if swizzle is None and (before.__class__ is not int or before):
-            offset = add(offset, before)
+            offset = offset + before
         const, terms = (offset.const, offset.terms) if isinstance(offset, Expr) else (offset, ())
         divisor, swizzled = _divided(terms, swizzle)
         align_elems = gcd(const, divisor)
         if swizzled is not None:
             align_elems = gcd(align_elems, divisor_of(before))
-            offset = add(swizzled.plus(const), before)
+            offset = swizzled.plus(const) + before
             const, terms = constant_of(offset), terms_of(offset)
         align, const = gcd(buffer.align_bytes, align_elems * size), const * size
         if not -(2**62) < const < 2**62:
@@ -327,26 +271,18 @@ class IndexEmitter(Emitter):
         return Address(space, base, immediate, align)
 
     def element(self, region: Region, *, whole: bool = False) -> Address:
-        """The address of a region of one element of global or shared memory, such as one mbarrier; see :meth:`address`.
-
-        Raises:
-            PtxError: more than one element, or memory that has no addresses.
-        """
+        """The :meth:`address` of a region of one element, such as one mbarrier; a PtxError for more, or memory without addresses."""
         if type(region) is not Region or region.size != 1:
             raise PtxError(f"element: region is a Region of one element, not {shown(region)}")
         place = region.buffer.layout.apply(*region.starts, shape=region.buffer.shape)
         return self.address(region.buffer, place.get("m", 0), whole=whole)
 
     def _base(self, buffer: Buffer, terms: tuple[Term, ...], const_bytes: int, immediate: int) -> Register:
-        """A buffer's start and what varies: one sum for each depth of blocks, so that inner blocks share what outer ones computed.
+        """A buffer's start plus elements plus bytes: one sum for each depth of blocks, so that inner ones share what is outside.
 
-        Args:
-            buffer: its start is a 32-bit shared address or a 64-bit global pointer.
-            terms: elements to add.
-            const_bytes: bytes to add.
-            immediate: what the instruction adds beyond that.
+        The start is a 32-bit shared address or a 64-bit global pointer. The instruction adds ``immediate`` bytes beyond that.
         """
-        varying = add(mul(sum_of(0, terms), buffer.dtype.bits // 8), const_bytes)
+        varying = sum_of(0, terms) * (buffer.dtype.bits // 8) + const_bytes
         start = (self.bindings.pointer if buffer.space == "global" else self.bindings.shared_base)(self, buffer)
         parts: dict[tuple[int, bool], list[Term]] = {}
         for term in terms_of(varying):  # rounds that a stride known at launch keeps apart differ in the last part alone
@@ -369,10 +305,10 @@ class IndexEmitter(Emitter):
         That depends on the rest of the place: a part that two places share may be narrow in one of them alone.
         """
         factor = gcd(*(coefficient for _, coefficient in part.terms))
-        lower, span_bytes = part.bounds[0], _span_bytes(buffer)
+        lower, span_bytes = part.bounds[0], _span_bytes(buffer.memory)
         if span_bytes is None or lower is None or lower < 0 or factor >= 2**32:
             return 0
-        least = bounds_of(sub(place, part))[0]
+        least = bounds_of(place - part)[0]
         return factor if least is not None and (span_bytes - min(least, 0)) // factor < 2**31 else 0
 
     def _plus(self, block: Block, start: Register, part: Expr, factor: int) -> Register:
@@ -388,26 +324,19 @@ class IndexEmitter(Emitter):
 
     @checked(PtxError, condition=CONDITION, compare=optional(Kind("a function", callable)))
     def predicate(self, condition: Condition, compare: Callable[[Condition], Register] | None = None) -> Register:
-        """A condition on integers in a predicate register.
-
-        Args:
-            condition: a comparison, or ``and``, ``or``, ``not`` of them.
-            compare: lowers one comparison instead, when its operands are of another kind.
-        """
+        """A condition on integers in a predicate register; ``compare`` lowers one comparison whose operands are of another kind."""
         if condition.op in ("and", "or", "not"):
-            sides = (condition.left, condition.right)
-            parts = [self.predicate(part, compare) for part in sides if part is not None]
+            parts = [self.predicate(part, compare) for part in (condition.left, condition.right) if part is not None]
             result = self.reg("pred")
             self.instr(f"{condition.op}.pred", result, *parts)
             return result
         return (compare or self._compare)(condition)
 
     def _compare(self, condition: Condition) -> Register:
-        left, right = condition.left, condition.right
-        if not INT.fits(left) or not INT.fits(right):
+        sides = condition.left, condition.right
+        if not all(map(INT.fits, sides)):
             raise PtxError(f"predicate: condition {condition!r} is not one of integers; compare= lowers others")
-        for side in (left, right):
-            self.exact(side)
+        left, right = map(self.exact, sides)
         bits = 32 if self._fits(left) and self._fits(right) else 64
         result = self.reg("pred")
         against = self.operand(right, bits)
@@ -419,21 +348,11 @@ class IndexEmitter(Emitter):
         """Whether ``0 <= place < size``: decided, or a predicate, computed once.
 
         The constant and the common factor of ``place`` go into what it is compared with, so that places which differ by
-        a constant cost one compare each; where the low end becomes 0, one unsigned compare covers both.
-
-        Args:
-            place: what is compared.
-            size: first value that is too large.
-            ends: whether it can be below 0, and whether it can reach ``size``; only those are looked at.
+        a constant cost one compare each; where the low end becomes 0, one unsigned compare covers both. The two
+        ``ends`` say whether the place can be below 0, and whether it can reach ``size``; only those are looked at.
         """
-        low = self._half_line(terms_of(place), constant_of(place)) if ends[0] else True
-        if not ends[1]:
-            high: HalfLine | bool = True
-        elif isinstance(size, Expr):
-            room = sub(add(size, -1), place)
-            high = self._half_line(terms_of(room), constant_of(room))
-        else:
-            high = self._half_line(terms_of(place), size - 1 - constant_of(place), falling=True)
+        low = _half_line(place) if ends[0] else True
+        high = _half_line(size - 1 - place) if ends[1] else True
         if low is False or high is False:
             return False
         halves = [half for half in (low, high) if isinstance(half, tuple)]
@@ -443,48 +362,27 @@ class IndexEmitter(Emitter):
             if op == other:  # the size goes up with the place: one end says what the other does, and more
                 halves = [(form, op, max(first, second) if op == "ge" else min(first, second))]
             elif least == 0 <= most < 2**31 and fits(form, 32):
-                return self._against(form, "le.u32", most)
-        bits = [32 if fits(form, 32) and fits(bound, 32) else 64 for form, _, bound in halves]
-        return self.all_of(
-            [self._against(f, f"{op}.s{n}", bound) for (f, op, bound), n in zip(halves, bits, strict=True)]
-        )
+                return self._against(form, "le", most, sign="u")
+        return self.all_of([self._against(*half) for half in halves])
 
-    def _half_line(self, terms: tuple[Term, ...], const: int, *, falling: bool = False) -> HalfLine | bool:
-        """``const + terms >= 0``, or ``const - terms >= 0``: decided, or as a comparison of a sum with a number."""
-        if not terms:
-            return const >= 0
-        form, factor, sign = _reduced(terms)
-        rises = (sign > 0) != falling
-        most = const // factor
-        lower, upper = form.bounds if rises else form.bounds[::-1]
-        worst, best = (lower, upper) if rises else (lower and -lower, upper and -upper)
-        if worst is not None and worst + most >= 0:
-            return True
-        if best is not None and best + most < 0:
-            return False
-        return (form, "ge", -most) if rises else (form, "le", most)
+    def _against(self, form: Expr, op: str, bound: int, sign: str = "s") -> Register:
+        """The comparison of a sum with a number."""
+        bits = 32 if fits(form, 32) and fits(bound, 32) else 64
+        block, opcode = self._home(form.symbols), f"setp.{op}.{sign}{bits}"
 
-    def _against(self, form: Expr, comparison: str, bound: int) -> Register:
-        block, key = self._home(form.symbols), ("against", key_of(form), comparison, bound)
-        opcode, bits = f"setp.{comparison}", int(comparison[-2:])
-        self.exact(form)
-        return block.once(key, lambda: self.pure(block, opcode, self.reg("pred"), self.value(form, bits), bound))
+        def compute() -> Register:
+            return self.pure(block, opcode, self.reg("pred"), self.value(self.exact(form), bits), bound)
 
+        return block.once(("against", key_of(form), opcode, bound), compute)
+
+    @checked(PtxError, predicates=MASKS)
     def all_of(self, predicates: Sequence[Register | bool]) -> Register | bool:
         """The conjunction of predicates: decided, or a predicate, computed once."""
-        known = predicates.__class__ is list
-        if not known or not all(
-            p.__class__ is bool or (p.__class__ is Register and p.type == "pred") for p in predicates
-        ):
-            _PREDICATES.check(predicates, "IndexEmitter.all_of", "predicates", PtxError)
-        if any(predicate is False for predicate in predicates):
+        if False in predicates:
             return False
-        found = list(dict.fromkeys(p for p in predicates if isinstance(p, Register)))
-        if not found:
-            return True
-        block, total = self.blocks[-1], found[0]
-        for more in found[1:]:
-            total = pure_once(self, block, ("both", total, more), "and.pred", "pred", total, more)
+        total, *others = dict.fromkeys(p for p in predicates if isinstance(p, Register)) or [True]
+        for more in others:
+            total = pure_once(self, self.blocks[-1], ("both", total, more), "and.pred", "pred", total, more)
         return total
 
     @overload
@@ -493,26 +391,21 @@ class IndexEmitter(Emitter):
     @overload
     def opposite(self, predicate: bool) -> bool: ...
 
-    @checked(PtxError, predicate=_PREDICATE)
+    @checked(PtxError, predicate=MASK)
     def opposite(self, predicate: Register | bool) -> Register | bool:
         """The opposite of a predicate: decided, or a predicate, computed once."""
         if isinstance(predicate, bool):
             return not predicate
         return pure_once(self, self.blocks[-1], ("not", predicate), "not.pred", "pred", predicate)
 
-    @checked(PtxError, predicate=_DECIDED, first=_WAY, otherwise=_WAY, uniform=FLAG)
+    @checked(PtxError, predicate=PREDICATE, first=_WAY, otherwise=_WAY, uniform=FLAG)
     def either(
         self, predicate: Register, first: Callable[[], None], otherwise: Callable[[], None], *, uniform: bool
     ) -> None:
         """What ``first`` writes for the threads whose predicate is true, what ``otherwise`` writes for the others.
 
-        The first is the way that costs nothing but the branch: values that the other needs are computed in its own block.
-
-        Args:
-            predicate: chooses.
-            first: writes through this builder.
-            otherwise: likewise.
-            uniform: whether the threads of a warp are known to agree.
+        Both write through this builder. The first is the way that costs nothing but the branch: values that the other
+        needs are computed in its own block. With ``uniform`` the threads of a warp are known to agree.
         """
         branch, floor = "bra.uni" if uniform else "bra", self._floor
         label, end = self.new_label("inside"), self.new_label("endinside")
@@ -534,14 +427,7 @@ class IndexEmitter(Emitter):
     @contextmanager
     @checked(PtxError, index=instance_of("a Symbol", Symbol), count=INT, start=INT, unroll=FLAG)
     def loop(self, index: Symbol, count: Int, start: Int = 0, *, unroll: bool = True) -> Iterator[None]:
-        """A rolled loop of ``count`` turns, in which ``index`` goes from ``start`` up by 1.
-
-        Args:
-            index: bound to the turn inside.
-            count: of turns.
-            start: of the first turn.
-            unroll: whether the assembler may unroll it (PTX ISA, pragma "nounroll").
-        """
+        """A rolled loop of ``count`` turns, ``index`` going from ``start`` up by 1; the assembler may ``unroll`` it (PTX ISA, "nounroll")."""
         stop = start + count
         if any(type(edge) is int and not fits(edge, 64) for edge in (start, stop)):
             raise PtxError(f"loop: count {shown(count)} from start {shown(start)} is past 64 bits")
@@ -574,6 +460,21 @@ def _may_pass_64_bits(value: Int) -> bool:
     return (lower is not None and lower < -(2**63)) or (upper is not None and upper >= 2**63)
 
 
+def _half_line(value: Int) -> HalfLine | bool:
+    """``value >= 0``: decided, or as a comparison of a sum with a number."""
+    if not isinstance(value, Expr):
+        return value >= 0
+    form, factor, rises = _reduced(value.terms)
+    most = value.const // factor
+    lower, upper = form.bounds
+    worst, best = (lower, upper) if rises else (upper and -upper, lower and -lower)
+    if worst is not None and worst + most >= 0:
+        return True
+    if best is not None and best + most < 0:
+        return False
+    return (form, "ge", -most) if rises else (form, "le", most)
+
+
 @lru_cache(maxsize=1024)
 def _divided(terms: tuple[Term, ...], swizzle: Swizzle | None) -> tuple[int, SwizzledTerms | None]:
     """What divides the varying part of an offset and is not split by the swizzle, and that part under the swizzle."""
@@ -582,16 +483,18 @@ def _divided(terms: tuple[Term, ...], swizzle: Swizzle | None) -> tuple[int, Swi
 
 
 @lru_cache(maxsize=1024)
-def _reduced(terms: tuple[Term, ...]) -> tuple[Expr, int, int]:
-    """Terms without their common factor, the first of them positive; the factor; and their sign."""
-    factor, sign = gcd(*(coefficient for _, coefficient in terms)), 1 if terms[0][1] > 0 else -1
-    return made_of(0, tuple([(atom, sign * coefficient // factor) for atom, coefficient in terms])), factor, sign
+def _reduced(terms: tuple[Term, ...]) -> tuple[Expr, int, bool]:
+    """Terms without their common factor, the first of them positive; the factor; and whether the first was positive."""
+    factor, rises = gcd(*(coefficient for _, coefficient in terms)), terms[0][1] > 0
+    divisor = factor if rises else -factor
+    return made_of(0, tuple([(atom, coefficient // divisor) for atom, coefficient in terms])), factor, rises
 
 
-def _span_bytes(buffer: Buffer) -> int | None:
-    """Most bytes that the memory of a buffer can have, the same for every view of it; None where nothing is known."""
-    _, most = bounds_of(buffer.memory.layout.reach())
-    return None if most is None else -(-most * buffer.memory.dtype.bits // 8)
+@lru_cache(maxsize=64)
+def _span_bytes(memory: Memory) -> int | None:
+    """Most bytes that the memory of buffers can have; None where nothing is known."""
+    _, most = bounds_of(memory.layout.reach())
+    return None if most is None else -(-most * memory.dtype.bits // 8)
 
 
 _LOWERED: dict[str, Callable[[IndexEmitter, Block, Atom], Register]] = {

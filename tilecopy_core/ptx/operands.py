@@ -8,7 +8,7 @@ from math import gcd
 
 import attrs
 
-from ..errors import PtxError, instance_of, integer_in, one_of, shown, tuple_of
+from ..errors import Kind, PtxError, instance_of, integer_in, one_of, shown, tuple_of
 
 TYPE_BITS = {"pred": 1, "b16": 16, "b32": 32, "b64": 64, "f32": 32, "f64": 64}
 """Register types and their width."""
@@ -26,29 +26,20 @@ _SPACE = one_of(*_SPACES)
 
 @attrs.frozen(eq=False, repr=False)
 class Register:
-    """A virtual register.
-
-    Attributes:
-        type: one of :data:`TYPE_BITS`.
-        name: as PTX has it.
-        bits: width.
-    """
+    """A virtual register of a type of :data:`TYPE_BITS`, ``bits`` wide, with the name that PTX has for it."""
 
     type: str
     name: str
     bits: int = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        if self.type.__class__ is not str or self.type not in TYPE_BITS:
-            _TYPE.check(self.type, "Register", "type", PtxError)
+        _TYPE.check(self.type, "Register", "type", PtxError)
         if type(self.name) is not str or not _NAME.fullmatch(self.name):
             raise PtxError(f"Register: name is that of a PTX variable such as %r0, not {shown(self.name)}")
         object.__setattr__(self, "bits", TYPE_BITS[self.type])
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.name
-
-    __repr__ = __str__
 
 
 @lru_cache(maxsize=4096)
@@ -65,12 +56,10 @@ class Written(str):
 
 @attrs.frozen(eq=False)
 class Vector:
-    """The registers of an access as one operand.
+    """The registers of an access, in order, as one operand.
 
-    Attributes:
-        registers: in order.
-        text: how the ISA writes them: in braces, one alone without.
-        bits: what they hold together; 0 where not all have 32 bits, or 64.
+    ``text`` is how the ISA writes them: in braces, one alone without. ``bits`` is what they hold together; 0 where not
+    all have 32 bits, or 64.
     """
 
     registers: tuple[Register, ...]
@@ -91,13 +80,10 @@ def vector_of(registers: tuple[Register, ...]) -> Vector:
 
 @attrs.frozen(repr=False)
 class Address:
-    """``[base + offset_bytes]`` in a state space.
+    """``[base + offset_bytes]`` in the state space ``global``, ``shared``, ``shared::cluster`` or ``param``.
 
-    Attributes:
-        space: ``global``, ``shared``, ``shared::cluster`` or ``param``.
-        base: a register, or the name of a variable.
-        offset_bytes: the immediate.
-        align_bytes: what ``base + offset_bytes`` is proved to be a multiple of.
+    The base is a register, or the name of a variable; the offset is the immediate. ``align_bytes`` is what their sum is
+    proved to be a multiple of.
     """
 
     space: str
@@ -108,20 +94,17 @@ class Address:
     def __attrs_post_init__(self) -> None:
         if self.space.__class__ is not str or self.space not in _SPACES:
             _SPACE.check(self.space, "Address", "space", PtxError)
-        if type(self.base) is not Register and (type(self.base) is not str or not self.base.isascii() or not self.base):
-            raise PtxError(f"Address: base is a register or the name of a variable, not {shown(self.base)}")
-        if type(self.offset_bytes) is not int or not -(2**31) <= self.offset_bytes < 2**31:
-            raise PtxError(
-                f"Address: offset_bytes, the immediate {shown(self.offset_bytes)} of an address, does not fit 32 bits"
-            )
+        base, offset = self.base, self.offset_bytes
+        if type(base) is not Register and (type(base) is not str or not base.isascii() or not base):
+            raise PtxError(f"Address: base is a register or the name of a variable, not {shown(base)}")
+        if type(offset) is not int or not -(2**31) <= offset < 2**31:
+            raise PtxError(f"Address: offset_bytes, the immediate {shown(offset)} of an address, does not fit 32 bits")
         if type(self.align_bytes) is not int or self.align_bytes < 1:
             _ALIGN.check(self.align_bytes, "Address", "align_bytes", PtxError)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         base = self.base.name if type(self.base) is Register else self.base
         return f"[{base}+{self.offset_bytes}]" if self.offset_bytes else f"[{base}]"
-
-    __repr__ = __str__
 
     def __add__(self, offset_bytes: int) -> Address:
         if type(offset_bytes) is not int or not -(2**31) <= offset_bytes < 2**31:
@@ -134,9 +117,8 @@ class Address:
 class TensorPlace:
     """``[map, {c0, c1, ..}]``: a box of a tensor map, by the coordinates of its first element, innermost first.
 
-    Attributes:
-        map: the register that holds the generic address of the map.
-        coordinates: one a dimension, 1 to 5 of them: registers of 32 bits, or numbers.
+    The register ``map`` holds the generic address of the map. The coordinates, one a dimension and 1 to 5 of them, are
+    registers of 32 bits or numbers.
     """
 
     map: Register
@@ -151,10 +133,8 @@ class TensorPlace:
                 f"TensorPlace: coordinates are 1 to 5 registers of 32 bits or numbers of as many, not {shown(self.coordinates)}"
             )
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return f"[{self.map}, {{{', '.join(map(str, self.coordinates))}}}]"
-
-    __repr__ = __str__
 
 
 def _is_coordinate(value: object) -> bool:
@@ -164,17 +144,20 @@ def _is_coordinate(value: object) -> bool:
 
 
 REGISTER, ADDRESS = instance_of("a Register", Register), instance_of("an Address", Address)
-_FILL = tuple_of(integer_in(0, 2**32 - 1))
+PREDICATE = Kind("a predicate register", lambda value: isinstance(value, Register) and value.type == "pred")
+MASK = Kind("a predicate register, True or False", lambda value: isinstance(value, bool) or PREDICATE.fits(value))
+MASKS = tuple_of(MASK)
+_WORD = integer_in(0, 2**32 - 1)
+_FILL = tuple_of(_WORD)
+WORDS = Kind("32-bit words, at least one", lambda value: _WORD.fits(value) or (_FILL.fits(value) and value))
 
 
 @attrs.frozen
 class Access:
     """One access of a round: where, by which threads, and what stands for bytes that are not there.
 
-    Attributes:
-        address: where.
-        predicate: true in the threads that access; None where all do.
-        fill: 32-bit word or words that a thread without access loads instead (repeated), or None: its registers stay.
+    The predicate is true in the threads that access; None where all do. A thread without access loads the 32-bit word
+    or words of ``fill`` instead (repeated); where that is None, its registers stay.
     """
 
     address: Address
