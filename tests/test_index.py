@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
 import tilecopy as tc
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -282,3 +283,11 @@ def test_the_interpreter_tells_widths_apart() -> None:
     found = run_text(text, {"%r": 2**32 - 1})
     assert found == {"%rd0": 2**33 - 2, "%rd1": 2**64 - 2, "%r2": 2**32 - 1, "%r3": 0}
     assert symbols_of(INTEGERS[0]) == {next(iter(SYMBOLS))}
+
+
+def test_a_loop_ends_within_64_bits() -> None:
+    start, count = tc.symbol("start", upper=2**40), tc.symbol("count", upper=2**63 - 1)
+    index = next(iter(tc.symbol("i").symbols))
+    ptx = builder({found: "b64" for each in (start, count) for found in each.symbols})
+    with pytest.raises(tc.PtxError, match="past the 64 bits"), ptx.loop(index, count, start):
+        pass

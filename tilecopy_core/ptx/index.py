@@ -431,7 +431,8 @@ class IndexEmitter(Emitter):
         stop = start + count
         if any(type(edge) is int and not fits(edge, 64) for edge in (start, stop)):
             raise PtxError(f"loop: count {shown(count)} from start {shown(start)} is past 64 bits")
-        bits = 32 if self._fits(self.exact(start)) and self._fits(self.exact(stop)) else 64
+        edges = [self.exact(start), self.exact(stop)]
+        bits = 32 if all(map(self._fits, edges)) else 64
         counter = self.reg(f"b{bits}")
         self.instr(f"mov.b{bits}", counter, self.operand(start, bits))
         head, end = self.new_label("loop"), self.new_label("endloop")
