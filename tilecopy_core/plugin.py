@@ -53,22 +53,9 @@ from .errors import (
     shown,
     tuple_of,
 )
-from .integers.conditions import Condition
-from .integers.expr import (
-    INT,
-    Expr,
-    Int,
-    Symbol,
-    bounds_of,
-    divisor_of,
-    is_int,
-    is_multiple,
-    key_of,
-    same,
-    substitute,
-    symbols_of,
-)
+from .integers import INT, Condition, Expr, Int, Symbol, bounds_of, divisor_of, is_int, is_multiple, key_of, symbols_of
 from .integers.expr import evaluate as evaluate_within
+from .integers.expr import same, substitute
 from .layout import Axis, Iter, Pair, Swizzle, TCol, TileLayout, TLane, fuse, fuse_pairs, m, row_major, swizzle
 from .layout.axes import laneid, tid_in_wg, tx, warpid, wid_in_wg
 from .layout.dtypes import DType, dtype_of

@@ -254,9 +254,15 @@ def symbol(
 ) -> Expr:
     """The expression of one new :class:`Symbol`; each call makes another, whatever its name.
 
-    Every value is from ``lower`` to ``upper`` (None where nothing is known) and a multiple of ``multiple_of``; ``varies`` is
-    ``thread`` when the threads of a CTA can see different values, else ``cta`` or ``grid``. Raises RequestError for an
-    argument of another kind, or bounds that no value meets.
+    Args:
+        name: how it prints.
+        lower: smallest value, None where nothing is known.
+        upper: largest value, None where nothing is known.
+        multiple_of: a divisor of every value.
+        varies: ``thread`` when the threads of a CTA can see different values, else ``cta`` or ``grid``.
+
+    Raises:
+        RequestError: an argument of another kind, or bounds that no value meets.
     """
     if not isinstance(name, str) or not name:
         raise RequestError(f"symbol name: a text that is not empty, not {shown(name)}")
