@@ -181,10 +181,7 @@ def tile_fragment(
     counts = [size // (each * count) for size, each, count in zip(shape, own, warps, strict=True)]
     axis = warp_axis or (wgid if any(it.axis == wid_in_wg for it in fragment.shard) else warpid)
     shard: list[Iter] = []
-    for dim, iters in enumerate(fragment.by_dimension(own)):
-        outer = (
-            Iter(warps[dim], row_major(warps)[dim], axis),
-            Iter(counts[dim], row_major(counts)[dim] * fragment.span()),
-        )
+    for d, iters in enumerate(fragment.by_dimension(own)):
+        outer = Iter(warps[d], row_major(warps)[d], axis), Iter(counts[d], row_major(counts)[d] * fragment.span())
         shard += [*(it for it in outer if it.extent > 1), *iters]
     return fragment.with_iters(shard)

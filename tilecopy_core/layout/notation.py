@@ -21,6 +21,7 @@ class _Bracket:
         return self._letter
 
     def __getitem__(self, key: Any) -> TileLayout:
+        given, strides = key, None
         if isinstance(key, slice):
             if key.step is not None:
                 raise LayoutError(f"{self._letter}[...] takes extents : strides and no third part, {shown(key.step)}")
@@ -29,12 +30,10 @@ class _Bracket:
                 raise LayoutError(
                     f"{self._letter}[...] has {len(given)} extents and {len(strides)} strides, which go in pairs: {shown(key)}"
                 )
-            extents = checked_extents(given, f"{self._letter}[...]")
         elif self._letter == "R":
             raise LayoutError(f"R[...] needs a stride, as in R[4 : 32 @ TLane], not {shown(key)}")
-        else:
-            extents = checked_extents(key, f"{self._letter}[...]")
-            strides = row_major(extents)
+        extents = checked_extents(given, f"{self._letter}[...]")
+        strides = row_major(extents) if strides is None else strides
         iters = [_iter(self._letter, e, s) for e, s in zip(extents, strides, strict=True)]
         return TileLayout._of(iters) if self._letter == "S" else TileLayout._of((), iters)
 

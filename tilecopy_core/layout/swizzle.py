@@ -73,10 +73,8 @@ class Swizzle:
 def swizzle(mode: str, dtype: Any) -> Swizzle:
     """The swizzle of a mode (``"none"``, ``"32B"``, ``"64B"``, ``"128B"``) for elements of a dtype.
 
-    ``M = log2(128 / bits)``, ``B = 1, 2, 3``, ``S = 3``: 16 bytes stay together, 8 rows repeat.
-
-    Raises:
-        LayoutError: an unknown mode, or elements that do not divide 128 bits.
+    ``M = log2(128 / bits)``, ``B = 1, 2, 3``, ``S = 3``: 16 bytes stay together, 8 rows repeat. Raises
+    :class:`LayoutError` for an unknown mode, or elements that do not divide 128 bits.
     """
     if not isinstance(mode, str) or mode not in MODES:
         raise LayoutError(
@@ -117,6 +115,5 @@ class SwizzledTerms:
         movable = constant if self._reach is None else constant & self._reach
         mixed = self._mixed.get(movable)
         if mixed is None:
-            pattern = xor(self._pattern, movable) if movable else self._pattern
-            mixed = self._mixed[movable] = add(pattern, self._outside)
+            mixed = self._mixed[movable] = add(xor(self._pattern, movable), self._outside)
         return add(mixed, const - low + constant - movable)
