@@ -50,7 +50,7 @@ def add_offsets(left: Offset, right: Offset) -> Offset:
     return tuple(sorted(kept, key=lambda item: item[0].name) if len(kept) > 1 else kept)
 
 
-def fuse(iters: Sequence[Iter]) -> tuple[Iter, ...]:
+def fuse(iters: Iters) -> tuple[Iter, ...]:
     """Iters without those of extent 1, neighbours that continue each other fused."""
     return tuple([it for (it,) in fuse_pairs([(it,) for it in iters])])
 
@@ -66,15 +66,15 @@ def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
         extent = pair[0].extent
         if extent == 1:
             continue
-        last = fused[-1] if fused else ()
-        if last and all(
-            outer.axis == inner.axis and same(outer.stride, inner.stride * extent)
-            for outer, inner in zip(last, pair, strict=True)
-        ):
-            fused[-1] = tuple([Iter(last[0].extent * extent, it.stride, it.axis) for it in pair])
+        if fused and all(map(_continues, fused[-1], pair)):
+            fused[-1] = tuple([Iter(fused[-1][0].extent * extent, it.stride, it.axis) for it in pair])
         else:
             fused.append(pair)
     return fused
+
+
+def _continues(outer: Iter, inner: Iter) -> bool:
+    return same(outer.stride, inner.stride * inner.extent) and outer.axis == inner.axis
 
 
 def box(
@@ -111,12 +111,12 @@ def _start_and_extent(part: Any, size: Int, dim: int, overhang: bool) -> tuple[I
         if part.step is not None and (type(part.step) is not int or part.step != 1):
             raise LayoutError(f"dimension {dim}: a region has no step (found {shown(part.step)})")
         part = (part.start, part.stop)
-    if not isinstance(part, (tuple, list)) or len(part) != 2:
+    elif not isinstance(part, (tuple, list)) or len(part) != 2:
         raise LayoutError(f"dimension {dim}: a region is slice(start, stop) or (start, stop), not {shown(part)}")
     start, stop = plain(0 if part[0] is None else part[0]), plain(size if part[1] is None else part[1])
     if not (is_int(start) and is_int(stop)):
         raise LayoutError(f"dimension {dim}: a region is made of integers, not {shown(start)}:{shown(stop)}")
-    start, stop = (end if isinstance(end, Expr) else int(end) for end in (start, stop))
+    start, stop = start if isinstance(start, Expr) else int(start), stop if isinstance(stop, Expr) else int(stop)
     extent = stop - start
     if isinstance(extent, Expr):
         raise LayoutError(f"dimension {dim}: the extent of {start} : {stop} is symbolic ({extent}); it must be fixed")
@@ -138,14 +138,15 @@ def flat_run(shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]
     return start, prod(extents)
 
 
-def cut(iters: Sequence[Iter], start: Int, extent: int) -> tuple[list[Iter], Offset] | None:
+def cut(iters: Iters, start: Int, extent: int) -> tuple[list[Iter], Offset] | None:
     """Iters cut to the indices ``[start, start + extent)``, and what the start adds; None where that is no layout."""
     if not iters:
         return [Iter(extent, 0)] if extent > 1 else [], ()  # of the one place; the rest is outside
     first, rest = iters[0], iters[1:]
     inner = prod([it.extent for it in rest])
     if is_multiple(start, inner) and extent % inner == 0:
-        return [Iter(extent // inner, first.stride, first.axis), *rest], ((first.axis, start // inner * first.stride),)
+        kept = first if extent == first.extent * inner else Iter(extent // inner, first.stride, first.axis)
+        return [kept, *rest], ((first.axis, start // inner * first.stride),)
     quotient = start // inner
     within = start - quotient * inner
     upper = bounds_of(within)[1]
@@ -160,12 +161,9 @@ def cut(iters: Sequence[Iter], start: Int, extent: int) -> tuple[list[Iter], Off
     return None if deeper is None else (deeper[0], ((first.axis, quotient * first.stride), *deeper[1]))
 
 
-def _pieces(iters: Sequence[Iter], start: int, extent: int, inner: int) -> tuple[list[Iter], Offset] | None:
+def _pieces(iters: Iters, start: int, extent: int, inner: int) -> tuple[list[Iter], Offset] | None:
     """A box that straddles blocks of ``inner`` evenly: equal pieces at places that are one step apart."""
     size = gcd(start, extent, inner)
-    first = cut(iters, start, size)
-    if first is None:
-        return None
 
     def step(at: int) -> Offset | None:
         """From the piece before an index to the one that begins there, or None where they are not alike."""
@@ -180,6 +178,7 @@ def _pieces(iters: Sequence[Iter], start: int, extent: int, inner: int) -> tuple
     if any(key_of(step(at)) != key_of(edge) for at in range(start + size, start + extent, size)):
         return None
     axis, stride = edge[0] if edge else (iters[0].axis, 0)
-    if isinstance(stride, Expr) or stride < 0:
+    first = cut(iters, start, size)
+    if first is None or isinstance(stride, Expr) or stride < 0:
         return None
     return [Iter(extent // size, stride, axis), *first[0]], first[1]

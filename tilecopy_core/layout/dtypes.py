@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -49,13 +50,8 @@ class DType:
 _INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 _PLAIN = ("bool", *_INTEGERS, "float16", "float32", "float64", "complex64", "complex128")
 _FLOAT8 = ("e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")
-_EXTENDED = {
-    "bfloat16": (16, "f"),
-    **{f"float8_{form}": (8, "f") for form in _FLOAT8},
-    "float4_e2m1fn": (4, "f"),
-    "int4": (4, "i"),
-    "uint4": (4, "u"),
-}
+_EXTENDED = {"bfloat16": (16, "f"), **{f"float8_{form}": (8, "f") for form in _FLOAT8}}
+_EXTENDED |= {name: (4, name[0]) for name in ("float4_e2m1fn", "int4", "uint4")}
 DTYPES: dict[str, DType] = {
     **{name: DType(name, 8 * np.dtype(name).itemsize, np.dtype(name).kind) for name in _PLAIN},
     **{name: DType(name, bits, kind, extended=True) for name, (bits, kind) in _EXTENDED.items()},
@@ -79,13 +75,6 @@ _OTHER_NAMES = {
 """What other projects call some of them, for messages."""
 
 
-def _printed(value: object) -> str:
-    try:
-        return str(value)
-    except Exception:  # whatever it is, it is no dtype
-        return ""
-
-
 def dtype_of(value: Any) -> DType:
     """The element type of a name, a NumPy dtype or scalar type, or a framework's dtype that prints its name.
 
@@ -103,7 +92,9 @@ def dtype_of(value: Any) -> DType:
                 raise TypeError  # NumPy takes an array for its dtype
             found = np.dtype(value)
         except Exception:  # whatever NumPy makes of it
-            name = _printed(value).rsplit(".", 1)[-1]  # torch.float16 prints "torch.float16"
+            name = ""
+            with suppress(Exception):  # whatever cannot be printed is no dtype
+                name = str(value).rsplit(".", 1)[-1]  # torch.float16 prints "torch.float16"
         else:
             if not found.isnative:
                 raise RequestError(

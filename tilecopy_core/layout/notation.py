@@ -25,7 +25,7 @@ class _Bracket:
         if isinstance(key, slice):
             if key.step is not None:
                 raise LayoutError(f"{self._letter}[...] takes extents : strides and no third part, {shown(key.step)}")
-            given, strides = _as_tuple(key.start), _as_tuple(key.stop)
+            given, strides = (tuple(end) if isinstance(end, (tuple, list)) else (end,) for end in (key.start, key.stop))
             if len(given) != len(strides):
                 raise LayoutError(
                     f"{self._letter}[...] has {len(given)} extents and {len(strides)} strides, which go in pairs: {shown(key)}"
@@ -38,14 +38,8 @@ class _Bracket:
         return TileLayout._of(iters) if self._letter == "S" else TileLayout._of((), iters)
 
 
-def _as_tuple(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
-
-
 def _iter(letter: str, extent: int, stride: Any) -> Iter:
-    axis = m
-    if isinstance(stride, OnAxis):
-        stride, axis = stride.value, stride.axis
+    stride, axis = (stride.value, stride.axis) if isinstance(stride, OnAxis) else (stride, m)
     if not is_int(stride := plain(stride)):
         raise LayoutError(f"a stride in {letter}[...] is an integer or `integer @ axis`, not {shown(stride)}")
     if type(stride) is int and stride >= 2**60:

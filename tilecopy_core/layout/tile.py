@@ -17,7 +17,7 @@ import attrs
 import numpy as np
 
 from ..errors import TEXT, Kind, LayoutError, checked, instance_of, integer, optional, shown, tuple_of
-from ..integers.expr import INT, Expr, Int, bounds_of, is_int, key_of, plain
+from ..integers.expr import INT, Expr, Int, is_int, key_of, plain
 from .axes import Axis, OnAxis, m
 from .boxes import Iter, Iters, Offset, add_offsets, box, cut, flat_run, fuse, surely_leaves
 from .html import html_table
@@ -108,13 +108,15 @@ class TileLayout:
     __radd__ = __add__
 
     def __repr__(self) -> str:
-        parts = [_bracket("S", self.shard) if self.shard else "S[()]"] if self.shard or not self.replica else []
+        parts = [_bracket("S", self.shard)] if self.shard or not self.replica else []
         parts += [_bracket("R", (it,)) for it in self.replica]
-        parts += [_offset_text(value) if axis == m else f"{OnAxis(value, axis)}" for axis, value in self._offset]
+        offset = [(axis, f"{value}" if axis == m else f"{OnAxis(value, axis)}") for axis, value in self._offset]
+        # a layout takes no minus: an offset on memory that subtracts stands in parentheses
+        parts += [f"({text})" if axis == m and " - " in text else text for axis, text in offset]
         plain = f"TileLayout({' + '.join(parts)})"
         return plain if self.swizzle is None else f"SwizzledLayout(swizzle={self.swizzle}, layout={plain})"
 
-    def with_iters(self, shard: Sequence[Iter]) -> TileLayout:
+    def with_iters(self, shard: Iters) -> TileLayout:
         """The same replicas, offset and swizzle over other shard iters; thread axes that go with the old ones stay at 0."""
         if type(shard) not in (list, tuple) or not {Iter}.issuperset(map(type, shard)):
             _ITERS.check(shard, "with_iters", "shard", LayoutError)
@@ -141,7 +143,7 @@ class TileLayout:
         """The offset along one axis."""
         if type(axis) is not Axis:
             _AXIS.check(axis, "offset_on", "axis", LayoutError)
-        return dict(self._offset).get(axis, 0)
+        return dict(self._offset).get(axis, 0) if self._offset else 0
 
     @property
     def strides(self) -> tuple[Int, ...]:
@@ -161,7 +163,7 @@ class TileLayout:
 
     def _named(self) -> list[Axis]:
         """The axes that are named, as often as they are."""
-        return [*[it.axis for it in self.shard + self.replica], *[axis for axis, _ in self._offset]]
+        return [it.axis for it in self.shard + self.replica] + [axis for axis, _ in self._offset]
 
     def check_admits(self, shape: Sequence[int], what: str) -> tuple[int, ...]:
         """The shape as plain integers; raises :class:`LayoutError` unless it has as many elements as the layout."""
@@ -182,12 +184,10 @@ class TileLayout:
         coordinates, the shape or a constant coordinate does not fit.
         """
         if shape is None:
-            if len(coordinate) not in (1, len(self.shard)):
-                raise LayoutError(
-                    f"{len(coordinate)} coordinates for {self}: give one flat index, {len(self.shard)} coordinates, "
-                    "or shape=..."
-                )
-            shape = (self.size,) if len(coordinate) == 1 else tuple(it.extent for it in self.shard)
+            got, own = len(coordinate), len(self.shard)
+            if got not in (1, own):
+                raise LayoutError(f"{got} coordinates for {self}: give one flat index, {own} coordinates, or shape=...")
+            shape = (self.size,) if got == 1 else tuple(it.extent for it in self.shard)
         shape = self.check_admits(shape, "apply")
         if len(coordinate) != len(shape):
             raise LayoutError(f"{len(coordinate)} coordinates for the shape {shape}: {shown(coordinate)}")
@@ -195,8 +195,7 @@ class TileLayout:
         for index, extent in zip(coordinate, shape, strict=True):
             if not is_int(index := plain(index)):
                 raise LayoutError(f"a coordinate is an integer, not {shown(index)}")
-            lower, upper = bounds_of(index)
-            if (upper is not None and upper < 0) or (lower is not None and lower >= extent):
+            if surely_leaves(index, 1, extent):
                 raise LayoutError(f"coordinate {shown(index)} is outside its extent {extent}")
             flat = flat * extent + index
         return self._swizzled({axis.name: self.along(axis, flat) for axis in self.axes})
@@ -212,26 +211,20 @@ class TileLayout:
 
     def places(self, *coordinate: Int, shape: Sequence[int] | None = None) -> list[dict[str, Int]]:
         """Every place of a coordinate: :meth:`apply` once for each combination of the replica iters."""
-        first = self.unswizzled.apply(*coordinate, shape=shape)
+        found = [self.unswizzled.apply(*coordinate, shape=shape)]
         if prod(it.extent for it in self.replica) > MOST_PLACES:
             raise LayoutError(
                 f"{self}: places of coordinate {shown(coordinate)} would list more than {MOST_PLACES} replicas"
             )
-        found = [first]
         for it in self.replica:
             on = it.axis.name
             found = [{**place, on: place[on] + step * it.stride} for place in found for step in range(it.extent)]
         return [self._swizzled(place) for place in found]
 
     def reach(self, axis: Axis = m) -> Int:
-        """Number of elements along an axis from place 0 to the last place that the layout reaches, inclusive.
-
-        A swizzled layout reaches whole blocks of what the XOR permutes.
-        """
-        last = self.offset_on(axis)
-        for it in self.shard + self.replica:
-            if it.axis == axis:
-                last = last + it.stride * (it.extent - 1)
+        """Number of elements along an axis from place 0 to the last place, inclusive; whole blocks of what a swizzle permutes."""
+        steps = [it.stride * (it.extent - 1) for it in self.shard + self.replica if it.axis == axis]
+        last = sum(steps, self.offset_on(axis))
         block = self.swizzle.block_elems if self.swizzle is not None and axis == m else 1
         return (last // block + 1) * block
 
@@ -298,10 +291,7 @@ class TileLayout:
         return self.box(shape, *box(shape, region))
 
     def box(self, shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]) -> TileLayout | None:
-        """As :meth:`slice`, of a box as starts and extents.
-
-        A box may overhang the shape: coordinates outside have places too, at which there is nothing.
-        """
+        """As :meth:`slice`, of starts and extents that may overhang the shape: outside are places at which there is nothing."""
         if type(starts) is not tuple or not {int, Expr}.issuperset(map(type, starts)):
             _COORDINATE.check(starts, "box", "starts", LayoutError)
         shape, extents = self.check_admits(shape, "slice"), checked_extents(extents, "box: extents")
@@ -309,29 +299,21 @@ class TileLayout:
             raise LayoutError(
                 f"box: starts {shown(starts)} and extents {extents} are one a dimension of the shape {shape}"
             )
-        found = self._by_dimension(shape, starts, extents)
-        # one element, or iters that straddle dimensions: a run of flat indices may still be one
-        if found is None and (run := flat_run(shape, starts, extents)):
+        try:
+            parts = list(map(cut, self.by_dimension(shape), starts, extents))
+        except LayoutError:  # an iter straddles dimensions
+            parts = [None]
+        if None in parts and (run := flat_run(shape, starts, extents)):  # one element, or a run, may still be a layout
             if run[1] == 1:
                 at = 0 if surely_leaves(run[0], 1, self.size) else run[0]
                 return TileLayout.of((), self.replica, {a: self.along(a, at) for a in self.axes}, self.swizzle)
-            found = cut(fuse(self.shard), *run)
-        if found is None:
+            parts = [cut(fuse(self.shard), *run)]
+        found = [part for part in parts if part is not None]
+        if len(found) < len(parts):
             return None
-        offset = add_offsets(self._offset, found[1])
-        return TileLayout._of(found[0], self.replica, offset, self.swizzle)._naming(self._named())
-
-    def _by_dimension(
-        self, shape: tuple[int, ...], starts: Sequence[Int], extents: Sequence[int]
-    ) -> tuple[list[Iter], Offset] | None:
-        try:
-            groups = self.by_dimension(shape)
-        except LayoutError:
-            return None
-        parts = [part for part in map(cut, groups, starts, extents) if part is not None]
-        if len(parts) < len(groups):
-            return None
-        return [it for iters, _ in parts for it in iters], tuple([pair for _, offset in parts for pair in offset])
+        offset = add_offsets(self._offset, tuple([pair for _, added in found for pair in added]))
+        shard = [it for iters, _ in found for it in iters]
+        return TileLayout._of(shard, self.replica, offset, self.swizzle)._naming(self._named())
 
     def permute(self, order: Sequence[int]) -> TileLayout:
         """The layout with its shard iters, the logical dimensions, in another order: each once, else a LayoutError."""
@@ -356,8 +338,7 @@ class TileLayout:
         shard: list[Iter] = []
         for count, stride, own in zip(counts, row_major(counts), groups, strict=True):
             shard += [Iter(count, stride * step), *own]
-        found = TileLayout._of(fuse(shard), self.canonicalize().replica, self._offset, self.swizzle)
-        return found._naming(self._named())
+        return self.with_iters(shard).canonicalize()._naming(self._named())
 
 
 Layout = TileLayout
@@ -377,23 +358,18 @@ def SwizzledLayout(swizzle: Swizzle, layout: TileLayout) -> TileLayout:
     return TileLayout._of(layout.shard, layout.replica, layout._offset, swizzle if swizzle.swizzle_len else None)
 
 
-def _offset_text(value: Int) -> str:
-    """An offset on memory; a layout takes no minus, so that what subtracts stands in parentheses."""
-    return f"({value})" if " - " in str(value) else str(value)
-
-
 def _bracket(letter: str, iters: tuple[Iter, ...]) -> str:
     extents = tuple(it.extent for it in iters)
     plain = [it.stride for it in iters if it.axis == m and not isinstance(it.stride, Expr)]
     if letter == "S" and plain == list(row_major(extents)):
-        return f"S[{', '.join(map(str, extents))}]"
+        return f"S[{', '.join(map(str, extents)) or '()'}]"
     strides = [str(it.stride) if it.axis == m else f"{OnAxis(it.stride, it.axis)}" for it in iters]
     if len(iters) == 1:
         return f"{letter}[{extents[0]} : {strides[0]}]"
     return f"{letter}[({', '.join(map(str, extents))}) : ({', '.join(strides)})]"
 
 
-def along(iters: Sequence[Iter], axis: Axis, index: Int, start: Int = 0) -> Int:
+def along(iters: Iters, axis: Axis, index: Int, start: Int = 0) -> Int:
     """Where a flat index lies along an axis, from ``start``; the index is known to be inside."""
     place, inner = start, prod([it.extent for it in iters])
     for position, it in enumerate(iters):
