@@ -223,8 +223,8 @@ class TileLayout:
 
     def reach(self, axis: Axis = m) -> Int:
         """Number of elements along an axis from place 0 to the last place, inclusive; whole blocks of what a swizzle permutes."""
-        steps = [it.stride * (it.extent - 1) for it in self.shard + self.replica if it.axis == axis]
-        last = sum(steps, self.offset_on(axis))
+        start, iters = self.offset_on(axis), self.shard + self.replica
+        last = sum([it.stride * (it.extent - 1) for it in iters if it.axis == axis], start)
         block = self.swizzle.block_elems if self.swizzle is not None and axis == m else 1
         return (last // block + 1) * block
 
