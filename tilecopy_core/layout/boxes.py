@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import starmap
 from math import gcd, prod
 from typing import Any
 
@@ -63,11 +64,10 @@ def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
     """Pairs without those of extent 1, neighbours that continue each other on every side fused."""
     fused: list[Pair] = []
     for pair in pairs:
-        extent = pair[0].extent
-        if extent == 1:
+        if pair[0].extent == 1:
             continue
-        if fused and all(map(_continues, fused[-1], pair)):
-            fused[-1] = tuple([Iter(fused[-1][0].extent * extent, it.stride, it.axis) for it in pair])
+        if fused and all(starmap(_continues, zip(fused[-1], pair, strict=True))):
+            fused[-1] = tuple([Iter(fused[-1][0].extent * it.extent, it.stride, it.axis) for it in pair])
         else:
             fused.append(pair)
     return fused
