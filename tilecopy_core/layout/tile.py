@@ -179,9 +179,8 @@ class TileLayout:
     def apply(self, *coordinate: Int, shape: Sequence[int] | None = None) -> dict[str, Int]:
         """The place of a coordinate (of replica 0), as ``{axis name: element offset}``.
 
-        The coordinate is one flat index, one index per shard iter, or one per dimension of ``shape``, which is any shape of
-        this layout's size; each is an int or a symbolic integer. Raises :class:`LayoutError` where the number of
-        coordinates, the shape or a constant coordinate does not fit.
+        The coordinate is one flat index, one index per shard iter, or one per dimension of ``shape``, a shape of this layout's
+        size; each may be symbolic. Raises :class:`LayoutError` where their number, the shape or a constant one does not fit.
         """
         if shape is None:
             got, own = len(coordinate), len(self.shard)
@@ -252,7 +251,10 @@ class TileLayout:
 
     def by_dimension(self, shape: Sequence[int]) -> list[list[Iter]]:
         """The iters that each dimension of a shape owns, fused where they can be; raises as :meth:`group`."""
-        shape = self.check_admits(shape, "group")
+        return self._owned(self.check_admits(shape, "group"))
+
+    def _owned(self, shape: tuple[int, ...]) -> list[list[Iter]]:
+        """As :meth:`by_dimension`, of a shape that is admitted."""
         if shape == tuple([it.extent for it in self.shard]):
             return [[it] if it.extent > 1 else [] for it in self.shard]
         pending = list(fuse(self.shard))
@@ -280,10 +282,9 @@ class TileLayout:
     def slice(self, shape: Sequence[int], region: Sequence[Any]) -> TileLayout | None:
         """The layout of a box: ``slice(..).apply(c) == apply(c + start)`` for every ``c`` of the box.
 
-        The region has for each dimension of a shape of this layout's size ``slice(start, stop)`` or ``(start, stop)``;
-        starts may be symbolic, the extent ``stop - start`` may not. None when the box is not a layout (it starts or ends
-        inside an iter), or that cannot be proved. Raises :class:`LayoutError` where the region does not have the rank of
-        the shape, is empty, or leaves it.
+        The region has a ``slice(start, stop)`` or ``(start, stop)`` of each dimension of a shape of this layout's size; starts
+        may be symbolic, extents may not. None when the box is no layout (it starts or ends inside an iter), or that cannot be
+        proved. Raises :class:`LayoutError` where the region is of another rank than the shape, is empty, or leaves it.
         """
         shape = self.check_admits(shape, "slice")
         if not isinstance(region, (tuple, list)):
@@ -300,7 +301,7 @@ class TileLayout:
                 f"box: starts {shown(starts)} and extents {extents} are one a dimension of the shape {shape}"
             )
         try:
-            parts = list(map(cut, self.by_dimension(shape), starts, extents))
+            parts = list(map(cut, self._owned(shape), starts, extents))
         except LayoutError:  # an iter straddles dimensions
             parts = [None]
         if None in parts and (run := flat_run(shape, starts, extents)):  # one element, or a run, may still be a layout
@@ -308,11 +309,13 @@ class TileLayout:
                 at = 0 if surely_leaves(run[0], 1, self.size) else run[0]
                 return TileLayout.of((), self.replica, {a: self.along(a, at) for a in self.axes}, self.swizzle)
             parts = [cut(fuse(self.shard), *run)]
-        found = [part for part in parts if part is not None]
-        if len(found) < len(parts):
-            return None
-        offset = add_offsets(self._offset, tuple([pair for _, added in found for pair in added]))
-        shard = [it for iters, _ in found for it in iters]
+        shard: list[Iter] = []
+        offset = self._offset
+        for part in parts:
+            if part is None:
+                return None
+            shard += part[0]
+            offset = add_offsets(offset, part[1])
         return TileLayout._of(shard, self.replica, offset, self.swizzle)._naming(self._named())
 
     def permute(self, order: Sequence[int]) -> TileLayout:
@@ -345,10 +348,7 @@ Layout = TileLayout
 
 
 def SwizzledLayout(swizzle: Swizzle, layout: TileLayout) -> TileLayout:
-    """A layout whose memory address is swizzled: ``swizzle.apply(layout.apply(...))`` on the ``m`` axis.
-
-    Raises :class:`LayoutError` for anything but a swizzle and a layout that is not swizzled already.
-    """
+    """A layout with ``swizzle.apply(layout.apply(...))`` on the axis ``m``, else a LayoutError where it has a swizzle already."""
     if not isinstance(swizzle, Swizzle):
         raise LayoutError(
             f"SwizzledLayout: swizzle is a Swizzle, such as swizzle('128B', 'float16'), not {shown(swizzle)}"
