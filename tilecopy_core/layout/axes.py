@@ -12,13 +12,10 @@ from ..integers.expr import Int, constant_of, is_int, key_of, plain, terms_of
 
 @attrs.frozen(repr=False, cache_hash=True)
 class Axis:
-    """A named hardware resource that a stride can run along.
+    """A named hardware resource that a stride can run along; ``layout.apply`` returns places by its name.
 
-    Attributes:
-        name: how it prints, and its key in what ``layout.apply`` returns.
-        kind: ``"memory"``, ``"thread"`` (places inside a CTA) or ``"cta"`` (places of CTAs).
-        finer: the scope whose instances are counted.
-        coarser: the scope inside which they are counted.
+    ``kind`` is ``"memory"``, ``"thread"`` (places inside a CTA) or ``"cta"`` (places of CTAs). Those of threads and CTAs
+    count the instances of the scope ``finer`` inside one of ``coarser``.
     """
 
     name: str = attrs.field(validator=TEXT)
@@ -53,24 +50,16 @@ class OnAxis:
         return f"({self.value}) @ {self.axis}" if several else f"{self.value} @ {self.axis}"
 
 
-m = Axis("m", "memory")
-TLane = Axis("TLane", "memory")
-TCol = Axis("TCol", "memory")
+m, TLane, TCol = [Axis(name, "memory") for name in ("m", "TLane", "TCol")]
 laneid = Axis("laneid", "thread", "thread", "warp")
 warpid = Axis("warpid", "thread", "warp", "cta")
 wid_in_wg = Axis("wid_in_wg", "thread", "warp", "warpgroup")
 wgid = Axis("wgid", "thread", "warpgroup", "cta")
 tid_in_wg = Axis("tid_in_wg", "thread", "thread", "warpgroup")
 tx = Axis("tx", "thread", "thread", "cta")
-cbx = Axis("cbx", "cta", "cta", "cluster")
-cby = Axis("cby", "cta", "cta", "cluster")
-cbz = Axis("cbz", "cta", "cta", "cluster")
-bx = Axis("bx", "cta", "cta", "grid")
-by = Axis("by", "cta", "cta", "grid")
-bz = Axis("bz", "cta", "cta", "grid")
+cbx, cby, cbz = [Axis(name, "cta", "cta", "cluster") for name in ("cbx", "cby", "cbz")]
+bx, by, bz = [Axis(name, "cta", "cta", "grid") for name in ("bx", "by", "bz")]
 
-AXES: dict[str, Axis] = {
-    axis.name: axis
-    for axis in (m, TLane, TCol, laneid, warpid, wid_in_wg, wgid, tid_in_wg, tx, cbx, cby, cbz, bx, by, bz)
-}
+_ALL = (m, TLane, TCol, laneid, warpid, wid_in_wg, wgid, tid_in_wg, tx, cbx, cby, cbz, bx, by, bz)
+AXES: dict[str, Axis] = {axis.name: axis for axis in _ALL}
 """Every axis by name."""

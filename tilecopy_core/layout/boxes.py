@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import starmap
 from math import gcd, prod
 from typing import Any
 
@@ -33,6 +34,7 @@ class Iter:
         return f"{self.extent}:{self.stride if self.axis == m else OnAxis(self.stride, self.axis)}"
 
 
+Iters = Sequence[Iter]
 Offset = tuple[tuple[Axis, "Int"], ...]
 """What is added along each axis, axes in the order of their names; at 0 only a thread axis that nothing else names."""
 
@@ -49,7 +51,7 @@ def add_offsets(left: Offset, right: Offset) -> Offset:
     return tuple(sorted(kept, key=lambda item: item[0].name) if len(kept) > 1 else kept)
 
 
-def fuse(iters: Sequence[Iter]) -> tuple[Iter, ...]:
+def fuse(iters: Iters) -> tuple[Iter, ...]:
     """Iters without those of extent 1, neighbours that continue each other fused."""
     return tuple([it for (it,) in fuse_pairs([(it,) for it in iters])])
 
@@ -62,50 +64,32 @@ def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
     """Pairs without those of extent 1, neighbours that continue each other on every side fused."""
     fused: list[Pair] = []
     for pair in pairs:
-        extent = pair[0].extent
-        if extent == 1:
+        if pair[0].extent == 1:
             continue
-        last = fused[-1] if fused else ()
-        if last and all(
-            outer.axis == inner.axis and same(outer.stride, inner.stride * extent)
-            for outer, inner in zip(last, pair, strict=True)
-        ):
-            fused[-1] = tuple([Iter(last[0].extent * extent, it.stride, it.axis) for it in pair])
+        if fused and all(starmap(_continues, zip(fused[-1], pair, strict=True))):
+            fused[-1] = tuple([Iter(fused[-1][0].extent * it.extent, it.stride, it.axis) for it in pair])
         else:
             fused.append(pair)
     return fused
 
 
+def _continues(outer: Iter, inner: Iter) -> bool:
+    return same(outer.stride, inner.stride * inner.extent) and outer.axis == inner.axis
+
+
 def box(
     shape: Sequence[Int], region: Sequence[Any], *, overhang: bool = False
 ) -> tuple[tuple[Int, ...], tuple[int, ...]]:
-    """Starts and extents of a region of a shape, checked.
+    """Starts and extents of a region of a shape: of each dimension ``slice(start, stop)`` or ``(start, stop)``.
 
-    Args:
-        shape: the extents; one may be symbolic.
-        region: for each dimension ``slice(start, stop)`` or ``(start, stop)``.
-        overhang: whether the box may leave the shape; starts and stops are coordinates, negative ones too.
-
-    Raises:
-        LayoutError: wrong rank, an extent that is symbolic or below 1, or a box that is certainly outside.
+    Extents of the shape may be symbolic. With ``overhang`` the box may leave the shape; starts and stops are coordinates,
+    negative ones too. Raises :class:`LayoutError` for another rank, an extent of the box that is symbolic or below 1, or a
+    box that is certainly outside.
     """
     if len(region) != len(shape):
         raise LayoutError(f"a region of {len(region)} dimensions in the shape {tuple(shape)}: {shown(region)}")
-    starts, extents = [], []
-    for dim, (part, size) in enumerate(zip(region, shape, strict=True)):
-        start, stop = _ends(part, size, dim)
-        extent = stop - start
-        if isinstance(extent, Expr):
-            raise LayoutError(
-                f"dimension {dim}: the extent of {start} : {stop} is symbolic ({extent}); it must be fixed"
-            )
-        if extent < 1:
-            raise LayoutError(f"dimension {dim}: the region {start} : {stop} is empty (extent {extent})")
-        if not overhang and surely_leaves(start, extent, size):
-            raise LayoutError(leaving(dim, start, extent, size))
-        starts.append(start)
-        extents.append(extent)
-    return tuple(starts), tuple(extents)
+    parts = [_start_and_extent(*each, dim, overhang) for dim, each in enumerate(zip(region, shape, strict=True))]
+    return tuple([start for start, _ in parts]), tuple([extent for _, extent in parts])
 
 
 def surely_leaves(start: Int, extent: int, size: Int) -> bool:
@@ -122,18 +106,25 @@ def leaving(dim: int, start: Int, extent: int, size: Int) -> str:
     return f"dimension {dim}: the region {shown(start)} : {shown(add(start, extent))} is outside the extent {size}"
 
 
-def _ends(part: Any, size: Int, dim: int) -> tuple[Int, Int]:
+def _start_and_extent(part: Any, size: Int, dim: int, overhang: bool) -> tuple[Int, int]:
     if isinstance(part, slice):
         if part.step is not None and (type(part.step) is not int or part.step != 1):
             raise LayoutError(f"dimension {dim}: a region has no step (found {shown(part.step)})")
         part = (part.start, part.stop)
-    if not isinstance(part, (tuple, list)) or len(part) != 2:
+    elif not isinstance(part, (tuple, list)) or len(part) != 2:
         raise LayoutError(f"dimension {dim}: a region is slice(start, stop) or (start, stop), not {shown(part)}")
-    start, stop = (0 if part[0] is None else part[0]), (size if part[1] is None else part[1])
-    start, stop = plain(start), plain(stop)
+    start, stop = plain(0 if part[0] is None else part[0]), plain(size if part[1] is None else part[1])
     if not (is_int(start) and is_int(stop)):
         raise LayoutError(f"dimension {dim}: a region is made of integers, not {shown(start)}:{shown(stop)}")
-    return start if isinstance(start, Expr) else int(start), stop if isinstance(stop, Expr) else int(stop)
+    start, stop = start if isinstance(start, Expr) else int(start), stop if isinstance(stop, Expr) else int(stop)
+    extent = stop - start
+    if isinstance(extent, Expr):
+        raise LayoutError(f"dimension {dim}: the extent of {start} : {stop} is symbolic ({extent}); it must be fixed")
+    if extent < 1:
+        raise LayoutError(f"dimension {dim}: the region {start} : {stop} is empty (extent {extent})")
+    if not overhang and surely_leaves(start, extent, size):
+        raise LayoutError(leaving(dim, start, extent, size))
+    return start, extent
 
 
 def flat_run(shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]) -> tuple[Int, int] | None:
@@ -147,17 +138,18 @@ def flat_run(shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]
     return start, prod(extents)
 
 
-def cut(iters: Sequence[Iter], start: Int, extent: int) -> tuple[list[Iter], Offset] | None:
+def cut(iters: Iters, start: Int, extent: int) -> tuple[list[Iter], Offset] | None:
     """Iters cut to the indices ``[start, start + extent)``, and what the start adds; None where that is no layout."""
     if not iters:
-        return [], ()
+        return [Iter(extent, 0)] if extent > 1 else [], ()  # of the one place; the rest is outside
     first, rest = iters[0], iters[1:]
-    inner = prod(it.extent for it in rest)
+    inner = prod([it.extent for it in rest])
     if is_multiple(start, inner) and extent % inner == 0:
-        return [Iter(extent // inner, first.stride, first.axis), *rest], ((first.axis, start // inner * first.stride),)
+        kept = first if extent == first.extent * inner else Iter(extent // inner, first.stride, first.axis)
+        return [kept, *rest], ((first.axis, start // inner * first.stride),)
     quotient = start // inner
     within = start - quotient * inner
-    _, upper = bounds_of(within)
+    upper = bounds_of(within)[1]
     if upper is None or upper + extent > inner:
         if not isinstance(start, Expr):
             return _pieces(iters, start, extent, inner)
@@ -166,17 +158,12 @@ def cut(iters: Sequence[Iter], start: Int, extent: int) -> tuple[list[Iter], Off
             return None
         within = start % inner
     deeper = cut(rest, within, extent)
-    if deeper is None:
-        return None
-    return deeper[0], ((first.axis, quotient * first.stride), *deeper[1])
+    return None if deeper is None else (deeper[0], ((first.axis, quotient * first.stride), *deeper[1]))
 
 
-def _pieces(iters: Sequence[Iter], start: int, extent: int, inner: int) -> tuple[list[Iter], Offset] | None:
+def _pieces(iters: Iters, start: int, extent: int, inner: int) -> tuple[list[Iter], Offset] | None:
     """A box that straddles blocks of ``inner`` evenly: equal pieces at places that are one step apart."""
     size = gcd(start, extent, inner)
-    first = cut(iters, start, size)
-    if first is None:
-        return None
 
     def step(at: int) -> Offset | None:
         """From the piece before an index to the one that begins there, or None where they are not alike."""
@@ -191,6 +178,7 @@ def _pieces(iters: Sequence[Iter], start: int, extent: int, inner: int) -> tuple
     if any(key_of(step(at)) != key_of(edge) for at in range(start + size, start + extent, size)):
         return None
     axis, stride = edge[0] if edge else (iters[0].axis, 0)
-    if isinstance(stride, Expr) or stride < 0:
+    first = cut(iters, start, size)
+    if first is None or isinstance(stride, Expr) or stride < 0:
         return None
     return [Iter(extent // size, stride, axis), *first[0]], first[1]

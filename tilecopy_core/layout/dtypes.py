@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -12,13 +13,10 @@ from ..errors import FLAG, TEXT, RequestError, did_you_mean, integer_in, one_of,
 
 @attrs.frozen(repr=False)
 class DType:
-    """An element type.
+    """An element type of ``bits`` bits, by the name that NumPy has for it.
 
-    Attributes:
-        name: NumPy's (or ml_dtypes') name of it.
-        bits: width of one element.
-        kind: ``"f"`` float, ``"i"`` signed, ``"u"`` unsigned, ``"b"`` bool, ``"c"`` complex.
-        extended: whether NumPy alone does not know it (ml_dtypes does).
+    ``kind`` is ``"f"`` float, ``"i"`` signed, ``"u"`` unsigned, ``"b"`` bool or ``"c"`` complex. An ``extended`` one is
+    known to ml_dtypes and not to NumPy alone.
     """
 
     name: str = attrs.field(validator=TEXT)
@@ -38,11 +36,7 @@ class DType:
         return max(1, self.bits // 8)
 
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy dtype.
-
-        Raises:
-            RequestError: the type needs ml_dtypes, which is not installed.
-        """
+        """The NumPy dtype; raises :class:`RequestError` where it needs ml_dtypes, which is not installed."""
         if not self.extended:
             return np.dtype(self.name)
         try:
@@ -53,25 +47,13 @@ class DType:
         return found
 
 
-_PLAIN = {
-    "bool": (8, "b"),
-    **{f"{sign}int{bits}": (bits, sign[:1] or "i") for sign in ("", "u") for bits in (8, 16, 32, 64)},
-    **{f"float{bits}": (bits, "f") for bits in (16, 32, 64)},
-    "complex64": (64, "c"),
-    "complex128": (128, "c"),
-}
-_EXTENDED = {
-    "bfloat16": (16, "f"),
-    **{
-        f"float8_{form}": (8, "f")
-        for form in ("e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")
-    },
-    "float4_e2m1fn": (4, "f"),
-    "int4": (4, "i"),
-    "uint4": (4, "u"),
-}
+_INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+_PLAIN = ("bool", *_INTEGERS, "float16", "float32", "float64", "complex64", "complex128")
+_FLOAT8 = ("e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")
+_EXTENDED = {"bfloat16": (16, "f"), **{f"float8_{form}": (8, "f") for form in _FLOAT8}}
+_EXTENDED |= {name: (4, name[0]) for name in ("float4_e2m1fn", "int4", "uint4")}
 DTYPES: dict[str, DType] = {
-    **{name: DType(name, bits, kind) for name, (bits, kind) in _PLAIN.items()},
+    **{name: DType(name, 8 * np.dtype(name).itemsize, np.dtype(name).kind) for name in _PLAIN},
     **{name: DType(name, bits, kind, extended=True) for name, (bits, kind) in _EXTENDED.items()},
 }
 """Every element type by name."""
@@ -93,20 +75,11 @@ _OTHER_NAMES = {
 """What other projects call some of them, for messages."""
 
 
-def _printed(value: object) -> str:
-    try:
-        return str(value)
-    except Exception:  # whatever it is, it is no dtype
-        return ""
-
-
 def dtype_of(value: Any) -> DType:
     """The element type of a name, a NumPy dtype or scalar type, or a framework's dtype that prints its name.
 
-    ``f16``, ``bf16``, ``f32`` and ``f64`` are names too.
-
-    Raises:
-        RequestError: there is no such element type, or its bytes are not in the GPU's order.
+    ``f16``, ``bf16``, ``f32`` and ``f64`` are names too. Raises :class:`RequestError` where there is no such element type,
+    or its bytes are not in the GPU's order.
     """
     if isinstance(value, DType):
         return value
@@ -119,7 +92,9 @@ def dtype_of(value: Any) -> DType:
                 raise TypeError  # NumPy takes an array for its dtype
             found = np.dtype(value)
         except Exception:  # whatever NumPy makes of it
-            name = _printed(value).rsplit(".", 1)[-1]  # torch.float16 prints "torch.float16"
+            name = ""
+            with suppress(Exception):  # whatever cannot be printed is no dtype
+                name = str(value).rsplit(".", 1)[-1]  # torch.float16 prints "torch.float16"
         else:
             if not found.isnative:
                 raise RequestError(

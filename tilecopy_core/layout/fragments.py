@@ -101,17 +101,14 @@ def _wgmma(columns: int, depth: int) -> _Layouts:
 @cache
 def _operands(shape: str) -> _Layouts:
     """Every operand that a shape has in registers; raises :class:`RequestError` for one that is none."""
-    if match := re.fullmatch(r"m(8|16|64)n([1-9]\d{0,2})k([1-9]\d?)", shape):
+    if shape not in _KNOWN and f"{shape}.x1" not in _KNOWN:
+        hint = did_you_mean(shape, _KNOWN)
+        raise RequestError(f"mma_fragment: no matrix instruction has the shape {shown(shape)}{hint}")
+    if match := re.fullmatch(r"m(\d+)n(\d+)k(\d+)", shape):
         rows, columns, depth = map(int, match.groups())
-        if columns == 8 and (rows, depth) in _MMA:
-            return _mma(rows, depth)
-        if rows == 64 and columns % 8 == 0 and columns <= 256 and depth in _WGMMA:
-            return _wgmma(columns, depth)
-    elif (match := re.fullmatch(r"(\w+?)(?:\.x([1-9]\d{0,2}))?", shape)) and match[1] in _TCGEN05:
-        (most, layout), count = _TCGEN05[match[1]], int(match[2] or 1)
-        if count <= most and count.bit_count() == 1:
-            return {"C": _packed(layout(count), _TCGEN05_TYPES)}
-    raise RequestError(f"mma_fragment: no matrix instruction has the shape {shown(shape)}{did_you_mean(shape, _KNOWN)}")
+        return _wgmma(columns, depth) if rows == 64 else _mma(rows, depth)
+    name, _, count = shape.partition(".x")
+    return {"C": _packed(_TCGEN05[name][1](int(count or 1)), _TCGEN05_TYPES)}
 
 
 @checked(shape=TEXT, operand=one_of("A", "B", "C", "D"))
@@ -181,10 +178,7 @@ def tile_fragment(
     counts = [size // (each * count) for size, each, count in zip(shape, own, warps, strict=True)]
     axis = warp_axis or (wgid if any(it.axis == wid_in_wg for it in fragment.shard) else warpid)
     shard: list[Iter] = []
-    for dim, iters in enumerate(fragment.by_dimension(own)):
-        outer = (
-            Iter(warps[dim], row_major(warps)[dim], axis),
-            Iter(counts[dim], row_major(counts)[dim] * fragment.span()),
-        )
+    for d, iters in enumerate(fragment.by_dimension(own)):
+        outer = Iter(warps[d], row_major(warps)[d], axis), Iter(counts[d], row_major(counts)[d] * fragment.span())
         shard += [*(it for it in outer if it.extent > 1), *iters]
     return fragment.with_iters(shard)

@@ -21,32 +21,25 @@ class _Bracket:
         return self._letter
 
     def __getitem__(self, key: Any) -> TileLayout:
+        given, strides = key, None
         if isinstance(key, slice):
             if key.step is not None:
                 raise LayoutError(f"{self._letter}[...] takes extents : strides and no third part, {shown(key.step)}")
-            given, strides = _as_tuple(key.start), _as_tuple(key.stop)
+            given, strides = (tuple(end) if isinstance(end, (tuple, list)) else (end,) for end in (key.start, key.stop))
             if len(given) != len(strides):
                 raise LayoutError(
                     f"{self._letter}[...] has {len(given)} extents and {len(strides)} strides, which go in pairs: {shown(key)}"
                 )
-            extents = checked_extents(given, f"{self._letter}[...]")
         elif self._letter == "R":
             raise LayoutError(f"R[...] needs a stride, as in R[4 : 32 @ TLane], not {shown(key)}")
-        else:
-            extents = checked_extents(key, f"{self._letter}[...]")
-            strides = row_major(extents)
+        extents = checked_extents(given, f"{self._letter}[...]")
+        strides = row_major(extents) if strides is None else strides
         iters = [_iter(self._letter, e, s) for e, s in zip(extents, strides, strict=True)]
         return TileLayout._of(iters) if self._letter == "S" else TileLayout._of((), iters)
 
 
-def _as_tuple(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
-
-
 def _iter(letter: str, extent: int, stride: Any) -> Iter:
-    axis = m
-    if isinstance(stride, OnAxis):
-        stride, axis = stride.value, stride.axis
+    stride, axis = (stride.value, stride.axis) if isinstance(stride, OnAxis) else (stride, m)
     if not is_int(stride := plain(stride)):
         raise LayoutError(f"a stride in {letter}[...] is an integer or `integer @ axis`, not {shown(stride)}")
     if type(stride) is int and stride >= 2**60:

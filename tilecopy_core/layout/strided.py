@@ -17,14 +17,10 @@ from .tile import TileLayout
 
 @attrs.frozen(repr=False)
 class StridedLayout:
-    """Coordinate -> sum of index times stride, over a shape that may be symbolic.
+    """Coordinate -> sum of index times stride, one a dimension, over a shape that may be symbolic; all in elements.
 
     A tile of it has fixed extents, so :meth:`box` is an ordinary :class:`TileLayout`; splitting and fusing of iters, which
     needs extents that are known, never has to look at this one.
-
-    Attributes:
-        shape: extents, in elements.
-        strides: one a dimension, in elements.
     """
 
     shape: tuple[Int, ...] = attrs.field(eq=key_of)
@@ -59,10 +55,7 @@ class StridedLayout:
 
     def offset_of(self, coordinate: Sequence[Int]) -> Int:
         """Element offset of a coordinate."""
-        total: Int = 0
-        for index, stride in zip(coordinate, self.strides, strict=True):
-            total = add(total, mul(index, stride))
-        return total
+        return sum([mul(index, stride) for index, stride in zip(coordinate, self.strides, strict=True)])
 
     def apply(self, *coordinate: Int, shape: Sequence[Int] | None = None) -> dict[str, Int]:
         """The place of a coordinate, one index a dimension."""
@@ -86,11 +79,7 @@ class StridedLayout:
         return add(self.offset_of([add(extent, -1) for extent in self.shape]), 1) if axis == m else 1
 
     def span(self, axis: Axis = m) -> int:
-        """Number of elements, where that is plain.
-
-        Raises:
-            LayoutError: it is symbolic.
-        """
+        """As :meth:`reach`, a plain integer; raises :class:`LayoutError` where it is symbolic."""
         found = self.reach(axis)
         if isinstance(found, Expr):
             raise LayoutError(f"the span of {self} is symbolic: {found}")

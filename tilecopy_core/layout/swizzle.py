@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import log2
 from typing import Any
 
 import attrs
@@ -73,10 +72,8 @@ class Swizzle:
 def swizzle(mode: str, dtype: Any) -> Swizzle:
     """The swizzle of a mode (``"none"``, ``"32B"``, ``"64B"``, ``"128B"``) for elements of a dtype.
 
-    ``M = log2(128 / bits)``, ``B = 1, 2, 3``, ``S = 3``: 16 bytes stay together, 8 rows repeat.
-
-    Raises:
-        LayoutError: an unknown mode, or elements that do not divide 128 bits.
+    ``M = log2(128 / bits)``, ``B = 1, 2, 3``, ``S = 3``: 16 bytes stay together, 8 rows repeat. Raises
+    :class:`LayoutError` for an unknown mode, or elements that do not divide 128 bits.
     """
     if not isinstance(mode, str) or mode not in MODES:
         raise LayoutError(
@@ -85,7 +82,7 @@ def swizzle(mode: str, dtype: Any) -> Swizzle:
     bits = dtype_of(dtype).bits
     if 128 % bits:
         raise LayoutError(f"a {mode} swizzle needs elements that divide 128 bits; dtype {dtype} has {bits}")
-    return Swizzle(int(log2(128 // bits)), MODES[mode], 3)
+    return Swizzle((128 // bits).bit_length() - 1, MODES[mode], 3)
 
 
 class SwizzledTerms:
@@ -97,14 +94,13 @@ class SwizzledTerms:
     """
 
     def __init__(self, terms: tuple[Term, ...], swizzle: Swizzle) -> None:
-        period = swizzle.period_elems
         self._swizzle = swizzle
+        self._period = period = swizzle.period_elems
         self._outside = sum_of(0, ((a, c) for a, c in terms if a.divisor * c % period == 0))
         self._inside = sum_of(0, ((a, c) for a, c in terms if a.divisor * c % period))
         self._bits = possible_bits(self._inside)
         self._pattern: Int = swizzle.apply(self._inside)
         self._reach = possible_bits(self._pattern)
-        self._period = period
         self._mixed: dict[int, Int] = {}
 
     def plus(self, const: int) -> Int:
@@ -117,6 +113,5 @@ class SwizzledTerms:
         movable = constant if self._reach is None else constant & self._reach
         mixed = self._mixed.get(movable)
         if mixed is None:
-            pattern = xor(self._pattern, movable) if movable else self._pattern
-            mixed = self._mixed[movable] = add(pattern, self._outside)
+            mixed = self._mixed[movable] = add(xor(self._pattern, movable), self._outside)
         return add(mixed, const - low + constant - movable)

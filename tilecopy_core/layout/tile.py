@@ -8,17 +8,18 @@ repeats the place ``extent`` times. A swizzle permutes the resulting memory addr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate, product
+from itertools import accumulate
 from math import prod
+from operator import mul
 from typing import Any, ClassVar, TypeVar
 
 import attrs
 import numpy as np
 
 from ..errors import TEXT, Kind, LayoutError, checked, instance_of, integer, optional, shown, tuple_of
-from ..integers.expr import INT, Expr, Int, bounds_of, is_int, key_of, plain
+from ..integers.expr import INT, Expr, Int, is_int, key_of, plain
 from .axes import Axis, OnAxis, m
-from .boxes import Iter, Offset, add_offsets, box, cut, flat_run, fuse, surely_leaves
+from .boxes import Iter, Iters, Offset, add_offsets, box, cut, flat_run, fuse, surely_leaves
 from .html import html_table
 from .swizzle import Swizzle
 
@@ -69,37 +70,27 @@ class TileLayout:
     @classmethod
     @checked(LayoutError, shard=_ITERS, replica=_ITERS, offset=_OFFSET, swizzle=_SWIZZLE)
     def of(
-        cls,
-        shard: Sequence[Iter],
-        replica: Sequence[Iter] = (),
-        offset: Mapping[Axis, Int] | Offset = (),
-        swizzle: Swizzle | None = None,
+        cls, shard: Iters, replica: Iters = (), offset: Mapping[Axis, Int] | Offset = (), swizzle: Swizzle | None = None
     ) -> TileLayout:
         """A layout from its parts."""
         pairs = tuple(offset.items()) if isinstance(offset, Mapping) else offset
-        return cls._of(shard, replica, add_offsets((), pairs), swizzle, [axis for axis, _ in pairs])
+        return cls._of(shard, replica, add_offsets((), pairs), swizzle)._naming([axis for axis, _ in pairs])
 
     @classmethod
-    def _of(
-        cls,
-        shard: Sequence[Iter],
-        replica: Sequence[Iter] = (),
-        offset: Offset = (),
-        swizzle: Swizzle | None = None,
-        naming: Iterable[Axis] = (),
-    ) -> TileLayout:
-        """As :meth:`of`, from parts that are known to be good.
-
-        A thread axis of ``naming`` that no part names has an offset of 0: place 0 owns the elements, not every place.
-        """
+    def _of(cls, shard: Iters, replica: Iters = (), offset: Offset = (), swizzle: Swizzle | None = None) -> TileLayout:
+        """As :meth:`of`, from parts that are known to be good."""
         made = cls.__new__(cls)
         made.__attrs_init__(tuple(shard), tuple(replica), offset, swizzle)
-        threads = {axis for axis in naming if axis.kind != "memory"}
-        lost = threads.difference(made._named()) if threads else ()
+        return made
+
+    def _naming(self, axes: Iterable[Axis]) -> TileLayout:
+        """With an offset of 0 on those thread axes that no part names: place 0 owns the elements, not every place."""
+        threads = {axis for axis in axes if axis.kind != "memory"}
+        lost = threads.difference(self._named()) if threads else ()
         if not lost:
-            return made
-        named = sorted((*offset, *((axis, 0) for axis in lost)), key=lambda pair: pair[0].name)
-        return cls._of(shard, replica, tuple(named), swizzle)
+            return self
+        offset = sorted((*self._offset, *((axis, 0) for axis in lost)), key=lambda pair: pair[0].name)
+        return TileLayout._of(self.shard, self.replica, tuple(offset), self.swizzle)
 
     def __add__(self, other: Any) -> TileLayout:
         if isinstance(other, OnAxis):
@@ -111,23 +102,25 @@ class TileLayout:
         if (self.shard and other.shard) or other.swizzle is not None or self.swizzle is not None:
             raise LayoutError(f"a layout has one S[...] and is swizzled last; found {self} and {other}")
         offset = add_offsets(self._offset, other._offset)
-        named = [axis for axis, _ in self._offset + other._offset]
-        return TileLayout._of(self.shard or other.shard, self.replica + other.replica, offset, None, named)
+        found = TileLayout._of(self.shard or other.shard, self.replica + other.replica, offset)
+        return found._naming([axis for axis, _ in self._offset + other._offset])
 
     __radd__ = __add__
 
     def __repr__(self) -> str:
-        parts = [_bracket("S", self.shard) if self.shard else "S[()]"] if self.shard or not self.replica else []
+        parts = [_bracket("S", self.shard)] if self.shard or not self.replica else []
         parts += [_bracket("R", (it,)) for it in self.replica]
-        parts += [_offset_text(value) if axis == m else f"{OnAxis(value, axis)}" for axis, value in self._offset]
+        offset = [(axis, f"{value}" if axis == m else f"{OnAxis(value, axis)}") for axis, value in self._offset]
+        # a layout takes no minus: an offset on memory that subtracts stands in parentheses
+        parts += [f"({text})" if axis == m and " - " in text else text for axis, text in offset]
         plain = f"TileLayout({' + '.join(parts)})"
         return plain if self.swizzle is None else f"SwizzledLayout(swizzle={self.swizzle}, layout={plain})"
 
-    def with_iters(self, shard: Sequence[Iter]) -> TileLayout:
+    def with_iters(self, shard: Iters) -> TileLayout:
         """The same replicas, offset and swizzle over other shard iters; thread axes that go with the old ones stay at 0."""
         if type(shard) not in (list, tuple) or not {Iter}.issuperset(map(type, shard)):
             _ITERS.check(shard, "with_iters", "shard", LayoutError)
-        return TileLayout._of(shard, self.replica, self._offset, self.swizzle, self._named())
+        return TileLayout._of(shard, self.replica, self._offset, self.swizzle)._naming(self._named())
 
     def _repr_html_(self) -> str:
         rows: list[tuple[object, ...]] = [("shard", it.extent, it.stride, it.axis) for it in self.shard]
@@ -150,10 +143,7 @@ class TileLayout:
         """The offset along one axis."""
         if type(axis) is not Axis:
             _AXIS.check(axis, "offset_on", "axis", LayoutError)
-        for on, value in self._offset:
-            if on == axis:
-                return value
-        return 0
+        return dict(self._offset).get(axis, 0) if self._offset else 0
 
     @property
     def strides(self) -> tuple[Int, ...]:
@@ -173,7 +163,7 @@ class TileLayout:
 
     def _named(self) -> list[Axis]:
         """The axes that are named, as often as they are."""
-        return [*[it.axis for it in self.shard + self.replica], *[axis for axis, _ in self._offset]]
+        return [it.axis for it in self.shard + self.replica] + [axis for axis, _ in self._offset]
 
     def check_admits(self, shape: Sequence[int], what: str) -> tuple[int, ...]:
         """The shape as plain integers; raises :class:`LayoutError` unless it has as many elements as the layout."""
@@ -186,26 +176,17 @@ class TileLayout:
             )
         return shape
 
-    # ------------------------------------------------------------------------------------------- evaluation
-
     def apply(self, *coordinate: Int, shape: Sequence[int] | None = None) -> dict[str, Int]:
         """The place of a coordinate (of replica 0), as ``{axis name: element offset}``.
 
-        Args:
-            coordinate: one flat index, one index per shard iter, or one per dimension of ``shape``; each an int or
-                a symbolic integer.
-            shape: any shape of this layout's size.
-
-        Raises:
-            LayoutError: the number of coordinates, the shape or a constant coordinate does not fit.
+        The coordinate is one flat index, one index per shard iter, or one per dimension of ``shape``, a shape of this layout's
+        size; each may be symbolic. Raises :class:`LayoutError` where their number, the shape or a constant one does not fit.
         """
         if shape is None:
-            if len(coordinate) not in (1, len(self.shard)):
-                raise LayoutError(
-                    f"{len(coordinate)} coordinates for {self}: give one flat index, {len(self.shard)} coordinates, "
-                    "or shape=..."
-                )
-            shape = (self.size,) if len(coordinate) == 1 else tuple(it.extent for it in self.shard)
+            got, own = len(coordinate), len(self.shard)
+            if got not in (1, own):
+                raise LayoutError(f"{got} coordinates for {self}: give one flat index, {own} coordinates, or shape=...")
+            shape = (self.size,) if got == 1 else tuple(it.extent for it in self.shard)
         shape = self.check_admits(shape, "apply")
         if len(coordinate) != len(shape):
             raise LayoutError(f"{len(coordinate)} coordinates for the shape {shape}: {shown(coordinate)}")
@@ -213,14 +194,13 @@ class TileLayout:
         for index, extent in zip(coordinate, shape, strict=True):
             if not is_int(index := plain(index)):
                 raise LayoutError(f"a coordinate is an integer, not {shown(index)}")
-            lower, upper = bounds_of(index)
-            if (upper is not None and upper < 0) or (lower is not None and lower >= extent):
+            if surely_leaves(index, 1, extent):
                 raise LayoutError(f"coordinate {shown(index)} is outside its extent {extent}")
             flat = flat * extent + index
-        place = {axis.name: self.along(axis, flat) for axis in self.axes}
-        if self.swizzle is not None:
-            place[m.name] = self.swizzle.apply(place.get(m.name, 0))
-        return place
+        return self._swizzled({axis.name: self.along(axis, flat) for axis in self.axes})
+
+    def _swizzled(self, place: dict[str, Int]) -> dict[str, Int]:
+        return place if self.swizzle is None else {**place, m.name: self.swizzle.apply(place.get(m.name, 0))}
 
     def along(self, axis: Axis, index: Int) -> Int:
         """The place of a flat index along one axis, before the swizzle; the index is known to be inside."""
@@ -230,45 +210,29 @@ class TileLayout:
 
     def places(self, *coordinate: Int, shape: Sequence[int] | None = None) -> list[dict[str, Int]]:
         """Every place of a coordinate: :meth:`apply` once for each combination of the replica iters."""
-        first = self.unswizzled.apply(*coordinate, shape=shape)
+        found = [self.unswizzled.apply(*coordinate, shape=shape)]
         if prod(it.extent for it in self.replica) > MOST_PLACES:
             raise LayoutError(
                 f"{self}: places of coordinate {shown(coordinate)} would list more than {MOST_PLACES} replicas"
             )
-        result = []
-        for steps in product(*(range(it.extent) for it in self.replica)):
-            place = dict(first)
-            for step, it in zip(steps, self.replica, strict=True):
-                place[it.axis.name] = place.get(it.axis.name, 0) + step * it.stride
-            if self.swizzle is not None:
-                place[m.name] = self.swizzle.apply(place.get(m.name, 0))
-            result.append(place)
-        return result
+        for it in self.replica:
+            on = it.axis.name
+            found = [{**place, on: place[on] + step * it.stride} for place in found for step in range(it.extent)]
+        return [self._swizzled(place) for place in found]
 
     def reach(self, axis: Axis = m) -> Int:
-        """Number of elements along an axis from place 0 to the last place that the layout reaches, inclusive.
-
-        A swizzled layout reaches whole blocks of what the XOR permutes.
-        """
-        last = self.offset_on(axis)
-        for it in self.shard + self.replica:
-            if it.axis == axis:
-                last = last + it.stride * (it.extent - 1)
+        """Number of elements along an axis from place 0 to the last place, inclusive; whole blocks of what a swizzle permutes."""
+        start, iters = self.offset_on(axis), self.shard + self.replica
+        last = sum([it.stride * (it.extent - 1) for it in iters if it.axis == axis], start)
         block = self.swizzle.block_elems if self.swizzle is not None and axis == m else 1
         return (last // block + 1) * block
 
     def span(self, axis: Axis = m) -> int:
-        """As :meth:`reach`, of a layout that is known when it is built.
-
-        Raises:
-            LayoutError: a stride or offset on that axis is symbolic.
-        """
+        """As :meth:`reach`, a plain integer; raises :class:`LayoutError` where a stride or offset on the axis is symbolic."""
         found = self.reach(axis)
         if isinstance(found, Expr):
             raise LayoutError(f"the span of {self} along {axis} is symbolic: {found}")
         return found
-
-    # ------------------------------------------------------------------------------------------- algebra
 
     def canonicalize(self) -> TileLayout:
         """Drop iters of extent 1 and fuse neighbours ``(e1, s1), (e2, s2)`` on one axis with ``s1 == e2 * s2``."""
@@ -276,14 +240,10 @@ class TileLayout:
         return TileLayout._of(fuse(self.shard), replica, self._offset, self.swizzle)
 
     def group(self, shape: Sequence[int]) -> tuple[TileLayout, tuple[int, ...]]:
-        """Refine the iters so that each belongs to one dimension of a shape.
+        """The equal layout whose iters each belong to one dimension of a shape, and ``len(shape) + 1`` separators.
 
-        Returns:
-            The equal layout, and ``len(shape) + 1`` separators: dimension ``d`` owns
-            ``shard[separators[d] : separators[d + 1]]``. Dimensions of extent 1 own none.
-
-        Raises:
-            LayoutError: the sizes differ, or an iter straddles two dimensions and cannot be split between them.
+        Dimension ``d`` owns ``shard[separators[d] : separators[d + 1]]``; dimensions of extent 1 own none. Raises
+        :class:`LayoutError` where the sizes differ, or an iter straddles two dimensions and cannot be split between them.
         """
         groups = self.by_dimension(shape)
         separators = tuple(accumulate(map(len, groups), initial=0))
@@ -322,16 +282,9 @@ class TileLayout:
     def slice(self, shape: Sequence[int], region: Sequence[Any]) -> TileLayout | None:
         """The layout of a box: ``slice(..).apply(c) == apply(c + start)`` for every ``c`` of the box.
 
-        Args:
-            shape: a shape of this layout's size.
-            region: for each dimension ``slice(start, stop)`` or ``(start, stop)``; starts may be symbolic, the
-                extent ``stop - start`` may not.
-
-        Returns:
-            None when the box is not a layout (it starts or ends inside an iter), or that cannot be proved.
-
-        Raises:
-            LayoutError: the region does not have the rank of the shape, is empty, or leaves it.
+        The region has a ``slice(start, stop)`` or ``(start, stop)`` of each dimension of a shape of this layout's size; starts
+        may be symbolic, extents may not. None when the box is no layout (it starts or ends inside an iter), or that cannot be
+        proved. Raises :class:`LayoutError` where the region is of another rank than the shape, is empty, or leaves it.
         """
         shape = self.check_admits(shape, "slice")
         if not isinstance(region, (tuple, list)):
@@ -339,10 +292,7 @@ class TileLayout:
         return self.box(shape, *box(shape, region))
 
     def box(self, shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]) -> TileLayout | None:
-        """As :meth:`slice`, of a box as starts and extents.
-
-        A box may overhang the shape: coordinates outside have places too, at which there is nothing.
-        """
+        """As :meth:`slice`, of starts and extents that may overhang the shape: outside are places at which there is nothing."""
         if type(starts) is not tuple or not {int, Expr}.issuperset(map(type, starts)):
             _COORDINATE.check(starts, "box", "starts", LayoutError)
         shape, extents = self.check_admits(shape, "slice"), checked_extents(extents, "box: extents")
@@ -350,44 +300,26 @@ class TileLayout:
             raise LayoutError(
                 f"box: starts {shown(starts)} and extents {extents} are one a dimension of the shape {shape}"
             )
-        found = self._by_dimension(shape, starts, extents)
-        if found is None:  # one element, or iters that straddle dimensions: a run of flat indices may still be one
-            run = flat_run(shape, starts, extents)
-            if run is None:
-                return None
+        try:
+            parts = list(map(cut, self._owned(shape), starts, extents))
+        except LayoutError:  # an iter straddles dimensions
+            parts = [None]
+        if None in parts and (run := flat_run(shape, starts, extents)):  # one element, or a run, may still be a layout
             if run[1] == 1:
                 at = 0 if surely_leaves(run[0], 1, self.size) else run[0]
                 return TileLayout.of((), self.replica, {a: self.along(a, at) for a in self.axes}, self.swizzle)
-            found = cut(fuse(self.shard), *run)
-        if found is None:
-            return None
-        offset = add_offsets(self._offset, found[1])
-        return TileLayout._of(found[0], self.replica, offset, self.swizzle, self._named())
-
-    def _by_dimension(
-        self, shape: tuple[int, ...], starts: Sequence[Int], extents: Sequence[int]
-    ) -> tuple[list[Iter], Offset] | None:
-        try:
-            groups = self._owned(shape)
-        except LayoutError:
-            return None
+            parts = [cut(fuse(self.shard), *run)]
         shard: list[Iter] = []
-        offset: Offset = ()
-        for own, start, extent in zip(groups, starts, extents, strict=True):
-            one_place = not own and extent > 1  # the rest is outside
-            found = ([Iter(extent, 0)], ()) if one_place else cut(own, start, extent)
-            if found is None:
+        offset = self._offset
+        for part in parts:
+            if part is None:
                 return None
-            shard += found[0]
-            offset += found[1]
-        return shard, offset
+            shard += part[0]
+            offset = add_offsets(offset, part[1])
+        return TileLayout._of(shard, self.replica, offset, self.swizzle)._naming(self._named())
 
     def permute(self, order: Sequence[int]) -> TileLayout:
-        """The layout with its shard iters in another order (an order of the logical dimensions).
-
-        Raises:
-            LayoutError: ``order`` is not a permutation of the iters.
-        """
+        """The layout with its shard iters, the logical dimensions, in another order: each once, else a LayoutError."""
         dims: list[Any] = list(map(plain, order)) if isinstance(order, (tuple, list)) else [None]
         if {int}.issuperset(map(type, dims)) and sorted(dims) == list(range(len(self.shard))):
             return self.with_iters([self.shard[dim] for dim in dims])
@@ -396,16 +328,11 @@ class TileLayout:
     def tile_to(self, shape: Sequence[int], atom_shape: Sequence[int] | None = None) -> TileLayout:
         """Repeat this layout over a larger shape, the copies row-major, each in the next span of memory.
 
-        Args:
-            shape: the larger shape.
-            atom_shape: this layout's own shape, by default its shard extents.
-
-        Raises:
-            LayoutError: the ranks differ, or a dimension of the atom does not divide the shape's.
+        ``atom_shape`` is this layout's own shape, by default its shard extents. Raises :class:`LayoutError` where the ranks
+        differ, or a dimension of the atom does not divide the shape's.
         """
         shape = checked_extents(shape, "shape")
-        extents = tuple(it.extent for it in self.shard)
-        atom = extents if atom_shape is None else checked_extents(atom_shape, "atom_shape")
+        atom = checked_extents([it.extent for it in self.shard] if atom_shape is None else atom_shape, "atom_shape")
         if len(atom) != len(shape) or any(big % small for big, small in zip(shape, atom, strict=True)):
             raise LayoutError(f"{self} of atom_shape {atom} does not tile the shape {shown(shape)}")
         groups = self.by_dimension(atom)
@@ -414,18 +341,14 @@ class TileLayout:
         shard: list[Iter] = []
         for count, stride, own in zip(counts, row_major(counts), groups, strict=True):
             shard += [Iter(count, stride * step), *own]
-        return TileLayout._of(fuse(shard), self.canonicalize().replica, self._offset, self.swizzle, self._named())
+        return self.with_iters(shard).canonicalize()._naming(self._named())
 
 
 Layout = TileLayout
 
 
 def SwizzledLayout(swizzle: Swizzle, layout: TileLayout) -> TileLayout:
-    """A layout whose memory address is swizzled: ``swizzle.apply(layout.apply(...))`` on the ``m`` axis.
-
-    Raises:
-        LayoutError: not a swizzle and a layout, or a layout that is swizzled already.
-    """
+    """A layout with ``swizzle.apply(layout.apply(...))`` on the axis ``m``, else a LayoutError where it has a swizzle already."""
     if not isinstance(swizzle, Swizzle):
         raise LayoutError(
             f"SwizzledLayout: swizzle is a Swizzle, such as swizzle('128B', 'float16'), not {shown(swizzle)}"
@@ -435,23 +358,18 @@ def SwizzledLayout(swizzle: Swizzle, layout: TileLayout) -> TileLayout:
     return TileLayout._of(layout.shard, layout.replica, layout._offset, swizzle if swizzle.swizzle_len else None)
 
 
-def _offset_text(value: Int) -> str:
-    """An offset on memory; a layout takes no minus, so that what subtracts stands in parentheses."""
-    return f"({value})" if " - " in str(value) else str(value)
-
-
 def _bracket(letter: str, iters: tuple[Iter, ...]) -> str:
     extents = tuple(it.extent for it in iters)
     plain = [it.stride for it in iters if it.axis == m and not isinstance(it.stride, Expr)]
     if letter == "S" and plain == list(row_major(extents)):
-        return f"S[{', '.join(map(str, extents))}]"
+        return f"S[{', '.join(map(str, extents)) or '()'}]"
     strides = [str(it.stride) if it.axis == m else f"{OnAxis(it.stride, it.axis)}" for it in iters]
     if len(iters) == 1:
         return f"{letter}[{extents[0]} : {strides[0]}]"
     return f"{letter}[({', '.join(map(str, extents))}) : ({', '.join(strides)})]"
 
 
-def along(iters: Sequence[Iter], axis: Axis, index: Int, start: Int = 0) -> Int:
+def along(iters: Iters, axis: Axis, index: Int, start: Int = 0) -> Int:
     """Where a flat index lies along an axis, from ``start``; the index is known to be inside."""
     place, inner = start, prod([it.extent for it in iters])
     for position, it in enumerate(iters):
@@ -463,11 +381,7 @@ def along(iters: Sequence[Iter], axis: Axis, index: Int, start: Int = 0) -> Int:
 
 
 def checked_extents(extents: Any, what: str) -> tuple[int, ...]:
-    """Extents as plain integers of at least 1.
-
-    Raises:
-        LayoutError: one is not; the message names ``what`` they are of.
-    """
+    """Extents as plain integers of at least 1, else a :class:`LayoutError` that names ``what`` they are of."""
     values = tuple(extents) if isinstance(extents, (tuple, list)) else (extents,)
     if set(map(type, values)) == {int} and min(values) > 0 and prod(values) <= _MOST_ELEMS:
         return values
@@ -484,9 +398,4 @@ def checked_extents(extents: Any, what: str) -> tuple[int, ...]:
 
 def row_major(shape: Sequence[N]) -> tuple[N, ...]:
     """Strides, in elements, of a row-major array of a shape."""
-    strides: list[N] = []
-    step: N = 1
-    for extent in reversed(shape):
-        strides.append(step)
-        step = step * extent
-    return tuple(reversed(strides))
+    return tuple(accumulate(reversed(shape), mul, initial=1))[-2::-1]  # the last one is the size
