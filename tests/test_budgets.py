@@ -9,16 +9,16 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = {
-    "core": 10_825,
+    "core": 9_150,
     "bulk": 275,
     "cli": 1_785,
-    "cuda": 2_025,
+    "cuda": 2_030,
     "draw": 2_425,
     "dsmem": 150,
     "emulator": 17_750,
     "export": 1_525,
     "gmem_smem": 100,
-    "kernel": 6_675,
+    "kernel": 6_875,
     "ldgsts": 100,
     "ldmatrix": 600,
     "ragged": 525,
@@ -32,19 +32,21 @@ PACKAGES = {
 }
 """Lines of Python of each package, docstrings and blank ones too: the core, then the folders of plugins/."""
 ROOMS = {
-    "integers": 900,
-    "layout": 1_425,
-    "memory": 750,
-    "description": 1_200,
-    "registry": 1_175,
-    "dispatch": 650,
-    "ptx": 3_025,
-    "variant_tools": 1_225,
-    "errors": 325,
-    "plugin": 200,
-    "__init__": 75,
+    "integers": 825,
+    "layout": 1_250,
+    "memory": 650,
+    "description": 1_050,
+    "registry": 1_000,
+    "dispatch": 600,
+    "ptx": 2_300,
+    "variant_tools": 1_025,
+    "errors": 275,
+    "plugin": 175,
+    "__init__": 65,
 }
 """The core's rooms, and its modules beside them."""
+TABLE = 350
+"""Lines of the table of opcodes, which is data."""
 FILES = [
     ROOT / name
     for name in subprocess.run(
@@ -74,6 +76,10 @@ def test_a_package_keeps_to_its_lines(name: str) -> None:
 @pytest.mark.parametrize("name", ROOMS)
 def test_a_room_of_the_core_keeps_to_its_lines(name: str) -> None:
     assert lines("tilecopy_core", name) <= ROOMS[name]
+
+
+def test_the_table_of_opcodes_keeps_to_its_lines() -> None:
+    assert len((ROOT / "tilecopy_core" / "ptx" / "opcodes.txt").read_text().splitlines()) <= TABLE
 
 
 def test_everything_has_a_budget() -> None:
