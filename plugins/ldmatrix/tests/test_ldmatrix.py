@@ -499,3 +499,22 @@ def test_the_example_moves_accumulators_to_an_operand_across_lanes(capsys: pytes
     said = capsys.readouterr().out.splitlines()
     assert [line.partition(":")[0] for line in said] == ["operand", "ldmatrix", "ldmatrix", "regperm_shfl"]
     assert said[0] == "operand: equal"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "elems", "best"), [("float32", 1, "reg"), ("uint8", 4, "reg"), ("float16", 2, "ldmatrix")]
+)
+def test_a_register_a_lane_is_an_ordinary_copy(dtype: str, elems: int, best: str) -> None:
+    layout = TileLayout(S[(32, elems) : (1 @ laneid, 1)])
+    own = tc.Buffer((32, elems), dtype, space="local", layout=layout, name="own")
+    tile = tc.Buffer((32, elems), dtype, space="shared", name="tile")
+    for dst, src, variant in ((own, tile, best), (tile, own, best.replace("ld", "st"))):
+        found = tc.plan(dst[:, :], src[:, :], scope=tc.warp(), target="sm_90a")
+        assert found.variant == variant, found.explain()
+        matrices = "ldmatrix" if dst is own else "stmatrix"
+        demanded = tc.plan(dst[:, :], src[:, :], scope=tc.warp(), target="sm_90a", variant=matrices)
+        assert demanded.partition.instructions_per_thread == 1
+    wide = tc.mma_fragment("m16n8k8", "A", "float32")
+    own = tc.Buffer((16, 8), "float32", space="local", layout=wide, name="own")
+    tile = tc.Buffer((16, 8), "float32", space="shared", name="tile")
+    assert tc.plan(own[:, :], tile[:, :], scope=tc.warp(), target="sm_90a").variant == "ldmatrix", "four at once"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import reduce
 
 from tilecopy_core.plugin import (
+    Accept,
     CopyRequest,
     Decline,
     Places,
@@ -72,12 +73,19 @@ PREDICATE = (
     owned_fragment,
 )
 """What the record does not declare. Each check gives a reason to decline, or None."""
+BELOW_REG = 5
+"""The priority of a copy that takes ``reg`` as many instructions: a register a lane of a row as it lies, not of 16-bit elements."""
 
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """The table, row by row."""
-    return first_failure(request, PREDICATE)
+    """The table, row by row; single matrices of other than 16-bit elements are left to ``reg`` where it is there."""
+    verdict = first_failure(request, PREDICATE)
+    if verdict and operands(request)[0].buffer.dtype.bits != 16:
+        made = matrices(request)
+        if isinstance(made, MatrixPartition) and made.count == 1 and ".trans" not in made.form.shape:
+            return Accept(BELOW_REG)
+    return verdict
 
 
 @hookimpl
