@@ -529,6 +529,17 @@ def test_a_thread_arrives_on_the_barrier_of_another_cta(relaxed: bool) -> None:
     assert found.tolist() == [1, 1]
 
 
+def test_arguments_by_name_may_have_any_other_name() -> None:
+    k = tc.KernelBuilder("named", threads=32)
+    source, target = k.param("source", (1,), "int32"), k.param("self", (1,), "int32")
+    k.store(target[0], k.load(source[0]))
+    kernel, found = k.build(target="sm_80", grid=1), np.zeros(1, np.int32)
+    kernel(source=np.full(1, 7, np.int32), **{"self": found}, executor="emulator")
+    assert found.tolist() == [7]
+    with pytest.raises(tc.LaunchError, match=r"its clusters were given to build\(cluster=\)"):
+        kernel(found, found, cluster=2, executor="emulator")
+
+
 def test_the_parity_of_a_phase_is_one_bit() -> None:
     k = tc.KernelBuilder("third", threads=32)
     k.mbarrier("done").wait(3)

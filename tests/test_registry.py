@@ -237,6 +237,11 @@ def test_disabled_variants_are_not_imported() -> None:
     for environ in ({"TILECOPY_DISABLE": "bomb"}, {"TILECOPY_ONLY": "good"}):
         chosen = plan(registry(bomb, source("good", variant("good")), **environ))
         assert chosen.variant == "good" and "disabled by TILECOPY_" in chosen.declined["bomb"]
+    for value in ("", " "):
+        assert (
+            plan(registry(source("good", variant("good")), TILECOPY_ONLY=value, TILECOPY_DISABLE=value)).variant
+            == "good"
+        )
     with pytest.raises(tc.PluginError, match="'goood'.*did you mean good"):
         plan(registry(source("good", variant("good")), TILECOPY_DISABLE="goood"))
 

@@ -256,6 +256,15 @@ def refused(make: Any, error: type[Exception], message: str) -> None:
     [
         (lambda k: k.size("M", lower=-1), tc.RequestError, "the bounds -1 to 2147483647 are not within 0"),
         (lambda k: k.size("M", lower=9, upper=15, multiple_of=8), tc.RequestError, "no multiple of 8 is from 9 to 15"),
+        (lambda k: k.scalar("n", lower=3, upper=3, multiple_of=2), tc.RequestError, "no multiple of 2 is from 3 to 3"),
+        (lambda k: k.scalar("grid"), tc.RequestError, "'grid' is an option of each launch"),
+        (lambda k: k.param("stream", (8,), "float32"), tc.RequestError, "'stream' is an option of each launch"),
+        (lambda k: k.load(k.param("A", (8,), "float32")[-1]), tc.LayoutError, "a start does not count from the end"),
+        (
+            lambda k: tc.symbol("n", lower=3, upper=3, multiple_of=2),
+            tc.RequestError,
+            "no multiple of 2 is from lower 3",
+        ),
         (lambda k: k.size("M", multiple_of=0), tc.RequestError, "multiple_of is at least 1"),
         (lambda k: k.size("M", upper=4.0), tc.RequestError, "upper: an integer, not 4.0"),
         (lambda k: (k.size("M"), k.size("M")), tc.RequestError, "'M' is taken"),

@@ -23,6 +23,7 @@ from ..errors import (
     shown,
     tuple_of,
 )
+from ..integers.expr import plain
 from ..layout import TileLayout, along
 from ..memory.buffers import SPACES, Region, symbolic
 from ..memory.outside import Outside, outside_of
@@ -328,10 +329,10 @@ def _options(value: Any) -> Options:
 
 
 def _as_region(value: Any) -> Any:
-    """What stands for a region as that region; anything else as it is."""
+    """What stands for a region as that region, an integer of a framework as a plain one; anything else as it is."""
     as_region = attribute(value, "as_region")
     try:
-        return value if as_region is None else as_region()
+        return plain(value) if as_region is None else as_region()
     except Exception as error:  # an object's own
         raise RequestError(f"options: {shown(value)} has an as_region that gives no region") from error
 

@@ -273,8 +273,9 @@ def symbol(
     if not is_int(multiple_of) or isinstance(multiple_of, Expr) or multiple_of < 1:
         raise RequestError(f"symbol {name}: multiple_of is an integer of at least 1, not {shown(multiple_of)}")
     one_of("thread", "cta", "grid").check(varies, f"symbol {name}", "varies")
-    if lower is not None and upper is not None and lower > upper:
-        raise RequestError(f"symbol {name}: no value is from lower {shown(lower)} to upper {shown(upper)}")
+    if lower is not None and upper is not None and -(-lower // multiple_of) > upper // multiple_of:
+        what = "value" if multiple_of == 1 else f"multiple of {shown(multiple_of)}"
+        raise RequestError(f"symbol {name}: no {what} is from lower {shown(lower)} to upper {shown(upper)}")
     return of_atom(Symbol(name, lower, upper, multiple_of, varies))
 
 

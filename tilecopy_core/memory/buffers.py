@@ -373,8 +373,9 @@ class Region:
         """Raise :class:`LayoutError` for a box that is certainly not inside its buffer's shape."""
         for dim, (start, extent, size) in enumerate(zip(self.starts, self.extents, self.buffer.shape, strict=True)):
             if surely_leaves(start, extent, size):
+                below = ", and a start does not count from the end" if isinstance(start, int) and start < 0 else ""
                 raise LayoutError(
-                    f"{self.buffer.name}{list(self.buffer.shape)}: {leaving(dim, start, extent, size)}; a copy may "
+                    f"{self.buffer.name}{list(self.buffer.shape)}: {leaving(dim, start, extent, size)}{below}; a copy may "
                     'overhang with outside="zero", a number or "keep"'
                 )
 

@@ -133,8 +133,8 @@ class Registry:
         """The variants that the environment leaves out, and which variable does."""
         found: dict[str, str] = {}
         for variable in ("TILECOPY_DISABLE", "TILECOPY_ONLY"):
-            if (text := self._environ.get(variable)) is None:
-                continue
+            if not (text := self._environ.get(variable, "").strip()):
+                continue  # set to nothing, as CI does for what is not set
             listed = {name.strip() for name in text.split(",")} - {""}
             for name in sorted(name for name in listed - names if name not in known_variants()):
                 hint = did_you_mean(name, names | set(known_variants()))

@@ -66,6 +66,7 @@ def test_declines_with_the_numbers() -> None:
     assert plan(mbar=None, remote_cta_id=None).variant == "dsmem", "a plan alone needs neither"
     assert plan(mbar=MBAR).variant == "dsmem"
     assert "remote_cta_id" in reason(remote_cta_id=16)
+    assert type(plan(remote_cta_id=np.int64(1)).request.options["remote_cta_id"]) is int, "as everywhere else"
     several = tc.Buffer(2, "uint64", space="shared", name="mbar", align_bytes=8)
     assert "option mbar is one mbarrier" in reason(mbar=several[0:2]) and plan(mbar=several[1]).variant == "dsmem"
     assert "option mbar is one mbarrier" in reason(mbar=tc.Buffer(1, "uint32", space="shared", name="mbar")[0])

@@ -152,9 +152,38 @@ def test_assembles(target: str, assembler: str, cta_group: int) -> None:
 def test_sixteen_columns_cannot_be_allocated() -> None:
     k = tc.KernelBuilder("k", threads=128)
     t = k.tmem((32, 16), "uint8", layout=TileLayout(S[(32, 16) : (1 @ TLane, 1 @ TCol)] + R[4 : 32 @ TLane]))
-    k.tcgen05_alloc(t, columns=16)
-    with pytest.raises(tc.PtxError, match="32, 64, 128, 256 or 512, not 16"):
-        k.build(target="sm_100a", grid=1)
+    for columns in (16, 33, 1024, True, "32"):
+        with pytest.raises(tc.RequestError, match=f"32, 64, 128, 256 or 512, not {columns!r}"):
+            k.tcgen05_alloc(t, columns=columns)  # type: ignore[arg-type]
+
+
+def test_columns_are_those_that_a_buffer_needs() -> None:
+    for needed, allocated in ((16, 32), (32, 32), (33, 64), (300, 512)):
+        k = tc.KernelBuilder("k", threads=128)
+        layout = TileLayout(S[(128, needed) : (1 @ TLane, 1 @ TCol)])
+        t = k.tmem((128, needed), "float32", layout=layout)
+        with k.if_(k.warp_id() == 0):
+            k.tcgen05_alloc(t)
+            k.tcgen05_dealloc(t)
+        text = k.build(target="sm_100a", grid=1).ptx
+        assert f", {allocated};" in next(line for line in text.splitlines() if "tcgen05.alloc" in line)
+        assert f", {allocated};" in next(line for line in text.splitlines() if "tcgen05.dealloc" in line)
+
+
+def test_tensor_memory_that_nothing_allocates_is_refused() -> None:
+    for write in ("copy", "load"):
+        k = tc.KernelBuilder("k", threads=128)
+        layout = TileLayout(S[(32, 16) : (1 @ TLane, 1 @ TCol)] + R[4 : 32 @ TLane])
+        t = k.tmem((32, 16), "uint8", layout=layout, name="acc")
+        if write == "copy":
+            with k.if_(k.thread_id() == 0):
+                k.thread.copy_async(t[:, :], k.shared((32, 16), "uint8", align_bytes=1024)[:, :])
+        else:
+            k.tcgen05_ld(k.local(4, "uint32"), t)
+        with pytest.raises(
+            tc.RequestError, match=r"nothing allocates the tensor memory acc: call tcgen05_alloc\(acc\)"
+        ):
+            k.build(target="sm_100a", grid=1)
 
 
 def pair_of_ctas(target: str = "sm_100a") -> tc.BuiltKernel:

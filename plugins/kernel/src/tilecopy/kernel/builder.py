@@ -511,31 +511,32 @@ class KernelBuilder(Recorder):
         holder = self.shared(1, "uint32", name=f"{name}_address", align_bytes=4)
         return self._made("tmem", name, shape, dtype, layout=layout, allocated_addr=holder)
 
-    def tcgen05_alloc(self, buffer: Buffer, *, columns: int = 32, cta_group: int = 1) -> None:
+    def tcgen05_alloc(self, buffer: Buffer, *, columns: int | None = None, cta_group: int = 1) -> None:
         """Allocate tensor memory for a buffer. One whole warp must execute this. Other threads have the address after a barrier.
 
         Args:
             buffer: from :meth:`tmem`.
-            columns: 32-bit columns, a power of two from 32 to 512 (the hardware refuses 16).
+            columns: 32-bit columns, a power of two from 32 to 512 (the hardware refuses 16); by default as many as the buffer needs.
             cta_group: 1, or 2 for a pair of CTAs.
         """
-        holder, columns, cta_group = self._holder(buffer), plain(columns), plain(cta_group)
+        holder, group = self._holder(buffer), plain(cta_group)
         needed = -(-buffer.memory.layout.span(TCol) * buffer.memory.dtype.bits // 32)
-        if type(columns) is not int or needed > columns:
-            raise RequestError(f"{buffer.name} needs {needed} columns of tensor memory; {shown(columns)} are allocated")
+        count = max(32, 1 << (needed - 1).bit_length()) if columns is None else plain(columns)
+        if type(count) is not int or count not in (32, 64, 128, 256, 512):
+            raise RequestError(f"tcgen05_alloc: columns is 32, 64, 128, 256 or 512, not {shown(columns)}")
+        if needed > count:
+            raise RequestError(f"{buffer.name} needs {needed} columns of tensor memory; {count} are allocated")
+        self._touched[holder.memory], self._columns[holder.memory] = holder, count
         self.record(
-            Action(
-                "tcgen05_alloc", lambda ptx: instructions.tcgen05_alloc(ptx, ptx.address(holder), columns, cta_group)
-            )
+            Action("tcgen05_alloc", lambda ptx: instructions.tcgen05_alloc(ptx, ptx.address(holder), count, group))
         )
 
-    def tcgen05_dealloc(self, buffer: Buffer, *, columns: int = 32, cta_group: int = 1) -> None:
-        """Free tensor memory. The warp that allocated it must do so before the kernel ends."""
-        holder, columns, cta_group = self._holder(buffer), plain(columns), plain(cta_group)
+    def tcgen05_dealloc(self, buffer: Buffer, *, columns: int | None = None, cta_group: int = 1) -> None:
+        """Free tensor memory, by default as many columns as were allocated. The warp that allocated it must do so before the kernel ends."""
+        holder, group = self._holder(buffer), plain(cta_group)
+        count = self._columns.get(holder.memory, 32) if columns is None else plain(columns)
         self.record(
-            Action(
-                "tcgen05_dealloc", lambda ptx: instructions.tcgen05_dealloc(ptx, _base(ptx, holder), columns, cta_group)
-            )
+            Action("tcgen05_dealloc", lambda ptx: instructions.tcgen05_dealloc(ptx, _base(ptx, holder), count, group))
         )
 
     def tcgen05_commit(self, barrier: Mbarrier | Region, *, cta_group: int = 1) -> None:
@@ -561,6 +562,7 @@ class KernelBuilder(Recorder):
             column: the first column, in columns of 32 bits from the start of the buffer (or view).
         """
         holder = self._holder(buffer)
+        self._touched[buffer.memory] = buffer
         skipped = buffer.layout.apply(0).get("TCol", 0) * buffer.dtype.bits
         if not is_multiple(skipped, 32):
             raise RequestError(f"tcgen05_ld loads whole columns of 32 bits; {buffer} begins at bit {skipped}")

@@ -254,6 +254,7 @@ class BuiltKernel:
 
     def __call__(
         self,
+        /,
         *arguments: Any,
         grid: Sequence[int] | int | None = None,
         stream: Any = None,
@@ -291,6 +292,7 @@ class BuiltKernel:
 
     def prepare(
         self,
+        /,
         *arguments: Any,
         grid: Sequence[int] | int | None = None,
         stream: Any = None,
@@ -312,6 +314,7 @@ class BuiltKernel:
 
     def launcher(
         self,
+        /,
         *arguments: Any,
         grid: Sequence[int] | int | None = None,
         device: int | None = None,
@@ -352,7 +355,9 @@ class BuiltKernel:
         names = [parameter.name for parameter in self.parameters if parameter.takes_argument]
         for name in named:
             if name not in names:
-                near = did_you_mean(name, names)
+                near = (
+                    did_you_mean(name, names) if name != "cluster" else "; its clusters were given to build(cluster=)"
+                )
                 raise LaunchError(f"kernel {self.name} has no parameter {name!r}; it has {', '.join(names)}{near}")
             if name in names[: len(given)]:
                 raise LaunchError(f"kernel {self.name}: {name} is given twice, in order and by name")

@@ -345,8 +345,6 @@ class ScalarParameter(NumberParameter):
         least, most = _SCALARS[dtype]
         upper = _DEFAULT_UPPER[dtype] if upper is None else upper
         divisor, low, high = _declared_integers(f"scalar {name}", multiple_of, lower, upper)
-        if low > high:
-            raise RequestError(f"scalar {name}: lower {shown(low)} is above upper {shown(high)}")
         if low < least or high > most:
             raise RequestError(
                 f"scalar {name}: the bounds {shown(low)} to {shown(high)} are not within a {dtype}, {least} to {most}"
@@ -412,10 +410,6 @@ class SizeParameter(NumberParameter):
         divisor, low, high = _declared_integers(what, multiple_of, lower, upper)
         if not 0 <= low <= 2**62 or high > 2**62:
             raise RequestError(f"{what}: the bounds {shown(low)} to {shown(high)} are not within 0 to 2**62")
-        if -(-low // divisor) > high // divisor:
-            raise RequestError(
-                f"{what}: no multiple of {shown(divisor)} is from {low} to {shown(high)}, lower to upper"
-            )
         return cls(name, "b32" if high <= _B32[1] else "b64", (), divisor, low, high)
 
     def symbol(self) -> Symbol:
@@ -468,6 +462,10 @@ def _declared_integers(what: str, multiple_of: Any, lower: Any, upper: Any) -> t
     divisor, low, high = (_integer(value, f"{what}: {name}", RequestError) for name, value in named.items())
     if divisor < 1:
         raise RequestError(f"{what}: multiple_of is at least 1, not {shown(multiple_of)}")
+    if low > high:
+        raise RequestError(f"{what}: lower {shown(low)} is above upper {shown(high)}")
+    if -(-low // divisor) > high // divisor:
+        raise RequestError(f"{what}: no multiple of {shown(divisor)} is from {low} to {shown(high)}, lower to upper")
     return divisor, low, high
 
 

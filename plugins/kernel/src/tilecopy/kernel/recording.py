@@ -14,7 +14,7 @@ import attrs
 from tilecopy_core.description import ActiveThreads, is_thread_id
 from tilecopy_core.errors import LayoutError, RequestError, attribute, shown
 from tilecopy_core.integers import Condition, Expr, Int, Symbol, symbols_of
-from tilecopy_core.memory import Memory, Region, symbolic
+from tilecopy_core.memory import Buffer, Memory, Region, symbolic
 
 from .bounds import NOTHING, Alternatives, Bound, Facts, bounds_checks, never, together
 from .lowering import Description
@@ -49,6 +49,10 @@ class Frame:
     left_out: list[Region] = attrs.field(factory=list)
 
 
+LAUNCH_OPTIONS = ("grid", "stream", "device", "executor")
+"""What a launch takes by name beside the arguments: no argument has these names."""
+
+
 class Recorder:
     """The record of a kernel, and the rules for everything that is recorded."""
 
@@ -56,6 +60,8 @@ class Recorder:
         self._described = Description(name, threads)
         self._limits: dict[Symbol, Facts] = {}
         self._memories: set[Memory] = set()
+        self._touched: dict[Memory, Buffer] = {}
+        self._columns: dict[Memory, int] = {}
         self._names: set[str] = set()
         self._counters: dict[str, Iterator[int]] = defaultdict(itertools.count)
         self._waiting: list[Placed] = []
@@ -76,6 +82,10 @@ class Recorder:
     # ------------------------------------------------------------------------------------------- what belongs to it
 
     def _claim(self, name: str, what: str) -> None:
+        if what in ("param", "scalar") and name in LAUNCH_OPTIONS:
+            raise RequestError(
+                f"{what} name {name!r} is an option of each launch, kernel(.., {name}=..); give another name"
+            )
         if name in self._names:
             raise RequestError(f"{what} name {name!r} is taken in kernel {self.name}")
         self._names.add(name)
@@ -111,6 +121,7 @@ class Recorder:
             raise RequestError(
                 f"{what}: buffer {region.buffer.name} does not belong to kernel {self.name}: declare it with this builder"
             )
+        self._touched[region.buffer.memory] = region.buffer
         for value in (*region.starts, *region.buffer.placed_by()):
             if isinstance(value, Expr):
                 self._own(value, region)
@@ -219,7 +230,7 @@ class Recorder:
         return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
     def _check_closed(self) -> None:
-        """Raise unless every block that was made has its statements, and reached its end."""
+        """Raise unless every block that was made has its statements and reached its end, and tensor memory is allocated."""
         if len(self._stack) != 1:
             raise RequestError(f"kernel {self.name} is built inside one of its own blocks")
         if self._spoiled:
@@ -228,6 +239,12 @@ class Recorder:
             raise RequestError(
                 f"kernel {self.name}: {placed} has no statements: write `with` before it (or `for` before a range)"
             )
+        for buffer in self._touched.values():
+            if buffer.space == "tmem" and buffer.allocated_addr.memory not in self._touched:
+                raise RequestError(
+                    f"kernel {self.name}: nothing allocates the tensor memory {buffer.name}: call tcgen05_alloc({buffer.name}) "
+                    "by one warp, and a barrier, before it is used"
+                )
 
 
 class Block:
