@@ -277,6 +277,38 @@ def test_thread_splits_simplify_away() -> None:
     assert same(wide // 3 // 5, wide // 15)
 
 
+@given(expressions(2), expressions(1), environments(), st.integers(2, 12), st.sampled_from([-2, 1, 3]))
+def test_what_is_without_its_remainder(
+    left: tc.Int, other: tc.Int, env: dict[Symbol, int], by: int, factor: int
+) -> None:
+    rest = factor * (left - left % by) + other
+    a, b = evaluate(left, env), evaluate(other, env)
+    value, (low, high) = factor * (a - a % by) + b, bounds_of(rest)
+    assert evaluate(rest, env) == value and (low is None or low <= value) and (high is None or value <= high)
+    assert evaluate(rest // by, env) == value // by and evaluate(rest % by, env) == value % by
+    assert same(rest + factor * (left % by), factor * left + other), "and the remainder cancels"
+
+
+@pytest.mark.parametrize(("found", "values"), SYMBOLS.items())
+@pytest.mark.parametrize("by", [2, 3, 7, 32])
+def test_bounds_without_the_remainder_are_exact(found: Symbol, values: range, by: int) -> None:
+    for each in (of_atom(found), of_atom(found) + 5, 3 * of_atom(found) - 2):
+        wanted = [evaluate(each, {found: value}) // by * by for value in values]
+        rest = each - each % by
+        assert bounds_of(rest) == (min(wanted), max(wanted)) and bounds_of(-rest) == (-max(wanted), -min(wanted))
+        assert same(rest // by, each // by) and same((by - rest) % by, 0)
+
+
+def test_the_first_thread_of_a_warp_has_exact_bounds() -> None:
+    k = tc.KernelBuilder("copy", threads=128)
+    tid = k.thread_id()
+    for first in (tid - tid % 32, tid - k.lane_id()):
+        assert bounds_of(first) == (0, 96) and bounds_of(-first) == (-96, 0)
+        assert same(first // 32, tid // 32) and same((first + 31) // 16, 2 * (tid // 32) + 1) and same(first % 32, 0)
+    tile, rows = k.shared((32,), "float32"), k.param("A", (4, 32), "float32")
+    k.warp.copy(tile[:], rows[(tid - tid % 32) // 32, :])
+
+
 def test_a_comparison_is_a_condition_without_truth() -> None:
     tid = tc.symbol("tid", upper=31)
     assert repr(tid < 4) == "tid < 4"

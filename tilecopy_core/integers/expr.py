@@ -189,9 +189,9 @@ class Expr(RunTime):
         try:
             return self._bounds
         except AttributeError:
-            lower: int | None = self.const
-            upper: int | None = self.const
-            for atom, coefficient in self.terms:
+            known = _as_quotients(self)
+            lower, upper = bounds_of(constant_of(known))
+            for atom, coefficient in terms_of(known):
                 low, high = (atom.lower, atom.upper) if coefficient > 0 else (atom.upper, atom.lower)
                 lower = None if lower is None or low is None else lower + low * coefficient
                 upper = None if upper is None or high is None else upper + high * coefficient
@@ -368,10 +368,21 @@ def mod(left: Int, right: Int) -> Int:
     return _block(const, rest, divisor, False) if rest else const
 
 
+def _as_quotients(value: Expr) -> Int:
+    """The same value with ``n * (x // n)`` for ``x - x % n``, of which more is known; sums keep the latter, which cancels."""
+    for atom, c in value.terms:
+        if atom.op == "%" and all((other, -c * factor) in value.terms for other, factor in atom.operands[0].terms):
+            x, n = atom.operands
+            return add(value, c * (x - n * (x // n) - of_atom(atom)))
+    return value
+
+
 @lru_cache(maxsize=4096)  # the places of threads are the same few quotients in every copy
 def _block(const: int, terms: tuple[Term, ...], divisor: int, quotient: bool) -> Int:
     """``rest // divisor`` or ``rest % divisor``, of a rest that has lost its multiples of the divisor."""
     rest = made_of(const, terms)
+    if (known := _as_quotients(rest)) is not rest:
+        return floordiv(known, divisor) if quotient else mod(known, divisor)
     lower, upper = rest.bounds
     if lower is not None and upper is not None and lower // divisor == upper // divisor:
         first = lower // divisor

@@ -114,6 +114,12 @@ def tensor(*, store=False):
     return tc.plan(sides[0][:, :], sides[1][:, :], scope=tc.warpgroup(), target="sm_100a")
 
 
+def accumulator(shape=(32, 16), dtype="float16", *, column=1, replica=R[4 : 32 @ TLane]):
+    """A buffer of tensor memory, each lane of it four times."""
+    layout = TileLayout(S[shape : (1 @ TLane, column @ TCol)])
+    return memory("tmem", shape, dtype, "acc", layout=layout + replica if replica else layout)
+
+
 CASES = {
     "gmem_smem": (gmem_smem, None),
     "ldgsts": (ldgsts, None),
@@ -135,6 +141,9 @@ CASES = {
     "tcgen05_ld": (tensor, None),
     "tcgen05_st": (lambda: tensor(store=True), None),
     "tcgen05_fragment": (tensor, "fragment"),
+    "tensor_memory": (accumulator, None),
+    "tensor_memory_halves": (lambda: accumulator((16, 16), column=2, replica=None)[4:12, 8:16], None),
+    "tensor_memory_layout": (lambda: TileLayout(S[(8, 4) : (1 @ TLane, 1 @ TCol)] + R[2 : 8 @ TCol] + 3 @ TLane), None),
     "row_major": (lambda: memory("shared", (16, 64), "float16", "tile"), None),
     "column_major": (lambda: TileLayout(S[(16, 32) : (1, 16)]), None),
     "padded": (lambda: memory("shared", (16, 32), "float32", "tile", layout=TileLayout(S[(16, 32) : (33, 1)])), None),

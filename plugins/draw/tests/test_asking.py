@@ -105,6 +105,7 @@ def test_what_is_too_large_says_which_part_to_draw():
     lambda: swizzled("32B", "uint8", 128, 1024),
     lambda: memory("local", (512, 32), "float32", "C", layout=TileLayout(S[(128, 4, 32) : (1 @ tc.tx, 32, 1)])),
     lambda: cases.exchanged(64),
+    lambda: cases.accumulator((128, 64), "float32", replica=None),
 ])  # fmt: skip
 def test_each_part_that_is_told_can_be_drawn(make):
     with pytest.raises(tc.RequestError, match="too many to be read on one page; draw a part of it: part=") as caught:
@@ -122,6 +123,17 @@ def test_kinds_that_do_not_go():
     refused("before is of kind 'banks', not of 'moves'", cases.gmem_smem(), before=TileLayout(S[16, 64]))
     refused("before is a layout, not 3", cases.gmem_smem(), "banks", before=3)
     refused("kind 'moves' is of a plan", TileLayout(S[8, 8]), "moves")
+    for x in (cases.accumulator(), cases.CASES["tensor_memory_layout"][0]()):
+        refused("x is not of memory, so it has no banks; draw kind 'fragment'", x, "banks")
+        refused("kind 'boxes' is of a plan.*; draw kind 'fragment'", x, "boxes")
+        refused("before is of kind 'banks', not of 'fragment'", x, before=TileLayout(S[8, 4]))
+        refused("this picture has no thread to choose", x, part="thread 3")
+    refused("draw kind 'banks'", TileLayout(S[8, 8]), "boxes")
+    refused("two elements of x share a byte, .*view", memory("shared", (16, 64), "uint4", "tile"))
+    assert draw(memory("shared", (16, 64), "uint4", "tile").view(dtype="uint8")).kind == "banks"
+    refused("or by tensor memory, and .* lies over TLane", TileLayout(S[(8, 8) : (1 @ tc.TLane, 1)]))
+    refused("tensor memory has 128 lanes of 2048 bytes; .*has elements outside", cases.accumulator((64, 8)))
+    refused("has elements outside, or none", cases.accumulator()[32:40, :])
     refused("names no threads; kind 'banks' draws it as memory", TileLayout(S[8, 8]), "fragment")
     refused("x is not of memory, so it has no banks", TileLayout(S[(32, 8) : (1 @ laneid, 1)]), "banks")
     refused("a fragment is held by the threads of one CTA", TileLayout(S[(8, 8) : (1 @ tc.bx, 1)]))

@@ -241,3 +241,32 @@ def test_data_is_plain(name):
     make, kind = CASES[name]
     data = draw(make(), kind).data
     assert json.loads(json.dumps(data)) == data and data["kind"] in ("moves", "banks", "fragment", "boxes")
+
+
+@pytest.mark.parametrize("x", [
+    cases.accumulator(), cases.accumulator(dtype="uint8")[3:9, 4:16], cases.accumulator((16, 8), "float64"),
+    cases.accumulator((128, 16), "float32", replica=None)[32:48, :], CASES["tensor_memory_halves"][0](),
+    CASES["tensor_memory_layout"][0](),
+])  # fmt: skip
+def test_every_place_in_tensor_memory_is_the_layout_s(x):
+    """The data and the labels of the boxes, against the places that the layout gives."""
+    buffer = tc.Buffer((8, 4), "uint32", space="tmem", layout=x, name="layout") if isinstance(x, TileLayout) else x
+    region = buffer[...] if isinstance(buffer, tc.Buffer) else buffer
+    layout, size = region.buffer.layout, region.buffer.dtype.bits // 8
+    picture, wanted, labels = draw(x), set(), {}
+    for number, index in enumerate(np.ndindex(region.extents)):
+        coordinate = tuple(int(at) + start for at, start in zip(index, region.starts, strict=True))
+        for place in layout.places(*coordinate, shape=region.buffer.shape):
+            lane, byte = place["TLane"], place["TCol"] * size
+            wanted.add((number, lane, byte))
+            labels.setdefault((lane, byte // 4), ",".join(map(str, coordinate)))
+    assert picture.kind == "fragment"
+    lanes, inside = (np.array(picture.data[name]).reshape(-1, region.size) for name in ("lane", "byte"))
+    elements = np.broadcast_to(picture.data["element"], lanes.shape)
+    assert set(zip(elements.flat, lanes.flat, inside.flat, strict=True)) == wanted
+    told = {}
+    for names, column, label in re.findall(
+        r"<title>lane ([\d ]+), column (\d+): element \((.*?)\)</title>", picture.svg
+    ):
+        told |= {(int(lane), int(column)): label for lane in names.split()}
+    assert told == labels and set(labels.values()) <= set(re.findall(">([0-9,]+)<", picture.svg))

@@ -13,7 +13,7 @@ from tilecopy_core.plugin import one_of, optional, shown
 from .banks import draw_banks, draw_layout
 from .counts import counts_of
 from .engines import draw_boxes
-from .fragments import draw_fragment, load_of
+from .fragments import TENSOR_AXES, draw_fragment, draw_tensor, load_of
 from .grids import registers_of
 from .moves import draw_moves
 from .page import Sheet
@@ -37,10 +37,11 @@ def draw(
     """Draw a copy, a region, a buffer or a layout.
 
     Args:
-        x: a :class:`tilecopy.Plan`; a region, buffer or layout of memory, whose banks are drawn, or of registers, whose owners are.
-            A layout alone is taken as of elements of 4 bytes, or of those that its swizzle is for.
+        x: a :class:`tilecopy.Plan`; a region, buffer or layout of memory, whose banks are drawn, or of registers or tensor memory,
+            where each element's place is. A layout alone is taken as of elements of 4 bytes, or of those that its swizzle is for.
         kind: ``moves`` (who moves each element, in which vector), ``banks`` (of shared memory, with the conflicts of each phase),
-            ``fragment`` (which thread and register holds each element), ``boxes`` (what an engine moves); by default what fits.
+            ``fragment`` (which thread and register, or lane and column of tensor memory, holds each element), ``boxes`` (what an
+            engine moves); by default what fits.
         part: what to draw of it: ``"instruction 2"``, ``"warp 1"``, ``"phase 0"``, ``"thread 5"``, ``"rows 0:32"``, ``"columns 0:64"``, with
             commas between.
         before: of ``banks``: another layout of the shared buffer, drawn beside; by default the one without the swizzle.
@@ -66,39 +67,47 @@ def draw(
         raise tc.RequestError(
             f"draw: x has {region.size} elements; at most {MOST_ELEMENTS} are drawn. Draw a region of it, not {shown(x)}"
         )
-    owned = _owned(region.buffer.layout)
-    kind = kind or ("fragment" if owned else "banks")
-    if kind == "fragment":
-        return _of_plan(load_of(region.buffer), kind, wanted, before, width)
-    if kind != "banks":
+    axes = {axis.name for axis in region.buffer.layout.axes}
+    fitting = "banks" if axes <= {"m"} else "fragment"
+    kind = kind or fitting
+    if region.buffer.dtype.bits % 8:
         raise tc.RequestError(
-            f"draw: kind {kind!r} is of a plan: a layout alone says who owns what, or which bank, not who moves it"
+            f"draw: two elements of x share a byte, and pictures are of whole bytes; draw its view(dtype='uint8'), not {shown(x)}"
         )
-    if owned or any(axis.name != "m" for axis in region.buffer.layout.axes) or region.buffer.dtype.bits % 8:
-        raise tc.RequestError(f"draw: x is not of memory, so it has no banks: {shown(x)}")
+    if kind == "fragment" and not (region.buffer.space == "tmem" and axes <= TENSOR_AXES):
+        return _of_plan(load_of(region.buffer), kind, wanted, before, width)
+    if kind not in ("banks", "fragment"):
+        raise tc.RequestError(
+            f"draw: kind {kind!r} is of a plan: a layout alone says who owns what, or which bank, not who moves it; draw kind {fitting!r}"
+        )
+    if kind == "banks" != fitting:
+        raise tc.RequestError(f"draw: x is not of memory, so it has no banks; draw kind {fitting!r}: {shown(x)}")
     if not all(isinstance(start, int) for start in region.starts) or region.buffer.placed_by():
         raise tc.RequestError(
             f"draw: {region} lies at a place known at run time only; give it as a number, or draw a plan"
         )
-    return _picture(kind, lambda part: draw_layout(region, part, before), wanted, width, {})
+    sheets: Sheets = partial(draw_layout, region, before=before) if kind == "banks" else partial(draw_tensor, region)
+    return _picture(kind, sheets, wanted, before, width, {})
 
 
 def _of_plan(plan: tc.Plan, kind: str | None, part: Part, before: tc.TileLayout | None, width: int) -> Picture:
     movement = run_copy(plan)
     kind = kind or ("boxes" if movement.by_engine else "moves")
-    if before is not None and kind != "banks":
-        raise tc.RequestError(f"draw: before is of kind 'banks', not of {kind!r}")
     makers: dict[str, Sheets] = {
         "moves": partial(draw_moves, movement),
         "banks": partial(draw_banks, movement, before=before),
         "fragment": partial(draw_fragment, movement),
         "boxes": partial(draw_boxes, movement),
     }
-    return _picture(kind, makers[kind], part, width, data_of(movement))
+    return _picture(kind, makers[kind], part, before, width, data_of(movement))
 
 
-def _picture(kind: str, sheets: Sheets, part: Part, width: int, data: dict[str, Any]) -> Picture:
+def _picture(
+    kind: str, sheets: Sheets, part: Part, before: tc.TileLayout | None, width: int, data: dict[str, Any]
+) -> Picture:
     """The first sheet that fits; where none does, the error names parts that do."""
+    if before is not None and kind != "banks":
+        raise tc.RequestError(f"draw: before is of kind 'banks', not of {kind!r}")
     for sheet in sheets(part):
         if isinstance(sheet, TooLarge):
             fitting = [next((text for text in group if _fits(sheets, text, width)), None) for group in sheet.parts]
@@ -122,7 +131,7 @@ def _fits(sheets: Sheets, part: str, width: int) -> bool:
 
 def _owned(layout: tc.TileLayout) -> bool:
     """Whether threads hold the elements."""
-    return any(axis.name not in ("m", "TLane", "TCol") for axis in layout.axes)
+    return any(axis.name not in ("m", *TENSOR_AXES) for axis in layout.axes)
 
 
 def _region_of(x: Any) -> Any:
@@ -131,7 +140,8 @@ def _region_of(x: Any) -> Any:
         shape, each = tuple(it.extent for it in x.shard), x.swizzle.per_element if x.swizzle is not None else 2
         if _owned(x):
             return tc.Buffer(shape, "float32", space="local", layout=x, name="fragment")[...]
-        return tc.Buffer(shape, _ELEMENTS.get(each, "uint32"), space="global", layout=x, name="layout")[...]
+        space = "tmem" if TENSOR_AXES & {axis.name for axis in x.axes} else "global"
+        return tc.Buffer(shape, _ELEMENTS.get(each, "uint32"), space=space, layout=x, name="layout")[...]
     region = x[...] if isinstance(x, tc.Buffer) else x
     if not isinstance(region, tc.Region) or not isinstance(region.buffer.layout, tc.TileLayout):
         raise tc.RequestError(f"draw: x is a plan, a region, a buffer or a layout with fixed extents, not {shown(x)}")

@@ -1,4 +1,4 @@
-"""The picture "fragment": which thread and register holds each element."""
+"""The picture "fragment": which thread and register, or which lane and column of tensor memory, holds each element."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import tilecopy as tc
 
+from .around import LANES
 from .grids import WORDS, first_registers, instructions_text, owners_of, register_panel, registers_of, side_title
-from .page import Box, Panel, Sheet, rectangles
+from .page import MOST_HEIGHT, Box, Grid, Panel, Sheet, rectangles
 from .part import Part, TooLarge
-from .running import AXES, Movement
+from .running import AXES, COLUMN_BYTES, LANE_BYTES, NO_PLACE, Movement, elements_of
 
+TENSOR_AXES = {"TLane", "TCol"}
 _SCOPES = {"warp": {"laneid"}, "warpgroup": {"laneid", "wid_in_wg", "tid_in_wg"}}
 
 
@@ -27,7 +29,9 @@ def load_of(buffer: tc.Buffer) -> tc.Plan:
     named = {axis.name for axis in layout.axes if axis.name != "m"}
     if not named or not named <= set(AXES):
         what = f"lies over {', '.join(sorted(named))}" if named else "names no threads; kind 'banks' draws it as memory"
-        raise tc.RequestError(f"draw: a fragment is held by the threads of one CTA, and {layout} {what}")
+        raise tc.RequestError(
+            f"draw: a fragment is held by the threads of one CTA or by tensor memory, and {layout} {what}"
+        )
     last = sum(AXES[axis.name][0] * (int(layout.reach(axis)) - 1) for axis in layout.axes if axis.name != "m")
     kind = next((kind for kind, axes in _SCOPES.items() if named <= axes), "cta")
     scope = tc.cta((last // 32 + 1) * 32) if kind == "cta" else getattr(tc, kind)()
@@ -44,7 +48,9 @@ def draw_fragment(movement: Movement, part: Part) -> Iterator[Sheet | TooLarge]:
     """
     sides = [side for side in movement.sides if side.space == "local"]
     if not sides:
-        raise tc.RequestError("draw: no side of this copy is in registers, so there is no fragment to draw")
+        raise tc.RequestError(
+            "draw: no side of this copy is in registers, so there is no fragment to draw; give no kind"
+        )
     side, size = sides[-1], movement.size
     grid, held = owners_of(movement, side, Part()), int(registers_of(movement, side)[2].max())
     per_box = 4 // size
@@ -79,3 +85,48 @@ def draw_fragment(movement: Movement, part: Part) -> Iterator[Sheet | TooLarge]:
             )  # fmt: skip
             yield Sheet(title, subtitle, [[outer], [inner]], signs, notes, beside=True)
     yield TooLarge.of(f"{rows} rows of {columns} elements", (rows, columns))
+
+
+def draw_tensor(region: tc.Region, part: Part) -> Iterator[Sheet | TooLarge]:
+    """The picture of a box of tensor memory, by lane and column; lanes that hold the same are one row.
+
+    Raises:
+        RequestError: it is not inside tensor memory, the part is none of it, or it does not fit.
+    """
+    layout: Any = region.buffer.layout
+    size, (places, element) = region.buffer.dtype.bits // 8, elements_of(region, {})[1]
+    if not len(element) or layout.reach(tc.TLane) > LANES or layout.reach(tc.TCol) * size > LANE_BYTES:
+        raise tc.RequestError(
+            f"draw: tensor memory has {LANES} lanes of {LANE_BYTES} bytes; {region}, {layout}, has elements outside, or none at all"
+        )
+    part.of()
+    for each in layout.replica:
+        step = each.stride * (LANE_BYTES if each.axis.name == "TLane" else size)
+        places = (places + step * np.arange(each.extent)[:, None, None]).reshape(-1, len(element))
+    lanes, inside = np.divmod(places, LANE_BYTES)
+    held = np.full((LANES, LANE_BYTES // COLUMN_BYTES), region.size)
+    for word in range(max(1, size // COLUMN_BYTES)):
+        np.minimum.at(held, (lanes, inside // COLUMN_BYTES + word), element)  # the first of those that share a column
+    held[held == region.size] = NO_PLACE
+    alike: dict[bytes, list[int]] = {}
+    for lane in np.unique(lanes).tolist():
+        alike.setdefault(held[lane].tobytes(), []).append(lane)
+    names = [" ".join(map(str, same if len(same) < 6 else [*same[:3], "...", same[-1]])) for same in alike.values()]
+    ids = held[[same[0] for same in alike.values()]]
+    columns = [str(column) for column in range(len(held[0]))]
+    grid = Grid(ids, ids, names, columns, "column of 4 bytes; rows: lanes").cropped()
+    window, boxes, copies = grid.window(*part.window(grid.ids.shape)), [], places.size // len(element)
+    for number, place in rectangles(window.ids):
+        index = zip(region.starts, np.unravel_index(number, region.extents), strict=True)
+        label = ",".join(str(start + along) for start, along in index)
+        where = f"lane {window.row_names[place[0]]}, column {window.column_names[place[1]]}"
+        boxes.append(Box(place, label, int(copies > 1), f"{where}: element ({label})"))
+    fills = {0: "the element's only place", 1: f"one of the element's {copies} places"}
+    high = max(12, min(18, MOST_HEIGHT / len(window.ids)))
+    title = f"Where each element lies: tensor memory {region}, elements of {size} bytes"
+    subtitle = "One box = an element, or those that share a column of 32 bits. Label: the first of them. A row = the lanes that hold the same."
+    data = {"element": element.tolist(), "lane": lanes.tolist(), "byte": inside.tolist()}
+    yield Sheet(
+        title, subtitle, [[Panel("", window, boxes, fills, cell=(0, 64, high))]], {"absent": "no element"}, data=data
+    )
+    yield TooLarge.of(f"{len(grid.ids)} rows of {grid.ids.shape[1]} columns", grid.ids.shape)

@@ -193,7 +193,7 @@ def elements_of(region: tc.Region, values: dict[Any, int], threads: int = 0) -> 
     if buffer.space == "local":
         return _held(buffer, {axis: np.broadcast_to(at, region.size) for axis, at in found.items()}, inside, threads)
     if buffer.space == "tmem":
-        offsets = LANE_BYTES * found["TLane"] + found["TCol"] * size
+        offsets = LANE_BYTES * found.get("TLane", 0) + found.get("TCol", 0) * size
     else:
         offsets = (found.get("m", 0) + evaluate(buffer.elem_offset, values)) * size
     elements = np.where(inside, offsets, NO_PLACE)
