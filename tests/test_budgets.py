@@ -9,11 +9,11 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = {
-    "core": 9_150,
+    "core": 9_175,
     "bulk": 275,
     "cli": 1_785,
     "cuda": 2_030,
-    "draw": 2_425,
+    "draw": 2_475,
     "dsmem": 150,
     "emulator": 17_750,
     "export": 1_525,
