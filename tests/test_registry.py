@@ -958,7 +958,7 @@ def test_an_option_given_to_the_wrong_variant_is_never_dropped() -> None:
     assert "required in a kernel and was not given" in caught.value.declined["v"]
     assert "option 'tx' is not known to it (it takes none)" in caught.value.declined["plain"]
     fallen = plan(found, active=IN_A_KERNEL)
-    assert fallen.variant == "plain" and "chosen: plain (priority 1). With bar=: v. " in fallen.explain()
+    assert fallen.variant == "plain" and "chosen: plain (priority 1). Not asked without bar=: v. " in fallen.explain()
 
 
 def test_an_option_that_nobody_knows_is_a_mistake_of_the_request() -> None:

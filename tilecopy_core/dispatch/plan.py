@@ -1,4 +1,4 @@
-"""Dispatch: every variant that can be meant is asked once, the best that accepts partitions, and the plan says why."""
+"""Dispatch: every variant that can be meant is asked, the best that accepts partitions, and the plan says why."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ class Plan:
         text += f" Also possible: {also}." if also else ""
         for outcome in self.outcomes:
             if outcome.kind == "lacks option":
-                text += f" With {', '.join(f'{name}=' for name in outcome.lacks)}: {outcome.name}."
+                text += f" Not asked without {', '.join(f'{name}=' for name in outcome.lacks)}: {outcome.name}."
         return text
 
     def _not_chosen(self) -> str:
@@ -306,7 +306,7 @@ def tilecopy_dispatch(request: CopyRequest, demanded: str | None, registry: Regi
             completion_steps=plugin.record.completion_steps,
             demanded=demanded is not None,
             outcomes=(*outcomes, *others),
-            notes=left_out + of_choice(request, plugin, partition, candidates, outcomes),
+            notes=left_out + of_choice(request, plugin.name, partition, outcomes, registry),
         )
     raise no_variant(request, demanded, [*outcomes, *others], table)
 

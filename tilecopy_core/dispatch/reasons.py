@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 
-from ..description.request import OPS, CopyRequest, Variant
+from ..description.request import OPS, CopyRequest, Decline, Variant
 from ..errors import NoVariantError, UnknownOptionError, attribute, did_you_mean, integer, shown
 from ..layout import TileLayout, m
 from ..registry import known_variants
 
 if TYPE_CHECKING:
-    from ..registry import Plugin
+    from ..registry import Registry
     from ..registry.registry import Table
 
 _MOST_INSTRUCTIONS = 128
@@ -107,16 +108,27 @@ def _of_registers(count: int, request: CopyRequest) -> Note:
     )
 
 
+def _would(name: str, request: CopyRequest, registry: Registry) -> tuple[int, Variant] | None:
+    """Priority and record of a variant for one thread that takes a copy; without an option that it needs it may raise, and None is given."""
+    plugin = registry.table().named(name)
+    with suppress(Exception):
+        if plugin and plugin.record.threads == "one":
+            verdict = registry.call(plugin, "tilecopy_predicate", request=request)
+            if verdict and not isinstance(registry.call(plugin, "tilecopy_partition", request=request), Decline | None):
+                return plugin.record.priority if verdict.priority is None else verdict.priority, plugin.record
+    return None
+
+
 def of_choice(
-    request: CopyRequest, chosen: Plugin, partition: Any, candidates: list[Plugin], outcomes: list[Outcome]
+    request: CopyRequest, chosen: str, partition: Any, outcomes: list[Outcome], registry: Registry
 ) -> tuple[Note, ...]:
-    """What is likely a mistake; of variants that were not chosen, what they have answered already is all that counts."""
+    """What is likely a mistake; only where one thread issues too much are variants that were not chosen asked for more."""
     notes: list[Note] = []
     if request.scope.kind == "thread" and (count := _past(_MOST_INSTRUCTIONS, partition, "instructions_per_thread")):
-        would = {outcome.name: outcome for outcome in outcomes if outcome.kind in ("outranked", "tied", "lacks option")}
-        best = next((p for p in candidates if p.name in would and p.record.threads == "one"), None)
-        if best is not None:
-            notes.append(_of_instructions(count, chosen.name, best.record, would[best.name].lacks))
+        kinds = "outranked", "tied", "lacks option"
+        able = [(*w, o.lacks) for o in outcomes if o.kind in kinds and (w := _would(o.name, request, registry))]
+        for _, record, lacks in sorted(able, key=lambda each: (-each[0], each[1].name))[:1]:
+            notes.append(_of_instructions(count, chosen, record, lacks))
     if "local" in request.spaces and (count := _past(_MOST_REGISTERS, partition, "registers_per_thread")):
         notes.append(_of_registers(count, request))
     return tuple(notes)
