@@ -368,9 +368,9 @@ def test_without_the_table_of_variants_an_error_says_who_has_it(monkeypatch: pyt
     told = "others that could be installed are not known here: install tilecopy, .*pip install plugins/kernel"
     for found, demanded, first in (
         (registry(), None, "no variant is installed, so none lowers this copy: "),
-        (registry(), "tma", "no variant is called 'tma'; there are none\n"),
+        (registry(), "tma", "no installed variant is called 'tma'; there are none\n"),
         (one, None, "shy: not today\n  no installed variant lowers this copy: "),
-        (one, "ldgst", "no variant is called 'ldgst'; there are shy\n"),
+        (one, "ldgst", "no installed variant is called 'ldgst'; there are shy\n"),
     ):
         with pytest.raises(tc.NoVariantError, match=f"(?s)^{first}.*\n  {told}"):
             plan(found, variant=demanded)

@@ -163,7 +163,8 @@ def no_variant(request: CopyRequest, demanded: str | None, outcomes: list[Outcom
         names = sorted({*declined, *first_party})
         meant = did_you_mean(demanded, names)
         known = f"{' There' if meant else '; there'} are {', '.join(names) or 'none'}"
-        lines, outcomes = [f"no variant is called {shown(demanded)}{meant}{known}"], []
+        what = "variant" if first_party else "installed variant"
+        lines, outcomes = [f"no {what} is called {shown(demanded)}{meant}{known}"], []
     for name, other in first_party.items():
         fits = other.op == request.op and request.spaces in other.spaces and other.edges >= request.overhangs
         if name not in declined and (name == demanded or (demanded is None and fits)):
