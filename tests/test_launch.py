@@ -989,6 +989,17 @@ def test_extents_that_no_map_has(count: int, told: str) -> None:
     assert not fake.launches and not fake.maps
 
 
+def test_a_fixed_extent_that_no_map_has_is_told_once() -> None:
+    """Of a recipe whose variant proved nothing."""
+    kernel, fake, cuda = boxed()
+    (found,) = [p for p in kernel.parameters if isinstance(p, TensorMapParameter)]
+    large = attrs.evolve(found, sizes=(*found.sizes[:-1], 2**31))
+    kernel = attrs.evolve(kernel, parameters=tuple(large if p is found else p for p in kernel.parameters))
+    with pytest.raises(tc.LaunchError, match="argument A: extent 2147483648; a tensor map takes"):
+        cuda.launch(kernel, (rows(B0), rows(A0)))
+    assert not fake.launches
+
+
 @pytest.mark.parametrize(
     ("step", "told"),
     [(2**39, "stride of 1099511627776 bytes"), (68, "stride of 136 bytes")],

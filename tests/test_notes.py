@@ -39,7 +39,7 @@ class Raises:
 
 
 def other(name: str, partition: Any = None, verdict: Any = None, **record: Any) -> Source:
-    """A variant that answers as told; unless it is to be chosen, it is an error to partition by it."""
+    """A variant that answers as told; unless it is to be chosen or named, it is an error to partition by it."""
 
     @tc.hookimpl
     def tilecopy_predicate(request: Any) -> Any:
@@ -48,6 +48,8 @@ def other(name: str, partition: Any = None, verdict: Any = None, **record: Any) 
     @tc.hookimpl
     def tilecopy_partition(request: Any) -> Any:
         assert partition is not None, f"{name} is not asked for a partition"
+        if isinstance(partition, Exception):
+            raise partition
         return partition
 
     @tc.hookimpl
@@ -116,13 +118,31 @@ def test_one_thread_that_issues_what_a_tensor_copy_does_at_once() -> None:
     with pytest.warns(tc.PerformanceWarning, match="one thread issues 1,024 instructions") as warned:
         (plan,) = async_kernel().plans
     assert plan.variant == "ldgsts" and kinds(plan) == ["instructions"]
-    assert "variant tma is made for one thread" in plan.notes[0].text
+    assert "variant bulk is made for one thread" in plan.notes[0].text, "what would be taken with the option"
     assert "it lacks only mbar= (one mbarrier of the CTA, such as mbar[0])" in plan.notes[0].text
     assert [outcome.lacks for outcome in plan.outcomes if outcome.name in ("tma", "bulk")] == [("mbar",)] * 2
     assert plan.notes[0].text in plan.explain() and plan.notes[0].text in str(warned[0].message)
-    assert "\nbetter: tma needs" in plan.explain(), "of two that need as few, bulk too, the one that the note names"
+    assert "\nbetter: bulk needs" in plan.explain(), "of two that need as few, tma too, the one that the note names"
+    assert "\nnot: tma (option mbar is one mbarrier of the CTA, such as mbar[0]; it is required and " in plan.explain()
     (told,) = warned
     assert "the line that is warned of" in linecache.getline(told.filename, told.lineno)
+
+
+@pytest.mark.parametrize(
+    ("shape", "columns", "named"),
+    [((64, 64), 64, "bulk"), ((64, 63), 63, "bulk"), ((64, 64), 128, "tma"), ((64, 62), 128, "")],
+)
+def test_what_would_be_taken_with_the_option_is_named(shape: tuple[int, int], columns: int, named: str) -> None:
+    dst = tc.Buffer(shape, "float16", space="shared", name="d", align_bytes=1024)
+    src = tc.Buffer((64, columns), "float16", space="global", name="s")[:, : shape[1]]
+    mbar, registry = tc.Buffer((1,), "uint64", space="shared", name="mbar"), tc.Registry()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tc.PerformanceWarning)
+        how: dict[str, Any] = {"op": "copy_async", "scope": tc.thread(), "target": "sm_90a", "registry": registry}
+        found = tc.plan(dst[:, :], src, **how)
+        assert found.variant == "ldgsts" and [note.other for note in found.notes] == ([named] if named else [])
+        if named:
+            assert tc.plan(dst[:, :], src, mbar=mbar[0], **how).variant == named
 
 
 def test_a_plan_of_its_own_names_what_accepts_and_warns_where_it_is_made() -> None:
@@ -136,7 +156,7 @@ def test_a_plan_of_its_own_names_what_accepts_and_warns_where_it_is_made() -> No
 
 def test_bulk_copies_of_a_swizzled_tile_name_a_variant_that_takes_the_tile_whole() -> None:
     mbar = tc.Option("mbar", (tc.Region, tc.Buffer), "one mbarrier", required=True)
-    boxes = other("boxes", priority=1, options=(mbar,))
+    boxes = other("boxes", Split(), priority=1, options=(mbar,))
     with pytest.warns(tc.PerformanceWarning, match="one thread issues 1,024 instructions; variant boxes .* it accepts"):
         (plan,) = async_kernel(layout=SWIZZLED, mbar=True, registry=with_installed(boxes, but=("tma",))).plans
     assert plan.variant == "bulk" and kinds(plan) == ["instructions"]
@@ -183,10 +203,17 @@ def test_the_best_of_those_that_can_be_meant_is_named_and_none_is_asked_for_more
     needs = [tc.Option(name, (int,), f"the {name}", required=True) for name in ("first", "second")]
     free = tc.Option("third", (int,), "the third")
     wide, no = other("wide", priority=40, threads="any"), other("no", verdict=tc.Decline("not mine"), priority=40)
-    lacking, single = other("lacking", priority=30, options=(*needs, free)), other("single")
+    lacking, single = other("lacking", Split(), priority=30, options=(*needs, free)), other("single", Split())
+    declines = other("declines", tc.Decline("not mine after all"), priority=45)
+    raises = other("raises", KeyError("first"), priority=45, options=tuple(needs))
+    lower = other("lower", Split(), tc.Accept(4), priority=45)
     assert "variant single is" in named(single, wide, no)
     assert "variant lacking is" in (text := named(single, lacking, wide, no))
     assert "it lacks only first= (the first), second= (the second): try it with that" in text
+    assert "variant lacking is" in named(single, lacking, declines, raises, lower), "the one that would be taken"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", tc.PluginWarning)  # a hook without an option that it needs is not at fault
+        assert kinds(third_party(Split(129), declines, raises)) == []
     assert kinds(third_party(Split(129), wide, no)) == []
     assert kinds(third_party(Split(129))) == []
 

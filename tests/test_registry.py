@@ -364,6 +364,26 @@ def test_no_variant_says_why_for_each_and_what_to_install() -> None:
         plan(registry(), variant="ldgst")
 
 
+def test_without_the_table_of_variants_an_error_says_who_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with the core and a variant alone."""
+    one = registry(source("shy", variant("shy", verdict=tc.Decline("not today"))))
+    with pytest.raises(tc.NoVariantError, match="^gmem_smem: .*\n  no variant is installed, so none lowers this copy"):
+        plan(registry())
+    monkeypatch.setattr("tilecopy_core.dispatch.reasons.known_variants", dict)
+    told = "others that could be installed are not known here: install tilecopy, .*pip install plugins/kernel"
+    for found, demanded, first in (
+        (registry(), None, "no variant is installed, so none lowers this copy: "),
+        (registry(), "tma", "no installed variant is called 'tma'; there are none\n"),
+        (one, None, "shy: not today\n  no installed variant lowers this copy: "),
+        (one, "ldgst", "no installed variant is called 'ldgst'; there are shy\n"),
+    ):
+        with pytest.raises(tc.NoVariantError, match=f"(?s)^{first}.*\n  {told}"):
+            plan(found, variant=demanded)
+    with pytest.raises(tc.NoVariantError) as declined:
+        plan(one, variant="shy")
+    assert "install" not in str(declined.value), "the variant that was asked for is here"
+
+
 def test_the_nearest_reason_comes_first_and_what_could_never_do_it_in_a_line() -> None:
     others = {"a": {"op": "copy_async"}, "b": {"op": "copy_async"}, "c": {"spaces": (("shared", "global"),)}}
     others |= {
@@ -963,7 +983,11 @@ def test_an_option_given_to_the_wrong_variant_is_never_dropped() -> None:
     assert "required in a kernel and was not given" in caught.value.declined["v"]
     assert "option 'tx' is not known to it (it takes none)" in caught.value.declined["plain"]
     fallen = plan(found, active=IN_A_KERNEL)
-    assert fallen.variant == "plain" and "chosen: plain (priority 1). With bar=: v. " in fallen.explain()
+    assert fallen.variant == "plain" and "chosen: plain (priority 1). Package" in fallen.explain()
+    assert (
+        "not: v (option bar is the number of a barrier; it is required in a kernel and was not given)"
+        in fallen.explain()
+    )
 
 
 def test_an_option_that_nobody_knows_is_a_mistake_of_the_request() -> None:

@@ -1,4 +1,4 @@
-"""Dispatch: every variant that can be meant is asked once, the best that accepts partitions, and the plan says why."""
+"""Dispatch: every variant that can be meant is asked, the best that accepts partitions, and the plan says why."""
 
 from __future__ import annotations
 
@@ -168,15 +168,11 @@ class Plan:
         text = f"{self.variant} (priority {self.priority}){', asked for by variant=' * self.demanded}."
         able = [o for o in self.outcomes if o.priority is not None]
         also = ", ".join(f"{o.name} (priority {o.priority}{', later by name' * (o.kind == 'tied')})" for o in able)
-        text += f" Also possible: {also}." if also else ""
-        for outcome in self.outcomes:
-            if outcome.kind == "lacks option":
-                text += f" With {', '.join(f'{name}=' for name in outcome.lacks)}: {outcome.name}."
-        return text
+        return f"{text} Also possible: {also}." if also else text
 
     def _not_chosen(self) -> str:
         """Why others do not do the copy; those that never could by their names alone."""
-        told = [o for o in self.outcomes if o.kind in ("declined", "faulty", "set aside")]
+        told = [o for o in self.outcomes if o.kind in ("declined", "lacks option", "faulty", "set aside")]
         reasons = [f"{o.name} ({o.reason})" for o in sorted(told, key=lambda o: -o.nearness)]
         for why, far in folded(self.outcomes, self.request.op).items():
             reasons.append(f"{why}: {', '.join(o.name for o in far)}")
@@ -306,7 +302,7 @@ def tilecopy_dispatch(request: CopyRequest, demanded: str | None, registry: Regi
             completion_steps=plugin.record.completion_steps,
             demanded=demanded is not None,
             outcomes=(*outcomes, *others),
-            notes=left_out + of_choice(request, plugin, partition, candidates, outcomes),
+            notes=left_out + of_choice(request, plugin.name, partition, outcomes, registry),
         )
     raise no_variant(request, demanded, [*outcomes, *others], table)
 

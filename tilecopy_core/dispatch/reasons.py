@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 
-from ..description.request import OPS, CopyRequest, Variant
+from ..description.request import OPS, CopyRequest, Decline, Variant
 from ..errors import NoVariantError, UnknownOptionError, attribute, did_you_mean, integer, shown
 from ..layout import TileLayout, m
 from ..registry import known_variants
+from ..registry.lazy_names import KNOWN
 
 if TYPE_CHECKING:
-    from ..registry import Plugin
+    from ..registry import Registry
     from ..registry.registry import Table
 
 _MOST_INSTRUCTIONS = 128
@@ -107,16 +109,26 @@ def _of_registers(count: int, request: CopyRequest) -> Note:
     )
 
 
+def _would(outcome: Outcome, request: CopyRequest, registry: Registry) -> tuple[int, Variant] | None:
+    """Priority and record of a variant for one thread that takes a copy; without an option that it needs it may raise, and None is given."""
+    plugin = registry.table().named(outcome.name) if outcome.lacks or outcome.priority is not None else None
+    with suppress(Exception):
+        if plugin and plugin.record.threads == "one":
+            verdict = registry.call(plugin, "tilecopy_predicate", request=request)
+            if verdict and not isinstance(registry.call(plugin, "tilecopy_partition", request=request), Decline | None):
+                return plugin.record.priority if verdict.priority is None else verdict.priority, plugin.record
+    return None
+
+
 def of_choice(
-    request: CopyRequest, chosen: Plugin, partition: Any, candidates: list[Plugin], outcomes: list[Outcome]
+    request: CopyRequest, chosen: str, partition: Any, outcomes: list[Outcome], registry: Registry
 ) -> tuple[Note, ...]:
-    """What is likely a mistake; of variants that were not chosen, what they have answered already is all that counts."""
+    """What is likely a mistake; only where one thread issues too much are variants that were not chosen asked for more."""
     notes: list[Note] = []
     if request.scope.kind == "thread" and (count := _past(_MOST_INSTRUCTIONS, partition, "instructions_per_thread")):
-        would = {outcome.name: outcome for outcome in outcomes if outcome.kind in ("outranked", "tied", "lacks option")}
-        best = next((p for p in candidates if p.name in would and p.record.threads == "one"), None)
-        if best is not None:
-            notes.append(_of_instructions(count, chosen.name, best.record, would[best.name].lacks))
+        able = [(*found, o.lacks) for o in outcomes if (found := _would(o, request, registry))]
+        for _, record, lacks in sorted(able, key=lambda each: (-each[0], each[1].name))[:1]:
+            notes.append(_of_instructions(count, chosen, record, lacks))
     if "local" in request.spaces and (count := _past(_MOST_REGISTERS, partition, "registers_per_thread")):
         notes.append(_of_registers(count, request))
     return tuple(notes)
@@ -139,7 +151,8 @@ def folded(outcomes: Iterable[Outcome], op: str) -> dict[str, list[Outcome]]:
 def no_variant(request: CopyRequest, demanded: str | None, outcomes: list[Outcome], table: Table) -> NoVariantError:
     """The error that says why nobody lowers a copy, variant by variant, and what to install that might."""
     declined = {outcome.name: outcome.reason for outcome in outcomes}
-    who = "no installed variant lowers" if demanded is None else f"variant {shown(demanded)} does not lower"
+    none = "no installed variant lowers" if outcomes else "no variant is installed, so none lowers"
+    who = none if demanded is None else f"variant {shown(demanded)} does not lower"
     unknown = _unknown_option(request, demanded, table)
     first_party = known_variants()
     near = [o for o in outcomes if o.kind not in _FAR or o.name == demanded]
@@ -149,14 +162,16 @@ def no_variant(request: CopyRequest, demanded: str | None, outcomes: list[Outcom
     elif demanded is not None and demanded not in declined and demanded not in first_party:
         names = sorted({*declined, *first_party})
         meant = did_you_mean(demanded, names)
-        known = f"{' There' if meant else '; there'} are {', '.join(names)}"
-        lines, outcomes = [f"no variant is called {shown(demanded)}{meant}{known}"], []
-    for name, known_variant in first_party.items():
-        fits = known_variant.op == request.op and request.spaces in known_variant.spaces
-        fits = fits and known_variant.edges >= request.overhangs
+        known = f"{' There' if meant else '; there'} are {', '.join(names) or 'none'}"
+        what = "variant" if first_party else "installed variant"
+        lines, outcomes = [f"no {what} is called {shown(demanded)}{meant}{known}"], []
+    for name, other in first_party.items():
+        fits = other.op == request.op and request.spaces in other.spaces and other.edges >= request.overhangs
         if name not in declined and (name == demanded or (demanded is None and fits)):
-            lines.append(f"{name}: not installed; it takes such copies: {known_variant.install}")
+            lines.append(f"{name}: not installed; it takes such copies: {other.install}")
     lines.insert(1, f"{who} this copy: {request}")
+    if not first_party and demanded not in declined:
+        lines.append(f"others that could be installed are not known here: {KNOWN}")
     for why, (first, *more) in folded(outcomes, request.op).items() if demanded is None else ():
         together = ", ".join(outcome.name for outcome in (first, *more))
         lines.append(f"{why}: {together}" if more else f"{first.name}: {first.reason}")

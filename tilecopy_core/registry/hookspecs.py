@@ -59,7 +59,7 @@ def tilecopy_partition(request: CopyRequest, variant: Variant) -> Any | Decline:
     Called for the first variant in order whose predicate accepted the request; nothing is emitted yet. The answer is a value of
     the variant's own type (frozen, with a ``summary()`` of one line for ``plan.explain()``), or ``Decline(reason)``: then the
     next variant that accepted is asked. None and exceptions as for the predicate. A plan holds the value: what is to be pickled
-    or copied with the plan must allow that.
+    or copied with the plan must allow that. A note names others that answer such a value, even without options that they need.
     """
 
 

@@ -17,8 +17,9 @@ EXPORTS_GROUP = "tilecopy.exports.v1"
 """Entry-point group of functions that take plans elsewhere: ``cuda_function`` and ``cuda_header``, and ``explain`` with lines on a plan."""
 _KERNELS = "import tilecopy (from a checkout: pip install plugins/kernel)"
 _EXPORT = "install tilecopy-export (from a checkout: pip install plugins/kernel plugins/export)"
-_OF_KERNELS = ("BuiltKernel", "KernelBuilder", "Mbarrier", "Value", "cuda_header", "load_kernel")
-_OF_RUNNING = ("AssemblerError", "CacheError", "HazardError", "LaunchError")
+KNOWN = "install tilecopy, which knows the first-party variants (from a checkout: pip install plugins/kernel)"
+_OF_KERNELS = ("BuiltKernel", "Comparison", "Cost", "KernelBuilder", "Mbarrier", "Value", "compare", "cost")
+_OF_RUNNING = ("AssemblerError", "CacheError", "HazardError", "LaunchError", "cuda_header", "load_kernel")
 BROUGHT: Mapping[str, str] = MappingProxyType(dict.fromkeys((*_OF_KERNELS, *_OF_RUNNING), _KERNELS))
 """What to do for a name that the core has not and another package brings; no other file of the core names packages."""
 

@@ -19,8 +19,8 @@ from tilecopy_emulator.reading.parser import parse
 from tilecopy_core.ptx.instructions import instruction_of
 
 Version = tuple[int, int]
-TARGETS = [target_of(name) for name in ("sm_80", "sm_90", "sm_90a", "sm_100a", "sm_120a")]
-VERSIONS = [*((7, minor) for minor in range(9)), *((8, minor) for minor in range(9)), (9, 0)]
+TARGETS = [target_of(name) for name in ("sm_75", "sm_80", "sm_90", "sm_90a", "sm_100a", "sm_120a")]
+VERSIONS = [(6, 3), (6, 4), (6, 5), *((7, minor) for minor in range(9)), *((8, minor) for minor in range(9)), (9, 0)]
 TYPES = {"r": "b32", "f": "f32", "d": "b64", "w": "f64", "h": "b16", "q": "b128", "p": "pred"}
 NAMED = dict.fromkeys(("sa", "sb", "mb", "ra", "rmb", "n", "m"), "b32") | {"p": "pred"}
 NAMED |= dict.fromkeys(("sa64", "mb64", "rg64", "rmb64", "ga", "pol", "tm64", "tm"), "b64")

@@ -224,6 +224,12 @@ def test_where_it_may_overhang_each_span_is_a_box() -> None:
     assert (found.coordinates(0), found.coordinates(1)) == ([128, 64], [192, 64])
 
 
+def wide(row_bytes: int) -> tc.Buffer:
+    """Rows that lie so far apart."""
+    return array((8, 16), layout=TileLayout(S[(8, 16) : (row_bytes // 2, 1)]))
+
+
+AT_LEAST = tc.symbol("n", lower=2**31, upper=2**32)
 PLANES = shared((2, 8, 8), layout=TileLayout(S[(2, 8, 8) : (72, 8, 1)]))
 
 
@@ -254,11 +260,33 @@ PLANES = shared((2, 8, 8), layout=TileLayout(S[(2, 8, 8) : (72, 8, 1)]))
             "step between boxes is a multiple of 64 bytes",
         ),
         (array((64, 128))[0:8, 4:68], shared((8, 64))[:, :], "innermost start is a multiple of 8 bytes"),
+        (
+            shared((64, 16))[:, :],
+            array((2**31, 32))[0:64, 0:16],
+            r"dimension 0 has 2147483648 elements; .* 2\*\*31 - 1",
+        ),
+        (array((64, 2**40))[0:64, 0:16], shared((64, 16))[:, :], "dimension 1 has 1099511627776 elements"),
+        (shared((8, 16))[:, :], array((AT_LEAST, 16))[0:8, :], "dimension 0 has 2147483648 elements"),
+        (
+            shared((8, 16))[:, :],
+            wide(2**40)[:, :],
+            r"stride of dimension 0 is 1099511627776 bytes; .* less than 2\*\*40",
+        ),
     ],
 )
 def test_what_the_hardware_refuses_is_declined(dst: Any, src: Any, why: str) -> None:
     with pytest.raises(tc.NoVariantError, match=why):
         plan(dst, src)
+
+
+def test_the_largest_extent_and_stride_of_a_map_are_taken_and_past_them_others_take_the_copy() -> None:
+    tile, bar = shared((8, 16), align_bytes=128)[:, :], tc.Buffer((1,), "uint64", space="shared", name="bar")
+    n = tc.symbol("n", lower=1, upper=2**32)  # which the launch knows
+    for fits in (array((2**31 - 1, 16))[0:8, :], array((n, 16))[0:8, :], wide(2**40 - 16)[:, :]):
+        assert plan(tile, fits, outside="zero").variant == "tma"
+    for past in (array((2**31, 32))[0:8, 0:16], wide(2**40)[:, :]):
+        found = tc.plan(tile, past, op="copy_async", scope=tc.thread(), target="sm_90", mbar=bar[0])
+        assert found.variant == "bulk" and "tma" in found.declined
 
 
 def test_a_fill_other_than_zero_and_a_store_below_zero_are_declined() -> None:

@@ -39,6 +39,9 @@ SHARED_ALIGN_BYTES = 128
 MOST_ELEMENT_BYTES = 8
 MOST_DIMENSIONS = 5
 MOST_BOX = 256
+MOST_EXTENT = 2**31 - 1
+"""cuda.h has 2**32 in CUDA 13.0 and 2**31 in 13.5; an element's coordinate is a signed integer of 32 bits (PTX ISA)."""
+STRIDE_LIMIT_BYTES = 2**40
 MODES = {(4, 1, 3): "32B", (4, 2, 3): "64B", (4, 3, 3): "128B", (5, 2, 2): "128B_atom_32B", (6, 1, 1): "128B_atom_64B"}
 """(M, B, S) of a swizzle of bytes -> the hardware's mode (PTX ISA, swizzling modes)."""
 SPAN_BYTES = {"none": 0, "32B": 32, "64B": 64, "128B": 128, "128B_atom_32B": 128, "128B_atom_64B": 128}
@@ -256,7 +259,8 @@ def _of_pieces(
             left.insert(next((at for at, each in enumerate(left) if each.shared > rest.shared), len(left)), rest)
     carried = {(axis.dim, axis.unit) for axis in axes}
     axes += [Axis(dim, 1, 1) for dim in [*sorted(others), *fixed] if (dim, 1) not in carried]
-    if why := why_misaligned(tile, array, layout, boxes, steps, axes, strides, mode):
+    why = why_too_large(array, axes, strides)
+    if why := why or why_misaligned(tile, array, layout, boxes, steps, axes, strides, mode):
         return Decline(why)
     dims = [array.buffer.shape[axis.dim] if axis.unit == 1 else axis.box for axis in axes]
     tensor = TensorMap(
@@ -284,6 +288,17 @@ def _extent(piece: Piece, most: int, aligned: int) -> int:
         return piece.extent
     counts = [count for count in range(most, 0, -1) if piece.extent % count == 0]
     return next((count for count in counts if count % aligned == 0), counts[0])
+
+
+def why_too_large(array: Region, axes: list[Axis], strides: tuple[Int, ...]) -> str | None:
+    """Why an extent or a stride is more than a tensor map has, whatever the launch gives; or None."""
+    for axis in axes:
+        extent, step = array.buffer.shape[axis.dim], strides[axis.dim] * (axis.unit * array.buffer.dtype.bytes)
+        if (least := bounds_of(extent)[0] or 0) > MOST_EXTENT:
+            return f"{array}: dimension {axis.dim} has {least} elements; a tensor map takes 1 to 2**31 - 1"
+        if (least := bounds_of(step)[0] or 0) >= STRIDE_LIMIT_BYTES:
+            return f"{array}: the stride of dimension {axis.dim} is {least} bytes; a tensor map takes less than 2**40"
+    return None
 
 
 def why_misaligned(

@@ -552,7 +552,8 @@ class TensorMapParameter(ComputedParameter):
         where = f"kernel {binding.kernel}, argument {self.array}"
         for size in self.sizes:
             if not 1 <= (found := value_of(size, binding.numbers)) < 1 << 31:
-                raise LaunchError(f"{where}: extent {size} = {found}; a tensor map takes extents from 1 to 2**31 - 1")
+                named = "" if isinstance(size, int) else f"{size} = "
+                raise LaunchError(f"{where}: extent {named}{found}; a tensor map takes extents from 1 to 2**31 - 1")
         for stride in self.strides_bytes:
             found = value_of(stride, binding.numbers)
             if found % 16 or not 0 <= found < 1 << 40:
