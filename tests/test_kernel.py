@@ -534,7 +534,7 @@ def test_arguments_by_name_may_have_any_other_name() -> None:
     source, target = k.param("source", (1,), "int32"), k.param("self", (1,), "int32")
     k.store(target[0], k.load(source[0]))
     kernel, found = k.build(target="sm_80", grid=1), np.zeros(1, np.int32)
-    kernel(source=np.full(1, 7, np.int32), **{"self": found}, executor="emulator")
+    kernel(source=np.full(1, 7, np.int32), self=found, executor="emulator")
     assert found.tolist() == [7]
     with pytest.raises(tc.LaunchError, match=r"its clusters were given to build\(cluster=\)"):
         kernel(found, found, cluster=2, executor="emulator")

@@ -618,7 +618,7 @@ GOOD: dict[str, Callable[[World], Bound]] = {
     "PtxBuilder.reg": lambda w: call(w.ptx.reg, "b32"),
     "PtxBuilder.regs": lambda w: call(w.ptx.regs, "b32", 2),
     "PtxBuilder.store": lambda w: call(w.ptx.store, w.at, 32, [w.r32], relaxed=True),
-    "PtxBuilder.tensor_place": lambda w: call(w.ptx.tensor_place, w.ptx.host_parameter(w.map), (w.m, 8)),
+    "PtxBuilder.tensor_place": lambda w: call(w.ptx.tensor_place, w.ptx.host_parameter(w.map), (w.m, 8), clamp=True),
     "PtxBuilder.thread_index": lambda w: call(w.ptx.thread_index, tc.warp()),
     "PtxBuilder.value": lambda w: call(w.ptx.value, w.k.thread_id(), 32),
     "PtxBuilder.write_local": lambda w: call(w.ptx.write_local, w.frag, 0, 32, [w.r32], guard=w.pred),

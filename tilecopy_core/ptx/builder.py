@@ -281,19 +281,22 @@ class PtxBuilder(IndexEmitter):
             )
         return make(self, recipe)
 
-    @checked(PtxError, map=REGISTER, coordinates=tuple_of(INT))
-    def tensor_place(self, map: Register, coordinates: Sequence[Int]) -> TensorPlace:
+    @checked(PtxError, map=REGISTER, coordinates=tuple_of(INT), clamp=FLAG)
+    def tensor_place(self, map: Register, coordinates: Sequence[Int], *, clamp: bool = False) -> TensorPlace:
         """The operand ``[map, {c0, c1, ..}]`` of a tensor copy, with the address of a map as :meth:`host_parameter` gives it.
 
-        The coordinates are those of the box's first element, innermost first; each fits 32 bits when the kernel runs.
+        The coordinates are those of the box's first element, innermost first; each fits 32 bits when the kernel runs. With
+        ``clamp`` one may be past them: it becomes the nearest that fits, where no array has an element.
         """
-        return TensorPlace(map, tuple(self._low_word(value) for value in coordinates))
+        return TensorPlace(
+            map, tuple(self._word(value, "cvt.sat.s32.s64" if clamp else "cvt.u32.u64") for value in coordinates)
+        )
 
-    def _low_word(self, value: Int) -> Register | int:
+    def _word(self, value: Int, opcode: str) -> Register | int:
         if isinstance(value, int) or self._fits(value):
             return self.operand(value)
         block = self._home(symbols_of(value))
-        return pure_once(self, block, ("low word", key_of(value)), "cvt.u32.u64", "b32", self.value(value, 64))
+        return pure_once(self, block, (opcode, key_of(value)), opcode, "b32", self.value(value, 64))
 
     # ------------------------------------------------------------------------------------------- asynchronous copies
 

@@ -295,3 +295,35 @@ def test_a_fill_other_than_zero_and_a_store_below_zero_are_declined() -> None:
     i = tc.symbol("i", lower=-8, upper=8)
     with pytest.raises(tc.NoVariantError, match="dimension 0 may begin below 0"):
         plan(array((12, 64))[i : i + 8, :], shared((8, 64))[:, :], outside="zero")
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_start_far_outside_is_outside(executor: str) -> None:
+    """Coordinates have 32 bits: one that does not fit must not come back inside."""
+    k = tc.KernelBuilder("far", threads=32)
+    a, b = k.param("A", (256, 32), "uint8"), k.param("B", (256, 32), "uint8")
+    row, tile, bar = (
+        k.scalar("row", "int64", lower=0, upper=2**40),
+        k.shared((64, 16), "uint8", align_bytes=128),
+        k.mbarrier("m"),
+    )
+    seen = k.param("seen", (64, 16), "uint8")
+    with k.if_(k.thread_id() == 0):
+        bar.init(1)
+        k.fence_mbarrier_init()
+        bar.arrive_expect_tx(1024)
+        k.thread.copy_async(tile[:, :], a[row : row + 64, 0:16], mbar=bar[0], outside="zero", variant="tma")
+    k.cta_sync()
+    bar.wait(0)
+    k.cta.copy(seen[:, :], tile[:, :])
+    with k.if_(k.thread_id() == 0):
+        k.thread.copy_async(b[row : row + 64, 0:16], tile[:, :], outside="zero", variant="tma_store")
+        k.bulk_commit()
+        k.bulk_wait(0)
+    kernel = k.build(target="sm_90", grid=1)
+    ones = np.ones((256, 32), np.uint8)
+    for start, inside in ((0, 64), (224, 32), (256, 0), (2**31 - 64, 0), (2**31, 0), (2**32, 0), (2**40, 0)):
+        shown, written = np.full((64, 16), 7, np.uint8), np.full((256, 32), 7, np.uint8)
+        kernel(ones, written, start, shown, executor=usable(executor))
+        assert shown[:inside].all() and not shown[inside:].any(), start
+        assert (written == 1).sum() == inside * 16 and (written == 7).sum() == written.size - inside * 16, start

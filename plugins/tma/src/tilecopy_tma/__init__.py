@@ -98,7 +98,9 @@ def tilecopy_emit(request: CopyRequest, partition: BoxPartition, ptx: PtxBuilder
     dst = Walk(ptx, partition.rounds.dst, partition.rounds, 0)
     for batch in batches(ptx, partition.rounds.outer, words_per_round=1):
         for turn in batch:
-            ptx.instr(opcode, dst.address(turn), ptx.tensor_place(map, partition.coordinates(turn)), barrier, *masked)
+            to = dst.address(turn)
+            place = ptx.tensor_place(map, partition.coordinates(turn), clamp=request.overhangs)
+            ptx.instr(opcode, to, place, barrier, *masked)
 
 
 def _of_16_bits(ptx: PtxBuilder, mask: Int) -> Register:

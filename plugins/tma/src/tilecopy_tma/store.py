@@ -70,7 +70,8 @@ def tilecopy_emit(request: CopyRequest, partition: BoxPartition, ptx: PtxBuilder
     opcode = STORE.format(len(partition.starts))
     for batch in batches(ptx, partition.rounds.outer, words_per_round=1):
         for turn in batch:
-            ptx.instr(opcode, ptx.tensor_place(map, partition.coordinates(turn)), src.address(turn))
+            place = ptx.tensor_place(map, partition.coordinates(turn), clamp=request.overhangs)
+            ptx.instr(opcode, place, src.address(turn))
 
 
 def _typed() -> VariantPlugin:

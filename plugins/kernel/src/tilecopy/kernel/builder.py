@@ -526,7 +526,8 @@ class KernelBuilder(Recorder):
             raise RequestError(f"tcgen05_alloc: columns is 32, 64, 128, 256 or 512, not {shown(columns)}")
         if needed > count:
             raise RequestError(f"{buffer.name} needs {needed} columns of tensor memory; {count} are allocated")
-        self._touched[holder.memory], self._columns[holder.memory] = holder, count
+        self._touches(holder)
+        self._columns[holder.memory] = count
         self.record(
             Action("tcgen05_alloc", lambda ptx: instructions.tcgen05_alloc(ptx, ptx.address(holder), count, group))
         )
@@ -562,7 +563,7 @@ class KernelBuilder(Recorder):
             column: the first column, in columns of 32 bits from the start of the buffer (or view).
         """
         holder = self._holder(buffer)
-        self._touched[buffer.memory] = buffer
+        self._touches(buffer)
         skipped = buffer.layout.apply(0).get("TCol", 0) * buffer.dtype.bits
         if not is_multiple(skipped, 32):
             raise RequestError(f"tcgen05_ld loads whole columns of 32 bits; {buffer} begins at bit {skipped}")

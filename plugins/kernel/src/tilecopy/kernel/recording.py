@@ -60,7 +60,8 @@ class Recorder:
         self._described = Description(name, threads)
         self._limits: dict[Symbol, Facts] = {}
         self._memories: set[Memory] = set()
-        self._touched: dict[Memory, Buffer] = {}
+        self._touched: set[Memory] = set()
+        self._tensors: dict[Memory, tuple[Buffer, str]] = {}
         self._columns: dict[Memory, int] = {}
         self._names: set[str] = set()
         self._counters: dict[str, Iterator[int]] = defaultdict(itertools.count)
@@ -121,7 +122,7 @@ class Recorder:
             raise RequestError(
                 f"{what}: buffer {region.buffer.name} does not belong to kernel {self.name}: declare it with this builder"
             )
-        self._touched[region.buffer.memory] = region.buffer
+        self._touches(region.buffer)
         for value in (*region.starts, *region.buffer.placed_by()):
             if isinstance(value, Expr):
                 self._own(value, region)
@@ -132,6 +133,12 @@ class Recorder:
         if written and region.buffer.space == "global":
             self._described.written.add(region.buffer.name)
         return comes
+
+    def _touches(self, buffer: Buffer) -> None:
+        """Remember what is read or written: tensor memory must be allocated, wherever that is said."""
+        self._touched.add(buffer.memory)
+        if buffer.space == "tmem":
+            self._tensors.setdefault(buffer.memory, (buffer, self._place()))
 
     def _hold(self, value: Value, what: str) -> None:
         """Hold a value against this kernel: what it loaded, its integers, and (when the grid is known) that no type cuts them."""
@@ -239,11 +246,11 @@ class Recorder:
             raise RequestError(
                 f"kernel {self.name}: {placed} has no statements: write `with` before it (or `for` before a range)"
             )
-        for buffer in self._touched.values():
-            if buffer.space == "tmem" and buffer.allocated_addr.memory not in self._touched:
+        for buffer, place in self._tensors.values():
+            if buffer.allocated_addr.memory not in self._touched:
                 raise RequestError(
                     f"kernel {self.name}: nothing allocates the tensor memory {buffer.name}: call tcgen05_alloc({buffer.name}) "
-                    "by one warp, and a barrier, before it is used"
+                    f"by one warp, and a barrier, before it is used at {place}"
                 )
 
 
