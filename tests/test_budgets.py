@@ -18,7 +18,7 @@ PACKAGES = {
     "emulator": 17_750,
     "export": 1_525,
     "gmem_smem": 100,
-    "kernel": 6_900,
+    "kernel": 6_925,
     "ldgsts": 100,
     "ldmatrix": 600,
     "ragged": 525,
