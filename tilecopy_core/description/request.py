@@ -470,8 +470,8 @@ def why_aliasing(region: Region) -> str | None:
         values: Any = along(steps, axis, flat)
         places += values * scale
         scale *= int(values.max(initial=0)) + 1
-    if len(np.unique(places)) != tile.size:
-        return f"{region} puts {tile.size} elements in {len(np.unique(places))} places of {tile}"
+    if (count := len(set(places.tolist()))) != tile.size:
+        return f"{region} puts {tile.size} elements in {count} places of {tile}"
     return None
 
 

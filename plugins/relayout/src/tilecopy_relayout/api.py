@@ -11,10 +11,11 @@ import attrs
 from tilecopy.executors import agreed_stream
 
 from tilecopy_core import RequestError
-from tilecopy_core.plugin import row_major
+from tilecopy_core.plugin import row_major, shown
+from tilecopy_core.registry import LOCK
 
 from .arrays import Array, array_of, dtype_name
-from .asking import PERMUTATION, items_of, shown
+from .asking import PERMUTATION, items_of
 from .frameworks import Framework
 from .gpus import Across, Gpus, driver
 from .host import choose_executor, move_in_pieces, target_of_gpu
@@ -80,16 +81,19 @@ def relayout(
     if not isinstance(axes, (str, tuple)):
         axes = items_of("axes", axes, PERMUTATION)  # an iterator is read once
     if type(array).__module__.partition(".")[0] == "dask":
-        from .dask_blocks import relayout_blocks
+        with LOCK:
+            from .dask_blocks import relayout_blocks
 
         return relayout_blocks(array, axes, out=out, stream=stream, device=device, executor=executor, sizes=sizes)
     if placements is not None or _is_dtensor(array):
         _demand_dtensor(array, placements, out, stream, device)
-        from .dtensors import relayout_dtensor
+        with LOCK:
+            from .dtensors import relayout_dtensor
 
         return relayout_dtensor(array, axes, placements, executor, sizes)
     if torch is not None and isinstance(array, torch.Tensor) and is_for_torch(torch, array):
-        from .torch_op import traced
+        with LOCK:
+            from .torch_op import traced
 
         return traced(array, axes, out, stream, device, executor, sizes)
     return _checked(array, axes, out, stream, device, executor, sizes)

@@ -15,8 +15,9 @@ from typing import Any, NoReturn
 import attrs
 
 from tilecopy_core import RequestError
+from tilecopy_core.plugin import integer, shown
 
-from .asking import PERMUTATION, items_of, shown, sizes_of
+from .asking import PERMUTATION, items_of, sizes_of
 
 _TOKEN = re.compile(r"->|\.\.\.|[^\W\d]\w*|\d+|\S")
 _PERMUTATION = re.compile(r"\s*(-?\d+\s*(,\s*-?\d+\s*)*)?")
@@ -124,7 +125,7 @@ def _permutation(axes: Any, shape: Sequence[int]) -> tuple[int, ...]:
         order = _numbers(axes)
     else:
         given = items_of("axes", axes, PERMUTATION)
-        order = [axis for axis in map(_integer, given) if axis is not None]
+        order = [axis for axis in map(integer, given) if axis is not None]
         if len(order) != len(given):
             raise RequestError(f"axes {shown(axes)}: {PERMUTATION}")
     positive = tuple(axis + rank if axis < 0 else axis for axis in order)
@@ -140,14 +141,6 @@ def _numbers(axes: str) -> list[int]:
     """The numbers in text such as ``"0,2,1"``; a number with too many digits for a dimension is none."""
     parts = [part.strip() for part in axes.split(",") if part.strip()]
     return [int(part) if len(part) < 10 else -(10**10) for part in parts]
-
-
-def _integer(axis: Any) -> int | None:
-    if type(axis) is int:
-        return axis
-    from tilecopy_core.plugin import integer
-
-    return integer(axis)
 
 
 # ------------------------------------------------------------------------------------------------------ patterns

@@ -10,9 +10,9 @@ from typing import Any
 import attrs
 import tilecopy as tc
 
-from tilecopy_core.plugin import row_major
+from tilecopy_core.plugin import row_major, shown
 
-from .asking import integers_of, shown
+from .asking import integers_of
 from .candidates import candidates
 from .cost import Cost, cost_of, least_total
 from .gpus import Gpus
