@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 import attrs
-from tilecopy.executors import agreed_stream
+from tilecopy.executors import agreed_stream, stream_pointer
 
 from tilecopy_core import RequestError
 from tilecopy_core.plugin import row_major, shown
@@ -66,7 +66,7 @@ def relayout(
 
     Raises:
         RequestError: an argument is invalid; the message names it and the rule.
-        LaunchError: the driver refuses the launch.
+        LaunchError: ``stream`` is none, or the driver refuses the launch.
     """
     torch = sys.modules.get("torch")
     if torch is not None and torch.compiler.is_compiling():
@@ -129,6 +129,8 @@ def relayout_tensor(array: Any, axes: Any, out: Any, executor: str | None, sizes
 def _checked(
     array: Any, axes: Any, out: Any, stream: Any, device: int | None, executor: str | None, sizes: dict[str, int]
 ) -> Any:
+    if stream is not None:
+        stream_pointer(stream)
     source = array_of("array", array)
     moved = rearrangement(axes, source.shape, sizes)
     chosen = choose_executor(executor, source.device)
