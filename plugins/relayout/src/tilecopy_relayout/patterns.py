@@ -22,6 +22,8 @@ from .asking import PERMUTATION, items_of, sizes_of
 _TOKEN = re.compile(r"->|\.\.\.|[^\W\d]\w*|\d+|\S")
 _PERMUTATION = re.compile(r"\s*(-?\d+\s*(,\s*-?\d+\s*)*)?")
 _ELLIPSIS = "..."
+TAKEN = ("array", "axes", "out", "stream", "device", "executor", "placements")
+"""Arguments of relayout, which can give no size to a name of a pattern: ``out=`` is the array for the result."""
 _POINTED = 200
 """Characters of a pattern that a message repeats, with a mark under the place."""
 
@@ -243,8 +245,11 @@ class Pattern:
         terms = [term for term in group.terms if term.text != "1"]
         open_terms = [term for term in terms if term.text not in known]
         if len(open_terms) > 1:
-            names = " and ".join(term.text for term in open_terms)
-            self.error(open_terms[0].at, f"the sizes of {names} cannot both follow from {extent}; give all but one")
+            names = [term.text for term in open_terms]
+            message = f"the sizes of {' and '.join(names)} cannot both follow from {extent}; give all but one"
+            if taken := [name for name in names if name in TAKEN]:
+                message += f"; {taken[0]}= is an argument of relayout and no size: give that dimension another name"
+            self.error(open_terms[0].at, message)
         product = prod(known[term.text] for term in terms if term.text in known)
         if open_terms:
             if product == 0 or extent % product:
