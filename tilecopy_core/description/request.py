@@ -366,7 +366,9 @@ class CopyRequest:
 
     def __attrs_post_init__(self) -> None:
         if not _OP.fits(self.op):
-            raise RequestError(f"op {shown(self.op)} is unknown; the ops are {', '.join(OPS)}")
+            raise RequestError(
+                f"op {shown(self.op)} is unknown; the ops are {', '.join(OPS)}{did_you_mean(self.op, OPS)}"
+            )
         if not isinstance(self.scope, Scope) or self.scope.kind == "cluster":
             raise RequestError(f"scope is thread(), warp(), warpgroup() or cta(THREADS), not {shown(self.scope)}")
         for operand, region in (("destination", self.dst), ("source", self.src)):
