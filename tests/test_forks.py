@@ -203,6 +203,32 @@ def test_no_module_is_imported_outside_the_lock(tmp_path: Path) -> None:
     assert found.stdout == ""
 
 
+IN_TWO_THREADS = """
+import sys, threading
+import tilecopy as tc
+
+met = threading.Event()
+
+class Waits:
+    def find_spec(self, module, path=None, target=None):
+        if module == "tilecopy.kernel.statements":
+            met.set()
+            threading.Event().wait(0.2)
+
+sys.meta_path.insert(0, Waits())
+thread = threading.Thread(target=__import__, args=("tilecopy.kernel",))
+thread.start()
+met.wait()
+tc.KernelBuilder
+thread.join()
+"""
+
+
+def test_an_import_and_a_name_that_is_imported_later_do_not_wait_for_each_other() -> None:
+    """The one has the lock of the module that the other needs."""
+    subprocess.run([sys.executable, "-c", IN_TWO_THREADS], check=True, timeout=20)
+
+
 @pytest.mark.parametrize("started", [False, True])
 def test_the_gpu_after_a_fork_is_a_clear_error(*, started: bool) -> None:
     """The driver of the parent answers CUDA_ERROR_NOT_INITIALIZED (3) to everything."""
