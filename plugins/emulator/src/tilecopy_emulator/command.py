@@ -20,7 +20,7 @@ from .api import run_program
 from .cuda import compile_cuda
 from .demands import shown
 from .places import readable
-from .program import Program, UnsupportedPtxError
+from .program import UnsupportedPtxError
 from .reading.parser import parse
 from .run import ALLOWABLE
 
@@ -116,24 +116,6 @@ def _text_of(file: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         name = "standard input" if str(file) == "-" else file
         raise LaunchError(f"{name} cannot be read: {_why(error)}") from error
-
-
-def _parsed(text: str, entry: str | None, file: Path) -> Program:
-    """The kernel of a PTX text.
-
-    Raises:
-        LaunchError: the text is CUDA C++.
-        UnsupportedPtxError: it is no PTX, or has what the emulator does not know.
-    """
-    try:
-        return parse(text, entry)
-    except UnsupportedPtxError as error:
-        if "__global__" not in text:
-            raise
-        name = "standard input" if str(file) == "-" else file
-        raise LaunchError(
-            f"{name} is CUDA C++, not PTX; give it as a file that ends in {' or '.join(_CUDA)}"
-        ) from error
 
 
 def _why(error: OSError | UnicodeDecodeError) -> str:
@@ -254,7 +236,13 @@ def emulate(
     if file.suffix.lower() in _CUDA:
         program = compile_cuda(text, entry=entry, target=target, options=options, name=str(file))
     else:
-        program = _parsed(text, entry, file)
+        try:
+            program = parse(text, entry)
+        except UnsupportedPtxError as error:
+            if "__global__" not in text:
+                raise
+            name = "standard input" if str(file) == "-" else file
+            raise LaunchError(f"{name} is CUDA C++, not PTX; give it as a file that ends in .cu or .cuh") from error
     if block is None:
         block = program.block
     if block is None:
