@@ -269,6 +269,11 @@ def test_a_start_in_words_is_a_coordinate() -> None:
         )
 
 
+def test_a_missing_option_is_one_sentence() -> None:
+    done = here("cuda", "global float32 [64, 8]", "shared float32 [64, 8]")
+    assert done.stderr == "tilecopy: Missing option '--name'; see 'tilecopy cuda --help'\n"
+
+
 @pytest.mark.parametrize(
     ("dtype", "fill", "message"),
     [

@@ -239,6 +239,16 @@ def test_a_fill_that_the_dtype_does_not_hold_is_refused(dtype: str, outside: Any
         tc.plan(s[:], a[0:64], scope=tc.warp(), target="sm_90", outside=outside)
 
 
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [({"outside": "zeros"}, "zero"), ({"outside": "kep"}, "keep"), ({"op": "copyasync"}, "copy_async")],
+)
+def test_a_word_that_is_nearly_one_is_told(asked: dict[str, str], meant: str) -> None:
+    a, s = (tc.Buffer((64,), "float16", space=space)[:] for space in ("global", "shared"))
+    with pytest.raises(tc.RequestError, match=f"; did you mean {meant}\\?"):
+        tc.plan(s, a, scope=tc.warp(), target="sm_90", **asked)
+
+
 def copied(dst: Any, src: Any, dst_starts: Any, src_starts: Any, extents: Any, fill: Any) -> Any:
     """What a copy between two boxes leaves, element by element."""
     result = dst.copy()

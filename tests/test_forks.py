@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import threading
 import traceback
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 import tilecopy as tc
 from fake_driver import FakeDriver, FakeTensor
+from tilecopy import assemblers
 from tilecopy import executor_choice as running
 from tilecopy.executors import executor_named
 from tilecopy_cuda.cuda import CudaExecutor
@@ -51,15 +56,16 @@ def in_a_fork(work: Callable[[], Any]) -> Any:
 
 
 class Slow:
-    """Work that says when it has begun, and takes its time."""
+    """Work that says when it has begun, and takes its time under a lock of its own, as libraries have them."""
 
     def __init__(self, work: Callable[..., Any]) -> None:
-        self.work, self.begun = work, threading.Event()
+        self.work, self.begun, self.lock = work, threading.Event(), threading.Lock()
 
     def __call__(self, *arguments: Any) -> Any:
-        self.begun.set()
-        threading.Event().wait(0.15)
-        return self.work(*arguments)
+        with self.lock:
+            self.begun.set()
+            threading.Event().wait(0.15)
+            return self.work(*arguments)
 
 
 def plugins_of_a_registry() -> tuple[Slow, Callable[[], Any]]:
@@ -73,6 +79,13 @@ def the_first_executor_of_a_name(monkeypatch: pytest.MonkeyPatch) -> tuple[Slow,
     monkeypatch.setattr(running, "_found_on", lambda path: {"slow": [Source("slow", "acme-slow", "1.0", slow)]})
     monkeypatch.setattr(running, "_made", {})
     return slow, lambda: executor_named("slow") is executor_named("slow")
+
+
+def the_linker_of_cubin(monkeypatch: pytest.MonkeyPatch) -> tuple[Slow, Callable[[], Any]]:
+    slow = Slow(lambda handle: 4)
+    library = mock.Mock(get_linked_cubin_size=slow, nvJitLinkError=RuntimeError)
+    monkeypatch.setattr(assemblers, "_nvjitlink_bindings", lambda: library)
+    return slow, lambda: assemblers.assemble("", "sm_90", "nvjitlink")
 
 
 def a_call_of_the_driver(name: str) -> tuple[Slow, Callable[[], Any]]:
@@ -90,6 +103,7 @@ def a_call_of_the_driver(name: str) -> tuple[Slow, Callable[[], Any]]:
     [
         plugins_of_a_registry,
         the_first_executor_of_a_name,
+        the_linker_of_cubin,
         *(
             partial(a_call_of_the_driver, name)
             for name in (
@@ -104,7 +118,7 @@ def a_call_of_the_driver(name: str) -> tuple[Slow, Callable[[], Any]]:
     ids=lambda held: str(getattr(held, "__name__", getattr(held, "args", ""))),
 )
 def test_a_fork_waits_for_what_another_thread_loads(held: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    slow, use = held(monkeypatch) if held is the_first_executor_of_a_name else held()
+    slow, use = held() if held is plugins_of_a_registry or isinstance(held, partial) else held(monkeypatch)
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(use()))
     thread.start()
@@ -119,6 +133,100 @@ def test_a_fork_in_a_plugin_that_is_being_loaded_goes_on() -> None:
     registry = tc.Registry([Source("forks", "acme-forks", "1.0", lambda: in_a_fork(lambda: 7))], {})
     with pytest.warns(tc.PluginWarning, match="acme-forks 1.0 is no variant"):
         registry.plugins()
+
+
+FIRST_CALLS = {
+    "relayout": "use('tilecopy_relayout').relayout(np.ones((8, 8, 8), np.float32), (2, 0, 1), executor='emulator')",
+    "relayout of no permutation": "use('tilecopy_relayout').relayout(np.ones(4), (1.5,))",
+    "explain": "plan().explain()",
+    "a notebook": "plan()._repr_html_()",
+    "compare": "repr(tc.compare(*tiles, scope=tc.cta(128), targets='sm_90'))",
+    "cubin": "kernel().cubin()",
+    "save and load": "tc.load_kernel(kernel().save(folder))",
+    "cuda_header": "tc.cuda_header([plan().cuda('f')])",
+    "a wrong name": "tc.Buffer((8,), 'flot16', space='shared')",
+    "elements of ml_dtypes": "tc.dtype_of('bfloat16').numpy()",
+    "the GPU": "kernel()(np.zeros(32, np.float32), executor='cuda')",
+    "no executor": "use('tilecopy.executors').executor_named('curda')",
+    "run_ptx": "use('tilecopy_emulator').run_ptx(kernel().ptx, (np.zeros(32, np.float32),), grid=1, block='x')",
+    "run_cuda": "use('tilecopy_emulator').run_cuda('__global__ void f(int *a) {}', (np.zeros(1),), grid=1, block=1)",
+    "draw": "use('tilecopy_draw').draw(plan()).bytes_as('.png')",
+}
+"""What a thread may do first, while another one forks."""
+EACH_IN_A_CHILD = """
+import os, sys
+import numpy as np
+import tilecopy as tc
+from importlib import import_module
+from tilecopy_core.registry import LOCK
+
+calls, folder = eval(sys.argv[1]), sys.argv[2]
+tiles = [tc.Buffer((64, 64), "float16", space=space)[:, :] for space in ("shared", "global")]
+
+def plan():
+    return tc.plan(*tiles, scope=tc.cta(128), target="sm_90")
+
+def kernel():
+    builder = tc.KernelBuilder("k", threads=32)
+    a = builder.param("A", (32,), "float32")
+    builder.store(a[builder.thread_id()], 1.0)
+    return builder.build(target="sm_80", grid=1)
+
+def use(module):
+    with LOCK:
+        return import_module(module)
+
+class Listener:
+    def find_spec(self, module, path=None, target=None):
+        if not LOCK._is_owned():
+            print(f"{name}: {module}", flush=True)
+
+sys.meta_path.insert(0, Listener())
+for name, call in calls.items():
+    if child := os.fork():
+        assert os.waitpid(child, 0)[1] == 0, name
+        continue
+    try:
+        eval(call)
+    except tc.TilecopyError:
+        pass
+    except BaseException as error:
+        print(f"{name}: {error!r}", flush=True)
+    os._exit(0)
+"""
+
+
+def test_no_module_is_imported_outside_the_lock(tmp_path: Path) -> None:
+    """A fork would leave the child a module that is half imported by a thread it has not, and would hang at it."""
+    command = [sys.executable, "-c", EACH_IN_A_CHILD, repr(FIRST_CALLS), str(tmp_path / "kernel")]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert found.stdout == ""
+
+
+IN_TWO_THREADS = """
+import sys, threading
+import tilecopy as tc
+
+met = threading.Event()
+
+class Waits:
+    def find_spec(self, module, path=None, target=None):
+        if module == "tilecopy.kernel.statements":
+            met.set()
+            threading.Event().wait(0.2)
+
+sys.meta_path.insert(0, Waits())
+thread = threading.Thread(target=__import__, args=("tilecopy.kernel",))
+thread.start()
+met.wait()
+tc.KernelBuilder
+thread.join()
+"""
+
+
+def test_an_import_and_a_name_that_is_imported_later_do_not_wait_for_each_other() -> None:
+    """The one has the lock of the module that the other needs."""
+    subprocess.run([sys.executable, "-c", IN_TWO_THREADS], check=True, timeout=20)
 
 
 @pytest.mark.parametrize("started", [False, True])

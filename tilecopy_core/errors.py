@@ -77,7 +77,10 @@ _ALSO_CALLED = {
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """``"; did you mean float16?"`` for a name that begins a known one, or is close to one; else nothing."""
-    from difflib import get_close_matches  # no import of the package should wait for it
+    from .registry.process_lock import LOCK  # whose package imports this module
+
+    with LOCK:  # no import of the package should wait for it
+        from difflib import get_close_matches
 
     by_folded = {each.lower(): each for each in known}
     by_folded |= {other: each for other, each in _ALSO_CALLED.items() if each in by_folded and other not in by_folded}

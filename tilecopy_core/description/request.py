@@ -367,7 +367,9 @@ class CopyRequest:
 
     def __attrs_post_init__(self) -> None:
         if not _OP.fits(self.op):
-            raise RequestError(f"op {shown(self.op)} is unknown; the ops are {', '.join(OPS)}")
+            raise RequestError(
+                f"op {shown(self.op)} is unknown; the ops are {', '.join(OPS)}{did_you_mean(self.op, OPS)}"
+            )
         if not isinstance(self.scope, Scope) or self.scope.kind == "cluster":
             raise RequestError(f"scope is thread(), warp(), warpgroup() or cta(THREADS), not {shown(self.scope)}")
         for operand, region in (("destination", self.dst), ("source", self.src)):
@@ -471,8 +473,8 @@ def why_aliasing(region: Region) -> str | None:
         values: Any = along(steps, axis, flat)
         places += values * scale
         scale *= int(values.max(initial=0)) + 1
-    if len(np.unique(places)) != tile.size:
-        return f"{region} puts {tile.size} elements in {len(np.unique(places))} places of {tile}"
+    if (count := len(set(places.tolist()))) != tile.size:
+        return f"{region} puts {tile.size} elements in {count} places of {tile}"
     return None
 
 

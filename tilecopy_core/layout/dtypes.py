@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from ..errors import FLAG, TEXT, RequestError, did_you_mean, integer_in, one_of, shown
+from ..registry.process_lock import LOCK
 
 
 @attrs.frozen(repr=False)
@@ -40,7 +41,8 @@ class DType:
         if not self.extended:
             return np.dtype(self.name)
         try:
-            import ml_dtypes
+            with LOCK:
+                import ml_dtypes
         except ImportError as error:
             raise RequestError(f"{self.name} arrays need ml_dtypes: pip install ml_dtypes") from error
         found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.name))

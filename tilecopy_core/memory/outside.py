@@ -9,7 +9,7 @@ from typing import Any, Literal
 import attrs
 import numpy as np
 
-from ..errors import RequestError, shown
+from ..errors import RequestError, did_you_mean, shown
 from ..layout.dtypes import DType
 
 RULE = 'outside is "zero", a number that the dtype holds exactly, its infinity or NaN, or "keep"'
@@ -46,7 +46,7 @@ def outside_of(value: Any, dtype: DType) -> Outside | None:
         if value == "keep":
             return Outside("keep", (), "keep")
         if value != "zero":
-            raise RequestError(f"{RULE}; found {shown(value)}")
+            raise RequestError(f"{RULE}; found {shown(value)}{did_you_mean(value, ('zero', 'keep'))}")
     number = 0 if isinstance(value, str) else _plain(value)
     bits = _bits(number, dtype)
     if bits is None:

@@ -241,7 +241,7 @@ def _written() -> tuple[dict[str, str], dict[str, list[tuple[str, Needs]]]]:
     parts: dict[str, str] = {}
     forms: dict[str, list[tuple[str, Needs]]] = {}
     needs = Needs()
-    for line in Path(__file__).with_name("opcodes.txt").read_text("ascii").splitlines():
+    for line in Path(__file__).with_name("opcodes.txt").read_text("utf-8").splitlines():
         first, *rest = line.split() or ["#"]
         if first[0] == "$":
             parts[first[1:]] = rest[0]

@@ -85,7 +85,8 @@ def installed(group: str) -> list[Source]:
     entry points cannot be read is a source of its own name, where it may hold a plugin of the group; to load it says what
     is wrong.
     """
-    from importlib.metadata import distributions
+    with LOCK:
+        from importlib.metadata import distributions
 
     family = group.rsplit(".", 1)[0]
     contract = re.compile(re.escape(family) + r"\.v\d+")

@@ -110,3 +110,15 @@ def test_hazards_and_bad_files(tmp_path):
     assert run("a\0.ptx", "--block", 1).exit_code == 2
     os.mkfifo(tmp_path / "a.npy")  # nobody writes it: reading must not wait
     assert "FIFO" in str(run(CUDA / "vector_add.ptx", tmp_path / "a.npy", "--block", 1).exception)
+
+
+@pytest.mark.parametrize(("file", "name"), [("-", "standard input"), ("k.txt", "k.txt")])
+def test_cuda_cpp_that_is_read_as_ptx_is_said(
+    file: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = "__global__ void f(int* x) { *x = 1; }"
+    (tmp_path / "k.txt").write_text(source)
+    done = CliRunner().invoke(emulate, [file, "zeros:int32:1", "--block", "1"], input=source)
+    assert str(done.exception) == f"{name} is CUDA C++, not PTX; give it as a file that ends in .cu or .cuh"
+    assert isinstance(CliRunner().invoke(emulate, ["-"], input="__GLOBAL__").exception, UnsupportedPtxError)

@@ -149,4 +149,7 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert done.exit_code == 0 and ": 64 threads, " in done.output, done.output
     assert np.array_equal(np.load(tmp_path / "y.npy"), np.arange(64) ^ 33)
     assert "N is missing" in str(CliRunner().invoke(emulate, words[:-1]).exception)
+    for name in ("k.CU", "k.cuh"):
+        (tmp_path / name).write_text(CLEAN)
+        assert CliRunner().invoke(emulate, [name, *words[1:]]).exit_code == 0
     assert "no parameter '2'" in str(CliRunner().invoke(emulate, [*words, "--save", "2=y.npy"]).exception)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tilecopy import RequestError
-from tilecopy_relayout.patterns import rearrangement
+from tilecopy_relayout import relayout
+from tilecopy_relayout.patterns import TAKEN, rearrangement
 
 
 @st.composite
@@ -86,6 +89,13 @@ WRONG = [
     ("a b c -> b a", (2, 3, 4), {}, "'c' is not on the right", 4),
     ("a a -> a", (2, 2), {}, "'a' stands there twice", 2),
     ("a (b c) -> a b c", (2, 6), {}, "sizes of b and c cannot both follow from 6", 3),
+    (
+        "a (b out) -> a b out",
+        (2, 6),
+        {},
+        "; out= is an argument of relayout and no size: give that dimension another name",
+        3,
+    ),
     ("a (b c) -> a b c", (2, 6), {"c": 4}, "6 elements does not divide by 4", 2),
     ("a (b c) -> a b c", (2, 6), {"c": 2, "b": 2}, "6 elements, not b=2 x c=2", 2),
     ("a b -> b a", (2, 3), {"a": 5}, "2 elements, not a=5", 0),
@@ -105,6 +115,10 @@ WRONG = [
     ("a (b ...) -> a b ...", (2, 3), {}, "'...' cannot be split off", 5),
     ("a ... -> a", (2, 3), {}, "'...' is not on the right", 2),
 ]
+
+
+def test_the_arguments_of_relayout_are_no_sizes() -> None:
+    assert set(TAKEN) == inspect.signature(relayout).parameters.keys() - {"sizes"}
 
 
 @pytest.mark.parametrize(("pattern", "shape", "sizes", "message", "at"), WRONG, ids=[case[0] for case in WRONG])

@@ -289,6 +289,8 @@ def test_a_plan_takes_patterns() -> None:
     [
         (((4, 5), "float32", (0, 0)), r"axes \(0, 0\): not each of the array's 2 dimensions once"),
         (((4, 0), "float32", (1, 0)), r"shape \(4, 0\) has no elements"),
+        (((4, -6), "float32", (1, 0)), r"shape \(4, -6\): an extent is negative"),
+        (((0, -6), "float32", (1, 0)), r"shape \(0, -6\): an extent is negative"),
         (((4, 8), "int4", (1, 0)), "4 bits are not whole bytes"),
         (((4, "a"), "float32", (1, 0)), "integers, one a dimension"),
         (((4, 2**70), "float32", (1, 0)), "no memory has so many"),

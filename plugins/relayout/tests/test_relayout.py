@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tilecopy import RequestError
+from tilecopy import LaunchError, RequestError
 from tilecopy_relayout import relayout
 
 DTYPES = ["u1", "?", "f2", "i4", ">f4", "M8[s]", "f8", "c8", "c16", "V3", "U3", "S5", "V32", [("x", "u1"), ("y", "f4")]]
@@ -139,6 +139,14 @@ def test_what_is_refused(array: Any, options: dict[str, Any], message: str) -> N
     with pytest.raises(RequestError, match=message):
         relayout(array, (1, 0), **{"executor": "emulator"} | options)
     assert (before == A).all()
+
+
+@pytest.mark.parametrize("stream", ["x", object(), -1, True])
+def test_a_stream_is_one_for_host_arrays_too(stream: Any) -> None:
+    """As a call of a kernel on the emulator refuses it."""
+    with pytest.raises(LaunchError, match="an integer that is a CUstream, or a stream of torch, CuPy or cuda.core"):
+        relayout(A, (1, 0), executor="emulator", stream=stream)
+    assert bits(relayout(A, (1, 0), executor="emulator", stream=7)) == bits(A.T)
 
 
 def test_neighbours_in_one_memory_are_no_overlap() -> None:

@@ -194,7 +194,7 @@ def _failure(error: BaseException) -> tuple[str, str, int]:
             return kind, str(error), 128 + error.number
         case click.UsageError():
             hint = f"; see '{error.ctx.command_path} --help'" if error.ctx is not None else ""
-            return "UsageError", _one_line(error.format_message()) + hint, error.exit_code
+            return "UsageError", _one_line(error.format_message()).removesuffix(".") + hint, error.exit_code
         case click.ClickException():
             return kind, error.format_message(), error.exit_code
         case click.Abort():

@@ -21,7 +21,7 @@ from typing import Any
 import attrs
 from tilecopy.errors import CacheError
 
-from tilecopy_core.registry import __version__, warn_outside
+from tilecopy_core.registry import LOCK, __version__, warn_outside
 
 VARIABLES = ("TILECOPY_CACHE", "TILECOPY_CACHE_DIR", "TILECOPY_CACHE_LIMIT_MIB")
 INSTALL = "from a checkout: pip install 'plugins/cuda[cache]'"
@@ -80,7 +80,8 @@ def _folder(given: str) -> tuple[Path | None, str]:
     try:
         if given:
             return Path(given).expanduser().absolute() / _MODULES, ""
-        import platformdirs
+        with LOCK:
+            import platformdirs
     except ImportError:
         return None, f"platformdirs is not installed: {INSTALL}, or set TILECOPY_CACHE_DIR"
     except (OSError, RuntimeError) as error:
@@ -272,7 +273,8 @@ class ModuleCache:
 
 
 def _files(settings: CacheSettings, *, bounded: bool = True) -> Any:
-    from cuda.core.utils import FileStreamProgramCache
+    with LOCK:
+        from cuda.core.utils import FileStreamProgramCache
 
     return FileStreamProgramCache(settings.folder, max_size_bytes=settings.limit_bytes if bounded else None)
 

@@ -9,6 +9,7 @@ from tilecopy.errors import LaunchError
 from tilecopy.kernel.built import BuiltKernel
 
 from tilecopy_core.errors import Kind, checked, instance_of, optional, shown
+from tilecopy_core.registry import LOCK
 
 from .cache import ModuleCache
 
@@ -43,7 +44,8 @@ class KernelCache:
         found = self._cache.get(key)
         if found is None:
             return None
-        from tilecopy.kernel.load import kernel_of
+        with LOCK:
+            from tilecopy.kernel.load import kernel_of
 
         try:
             note, record, text = json.loads(found)
@@ -70,6 +72,7 @@ class KernelCache:
         except (TypeError, ValueError, RecursionError) as error:
             raise LaunchError(f"KernelCache.put: note {shown(note)} cannot be written as JSON: {error}") from error
         if self.on:
-            from tilecopy.kernel.save import record_of
+            with LOCK:
+                from tilecopy.kernel.save import record_of
 
             self._cache.put(key, json.dumps([note, record_of(kernel), kernel.ptx], separators=(",", ":")).encode())

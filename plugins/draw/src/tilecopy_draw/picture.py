@@ -10,6 +10,7 @@ import attrs
 import tilecopy as tc
 
 from tilecopy_core.plugin import one_of, shown
+from tilecopy_core.registry import LOCK
 
 SUFFIXES = (".svg", ".png", ".html")
 
@@ -51,7 +52,8 @@ class Picture:
             head = f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{escape(self.title)}</title>\n'
             return f"{head}<body>\n{self.svg}</body>\n</html>\n".encode()
         try:
-            import resvg_py
+            with LOCK:
+                import resvg_py
         except ImportError:
             raise tc.PluginError("draw: .png needs resvg-py; install tilecopy-draw[png]") from None
         return bytes(resvg_py.svg_to_bytes(svg_string=self.svg, background="#ffffff"))

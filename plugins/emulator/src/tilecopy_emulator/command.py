@@ -20,10 +20,12 @@ from .api import run_program
 from .cuda import compile_cuda
 from .demands import shown
 from .places import readable
+from .program import UnsupportedPtxError
 from .reading.parser import parse
 from .run import ALLOWABLE
 
 _EXTENT = "[0-9]{1,19}"
+_CUDA = (".cu", ".cuh")
 _MADE = ("zeros", "ones", "arange", "random")
 
 
@@ -215,7 +217,7 @@ def emulate(
     annotations: str | None,
     as_json: bool,
 ) -> None:
-    """Run the kernel of a FILE without a GPU, and report hazards. FILE is PTX (``-``: standard input), or CUDA C++ if it ends in .cu.
+    """Run the kernel of a FILE without a GPU, and report hazards. FILE is PTX (``-``: standard input), or CUDA C++ if it ends in .cu or .cuh.
 
     ARGUMENTS are in the order of the kernel's parameters: an integer, a number with a point, FILE.npy, or a new array
     zeros|ones|arange|random:TYPE:SHAPE, such as arange:float32:64x64. Files are not changed; --save writes an array.
@@ -231,10 +233,16 @@ def emulate(
     if annotations and as_json:
         raise click.UsageError("--annotations and --json both write to standard output; give one")
     text = _text_of(file)
-    if file.suffix == ".cu":
+    if file.suffix.lower() in _CUDA:
         program = compile_cuda(text, entry=entry, target=target, options=options, name=str(file))
     else:
-        program = parse(text, entry)
+        try:
+            program = parse(text, entry)
+        except UnsupportedPtxError as error:
+            if "__global__" not in text:
+                raise
+            name = "standard input" if str(file) == "-" else file
+            raise LaunchError(f"{name} is CUDA C++, not PTX; give it as a file that ends in .cu or .cuh") from error
     if block is None:
         block = program.block
     if block is None:

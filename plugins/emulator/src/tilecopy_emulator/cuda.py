@@ -10,6 +10,7 @@ from typing import Any
 from tilecopy import AssemblerError, LaunchError
 
 from tilecopy_core import target_of
+from tilecopy_core.registry import LOCK
 
 from .api import run_program
 from .demands import demand, items_of, shown
@@ -155,7 +156,8 @@ def _is_text(value: Any) -> bool:
 
 def _header_folders() -> list[str]:
     try:
-        from cuda.pathfinder import find_nvidia_header_directory
+        with LOCK:
+            from cuda.pathfinder import find_nvidia_header_directory
 
         return [folder for each in _HEADERS if (folder := find_nvidia_header_directory(each))]
     except Exception:  # an older locator's; a source without includes needs none
@@ -169,9 +171,10 @@ def _nvrtc(source: str, file: str, options: Sequence[str], entry: str | None) ->
         AssemblerError: there is no NVRTC.
     """
     try:
-        from cuda.bindings import nvrtc
+        with LOCK:
+            from cuda.bindings import nvrtc
 
-        nvrtc.nvrtcVersion()
+            nvrtc.nvrtcVersion()
     except Exception as error:  # its loader has errors of its own
         raise AssemblerError(
             f"CUDA C++ needs cuda-bindings and NVRTC ({str(error).partition(chr(10))[0]}); {_INSTALL}"
@@ -188,15 +191,16 @@ def _nvrtc(source: str, file: str, options: Sequence[str], entry: str | None) ->
         call(get, program, data)
         return data.rstrip(b"\0").decode("utf-8", "replace")
 
-    program = call(nvrtc.nvrtcCreateProgram, source.encode(), file.encode(), 0, [], [])
-    try:
-        if entry is not None:
-            call(nvrtc.nvrtcAddNameExpression, program, entry.encode())
-        (result,) = nvrtc.nvrtcCompileProgram(program, len(options), [each.encode() for each in options])
-        log = text_of(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
-        if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            return "", None, log or result.name
-        mangled = None if entry is None else call(nvrtc.nvrtcGetLoweredName, program, entry.encode()).decode()
-        return text_of(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX), mangled, log
-    finally:
-        nvrtc.nvrtcDestroyProgram(program)
+    with LOCK:  # the library has locks of its own: a fork waits until they are free
+        program = call(nvrtc.nvrtcCreateProgram, source.encode(), file.encode(), 0, [], [])
+        try:
+            if entry is not None:
+                call(nvrtc.nvrtcAddNameExpression, program, entry.encode())
+            (result,) = nvrtc.nvrtcCompileProgram(program, len(options), [each.encode() for each in options])
+            log = text_of(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
+            if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+                return "", None, log or result.name
+            mangled = None if entry is None else call(nvrtc.nvrtcGetLoweredName, program, entry.encode()).decode()
+            return text_of(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX), mangled, log
+        finally:
+            nvrtc.nvrtcDestroyProgram(program)

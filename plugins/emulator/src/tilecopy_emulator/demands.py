@@ -10,6 +10,7 @@ import numpy as np
 from tilecopy import LaunchError
 
 from tilecopy_core import TilecopyError
+from tilecopy_core.registry import LOCK
 
 MOST_ITEMS = 1 << 16
 """Of a sequence; no kernel has so many parameters."""
@@ -17,7 +18,8 @@ MOST_ITEMS = 1 << 16
 
 def shown(value: object) -> str:
     """A value for a message, as the core writes it: its module is imported when the first message is."""
-    from tilecopy_core.plugin import shown as by_the_core
+    with LOCK:
+        from tilecopy_core.plugin import shown as by_the_core
 
     return by_the_core(value)
 

@@ -17,6 +17,7 @@ from tilecopy_core.registry import __version__
 from .arguments import C_TYPES, Argument, Number, Operand, Plan, key_of_symbol
 from .arithmetic import lift
 from .function import Function, function_of
+from .steps import STEPS
 
 ASSERT = "TILECOPY_ASSERT"
 """The macro under which arguments are held against what was declared of them."""
@@ -83,8 +84,6 @@ def cuda_header(functions: Sequence[str]) -> str:
     for name in names:
         if names.count(name) > 1:
             raise RequestError(f"cuda_header: two functions are called {name}; give one of them another name")
-    from .steps import STEPS
-
     opening = f"// Made by tilecopy {__version__}: {', '.join(names) or 'the completion steps'}. Nothing to link.\n"
     return "\n".join([opening + STEPS, *functions])
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from tilecopy_core.description import Target, target_of
 from tilecopy_core.errors import TEXT, Kind, checked, one_of, optional
+from tilecopy_core.registry import LOCK
 
 from .errors import AssemblerError
 
@@ -77,7 +78,10 @@ def assemble(ptx: str, target: Target | str, assembler: str | None = None, *, ti
         text = ptx.encode()
     except UnicodeEncodeError as error:
         raise AssemblerError(f"the PTX for {chosen} is no text that can be encoded: {error}") from error
-    return _nvjitlink(text, chosen) if name == "nvjitlink" else _ptxas(text, chosen, timeout_s)
+    if name == "ptxas":
+        return _ptxas(text, chosen, timeout_s)
+    with LOCK:  # the library has locks of its own: a fork waits until they are free
+        return _nvjitlink(text, chosen)
 
 
 def _tried() -> Iterator[tuple[str, str, str]]:
@@ -124,9 +128,10 @@ def version_of(name: str) -> str:
 
 def _nvjitlink_bindings() -> Any:
     try:
-        from cuda.bindings import nvjitlink
+        with LOCK:
+            from cuda.bindings import nvjitlink
 
-        nvjitlink.version()
+            nvjitlink.version()
     except ImportError as error:
         raise AssemblerError(f"nvJitLink is not installed: {INSTALL['nvjitlink']}") from error
     except RuntimeError as error:  # the bindings are there; their library is not, or it wants a driver

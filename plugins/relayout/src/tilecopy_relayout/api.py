@@ -8,13 +8,14 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 import attrs
-from tilecopy.executors import agreed_stream
+from tilecopy.executors import agreed_stream, stream_pointer
 
 from tilecopy_core import RequestError
-from tilecopy_core.plugin import row_major
+from tilecopy_core.plugin import row_major, shown
+from tilecopy_core.registry import LOCK
 
 from .arrays import Array, array_of, dtype_name
-from .asking import PERMUTATION, items_of, shown
+from .asking import PERMUTATION, items_of
 from .frameworks import Framework
 from .gpus import Across, Gpus, driver
 from .host import choose_executor, move_in_pieces, target_of_gpu
@@ -65,7 +66,7 @@ def relayout(
 
     Raises:
         RequestError: an argument is invalid; the message names it and the rule.
-        LaunchError: the driver refuses the launch.
+        LaunchError: ``stream`` is none, or the driver refuses the launch.
     """
     torch = sys.modules.get("torch")
     if torch is not None and torch.compiler.is_compiling():
@@ -80,16 +81,19 @@ def relayout(
     if not isinstance(axes, (str, tuple)):
         axes = items_of("axes", axes, PERMUTATION)  # an iterator is read once
     if type(array).__module__.partition(".")[0] == "dask":
-        from .dask_blocks import relayout_blocks
+        with LOCK:
+            from .dask_blocks import relayout_blocks
 
         return relayout_blocks(array, axes, out=out, stream=stream, device=device, executor=executor, sizes=sizes)
     if placements is not None or _is_dtensor(array):
         _demand_dtensor(array, placements, out, stream, device)
-        from .dtensors import relayout_dtensor
+        with LOCK:
+            from .dtensors import relayout_dtensor
 
         return relayout_dtensor(array, axes, placements, executor, sizes)
     if torch is not None and isinstance(array, torch.Tensor) and is_for_torch(torch, array):
-        from .torch_op import traced
+        with LOCK:
+            from .torch_op import traced
 
         return traced(array, axes, out, stream, device, executor, sizes)
     return _checked(array, axes, out, stream, device, executor, sizes)
@@ -125,6 +129,8 @@ def relayout_tensor(array: Any, axes: Any, out: Any, executor: str | None, sizes
 def _checked(
     array: Any, axes: Any, out: Any, stream: Any, device: int | None, executor: str | None, sizes: dict[str, int]
 ) -> Any:
+    if stream is not None:
+        stream_pointer(stream)
     source = array_of("array", array)
     moved = rearrangement(axes, source.shape, sizes)
     chosen = choose_executor(executor, source.device)

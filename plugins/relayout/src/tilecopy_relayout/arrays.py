@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from numpy.ma import MaskedArray
 from tilecopy import LaunchError
 from tilecopy.executors import array_facts, executor_named
 
@@ -112,7 +113,7 @@ def dtype_name(dtype: Any) -> str:
 
 
 def _numpy(where: str, array: Any, framework: Framework) -> Array:
-    if isinstance(array, np.ma.MaskedArray):
+    if isinstance(array, MaskedArray):
         raise RequestError(f"{where}: a masked array, whose mask is not moved; pass a.filled(value)")
     if array.dtype.hasobject or not array.dtype.itemsize:
         raise RequestError(f"{where}: elements of dtype {array.dtype} are not bytes that can be moved")

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any, NoReturn
 
 from tilecopy_core import RequestError
+from tilecopy_core.plugin import integer, shown
 
 MOST_DIMS = 64
 """Of an array, as NumPy and torch have it."""
@@ -14,13 +15,6 @@ PERMUTATION = "a permutation such as (0, 2, 3, 1), or a pattern such as 'b c h w
 """What axes are."""
 _MOST = 2**62
 """No memory has so many elements."""
-
-
-def shown(value: object) -> str:
-    """A value for a message, as the core writes it: its module is imported when the first message is."""
-    from tilecopy_core.plugin import shown as by_the_core
-
-    return by_the_core(value)
 
 
 def items_of(name: str, values: Any, rule: str = "a sequence of integers, one a dimension") -> tuple[Any, ...]:
@@ -49,8 +43,6 @@ def integers_of(name: str, values: Any) -> tuple[int, ...]:
     Raises:
         RequestError: it is no such sequence, or an integer is larger than any memory.
     """
-    from tilecopy_core.plugin import integer
-
     given = items_of(name, values)
     said = shown(given if isinstance(values, Iterator) else values)
     found = [integer(value) for value in given]
@@ -66,8 +58,6 @@ def sizes_of(sizes: Mapping[str, Any], refuse: Callable[[str], NoReturn]) -> dic
     """The extents of the names of a pattern; ``refuse`` raises if one is no extent."""
     if not sizes:
         return {}
-    from tilecopy_core.plugin import integer
-
     found: dict[str, int] = {}
     for name, size in sizes.items():
         extent = integer(size)

@@ -13,8 +13,8 @@ import click
 from tilecopy_cli.command import Answer, AnswerCommand, FilePath, Name, progress_bar, shown
 
 from tilecopy_core import TARGETS
+from tilecopy_core.plugin import shown as value_shown
 
-from .asking import shown as value_shown
 from .files import Job, Outcome, relayout_file
 from .host import EXECUTORS
 

@@ -8,9 +8,8 @@ from typing import Any
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from tilecopy_core import RequestError
-from tilecopy_core.plugin import row_major
+from tilecopy_core.plugin import row_major, shown
 
-from .asking import shown
 from .patterns import Rearrangement, rearrangement
 from .shards import dimension, relayout_shards
 

@@ -19,11 +19,11 @@ import torch
 import torch.distributed as dist
 
 from tilecopy_core import RequestError
-from tilecopy_core.plugin import integer, row_major
+from tilecopy_core.plugin import integer, row_major, shown
 
 from .api import checked_out, is_for_torch, relayout
 from .arrays import array_of, dtype_name
-from .asking import PERMUTATION, items_of, shown, sizes_of
+from .asking import PERMUTATION, items_of, sizes_of
 from .meeting import NEW, Meeting
 from .patterns import rearrangement
 from .shards import Shards, Strides, Told, agreed, are_consecutive, chunk_extents, dimension

@@ -10,9 +10,9 @@ import attrs
 from tilecopy.executors import executor_named
 
 from tilecopy_core import RequestError
+from tilecopy_core.plugin import shown
 
 from .arrays import Array
-from .asking import shown
 
 
 @attrs.frozen

@@ -14,8 +14,9 @@ import numpy as np
 from tilecopy.executors import executor_named, why_unavailable
 
 from tilecopy_core import RequestError
+from tilecopy_core.plugin import shown
+from tilecopy_core.registry import LOCK
 
-from .asking import shown
 from .gpus import Gpus, driver
 from .overlap import Footprint
 from .planner import plan_relayout
@@ -162,7 +163,8 @@ def move_piece(
 
 
 def _through_gpu(source: Any, result: Any, axes: Sequence[int], target: str, timed_runs: int) -> float:
-    from tilecopy_cuda import DeviceArray, time_on_device
+    with LOCK:
+        from tilecopy_cuda import DeviceArray, time_on_device
 
     cuda: Any = executor_named("cuda")
     memory, first, source = _compact(source)
@@ -198,5 +200,5 @@ def _compact(source: Any) -> tuple[Any, int, Any]:
     if high - low > source.nbytes:
         source = np.ascontiguousarray(source)
         low, high = source.ctypes.data, source.ctypes.data + source.nbytes
-    memory = np.ctypeslib.as_array((ctypes.c_uint8 * (high - low)).from_address(low))
+    memory = np.asarray((ctypes.c_uint8 * (high - low)).from_address(low))
     return memory, source.ctypes.data - low, source  # which keeps the memory alive

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import attrs
 import tilecopy as tc
 
+from tilecopy_core.registry import LOCK
+
 from .problem import Problem
 from .tilings import Tiling
 
@@ -24,7 +26,8 @@ _FORMAT = "tilecopy relayout 1"
 def _cache() -> KernelCache | None:
     """The cache, where the executor is installed."""
     try:
-        from tilecopy_cuda import KernelCache
+        with LOCK:
+            from tilecopy_cuda import KernelCache
     except ModuleNotFoundError:
         return None
     return KernelCache()

@@ -9,8 +9,10 @@ from typing import Any
 import attrs
 import numpy as np
 import tilecopy as tc
+from numpy.ma import MaskedArray
 
-from .asking import shown
+from tilecopy_core.plugin import shown
+
 from .gpus import Gpus, driver
 from .overlap import Footprint
 from .problem import DTYPES, WIDEST_BYTES, Dim, Place, Problem
@@ -132,7 +134,7 @@ def _demand(name: str, array: Any, planned: Footprint) -> None:
     Raises:
         RequestError: it is no array, its elements are of another size, or it is too short.
     """
-    if not isinstance(array, np.ndarray) or array.dtype.hasobject or isinstance(array, np.ma.MaskedArray):
+    if not isinstance(array, np.ndarray) or array.dtype.hasobject or isinstance(array, MaskedArray):
         raise tc.RequestError(f"{name} {shown(array)}: a NumPy array of plain elements is wanted")
     own = Footprint(0, array.shape, array.strides, array.itemsize)
     (low, high), (first, end) = own.span, planned.span

@@ -15,12 +15,15 @@ from typing import Any, NoReturn
 import attrs
 
 from tilecopy_core import RequestError
+from tilecopy_core.plugin import integer, shown
 
-from .asking import PERMUTATION, items_of, shown, sizes_of
+from .asking import PERMUTATION, items_of, sizes_of
 
 _TOKEN = re.compile(r"->|\.\.\.|[^\W\d]\w*|\d+|\S")
 _PERMUTATION = re.compile(r"\s*(-?\d+\s*(,\s*-?\d+\s*)*)?")
 _ELLIPSIS = "..."
+TAKEN = ("array", "axes", "out", "stream", "device", "executor", "placements")
+"""Arguments of relayout, which can give no size to a name of a pattern: ``out=`` is the array for the result."""
 _POINTED = 200
 """Characters of a pattern that a message repeats, with a mark under the place."""
 
@@ -124,7 +127,7 @@ def _permutation(axes: Any, shape: Sequence[int]) -> tuple[int, ...]:
         order = _numbers(axes)
     else:
         given = items_of("axes", axes, PERMUTATION)
-        order = [axis for axis in map(_integer, given) if axis is not None]
+        order = [axis for axis in map(integer, given) if axis is not None]
         if len(order) != len(given):
             raise RequestError(f"axes {shown(axes)}: {PERMUTATION}")
     positive = tuple(axis + rank if axis < 0 else axis for axis in order)
@@ -140,14 +143,6 @@ def _numbers(axes: str) -> list[int]:
     """The numbers in text such as ``"0,2,1"``; a number with too many digits for a dimension is none."""
     parts = [part.strip() for part in axes.split(",") if part.strip()]
     return [int(part) if len(part) < 10 else -(10**10) for part in parts]
-
-
-def _integer(axis: Any) -> int | None:
-    if type(axis) is int:
-        return axis
-    from tilecopy_core.plugin import integer
-
-    return integer(axis)
 
 
 # ------------------------------------------------------------------------------------------------------ patterns
@@ -250,8 +245,11 @@ class Pattern:
         terms = [term for term in group.terms if term.text != "1"]
         open_terms = [term for term in terms if term.text not in known]
         if len(open_terms) > 1:
-            names = " and ".join(term.text for term in open_terms)
-            self.error(open_terms[0].at, f"the sizes of {names} cannot both follow from {extent}; give all but one")
+            names = [term.text for term in open_terms]
+            message = f"the sizes of {' and '.join(names)} cannot both follow from {extent}; give all but one"
+            if taken := [name for name in names if name in TAKEN]:
+                message += f"; {taken[0]}= is an argument of relayout and no size: give that dimension another name"
+            self.error(open_terms[0].at, message)
         product = prod(known[term.text] for term in terms if term.text in known)
         if open_terms:
             if product == 0 or extent % product:

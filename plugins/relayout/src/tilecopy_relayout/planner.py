@@ -10,9 +10,9 @@ from typing import Any
 import attrs
 import tilecopy as tc
 
-from tilecopy_core.plugin import row_major
+from tilecopy_core.plugin import row_major, shown
 
-from .asking import integers_of, shown
+from .asking import integers_of
 from .candidates import candidates
 from .cost import Cost, cost_of, least_total
 from .gpus import Gpus
@@ -160,7 +160,9 @@ def plan_relayout(
         TargetError: there is no such target.
     """
     elem_bytes, given = element_bytes(dtype), integers_of("shape", shape)
-    if min(given, default=1) < 1:
+    if min(given, default=1) < 0:
+        raise tc.RequestError(f"shape {shown(shape)}: an extent is negative")
+    if 0 in given:
         raise tc.RequestError(f"shape {shown(shape)} has no elements; there is nothing to plan")
     if prod(given) * elem_bytes > _MOST_BYTES:
         raise tc.RequestError(f"shape {shown(shape)}: {prod(given) * elem_bytes} bytes are more than any GPU addresses")

@@ -16,8 +16,9 @@ from typing import Any
 import attrs
 
 from tilecopy_core import RequestError
+from tilecopy_core.plugin import integer, shown
+from tilecopy_core.registry import LOCK
 
-from .asking import shown
 from .patterns import Rearrangement, rearrangement
 
 Box = tuple[tuple[int, ...], tuple[int, ...]]
@@ -164,8 +165,6 @@ def dimension(name: str, value: Any, rank: int, what: str) -> int:
     Raises:
         RequestError: an array with ``rank`` dimensions has no such dimension.
     """
-    from tilecopy_core.plugin import integer
-
     found = integer(value)
     if found is None or not -rank <= found < rank:
         raise RequestError(f"{name}={shown(value)}: a dimension of {what}, which has {rank}")
@@ -307,6 +306,7 @@ def relayout_shards(
             f"x {shown(x)}: relayout_shards takes torch tensors, one each process of torch.distributed. In JAX, "
             "jax.lax.all_to_all inside jax.shard_map exchanges the parts, or jax.device_put(y, sharding) after the permutation"
         )
-    from .exchange import relayout_part
+    with LOCK:
+        from .exchange import relayout_part
 
     return relayout_part(x, axes, sizes, split, out_split, group, out)

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from tilecopy_core import RequestError
+from tilecopy_core.plugin import shown
 
 from .api import relayout_tensor
-from .asking import shown
 from .host import choose_executor
 from .patterns import rearrangement
 

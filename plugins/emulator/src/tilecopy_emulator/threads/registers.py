@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
+from numpy.random import default_rng
 from tilecopy import HazardError
 
 from ..order.access import REGISTER
@@ -108,7 +109,7 @@ class Registers(Threads):
         if self.trial < 0:
             self.tell(lanes, whence[:, None])
         type = REGISTER_TYPES[self.program.register_bits[name]]
-        bits = np.random.default_rng((self.trial, *name.encode())).integers(0, 2**64, dtype=np.uint64)
+        bits = default_rng((self.trial, *name.encode())).integers(0, 2**64, dtype=np.uint64)
         guess = (np.uint64(0), ALL_BITS, bits & np.uint64(1) if type is np.bool_ else bits)[min(self.trial, 2)]
         values = np.broadcast_to(self.registers.get(name, np.zeros((1, 1), type)), (self.units, self.copies))[lanes]
         holes = np.where(known, np.uint64(0), self.holes[name][lanes] if name in self.holes else ALL_BITS)

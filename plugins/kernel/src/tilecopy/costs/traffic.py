@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.ma
 
 SECTOR_BYTES = 32
 BANKS, BANK_BYTES = 32, 4

@@ -8,9 +8,11 @@ from typing import Any
 
 import attrs
 import numpy as np
+from numpy.ma import MaskedArray
 
 from tilecopy_core.errors import LayoutError, attribute, checked, instance_of, integer, shown
 from tilecopy_core.layout import row_major
+from tilecopy_core.registry import LOCK
 
 from ..errors import LaunchError
 from ..kernel.built import BuiltKernel
@@ -109,7 +111,7 @@ def host_facts(where: str, argument: Any) -> ArrayFacts:
 
 def numpy_facts(where: str, array: Any) -> ArrayFacts:
     """The facts of a NumPy array."""
-    if type(array) is not np.ndarray and isinstance(array, np.ma.MaskedArray):
+    if type(array) is not np.ndarray and isinstance(array, MaskedArray):
         raise LaunchError(f"{where}: a masked array, whose mask a kernel does not see; pass a.filled(value)")
     strides = _elements(where, array.strides, array.itemsize)
     writeable = array.flags.writeable
@@ -212,7 +214,8 @@ def _dlpack_facts(where: str, argument: Any) -> ArrayFacts:
             return numpy_facts(where, np.from_dlpack(argument))
         if device not in _GPU:
             raise LaunchError(f"{where}: the array is on a device of DLPack type {device}, no CUDA device")
-        from cuda.core.utils import StridedMemoryView
+        with LOCK:
+            from cuda.core.utils import StridedMemoryView
 
         _await(argument)
         view = StridedMemoryView.from_any_interface(argument, stream_ptr=-1)  # exported_to asks again, for the stream

@@ -25,6 +25,7 @@ from tilecopy_core.errors import (
 )
 from tilecopy_core.integers import Int, Symbol, is_int, key_of, symbols_of
 from tilecopy_core.layout import html_table
+from tilecopy_core.registry import LOCK
 
 from ..errors import LaunchError
 from ..executor_choice import choose_executor
@@ -153,7 +154,8 @@ class BuiltKernel:
         Raises:
             AssemblerError: no assembler is installed, or it refuses the text.
         """
-        from ..assemblers import assemble
+        with LOCK:
+            from ..assemblers import assemble
 
         return assemble(self.ptx, self.target, assembler)
 
@@ -167,7 +169,8 @@ class BuiltKernel:
             RequestError: a function that makes a parameter cannot be imported by its name.
             LaunchError: the folder cannot be written.
         """
-        from .save import save_kernel
+        with LOCK:
+            from .save import save_kernel
 
         PATH.check(folder, "BuiltKernel.save", "folder", LaunchError)
         return save_kernel(self, folder)

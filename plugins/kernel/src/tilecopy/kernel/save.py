@@ -21,7 +21,7 @@ from msgspec import Meta, Struct, to_builtins
 
 from tilecopy_core.errors import RequestError, shown
 from tilecopy_core.integers import Expr, Int, Symbol
-from tilecopy_core.registry import __version__
+from tilecopy_core.registry import LOCK, __version__
 
 from ..errors import LaunchError
 from ..integer_text import as_python
@@ -321,7 +321,8 @@ def _name_of_function(kernel: Any, parameter: BytesParameter) -> str:
 def function_named(name: str) -> Any:
     """The function of a ``module:name``. An exception of the import is raised unchanged."""
     module, _, function = name.partition(":")
-    return getattr(import_module(module), function)
+    with LOCK:
+        return getattr(import_module(module), function)
 
 
 def _bound(bound: Bound, names: _SymbolNames) -> _Bound:
