@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from ..errors import FLAG, TEXT, RequestError, did_you_mean, integer_in, one_of, shown
-from ..registry.process_lock import LOCK
+from ..errors.process_lock import LOCK
 
 
 @attrs.frozen(repr=False)

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from ..errors.process_lock import LOCK
 from .entry_points import (
     PluginWarning,
     Source,
@@ -15,7 +16,6 @@ from .entry_points import (
 )
 from .installable import KnownVariant, known_variants
 from .lazy_names import exporter, names_later
-from .process_lock import LOCK
 from .version import __version__
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import attrs
 
 from ..errors import TEXT, Kind, PluginError, checked
-from .process_lock import LOCK
+from ..errors.process_lock import LOCK
 from .version import __version__
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Any
 
 from ..errors import PluginError
+from ..errors.process_lock import LOCK
 from .entry_points import by_name, load_only
-from .process_lock import LOCK
 
 EXPORTS_GROUP = "tilecopy.exports.v1"
 """Entry-point group of functions that take plans elsewhere: ``cuda_function`` and ``cuda_header``, and ``explain`` with lines on a plan."""

@@ -17,11 +17,11 @@ import pluggy
 
 from ..description.request import Variant
 from ..errors import PerformanceWarning, PluginError, RequestError, did_you_mean, shown
+from ..errors.process_lock import LOCK
 from .entry_points import THIS_PROCESS, Source, WrapperError, canonical, fault_of, installed, load, warn_outside
 from .hook_calls import Plugin, Wrapping, hook_manager, hooks_of
 from .hookspecs import DISPATCH, HOOKS, VARIANTS_GROUP
 from .installable import known_variants
-from .process_lock import LOCK
 
 SLOW_SECONDS = {"tilecopy_predicate": 2.0, "tilecopy_partition": 2.0, "tilecopy_emit": 10.0, "tilecopy_dispatch": 2.0}
 """A hook that takes longer is named. A copy is lowered in about a millisecond; the limits are far above what the text of the

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
+from .process_lock import LOCK
+
 P = ParamSpec("P")
 T = TypeVar("T")
 _SHOWN_CHARACTERS = 200
@@ -77,8 +79,6 @@ _ALSO_CALLED = {
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """``"; did you mean float16?"`` for a name that begins a known one, or is close to one; else nothing."""
-    from .registry.process_lock import LOCK  # whose package imports this module
-
     with LOCK:  # no import of the package should wait for it
         from difflib import get_close_matches
 
