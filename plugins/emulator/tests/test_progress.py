@@ -126,6 +126,15 @@ ENDLESS = {
 }  # fmt: skip
 
 
+REPEATING = {
+    "a shared toggle": "st.shared.u32 [s], 0; L: ld.volatile.shared.s32 %r4, [s]; xor.b32 %r4, %r4, 1; st.volatile.shared.u32 [s], %r4; setp.ge.s32 %p0, %r4, 0; @%p0 bra L;",
+    "a cycle in global memory": "L: ld.volatile.global.u32 %r4, [%d0]; add.u32 %r4, %r4, 1; and.b32 %r4, %r4, 15; st.volatile.global.u32 [%d0], %r4;"
+    " setp.lt.u32 %p0, %r4, 16; @%p0 bra L;",
+    "exchanges that are read": "L: atom.global.exch.b32 %r4, [%d0], %r2; xor.b32 %r2, %r2, 1; setp.lt.u32 %p0, %r4, 2; @%p0 bra L;",
+    "local memory": "st.local.u32 [l], %r1; L: ld.local.u32 %r4, [l]; xor.b32 %r4, %r4, 1; st.local.u32 [l], %r4; setp.lt.u32 %p0, %r4, 2; @%p0 bra L;",
+}
+
+
 @pytest.mark.parametrize("name", FINITE)
 @pytest.mark.parametrize("grid", [1, 3])
 def test_a_loop_that_ends_is_run_to_its_end(name: str, grid: int) -> None:
@@ -147,3 +156,30 @@ def test_an_atomic_whose_result_nobody_reads_is_not_waited_for() -> None:
     with pytest.raises(tc.HazardError, match="reads nothing of what it changes") as caught:
         run_ptx(text, [np.zeros(32, np.uint32)], grid=1, block=32)
     assert caught.value.kind == "endless"
+
+
+@pytest.mark.parametrize("name", REPEATING)
+@pytest.mark.parametrize("threads", [1, 32])
+def test_a_thread_whose_memory_repeats_is_told(name: str, threads: int) -> None:
+    text = HEAD + "setp.ne.u32 %p9, %r0, 0; @%p9 bra OUT; " + REPEATING[name] + " OUT: bar.sync 0;" + TAIL
+    with pytest.raises(tc.HazardError, match="all that it changes comes back to what it was") as caught:
+        run_ptx(text, [np.zeros(32, np.uint32)], grid=1, block=threads)
+    assert caught.value.kind == "endless"
+
+
+COUNTING = {
+    "shared": "st.shared.u32 [s+4], 0; L: ld.volatile.shared.u32 %r4, [s+4]; add.u32 %r4, %r4, 1; st.volatile.shared.u32 [s+4], %r4;",
+    "global": "L: ld.volatile.global.u32 %r4, [%d0]; add.u32 %r4, %r4, 1; st.volatile.global.u32 [%d0], %r4;",
+    "an atomic": "L: atom.global.add.u32 %r4, [%d0], 1; add.u32 %r4, %r4, 1;",
+    "local": "st.local.u32 [l+4], %r1; L: ld.local.u32 %r4, [l+4]; add.u32 %r4, %r4, 1; st.local.u32 [l+4], %r4;",
+}
+
+
+@pytest.mark.parametrize("name", COUNTING)
+def test_a_thread_whose_memory_alone_counts_is_run_to_its_end(name: str) -> None:
+    """All registers repeat, and so does another byte of memory."""
+    out = np.zeros(32, np.uint32)
+    loop = " setp.lt.u32 %p0, %r4, 700; selp.u32 %r4, 0, %r4, %p0; atom.shared.xor.b32 %r5, [s], 0; st.volatile.shared.u32 [s], 1;"
+    loop += " st.volatile.shared.u32 [s], 0; @%p0 bra L; mov.u32 %r1, %r4;"
+    run_ptx(HEAD + "st.shared.u32 [s], 0; " + COUNTING[name] + loop + TAIL, [out], grid=1, block=1)
+    assert out[0] == 700

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..effects import effect_of, may_load, modifiers_of
 from ..memory.memories import Memories
 from ..order.access import RANK_MASK, WINDOW_BITS
+from ..order.clocks import TENSOR
 from ..program import Instruction, Memory
 from ..threads.threads import DONE, RUN, TURNS, Lanes, Stuck
 from .engines import Engines
@@ -22,19 +23,21 @@ FIRST_LOOK = 512
 """Backward branches before the first look; later ones come at twice as many each."""
 WINDOW = 96
 """Backward branches that are compared at least at each look: the longest period that is found."""
+MOST_BYTES = 1 << 20
+"""Global memory up to here is compared, where a single thread changes it."""
 TIME = "%clock"
 """Among the registers that an instruction has read: the time, which never comes again."""
 
 
 @attrs.frozen(eq=False)
 class _Picture:
-    version: int
+    versions: tuple[int, int]
+    memory: list[Any] | None
     at: int
     pc: NDArray[np.int64]
     status: NDArray[np.int8]
     turn: NDArray[np.int64]
     registers: dict[str, Any]
-    local: int
 
 
 class Watch:
@@ -79,8 +82,8 @@ class Watch:
         """Whether loops have been found that nothing can end."""
         if self._endless is None:
             return None
-        machine, lanes = self.machine, self._endless
-        loads = self._deciders()[1]
+        machine, lanes, loads = self.machine, self._endless, self._deciders()[1]
+        repeats = self._picture is not None and self._picture.versions != self._versions()
         self._endless = None
         self._forget()
         self._look_at = self.loops + FIRST_LOOK
@@ -91,7 +94,7 @@ class Watch:
             self._accuse(lanes, at, loads)
 
         def accuse() -> NoReturn:
-            self._accuse(lanes, at, loads)
+            self._accuse(lanes, at, loads, repeats=repeats)
 
         return Stuck(accuse)
 
@@ -101,15 +104,27 @@ class Watch:
         for name in machine.owned:
             machine.owned[name] = False  # so that the next write makes a new array
         self._picture = _Picture(
-            machine.launch.version,
+            self._versions(),
+            self._memory(),
             machine.at,
             machine.pc.copy(),
             machine.status.copy(),
             machine.turn.copy(),
             dict(machine.registers),
-            machine.local.changes,
         )
         self._record()
+
+    def _versions(self) -> tuple[int, int]:
+        """Numbers that stay the same while nothing changes any memory."""
+        return self.machine.launch.version, self.machine.local.changes
+
+    def _memory(self) -> list[Any] | None:
+        """What is in every memory, where it is little and plain, and one thread alone is left that may change it."""
+        machine = self.machine
+        alone = machine.copies * int((machine.status == RUN).sum()) == 1
+        plain = not machine.shared.has_objects and TENSOR not in machine.launch.sections
+        kept = machine.launch.memory.kept(MOST_BYTES) if alone and plain else None
+        return None if kept is None else [*kept, machine.shared.data.copy(), np.copy(machine.local.data)]
 
     def _record(self) -> None:
         """Note from now on which registers each instruction reads and writes."""
@@ -183,8 +198,8 @@ class Watch:
         if old.at != machine.at or len(old.pc) != machine.units:
             return False
         names, loads = self._deciders()
-        memory = machine.launch.version, machine.local.changes
-        if TIME in names or (loads and memory != (old.version, old.local)):
+        changed = bool(loads) and old.versions != self._versions()
+        if TIME in names or (changed and old.memory is None):
             return False
         machine.spill_all()
         running = machine.status == RUN
@@ -205,15 +220,18 @@ class Watch:
                 return False
             if now.shape[1] > 1 and not np.array_equal(now, before):
                 return False
-        return True
+        if not changed:
+            return True
+        now = self._memory()
+        return old.memory is not None and now is not None and all(map(np.array_equal, old.memory, now))
 
-    def _accuse(self, lanes: NDArray[np.int64], at: int, loads: list[int]) -> NoReturn:
+    def _accuse(self, lanes: NDArray[np.int64], at: int, loads: list[int], *, repeats: bool = False) -> NoReturn:
         machine, instructions = self.machine, self.machine.program.instructions
         start = machine.launch.targets[at]
         body = range(min(start, at) if start >= 0 else at, at + 1)
         polled = [place for place in loads if place in body and effect_of(instructions[place].opcode).polled]
         reads = [place for place in polled if modifiers_of(instructions[place].opcode).space != "param"]
-        if reads:
+        if reads and not repeats:
             others = np.nonzero(machine.status != DONE)[0]
             _, leaders = np.unique(machine.warp_of[others], return_index=True)
             firsts = [
@@ -228,10 +246,12 @@ class Watch:
                 at=reads[0],
                 threads=tuple(firsts),
             )
-        changes = "changes nothing"
-        if any(effect_of(instructions[place].opcode).kind in ("store", "atomic") for place in body):
-            changes = "reads nothing of what it changes"
-        machine.hazard("endless", f"a loop that never ends: it waits for nothing and {changes}", lanes, at=at)
+        why = "it waits for nothing and changes nothing"
+        if repeats:
+            why = "all that it changes comes back to what it was"
+        elif any(effect_of(instructions[place].opcode).kind in ("store", "atomic") for place in body):
+            why = "it waits for nothing and reads nothing of what it changes"
+        machine.hazard("endless", f"a loop that never ends: {why}", lanes, at=at)
 
     def _polled(self, instruction: Instruction, lanes: NDArray[np.int64]) -> str:
         """What a load of a loop looks at, in words."""
