@@ -118,6 +118,7 @@ ENDLESS = {
     "atomic additions": "L: red.global.add.u32 [%d0], 1; add.u32 %r1, %r1, 1; bra L;",
     "atomic additions whose results nobody reads": "L: atom.global.add.u32 %r4, [%d0], 1; add.u32 %r1, %r1, 1; bra L;",
     "an atomic beside the loop's condition": "L: atom.global.add.u32 %r4, [%d0], 1; add.u32 %r1, %r1, %r4; setp.eq.u32 %p0, %r2, 0; @%p0 bra L;",
+    "a parameter beside atomic additions": "L: red.global.add.u32 [%d0], 1; ld.param.u64 %d1, [A]; setp.ne.u64 %p0, %d1, 0; @%p0 bra L;",
     "a maximum of a counter": "L: add.u32 %r1, %r1, 1; red.global.max.u32 [%d0], %r1; bra L;",
     "exchanges to and fro": "L: atom.global.exch.b32 %r4, [%d0], %r2; xor.b32 %r2, %r2, 1; bra L;",
     "stores of a counter": "L: st.volatile.global.u32 [%d0], %r1; st.local.u32 [l], %r1; add.u32 %r1, %r1, 1; bra L;",

@@ -184,14 +184,11 @@ class Watch:
             for at, names in self._writes.items():
                 if names & found and at in self._reads:
                     found |= self._reads[at]
-        loads = [at for at in sorted(self._reads.keys() | self._writes.keys()) if self._loads(at, found)]
-        return found, loads
-
-    def _loads(self, at: int, found: set[str]) -> bool:
-        """Whether an instruction may read memory, and some of what it reads is among the registers that decide."""
-        instruction = self.machine.program.instructions[at]
-        plain = effect_of(instruction.opcode).kind in ("load", "atomic")
-        return may_load(instruction) and (not plain or bool(self._writes.get(at, set()) & found))
+        loads = [at for at in sorted(self._reads.keys() | self._writes.keys()) if may_load(instructions[at])]
+        plain = [at for at in loads if effect_of(instructions[at].opcode).kind in ("load", "atomic")]
+        idle = {at for at in plain if found.isdisjoint(self._writes.get(at, ()))}
+        idle |= {at for at in plain if modifiers_of(instructions[at].opcode).space == "param"}  # nobody writes them
+        return found, [at for at in loads if at not in idle]
 
     def _same(self, old: _Picture) -> bool:
         machine = self.machine
@@ -229,8 +226,7 @@ class Watch:
         machine, instructions = self.machine, self.machine.program.instructions
         start = machine.launch.targets[at]
         body = range(min(start, at) if start >= 0 else at, at + 1)
-        polled = [place for place in loads if place in body and effect_of(instructions[place].opcode).polled]
-        reads = [place for place in polled if modifiers_of(instructions[place].opcode).space != "param"]
+        reads = [place for place in loads if place in body and effect_of(instructions[place].opcode).polled]
         if reads and not repeats:
             others = np.nonzero(machine.status != DONE)[0]
             _, leaders = np.unique(machine.warp_of[others], return_index=True)
