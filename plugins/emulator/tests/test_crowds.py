@@ -101,6 +101,46 @@ def test_a_grid_barrier_that_is_one_cta_short(order: str, fence: str) -> None:
     assert time.process_time() - start < 2
 
 
+def test_a_grid_barrier_of_atomics_that_is_one_cta_short() -> None:
+    start = time.process_time()
+    with pytest.raises(tc.HazardError, match="^deadlock"):
+        run(
+            """
+    setp.ne.u32 %p1, %r1, 0; @%p1 bra END; fence.acq_rel.gpu; atom.global.add.u32 %r6, [%d1], 1;
+L:  atom.global.add.u32 %r6, [%d1], 0; setp.le.u32 %p2, %r6, %r4; @%p2 bra L;
+END: bar.sync 0;""",
+            128, 64,
+        )  # fmt: skip
+    assert time.process_time() - start < 2
+
+
+def test_a_batch_of_ctas_that_waits_for_a_later_one_goes_on() -> None:
+    flag = np.zeros(1, np.uint32)
+    body = """
+    setp.ne.u32 %p1, %r1, 0; @%p1 bra END; setp.eq.u32 %p2, %r2, 7; @%p2 st.relaxed.gpu.global.b32 [%d1], 1;
+L:  ld.relaxed.gpu.global.b32 %r6, [%d1]; setp.eq.u32 %p3, %r6, 0; @%p3 bra L;
+END:"""
+    run_ptx(HEAD + body + "ret; }", [flag, flag], grid=8, block=1024, progress=lambda done, total: None)
+    assert flag[0] == 1
+
+
+@pytest.mark.parametrize("words", [1, 3])
+@pytest.mark.parametrize("space", ["global", "shared"])
+def test_many_threads_swap_until_they_win(space: str, words: int) -> None:
+    grid, place = (8, "%d5") if space == "global" else (1, "%r8")
+    a, _, seconds = run(
+        f"""
+    setp.lt.u32 %p1, %r1, {words}; mad.lo.u32 %r8, %r1, 4, s; @%p1 st.shared.b32 [%r8], 0; bar.sync 0;
+    rem.u32 %r7, %r1, {words}; mad.wide.u32 %d5, %r7, 4, %d1; mad.lo.u32 %r8, %r7, 4, s; mov.u32 %r9, 0;
+L:  mov.u32 %r10, %r9; add.u32 %r11, %r10, 1;
+    atom.{space}.cas.b32 %r9, [{place}], %r10, %r11; setp.ne.u32 %p2, %r9, %r10; @%p2 bra L;
+    bar.sync 0; @%p1 ld.shared.b32 %r9, [%r8]; @%p1 red.global.add.u32 [%d5], %r9;""",
+        grid, 128, words,
+    )  # fmt: skip
+    assert a.tolist() == (grid * np.bincount(np.arange(128) % words)).tolist()
+    assert seconds < 1.5
+
+
 def test_a_histogram_is_quick() -> None:
     body = """
     .shared .align 16 .b8 bins[256];
@@ -135,7 +175,7 @@ AFTER: dict[str, Callable[[int, int], int]] = {
 }
 
 
-@pytest.mark.parametrize("place", ["global.{} %r6, [%d1]", "shared.{} %r6, [s]"])
+@pytest.mark.parametrize("place", ["global.{} %r6, [%d1]", "shared.{} %r6, [s]", "release.gpu.global.{} %r6, [%d1]"])
 @pytest.mark.parametrize("operation", AFTER)
 def test_each_gets_the_value_that_the_one_before_left(operation: str, place: str) -> None:
     """In whichever order: the old values and operands form one chain from the first value to the last."""

@@ -76,6 +76,9 @@ FINITE = {
     "exit by exit": "L: add.u32 %r1, %r1, 1; setp.eq.u32 %p0, %r1, 1600; @%p0 exit; setp.ne.u32 %p2, %r1, 1500; @%p2 bra L; setp.eq.u32 %p3, %r0, %r0; @!%p3 bra L;",
     "a barrier in it": "L: add.u32 %r1, %r1, 1; bar.sync 0; setp.lt.u32 %p0, %r1, 1500; @%p0 bra L;",
     "lop3, bfe, prmt": "L: add.u32 %r1, %r1, 1; lop3.b32 %r4, %r1, %r2, %r3, 240; bfe.u32 %r4, %r4, 0, 16; prmt.b32 %r4, %r4, 0, 12816; setp.lt.u32 %p0, %r4, 1500; @%p0 bra L;",
+    "an atomic that decides": "L: atom.global.add.u32 %r1, [%d0], 1; setp.lt.u32 %p0, %r1, 1500; @%p0 bra L; mov.u32 %r1, 1500;",
+    "a maximum that grows late": "red.global.max.u32 [%d0], 1499; L: add.u32 %r1, %r1, 1; red.global.max.u32 [%d0], %r1;"
+    " ld.volatile.global.u32 %r4, [%d0]; setp.lt.u32 %p0, %r4, 1500; @%p0 bra L;",
 }
 
 ENDLESS = {
@@ -113,9 +116,24 @@ ENDLESS = {
     "some lanes": "setp.eq.u32 %p2, %r0, 5; @!%p2 bra OUT; L: add.u32 %r1, %r1, 1; @%p2 bra L; OUT:",
     "lanes in loops of their own": "setp.lt.u32 %p2, %r0, 9; @%p2 bra M; L: add.u32 %r1, %r1, 1; bra L; M: add.u32 %r1, %r1, 2; bra M;",
     "atomic additions": "L: red.global.add.u32 [%d0], 1; add.u32 %r1, %r1, 1; bra L;",
+    "atomic additions whose results nobody reads": "L: atom.global.add.u32 %r4, [%d0], 1; add.u32 %r1, %r1, 1; bra L;",
+    "an atomic beside the loop's condition": "L: atom.global.add.u32 %r4, [%d0], 1; add.u32 %r1, %r1, %r4; setp.eq.u32 %p0, %r2, 0; @%p0 bra L;",
+    "a parameter beside atomic additions": "L: red.global.add.u32 [%d0], 1; ld.param.u64 %d1, [A]; setp.ne.u64 %p0, %d1, 0; @%p0 bra L;",
+    "a maximum of a counter": "L: add.u32 %r1, %r1, 1; red.global.max.u32 [%d0], %r1; bra L;",
+    "exchanges to and fro": "L: atom.global.exch.b32 %r4, [%d0], %r2; xor.b32 %r2, %r2, 1; bra L;",
+    "stores of a counter": "L: st.volatile.global.u32 [%d0], %r1; st.local.u32 [l], %r1; add.u32 %r1, %r1, 1; bra L;",
     "a store of the same": "L: st.global.u32 [%d0], %r2; add.u32 %r1, %r1, 1; bra L;",
     "a barrier in it": "L: add.u32 %r4, %r2, 1; setp.lt.u32 %p0, %r4, 9; @%p0 bra L; bar.sync 0;",
 }  # fmt: skip
+
+
+REPEATING = {
+    "a shared toggle": "st.shared.u32 [s], 0; L: ld.volatile.shared.s32 %r4, [s]; xor.b32 %r4, %r4, 1; st.volatile.shared.u32 [s], %r4; setp.ge.s32 %p0, %r4, 0; @%p0 bra L;",
+    "a cycle in global memory": "L: ld.volatile.global.u32 %r4, [%d0]; add.u32 %r4, %r4, 1; and.b32 %r4, %r4, 15; st.volatile.global.u32 [%d0], %r4;"
+    " setp.lt.u32 %p0, %r4, 16; @%p0 bra L;",
+    "exchanges that are read": "L: atom.global.exch.b32 %r4, [%d0], %r2; xor.b32 %r2, %r2, 1; setp.lt.u32 %p0, %r4, 2; @%p0 bra L;",
+    "local memory": "st.local.u32 [l], %r1; L: ld.local.u32 %r4, [l]; xor.b32 %r4, %r4, 1; st.local.u32 [l], %r4; setp.lt.u32 %p0, %r4, 2; @%p0 bra L;",
+}
 
 
 @pytest.mark.parametrize("name", FINITE)
@@ -132,3 +150,37 @@ def test_a_loop_that_does_not_end_is_told(name: str) -> None:
     with pytest.raises(tc.HazardError) as caught:
         run_ptx(HEAD + ENDLESS[name] + TAIL, [np.zeros(32, np.uint32)], grid=1, block=32)
     assert caught.value.kind in ("endless", "deadlock")
+
+
+def test_an_atomic_whose_result_nobody_reads_is_not_waited_for() -> None:
+    text = HEAD + "L: atom.global.add.u32 %r4, [%d0], 1; bra L;" + TAIL
+    with pytest.raises(tc.HazardError, match="reads nothing of what it changes") as caught:
+        run_ptx(text, [np.zeros(32, np.uint32)], grid=1, block=32)
+    assert caught.value.kind == "endless"
+
+
+@pytest.mark.parametrize("name", REPEATING)
+@pytest.mark.parametrize("threads", [1, 32])
+def test_a_thread_whose_memory_repeats_is_told(name: str, threads: int) -> None:
+    text = HEAD + "setp.ne.u32 %p9, %r0, 0; @%p9 bra OUT; " + REPEATING[name] + " OUT: bar.sync 0;" + TAIL
+    with pytest.raises(tc.HazardError, match="all that it changes comes back to what it was") as caught:
+        run_ptx(text, [np.zeros(32, np.uint32)], grid=1, block=threads)
+    assert caught.value.kind == "endless"
+
+
+COUNTING = {
+    "shared": "st.shared.u32 [s+4], 0; L: ld.volatile.shared.u32 %r4, [s+4]; add.u32 %r4, %r4, 1; st.volatile.shared.u32 [s+4], %r4;",
+    "global": "L: ld.volatile.global.u32 %r4, [%d0]; add.u32 %r4, %r4, 1; st.volatile.global.u32 [%d0], %r4;",
+    "an atomic": "L: atom.global.add.u32 %r4, [%d0], 1; add.u32 %r4, %r4, 1;",
+    "local": "st.local.u32 [l+4], %r1; L: ld.local.u32 %r4, [l+4]; add.u32 %r4, %r4, 1; st.local.u32 [l+4], %r4;",
+}
+
+
+@pytest.mark.parametrize("name", COUNTING)
+def test_a_thread_whose_memory_alone_counts_is_run_to_its_end(name: str) -> None:
+    """All registers repeat, and so does another byte of memory."""
+    out = np.zeros(32, np.uint32)
+    loop = " setp.lt.u32 %p0, %r4, 700; selp.u32 %r4, 0, %r4, %p0; atom.shared.xor.b32 %r5, [s], 0; st.volatile.shared.u32 [s], 1;"
+    loop += " st.volatile.shared.u32 [s], 0; @%p0 bra L; mov.u32 %r1, %r4;"
+    run_ptx(HEAD + "st.shared.u32 [s], 0; " + COUNTING[name] + loop + TAIL, [out], grid=1, block=1)
+    assert out[0] == 700

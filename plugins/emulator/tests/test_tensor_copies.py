@@ -347,7 +347,7 @@ HAZARDS = {
     "the shared source is no multiple of 128": ("alignment", "offset 192 is not a multiple of 128", store(at=192), store(at=128)),
     "the box leaves its buffer": ("bounds", r"s bytes 7680 to 8703", load(1024, to=7680), load(1024, to=7168)),
     "only the bytes inside are expected": (
-        "deadlock", "-512 bytes missing", load(512).replace("COORDINATES", "0, 36"), load(1024).replace("COORDINATES", "0, 36"),
+        "deadlock", ", 512 bytes more than expected", load(512).replace("COORDINATES", "0, 36"), load(1024).replace("COORDINATES", "0, 36"),
     ),
     "the wait is missing": ("async", "tensor copy", load(1024).replace(WAIT, ""), load(1024)),
     "the wait is missing at the end of a store": ("lifetime", "wait_group is missing", store().replace("cp.async.bulk.wait_group 0;", ""), store()),
@@ -362,7 +362,7 @@ HAZARDS = {
     "the map has another rank": ("descriptor", "2 dimensions, the instruction 3", load(1024, rank=3).replace("COORDINATES", "0, 0, 0"), load(1024)),
     "the mbarrier is in another CTA": ("window", "not in the CTA of its destination", load(1024).replace(", [%r2];", ", [%r8];").replace("@%p1 cp", "xor.b32 %r8, %r2, 0x1000000; @%p1 cp"), load(1024)),
     "the mask names a CTA outside of the cluster": ("window", "a mask 0x5 in a cluster of 2", multicast(5, 0, 2), multicast(3, 0, 2)),
-    "a receiver is not armed": ("deadlock", "-1024 bytes missing", multicast(3, 0, 2, arms=1), multicast(3, 0, 2)),
+    "a receiver is not armed": ("deadlock", ", 1024 bytes more than expected", multicast(3, 0, 2, arms=1), multicast(3, 0, 2)),
     "the prefetch has no map": ("descriptor", "no tensor map of the emulator's", "cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%d2, {0, 0}];", "cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%d1, {0, 0}];"),
 }  # fmt: skip
 

@@ -354,8 +354,8 @@ def _run(launch: Launch, progress: Callable[[int, int], None] | None) -> None:
             else:
                 verdict = verdict or stuck
                 again.append(machine)
-        waiting = again
-        if waiting and verdict is not None and version == launch.version and first >= total:
+        alone, waiting = len(waiting) == 1, again
+        if waiting and verdict is not None and (alone or version == launch.version) and first >= total:
             verdict.accuse()
 
 

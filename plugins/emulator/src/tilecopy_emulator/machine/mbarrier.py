@@ -64,8 +64,9 @@ class Mbarrier:
     relaxed: list[Any] = attrs.Factory(list)
 
     def __str__(self) -> str:
-        tx = f" and {self.tx} bytes" if self.tx else ""
-        return f"{self.name}: phase {self.phase}, {self.pending} of {self.expected} arrivals{tx} missing"
+        tx = f" and {self.tx} bytes" if self.tx > 0 else ""
+        more = f", {-self.tx} bytes more than expected" if self.tx < 0 else ""
+        return f"{self.name}: phase {self.phase}, {self.pending} of {self.expected} arrivals{tx} missing{more}"
 
 
 class Mbarriers:

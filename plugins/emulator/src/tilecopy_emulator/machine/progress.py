@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import attrs
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from ..effects import effect_of, may_load, modifiers_of
 from ..memory.memories import Memories
 from ..order.access import RANK_MASK, WINDOW_BITS
+from ..order.clocks import TENSOR
 from ..program import Instruction, Memory
 from ..threads.threads import DONE, RUN, TURNS, Lanes, Stuck
 from .engines import Engines
@@ -21,19 +23,21 @@ FIRST_LOOK = 512
 """Backward branches before the first look; later ones come at twice as many each."""
 WINDOW = 96
 """Backward branches that are compared at least at each look: the longest period that is found."""
+MOST_BYTES = 1 << 20
+"""Global memory up to here is compared, where a single thread changes it."""
 TIME = "%clock"
 """Among the registers that an instruction has read: the time, which never comes again."""
 
 
 @attrs.frozen(eq=False)
 class _Picture:
-    version: int
+    versions: tuple[int, int]
+    memory: list[Any] | None
     at: int
     pc: NDArray[np.int64]
     status: NDArray[np.int8]
     turn: NDArray[np.int64]
     registers: dict[str, Any]
-    local: int
 
 
 class Watch:
@@ -50,7 +54,7 @@ class Watch:
         self._picture: _Picture | None = None
         self._reads: dict[int, set[str]] = {}
         self._writes: dict[int, set[str]] = {}
-        self._deciding: tuple[int, set[str]] = (-1, set())
+        self._deciding: tuple[int, set[str], list[int]] = (-1, set(), [])
         self._endless: NDArray[np.int64] | None = None
 
     def looped(self, lanes: Lanes) -> None:
@@ -78,19 +82,19 @@ class Watch:
         """Whether loops have been found that nothing can end."""
         if self._endless is None:
             return None
-        machine, lanes = self.machine, self._endless
-        blind = not self._loads()
+        machine, lanes, loads = self.machine, self._endless, self._deciders()[1]
+        repeats = self._picture is not None and self._picture.versions != self._versions()
         self._endless = None
         self._forget()
         self._look_at = self.loops + FIRST_LOOK
         if self.engines.land_something():
             return None
         at = machine.at
-        if blind:  # whatever others do to memory, it does not end
-            self._accuse(lanes, at)
+        if not loads:  # whatever others do to memory, it does not end
+            self._accuse(lanes, at, loads)
 
         def accuse() -> NoReturn:
-            self._accuse(lanes, at)
+            self._accuse(lanes, at, loads, repeats=repeats)
 
         return Stuck(accuse)
 
@@ -100,44 +104,51 @@ class Watch:
         for name in machine.owned:
             machine.owned[name] = False  # so that the next write makes a new array
         self._picture = _Picture(
-            machine.launch.version,
+            self._versions(),
+            self._memory(),
             machine.at,
             machine.pc.copy(),
             machine.status.copy(),
             machine.turn.copy(),
             dict(machine.registers),
-            machine.local.changes,
         )
         self._record()
+
+    def _versions(self) -> tuple[int, int]:
+        """Numbers that stay the same while nothing changes any memory."""
+        return self.machine.launch.version, self.machine.local.changes
+
+    def _memory(self) -> list[Any] | None:
+        """What is in every memory, where it is little and plain, and one thread alone is left that may change it."""
+        machine = self.machine
+        alone = machine.copies * int((machine.status == RUN).sum()) == 1
+        plain = not machine.shared.has_objects and TENSOR not in machine.launch.sections
+        kept = machine.launch.memory.kept(MOST_BYTES) if alone and plain else None
+        return None if kept is None else [*kept, machine.shared.data.copy(), np.copy(machine.local.data)]
 
     def _record(self) -> None:
         """Note from now on which registers each instruction reads and writes."""
         machine = self.machine
-        reads, writes = self._reads, self._writes = defaultdict(set), defaultdict(set)
-        self._deciding = (-1, set())
+        reads: dict[int, set[str]] = defaultdict(set)
+        writes: dict[int, set[str]] = defaultdict(set)
+        self._reads, self._writes = reads, writes
+        self._deciding = (-1, set(), [])
         plain = type(machine)
 
-        def read(name: str, lanes: Lanes) -> Any:
-            reads[machine.at].add(name)
-            return plain.read(machine, name, lanes)
+        def noted(table: dict[int, set[str]], method: Callable[..., Any]) -> Callable[..., Any]:
+            def run(names: str | list[str], *more: Any) -> Any:
+                table[machine.at].update([names] if isinstance(names, str) else names)
+                return method(machine, names, *more)
 
-        def write(name: str, lanes: Lanes, values: Any) -> None:
-            writes[machine.at].add(name)
-            plain.write(machine, name, lanes, values)
-
-        def read_many(names: list[str], lanes: Lanes) -> Any:
-            reads[machine.at].update(names)
-            return plain.read_many(machine, names, lanes)
-
-        def write_many(names: list[str], lanes: Lanes, elements: Any) -> bool:
-            writes[machine.at].update(names)
-            return plain.write_many(machine, names, lanes, elements)
+            return run
 
         def clock() -> int:
             reads[machine.at].add(TIME)
             return plain.clock(machine)
 
-        vars(machine).update(read=read, write=write, read_many=read_many, write_many=write_many, clock=clock)
+        reading = {name: noted(reads, getattr(plain, name)) for name in ("read", "read_many")}
+        writing = {name: noted(writes, getattr(plain, name)) for name in ("write", "write_many")}
+        vars(machine).update(reading | writing, clock=clock)
 
     def _forget(self) -> None:
         """Give the picture up."""
@@ -145,15 +156,27 @@ class Watch:
         for name in ("read", "write", "read_many", "write_many", "clock"):
             vars(self.machine).pop(name, None)
 
-    def _deciders(self) -> set[str]:
-        """Registers that decide where the instructions since the picture go and what they touch."""
+    def _deciders(self) -> tuple[set[str], list[int]]:
+        """Registers and loads that decide where the instructions since the picture go and what they touch."""
         count = sum(map(len, self._reads.values())) + sum(map(len, self._writes.values()))
-        if count == self._deciding[0]:
-            return self._deciding[1]
+        if count != self._deciding[0]:
+            found, loads = self._decide(values=False)
+            if loads:  # what is written may be what they read
+                found, loads = self._decide(values=True)
+            self._deciding = (count, found, loads)
+        return self._deciding[1:]
+
+    def _decide(self, *, values: bool) -> tuple[set[str], list[int]]:
+        """As :meth:`_deciders`; ``values``: whether those that are written to memory decide, too."""
         instructions = self.machine.program.instructions
         found: set[str] = set()
         for at, names in self._reads.items():  # what wrote nothing has an effect, or was not executed and may be later
-            if at not in self._writes or not effect_of(instructions[at].opcode).registers_only:
+            instruction = instructions[at]
+            effect = effect_of(instruction.opcode)
+            if not values and effect.kind in ("store", "atomic"):
+                places = (x.base for x in instruction.operands if isinstance(x, Memory))
+                found |= names & {instruction.guard, *places}
+            elif at not in self._writes or not effect.registers_only:
                 found |= names
         size = -1
         while size != len(found):
@@ -161,21 +184,19 @@ class Watch:
             for at, names in self._writes.items():
                 if names & found and at in self._reads:
                     found |= self._reads[at]
-        self._deciding = (count, found)
-        return found
-
-    def _loads(self) -> bool:
-        """Whether an instruction since the picture may have read memory."""
-        instructions = self.machine.program.instructions
-        return any(may_load(instructions[at]) for at in self._reads.keys() | self._writes.keys())
+        loads = [at for at in sorted(self._reads.keys() | self._writes.keys()) if may_load(instructions[at])]
+        plain = [at for at in loads if effect_of(instructions[at].opcode).kind in ("load", "atomic")]
+        idle = {at for at in plain if found.isdisjoint(self._writes.get(at, ()))}
+        idle |= {at for at in plain if modifiers_of(instructions[at].opcode).space == "param"}  # nobody writes them
+        return found, [at for at in loads if at not in idle]
 
     def _same(self, old: _Picture) -> bool:
         machine = self.machine
         if old.at != machine.at or len(old.pc) != machine.units:
             return False
-        if old.version != machine.launch.version and self._loads():
-            return False
-        if old.local != machine.local.changes:
+        names, loads = self._deciders()
+        changed = bool(loads) and old.versions != self._versions()
+        if TIME in names or (changed and old.memory is None):
             return False
         machine.spill_all()
         running = machine.status == RUN
@@ -188,9 +209,6 @@ class Watch:
                 return False
         if not np.array_equal(old.status, machine.status):
             return False
-        names = self._deciders()
-        if TIME in names:
-            return False
         for name in names:
             now, before = machine.registers.get(name), old.registers.get(name)
             if now is before:
@@ -199,13 +217,17 @@ class Watch:
                 return False
             if now.shape[1] > 1 and not np.array_equal(now, before):
                 return False
-        return True
+        if not changed:
+            return True
+        now = self._memory()
+        return old.memory is not None and now is not None and all(map(np.array_equal, old.memory, now))
 
-    def _accuse(self, lanes: NDArray[np.int64], at: int) -> NoReturn:
-        machine = self.machine
-        reads = [i for i in self._body(at) if effect_of(i.opcode).polled and modifiers_of(i.opcode).space != "param"]
-        if reads:
-            place = machine.program.instructions.index(reads[0])
+    def _accuse(self, lanes: NDArray[np.int64], at: int, loads: list[int], *, repeats: bool = False) -> NoReturn:
+        machine, instructions = self.machine, self.machine.program.instructions
+        start = machine.launch.targets[at]
+        body = range(min(start, at) if start >= 0 else at, at + 1)
+        reads = [place for place in loads if place in body and effect_of(instructions[place].opcode).polled]
+        if reads and not repeats:
             others = np.nonzero(machine.status != DONE)[0]
             _, leaders = np.unique(machine.warp_of[others], return_index=True)
             firsts = [
@@ -214,16 +236,18 @@ class Watch:
             more = f"; {', '.join(firsts)} cannot go on either" if firsts else ""
             machine.hazard(
                 "deadlock",
-                f"waits in a loop for {self._polled(reads[0], lanes)}, which nothing can change any more"
+                f"waits in a loop for {self._polled(instructions[reads[0]], lanes)}, which nothing can change any more"
                 f"{self.mbarriers.states()}{more}",
                 lanes,
-                at=place,
+                at=reads[0],
                 threads=tuple(firsts),
             )
-        changes = "changes nothing"
-        if any(effect_of(i.opcode).kind == "atomic" for i in self._body(at)):
-            changes = "reads nothing of what it changes"
-        machine.hazard("endless", f"a loop that never ends: it waits for nothing and {changes}", lanes, at=at)
+        why = "it waits for nothing and changes nothing"
+        if repeats:
+            why = "all that it changes comes back to what it was"
+        elif any(effect_of(instructions[place].opcode).kind in ("store", "atomic") for place in body):
+            why = "it waits for nothing and reads nothing of what it changes"
+        machine.hazard("endless", f"a loop that never ends: {why}", lanes, at=at)
 
     def _polled(self, instruction: Instruction, lanes: NDArray[np.int64]) -> str:
         """What a load of a loop looks at, in words."""
@@ -239,7 +263,3 @@ class Watch:
             array = memory.arrays[window]
             return array.where(address - array.base)
         return machine.shared.where_offset((address & RANK_MASK) - machine.shared.base)
-
-    def _body(self, at: int) -> tuple[Instruction, ...]:
-        start = self.machine.launch.targets[at]
-        return self.machine.program.instructions[min(start, at) if start >= 0 else at : at + 1]

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..order.access import WINDOW_BITS, Access, Scan, Together, new_values, rounds
+from ..order.access import WINDOW_BITS, Access, Scan, Together, in_turn, new_values
 from ..order.shadow import BARRIER_ACTOR, WEAK, Conflict, Shadow, actor_of, stamp
 from ..threads.arrays import GlobalArray, Reads, fetch, put
 from ..threads.registers import Registers
@@ -370,7 +370,6 @@ class GlobalAccesses(ShadowedMemory):
             if not array.writable or array.space != "global":
                 machine.hazard("read-only", f"{array.name} is written and may not be", lanes)
             self.check_write(array, lanes, offsets, access.bytes, access.strength, chosen)
-            size = access.bytes
             rows, columns = np.nonzero(chosen) if chosen is not None else _grid(addresses.shape)
             flat = offsets.ravel()
             if access.scan is not None and machine.flags.quiet(access):
@@ -378,9 +377,12 @@ class GlobalAccesses(ShadowedMemory):
                 continue
             before = np.empty(len(flat), access.dtype)
             changed = False
-            for part in rounds(flat):
-                was = np.ascontiguousarray(fetch(array, flat[part], size)).view(access.dtype)[..., 0].copy()
-                new = new_values(update, was, rows[part], columns[part])
+
+            def compute(part: Any, array: GlobalArray = array, flat: Any = flat, of: Any = (rows, columns)) -> Any:
+                was = np.ascontiguousarray(fetch(array, flat[part], access.bytes)).view(access.dtype)[..., 0].copy()
+                return was, new_values(update, was, of[0][part], of[1][part])
+
+            for part, was, new in in_turn(flat, compute):
                 changed = changed or not np.array_equal(new, was)
                 put(array, flat[part], new[:, None].view(np.uint8))
                 before[part] = was

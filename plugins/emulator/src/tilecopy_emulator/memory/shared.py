@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..order.access import RANK_BITS, RANK_MASK, SHARED, WORDS, Access, Scan, Together, bytes_of, new_values, rounds
+from ..order.access import RANK_BITS, RANK_MASK, SHARED, WORDS, Access, Scan, Together, bytes_of, in_turn, new_values
 from ..order.shadow import CTA, WEAK, Conflict, Shadow, stamp, strength
 from ..threads.registers import Registers
 from ..threads.special import RESERVED
@@ -253,10 +253,13 @@ class SharedMemory(ShadowedMemory):
             return old
         old = np.empty((len(places), machine.copies), access.dtype)
         columns, index = np.arange(machine.copies), machine.index(lanes)
-        for part in rounds(places):
+
+        def compute(part: Any) -> tuple[Any, Any]:
             was = np.ascontiguousarray(self.fetch(places[part], access.bytes)).view(access.dtype)[..., 0].copy()
             rows = np.repeat(part, machine.copies)
-            new = new_values(update, was.ravel(), rows, np.tile(columns, len(part))).reshape(was.shape)
+            return was, new_values(update, was.ravel(), rows, np.tile(columns, len(part))).reshape(was.shape)
+
+        for part, was, new in in_turn(places, compute):
             if not np.array_equal(new, was):
                 machine.launch.version += 1
             self.put(places[part], new[..., None].view(np.uint8))

@@ -6,7 +6,8 @@ each from there on, shared and local memory have one each below. Shared addresse
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import attrs
@@ -179,19 +180,34 @@ class Access:
         return self.semantics in ("acquire", "acq_rel")
 
 
-def rounds(places: Any) -> list[Any]:
-    """Indices of accesses in rounds without a place twice, earlier ones first."""
+def in_turn(places: Any, compute: Callable[[Any], tuple[Any, Any]]) -> Iterator[tuple[Any, Any, Any]]:
+    """The accesses of an atomic operation, those of one place one after another: each time some of them, their old values and their new ones.
+
+    Those that change nothing, and the first that does, find the same value, and need no turns of their own.
+
+    Args:
+        places: one an access.
+        compute: from indices of accesses to the old values that are there, and to what each alone makes of them.
+    """
     order = np.argsort(places, kind="stable")
-    inside = places[order]
+    inside, numbers = places[order], np.arange(len(places))
     start = np.concatenate([[True], inside[1:] != inside[:-1]])
-    if start.all():
-        return [np.arange(len(places))]
-    firsts = np.maximum.accumulate(np.where(start, np.arange(len(places)), 0))
     rank = np.empty(len(places), np.int64)
-    rank[order] = np.arange(len(places)) - firsts
-    by_rank = np.argsort(rank, kind="stable")
-    ends = np.cumsum(np.bincount(rank))
-    return np.split(by_rank, ends[:-1])
+    rank[order] = numbers - np.maximum.accumulate(np.where(start, numbers, 0))
+    by_rank, ends = np.argsort(rank, kind="stable"), [0, *np.cumsum(np.bincount(rank)).tolist()]
+    turn, many = 0, 1
+    while turn < len(ends) - 1:
+        end = min(turn + many, len(ends) - 1)
+        part = by_rank[ends[turn] : ends[end]]
+        old, new = compute(part)
+        if old.tobytes() == new.tobytes():
+            many *= 4
+        elif many > 1:
+            changed = (old.view(np.uint8) != new.view(np.uint8)).ravel()
+            end, many = bisect_right(ends, ends[turn] + int(changed.argmax()) * len(part) // len(changed)), 1
+        done = ends[end] - ends[turn]
+        yield part[:done], old[:done], new[:done]
+        turn = end
 
 
 def new_values(update: Any, old: Any, rows: Any, columns: Any) -> Any:

@@ -56,6 +56,9 @@ def join(clocks: Iterable[Clock]) -> Clock:
 
 def merge(rows: dict[int, Any], more: Mapping[int, Any]) -> None:
     """Add what ``more`` knows to ``rows``."""
+    if not rows:
+        rows.update(more)
+        return
     for key, row in more.items():
         old = rows.get(key)
         if old is None:

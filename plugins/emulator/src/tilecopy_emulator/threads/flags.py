@@ -154,6 +154,8 @@ class Flags:
         plain = not access.releases and not self.any_fenced
         if plain and not access.exchange and not locks and (modify or not table):
             return
+        if plain and modify and np.array_equal(old, new):  # nor is a lock taken or given back
+            return
         index = machine.index(lanes)
         keys = places if places.ndim == 1 else places[:, 0]
         released = False
