@@ -15,7 +15,7 @@ PACKAGES = {
     "cuda": 2_050,
     "draw": 2_475,
     "dsmem": 150,
-    "emulator": 17_750,
+    "emulator": 17_825,
     "export": 1_525,
     "gmem_smem": 100,
     "kernel": 6_925,
