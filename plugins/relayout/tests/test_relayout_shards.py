@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import random
 import socket
 import subprocess
@@ -304,7 +305,7 @@ class Rooms:
         return Handle(rank, bases, mapped)
 
 
-def on_the_emulator(work: symmetric.Push, source: int) -> None:
+def on_the_emulator(work: symmetric.Push, source: int, *, captured: bool) -> None:
     work.barrier()
     for launch, first, address in work.moves:
         planned = launch.plan(launching.align_of(source + first), launching.align_of(address))
@@ -421,6 +422,7 @@ def test_the_example_on_two_nodes() -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},  # both would take this machine's GPU 0
         )
         for node in range(2)
     ]

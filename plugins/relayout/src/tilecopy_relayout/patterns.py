@@ -127,7 +127,7 @@ def _permutation(axes: Any, shape: Sequence[int]) -> tuple[int, ...]:
         order = _numbers(axes)
     else:
         given = items_of("axes", axes, PERMUTATION)
-        order = [axis for axis in map(integer, given) if axis is not None]
+        order = [axis for axis in map(_integer, given) if axis is not None]
         if len(order) != len(given):
             raise RequestError(f"axes {shown(axes)}: {PERMUTATION}")
     positive = tuple(axis + rank if axis < 0 else axis for axis in order)
@@ -143,6 +143,10 @@ def _numbers(axes: str) -> list[int]:
     """The numbers in text such as ``"0,2,1"``; a number with too many digits for a dimension is none."""
     parts = [part.strip() for part in axes.split(",") if part.strip()]
     return [int(part) if len(part) < 10 else -(10**10) for part in parts]
+
+
+def _integer(axis: Any) -> int | None:
+    return axis if type(axis) is int else integer(axis)  # torch.compile traces the first
 
 
 # ------------------------------------------------------------------------------------------------------ patterns

@@ -17,7 +17,6 @@ import attrs
 
 from tilecopy_core import RequestError
 from tilecopy_core.plugin import integer, shown
-from tilecopy_core.registry import LOCK
 
 from .patterns import Rearrangement, rearrangement
 
@@ -306,7 +305,6 @@ def relayout_shards(
             f"x {shown(x)}: relayout_shards takes torch tensors, one each process of torch.distributed. In JAX, "
             "jax.lax.all_to_all inside jax.shard_map exchanges the parts, or jax.device_put(y, sharding) after the permutation"
         )
-    with LOCK:
-        from .exchange import relayout_part
+    from .exchange import relayout_part  # torch.compile, which traces this, knows no locks
 
     return relayout_part(x, axes, sizes, split, out_split, group, out)
