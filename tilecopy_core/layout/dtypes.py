@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import attrs
@@ -38,15 +39,19 @@ class DType:
 
     def numpy(self) -> np.dtype[Any]:
         """The NumPy dtype; raises :class:`RequestError` where it needs ml_dtypes, which is not installed."""
-        if not self.extended:
-            return np.dtype(self.name)
-        try:
-            with LOCK:
-                import ml_dtypes
-        except ImportError as error:
-            raise RequestError(f"{self.name} arrays need ml_dtypes: pip install ml_dtypes") from error
-        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.name))
-        return found
+        return _numpy_of(self.name) if self.extended else np.dtype(self.name)
+
+
+@cache
+def _numpy_of(name: str) -> np.dtype[Any]:
+    """The dtype of ml_dtypes, found once: an import inside a function takes the lock."""
+    try:
+        with LOCK:
+            import ml_dtypes
+    except ImportError as error:
+        raise RequestError(f"{name} arrays need ml_dtypes: pip install ml_dtypes") from error
+    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    return found
 
 
 _INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import attrs
@@ -207,6 +208,15 @@ def _await(array: Any) -> None:
         array.block_until_ready()
 
 
+@cache
+def _memory_view() -> Any:
+    """What reads arrays of DLPack, found once: launches do not wait for the lock of imports."""
+    with LOCK:
+        from cuda.core.utils import StridedMemoryView
+
+    return StridedMemoryView
+
+
 def _dlpack_facts(where: str, argument: Any) -> ArrayFacts:
     try:
         device = int(argument.__dlpack_device__()[0])
@@ -214,11 +224,8 @@ def _dlpack_facts(where: str, argument: Any) -> ArrayFacts:
             return numpy_facts(where, np.from_dlpack(argument))
         if device not in _GPU:
             raise LaunchError(f"{where}: the array is on a device of DLPack type {device}, no CUDA device")
-        with LOCK:
-            from cuda.core.utils import StridedMemoryView
-
         _await(argument)
-        view = StridedMemoryView.from_any_interface(argument, stream_ptr=-1)  # exported_to asks again, for the stream
+        view = _memory_view().from_any_interface(argument, stream_ptr=-1)  # exported_to asks again, for the stream
     except LaunchError:
         raise
     except Exception as error:  # whatever the exporting framework raises
