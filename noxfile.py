@@ -1,4 +1,4 @@
-"""Sessions: demo, tests, frameworks, libraries, fresh, mutants, lint, docs, floor, python, install, subsets, release and one a GPU architecture (`nox -l` lists them)."""
+"""Sessions: demo, tests, frameworks, libraries, fresh, lint, docs, floor, python, install, subsets, release and one a GPU architecture (`nox -l` lists them)."""
 
 from __future__ import annotations
 
@@ -164,13 +164,6 @@ def fresh(session: nox.Session) -> None:
 
 
 @nox.session
-def mutants(session: nox.Session) -> None:
-    """Mutation testing: planted faults, and which test finds each; `nox -s mutants -- --only AREA` or `--stale` (tests/mutants/README.md)."""
-    sync(session, "test")
-    session.run("python", "tests/mutation.py", *session.posargs)
-
-
-@nox.session
 def lint(session: nox.Session) -> None:
     """Run ruff (rules and format) and mypy --strict."""
     sync(session, "test", "lint")
@@ -240,8 +233,6 @@ def release(session: nox.Session) -> None:
     chosen = [name for name in names if name not in ("examples", "scaffold")]
     session.install("attrs", "packaging", "twine")
     session.run("uv", "lock", "--check", "--quiet", external=True)
-    if chosen:  # examples and scaffold alone are no release
-        session.run("python", "tests/mutation.py", "--check")
     session.run("python", "tests/release.py", *chosen)
     folder = wheels(session, "--sdist")
     session.run("twine", "check", "--strict", *map(str, folder.glob("*.*")))
