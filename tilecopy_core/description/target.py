@@ -92,19 +92,22 @@ TARGETS: tuple[str, ...] = tuple(_BY_NAME)
 """Every target that tilecopy can lower for."""
 
 
-_FROM_SM_90 = TARGETS[TARGETS.index("sm_90") :]
+_FROM_SM_90, _FROM_SM_100 = (TARGETS[TARGETS.index(first) :] for first in ("sm_90", "sm_100"))
 FEATURES: dict[str, tuple[str, ...]] = {
     "cluster": _FROM_SM_90,
     "matrices_of_bytes": tuple(f"sm_{arch}{suffix}" for arch in (100, 103, 110, 120, 121) for suffix in "af"),
     "multicast": _FROM_SM_90,
+    "swizzle_atoms": _FROM_SM_100,
     "tcgen05": tuple(f"sm_{arch}{suffix}" for arch in (100, 103, 110) for suffix in "af"),
     "tma": _FROM_SM_90,
     "wgmma": ("sm_90a",),
 }
-"""Feature -> the targets that have its instructions (PTX ISA, "Target ISA notes"; ``ptx/opcodes.txt``)."""
+"""Feature -> the targets that have its instructions (PTX ISA, "Target ISA notes"; ``ptx/opcodes.txt``).
+
+``swizzle_atoms`` are the swizzles of a tensor map whose atoms have 32 or 64 bytes."""
 
 
 def targets_with(feature: str) -> str:
     """The targets that have a feature, in words."""
     names = FEATURES[feature]
-    return f"{names[0]} or newer" if names is _FROM_SM_90 else " or ".join(names)
+    return f"{names[0]} or newer" if names in (_FROM_SM_90, _FROM_SM_100) else " or ".join(names)

@@ -30,7 +30,7 @@ from ..integers.expr import INT, Int, key_of, symbols_of
 from ..memory.buffers import Buffer
 from .bindings import Bindings, KernelBindings, SharedPlan
 from .emitter import pure_once
-from .host_parameters import RECIPE, Recipe
+from .host_parameters import RECIPE, Recipe, TensorMap
 from .index import IndexEmitter
 from .instructions import CLUSTERS, Needs, merge
 from .operands import ADDRESS, PREDICATE, REGISTER, WORDS, Access, Address, Register, TensorPlace, Vector, vector_of
@@ -272,13 +272,21 @@ class PtxBuilder(IndexEmitter):
         """The generic address of a kernel parameter whose bytes each launch makes from the arguments.
 
         Equal recipes, a :class:`TensorMap` or :class:`HostBytes`, share one parameter. Raises PtxError where what is
-        written here is no kernel of ours, so that nothing of ours launches it.
+        written here is no kernel of ours, so that nothing of ours launches it, and TargetError where the target lacks
+        the swizzle of a map.
         """
         make: Callable[[PtxBuilder, Recipe], Register] | None = getattr(self.bindings, "host_parameter", None)
         if make is None:
             raise PtxError(
                 "a parameter that the launch makes belongs to a kernel; this copy is written into a function"
             )
+        if isinstance(recipe, TensorMap):
+            if not recipe.needs.met_by(self.target):
+                raise TargetError(
+                    f"the swizzle {recipe.swizzle} of a tensor map of {recipe.array.name} needs {recipe.needs}; "
+                    f"the target is {self.target}"
+                )
+            self._required = merge(self._required, recipe.needs)
         return make(self, recipe)
 
     @checked(PtxError, map=REGISTER, coordinates=tuple_of(INT), clamp=FLAG)

@@ -10,13 +10,17 @@ import attrs
 from ..errors import Kind, PtxError, instance_of, integer_in, one_of, shown, tuple_of
 from ..integers.expr import INT, Int, key_of
 from ..memory.buffers import Buffer
+from .instructions import Needs
 
 _GLOBAL = Kind("a Buffer in global memory", lambda value: isinstance(value, Buffer) and value.space == "global")
 _INTEGERS = tuple_of(INT)
 _ALIGN = Kind("a power of two, at most 128", lambda value: integer_in(1, 128).fits(value) and value.bit_count() == 1)
 _FUNCTION = Kind("a function of a module", lambda value: callable(value) and not {"<", "."} & set(value.__qualname__))
-SWIZZLES = ("none", "32B", "64B", "128B", "128B_atom_32B", "128B_atom_64B")
-"""Swizzling modes of tensor copies (PTX ISA, swizzling modes)."""
+_SM_90, _SM_100 = Needs(90, (8, 0)), Needs(100, (8, 6))
+SWIZZLES = dict.fromkeys(("none", "32B", "64B", "128B"), _SM_90) | dict.fromkeys(
+    ("128B_atom_32B", "128B_atom_64B"), _SM_100
+)
+"""Swizzling modes of tensor copies (PTX ISA, swizzling modes), with what each needs of a target."""
 _WITH_NAN = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -60,6 +64,11 @@ class TensorMap:
     size_bytes = 128
     align_bytes = 64
 
+    @property
+    def needs(self) -> Needs:
+        """What its swizzle needs of a target."""
+        return SWIZZLES[self.swizzle]
+
     def __attrs_post_init__(self) -> None:
         what, dtype, rank = f"TensorMap of {self.array.name}", self.array.dtype, len(self.sizes)
         if dtype.bits not in (8, 16, 32, 64):
@@ -89,11 +98,6 @@ class HostBytes:
     numbers: tuple[Int, ...] = attrs.field(default=(), eq=_keys, validator=_is(_INTEGERS))
     size_bytes: int = attrs.field(default=8, validator=_is(integer_in(1, 4096)))
     align_bytes: int = attrs.field(default=8, validator=_is(_ALIGN))
-
-
-def declared(recipe: Recipe, name: str) -> tuple[str, str]:
-    """Name and PTX type of the parameter of a recipe, as :func:`~tilecopy_core.ptx.module_text` takes them."""
-    return f"{name}[{recipe.size_bytes}]", f"align {recipe.align_bytes} .b8"
 
 
 Recipe: TypeAlias = TensorMap | HostBytes

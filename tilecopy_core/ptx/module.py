@@ -6,38 +6,85 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
+import attrs
+
 from ..description.request import CopyRequest
 from ..dispatch.plan import Plan
-from ..errors import RequestError, checked, instance_of, optional
+from ..errors import PtxError, RequestError, checked, instance_of, optional
 from ..integers.expr import Symbol, fits, of_atom, symbols_in_order
 from ..memory.buffers import Buffer, Region, check_identifier
 from ..registry.registry import Registry
 from .bindings import POOL, KernelBindings, SharedPlan
 from .builder import PtxBuilder
 from .emitted_text import emit_checked
-from .host_parameters import declared
-from .instructions import CLUSTERS, header_target, merge
+from .host_parameters import Recipe
+from .instructions import CLUSTERS, Needs, header_target, merge
+
+_SMALL_PARAMETERS_BYTES, _PARAMETERS_BYTES, _LARGE_PARAMETERS = 4_352, 32_764, Needs(version=(8, 1))
+"""The most bytes that the parameters of a kernel take, without and with what more of them need (PTX ISA, kernel parameters)."""
+
+
+@attrs.frozen
+class ParameterText:
+    """How a kernel declares a parameter: name, element type (such as ``b64``), and of one in bytes their number and alignment."""
+
+    name: str
+    type: str
+    count: int | None = None
+    align_bytes: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Its bytes."""
+        return int(self.type[1:]) // 8 * (self.count or 1)
+
+    def __str__(self) -> str:
+        if self.count is None:
+            return f".param .{self.type} param_{self.name}"
+        return f".param .align {self.align_bytes} .{self.type} param_{self.name}[{self.count}]"
+
+
+def declared(recipe: Recipe, name: str) -> ParameterText:
+    """Return the parameter of a recipe."""
+    return ParameterText(name, "b8", recipe.size_bytes, recipe.align_bytes)
+
+
+def parameter_bytes(parameters: Sequence[ParameterText]) -> int:
+    """Return the bytes that parameters take together; each begins at a multiple of its alignment."""
+    end = 0
+    for parameter in parameters:
+        align = parameter.align_bytes or parameter.size_bytes
+        end = -(-end // align) * align + parameter.size_bytes
+    return end
 
 
 def module_text(
     ptx: PtxBuilder,
     name: str,
-    parameters: Sequence[tuple[str, str]],
+    parameters: Sequence[ParameterText],
     shared: SharedPlan,
     cluster: tuple[int, int, int] | None = None,
     min_ctas_per_sm: int | None = None,
 ) -> tuple[str, tuple[int, ...]]:
-    """A module with one kernel, of parameters by name and PTX type; ``.version`` and ``.target`` as low as may be.
+    """A module with one kernel; ``.version`` and ``.target`` as low as may be.
 
     With the text goes, for each of its lines, the number of the statement that it came from (0 for none).
     """
     needs = ptx.needs if cluster is None else merge(ptx.needs, CLUSTERS)
+    total = parameter_bytes(parameters)
+    if total > _PARAMETERS_BYTES:
+        raise PtxError(
+            f"kernel {name}: its {len(parameters)} parameters take {total:,} bytes; a kernel takes at most {_PARAMETERS_BYTES:,}: "
+            "pass fewer arrays, or views of one array"
+        )
+    if total > _SMALL_PARAMETERS_BYTES:
+        needs = merge(needs, _LARGE_PARAMETERS)
     version, target = header_target(needs, ptx.target)
     lines = [f".version {version[0]}.{version[1]}", f".target {target}", ".address_size 64", ""]
     buffers = shared.buffers.values()
     if shared.dynamic:
         lines += [f".extern .shared .align {max(b.align_bytes for b in buffers)} .b8 {POOL}[];", ""]
-    listed = ",\n".join(f"\t.param .{type} param_{parameter}" for parameter, type in parameters)
+    listed = ",\n".join(f"\t{parameter}" for parameter in parameters)
     lines += [f".visible .entry {name}(", *listed.split("\n"), ")", f".reqntid {ptx.cta_threads}, 1, 1"]
     if min_ctas_per_sm is not None:
         lines.append(f".minnctapersm {min_ctas_per_sm}")
@@ -104,7 +151,9 @@ def ptx_text(plan: Plan, name: str = "copy", registry: Registry | None = None) -
     ptx = PtxBuilder(request.target, request.active.cta_threads or request.scope.threads, bindings=bindings)
     emit_checked(plan, ptx, registry)
     computed = [declared(recipe, called) for recipe, called in bindings.host_parameters.items()]
-    return module_text(ptx, name, [found for found in parameters.values() if found[1]] + computed, shared)[0]
+    return module_text(
+        ptx, name, [ParameterText(*found) for found in parameters.values() if found[1]] + computed, shared
+    )[0]
 
 
 def _operands(request: CopyRequest) -> Iterator[Buffer | Symbol]:

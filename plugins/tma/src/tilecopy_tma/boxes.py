@@ -135,6 +135,10 @@ def boxed(request: CopyRequest, tile: Region, array: Region) -> BoxPartition | D
     mode = mode_of(layout.swizzle, size)
     if mode is None:
         return Decline(f"{tile.buffer.name}: tensor copies have no {layout.swizzle}; their modes are 32B, 64B and 128B")
+    if "atom" in mode and not request.target.has("swizzle_atoms"):
+        return Decline(
+            f"target {request.target} has no swizzle_atoms: the swizzle {mode} of {tile.buffer.name} needs sm_100 or newer"
+        )
     pieces = pieces_of(layout.unswizzled, array)
     if isinstance(pieces, Decline):
         return pieces

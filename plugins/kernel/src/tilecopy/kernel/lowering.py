@@ -12,7 +12,7 @@ from tilecopy_core.description import Target, target_of
 from tilecopy_core.errors import RequestError
 from tilecopy_core.integers import Expr, Int, Symbol, bounds_of
 from tilecopy_core.memory import Buffer, symbolic
-from tilecopy_core.ptx import KernelBindings, Line, PtxBuilder, SharedPlan, module_text
+from tilecopy_core.ptx import KernelBindings, Line, ParameterText, PtxBuilder, SharedPlan, module_text
 from tilecopy_core.ptx import declared as declared_as
 from tilecopy_core.registry import Registry, default_registry
 
@@ -72,7 +72,7 @@ def lower_kernel(
     made = bindings.host_parameters.items()
     arrays = [p.name for p in declared if isinstance(p, ArrayParameter)]
     computed = tuple(computed_parameter(recipe, name, arrays, described.scalars) for recipe, name in made)
-    in_text = [(p.name, p.type) for p in declared] + [declared_as(recipe, name) for recipe, name in made]
+    in_text = [ParameterText(p.name, p.type) for p in declared] + [declared_as(recipe, name) for recipe, name in made]
     text, statements = module_text(ptx, described.name, in_text, shared, cluster3, min_ctas_per_sm)
     bounds = tuple(described.bounds)
     if grid3 is not None and not symbolic(grid3):
