@@ -40,7 +40,7 @@ ROOMS = {
     "dispatch": 600,
     "ptx": 2_650,
     "variant_tools": 1_025,
-    "errors": 300,
+    "errors": 325,
     "plugin": 200,
     "__init__": 65,
 }

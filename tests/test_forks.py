@@ -135,6 +135,36 @@ def test_a_fork_in_a_plugin_that_is_being_loaded_goes_on() -> None:
         registry.plugins()
 
 
+def test_threads_are_in_the_linker_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    meeting = threading.Barrier(8, timeout=20)
+    library = mock.Mock(nvJitLinkError=RuntimeError, get_linked_cubin_size=mock.Mock(return_value=4))
+    library.complete.side_effect = lambda handle: meeting.wait()
+    monkeypatch.setattr(assemblers, "_nvjitlink_bindings", lambda: library)
+    codes: list[bytes] = []
+    threads = [
+        threading.Thread(target=lambda: codes.append(assemblers.assemble("", "sm_90", "nvjitlink"))) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert codes == [bytes(4)] * 8
+
+
+def test_a_fork_by_the_thread_that_is_in_the_linker_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For example by a signal's handler. The child can use the linker, too."""
+    library = mock.Mock(nvJitLinkError=RuntimeError, get_linked_cubin_size=mock.Mock(return_value=4))
+    monkeypatch.setattr(assemblers, "_nvjitlink_bindings", lambda: library)
+
+    def again(handle: Any) -> None:
+        library.complete.side_effect = None
+        assert in_a_fork(lambda: assemblers.assemble("", "sm_90", "nvjitlink")) == bytes(4)
+
+    library.complete.side_effect = again
+    assert assemblers.assemble("", "sm_90", "nvjitlink") == bytes(4)
+    assert in_a_fork(lambda: assemblers.assemble("", "sm_90", "nvjitlink")) == bytes(4)
+
+
 FIRST_CALLS = {
     "relayout": "use('tilecopy_relayout').relayout(np.ones((8, 8, 8), np.float32), (2, 0, 1), executor='emulator')",
     "relayout of no permutation": "use('tilecopy_relayout').relayout(np.ones(4), (1.5,))",

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..errors.process_lock import LOCK
+from ..errors.process_lock import LOCK, compiling
 from .entry_points import (
     PluginWarning,
     Source,
@@ -34,5 +34,5 @@ else:  # pluggy is imported with the first dispatch
     )
 
 __all__ = ["KnownVariant", "LOCK", "Plugin", "PluginWarning", "Registry", "Source", "VARIANTS_GROUP", "WrapperError"]
-__all__ += ["__version__", "by_name", "canonical", "default_registry", "exporter", "installed", "known_variants"]
-__all__ += ["load_only", "names_later", "shown_error", "warn_outside"]
+__all__ += ["__version__", "by_name", "canonical", "compiling", "default_registry", "exporter", "installed"]
+__all__ += ["known_variants", "load_only", "names_later", "shown_error", "warn_outside"]

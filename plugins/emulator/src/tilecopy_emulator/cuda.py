@@ -10,7 +10,7 @@ from typing import Any
 from tilecopy import AssemblerError, LaunchError
 
 from tilecopy_core import target_of
-from tilecopy_core.registry import LOCK
+from tilecopy_core.registry import LOCK, compiling
 
 from .api import run_program
 from .demands import demand, items_of, shown
@@ -191,7 +191,7 @@ def _nvrtc(source: str, file: str, options: Sequence[str], entry: str | None) ->
         call(get, program, data)
         return data.rstrip(b"\0").decode("utf-8", "replace")
 
-    with LOCK:  # the library has locks of its own: a fork waits until they are free
+    with compiling():
         program = call(nvrtc.nvrtcCreateProgram, source.encode(), file.encode(), 0, [], [])
         try:
             if entry is not None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from tilecopy_core.description import Target, target_of
 from tilecopy_core.errors import TEXT, Kind, checked, one_of, optional
-from tilecopy_core.registry import LOCK
+from tilecopy_core.registry import LOCK, compiling
 
 from .errors import AssemblerError
 
@@ -80,8 +80,7 @@ def assemble(ptx: str, target: Target | str, assembler: str | None = None, *, ti
         raise AssemblerError(f"the PTX for {chosen} is no text that can be encoded: {error}") from error
     if name == "ptxas":
         return _ptxas(text, chosen, timeout_s)
-    with LOCK:  # the library has locks of its own: a fork waits until they are free
-        return _nvjitlink(text, chosen)
+    return _nvjitlink(text, chosen)
 
 
 def _tried() -> Iterator[tuple[str, str, str]]:
@@ -144,6 +143,11 @@ def _nvjitlink_bindings() -> Any:
 
 def _nvjitlink(ptx: bytes, target: Target) -> bytes:
     nvjitlink = _nvjitlink_bindings()
+    with compiling():
+        return _linked(nvjitlink, ptx, target)
+
+
+def _linked(nvjitlink: Any, ptx: bytes, target: Target) -> bytes:
     try:
         handle = nvjitlink.create(1, [f"-arch={target}"])
     except nvjitlink.nvJitLinkError as error:
