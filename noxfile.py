@@ -21,7 +21,7 @@ PLUGINS = {path.parent.name: path.parent for path in sorted(ROOT.glob("plugins/*
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PYTHONS = [found[1] for each in PROJECT["classifiers"] if (found := re.fullmatch(r".*Python :: (3\.\d+)", each))]
 QUICK = [
-    *(f"tests/test_{name}.py" for name in ("arguments", "cache", "cli", "cuda", "expr", "hook_versions", "kernel")),
+    *(f"tests/test_{name}.py" for name in ("arguments", "cli", "cuda", "expr", "hook_versions", "kernel", "loading")),
     *(f"tests/test_{name}.py" for name in ("layout", "observing", "ptx", "registry", "saved")),
     *(f"plugins/{name}" for name in ("export", "gmem_smem", "relayout", "tcgen05_cp")),
 ]

@@ -7,7 +7,6 @@ that tests see what a GPU would have been given. Types (enums, handles) are thos
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import itertools
 import threading
 from collections import Counter
@@ -48,11 +47,6 @@ class Encoded:
     gpu: int
 
 
-def machine_code(ptx: bytes) -> bytes:
-    """What the stand-in's linker makes of a text: no program, but one for each text."""
-    return b"\x7fELF" + hashlib.sha256(ptx).digest() + b"code" * 500
-
-
 class _OfThread(threading.local):
     """What the driver keeps for each thread: contexts, by their GPUs, and how it takes captures."""
 
@@ -88,7 +82,7 @@ class FakeDriver:
         loaded: the modules that are.
         graph: the user objects of the graph that is captured.
         maps: the tensor maps that were encoded, in order; the bytes of one hold its number, from 1.
-        images: what was loaded, in order: PTX text, or what :func:`machine_code` gives for it.
+        images: the PTX texts that were loaded, in order.
     """
 
     home: ClassVar[int] = 0
@@ -110,7 +104,6 @@ class FakeDriver:
         self.graph: list[tuple[int, int]] = []
         self.maps: list[Encoded] = []
         self.version, self.images = 13000, list[bytes]()
-        self._linking: Any = None
         self._memory: dict[int, Any] = {}
         self._numbers = itertools.count(7)  # of events and modules, in any thread
         self._lock = threading.Lock()
@@ -328,30 +321,9 @@ class FakeDriver:
     def cuDriverGetVersion(self) -> Any:
         return self._said("cuDriverGetVersion", self.version)
 
-    def cuLinkCreate(self, count: int, options: Any, values: Any) -> Any:
-        assert self._linking is None and self.pushed and self.modes[-1] == "RELAXED"
-        assert count == len(options) == len(values)
-        said = self._said("cuLinkCreate", 9)
-        self._linking = None if int(said[0]) else ctypes.create_string_buffer(1)
-        return said
-
-    def cuLinkAddData(self, state: int, kind: Any, data: bytes, size: int, name: bytes, *options: Any) -> Any:
-        assert state == 9 and kind == real.CUjitInputType.CU_JIT_INPUT_PTX
-        assert size == len(data) and data.endswith(b"\0") and options == (0, [], [])
-        self._linking = ctypes.create_string_buffer(machine_code(data[:-1]), len(machine_code(data[:-1])))
-        return self._said("cuLinkAddData")
-
-    def cuLinkComplete(self, state: int) -> Any:
-        return self._said("cuLinkComplete", ctypes.addressof(self._linking), len(self._linking))
-
-    def cuLinkDestroy(self, state: int) -> Any:
-        ctypes.memset(self._linking, 0, len(self._linking))  # its memory is the linker's
-        self._linking = None
-        return self._said("cuLinkDestroy")
-
     def cuModuleLoadDataEx(self, image: bytes, count: int, options: Any, values: Any) -> Any:
         assert self.pushed and self.modes[-1] == "RELAXED" and count == len(options) == len(values)
-        assert image.startswith(b"\x7fELF") or image.endswith(b"\0")
+        assert image.endswith(b"\0")
         self.images.append(image)
         said = self._said("cuModuleLoadDataEx", 1000 + next(self._numbers))
         if not int(said[0]):

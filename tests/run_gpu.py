@@ -80,11 +80,8 @@ def main() -> None:
             results.append(
                 run("Numba", [*pytest, str(TESTS.parent / "plugins" / "export" / "tests" / "test_numba.py")], 200, 10)
             )
-    files = [
-        str(TESTS / "test_cache.py"),
-        str(TESTS.parent / "plugins" / "relayout" / "tests" / "test_gpu_relayout.py"),
-    ]
-    results.append(run("GPU tests of the module cache and of relayouts", [*pytest, *files, "-k", "gpu"], 200, 10))
+    relayout = str(TESTS.parent / "plugins" / "relayout" / "tests" / "test_gpu_relayout.py")
+    results.append(run("GPU tests of relayouts", [*pytest, relayout, "-k", "gpu"], 200, 10))
     files = [str(TESTS.parent / "plugins" / name / "tests" / f"test_{name}.py") for name in ("tma", "ldmatrix")]
     files += [str(TESTS / "test_fragments.py"), str(TESTS / "test_tensor_kernels.py")]
     results.append(
@@ -96,7 +93,7 @@ def main() -> None:
     results.append(run("drawn products of matrices", drawn, 150, 12))
     suites = [str(path) for path in sorted(TESTS.parent.glob("plugins/*/tests/test_suite.py"))]
     results.append(run("every variant's suite, its GPU part", [*pytest, *suites, "-k", "gpu"], 300, 10))
-    benchmarks = ("round_trip", "pipeline", "dsmem", "emit", "launch", "edges", "export", "cache")
+    benchmarks = ("round_trip", "pipeline", "dsmem", "emit", "launch", "edges", "export")
     for name in [f"bench_{each}" for each in benchmarks]:
         results.append(run(name, [python, str(TESTS / "benchmarks" / f"{name}.py")], 120, 12))
     service = [python, str(TESTS / "benchmarks" / "bench_service.py"), "2000"]

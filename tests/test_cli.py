@@ -884,8 +884,6 @@ GOOD: dict[tuple[str, ...], tuple[tuple[str, ...], dict[str, str]]] = {
     ("cuda",): (COPIED, LOWERED | {"--name": "load_tile"}),
     ("variants",): ((), {}),
     ("doctor",): ((), {}),
-    ("cache", "info"): ((), {}),
-    ("cache", "clear"): ((), {}),
     ("emulate",): (
         ("kernel.ptx", "zeros:float32:4", "3", "1.5"),
         {
@@ -987,7 +985,7 @@ def test_odd_words_in_every_place_work_or_are_refused_as_the_callers(path: tuple
     good = line_of(path, words, options)
     for line in [good, *lines]:
         shutil.rmtree("package", ignore_errors=True)
-        done = here(*line, TILECOPY_CACHE_DIR="cache")
+        done = here(*line)
         told = done.stderr.replace("\n", "")
         if done.exit_code not in (0, 1, 2) or "(unexpected;" in told or not told.isprintable():
             wrong.append((line, done.exit_code, done.stderr[:300]))

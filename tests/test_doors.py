@@ -24,13 +24,11 @@ from odd import ODD, Bound, little_memory, outcome, places_of, replaced
 from test_fronts import judge
 from tilecopy import assemblers, executors
 from tilecopy_cli import command
-from tilecopy_cuda import cache as disk
 from tilecopy_cuda.cuda import CudaExecutor
 
 from tilecopy_core import registry
 
 FOLDER = tempfile.TemporaryDirectory()
-KEY = b"0123456789abcdef"
 
 
 @cache
@@ -66,15 +64,6 @@ def written(path: Any) -> None:
         write([b"x"])
 
 
-def kept(key: Any) -> Any:
-    cache = tilecopy_cuda.KernelCache(disk.ModuleCache({"TILECOPY_CACHE_DIR": "kept"}))
-    return cache.get(key)
-
-
-def keep(key: Any, note: Any, kernel: Any) -> None:
-    tilecopy_cuda.KernelCache(disk.ModuleCache({"TILECOPY_CACHE_DIR": "kept"})).put(key, note, kernel)
-
-
 def cuda() -> CudaExecutor:
     return CudaExecutor(FakeDriver())
 
@@ -92,9 +81,6 @@ GOOD: dict[str, Callable[[], Bound]] = {
     "DeviceArray.copy_from": lambda: call(lambda host: on_device().copy_from(host), array()),
     "DeviceArray.copy_to": lambda: call(lambda host: on_device().copy_to(host), array()),
     "DeviceArray.fill": lambda: call(lambda byte: on_device().fill(byte), 7),
-    "KernelCache": lambda: call(tilecopy_cuda.KernelCache, None),
-    "KernelCache.get": lambda: call(kept, KEY),
-    "KernelCache.put": lambda: call(keep, KEY, {"by": "a test"}, kernel()),
     "HostArguments.of": lambda: call(executors.HostArguments.of, kernel(), (array(), array()), 1),
     "agreed_stream": lambda: call(executors.agreed_stream, "row", {"A": partial(int, 5)}),
     "array_facts": lambda: call(executors.array_facts, "row, A", array(), lambda address: 0),
@@ -151,7 +137,6 @@ def test_good_calls_work(name: str) -> None:
     function(*arguments, **keywords)
 
 
-@pytest.mark.filterwarnings("ignore::tilecopy_cuda.cache.CacheWarning")
 @pytest.mark.parametrize("name", [name for name, good in GOOD.items() if places_of(good())])
 def test_odd_arguments_work_or_are_refused_by_name_value_and_rule(name: str) -> None:
     wrong = []
@@ -171,26 +156,13 @@ def test_odd_arguments_work_or_are_refused_by_name_value_and_rule(name: str) -> 
     assert not wrong, "\n".join(wrong).encode("ascii", "backslashreplace").decode()
 
 
-def test_kept_kernels_come_back_as_they_were(tmp_path: Path) -> None:
-    place = disk.ModuleCache({"TILECOPY_CACHE_DIR": str(tmp_path)})
-    found = tilecopy_cuda.KernelCache(place)
-    if not found.on:
-        pytest.skip(f"no disk cache here: {place.info().why_off}")
-    assert found.get(KEY) is None
-    found.put(KEY, {"tile": [4, 8]}, kernel())
-    note, again = tilecopy_cuda.KernelCache(place).get(KEY) or (None, None)
-    assert note == {"tile": [4, 8]} and again is not None and again.ptx == kernel().ptx
-    place.put(KEY, b"[1]\nof another version")
-    assert found.get(KEY) is None and place.get(KEY) is None  # dropped
-
-
 # ------------------------------------------------------------------------------------------------ nothing is left out
 
 NOT_CALLED = {
     "AnswerCommand": "click's",
     "ArrayFacts": "what array_facts gives",
+    "ComputeCache": "its settings are the environment's",
     "CudaExecutor": "what executor_named gives",
-    "ModuleCache": "its settings are the environment's",
     "NearestGroup": "click's",
     "copy_in_words": "decorates a command",
     "table": "for rows of a command's own",

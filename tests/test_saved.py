@@ -284,18 +284,6 @@ def test_a_recipe_of_what_no_launch_knows_is_refused() -> None:
         host_bytes.last_row(arrays=(other,))
 
 
-@pytest.mark.parametrize("name", ["tensor maps", "bytes of a function"])
-def test_kernels_with_recipes_are_kept_on_disk(name: str, tmp_path: Path) -> None:
-    from tilecopy_cuda.cache import ModuleCache
-    from tilecopy_cuda.kernels_on_disk import KernelCache
-
-    kernel, cache = MADE[name](), KernelCache(ModuleCache({"TILECOPY_CACHE_DIR": str(tmp_path)}))
-    cache.put(b"k" * 32, "note", kernel)
-    found = cache.get(b"k" * 32)
-    assert found is not None and found[0] == "note"
-    assert [repr(p) for p in found[1].parameters] == [repr(p) for p in kernel.parameters]
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -19,7 +19,7 @@ _KERNELS = "import tilecopy (from a checkout: pip install plugins/kernel)"
 _EXPORT = "install tilecopy-export (from a checkout: pip install plugins/kernel plugins/export)"
 KNOWN = "install tilecopy, which knows the first-party variants (from a checkout: pip install plugins/kernel)"
 _CLASSES = ("BuiltKernel", "Comparison", "Cost", "KernelBuilder", "Mbarrier", "Value")
-_ERRORS = ("AssemblerError", "CacheError", "HazardError", "LaunchError")
+_ERRORS = ("AssemblerError", "HazardError", "LaunchError")
 _FUNCTIONS = ("compare", "cost", "cuda_header", "load_kernel")
 BROUGHT: Mapping[str, str] = MappingProxyType(dict.fromkeys((*_CLASSES, *_ERRORS, *_FUNCTIONS), _KERNELS))
 """What to do for a name that the core has not and another package brings; no other file of the core names packages."""

@@ -20,4 +20,10 @@ def test_a_plan_and_its_text() -> None:
 def test_the_doctor_tells_of_everything_that_could_be_there() -> None:
     done = subprocess.run([*RUN, "doctor", "--json"], check=True, capture_output=True, text=True)
     rows = {row["what"] for row in json.loads(done.stdout)}
-    assert {"executor cuda", "executor emulator", "module cache", "variant ldgsts", "package tilecopy-relayout"} <= rows
+    assert {
+        "executor cuda",
+        "executor emulator",
+        "driver's compute cache",
+        "variant ldgsts",
+        "package tilecopy-relayout",
+    } <= rows

@@ -1,14 +1,11 @@
-"""What the package brings with nothing else installed: the executor, its command, and no CUDA at import."""
+"""What the package brings with nothing else installed: the executor, and no CUDA at import."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 
-from click.testing import CliRunner
 from tilecopy.executors import executor_named, executors
-from tilecopy_cli.commands import tilecopy
 from tilecopy_cuda import CudaExecutor
 
 
@@ -20,8 +17,3 @@ def test_the_executor_comes_by_entry_point() -> None:
 def test_importing_it_loads_no_cuda() -> None:
     code = "import sys, tilecopy_cuda; assert not [name for name in sys.modules if name.split('.')[0] == 'cuda']"
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
-
-
-def test_the_command_comes_by_entry_point() -> None:
-    done = CliRunner().invoke(tilecopy, ["cache", "info", "--json"], standalone_mode=False)
-    assert {"on", "folder", "entries"} <= set(json.loads(done.stdout))

@@ -226,7 +226,6 @@ def test_a_first_call_makes_one_kernel_wherever_its_arrays_begin(
         return kernels.build(problem, *arguments)
 
     monkeypatch.setattr(planner, "build", build)
-    monkeypatch.setenv("TILECOPY_CACHE", "0")
     planner._planned.cache_clear()
     memory = np.zeros(40 * 24 * 2 + 32, np.uint8)
     first = -memory.ctypes.data % 16 + off_bytes

@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tilecopy import RequestError
-from tilecopy_cuda.cache import ModuleCache
 from tilecopy_emulator import EmulatorExecutor
 from tilecopy_relayout import cost as model
 from tilecopy_relayout import plan_relayout, relayout, tilings
@@ -313,31 +312,6 @@ def test_what_cannot_be_planned_is_said(asked: Any, message: str) -> None:
         plan_relayout((4, 5), "float32", (1, 0), out_align_bytes=32, target="sm_90a")
 
 
-# ----------------------------------------------------------------------------------------------------------- kept
-
-
-def test_a_plan_is_kept_for_the_next_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("cuda.core.utils")
-    from tilecopy_relayout import kept, planner
-
-    monkeypatch.setenv("TILECOPY_CACHE", "1")
-    monkeypatch.setenv("TILECOPY_CACHE_DIR", str(tmp_path))
-    asked = problem((70, 90), (1, 0), 2)
-    kept.key_of(asked, "sm_90a")
-    planner._planned.cache_clear()
-    assert kept.recall(asked, "sm_90a") is None
-    tiling, kernel = planner._planned(asked, "sm_90a")
-    again = kept.recall(asked, "sm_90a")
-    assert again is not None
-    assert again[0] == tiling
-    assert (again[1].ptx, again[1].grid, again[1].shared_bytes) == (kernel.ptx, kernel.grid, kernel.shared_bytes)
-    assert kept.recall(asked, "sm_80") is None
-    assert kept.recall(problem((70, 90), (1, 0), 4), "sm_90a") is None
-    ModuleCache().put(kept.key_of(asked, "sm_90a"), b"[1]\n{}")
-    assert kept.recall(asked, "sm_90a") is None
-    planner._planned.cache_clear()
-
-
 @pytest.mark.parametrize("seed", range(12))
 def test_every_shape_has_a_plan(seed: int) -> None:
     drawn = random.Random(seed)
@@ -371,19 +345,3 @@ def test_a_copied_plan_moves_the_same(again: Any) -> None:
     source, result = np.arange(32, dtype=np.float32).reshape(4, 8), np.zeros((8, 4), np.float32)
     copied.bind("emulator")(source, result, None)
     assert np.array_equal(result, source.T)
-
-
-@pytest.mark.parametrize("note", [5, [1, 2], ["a", 5, 6, 7], None])
-def test_a_note_of_another_version_is_no_plan(note: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("cuda.core.utils")
-    from tilecopy_cuda import KernelCache
-    from tilecopy_relayout import kept
-
-    monkeypatch.setenv("TILECOPY_CACHE", "1")
-    monkeypatch.setenv("TILECOPY_CACHE_DIR", str(tmp_path))
-    plan = plan_relayout((64, 96), "float16", (1, 0), target="sm_90")
-    cache = KernelCache()
-    kept.keep(plan.problem, "sm_90", plan.tiling, plan.kernel)
-    assert kept.recall(plan.problem, "sm_90") is not None
-    cache.put(kept.key_of(plan.problem, "sm_90"), note, plan.kernel)
-    assert kept.recall(plan.problem, "sm_90") is None

@@ -38,7 +38,7 @@ class Finding:
 def findings() -> list[Finding]:
     """Everything that tilecopy can use, found or not."""
     usable = _executors()
-    return [*_gpus(usable), *_assemblers(), _cache(), *usable, *_extensions(usable), *_variants(), *_packages()]
+    return [*_gpus(usable), *_assemblers(), _compute_cache(), *usable, *_extensions(usable), *_variants(), *_packages()]
 
 
 def _gpus(usable: list[Finding]) -> list[Finding]:
@@ -74,16 +74,16 @@ def _assemblers() -> list[Finding]:
     return found
 
 
-def _cache() -> Finding:
+def _compute_cache() -> Finding:
     try:
-        from tilecopy_cuda import ModuleCache
+        from tilecopy_cuda import ComputeCache
     except ModuleNotFoundError:
-        return Finding("module cache", "missing", install_line(KNOWN_EXECUTORS["cuda"]))
-    info = ModuleCache().info()
-    if not info.on:
-        return Finding("module cache", "unusable" if info.folder else "missing", info.why_off)
-    held = f"{info.bytes / 2**20:.1f} of {info.limit_bytes >> 20} MiB"
-    return Finding("module cache", "found", f"{info.folder}, {info.entries} entries, {held}")
+        return Finding("driver's compute cache", "missing", install_line(KNOWN_EXECUTORS["cuda"]))
+    cache = ComputeCache.of_environment()
+    if cache.disabled:
+        return Finding("driver's compute cache", "missing", "CUDA_CACHE_DISABLE=1: each process compiles its kernels")
+    detail = cache.problem or f"{cache.folder}, up to {cache.limit_bytes / 2**20:g} MiB"
+    return Finding("driver's compute cache", "unusable" if cache.problem else "found", detail)
 
 
 def _executors() -> list[Finding]:

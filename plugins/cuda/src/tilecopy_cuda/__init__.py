@@ -3,15 +3,13 @@
 Importing this package loads nothing of CUDA; the executor does when it is first asked.
 """
 
-from .cache import ModuleCache
+from .compute_cache import ComputeCache
 from .cuda import CudaExecutor
 from .device_array import DeviceArray, time_on_device
-from .kernels_on_disk import KernelCache
 
 __all__ = [
+    "ComputeCache",
     "CudaExecutor",
     "DeviceArray",
-    "KernelCache",
-    "ModuleCache",
     "time_on_device",
 ]

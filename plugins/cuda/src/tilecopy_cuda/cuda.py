@@ -31,7 +31,6 @@ from tilecopy.kernel.parameters import Binding
 from tilecopy_core.errors import shown
 from tilecopy_core.registry import LOCK
 
-from .cache import ModuleCache
 from .driver import Device, Driver
 from .launches import ReadyLaunch, ready_launch
 from .loaded import LoadedKernel, Modules
@@ -54,8 +53,6 @@ class CudaExecutor:
 
     Args:
         bindings: the driver's calls; by default ``cuda.bindings.driver``, imported when first used.
-        cache: where machine code is kept between processes; by default what the environment says, and with ``bindings``
-            of the caller's own none, since what those load is theirs.
 
     Attributes:
         driver: the driver.
@@ -64,11 +61,9 @@ class CudaExecutor:
 
     name = "cuda"
 
-    def __init__(self, bindings: Any = None, cache: ModuleCache | None = None) -> None:
+    def __init__(self, bindings: Any = None) -> None:
         self.driver = Driver(bindings)
-        self.modules = ModuleLoader(
-            self.driver, cache or ModuleCache(None if bindings is None else {"TILECOPY_CACHE": "0"})
-        )
+        self.modules = ModuleLoader(self.driver)
         self._loaded = WeakValueDictionary[tuple[int, str, str, int, str], LoadedKernel]()
         self._modules = Modules(self.driver)
         self._streams: dict[int, Any] = {}
@@ -135,7 +130,7 @@ class CudaExecutor:
                 'Build it for that GPU, or run it with executor="emulator"'
             )
         with self.driver.outside_capture():
-            module = self.modules.load(kernel, device)
+            module = self.modules.load(kernel)
             try:
                 return self._modules.loaded(ordinal, module, self._function(kernel, module))
             except BaseException:

@@ -76,7 +76,7 @@ from tilecopy_core import (
 )
 from tilecopy_core.registry import names_later
 
-from .errors import AssemblerError, CacheError, HazardError, LaunchError
+from .errors import AssemblerError, HazardError, LaunchError
 
 if TYPE_CHECKING:
     from tilecopy_core import Registry, VariantPlugin, default_registry, hookimpl, ptx_text
@@ -115,7 +115,6 @@ __all__ = [
     "Axis",
     "Buffer",
     "BuiltKernel",
-    "CacheError",
     "Comparison",
     "CopyRequest",
     "Cost",

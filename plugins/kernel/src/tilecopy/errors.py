@@ -1,4 +1,4 @@
-"""The errors of running kernels: launches, assemblers, the disk cache, and what the emulator finds."""
+"""The errors of running kernels: launches, assemblers, and what the emulator finds."""
 
 from __future__ import annotations
 
@@ -13,10 +13,6 @@ class LaunchError(TilecopyError, RuntimeError):
 
 class AssemblerError(TilecopyError, RuntimeError):
     """An assembler or compiler (nvJitLink, ptxas, NVRTC) is missing or refused its text; the message holds its log."""
-
-
-class CacheError(TilecopyError, RuntimeError):
-    """The disk cache of built modules cannot be cleared, or its folder cannot be used."""
 
 
 class HazardError(TilecopyError, RuntimeError):

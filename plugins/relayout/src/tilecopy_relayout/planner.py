@@ -16,7 +16,6 @@ from .asking import integers_of
 from .candidates import candidates
 from .cost import Cost, cost_of, least_total
 from .gpus import Gpus
-from .kept import keep, recall
 from .kernels import build
 from .launching import Planned, bind
 from .overlap import Footprint, overlaps_itself
@@ -219,13 +218,8 @@ def element_bytes(dtype: Any) -> int:
 @lru_cache(maxsize=512)
 def _planned(problem: Problem, target: str) -> tuple[Tiling, tc.BuiltKernel]:
     """The best tiling of a problem and its kernel; both depend only on the arguments and the installed packages."""
-    kept = recall(problem, target)
-    if kept is not None:
-        return kept
     tiling, _ = choose(problem)
-    kernel = build(problem, tiling, target)
-    keep(problem, target, tiling, kernel)
-    return tiling, kernel
+    return tiling, build(problem, tiling, target)
 
 
 def choose(problem: Problem) -> tuple[Tiling, Cost]:

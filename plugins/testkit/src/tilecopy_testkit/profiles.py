@@ -1,15 +1,12 @@
 """Hypothesis profiles; importing this module loads the one that HYPOTHESIS_PROFILE names.
 
 ``default`` draws the same examples at every run; ``fresh`` (the nox session of that name) draws anew, many more;
-``first`` stops at the first example that fails and does not look for a smaller one. It also keeps the tests, and the
-programs that they start, out of the user's module cache.
+``first`` stops at the first example that fails and does not look for a smaller one.
 """
 
 import os
 
 from hypothesis import HealthCheck, Phase, settings
-
-os.environ["TILECOPY_CACHE"] = "0"
 
 NAME = os.environ.get("HYPOTHESIS_PROFILE", "default")
 TIMES = {"fresh": 20}.get(NAME, 1)

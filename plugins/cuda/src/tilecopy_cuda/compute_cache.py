@@ -1,0 +1,67 @@
+"""The driver's compute cache, in which the driver keeps the machine code of earlier processes on disk.
+
+The driver reads and writes it by itself and reports nothing (CUDA programming guide, CUDA environment variables). Where it
+cannot, each process compiles its kernels again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import attrs
+
+DEFAULT_LIMIT_BYTES = 1 << 30
+_LEAST_FREE_BYTES = 1 << 20
+"""A disk with less is full: a kernel's machine code has 5 to 50 KB."""
+
+
+@attrs.frozen
+class ComputeCache:
+    """The settings of the driver's compute cache.
+
+    Attributes:
+        folder: where the driver keeps machine code.
+        limit_bytes: the most that it keeps there.
+        disabled: whether the environment turns the cache off.
+        problem: why the driver cannot keep anything there, with what to do, or "".
+    """
+
+    folder: Path
+    limit_bytes: int
+    disabled: bool
+    problem: str
+
+    @classmethod
+    def of_environment(cls) -> ComputeCache:
+        """Return the compute cache by ``CUDA_CACHE_PATH``, ``CUDA_CACHE_MAXSIZE``, ``CUDA_CACHE_DISABLE`` and the user's folder."""
+        environ = os.environ
+        if path := environ.get("CUDA_CACHE_PATH", ""):
+            folder = Path(path)
+        elif sys.platform == "win32":
+            folder = Path(environ.get("APPDATA", ""), "NVIDIA", "ComputeCache")
+        else:
+            folder = Path(environ.get("HOME", "") or "/", ".nv", "ComputeCache")
+        limit = environ.get("CUDA_CACHE_MAXSIZE", "")
+        limit_bytes = int(limit) if limit.isascii() and limit.isdecimal() else DEFAULT_LIMIT_BYTES
+        disabled = environ.get("CUDA_CACHE_DISABLE", "").strip() == "1"
+        return cls(folder, limit_bytes, disabled, "" if disabled else _problem(folder))
+
+
+def _problem(folder: Path) -> str:
+    """Return why nothing can be kept in a folder, which the driver makes if there is none, or ""."""
+    remedy = "set CUDA_CACHE_PATH to a folder that can be written, or CUDA_CACHE_DISABLE=1 to do without the cache"
+    try:
+        existing = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+        if not existing.is_dir():
+            return f"{existing} is not a folder: {remedy}"
+        if not os.access(existing, os.R_OK | os.W_OK | os.X_OK):
+            return f"this user cannot read and write {existing}: {remedy}"
+        free_bytes = shutil.disk_usage(existing).free
+    except OSError as error:
+        return f"{folder}: {error.strerror}: {remedy}"
+    return (
+        f"the disk of {existing} is full ({free_bytes} bytes free): {remedy}" if free_bytes < _LEAST_FREE_BYTES else ""
+    )
