@@ -1,4 +1,4 @@
-"""Sessions: demo, tests, frameworks, libraries, fresh, lint, docs, floor, python, install, subsets, release and one a GPU architecture (`nox -l` lists them)."""
+"""Sessions: demo, tests, frameworks, libraries, fresh, mutants, lint, docs, floor, python, install, subsets, release and one a GPU architecture (`nox -l` lists them)."""
 
 from __future__ import annotations
 
@@ -161,6 +161,13 @@ def fresh(session: nox.Session) -> None:
     session.log(f"TILECOPY_TESTKIT_SEED={seed}")
     environment = {"HYPOTHESIS_PROFILE": "fresh", "TILECOPY_TESTKIT_SEED": seed}
     session.run("pytest", "-n", "2", *(session.posargs or files), env=environment)
+
+
+@nox.session
+def mutants(session: nox.Session) -> None:
+    """Mutation testing: which drawn faults of packages the tests find; `nox -s mutants -- relayout` takes one (docs/releasing.md)."""
+    sync(session, "test")
+    session.run("python", "tests/mutation.py", *session.posargs)
 
 
 @nox.session
