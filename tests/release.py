@@ -168,8 +168,8 @@ def faults(package: Package, tree: dict[str, Package]) -> list[str]:
         found.append("it has no README.md, or does not declare it")
     elif links := LINK.findall((package.folder / "README.md").read_text()):
         found.append(f"README.md has links that lead nowhere on a package index: {', '.join(links)}")
-    if not (urls := package.project.get("urls")) or urls != core.project.get("urls"):
-        found.append("it has no urls, or they are not the core's")
+    if package.project.get("urls") != core.project.get("urls"):
+        found.append("its urls are not the core's")
     if not (package.source / "py.typed").exists():
         found.append(f"{package.source.name} has no py.typed")
     return [*found, *bounds_faults(package, tree.values()), *private_imports(package)]

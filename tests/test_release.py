@@ -78,9 +78,9 @@ def test_a_whole_package_has_no_fault(tree: Path) -> None:
             "on a package index: ../x.md",
         ),
         (
-            replaced(REG, "https://pypi.org/project/tilecopy/", "https://a"),
+            replaced(REG, "[project.optional", '[project.urls]\nHomepage = "https://a"\n\n[project.optional'),
             "reg",
-            "urls, or they are not the core's",
+            "its urls are not the core's",
         ),
         (removed(f"{SOURCE}/py.typed"), "reg", "tilecopy_reg has no py.typed"),
         (replaced(REG, "core>=0.1,<0.2", "core>=0.2,<0.3"), "reg", "and the tree has tilecopy-core 0.1.0"),
