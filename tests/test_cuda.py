@@ -1,4 +1,4 @@
-"""The CUDA executor on a real GPU; every test here skips, with the reason, where there is none."""
+"""The CUDA executor on a real GPU, and what it leaves behind on an error. Tests with the fixture `gpu` skip, with the reason, where there is none."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
+from fake_driver import FakeDriver
 from test_launch import two_columns
 from tilecopy import S, TileLayout
 from tilecopy.executors import executor_named
+from tilecopy_cuda import time_on_device
+from tilecopy_cuda.cuda import CudaExecutor
 from tilecopy_cuda.device_array import DeviceArray
 from tilecopy_testkit import oracle
 from tilecopy_testkit.programs import round_trip
@@ -530,3 +533,33 @@ def test_an_error_that_ends_the_context_is_told_by_every_later_launch(gpu: str) 
     assert "kernel faulty" in first and "has ended the CUDA context" in first, done
     assert len(later) == 2 and all("the CUDA context of this process has ended: CUDA_ERROR" in line for line in later)
     assert "refuses the PTX" not in done.stdout
+
+
+@pytest.mark.parametrize("fails", ["", "work", "cuEventRecord", "cuEventSynchronize", "cuEventElapsedTime"])
+def test_events_do_not_outlive_a_measurement(fails: str) -> None:
+    driver = FakeDriver()
+    driver.fail = {fails: 1}
+
+    def work() -> None:
+        if fails == "work":
+            raise KeyError("mine")
+
+    if fails:
+        with pytest.raises((KeyError, tc.LaunchError), match=f"mine|{fails}"):
+            time_on_device(CudaExecutor(driver), work, warm_up=0)
+    else:
+        time_on_device(CudaExecutor(driver), work)
+    assert driver.calls["cuEventCreate"] == driver.calls["cuEventDestroy"] == 2
+
+
+def test_a_broken_libcuda_is_not_told_as_missing(tmp_path: Path) -> None:
+    (tmp_path / "libcuda.so.1").write_text("no library")
+    program = "from tilecopy.executors import executor_named as e; print(e('cuda').why_unavailable())"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"LD_LIBRARY_PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "libcuda) cannot be used" in done.stdout and "not found" not in done.stdout

@@ -1,4 +1,7 @@
-"""Kernels of docs/examples by TMA and wgmma: a GEMM and attention against NumPy, on the emulator and on the GPU; their planted faults."""
+"""Kernels of docs/examples by TMA and wgmma: a GEMM and attention against NumPy, on the emulator and on the GPU; their planted faults.
+
+Also some of the draws of drawn_mma.py: types, shapes, majors and swizzles of single products.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 import tilecopy as tc
+from drawn_mma import one
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "docs" / "examples"))
 import attention_tma
 import gemm_tma
 
 EXECUTORS = ["emulator", "cuda"]
+DRAWS = 100
+"""As many as it takes for each form and layout to come."""
 
 
 def numbers(*shape: int, seed: int = 0) -> Any:
@@ -88,3 +94,10 @@ def test_a_missing_wait_for_products_is_a_hazard(line: str, monkeypatch: pytest.
     kernel = gemm_tma.gemm.__wrapped__(256, 256, 520, 2)
     with pytest.raises(tc.HazardError):
         kernel(numbers(256, 520), numbers(256, 520), np.zeros((256, 256), ml_dtypes.bfloat16), executor="emulator")
+
+
+@pytest.mark.parametrize("part", range(5))
+def test_drawn_products_equal_numpy(part: int) -> None:
+    with np.errstate(invalid="ignore"):
+        for number in range(part, DRAWS, 5):
+            one(number, "emulator")
