@@ -144,7 +144,7 @@ def tilecopy_emit(request, partition, ptx): raise AssertionError
         (("object.npy", "out.npy"), 1, "not a .npy file of plain elements"),
         (("in.npy", "missing/out.npy"), 1, "does not exist"),
         (("in.npy", "."), 1, "is a directory"),
-        (("in.npy", "-"), 1, "standard output, which has the report; give the name of a file"),
+        (("in.npy", "-"), 1, "standard output"),
         (("in.npy", "out.npy", "--tile", "0x4"), 2, "ROWSxCOLUMNS"),
         (("in.npy", "out.npy", "--threads", "2000"), 2, "2000"),
         (("in.npy", "out.npy", "--target", "sm_1"), 2, "sm_1"),
@@ -368,28 +368,6 @@ def test_an_existing_file_keeps_its_mode_and_changes_in_one_step(mode: int, fold
     assert sorted(os.listdir()) == ["in.npy", "out.npy"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_an_existing_file_keeps_its_owner(folder: Path) -> None:
-    out = folder / "out.npy"
-    out.write_bytes(b"old")
-    os.chown(out, 1234, 4321)
-    assert copied().exit_code == 0
-    assert (out.stat().st_uid, out.stat().st_gid) == (1234, 4321)
-
-
-def test_what_cannot_be_made_alike_is_written_through(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = folder / "out.npy"
-    out.write_bytes(b"x" * 10_000)
-    number = out.stat().st_ino
-
-    def refuse(*_: object) -> None:
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr(os, "fchmod", refuse)
-    assert copied().exit_code == 0
-    assert out.stat().st_ino == number and out.read_bytes() == (folder / "in.npy").read_bytes()
-
-
 def test_symlinks_stay_and_their_targets_are_written(folder: Path) -> None:
     (folder / "data").mkdir()
     target = folder / "data" / "real.npy"
@@ -408,23 +386,12 @@ def test_symlinks_stay_and_their_targets_are_written(folder: Path) -> None:
     assert done.exit_code == 1 and "symbolic links" in done.stderr
 
 
-def test_hard_links_stay_links(folder: Path) -> None:
-    (folder / "out.npy").write_bytes(b"old" * 10_000)
-    os.link("out.npy", "other.npy")
-    assert copied().exit_code == 0
-    assert (folder / "out.npy").samefile("other.npy")
-    assert (folder / "other.npy").read_bytes() == (folder / "in.npy").read_bytes()
-
-
 def test_a_file_may_be_copied_over_itself(folder: Path) -> None:
     bytes_ = (folder / "in.npy").read_bytes()
-    os.link("in.npy", "hard.npy")
     (folder / "soft.npy").symlink_to("in.npy")
-    for name in ("in.npy", "hard.npy", "soft.npy"):
+    for name in ("in.npy", "soft.npy"):
         assert copied(name).exit_code == 0
-        assert (folder / "in.npy").read_bytes() == bytes_ and (folder / "hard.npy").samefile("in.npy")
-    os.unlink("hard.npy")
-    assert copied("in.npy").exit_code == 0 and (folder / "in.npy").read_bytes() == bytes_
+        assert (folder / "in.npy").read_bytes() == bytes_
 
 
 def make_socket(name: str) -> None:
@@ -440,7 +407,7 @@ REFUSED: dict[str, tuple[Callable[[str], Any], str]] = {
     "socket": (make_socket, "is a socket"),
     "device": (lambda name: os.symlink("/dev/null", name), "is a device"),
     "full": (lambda name: os.symlink("/dev/full", name), "is a device"),
-    "read-only": (lambda name: os.close(os.open(name, os.O_CREAT, 0o444)), "mode is 0444" if not os.geteuid() else ""),
+    "read-only": (lambda name: os.close(os.open(name, os.O_CREAT, 0o444)), "0444"),
     "below a file": (lambda name: Path(name).symlink_to("in.npy/x"), "Not a directory"),
     "nowhere": (lambda name: Path(name).symlink_to("nowhere/x"), "does not exist"),
     "proc": (lambda name: Path(name).symlink_to("/proc/x.npy"), "cannot be written"),
@@ -466,15 +433,12 @@ def limited(size: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
-@pytest.mark.parametrize("links", [0, 1, 2])
-def test_a_full_disk_is_one_line_and_changes_nothing(links: int, folder: Path) -> None:
+@pytest.mark.parametrize("existing", [False, True])
+def test_a_full_disk_is_one_line_and_changes_nothing(existing: bool, folder: Path) -> None:
     """RLIMIT_FSIZE stands for the disk: the same write fails, with EFBIG for ENOSPC."""
     old = b"old" * 500
-    for name in ("out.npy", "other.npy")[:links]:
-        (folder / name).write_bytes(old)
-    if links == 2:
-        os.unlink("other.npy")
-        os.link("out.npy", "other.npy")
+    if existing:
+        (folder / "out.npy").write_bytes(old)
     done = subprocess.run(
         [*RUN, "run", "in.npy", "out.npy", "--executor", "emulator"],
         capture_output=True,
@@ -484,8 +448,8 @@ def test_a_full_disk_is_one_line_and_changes_nothing(links: int, folder: Path) -
         preexec_fn=limited(4000),
     )
     assert done.returncode == 1 and "File too large" in done.stderr and len(done.stderr.splitlines()) == 1
-    assert sorted(os.listdir()) == sorted(["in.npy", "out.npy", "other.npy"][: links + 1])
-    assert all((folder / name).read_bytes() == old for name in ("out.npy", "other.npy")[:links])
+    assert sorted(os.listdir()) == (["in.npy", "out.npy"] if existing else ["in.npy"])
+    assert not existing or (folder / "out.npy").read_bytes() == old
 
 
 def test_no_space_leaves_the_old_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

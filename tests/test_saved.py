@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import random
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,9 @@ from tilecopy_testkit import demos, oracle
 from tilecopy_testkit import programs as kernels
 
 
-def sized() -> tc.BuiltKernel:
+def sized(name: str = "sized") -> tc.BuiltKernel:
     """Sizes, a scalar with bounds of sizes, a grid made of sizes, starts that are checked at launch."""
-    k = tc.KernelBuilder("sized", threads=64)
+    k = tc.KernelBuilder(name, threads=64)
     m, n = k.size("M", multiple_of=8, upper=2**20), k.size("N", multiple_of=64)
     a, b = k.param("A", (m, n), "float32"), k.param("B", (2 * m, n), "float32")
     first = k.scalar("first", upper=4096)
@@ -457,7 +458,7 @@ def test_folders_that_hold_nothing_or_cannot_be_written_are_told(tmp_path: Path)
     with pytest.raises(tc.LaunchError, match="holds no kernel of kernel.save"):
         tc.load_kernel(tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(tc.LaunchError, match="cannot be saved in"):
+    with pytest.raises(tc.LaunchError, match=re.escape(str(tmp_path / "file"))):
         sized().save(tmp_path / "file")
     for text in ("{", "[" * 10**5, "9" * 5000):
         (tmp_path / "launch.json").write_text(text)
@@ -468,3 +469,24 @@ def test_folders_that_hold_nothing_or_cannot_be_written_are_told(tmp_path: Path)
     os.mkfifo(tmp_path / "launch.json")  # nobody writes it: reading must not wait
     with pytest.raises(tc.LaunchError, match="holds no kernel of kernel.save"):
         tc.load_kernel(tmp_path)
+
+
+@pytest.mark.parametrize("flushes", [0, 1])
+def test_a_kernel_that_cannot_be_saved_leaves_the_one_that_was_there(
+    flushes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full at the first file, or at the second."""
+    sized().save(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    real, calls = os.fsync, list[int]()
+
+    def full(number: int) -> None:
+        calls.append(number)
+        if len(calls) > flushes:
+            raise OSError(28, "No space left on device")
+        real(number)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(tc.LaunchError, match=re.escape(str(tmp_path))):
+        sized(name="other").save(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

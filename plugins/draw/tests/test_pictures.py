@@ -116,7 +116,7 @@ def test_files(tmp_path):
     assert page.startswith("<!doctype html>") and picture.svg in page and "<title>Which bank" in page
     with pytest.raises(tc.RequestError, match=r"path ends in one of .svg, .png, .html, not .*a.gif"):
         picture.save(tmp_path / "a.gif")
-    with pytest.raises(tc.RequestError, match="cannot be written: No such file or directory"):
+    with pytest.raises(tc.RequestError, match="none"):
         picture.save(tmp_path / "none" / "a.svg")
     for path in (3, "", None):
         with pytest.raises(tc.RequestError, match=r"Picture.save: path is a path"):

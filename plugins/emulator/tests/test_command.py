@@ -102,9 +102,8 @@ def test_hazards_and_bad_files(tmp_path):
     said = str(run(tmp_path / "none.ptx", "--block", 1).exception)
     assert said == f"{tmp_path / 'none.ptx'} cannot be read: No such file or directory"
     words = [*["zeros:float32:4"] * 3, 4, "--block", 32, "--save", f"0={tmp_path / 'no' / 'a.npy'}"]
-    assert str(run(CUDA / "vector_add.ptx", *words).exception).endswith(
-        "a.npy cannot be written: No such file or directory"
-    )
+    result = run(CUDA / "vector_add.ptx", *words)
+    assert isinstance(result.exception, LaunchError) and str(tmp_path / "no") in str(result.exception)
     (tmp_path / "bytes.ptx").write_bytes(b"\xff\xfe\x00")
     assert isinstance(run(tmp_path / "bytes.ptx", "--block", 1).exception, LaunchError)
     assert run("a\0.ptx", "--block", 1).exit_code == 2

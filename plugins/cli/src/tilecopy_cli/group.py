@@ -34,6 +34,7 @@ from .streams import (
 
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
 """Exit statuses: it was done; it failed; the input is invalid."""
+_SIGPIPE = getattr(signal, "SIGPIPE", 13)  # Windows does not name it
 _UNTITLED = {"UsageError", "Stopped", "FileError", "OSError"}
 COMMANDS_GROUP = "tilecopy.commands.v1"
 """Entry points of this group are subcommands: their name, and a click.Command."""
@@ -160,7 +161,7 @@ def _run(call: Callable[[], None], words: list[str]) -> int:
     except click.exceptions.Exit as exit_:
         status = exit_.exit_code
     except BrokenPipeError:
-        end_by(signal.SIGPIPE)
+        end_by(_SIGPIPE)
     except (Exception, Stopped) as error:
         kind, message, status = _failure(error)
         if "--debug" in options:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import os
 import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,21 +23,57 @@ from .errors import FileError, shown
 _MAX_HEADER_BYTES = 1 << 16
 """Longer ones are refused: a literal is parsed in memory many times its length (np.load stops at 10,000)."""
 _SHOWN_CHARACTERS = 200
+_SPAN_BYTES = 1 << 18
+"""The most that is read at once where elements of a box lie apart in the file: several pages of a disk."""
 
 
 @attrs.frozen(eq=False)
 class NpyFile:
-    """A .npy file in memory, or mapped into it.
+    """A .npy file that was read, or whose elements are read box by box (:meth:`read`).
 
     Attributes:
+        path: of the file.
         header: its bytes up to the first element.
-        array: C- or Fortran-contiguous.
+        array: the elements, C- or Fortran-contiguous. Of a mapped file only shape, strides and dtype may be used: an element
+            that is past the end of a file which has shrunk ends the process (SIGBUS).
         stamp: what identifies the state of the file that was read; see :func:`stamp_of`.
     """
 
+    path: Path
     header: bytes
     array: Any
     stamp: tuple[int, ...]
+
+    def read(self, offset_bytes: int, shape: Sequence[int], strides_bytes: Sequence[int], dtype: Any) -> Any:
+        """Return a box of the file's elements as a new array.
+
+        Args:
+            offset_bytes: of the box's first element, from the first element of the file.
+            shape: extents of the box.
+            strides_bytes: strides in the file, none negative.
+            dtype: of the elements of the box.
+
+        Raises:
+            FileError: the file changed since it was opened, or it ends before the box does.
+        """
+        box = np.empty(tuple(shape), dtype)
+        with _reading(self.path), self.path.open("rb", buffering=0) as file:
+            self.check_unchanged()
+            order = sorted(range(box.ndim), key=lambda dim: -strides_bytes[dim])
+            strides = [strides_bytes[dim] for dim in order]
+            if box.size:
+                _read_box(file, len(self.header) + offset_bytes, box.transpose(order), strides)
+        return box
+
+    def check_unchanged(self) -> None:
+        """Check that nobody has written the file since it was opened.
+
+        Raises:
+            FileError: its size or the time of its last change differs.
+        """
+        with _reading(self.path):
+            if stamp_of(self.path.stat()) != self.stamp:
+                raise FileError(f"{shown(self.path)}: the file changed while it was read")
 
 
 @checked(FileError, status=instance_of("what os.stat gives", os.stat_result))
@@ -50,30 +88,66 @@ def read_npy(path: str | Path, *, mapped: bool = False) -> NpyFile:
 
     Args:
         path: of the file.
-        mapped: leave the elements in the file, mapped into memory, for arrays that are larger than it; compare stamps
-            when you are done.
+        mapped: leave the elements in the file, for arrays that are larger than memory; see :meth:`NpyFile.read`.
 
     Raises:
         FileError: it is no regular file, is no .npy file, holds objects, claims more than it holds, or changed while
             it was read.
     """
-    name = shown(path)
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a FIFO would block
+    path = Path(path)
+    with _reading(path):
+        handle = os.open(
+            path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        )  # a FIFO would block
         with os.fdopen(handle, "rb") as file:
             before = os.fstat(file.fileno())
             if not stat.S_ISREG(before.st_mode):
-                raise FileError(f"{name}: not a .npy file but a device, FIFO or socket")
-            header, array = _read(file, path, before.st_size, name, mapped)
-            if stamp_of(Path(path).stat()) != stamp_of(before):
-                raise FileError(f"{name}: the file changed while it was read")
+                raise FileError(f"{shown(path)}: not a .npy file but a device, FIFO or socket")
+            header, array = _read(file, path, before.st_size, shown(path), mapped)
+            npy = NpyFile(path, header, array, stamp_of(before))
+            npy.check_unchanged()
+    return npy
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn the system's errors about a file into a FileError that names it."""
+    try:
+        yield
     except FileNotFoundError:
-        raise FileError(f"{name}: there is no such file") from None
+        raise FileError(f"{shown(path)}: there is no such file") from None
     except IsADirectoryError:
-        raise FileError(f"{name}: not a .npy file but a directory") from None
+        raise FileError(f"{shown(path)}: not a .npy file but a directory") from None
     except OSError as error:
-        raise FileError(f"{name}: it cannot be read: {error.strerror or error}") from None
-    return NpyFile(header, array, stamp_of(before))
+        raise FileError(f"{shown(path)}: it cannot be read: {error.strerror or error}") from None
+
+
+def _read_box(file: BinaryIO, offset_bytes: int, box: Any, strides_bytes: Sequence[int]) -> None:
+    """Fill an array from a file: the largest spans of at most ``_SPAN_BYTES`` are read whole, with what lies between.
+
+    Args:
+        file: unbuffered.
+        offset_bytes: of the first element.
+        box: the array, its dimensions in descending order of their strides in the file.
+        strides_bytes: in the file.
+    """
+    if box.ndim == 0:
+        box, strides_bytes = box.reshape(1), (box.itemsize,)
+    row_bytes = box.itemsize + sum((n - 1) * stride for n, stride in zip(box.shape[1:], strides_bytes[1:], strict=True))
+    stride = strides_bytes[0]
+    if row_bytes > _SPAN_BYTES and box.ndim > 1:
+        for index in range(len(box)):
+            _read_box(file, offset_bytes + index * stride, box[index], strides_bytes[1:])
+        return
+    rows = 1 + max(0, _SPAN_BYTES - row_bytes) // max(1, stride)
+    for first in range(0, len(box), rows):
+        part = box[first : first + rows]
+        span_bytes = (len(part) - 1) * stride + row_bytes
+        file.seek(offset_bytes + first * stride)
+        span = file.read(span_bytes)
+        if len(span) < span_bytes:
+            raise FileError(f"{shown(file.name)}: the file ended while it was read")
+        part[...] = np.ndarray(part.shape, part.dtype, span, 0, tuple(strides_bytes))
 
 
 def _read(file: BinaryIO, path: str | Path, size_bytes: int, name: str, mapped: bool) -> tuple[bytes, Any]:

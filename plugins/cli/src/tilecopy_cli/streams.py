@@ -35,14 +35,14 @@ def open_standard_streams() -> None:
 
 @contextmanager
 def stop_signals() -> Iterator[None]:
-    """SIGINT, SIGTERM and SIGHUP as :class:`Stopped`, unless they are ignored (nohup)."""
+    """Raise :class:`Stopped` on SIGINT, SIGTERM and, where the system has it, SIGHUP, unless they are ignored (nohup)."""
 
     def stop(number: int, _: FrameType | None) -> NoReturn:
         raise Stopped(number)
 
     before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():
-        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
         heeded = [number for number in numbers if signal.getsignal(number) not in (signal.SIG_IGN, None)]
         before = {number: signal.signal(number, stop) for number in heeded}
     try:
@@ -53,10 +53,15 @@ def stop_signals() -> Iterator[None]:
 
 
 def end_by(number: int) -> NoReturn:
-    """End as the signal would have ended it, so that shells and make see what happened (status 128 + number)."""
-    with suppress(ValueError):  # another thread than the main one
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
+    """End as the signal would have ended it, so that shells and make see what happened (status 128 + number).
+
+    On Windows, `os.kill` ends the process with the signal's number as its status, which other errors have too: there
+    the status is 128 + number.
+    """
+    if sys.platform != "win32":
+        with suppress(ValueError):  # another thread than the main one
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
     raise SystemExit(128 + number)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 import tilecopy as tc
+from tilecopy.files import write_files
 
 from tilecopy_core.plugin import one_of, shown
 from tilecopy_core.registry import LOCK
@@ -75,7 +76,7 @@ class Picture:
             raise tc.RequestError(f"Picture.save: path ends in one of {', '.join(SUFFIXES)}, not {shown(path)}")
         content = self.bytes_as(target.suffix.lower())
         try:
-            target.write_bytes(content)
+            write_files({target: [content]})
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             raise tc.RequestError(f"Picture.save: path {shown(path)}: the picture cannot be written: {why}") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import re
@@ -14,6 +15,7 @@ from typing import Any
 import click
 import numpy as np
 from tilecopy import HazardError, LaunchError
+from tilecopy.files import write_files
 from tilecopy_cli.command import DTYPE_ALIASES, FilePath, progress_bar, read_npy
 
 from .api import run_program
@@ -278,10 +280,9 @@ def emulate(
         if not isinstance(value, np.ndarray):
             raise LaunchError(f"the parameter '{name}' is a number, there is no array to save")
         try:
-            if path.exists() and not path.is_file():
-                raise LaunchError(f"{path} is no regular file")
-            with path.open("wb") as stream:
-                np.save(stream, value)
+            content = io.BytesIO()
+            np.save(content, value)
+            write_files({path: [content.getbuffer()]})
         except OSError as error:
             raise LaunchError(f"{path} cannot be written: {_why(error)}") from error
     if annotations == "gitlab":  # a report is read from standard output, also where it is empty

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import attrs
 import numpy as np
-from tilecopy_cli.command import FileError, output_file, read_npy, shown, stamp_of
+from tilecopy_cli.command import FileError, NpyFile, output_file, read_npy, shown
 
 from tilecopy_core import TilecopyError
 from tilecopy_core.plugin import row_major
@@ -98,67 +98,26 @@ class Outcome:
         return 2 * self.bytes / self.wall_seconds / 1e9
 
 
-class Pieces(Sequence[Any]):
-    """The parts of the output file. Each is made and verified when it is read.
+def _relaid_out(
+    npy: NpyFile, movement: Movement, place: tuple[slice, ...], executor: str, target: str
+) -> tuple[Any, float, int]:
+    """Read one piece of the input, relayout it and compare it with NumPy.
 
-    Args:
-        header: the first part.
-        words: the source.
-        movement: the words to move.
-        places: the box of the result of each further part.
-        executor: the executor that runs it.
-        target: the architecture that it is lowered for.
-        progress: called after every part.
-        finished: called before the last part is returned.
-
-    Attributes:
-        seconds: of each part that was made, by its number.
+    Returns:
+        The bytes of that box of the result, the seconds of the relayout, and the number of words that differ from NumPy's.
     """
-
-    def __init__(
-        self,
-        header: bytes,
-        words: Any,
-        movement: Movement,
-        places: Sequence[tuple[slice, ...]],
-        executor: str,
-        target: str,
-        progress: Progress,
-        finished: Callable[[], None],
-    ) -> None:
-        self._header, self._words, self._movement, self._places = header, words, movement, places
-        self._executor, self._target, self._progress, self._finished = executor, target, progress, finished
-        self.seconds: dict[int, float] = {}
-
-    def __len__(self) -> int:
-        return 1 + len(self._places)
-
-    def __getitem__(self, index: Any) -> Any:
-        if not 0 <= index < len(self):
-            raise IndexError(index)
-        if index == 0:
-            return self._header
-        axes, box = self._movement.axes, self._places[index - 1]
-        wanted = self._words.transpose(axes)[box]
-        result = np.empty(wanted.shape, wanted.dtype)
-        flat = result.reshape(-1).view(np.uint8)
-        flat.fill(NEVER_WRITTEN)
-        self.seconds[index] = move_piece(
-            wanted.transpose(np.argsort(axes)),
-            result,
-            axes,
-            self._executor,
-            target=self._target,
-            timed_runs=_TIMED_RUNS,
-        )
-        wrong = sum(int(np.count_nonzero(a != b)) for a, b in zip(_bits(wanted), _bits(result), strict=True))
-        if wrong:
-            raise TilecopyError(f"verification failed: {wrong} words differ in piece {index}; nothing was written")
-        if index == len(self._places):
-            self._finished()
-        done = index * prod(self._movement.shape) // len(self._places) * self._movement.word_bytes
-        self._progress(done, prod(self._movement.shape) * self._movement.word_bytes)
-        return flat
+    axes = movement.axes
+    box = [place[axes.index(dim)].indices(movement.shape[dim]) for dim in range(len(axes))]
+    offset_bytes = sum(start * stride for (start, _, _), stride in zip(box, movement.strides_bytes, strict=True))
+    shape = tuple(stop - start for start, stop, _ in box)
+    words = npy.read(offset_bytes, shape, movement.strides_bytes, movement.dtype)
+    expected = words.transpose(axes)
+    result = np.empty(expected.shape, expected.dtype)
+    flat = result.reshape(-1).view(np.uint8)
+    flat.fill(NEVER_WRITTEN)
+    seconds = move_piece(words, result, axes, executor, target=target, timed_runs=_TIMED_RUNS)
+    differing = sum(int(np.count_nonzero(a != b)) for a, b in zip(_bits(expected), _bits(result), strict=True))
+    return flat, seconds, differing
 
 
 def _bits(array: Any) -> list[Any]:
@@ -169,9 +128,9 @@ def _bits(array: Any) -> list[Any]:
 
 
 def relayout_file(source: Path, destination: Path, job: Job, progress: Progress = lambda done, total: None) -> Outcome:
-    """Relayout a .npy file, mapped into memory, into a C-contiguous one.
+    """Relayout a .npy file, read piece by piece, into a C-contiguous one.
 
-    Every piece is verified against NumPy before it is written. The output file appears, or changes, after all pieces are verified.
+    Every piece is verified against NumPy. The output file appears, or changes, after all pieces are verified.
 
     Raises:
         FileError: the input cannot be read, or the output cannot be written or is the input.
@@ -184,24 +143,32 @@ def relayout_file(source: Path, destination: Path, job: Job, progress: Progress 
     moved = rearrangement(job.axes, array.shape, job.sizes)
     executor = choose_executor(job.executor)
     target = job.target or (target_of_gpu(current_gpu()) if executor == "cuda" else EMULATED_TARGET)
+    seconds: list[float] = []
     with output_file(destination) as write:
         if destination.exists() and destination.samefile(source):
             raise FileError(f"{shown(destination)}: the output is the input, which is read until the end; name another")
         header = _header(moved.shape, array.dtype, shown(destination))
-
-        def unchanged() -> None:
-            if stamp_of(source.stat()) != read.stamp:
-                raise FileError(f"{shown(source)}: the file changed while it was read")
-
         strides = tuple(stride * array.itemsize for stride in row_major(moved.shape))
         result = attrs.evolve(array, pointer=0, shape=moved.shape, strides_bytes=strides)
         movement = movement_of(array, moved, result)
         total = prod(moved.shape) * array.itemsize
         limit = job.limit_bytes or default_limit_bytes(executor) or _EMULATED_BYTES
         places = list(boxes(movement.out_shape, max(1, limit // (2 * movement.word_bytes))))
-        words = array.words(movement.shape, movement.strides_bytes, movement.dtype) if total else None
-        pieces = Pieces(header, words, movement, places, executor, target, progress, unchanged)
-        write(pieces)
+
+        def parts() -> Iterator[Any]:
+            yield header
+            for index, place in enumerate(places, start=1):
+                flat, piece_seconds, differing = _relaid_out(read, movement, place, executor, target)
+                if differing:
+                    raise TilecopyError(
+                        f"verification failed: {differing} words differ in piece {index}; nothing was written"
+                    )
+                seconds.append(piece_seconds)
+                progress(index * total // len(places), total)
+                yield flat
+            read.check_unchanged()
+
+        write(parts())
     verified = f"all {total} bytes equal to NumPy's, piece by piece, before they were written"
     runs = _TIMED_RUNS if executor == "cuda" else 1
     return Outcome(
@@ -210,7 +177,7 @@ def relayout_file(source: Path, destination: Path, job: Job, progress: Progress 
         str(array.dtype),
         total,
         len(places),
-        sum(pieces.seconds.values()),
+        sum(seconds),
         runs,
         time.perf_counter() - started,
         executor,

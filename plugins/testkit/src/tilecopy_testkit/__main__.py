@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import tilecopy as tc
+from tilecopy.files import write_files
 
 from . import rules
 from .campaign import (
@@ -74,7 +75,7 @@ def _campaign(asked: argparse.Namespace) -> int:
         records = run(campaign, asked.state, run_all)
     except KeyboardInterrupt:
         stopped, records = True, of_campaign(campaign, finished(asked.state))
-    asked.report.write_text(report(campaign, records.values(), left_out), encoding="utf-8")
+    write_files({asked.report: [report(campaign, records.values(), left_out).encode()]})
     failures = [failure for own in totals(records.values()).values() for failure in own["failures"]]
     if asked.remember and failures:
         remember(failures)

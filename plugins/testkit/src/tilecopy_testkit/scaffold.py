@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
+from tilecopy.files import write_files
+
 from tilecopy_core import RequestError
 from tilecopy_core.plugin import TEXT, shown
 
@@ -90,21 +92,19 @@ def write_package(folder: Path, name: str, op: str, source: str, destination: st
         "@FROM@": source,
         "@TO@": destination,
     }
-    written = []
+    contents = {}
     for path, template in FILES.items():
         text = _template(template.format(hooks=PLAIN[op, source, destination])) if template else ""
         for word, value in words.items():
             text = text.replace(word, value)
-        target = folder / path.format(name=name)
-        try:
+        contents[folder / path.format(name=name)] = [text.encode()]
+    try:
+        for target in contents:
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8")
-        except (OSError, ValueError) as error:
-            raise RequestError(
-                f"the folder {shown(str(folder))}: {target.name} cannot be written: {said_by_system(error)}"
-            ) from error
-        written.append(target)
-    return written
+        write_files(contents)
+    except (OSError, ValueError) as error:
+        raise RequestError(f"the folder {shown(str(folder))} cannot be written: {said_by_system(error)}") from error
+    return list(contents)
 
 
 def _template(name: str) -> str:

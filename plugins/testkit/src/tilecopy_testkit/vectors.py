@@ -28,6 +28,7 @@ from typing import Any
 import attrs
 import numpy as np
 import tilecopy as tc
+from tilecopy.files import write_files
 from tilecopy_emulator import run_ptx
 
 from tilecopy_core.plugin import TEXT, Kind, checked, integer_in, shown, tuple_of
@@ -162,4 +163,4 @@ def write_vectors(path: Path | str, vectors: Iterable[Vector], *, device: str, d
     ]
     lines = ",\n".join(json.dumps(row) for row in rows)
     head = json.dumps({"device": device, "driver": driver, "date": date})[:-1]
-    Path(path).write_text(f'{head}, "vectors": [\n{lines}\n]}}\n', encoding="utf-8")
+    write_files({path: [f'{head}, "vectors": [\n{lines}\n]}}\n'.encode()]})

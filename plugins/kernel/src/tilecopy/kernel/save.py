@@ -24,6 +24,7 @@ from tilecopy_core.integers import Expr, Int, Symbol
 from tilecopy_core.registry import LOCK, __version__
 
 from ..errors import LaunchError
+from ..files import write_files
 from ..integer_text import as_python
 from .bounds import Bound
 from .parameters import (
@@ -193,8 +194,8 @@ def save_kernel(kernel: Any, folder: str | Path) -> Path:
     record = record_of(kernel)
     try:
         where.mkdir(parents=True, exist_ok=True)
-        (where / PTX_FILE).write_text(kernel.ptx, encoding="utf-8")
-        (where / RECORD_FILE).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        text = json.dumps(record, indent=1) + "\n"
+        write_files({where / PTX_FILE: [kernel.ptx.encode()], where / RECORD_FILE: [text.encode()]})
     except OSError as error:
         raise LaunchError(
             f"kernel {kernel.name} cannot be saved in {shown(str(where))}: {error.strerror or error}"

@@ -1,0 +1,79 @@
+"""Writing files all or nothing: a failure leaves what was there, and no reader sees half a file."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def check_writable(path: str | Path) -> None:
+    """Check that :func:`write_files` can write a file, without changing it.
+
+    Raises:
+        OSError: the path names something other than a regular file, the file is read-only, or its directory is missing or
+            takes no new file.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        mode = target.stat().st_mode
+    except FileNotFoundError:
+        if not target.parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, f"the directory {target.parent} does not exist") from None
+    else:
+        if (kind := _KINDS.get(stat.S_IFMT(mode))) is not None:
+            raise FileExistsError(errno.EEXIST, f"it is {kind}; give the name of a file")
+        if not mode & stat.S_IWUSR or not os.access(target, os.W_OK):
+            raise PermissionError(errno.EACCES, f"it is read-only (mode {stat.S_IMODE(mode):04o})")
+    probe = _temporary_name(target)
+    probe.touch(exist_ok=False)
+    probe.unlink()
+
+
+def write_files(contents: Mapping[str | Path, Iterable[Any]]) -> None:
+    """Write files: first all of them beside their targets, then each takes its target's place in one step.
+
+    Symbolic links stay, and the file that they name is replaced. A file that exists keeps its permission bits. On Windows, a file
+    that another process has open cannot be replaced.
+
+    Args:
+        contents: the parts of each file, bytes or flat byte arrays, written one after the other.
+
+    Raises:
+        OSError: :func:`check_writable` refuses a path, or the writing fails; every file is then as it was.
+    """
+    with ExitStack() as cleanup:
+        replacements = []
+        for path, parts in contents.items():
+            check_writable(path)
+            target = Path(os.path.realpath(path))
+            temporary = _temporary_name(target)
+            cleanup.callback(temporary.unlink, missing_ok=True)
+            with temporary.open("xb") as file:
+                if target.exists():
+                    shutil.copymode(target, temporary)
+                for part in parts:
+                    file.write(part)
+                file.flush()
+                os.fsync(file.fileno())
+            replacements.append((temporary, target))
+        for temporary, target in replacements:
+            temporary.replace(target)
+
+
+def _temporary_name(target: Path) -> Path:
+    return target.with_name(f".tilecopy-{secrets.token_hex(8)}.tmp")
