@@ -77,19 +77,28 @@ def test_a_version_is_a_pair_of_numbers(version: Any) -> None:
         kernel(Words(first=lambda ptx: ptx.require(version=(8, 6), why="")))
 
 
-def test_a_kernel_without_clusters_is_refused_where_a_variant_needs_one() -> None:
-    words = Words(first=lambda ptx: ptx.require(cluster=True, why="the mask names CTAs"))
-    with pytest.raises(
-        tc.RequestError, match=r"variant words .*the mask names CTAs: .* give build cluster=\n  at .*py:"
-    ):
-        kernel(words)
+class NeedsCluster(Words):
+    """Declines what the launch cannot carry."""
+
+    @contract.hookimpl
+    def tilecopy_predicate(self, request: contract.CopyRequest) -> contract.Verdict:
+        if request.cluster is not None and request.cluster < 2:
+            return contract.Decline(f"the cluster has {request.cluster} CTA, 2 are needed")
+        return contract.Accept()
+
+
+def test_a_predicate_sees_the_cluster_of_the_launch() -> None:
+    words = NeedsCluster()
+    for cluster in (None, 1):
+        with pytest.raises(tc.NoVariantError) as caught:
+            kernel(words, cluster=cluster)
+        assert caught.value.declined["words"] == "the cluster has 1 CTA, 2 are needed"
     assert ".reqnctapercluster 2, 1, 1" in kernel(words, cluster=2).ptx
-    with pytest.raises(tc.TargetError, match="the mask names CTAs: clusters need sm_90 or newer; the target is sm_80"):
-        kernel(words, target="sm_80")
     a, tile = (contract.Buffer((32,), "uint32", space=space, name=space) for space in ("global", "shared"))
-    found = registry(words)
-    alone = tc.plan(tile[:], a[:], scope=tc.warp(), target="sm_90", registry=found)
-    assert ".target sm_90" in tc.ptx_text(alone, registry=found)  # whoever launches it says the cluster
+    asked: dict[str, Any] = {"scope": tc.warp(), "target": "sm_90", "registry": registry(words)}
+    assert tc.plan(tile[:], a[:], **asked).request.cluster is None  # whoever launches it says the cluster
+    with pytest.raises(tc.NoVariantError):
+        tc.plan(tile[:], a[:], cluster=1, **asked)
 
 
 def fetches_once(ptx: Any) -> None:

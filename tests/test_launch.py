@@ -459,6 +459,11 @@ def test_other_errors_end_nothing(kernel: tc.BuiltKernel, fake: FakeDriver, cuda
         tc.LaunchError, match=r"launch of kernel round_trip: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES \(701\)"
     ):
         cuda.launch(kernel, arguments)
+    clusters = attrs.evolve(kernel, cluster=(1, 2, 1))
+    for code in (1, 912):
+        fake.fail = {"cuLaunchKernel": code}
+        with pytest.raises(tc.LaunchError, match=rf"\({code}\).*clusters of this kernel have 2 CTAs.*GPU {fake.home}"):
+            cuda.launch(clusters, arguments)
     fake.fail = {"cuLaunchKernel": 400}
     with pytest.raises(tc.LaunchError, match=f"is the stream one of GPU {fake.home}"):
         cuda.launch(kernel, arguments)

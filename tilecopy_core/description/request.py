@@ -19,7 +19,9 @@ from ..errors import (
     checked,
     did_you_mean,
     instance_of,
+    integer_in,
     one_of,
+    optional,
     shown,
     tuple_of,
 )
@@ -31,7 +33,7 @@ from .scope import ActiveThreads, Scope, differs_within
 from .target import FEATURES, TARGETS, Target, target_of, targets_with
 
 OPS = ("copy", "copy_async")
-RESERVED = frozenset({"dst", "src", "op", "scope", "target", "variant", "active", "registry", "outside"})
+RESERVED = frozenset({"dst", "src", "op", "scope", "target", "variant", "active", "registry", "outside", "cluster"})
 """Parameters of ``plan`` and of the builder's copies: no option can have these names."""
 _ENUMERATE_LIMIT = 1 << 24
 
@@ -352,6 +354,10 @@ class CopyRequest:
             declares all of them.
         outside: what stands for source elements outside their array, given as ``"zero"``, a number or ``"keep"``; None:
             both regions lie inside.
+        cluster: the number of CTAs of a cluster in the launch: in a kernel what ``build(cluster=)`` says, 1 without it. None
+            where the launch is not known, as in a plan or an exported copy; what depends on it is accepted there.
+        cta_group: the CTAs, 1 or 2, that the kernel's tensor memory is allocated for (``tcgen05_alloc``); None where it is
+            not known or nothing is allocated.
         overhangs: whether ``outside`` is given and a region cannot be shown to lie inside its buffer's shape.
     """
 
@@ -363,6 +369,8 @@ class CopyRequest:
     active: ActiveThreads = attrs.field(factory=ActiveThreads)
     options: Mapping[str, Any] = attrs.field(factory=Options, converter=_options, hash=False)
     outside: Outside | None = None
+    cluster: int | None = attrs.field(default=None, validator=optional(integer_in(1, 2**31 - 1)))
+    cta_group: int | None = attrs.field(default=None, validator=optional(integer_in(1, 2)))
     overhangs: bool = attrs.field(default=False, init=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
@@ -386,7 +394,9 @@ class CopyRequest:
 
     def __str__(self) -> str:
         outside = "" if self.outside is None else f", outside {self.outside}"
-        return f"{self.op} {_shown_region(self.src)} -> {_shown_region(self.dst)}, scope {self.scope}, {self.target}{outside}"
+        cluster = "" if self.cluster in (None, 1) else f", cluster of {self.cluster}"
+        copied = f"{self.op} {_shown_region(self.src)} -> {_shown_region(self.dst)}"
+        return f"{copied}, scope {self.scope}, {self.target}{cluster}{outside}"
 
     @property
     def spaces(self) -> tuple[str, str]:

@@ -190,6 +190,7 @@ def plan(
     active: ActiveThreads | None = None,
     registry: Registry | None = None,
     outside: Any = None,
+    cluster: int | None = None,
     **options: Any,
 ) -> Plan:
     """Choose a variant for one copy and partition it; needs no kernel and no GPU.
@@ -205,6 +206,8 @@ def plan(
         registry: the variants to ask; by default the installed ones.
         outside: lets regions overhang their buffers: ``"zero"`` or a number stands for source elements outside, ``"keep"``
             leaves the destination as it is there; destination elements outside are never written.
+        cluster: the number of CTAs of a cluster in the launch; by default it is not known, and a variant that needs a cluster
+            accepts.
         options: what the variant takes beyond that (``mbar=``, ``remote_cta_id=``, ``cta_group=``).
 
     Raises:
@@ -216,7 +219,15 @@ def plan(
     if active is None:
         active = ActiveThreads(scope.threads if isinstance(scope, Scope) and scope.kind == "cta" else None)
     request = CopyRequest(
-        op=op, dst=dst, src=src, scope=scope, target=target, active=active, options=options, outside=outside
+        op=op,
+        dst=dst,
+        src=src,
+        scope=scope,
+        target=target,
+        active=active,
+        options=options,
+        outside=outside,
+        cluster=cluster,
     )
     check_request(request)
     registry = _registry(registry)

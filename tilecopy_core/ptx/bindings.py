@@ -86,7 +86,7 @@ class KernelBindings:
 
     Attributes:
         scalars: the parameter of each symbol that is one, as ``(name, register type)``.
-        has_clusters: whether the kernel is built with clusters; None where its launch says that.
+        cluster: CTAs of a cluster of the kernel; None where its launch says that.
         host_parameters: the name of the parameter of each recipe that was asked for, in order.
     """
 
@@ -94,7 +94,7 @@ class KernelBindings:
     inlined = False
     shared: SharedPlan
     _scalars: dict[Symbol, tuple[str, str]] = attrs.field(factory=dict)
-    has_clusters: bool | None = None
+    cluster: int | None = None
     host_parameters: dict[Recipe, str] = attrs.field(factory=dict, init=False)
     _fragments: dict[Memory, list[Register]] = attrs.field(factory=dict, init=False)
 

@@ -18,7 +18,6 @@ from ..errors import (
     Kind,
     PtxError,
     RequestError,
-    TargetError,
     checked,
     instance_of,
     integer_in,
@@ -26,13 +25,14 @@ from ..errors import (
     shown,
     tuple_of,
 )
+from ..integers import bounds_of
 from ..integers.expr import INT, Int, key_of, symbols_of
 from ..memory.buffers import Buffer
 from .bindings import Bindings, KernelBindings, SharedPlan
 from .emitter import pure_once
 from .host_parameters import RECIPE, Recipe, TensorMap
 from .index import IndexEmitter
-from .instructions import CLUSTERS, Needs, merge
+from .instructions import Needs, merge
 from .operands import ADDRESS, PREDICATE, REGISTER, WORDS, Access, Address, Register, TensorPlace, Vector, vector_of
 
 Registers: TypeAlias = Sequence[Register]
@@ -226,23 +226,14 @@ class PtxBuilder(IndexEmitter):
 
     # ------------------------------------------------------------------------------------------- what a kernel needs
 
-    @checked(PtxError, version=optional(_VERSION), cluster=FLAG, why=_WHY)
-    def require(self, *, version: Version | None = None, cluster: bool = False, why: str) -> None:
-        """What the module or the kernel must be, beyond what the instructions say by themselves, and why.
+    @checked(PtxError, version=_VERSION, why=_WHY)
+    def require(self, *, version: Version, why: str) -> None:
+        """Raise the module's ``.version`` to at least a PTX ISA version such as ``(8, 6)``, and say why in a comment.
 
-        The module's ``.version`` is to be at least a PTX ISA version such as ``(8, 6)``; with ``cluster``, the kernel
-        must have clusters of CTAs. The reason is a comment of the text, and what a refusal says: a TargetError where
-        the target has no clusters, a RequestError where the kernel is built without ``cluster=``.
+        For what the instructions do not say by themselves.
         """
-        if version is not None:
-            self.comment(f"PTX ISA {version[0]}.{version[1]}: {why}")
-            self._required = merge(self._required, Needs(version=version))
-        if cluster:
-            if not self.target.has("cluster"):
-                raise TargetError(f"{why}: clusters need sm_90 or newer; the target is {self.target}")
-            if getattr(self.bindings, "has_clusters", None) is False:
-                raise RequestError(f"{why}: the kernel is built without clusters; give build cluster=")
-            self._required = merge(self._required, CLUSTERS)
+        self.comment(f"PTX ISA {version[0]}.{version[1]}: {why}")
+        self._required = merge(self._required, Needs(version=version))
 
     @checked(PtxError, key=_KEY, write=Kind("a function of the builder", callable))
     def once(self, key: Hashable, write: Callable[[PtxBuilder], None]) -> None:
@@ -330,6 +321,11 @@ class PtxBuilder(IndexEmitter):
         """
         if address.space != "shared":
             raise PtxError(f"mapa maps a shared address, not {address} in {address.space}")
+        cluster, lower = getattr(self.bindings, "cluster", None), bounds_of(rank)[0]
+        if cluster is not None and lower is not None and lower >= cluster:
+            raise RequestError(
+                f"rank must be below {cluster}, the CTAs of a cluster of this kernel, got {shown(rank)}: give build a larger cluster="
+            )
         if type(rank) is int and not 0 <= rank < 16:
             raise PtxError(f"mapa: rank is that of one of at most 16 CTAs of a cluster, not {shown(rank)}")
         block = self.blocks[-1]

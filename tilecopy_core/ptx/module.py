@@ -147,7 +147,8 @@ def ptx_text(plan: Plan, name: str = "copy", registry: Registry | None = None) -
         # one without a type is no parameter, but its name is taken
         parameters[key] = (what.name, "u64" if what.space == "global" else "")
     shared = SharedPlan.of(memories, request.target)
-    bindings = KernelBindings(shared, {key: found for key, found in parameters.items() if isinstance(key, Symbol)})
+    scalars = {key: found for key, found in parameters.items() if isinstance(key, Symbol)}
+    bindings = KernelBindings(shared, scalars, cluster=request.cluster)
     ptx = PtxBuilder(request.target, request.active.cta_threads or request.scope.threads, bindings=bindings)
     emit_checked(plan, ptx, registry)
     computed = [declared(recipe, called) for recipe, called in bindings.host_parameters.items()]

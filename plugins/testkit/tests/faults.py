@@ -519,6 +519,14 @@ def pops_options(base: Any, request: CopyRequest) -> Any:
     return answer
 
 
+def whatever_the_launch(base: Any, request: CopyRequest) -> Any:
+    return base.tilecopy_predicate(evolve(request, cluster=None, cta_group=None))
+
+
+def launch_known(base: Any, request: CopyRequest) -> Any:
+    return tc.Decline("the cluster is not known") if request.cluster is None else base.tilecopy_predicate(request)
+
+
 def of_bytes(base: Any, request: CopyRequest) -> Any:
     _ = {8: 1, 16: 2, 32: 4, 64: 8, 128: 16}[request.src.buffer.dtype.bits]
     return base.tilecopy_predicate(request)
@@ -867,6 +875,9 @@ FAULTS = (
     Fault("one CTA of a pair copies", "tcgen05_cp", emit=one_cta, by="results"),
     Fault("all who hold an element store it", "reg", emit=all_replicas, by="results"),
     Fault("one of those that repeat an element loads it", "reg", partition=first_replica_loads, by="results"),
+    Fault("takes a copy to another CTA without a cluster", "dsmem", predicate=whatever_the_launch, by="hooks"),
+    Fault("takes a copy of a pair without one", "tcgen05_cp", predicate=whatever_the_launch, by="hooks"),
+    Fault("declines where the launch is not known", "dsmem", predicate=launch_known, by="hooks"),
     Fault("completion has a commit that the variant does", "ldgsts", emit=raw("cp.async.commit_group;"), by="steps"),
 )
 

@@ -43,6 +43,8 @@ _DEFAULT_STREAMS = (*_LEGACY_STREAM, 2)
 NOT_CURRENT = frozenset({201, 400, 709})
 """INVALID_CONTEXT, INVALID_HANDLE, CONTEXT_IS_DESTROYED (of one that was never made): what a launch can give where the
 function's context (or the stream's) is not the current one."""
+CLUSTER_REFUSED = frozenset({1, 912})
+"""What a launch returns where the device cannot hold a cluster: invalid value, invalid cluster size."""
 
 
 _FORKED = (

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate
+from math import prod
 from typing import Any
 
 import attrs
@@ -17,7 +18,7 @@ from tilecopy.kernel.parameters import Binding, ComputedParameter
 
 from tilecopy_core.errors import shown
 
-from .driver import NOT_CURRENT, Driver
+from .driver import CLUSTER_REFUSED, NOT_CURRENT, Driver
 from .loaded import LoadedKernel
 
 
@@ -44,6 +45,7 @@ class ReadyLaunch:
         kernel: its name.
         ordinal: the GPU.
         loaded: the kernel there.
+        cluster: CTAs of a cluster of the kernel.
         call: the driver's launch with everything but stream and arguments.
         masks: of each array, the bits of its address that must be zero; ``mask``: of any.
         pack: puts the addresses into a block's memory.
@@ -58,6 +60,7 @@ class ReadyLaunch:
     kernel: str
     ordinal: int
     loaded: LoadedKernel
+    cluster: int
     call: Callable[..., tuple[Any, ...]]
     masks: tuple[int, ...]
     mask: int
@@ -199,6 +202,11 @@ class ReadyLaunch:
             error = self.driver.error(what, code)
             if int(code) in NOT_CURRENT and self.driver.ended is None:
                 raise LaunchError(f"{error}; is the stream one of GPU {self.ordinal}, where the arguments are?")
+            if int(code) in CLUSTER_REFUSED and self.cluster > 1:
+                raise LaunchError(
+                    f"{error}; clusters of this kernel have {self.cluster} CTAs, which GPU {self.ordinal} may not hold at once: "
+                    "build it with a smaller cluster="
+                )
             raise error
 
 
@@ -222,6 +230,7 @@ def ready_launch(
         kernel=kernel.name,
         ordinal=ordinal,
         loaded=loaded,
+        cluster=prod(kernel.cluster or ()),
         call=partial(driver.api.cuLaunchKernel, loaded.function, *binding.grid, kernel.threads, 1, 1, shared),
         masks=masks,
         mask=max(masks, default=0),

@@ -34,7 +34,7 @@ from tilecopy_core.plugin import (
 )
 
 PAIRS = (("shared", "shared"),)
-MAX_CLUSTER = 16
+LEAST_CLUSTER, MAX_CLUSTER = 2, 16
 
 variant = Variant(
     name="dsmem",
@@ -68,14 +68,26 @@ variant = Variant(
 )
 
 
+def cluster_launch(request: CopyRequest) -> str | None:
+    """The launch has another CTA in the cluster, whose shared memory exists."""
+    if request.cluster is not None and request.cluster < LEAST_CLUSTER:
+        return (
+            f"the cluster has {request.cluster} CTA; a copy to another CTA's shared memory needs at least {LEAST_CLUSTER}: "
+            f"give build(cluster={LEAST_CLUSTER})"
+        )
+    return None
+
+
 def remote_rank(request: CopyRequest) -> str | None:
-    """``remote_cta_id=`` is a rank that a cluster can have."""
+    """``remote_cta_id=`` is a rank of the cluster; where its size is not known, one that a cluster can have."""
     rank = request.options.get("remote_cta_id")
     if rank is None:
         return None
+    ctas = MAX_CLUSTER if request.cluster is None else request.cluster
     lower, upper = bounds_of(rank)
-    if (lower is not None and lower >= MAX_CLUSTER) or (upper is not None and upper < 0):
-        return f"option remote_cta_id is {rank}; a cluster has ranks 0 to {MAX_CLUSTER - 1} at most"
+    if (lower is not None and lower >= ctas) or (upper is not None and upper < 0):
+        has = "a cluster has at most" if request.cluster is None else "the cluster has"
+        return f"option remote_cta_id is {rank}; {has} {ctas} CTAs, ranks 0 to {ctas - 1}"
     return None
 
 
@@ -84,6 +96,7 @@ PREDICATE = (
     whole_byte_elements,
     no_replica,
     one_mbarrier,
+    cluster_launch,
     remote_rank,
     fits_one_phase,
 )

@@ -291,6 +291,8 @@ def _demand_launch(
         fits = fits or (name == "cluster" and extents is None)
         demand("run_grid", name, extents, fits, f"three integers, each from {least} to {most}")
     demand("run_grid", "block", block, prod(block) <= 1024, "at most 1024 threads")
+    if prod(cluster or ()) > 16:
+        raise LaunchError(f"run_grid: cluster {cluster} has {prod(cluster or ())} CTAs; it must have at most 16")
     if prod(grid) > MOST_CTAS:
         raise LaunchError(f"run_grid: grid {grid} has {prod(grid)} CTAs; the emulator runs at most {MOST_CTAS}")
     fits = is_whole(dynamic_shared_bytes, 0, BATCH_SHARED_BYTES)

@@ -61,9 +61,18 @@ def element_width(request: CopyRequest) -> str | None:
 
 
 def cta_group(request: CopyRequest) -> str | None:
-    """``cta_group=`` is 1 or 2."""
+    """``cta_group=`` is 1 or 2, that of the kernel's tensor memory, and 2 where the launch has pairs of CTAs."""
     group = variant.option(request, "cta_group")
-    return None if group in (1, 2) else f"option cta_group is 1 or 2, not {group!r}"
+    if group not in (1, 2):
+        return f"option cta_group is 1 or 2, not {group!r}"
+    if request.cta_group not in (None, group):
+        return (
+            f"option cta_group is {group}; the kernel's tensor memory is allocated with cta_group={request.cta_group}"
+        )
+    if group == 2 and request.cluster is not None and request.cluster % 2:
+        ctas = f"{request.cluster} CTA{'s' * (request.cluster > 1)}"
+        return f"option cta_group is 2, a pair of CTAs; the cluster has {ctas}: give build(cluster=) an even number"
+    return None
 
 
 PREDICATE = (

@@ -243,7 +243,6 @@ def tcgen05_cp(
     dtype: str = "uint8",
     columns: int = 16,
     layout: tc.Layout | None = None,
-    cta_group: int = 1,
     elementwise: bool = False,
 ) -> tc.BuiltKernel:
     """A warpgroup fills a shared tile, copies it to tensor memory and reads it back in all four warps."""
@@ -262,7 +261,7 @@ def tcgen05_cp(
     fragment = k.local(words, "uint32", name="fragment")
     tid = k.thread_id()
     with k.if_(k.warp_id() == 0):
-        k.tcgen05_alloc(tmem, columns=32, cta_group=cta_group)
+        k.tcgen05_alloc(tmem, columns=32)
     with k.if_(tid == 0):
         mbar.init(1)
     if elementwise:
@@ -272,8 +271,8 @@ def tcgen05_cp(
     k.fence_proxy_async()
     k.cta_sync()
     with k.if_(tid == 0):
-        k.thread.copy_async(tmem[:, :], staging[:, :], cta_group=cta_group)
-        k.tcgen05_commit(mbar[0], cta_group=cta_group)
+        k.thread.copy_async(tmem[:, :], staging[:, :])
+        k.tcgen05_commit(mbar[0])
     mbar.wait(0)
     k.tcgen05_fence_after()
     k.tcgen05_ld(fragment, tmem)
@@ -283,7 +282,7 @@ def tcgen05_cp(
     k.tcgen05_fence_before()
     k.cta_sync()
     with k.if_(k.warp_id() == 0):
-        k.tcgen05_dealloc(tmem, columns=32, cta_group=cta_group)
+        k.tcgen05_dealloc(tmem, columns=32)
     return k.build(target=target, grid=1)
 
 

@@ -269,6 +269,8 @@ class Around:
             "active": active,
             "options": self.options(),
             "outside": d.outside,
+            "cluster": d.cluster,
+            "cta_group": d.cta_group if self._tensor is not None else None,
         }
         return tc.CopyRequest(**(made | changes))
 

@@ -37,6 +37,7 @@ DETERMINISTIC = "same request, same text"
 OWN_OPERANDS = "the text uses what the hook was given and nothing else"
 DEFINED = "nothing is executed that the hardware leaves undefined (latest landing, strict emulator)"
 EMITS = "what was accepted and partitioned is emitted"
+LAUNCH = "a copy is declined where the cluster of the launch cannot carry it, and taken where the launch is not known"
 ONLY_THE_BOX = "only elements of the box are read"
 _MOVES = re.compile(r"\s*(?:@!?\S+\s+)?(st|ld|cp|mov|tcgen05|prmt|shfl|movmatrix|ldmatrix|stmatrix|red|atom)\b")
 
@@ -97,7 +98,18 @@ def hooks_are_pure(subject: Subject, description: Description) -> bool:
         _judge_answer(first, description)
         return False
     _judge_partition(first, second, description)
+    _judge_launch(subject, request, description)
     return True
+
+
+def _judge_launch(subject: Subject, request: tc.CopyRequest, description: Description) -> None:
+    """What reaches other CTAs needs them in the cluster."""
+    unknown = attrs.evolve(request, cluster=None, cta_group=None)
+    if partition_of(subject, unknown) is None:
+        raise Finding(LAUNCH, "it declines the copy where the request has cluster None", description)
+    elsewhere = description.hop or description.cta_group > 1 or any(description.receivers)
+    if elsewhere and partition_of(subject, attrs.evolve(request, cluster=1)) is not None:
+        raise Finding(LAUNCH, "it takes the copy to other CTAs in a cluster of 1", description)
 
 
 def _odd(subject: Subject, request: tc.CopyRequest) -> Iterator[tc.CopyRequest]:

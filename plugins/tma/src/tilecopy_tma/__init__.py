@@ -17,6 +17,7 @@ from tilecopy_core.plugin import (
     Verdict,
     Walk,
     batches,
+    bounds_of,
     first_failure,
     fits_one_phase,
     hookimpl,
@@ -49,6 +50,8 @@ variant = Variant(
     threads="one",
     edges=True,
 )
+MAX_CLUSTER = 16
+"""CTAs that a mask can name."""
 LOAD = "cp.async.bulk.tensor.{}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
 
 
@@ -62,10 +65,17 @@ def filled_with_zeros(request: CopyRequest) -> str | None:
 
 
 def mask_of_ctas(request: CopyRequest) -> str | None:
-    """Option ``multicast`` is a mask of 16 bits."""
-    mask = request.options.get("multicast")
-    if isinstance(mask, int) and not 0 < mask < 1 << 16:
-        return f"option multicast is a mask of 1 to 16 CTAs, 1 to 65535, not {mask}"
+    """Option ``multicast`` is a mask of 16 bits, and names CTAs of the cluster alone."""
+    mask, cluster = request.options.get("multicast"), request.cluster
+    if mask is None:
+        return None
+    if isinstance(mask, int) and not 0 < mask < 1 << MAX_CLUSTER:
+        return f"option multicast is a mask of 1 to {MAX_CLUSTER} CTAs, 1 to {(1 << MAX_CLUSTER) - 1}, not {mask}"
+    lower, upper = bounds_of(mask)
+    if cluster == 1 and (lower, upper) != (1, 1):
+        return f"option multicast is {mask}, a mask of a cluster's CTAs; the cluster has 1 CTA: give build(cluster=) 2 or more"
+    if cluster is not None and cluster < MAX_CLUSTER and lower is not None and lower >= 1 << cluster:
+        return f"option multicast is {mask}, which names CTA {lower.bit_length() - 1}; the cluster has {cluster} CTAs"
     return None
 
 
@@ -93,8 +103,6 @@ def tilecopy_emit(request: CopyRequest, partition: BoxPartition, ptx: PtxBuilder
     barrier, map = ptx.element(mbar), ptx.host_parameter(partition.map)
     opcode = LOAD.format(len(partition.starts)) + (".multicast::cluster" if mask is not None else "")
     masked = () if mask is None else (_of_16_bits(ptx, mask),)
-    if masked:
-        ptx.require(cluster=True, why="multicast= is the mask of a cluster's CTAs")
     dst = Walk(ptx, partition.rounds.dst, partition.rounds, 0)
     for batch in batches(ptx, partition.rounds.outer, words_per_round=1):
         for turn in batch:

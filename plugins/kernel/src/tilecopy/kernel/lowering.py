@@ -53,7 +53,8 @@ def lower_kernel(
     cluster3 = None if cluster is None else _cluster(cluster, chosen)
     shared = SharedPlan.of(described.shared, chosen)
     scalars = {found: (p.name, p.type) for found, p in described.scalars.items()}
-    bindings = KernelBindings(shared, scalars, has_clusters=cluster3 is not None)
+    cluster_ctas = prod(cluster3 or ())
+    bindings = KernelBindings(shared, scalars, cluster=cluster_ctas)
     ptx = PtxBuilder(chosen, described.threads, bindings=bindings)
     for dim, count in zip("xyz", grid3 or (), strict=False):
         most = bounds_of(count)[1]
@@ -63,7 +64,7 @@ def lower_kernel(
     if grid3 is not None and described.scalars:
         known = tuple(n - 1 - block_index(dim) for dim, n in zip("xyz", grid3, strict=True))
     of_sizes = tuple(fact for fact, n in zip(known, grid3 or (), strict=False) if isinstance(n, Expr))
-    context = Lowering(ptx, chosen, registry or default_registry(), dict(ptx.tighter), of_sizes)
+    context = Lowering(ptx, chosen, registry or default_registry(), dict(ptx.tighter), of_sizes, cluster_ctas)
     context.run(described.body)
     declared = tuple(
         ArrayParameter.of(p, written=p.name in described.written) if isinstance(p, Buffer) else sizes.get(p.name, p)
@@ -129,11 +130,8 @@ def _sizes(described: Description) -> dict[str, SizeParameter]:
 
 def _cluster(value: Sequence[int] | int, target: Target) -> Dim3:
     cluster = dim3(value, "cluster")
-    size = prod(cluster)
-    if target.arch < 90:
-        raise RequestError(f"a cluster of {size} CTAs needs sm_90 or newer; the target is {target}")
-    if size > 16 or size & (size - 1):
-        raise RequestError(f"a cluster has 1, 2, 4, 8 or (where the device allows it) 16 CTAs, not {size}")
+    if not target.has("cluster"):
+        raise RequestError(f"a cluster of {prod(cluster)} CTAs needs sm_90 or newer; the target is {target}")
     return cluster
 
 

@@ -48,6 +48,7 @@ class Lowering:
     Attributes:
         known: block ids as the grid bounds them, if it is given at build.
         facts: the facts about block ids that follow from a grid computed from sizes.
+        cluster: CTAs of a cluster, 1 where the kernel has none.
         plans: the plan of each copy, in order.
         origins: the text of each statement and the line that made it, by its number; 0 is none.
         indices: the register of each value that became an index, with its statement.
@@ -58,6 +59,7 @@ class Lowering:
     registry: Registry
     known: Mapping[Symbol, Int] = attrs.field(factory=dict)
     facts: Facts = ()
+    cluster: int = 1
     plans: list[Plan] = attrs.field(factory=list)
     origins: list[str] = attrs.field(factory=lambda: [""])
     indices: list[tuple[Register, Index]] = attrs.field(factory=list)
@@ -129,6 +131,7 @@ class Copy:
             active=self.active,
             options=self.options,
             outside=self.outside,
+            cluster=context.cluster,
         )
         check_operands(request)  # the builder has looked at where the regions lie
         plan = dispatch(request, self.variant, context.registry)
