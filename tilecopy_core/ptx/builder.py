@@ -18,6 +18,7 @@ from ..errors import (
     Kind,
     PtxError,
     RequestError,
+    TargetError,
     checked,
     instance_of,
     integer_in,
