@@ -200,7 +200,7 @@ def test_a_foreign_target_and_broken_ptx_are_launch_errors(gpu: str) -> None:
         round_trip((128, 64), (128, 64), target="sm_120")(a, a.copy(), executor="cuda")
     k = tc.KernelBuilder("broken", threads=32)
     k.param("A", (4,), "int32")
-    k.inline_ptx("nonsense.u32 %r1;")
+    k.inline_ptx("{{ .reg .b32 a; nonsense.u32 a; }}")
     with pytest.raises(tc.LaunchError, match="refuses the PTX"):
         k.build(target=gpu, grid=1)(np.zeros(4, np.int32), executor="cuda")
 

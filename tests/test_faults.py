@@ -632,11 +632,11 @@ def test_a_broadcast_source_is_last_in_the_order() -> None:
 
 def test_an_unknown_opcode_keeps_the_requested_target() -> None:
     for text, wanted in (
-        ("frobnicate.sync.b32 %r0, %r0;", "sm_90a"),
-        ("redux.sync.add.s32 {0}, {0}, 0xffffffff;", "sm_80"),
+        ("frobnicate.sync.b32 a, {0};", "sm_90a"),
+        ("redux.sync.add.s32 a, {0}, 0xffffffff;", "sm_80"),
     ):
         k = tc.KernelBuilder("k", threads=32)
-        k.inline_ptx(text, k.thread_id())
+        k.inline_ptx(f"{{{{ .reg .b32 a; {text} }}}}", k.thread_id())
         assert f".target {wanted}\n" in k.build(target="sm_90a", grid=1).ptx
 
 

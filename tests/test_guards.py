@@ -76,7 +76,7 @@ def test_what_stands_in_a_block_that_no_thread_enters_needs_no_room(name: str) -
             k.store(f[5], value)
             bars.arrive(index=i + 2)
             k.thread.copy(f[4:8], a[8:12])
-            k.inline_ptx("prefetch.global.L2 [{0}];", a[40])
+            k.inline_ptx("prefetch.global.L2 {0};", a[40])
             with k.if_(k.thread_id() < 4):
                 k.store(a[-1 - i], value)
         k.store(a[i], 1.0)

@@ -262,7 +262,7 @@ def test_bad_input_is_named(make: Any, error: type[Exception], message: str) -> 
 
 def test_inline_ptx_may_write_every_array() -> None:
     k = tc.KernelBuilder("k", threads=32)
-    k.inline_ptx("st.global.f32 [{0}], 0f00000000;", k.param("A", (8,), "float32")[0])
+    k.inline_ptx("st.global.f32 {0}, 0f00000000;", k.param("A", (8,), "float32")[0])
     a = np.ones(8, np.float32)
     a.flags.writeable = False
     with pytest.raises(tc.LaunchError, match="argument A: the array is read-only and the kernel writes it"):

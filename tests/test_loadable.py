@@ -87,3 +87,141 @@ def test_a_tensor_map_says_what_its_swizzle_needs(atom_bytes: int, variant: str)
         with pytest.raises(tc.NoVariantError, match="swizzle_atoms") as caught:
             swizzled(atom_bytes, variant, target)
         assert target in caught.value.declined[variant]
+
+
+# ---------------------------------------------------------------------------------------------------------- inline PTX
+
+
+def builder(threads: int = 32) -> tc.KernelBuilder:
+    return tc.KernelBuilder("inline", threads=threads)
+
+
+def value(k: tc.KernelBuilder) -> Any:
+    return k.load(k.param("A", (32,), "float32")[k.thread_id()])
+
+
+WRITES: dict[str, tuple[str, Any]] = {
+    "an id": ("add.s32 {0}, {0}, 1;", lambda k: k.thread_id()),
+    "a value": ("mul.f32 {0}, {0}, {0};", value),
+    "under a guard": ("{{ .reg .pred p; setp.eq.u32 p, 0, 0; @p add.f32 {0}, {0}, {0}; }}", value),
+    "a vector": ("{{ .reg .b32 x; mov.b64 {{x, {0}}}, 7; }}", lambda k: k.lane_id()),
+    "a pair": ("{{ .reg .pred p; shfl.sync.idx.b32 {0}|p, 1, 2, 31, -1; }}", lambda k: k.lane_id()),
+    "a load": ("{{ .reg .b64 a; mov.b64 a, 64; ld.global.b32 {0}, [a]; }}", lambda k: k.lane_id()),
+    "an atomic": ("{{ .reg .b64 a; mov.b64 a, 64; atom.global.add.u32 {0}, [a], 1; }}", lambda k: k.lane_id()),
+    "a barrier's result": (
+        "{{ .reg .pred p; setp.eq.u32 p, 0, 0; barrier.red.popc.u32 {0}, 0, p; }}",
+        lambda k: k.lane_id(),
+    ),
+    "tensor memory's": (
+        "{{ .reg .b32 a; tcgen05.ld.sync.aligned.32x32b.x1.b32 {{{0}}}, [a]; }}",
+        lambda k: k.lane_id(),
+    ),
+    "a fragment": ("mov.b32 {0}, 0;", lambda k: k.registers(k.local((1,), "float32"))[:]),
+    "a number": ("add.s32 {0}, {0}, 1;", lambda k: 3),
+    "in the second line": ("nanosleep.u32 1;\nmov.u32 {0},\n 1;", lambda k: k.warp_id() + 1),
+}
+
+
+@pytest.mark.parametrize("what", WRITES)
+def test_inline_ptx_writes_what_out_names_alone(what: str) -> None:
+    text, operand = WRITES[what]
+    k = builder(64)
+    with pytest.raises(tc.RequestError, match="test_loadable"):
+        k.inline_ptx(text, operand(k))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mov.b32 %r0, 1;",
+        "mov.b32 x, 1;",
+        "{{ .reg .b32 x; mov.b32 x, 1; }} mov.b32 x, 2;",
+        "{{ .reg .b32 x; mov.b32 x, y; }}",
+        "{{ .reg .b32 x; ld.global.b32 x, [at]; }}",
+        "@p nanosleep.u32 1;",
+        "@!%p0 nanosleep.u32 1;",
+        "bra nowhere;",
+        "frobnicate.b32 %r1;",
+        "mov.u32 %tid.x, 1;",
+        "mov.u32 %laneid, 1;",
+    ],
+)
+def test_inline_ptx_names_what_is_declared_alone(text: str) -> None:
+    with pytest.raises(tc.RequestError, match="test_loadable"):
+        builder().inline_ptx(text)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["{{ .reg .b32 %r<4>; mov.b32 %r1, 1; }}"],
+        [".reg .b32 x; .reg .b32 x;"],
+        [".reg .b32 x;", ".reg .b32 x;"],
+        ["AGAIN: nanosleep.u32 1;", "AGAIN: nanosleep.u32 2;"],
+        ["{{ .reg .b32 x; mov.b32 x, 1;"],
+        ["mov.b32 x, 1; }}"],
+        ["nanosleep.u32 1"],
+    ],
+)
+def test_inline_ptx_is_text_that_the_kernel_can_hold(texts: list[str]) -> None:
+    k = builder()
+    for text in texts[:-1]:
+        k.inline_ptx(text)
+    with pytest.raises(tc.RequestError, match="test_loadable"):
+        k.inline_ptx(texts[-1])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["st.global.f32 [{0}], 0f00000000;", "st.global.f32 [{0} + 4], 0f00000000;", "{{ .reg .b64 x; mov.b64 x, {0}; }}"],
+)
+def test_an_element_is_an_address_with_its_brackets(text: str) -> None:
+    k = builder()
+    with pytest.raises(tc.RequestError, match="test_loadable"):
+        k.inline_ptx(text, k.param("A", (32,), "float32")[3])
+
+
+def test_what_inline_ptx_may_say() -> None:
+    """Declared names, special registers, parameters and shared buffers by their names, constants, and text that goes on."""
+    k = builder()
+    a, fragment = k.param("A", (32,), "float32"), k.local((2,), "float32")
+    tile = k.shared((32,), "float32", name="tile")
+    k.store(tile[k.thread_id()], 1.0)
+    k.inline_ptx(".reg .b32 kept; .reg .pred even;\nmov.u32 kept, %laneid;")
+    k.inline_ptx("and.b32 kept, kept, WARP_SZ; setp.eq.u32 even, kept, 0x0;")
+    k.inline_ptx("@even bra SKIP; nanosleep.u32 0xff; SKIP:")
+    k.inline_ptx("{{ .reg .b64 at; .reg .b32 word<2>; ld.param.u64 at, [param_A]; mov.u32 word1, smem_tile; }}")
+    k.inline_ptx(
+        "{{ .reg .f32 x; ld.shared.f32 x, {0}; st.global.f32 {1}, x; }}", tile[k.thread_id()], a[k.thread_id()]
+    )
+    k.inline_ptx("mov.b32 {1}, {0}; add.f32 {2}, {1}, 0f3F800000;", k.load(a[0]), out=[fragment[0], fragment[1]])
+    k.inline_ptx("{{ .reg .pred p; shfl.sync.idx.b32 {0}|p, {0}, 2, 31, -1; elect.sync _|p, -1; }}", out=[fragment[0]])
+    k.store(a[k.thread_id()], k.load(fragment[1]))
+    assembled(k.build(target="sm_90a", grid=1))
+
+
+def unknown(opcode: str) -> tuple[tc.BuiltKernel, str]:
+    k = builder()
+    fragment = k.local((1,), "float32")
+    tid = k.thread_id()
+    k.store(fragment[0], 1.0)
+    k.inline_ptx(f"{opcode} {{0}}, {{1}};", tid, fragment[:])
+    kernel = k.build(target="sm_90a", grid=1)
+    return kernel, next(line.strip() for line in kernel.ptx.splitlines() if opcode in line)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "nearest"), [("ad.s32", "add.s32"), ("mov.b23", "mov.b32"), ("mul.s32", "mul.lo.s32")]
+)
+def test_an_unknown_opcode_gets_copies_and_a_note(opcode: str, nearest: str) -> None:
+    kernel, line = unknown(opcode)
+    assert opcode in kernel.explain() and nearest in kernel.explain()
+    for name in line.split(" ", 1)[1].strip(";").split(", "):
+        assert kernel.ptx.count(f"{name},") + kernel.ptx.count(f"{name};") == 2, "written by a mov, read by the text"
+
+
+def test_known_opcodes_get_their_operands_themselves() -> None:
+    k = builder()
+    k.inline_ptx("nanosleep.u32 {0};", k.thread_id())
+    kernel = k.build(target="sm_90a", grid=1)
+    assert kernel.notes == () and kernel.ptx.count("mov.") == 1

@@ -86,7 +86,7 @@ OF_INTEGERS: dict[str, Callable[[Parts, Any], Any]] = {
     "bound of an index": lambda p, i: p.k.index(p.loaded, upper=i),
     "index of a value": lambda p, i: p.k.index(p.k.cast(i, "int32"), upper=3),
     "column": lambda p, i: p.k.tcgen05_ld(p.fragment, p.tensor, column=i),
-    "operand": lambda p, i: p.k.inline_ptx("mov.b32 {0}, {0};", i),
+    "operand": lambda p, i: p.k.inline_ptx("nanosleep.u32 {0};", i),
     "which barrier": lambda p, i: p.barrier.arrive(index=i),
     "parity": lambda p, i: p.barrier.wait(i),
     "barrier of a copy": lambda p, i: p.k.thread.copy_async(p.tile[0:4, :], p.B[0:4, :], mbar=p.barrier[i]),
@@ -99,7 +99,7 @@ OF_VALUES: dict[str, Callable[[Parts, Any], Any]] = {
     "condition": lambda p, v: block(p, v > 3),
     "compared": lambda p, v: block(p, (p.k.cast(p.loaded, v.dtype) == v) | (p.k.thread_id() < 3)),
     "index": lambda p, v: p.k.index(p.k.cast(v, "int32"), upper=3),
-    "operand": lambda p, v: p.k.inline_ptx("mov.b32 {0}, {0};", v),
+    "operand": lambda p, v: p.k.inline_ptx("nanosleep.u32 {0};", v),
     "lesser": lambda p, v: p.k.store(p.B[0, 0], p.loaded.min(p.k.cast(v, "int32"))),
     "option": lambda p, v: p.k.cta.copy(p.tile[0:4, :], p.B[0:4, :], odd=v),
 }

@@ -228,7 +228,7 @@ def test_a_target_has_a_feature_where_it_has_its_instructions(feature: str, opco
 
 def test_inline_ptx_raises_what_the_module_needs() -> None:
     k = tc.KernelBuilder("k", threads=32)
-    k.inline_ptx("@%p0 fence.proxy.async.shared::cta;")
+    k.inline_ptx("{{ .reg .pred p; setp.eq.u32 p, 0, 0; @p fence.proxy.async.shared::cta; }}")
     assert instruction_of("fence.proxy.async.shared::cta").needs.arch == 90
     with pytest.raises(tc.TargetError, match="sm_90"):
         k.build(target="sm_80", grid=1)
@@ -238,9 +238,9 @@ def test_inline_ptx_raises_what_the_module_needs() -> None:
     ("text", "target", "version", "header"),
     [
         ("movmatrix.sync.aligned.m8n8.trans.b16 %a, %b;", "sm_80", "7.8", "sm_75"),
-        ("fence.proxy.tensormap::generic.acquire.gpu [%a], 128;", "sm_90a", "8.3", "sm_90"),
-        ("elect.sync %a|%p0, -1;", "sm_100", "8.0", "sm_90"),
-        ("@!%p0 bra L; L: fence.proxy.alias;", "sm_80", "7.5", "sm_75"),
+        ("fence.proxy.tensormap::generic.acquire.gpu [%d], 128;", "sm_90a", "8.3", "sm_90"),
+        ("elect.sync %a|%e, -1;", "sm_100", "8.0", "sm_90"),
+        ("@!%e bra L; L: fence.proxy.alias;", "sm_80", "7.5", "sm_75"),
         (
             "/* a; b */ {{ .reg .b32 t; // c;\nL: {{ mapa.shared::cluster.u32 t,\n  %a, %b; }}\n}}",
             "sm_90a",
@@ -248,16 +248,16 @@ def test_inline_ptx_raises_what_the_module_needs() -> None:
             "sm_90",
         ),
         ("setmaxnreg.inc.sync.aligned.u32 64;", "sm_120f", "8.8", "sm_120f"),
-        ("cp.async.cg.shared.global [%a], [%b], 16, %p1;", "sm_86", "7.5", "sm_80"),
+        ("cp.async.cg.shared.global [%a], [%d], 16, p1;", "sm_86", "7.5", "sm_80"),
         ("mov.u32 %a, %cluster_ctarank;", "sm_90a", "7.8", "sm_90"),
         ("fence.proxy.of_tomorrow;", "sm_90a", "9.0", "sm_90a"),
-        ("ld.global.v8.of_tomorrow.b32 %a, [%b];", "sm_80", "9.0", "sm_80"),
+        ("ld.global.v8.of_tomorrow.b32 %a, [%d];", "sm_80", "9.0", "sm_80"),
     ],
 )
 def test_inline_ptx_decides_the_header(text: str, target: str, version: str, header: str) -> None:
     """An instruction that the table lacks, whatever it begins with, keeps the target, in the newest version of PTX that is known."""
     k = tc.KernelBuilder("k", threads=32)
-    k.inline_ptx(text)
+    k.inline_ptx(f"{{{{ .reg .b32 %a, %b, %c; .reg .b64 %d; .reg .pred %e, p1; {text} }}}}")
     assert k.build(target=target, grid=1).ptx.startswith(f".version {version}\n.target {header}\n")
 
 

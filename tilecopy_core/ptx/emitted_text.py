@@ -25,8 +25,9 @@ _SPECIAL = """
 SPECIAL_REGISTERS = frozenset(_SPECIAL.split())
 """Names behind ``%`` that no declaration needs (PTX ISA, "Special Registers"), without ``.x .y .z``."""
 _NUMBERED = re.compile(r"(pm\d+(_64)?|envreg\d+|reserved_smem_offset_\d+)\Z")
-_DECLARATION = re.compile(r"\.reg\s+(?:\.\w+\s+)+(.*)")
-_DECLARED = re.compile(r"%?([A-Za-z_$][\w$]*)\s*(?:<\s*(\d+)\s*>)?")
+_DECLARATION = re.compile(r"\.(?:reg|local|shared|global|const|param)\b(?:::\w+)?(.*)", re.DOTALL)
+_TYPES = re.compile(r"\.align\s+\d+|\.[\w:]+|=\s*(?:\{[^}]*\}|[^,;]*)")
+_DECLARED = re.compile(r"(%?[A-Za-z_$][\w$]*)\s*(?:<\s*(\d+)\s*>)?")
 
 
 def emit_checked(plan: Plan, ptx: PtxBuilder, registry: Registry | None = None) -> None:
@@ -57,7 +58,7 @@ def why_malformed(lines: Iterable[AnyLine], registers: Collection[str], *, may_b
     a brace without its partner, a statement without its end, a branch to a label that is not there, or a register that
     nobody declares. ``registers`` are the names that are declared around it, with or without their ``%``.
     """
-    scopes = [{name.lstrip("%") for name in registers} | SPECIAL_REGISTERS]
+    scopes = [{name.lstrip("%") for name in registers}]
     instructions, labels, branches = 0, set[str](), list[Line]()
     for statement in statements(lines):
         if isinstance(statement, Label):
@@ -72,7 +73,7 @@ def why_malformed(lines: Iterable[AnyLine], registers: Collection[str], *, may_b
             if name == "bra":
                 branches.append(statement)
             for register in (name[1:] for name in statement.names if name[0] == "%"):
-                if not (_NUMBERED.match(register) or any(register in scope for scope in scopes)):
+                if not (is_special(f"%{register}") or any(register in scope for scope in scopes)):
                     return f"it emits '{str(statement).strip()}', and no register %{register} is declared"
         elif statement == "{":
             scopes.append(set())
@@ -82,8 +83,8 @@ def why_malformed(lines: Iterable[AnyLine], registers: Collection[str], *, may_b
                 return "it emits a '}' that closes no block of its own"
         elif not statement.endswith(";"):
             return f"it emits '{statement}' without its ';'"
-        elif declared := _DECLARATION.match(statement):
-            scopes[-1] |= _declared(declared[1])
+        else:
+            scopes[-1] |= {name.lstrip("%") for name in declared_in(statement)}
     if len(scopes) > 1:
         return "it emits a '{' that it does not close"
     for branch in branches:
@@ -94,9 +95,15 @@ def why_malformed(lines: Iterable[AnyLine], registers: Collection[str], *, may_b
     return None
 
 
-def _declared(text: str) -> set[str]:
-    """The names of ``%a, %r<4>``: a count stands for the names ``%r0`` to ``%r3``."""
-    names = set()
-    for name, count in _DECLARED.findall(text):
-        names |= {f"{name}{number}" for number in range(int(count))} if count else {name}
+def is_special(name: str) -> bool:
+    """Whether a name such as ``%tid`` is that of a special register, which no declaration needs."""
+    return name[:1] == "%" and (name[1:] in SPECIAL_REGISTERS or _NUMBERED.match(name[1:]) is not None)
+
+
+def declared_in(statement: str) -> list[str]:
+    """Return the names of the registers or variables that a directive declares: ``.reg .b32 %a, %r<2>;`` has %a, %r0 and %r1."""
+    found = _DECLARATION.match(statement)
+    names: list[str] = []
+    for name, count in _DECLARED.findall(_TYPES.sub(" ", found[1])) if found else ():
+        names += [f"{name}{number}" for number in range(int(count))] if count else [name]
     return names

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher, get_close_matches
 from functools import cache, lru_cache, reduce
+from itertools import chain, product, repeat
 from pathlib import Path
 
 import attrs
@@ -18,7 +20,7 @@ from ..description.target import MBARRIER_TX_LIMIT, Target, Version, target_of
 from ..errors import PtxError, TargetError, shown
 from .operands import Address, Register
 
-__all__ = ["Instruction", "Needs", "instruction_of"]
+__all__ = ["Instruction", "Needs", "Role", "instruction_of", "nearest_to"]
 
 
 @attrs.frozen
@@ -108,6 +110,28 @@ Operand = Number | Place | None
 
 
 @attrs.frozen
+class Role:
+    """What an instruction does with an operand.
+
+    Attributes:
+        reads, writes: the registers of the operand; of an address, the memory there, while its registers are read.
+        is_address: whether the operand stands in brackets.
+        in_parentheses: whether it stands in parentheses or not at all, as what a ``call`` returns does.
+    """
+
+    reads: bool
+    writes: bool
+    is_address: bool
+    in_parentheses: bool
+
+    @classmethod
+    def of(cls, text: str) -> Role:
+        """Return the role that the table writes as ``r``, ``w``, ``x``, ``[r]`` or ``(w)``."""
+        letter = text.strip("[()]")
+        return cls(letter in "rx", letter in "wx", text[0] == "[", text[0] == "(")
+
+
+@attrs.frozen
 class Instruction:
     """What an opcode needs, and its operands where they are checked (None: not).
 
@@ -115,11 +139,13 @@ class Instruction:
         ways: what it needs; more than one where targets have it by different PTX ISA versions, older targets first.
         operands: rules of its first operands.
         varies: whether operands change what it needs.
+        roles: what it does with its operands, the last for all that follow; () where the table does not have it.
     """
 
     ways: tuple[Needs, ...]
     operands: tuple[Operand, ...] = ()
     varies: bool = False
+    roles: tuple[Role, ...] = ()
 
     @property
     def needs(self) -> Needs:
@@ -129,6 +155,13 @@ class Instruction:
     def needs_on(self, target: Target) -> Needs | None:
         """What it needs on a target, or None where the target lacks it."""
         return next((needs for needs in self.ways if needs.met_by(target)), None)
+
+    def with_roles(self, operands: Sequence[object]) -> list[tuple[object, Role]]:
+        """Return each operand, typed or as text, with what the instruction does with it; [] where the table does not have it."""
+        roles = self.roles
+        if operands and roles and roles[0].in_parentheses and not str(operands[0]).startswith("("):
+            roles = roles[1:]
+        return list(zip(operands, chain(roles, repeat(roles[-1])), strict=False)) if roles else []
 
     def check(self, opcode: str, found: Sequence[object]) -> None:
         """Raise :class:`PtxError` for an operand that the ISA does not allow."""
@@ -221,6 +254,7 @@ class _Form:
 
     start: str
     groups: tuple[tuple[re.Pattern[str], bool], ...]
+    choices: tuple[tuple[str, ...], ...]
     needs: Needs
 
     def matches(self, opcode: str) -> bool:
@@ -234,12 +268,41 @@ class _Form:
                 return False
         return not rest
 
+    def nearest_to(self, opcode: str) -> str:
+        """Return the opcode of this form that has the most in common with one that is not of it."""
+        nearest, left = self.start, opcode.split(".")[1:]
+        for part in self.start.split(".")[1:]:
+            if part in left:
+                left.remove(part)
+        for choices, (_, required) in zip(self.choices, self.groups, strict=True):
+            pairs = product(choices, left or [""])
+            chosen, part = max(pairs, key=lambda pair: _likeness(*pair))
+            is_meant = _likeness(chosen, part) >= _ALIKE
+            if required or is_meant:
+                nearest += f".{chosen}"
+            if is_meant:
+                left.remove(part)
+        return nearest
+
+
+_ALIKE = 0.8
+"""How like a part of an opcode is to the one that is meant: ``globl`` is to ``global``, and ``b32`` is not to ``f32``."""
+
+
+def _likeness(one: Sequence[str], other: Sequence[str]) -> float:
+    return SequenceMatcher(None, one, other).ratio()
+
 
 @cache
-def _written() -> tuple[dict[str, str], dict[str, list[tuple[str, Needs]]]]:
-    """The lists of parts by name; and by the first word of an opcode its forms, as they are written, with what they need."""
+def _written() -> tuple[dict[str, str], dict[str, list[tuple[str, Needs]]], dict[str, tuple[Role, ...]]]:
+    """Return what the table says, as it is written.
+
+    That is the parts by the name of their list; by the first word of an opcode its forms, with what they need; by the start of an
+    opcode the roles of its operands.
+    """
     parts: dict[str, str] = {}
     forms: dict[str, list[tuple[str, Needs]]] = {}
+    roles: dict[str, tuple[Role, ...]] = {}
     needs = Needs()
     for line in Path(__file__).with_name("opcodes.txt").read_text("utf-8").splitlines():
         first, *rest = line.split() or ["#"]
@@ -248,11 +311,15 @@ def _written() -> tuple[dict[str, str], dict[str, list[tuple[str, Needs]]]]:
         elif line.startswith(" "):
             for form in [each for text in (first, *rest) for each in _each(text)]:
                 forms.setdefault(_WORD.match(form)[0], []).append((form, needs))  # type: ignore[index]
+        elif first == ">":
+            at = rest.index(":")
+            row = tuple(map(Role.of, rest[:at]))
+            roles |= {start: row for text in rest[at + 1 :] for start in _each(text)}
         elif first[0] != "#":
             major, minor = map(int, first.split("."))
             targets = [target_of(name) for name in rest]
             needs = Needs(min(t.arch for t in targets), (major, minor), tuple(rest) if targets[0].suffix else ())
-    return parts, forms
+    return parts, forms, roles
 
 
 def _each(text: str) -> Iterator[str]:
@@ -273,19 +340,21 @@ _START = re.compile(r"[\w:.$]+")
 @cache
 def _forms(word: str) -> tuple[_Form, ...]:
     """The forms of the opcodes that begin with a word, the lowest first."""
-    parts, forms = _written()
+    parts, forms, _ = _written()
     found = []
     for written, needs in forms.get(word, ()):
         text = re.sub(r"\$(\w+)", lambda name: parts[name[1]], written)
         start: str = _START.match(text)[0]  # type: ignore[index]
-        groups, before = [], ""
+        groups, choices, before, beside = [], [], "", [""]
         for optional, required, literal, joined in _GROUP.findall(text.removeprefix(start)):
-            either = "|".join(map(re.escape, (optional or required or literal).split(",")))
-            pattern = rf"{before}\.(?:{either})"
+            parts_here = (optional or required or literal).split(",")
+            pattern = rf"{before}\.(?:{'|'.join(map(re.escape, parts_here))})"
+            beside = [f"{one}.{part}" for one in beside for part in parts_here]
             if not joined:
                 groups.append((re.compile(rf"{pattern}(?=\.|$)"), not optional))
-            before = pattern if joined else ""
-        found.append(_Form(start, tuple(groups), needs))
+                choices.append(tuple(one[1:] for one in beside))
+            before, beside = (pattern, beside) if joined else ("", [""])
+        found.append(_Form(start, tuple(groups), tuple(choices), needs))
     return tuple(sorted(found, key=lambda form: (bool(form.needs.targets), form.needs.arch, form.needs.version)))
 
 
@@ -299,7 +368,29 @@ def instruction_of(text: str) -> Instruction:
             ways = tuple(merge(needs, more) for needs in ways)
     starts = [start for start in _OPERANDS if f"{opcode}.".startswith(f"{start}.")]
     varies = opcode.startswith(_VARYING)
-    return Instruction(ways, _OPERANDS[max(starts, key=len)] if starts else (), varies)
+    roles = _roles_of(opcode) if ways[0].known else ()
+    return Instruction(ways, _OPERANDS[max(starts, key=len)] if starts else (), varies, roles)
+
+
+def _roles_of(opcode: str) -> tuple[Role, ...]:
+    """What an opcode does with its operands: the row of its longest start."""
+    roles, parts = _written()[2], opcode.split(".")
+    starts = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+    return next((roles[start] for start in starts if start in roles), ())
+
+
+def nearest_to(opcode: str) -> str:
+    """Return the opcode of the table that is the nearest to one that it lacks, or "" where none is near."""
+    forms, (word, *rest) = _written()[1], opcode.split(".")
+    near: list[str] = []
+    for start in [word] if word in forms else get_close_matches(word, forms, n=8):
+        spelled = ".".join([start, *rest])
+        near += [form.nearest_to(spelled) for form in _forms(start)]
+
+    def likeness(each: str) -> tuple[float, ...]:
+        return _likeness(each.split("."), opcode.split(".")), _likeness(each, opcode), each[0] == word[0]
+
+    return max(near, key=likeness, default="")
 
 
 def merge(left: Needs, right: Needs) -> Needs:

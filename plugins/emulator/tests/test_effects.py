@@ -12,7 +12,10 @@ from tilecopy_emulator.alu import FORMS
 from tilecopy_emulator.effects import EFFECTS, written_by
 from tilecopy_emulator.opcodes import operands
 from tilecopy_emulator.opcodes.table import compile_program, handlers
+from tilecopy_emulator.program import CARRY
 from tilecopy_emulator.reading.parser import parse
+
+from tilecopy_core.ptx import Line, instruction_of, names_in, parsed
 
 
 def test_the_table_has_the_registers_that_handlers_write(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,3 +53,43 @@ def test_every_row_names_an_opcode() -> None:
         ".".join(parts[:length]) for parts in (x.split(".") for x in opcodes) for length in range(1, len(parts) + 1)
     }
     assert set(EFFECTS) <= starts
+
+
+def test_the_cores_table_has_the_same_registers() -> None:
+    """Of each instruction that ptxas takes: what the core's table says that it writes is what the emulator writes."""
+    held = 0
+    for body, least in LINES:
+        for target in list(least)[:1]:
+            lines = [line for line in parsed(body) if isinstance(line, Line)]
+            assert all(instruction_of(line.opcode).roles for line in lines), body
+            written = {
+                name
+                for line in lines
+                for operand, role in instruction_of(line.opcode).with_roles(line.operands)
+                if role.writes and not str(operand).startswith("[")
+                for name in names_in(operand)
+            }
+            try:
+                program = parse(module((9, 0), target, body))
+                compile_program(program)
+            except UnsupportedPtxError:
+                continue
+            held += 1
+            names = {name.partition(".")[0] for each in program.instructions for name in written_by(each)}
+            passed = {
+                name for each in program.instructions if each.opcode[:2] == ("ld", "param") for name in written_by(each)
+            }
+            written -= {"_"}
+            assert written <= names and names - written <= passed | {CARRY}, body
+    assert held >= 720
+
+
+def test_an_operand_in_brackets_is_an_address_in_the_cores_table() -> None:
+    """And what the table calls an address stands in brackets, in each instruction that ptxas takes."""
+    for body, _ in LINES:
+        for line in parsed(body):
+            if isinstance(line, Line):
+                for operand, role in instruction_of(line.opcode).with_roles(line.operands):
+                    assert role.is_address <= str(operand).startswith("["), (body, operand)
+                    if str(operand).startswith("[") and not role.is_address:
+                        assert line.opcode.startswith("tcgen05.mma"), (body, operand)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
-import string
 import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -40,7 +38,7 @@ from tilecopy_core.integers import (
     plain,
 )
 from tilecopy_core.layout import S, StridedLayout, TCol, TileLayout, TLane, dtype_of
-from tilecopy_core.memory import Buffer, Memory, Region, check_identifier, checked_shape, symbolic
+from tilecopy_core.memory import Buffer, Region, check_identifier, checked_shape, symbolic
 from tilecopy_core.ptx import PtxBuilder, Register
 from tilecopy_core.registry import Registry
 from tilecopy_core.variant_tools import tcgen05
@@ -51,11 +49,12 @@ from .bounds import known_by, together
 from .built import BuiltKernel
 from .copies import ScopedCopies
 from .cta_ids import GRID_LIMIT, block_index, cluster_rank
+from .inline import InlineText, check_outputs
 from .lowering import lower_kernel
 from .parameters import ScalarParameter, SizeParameter
 from .recording import Block, Elected, Frame, Recorder
 from .statements import Action, If, Index, Load, Loop, Store, words_of
-from .values import Value, as_value, cast, element_offset, lower_value, typed
+from .values import Value, as_value, cast, element_offset, typed
 
 P = ParamSpec("P")
 MOST_SHARED_BYTES = 2**31 - 1
@@ -595,28 +594,16 @@ class KernelBuilder(Recorder):
             out: regions of fragments that the text writes, and may read. :meth:`registers` gives each thread's own part.
 
         The module gets the lowest ``.version`` and ``.target`` that have the instructions. If the table of instructions lacks one
-        of them, the module keeps the requested target, and has PTX ISA 9.0, the newest version of the table.
+        of them, the module keeps the requested target, and has PTX ISA 9.0, the newest version of the table. Such an instruction
+        gets fresh copies of the operands, since nobody knows what it writes, and ``explain()`` names the nearest that the table has.
 
         Raises:
-            RequestError: a field has no operand, an operand is of another kind, or two regions of ``out`` share a register.
+            RequestError: a field has no operand, an operand is of another kind, two regions of ``out`` share a register, the text
+                writes an operand that is not in ``out``, or it names a register that nothing declares.
             LayoutError: a region of a fragment is not whole registers in order.
         """
-        self._check_outputs(out)
-        operands = (*operands, *out)
-        if not isinstance(text, str):
-            raise RequestError(f"inline_ptx takes text, not {shown(text)}")
-        try:
-            parsed = [parts[1:] for parts in string.Formatter().parse(text) if parts[1] is not None]
-            fields = [f"{field}{'!' * bool(how)}{how or ''}{':' * bool(form)}{form}" for field, form, how in parsed]
-        except ValueError as error:
-            raise RequestError(f"inline_ptx: {error}; write {{{{ and }}}} for braces of the PTX") from None
-        for field in fields:
-            if not re.fullmatch("[0-9]{1,9}", field) or int(field) >= len(operands):
-                raise RequestError(
-                    f"inline_ptx: the field {{{shown(field)[1:-1]}}} names none of the {len(operands)} operands; write {{{{ and }}}} "
-                    "for braces of the PTX"
-                )
-        for operand in operands:
+        check_outputs(out)
+        for operand in (*operands, *out):
             if isinstance(operand, Region):
                 if self._use(operand, "inline_ptx: operand"):
                     words_of(operand) if operand.buffer.space == "local" else element_offset(operand)
@@ -630,26 +617,21 @@ class KernelBuilder(Recorder):
                     f"k.registers(fragment)[:], not {shown(operand)}"
                 )
 
-        def write(ptx: PtxBuilder) -> None:
-            ptx.raw(text.format(*(_operand(ptx, operand) for operand in operands)))
-
+        try:
+            inline = InlineText.of(text, operands, out, self._inline_names | self._names_in_text())
+        except RequestError as error:
+            raise RequestError(f"{error}\n  at {self._where()}") from None
+        self._inline_names |= inline.declared
+        self._described.notes.extend(f"{note}, at {self._where()}" for note in inline.notes())
         self._described.written.update(p.name for p in self._described.parameters if isinstance(p, Buffer))
-        self.record(Action("inline_ptx", write))
+        self.record(Action("inline_ptx", inline.write))
 
-    def _check_outputs(self, out: Any) -> None:
-        """Raise unless what inline PTX writes are regions of fragments that share no register."""
-        if not isinstance(out, (tuple, list)):
-            raise RequestError(f"inline_ptx: out is a sequence of regions of fragments, not {shown(out)}")
-        taken = set[tuple[Memory, int]]()
-        for region in out:
-            if not isinstance(region, Region) or region.buffer.space != "local":
-                raise RequestError(
-                    f"inline_ptx: out has regions of fragments, such as k.registers(fragment)[:], not {shown(region)}"
-                )
-            words = {(region.buffer.memory, word) for word in words_of(region)}
-            if words & taken:
-                raise RequestError(f"inline_ptx: out has {region} twice, or another region with registers of it")
-            taken |= words
+    def _names_in_text(self) -> set[str]:
+        """The names that parameters and shared buffers have in the text of the kernel."""
+        described = self._described
+        return {f"param_{p.name}" for p in described.parameters} | {
+            f"smem_{buffer.name}" for buffer in described.shared
+        }
 
     # ------------------------------------------------------------------------------------------- build
 
@@ -719,14 +701,3 @@ def _checked_strides(strides: Sequence[Any], what: str) -> tuple[Int, ...]:
 def _base(ptx: PtxBuilder, holder: Buffer) -> Register:
     """The tensor-memory address that ``tcgen05.alloc`` wrote to a shared word."""
     return tcgen05.allocated_address(ptx, ptx.address(holder))
-
-
-def _operand(ptx: PtxBuilder, operand: Any) -> str:
-    if isinstance(operand, Value):
-        return str(lower_value(ptx, operand))
-    if isinstance(operand, Region) and operand.buffer.space == "local":
-        words, registers = words_of(operand), ptx.fragment(operand.buffer)
-        return ", ".join(map(str, registers[words.start : words.stop]))
-    if isinstance(operand, Region):
-        return str(ptx.address(operand.buffer, element_offset(operand)))
-    return str(ptx.value(operand)) if isinstance(operand, Expr) else shown(int(operand))

@@ -95,6 +95,7 @@ class BuiltKernel:
         value_checks: the values from memory that are used as indices.
         origins: each statement with its source line; the first entry is empty.
         statements: for each line of the PTX, the number of its statement.
+        notes: sentences about the text that :meth:`explain` shows after the copies.
         executors: executors that ran the kernel, by name. Copies and pickles have neither these nor ``remembered``.
         remembered: what each executor keeps for later launches.
         inside: grids and numbers for which the bounds are known to hold.
@@ -117,6 +118,7 @@ class BuiltKernel:
     value_checks: tuple[ValueCheck, ...] = attrs.field(repr=False)
     origins: tuple[str, ...] = attrs.field(repr=False)
     statements: tuple[int, ...] = attrs.field(repr=False)
+    notes: tuple[str, ...] = attrs.field(default=(), repr=False)
     executors: dict[str | None, Any] = attrs.field(factory=dict, init=False, repr=False)
     remembered: dict[Any, Any] = attrs.field(factory=dict, init=False, repr=False)
     inside: set[Any] = attrs.field(factory=set, init=False, repr=False)
@@ -142,8 +144,9 @@ class BuiltKernel:
         return tuple(parameter for parameter in self.parameters if isinstance(parameter, ArrayParameter))
 
     def explain(self) -> str:
-        """The text of ``Plan.explain()`` of each copy, in order."""
-        return "\n\n".join(plan.explain() for plan in self.plans)
+        """The text of ``Plan.explain()`` of each copy, in order, and what is likely a mistake in the text of the kernel."""
+        notes = "\n".join(f"note: {note}" for note in self.notes)
+        return "\n\n".join(filter(None, [*(plan.explain() for plan in self.plans), notes]))
 
     def cubin(self, assembler: str | None = None) -> bytes:
         """Machine code for the target.

@@ -25,7 +25,10 @@ from .statements import Lowering, Placed
 
 @attrs.frozen(eq=False)
 class Description:
-    """A kernel as described: what KernelBuilder collects. ``written`` are the names of the arrays that it writes."""
+    """A kernel as described: what KernelBuilder collects.
+
+    ``written`` are the names of the arrays that it writes, ``notes`` what :meth:`BuiltKernel.explain` says of its text.
+    """
 
     name: str
     threads: int
@@ -35,6 +38,7 @@ class Description:
     body: list[Placed] = attrs.field(factory=list)
     bounds: list[Bound] = attrs.field(factory=list)
     written: set[str] = attrs.field(factory=set)
+    notes: list[str] = attrs.field(factory=list)
 
 
 def lower_kernel(
@@ -102,6 +106,7 @@ def lower_kernel(
         value_checks=_value_checks(statements, context),
         origins=tuple(context.origins),
         statements=statements,
+        notes=tuple(described.notes),
     )
 
 

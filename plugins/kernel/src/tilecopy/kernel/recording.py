@@ -64,6 +64,7 @@ class Recorder:
         self._tensors: dict[Memory, tuple[Buffer, str]] = {}
         self._columns: dict[Memory, int] = {}
         self._names: set[str] = set()
+        self._inline_names: set[str] = set()
         self._counters: dict[str, Iterator[int]] = defaultdict(itertools.count)
         self._waiting: list[Placed] = []
         self._spoiled = ""

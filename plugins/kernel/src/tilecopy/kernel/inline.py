@@ -1,0 +1,284 @@
+"""PTX text that the user writes, held against the table of instructions where it is written."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+import attrs
+
+from tilecopy_core.errors import RequestError, shown
+from tilecopy_core.integers import Expr
+from tilecopy_core.memory import Memory, Region
+from tilecopy_core.ptx import (
+    STEM,
+    Label,
+    Line,
+    PtxBuilder,
+    Register,
+    declared_in,
+    instruction_of,
+    is_special,
+    nearest_to,
+    parsed,
+)
+
+from .statements import words_of
+from .values import Value, element_offset, lower_value, made
+
+_MARK = re.compile(r"\$operand(\d+)_\d+")
+"""What stands for a register of an operand while the text is read: the operand's number, and that of the register in it."""
+_NAME = re.compile(r"(?<![\w$%.])%?[A-Za-z_$][\w$]*")
+_CONSTANTS = frozenset({"_", "WARP_SZ"})
+"""Names that no declaration needs (PTX ISA, predefined constants; ``_`` drops a result)."""
+_OF_THE_KERNEL = re.compile(rf"%({'|'.join(STEM.values())})\d+|\$[A-Za-z]\w*_\d+")
+"""How the kernel's own registers and labels are called."""
+
+
+@attrs.frozen(eq=False)
+class InlineText:
+    """PTX text with fields ``{0}``, ``{1}`` .. and the operands that they stand for, of which the last are written.
+
+    Attributes:
+        text: as the user wrote it.
+        operands: values, integers, elements and regions of fragments.
+        first_output: the number of the first operand that the text may write.
+        copied: the numbers of the operands that an instruction gets as fresh copies, because nobody knows what it writes.
+        declared: the names that the text declares outside braces, for all text that follows.
+        unknown: the opcodes that the table of instructions lacks.
+    """
+
+    text: str
+    operands: tuple[Any, ...]
+    first_output: int
+    copied: frozenset[int] = frozenset()
+    declared: frozenset[str] = frozenset()
+    unknown: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, text: Any, operands: Sequence[Any], out: Sequence[Region], names: Collection[str]) -> InlineText:
+        """Return text that was read.
+
+        Args:
+            text: the text.
+            operands: what it reads.
+            out: what it may write.
+            names: the names that are declared around it.
+
+        Raises:
+            RequestError: a field has no operand, the text writes more than ``out``, or names what nobody declares.
+        """
+        check_outputs(out)
+        every = (*operands, *out)
+        check_fields(text, len(every))
+        reader = _Reader(every, len(operands), names)
+        reader.read(text.format(*map(_marked, range(len(every)), every)))
+        return cls(
+            text, every, len(operands), frozenset(reader.copied), frozenset(reader.scopes[0]), tuple(reader.unknown)
+        )
+
+    def write(self, ptx: PtxBuilder) -> None:
+        """Write the text with the registers and addresses of its operands."""
+        texts = [_registers(ptx, each, copied=n in self.copied) for n, each in enumerate(self.operands)]
+        ptx.raw(self.text.format(*texts))
+
+    def notes(self) -> Iterator[str]:
+        """Yield a sentence about each opcode that the table lacks."""
+        for opcode in self.unknown:
+            near = nearest_to(opcode)
+            meant = f"; the nearest is '{near}'" if near else ""
+            yield f"inline_ptx: the table of instructions has no '{opcode}'{meant}; nothing checks what it writes"
+
+
+class _Reader:
+    """One pass over text in which names stand for the operands.
+
+    Attributes:
+        scopes: the names that are declared in the open blocks, outermost first.
+        copied, unknown: as :class:`InlineText` has them.
+    """
+
+    def __init__(self, operands: Sequence[Any], first_output: int, names: Collection[str]) -> None:
+        self._operands, self._first_output, self._names = operands, first_output, names
+        self.scopes: list[set[str]] = [set()]
+        self.copied: set[int] = set()
+        self.unknown: dict[str, None] = {}
+        self._labels: set[str] = set()
+
+    def read(self, text: str) -> None:
+        """Go through the text.
+
+        Raises:
+            RequestError: a statement of it is wrong.
+        """
+        every = list(parsed(text))
+        self._labels = {each.name for each in every if isinstance(each, Label)}
+        for statement in every:
+            if isinstance(statement, Label):
+                self._declare([statement.name], statement)
+            elif isinstance(statement, Line):
+                self._check(statement)
+            elif statement == "{":
+                self.scopes.append(set())
+            elif statement == "}":
+                self.scopes.pop()
+                if not self.scopes:
+                    raise RequestError("inline_ptx: a '}' closes no block of the text; write {{ and }} in pairs")
+            elif statement.startswith(".") or statement == ";":
+                self._declare(declared_in(statement), statement)
+            else:
+                raise RequestError(f"inline_ptx: '{self._told(statement)}' must end with ';'")
+        if len(self.scopes) > 1:
+            raise RequestError(
+                "inline_ptx: the text opens a block by {{ and does not close it; write {{ and }} in pairs"
+            )
+
+    def _declare(self, names: Sequence[str], statement: Label | str) -> None:
+        for name in names:
+            if _OF_THE_KERNEL.fullmatch(name):
+                raise RequestError(
+                    f"inline_ptx: '{self._told(statement)}' declares {name}, which is how the kernel's own registers and labels are "
+                    "called: choose another name"
+                )
+            if name in self.scopes[-1] or (len(self.scopes) == 1 and name in self._names):
+                raise RequestError(
+                    f"inline_ptx: '{self._told(statement)}' declares {name} a second time in the kernel: put the text in "
+                    "{{ and }}, so that the name is local to it"
+                )
+            self.scopes[-1].add(name)
+
+    def _check(self, line: Line) -> None:
+        instruction = instruction_of(line.opcode)
+        if line.guard is not None:
+            self._check_declared([str(line.guard)], line)
+        if not instruction.needs.known:
+            self.unknown[line.opcode] = None
+            names = line.names
+            self.copied |= {n for n in map(self._number, names) if n is not None and n < self._first_output}
+            self._check_declared([name for name in names if name[0] == "%"], line)
+            return
+        takes_addresses = any(role.is_address for role in instruction.roles)
+        for operand, role in instruction.with_roles(line.operands):
+            text = str(operand)
+            names = _NAME.findall(text)
+            self._check_elements(text, names, line, takes_addresses=takes_addresses)
+            if role.writes and not text.startswith("["):
+                self._check_written(text, names, line)
+            if line.opcode != "call" and not line.opcode.startswith("call."):  # it names functions, too
+                self._check_declared(names, line)
+
+    def _check_elements(self, text: str, names: Sequence[str], line: Line, *, takes_addresses: bool) -> None:
+        """Raise where the address of an element stands in an operand that is more than it, or where a register must stand."""
+        for number in map(self._number, names):
+            if number is None or not _is_element(self._operands[number]):
+                continue
+            if text != _marked(number, self._operands[number]):
+                raise RequestError(
+                    f"inline_ptx: '{self._told(line)}': the operand {{{number}}} is the element {self._operands[number]}, which brings "
+                    f"its own brackets: write {{{number}}} alone, or pass its address, k.address(element), and write [{{{number}}} + 4]"
+                )
+            if not takes_addresses:
+                raise RequestError(
+                    f"inline_ptx: '{self._told(line)}': {line.opcode} takes registers, and the operand {{{number}}} is the address of "
+                    f"the element {self._operands[number]}: pass k.load(element), or k.address(element)"
+                )
+
+    def _check_written(self, text: str, names: Sequence[str], line: Line) -> None:
+        if not names:
+            raise RequestError(f"inline_ptx: '{self._told(line)}' writes {self._told(text)}, which is not a register")
+        for name in names:
+            number = self._number(name)
+            if number is not None and number < self._first_output:
+                raise RequestError(
+                    f"inline_ptx: '{self._told(line)}' writes the operand {{{number}}}, {shown(self._operands[number])}, which is not in "
+                    "out=: write to a register that the text declares in {{ }}, or pass a fragment in out="
+                )
+            if is_special(name):
+                raise RequestError(f"inline_ptx: '{self._told(line)}' writes {name}, which can only be read")
+
+    def _check_declared(self, names: Sequence[str], line: Line) -> None:
+        for name in names:
+            declared = any(name in scope for scope in (*self.scopes, self._labels, self._names, _CONSTANTS))
+            if not declared and self._number(name) is None and not is_special(name):
+                raise RequestError(
+                    f"inline_ptx: '{self._told(line)}' names {name}, which nothing declares: pass it as an operand, or declare it in "
+                    f"the text, such as {{{{ .reg .b32 {name}; .. }}}}"
+                )
+
+    def _number(self, name: str) -> int | None:
+        """The number of the operand that a name stands for."""
+        mark = _MARK.fullmatch(name)
+        return int(mark[1]) if mark else None
+
+    def _told(self, statement: Line | Label | str) -> str:
+        """A statement with its fields, as the user wrote it."""
+        return re.sub(
+            rf"\[?{_MARK.pattern}\]?(, {_MARK.pattern})*",
+            lambda mark: f"{{{mark[1]}}}",
+            str(statement).strip(),
+        )
+
+
+def check_fields(text: Any, count: int) -> None:
+    """Raise RequestError unless each field of a text is the number of one of ``count`` operands."""
+    if not isinstance(text, str):
+        raise RequestError(f"inline_ptx takes text, not {shown(text)}")
+    try:
+        parts = [part[1:] for part in string.Formatter().parse(text) if part[1] is not None]
+        fields = [f"{field}{'!' * bool(how)}{how or ''}{':' * bool(form)}{form}" for field, form, how in parts]
+    except ValueError as error:
+        raise RequestError(f"inline_ptx: {error}; write {{{{ and }}}} for braces of the PTX") from None
+    for field in fields:
+        if not re.fullmatch("[0-9]{1,9}", field) or int(field) >= count:
+            raise RequestError(
+                f"inline_ptx: the field {{{shown(field)[1:-1]}}} names none of the {count} operands; write {{{{ and }}}} "
+                "for braces of the PTX"
+            )
+
+
+def check_outputs(out: Any) -> None:
+    """Raise RequestError unless what the text writes are regions of fragments that share no register."""
+    if not isinstance(out, (tuple, list)):
+        raise RequestError(f"inline_ptx: out is a sequence of regions of fragments, not {shown(out)}")
+    taken = set[tuple[Memory, int]]()
+    for region in out:
+        if not isinstance(region, Region) or region.buffer.space != "local":
+            raise RequestError(
+                f"inline_ptx: out has regions of fragments, such as k.registers(fragment)[:], not {shown(region)}"
+            )
+        words = {(region.buffer.memory, word) for word in words_of(region)}
+        if words & taken:
+            raise RequestError(f"inline_ptx: out has {region} twice, or another region with registers of it")
+        taken |= words
+
+
+def _is_element(operand: Any) -> bool:
+    return isinstance(operand, Region) and operand.buffer.space != "local"
+
+
+def _marked(number: int, operand: Any) -> str:
+    """What stands for an operand while the text is read; an integer stands for itself."""
+    if isinstance(operand, Region) and operand.buffer.space == "local":
+        return ", ".join(f"$operand{number}_{word}" for word in range(len(words_of(operand))))
+    if isinstance(operand, Region):
+        return f"[$operand{number}_0]"
+    return f"$operand{number}_0" if isinstance(operand, (Expr, Value)) else shown(int(operand))
+
+
+def _registers(ptx: PtxBuilder, operand: Any, *, copied: bool) -> str:
+    """The registers, the address or the number of an operand as text; copied, its registers are fresh ones with the same values."""
+
+    def fresh(register: Register) -> Register:
+        return made(ptx, register.type, f"mov.{register.type}", register) if copied else register
+
+    if isinstance(operand, Value):
+        return str(fresh(lower_value(ptx, operand)))
+    if isinstance(operand, Region) and operand.buffer.space == "local":
+        words, registers = words_of(operand), ptx.fragment(operand.buffer)
+        return ", ".join(str(fresh(each)) for each in registers[words.start : words.stop])
+    if isinstance(operand, Region):
+        address = ptx.address(operand.buffer, element_offset(operand))
+        return str(attrs.evolve(address, base=fresh(address.base)) if isinstance(address.base, Register) else address)
+    return str(fresh(ptx.value(operand))) if isinstance(operand, Expr) else shown(int(operand))
