@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import secrets
 import shutil
@@ -18,7 +19,7 @@ nox.options.sessions = ["lint", "tests"]
 
 ROOT = Path(__file__).parent
 PLUGINS = {path.parent.name: path.parent for path in sorted(ROOT.glob("plugins/*/pyproject.toml"))}
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PYTHONS = [found[1] for each in PROJECT["classifiers"] if (found := re.fullmatch(r".*Python :: (3\.\d+)", each))]
 QUICK = [
     *(f"tests/test_{name}.py" for name in ("arguments", "cli", "cuda", "expr", "hook_versions", "kernel", "loading")),
@@ -26,12 +27,14 @@ QUICK = [
     *(f"plugins/{name}" for name in ("export", "gmem_smem", "relayout", "tcgen05_cp")),
 ]
 """The part of the suite that meets every dependency."""
+WORKFLOWS = sorted(ROOT.glob(".github/workflows/*.yml"))
+PLATFORMS = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu", "aarch64-apple-darwin", "x86_64-pc-windows-msvc"]
 ARCHITECTURES = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120"]
 
 
 def entry_points(folder: Path, group: str) -> list[str]:
     """Names that a package registers under an entry-point group."""
-    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return list(project.get("entry-points", {}).get(group, {}))
 
 
@@ -57,7 +60,7 @@ def sync(session: nox.Session, *groups: str) -> None:
 def distribution(name: str) -> str:
     """The distribution of a plugin's folder, or of what a scaffold's name makes."""
     if name in PLUGINS:
-        return str(tomllib.loads((PLUGINS[name] / "pyproject.toml").read_text())["project"]["name"])
+        return str(tomllib.loads((PLUGINS[name] / "pyproject.toml").read_text(encoding="utf-8"))["project"]["name"])
     return f"tilecopy-{name.replace('_', '-')}"
 
 
@@ -85,7 +88,7 @@ def environment(session: nox.Session, name: str, *packages: str, wheels: list[Pa
     """
     folder = fresh_folder(session, f"environment-{name}")
     session.run_install("uv", "venv", "--quiet", "--clear", "--python", sys.executable, str(folder), external=True)
-    python = str(folder / "bin" / "python")
+    python = str(folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
     links = [option for each in wheels for option in ("--find-links", str(each))]
     ours = {wheel.name.split("-")[0].replace("_", "-") for each in wheels for wheel in each.glob("*.whl")}
     links += [option for each in sorted(ours) for option in ("--refresh-package", each)]
@@ -154,7 +157,7 @@ def fresh(session: nox.Session) -> None:
         {
             str(path.relative_to(ROOT))
             for path in [*ROOT.glob("tests/test_*.py"), *ROOT.glob("plugins/*/tests/test_*.py")]
-            if "@given" in path.read_text() or path.name == "test_suite.py"
+            if "@given" in path.read_text(encoding="utf-8") or path.name == "test_suite.py"
         }
     )
     seed = str(secrets.randbits(31))
@@ -176,9 +179,29 @@ def lint(session: nox.Session) -> None:
     sync(session, "test", "lint")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
-    session.run("mypy")
-    for folder in PLUGINS.values():
-        session.run("mypy", "--strict", str(next((folder / "src").iterdir())))
+    session.run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *map(str, WORKFLOWS))
+    sources = ["tilecopy_core", *(str(next((folder / "src").iterdir())) for folder in PLUGINS.values())]
+    for platform in ("linux", "darwin", "win32"):
+        cache = f".mypy_cache/{platform}"
+        session.run("mypy", "--strict", "--platform", platform, "--cache-dir", cache, *sources)
+
+
+@nox.session
+def platforms(session: nox.Session) -> None:
+    """Ask the package index whether the lock file can be installed on each platform that the packages name."""
+    options = ["--locked", "--dry-run", "--all-packages", "--all-extras", "--no-default-groups", "--group", "test"]
+    for platform in PLATFORMS:
+        session.run_install("uv", "sync", "--quiet", *options, "--python-platform", platform)
+
+
+@nox.session
+def workflow(session: nox.Session) -> None:
+    """Run the commands of the GitHub workflow here, one after the other, with the session's Python."""
+    session.install("pyyaml")
+    lines = "import sys, yaml; [print(step['run']) for job in yaml.safe_load(open(sys.argv[1]))['jobs'].values() for step in job['steps'] if 'run' in step]"
+    for path in WORKFLOWS:
+        for command in str(session.run("python", "-c", lines, str(path), silent=True)).splitlines():
+            session.run("bash", "-euc", command, external=True)
 
 
 @nox.session
@@ -258,7 +281,7 @@ def _with_each_core(session: nox.Session, name: str, folder: Path) -> None:
     if name == "core":  # its tests are of all packages together: those are `nox -s tests`
         _imports(session, environment(session, name, "tilecopy-core", wheels=[folder]), name)
         return
-    newest = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    newest = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     oldest = session.run("python", "tests/release.py", "--oldest-core", name, silent=True).split()[-1]
     if oldest == newest:
         session.log(f"{name}: no older core that it claims is released; oldest and newest are this tree's {newest}")
@@ -274,9 +297,9 @@ def _imports(session: nox.Session, python: str, name: str) -> None:
 
 def _tests(session: nox.Session, name: str, core: str, folders: list[Path]) -> None:
     """A package's tests in a fresh environment with what it declares, the emulator and no other package of ours."""
-    project = tomllib.loads((PLUGINS[name] / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((PLUGINS[name] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = "[test]" if "test" in project.get("optional-dependencies", {}) else ""
-    group = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["test"]
+    group = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]["test"]
     group = [requirement for requirement in group if not requirement.startswith("tilecopy-")]
     ours = [distribution(name) + extras, core.replace("tilecopy-core", "tilecopy-core[dtypes]"), "tilecopy[assemble]"]
     python = environment(session, name, *ours, "tilecopy-emulator", *group, wheels=folders)
@@ -318,7 +341,7 @@ def _downstream(session: nox.Session, project: Path, folder: Path, *, editable: 
 
     Where a variant has no tests of its own, it gets those that the tutorial writes: the suite.
     """
-    declared = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+    declared = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = ",".join(declared.get("optional-dependencies", {}))
     where = ["--editable"] if editable else []
     packages = ["tilecopy-testkit", "mypy", *where, f"{project}[{extras}]" if extras else str(project)]

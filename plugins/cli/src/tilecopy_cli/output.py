@@ -36,7 +36,7 @@ def output_file(path: str | Path) -> Iterator[Callable[[Parts], None]]:
 
     def write(parts: Parts) -> None:
         with _errors(name, unchanged):
-            write_files({path: parts})
+            write_files({Path(path): parts})
 
     yield write
 

@@ -44,7 +44,7 @@ def check_writable(path: str | Path) -> None:
     probe.unlink()
 
 
-def write_files(contents: Mapping[str | Path, Iterable[Any]]) -> None:
+def write_files(contents: Mapping[Path, Iterable[Any]]) -> None:
     """Write files: first all of them beside their targets, then each takes its target's place in one step.
 
     Symbolic links stay, and the file that they name is replaced. A file that exists keeps its permission bits. On Windows, a file

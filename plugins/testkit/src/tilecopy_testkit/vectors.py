@@ -163,4 +163,4 @@ def write_vectors(path: Path | str, vectors: Iterable[Vector], *, device: str, d
     ]
     lines = ",\n".join(json.dumps(row) for row in rows)
     head = json.dumps({"device": device, "driver": driver, "date": date})[:-1]
-    write_files({path: [f'{head}, "vectors": [\n{lines}\n]}}\n'.encode()]})
+    write_files({Path(path): [f'{head}, "vectors": [\n{lines}\n]}}\n'.encode()]})

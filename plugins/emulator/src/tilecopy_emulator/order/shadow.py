@@ -7,6 +7,7 @@ holds its last writer and one reader; further readers, and atomic writes that no
 from __future__ import annotations
 
 import mmap
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -129,7 +130,7 @@ Judge = Callable[[Any, Any], tuple[Any, Any]]
 """Positions and stamps of earlier accesses -> (in order, allowed since both are strong, where order is not asked for)."""
 
 
-_NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
+_NO_RESERVE = 0x4000 if sys.platform == "linux" else 0  # mmap.MAP_NORESERVE, which Python has from 3.13
 
 
 def _zeros(cells: int) -> Any:
@@ -137,7 +138,7 @@ def _zeros(cells: int) -> Any:
     try:
         return np.zeros(cells, np.int64)
     except MemoryError:
-        if not hasattr(mmap, "MAP_ANONYMOUS"):
+        if sys.platform == "win32":  # which has no memory that is reserved when it is touched
             raise
         pages = mmap.mmap(-1, 8 * cells, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
         return np.frombuffer(pages, np.int64)
