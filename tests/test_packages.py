@@ -116,6 +116,8 @@ PUBLIC = {
         "tilecopy.assemblers",
         "tilecopy.costs",
         "tilecopy.executors",
+        "tilecopy.files",
+        "tilecopy.nvidia",
         "tilecopy_cli.command",
         "tilecopy_core",
         "tilecopy_core.ptx.instructions",

@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import attrs
-from tilecopy.assemblers import ASSEMBLERS, INSTALL, ptxas_path, version_of
+from tilecopy.assemblers import ASSEMBLERS, how_to_install, ptxas_path, version_of
 from tilecopy.errors import AssemblerError
 from tilecopy.executors import executor_named, executors, why_unavailable
 from tilecopy.known import KNOWN_EXECUTORS, KNOWN_PACKAGES, KNOWN_VARIANTS, install_line
@@ -69,7 +69,7 @@ def _assemblers() -> list[Finding]:
             version = version_of(name)
             state, detail = "found", f"{path}, {version}" if path else version
         except AssemblerError as error:
-            state, detail = ("unusable", f"it does not run: {error}") if path else ("missing", INSTALL[name])
+            state, detail = ("unusable", f"it does not run: {error}") if path else ("missing", how_to_install(name))
         found.append(Finding(f"assembler {name}", state, detail))
     return found
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +17,7 @@ import attrs
 from tilecopy.errors import LaunchError
 from tilecopy.executors.streams import stream_device, stream_pointer
 from tilecopy.kernel.parameters import MapFacts
+from tilecopy.nvidia import remedy
 
 from tilecopy_core.registry import LOCK
 
@@ -87,13 +90,14 @@ class Device:
 
 def _why_no_driver(error: Exception) -> str:
     """Whether the driver's library is missing or cannot be used, of which the bindings say the same."""
+    library = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:
-        ctypes.CDLL("libcuda.so.1")
-    except OSError as found:
-        if "No such file" in f"{found}" or "Could not find" in f"{found}":  # of Linux and Windows
-            return "no NVIDIA driver is installed (libcuda is not found)"
-        error = found
-    return f"the NVIDIA driver's library (libcuda) cannot be used: {error}"
+        ctypes.CDLL(library)
+    except OSError as load_error:
+        if re.search("no such file|could not find", str(load_error), re.IGNORECASE):
+            return f"no NVIDIA driver is installed ({library} is not found)"
+        error = load_error
+    return f"the NVIDIA driver's library ({library}) cannot be used: {error}"
 
 
 class Driver:
@@ -123,7 +127,9 @@ class Driver:
             api = self._given or import_module("cuda.bindings.driver")
             result = api.cuInit(0)[0]
         except ImportError as error:
-            raise LaunchError(f"cuda-python cannot be imported: {error}; pip install cuda-python") from error
+            raise LaunchError(
+                f"cuda-python cannot be imported ({error}): {remedy('pip install cuda-python')}"
+            ) from error
         except RuntimeError as error:
             raise LaunchError(_why_no_driver(error)) from error
         if int(result):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tilecopy import AssemblerError, LaunchError
+from tilecopy.nvidia import remedy
 
 from tilecopy_core import target_of
 from tilecopy_core.registry import LOCK, compiling
@@ -18,7 +19,7 @@ from .program import Program, printable
 from .reading.parser import parse_compiled
 from .run import Report
 
-_INSTALL = "from a checkout: pip install 'plugins/emulator[cuda]'"
+_INSTALL = 'from a checkout: pip install "plugins/emulator[cuda]"'
 _HEADERS = ("cudart", "cccl", "cutlass")
 """What NVIDIA's locator calls the header folders of wheels and of an installed toolkit."""
 _MOST_OF_LOG, _MOST_OF_NAME = 4000, 1000
@@ -177,7 +178,7 @@ def _nvrtc(source: str, file: str, options: Sequence[str], entry: str | None) ->
             nvrtc.nvrtcVersion()
     except Exception as error:  # its loader has errors of its own
         raise AssemblerError(
-            f"CUDA C++ needs cuda-bindings and NVRTC ({str(error).partition(chr(10))[0]}); {_INSTALL}"
+            f"CUDA C++ needs cuda-bindings and NVRTC ({str(error).partition(chr(10))[0]}): {remedy(_INSTALL)}"
         ) from error
 
     def call(function: Any, *arguments: Any) -> Any:

@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
@@ -18,13 +19,13 @@ from tilecopy_core.errors import TEXT, Kind, checked, one_of, optional
 from tilecopy_core.registry import LOCK, compiling
 
 from .errors import AssemblerError
+from .nvidia import remedy
 
-__all__ = ["ASSEMBLERS", "INSTALL", "assemble", "available_assemblers", "version_of"]
+__all__ = ["ASSEMBLERS", "assemble", "available_assemblers", "how_to_install", "version_of"]
 
 ASSEMBLERS = ("nvjitlink", "ptxas")
 _ASSEMBLER = one_of(*ASSEMBLERS)
-INSTALL = {"nvjitlink": "pip install cuda-python nvidia-nvjitlink", "ptxas": "pip install nvidia-cuda-nvcc"}
-"""What to install for each."""
+_INSTALL = {"nvjitlink": "pip install cuda-python nvidia-nvjitlink", "ptxas": "pip install nvidia-cuda-nvcc"}
 
 TIMEOUT_S = 300.0
 """Seconds that ptxas may take for one module: thousands of unrolled copies take some."""
@@ -37,15 +38,26 @@ def ptxas_path() -> str | None:
     A file or folder of that name on the PATH that cannot be executed is given too, where no program is: it is what the
     user has put there.
     """
-    found = shutil.which("ptxas")
-    if found is not None:
-        return found
+    path = shutil.which("ptxas")
+    if path is not None:
+        return path
+    program = "ptxas.exe" if sys.platform == "win32" else "ptxas"
     for folder in os.get_exec_path():
-        if folder and Path(folder, "ptxas").exists():
-            return str(Path(folder, "ptxas"))
+        if folder and Path(folder, program).exists():
+            return str(Path(folder, program))
     spec = find_spec("nvidia")
     roots = (spec.submodule_search_locations or []) if spec is not None else []
-    return next((str(path) for root in roots for path in sorted(Path(root).glob("*/bin/ptxas"))), None)
+    return next((str(path) for root in roots for path in sorted(Path(root).glob(f"*/bin/{program}"))), None)
+
+
+def how_to_install(assembler: str) -> str:
+    """Return the command that installs an assembler, or that there is none for this system.
+
+    Raises:
+        AssemblerError: the name is not one of :data:`ASSEMBLERS`.
+    """
+    _ASSEMBLER.check(assembler, "how_to_install", "assembler", AssemblerError)
+    return remedy(_INSTALL[assembler])
 
 
 def available_assemblers() -> dict[str, str]:
@@ -132,11 +144,12 @@ def _nvjitlink_bindings() -> Any:
 
             nvjitlink.version()
     except ImportError as error:
-        raise AssemblerError(f"nvJitLink is not installed: {INSTALL['nvjitlink']}") from error
+        raise AssemblerError(f"nvJitLink is not installed: {how_to_install('nvjitlink')}") from error
     except RuntimeError as error:  # the bindings are there; their library is not, or it wants a driver
         said = str(error).partition("\n")[0]
         raise AssemblerError(
-            f"nvJitLink is not installed, or too old: pip install --upgrade cuda-bindings nvidia-nvjitlink ({said})"
+            f"nvJitLink is not installed, or too old ({said}): "
+            + remedy("pip install --upgrade cuda-bindings nvidia-nvjitlink")
         ) from error
     return nvjitlink
 
@@ -171,13 +184,13 @@ def _linked(nvjitlink: Any, ptx: bytes, target: Target) -> bytes:
 
 # ---------------------------------------------------------------------------------------------------------- ptxas
 
-_REMEDY = f"take it off the PATH, or put the CUDA toolkit's there ({INSTALL['ptxas']} brings one)"
+_REMEDY = f"take it off the PATH, or put the CUDA toolkit's there ({_INSTALL['ptxas']} brings one)"
 
 
 def _ptxas_path() -> str:
     path = ptxas_path()
     if path is None:
-        raise AssemblerError(f"ptxas is not installed: {INSTALL['ptxas']}")
+        raise AssemblerError(f"ptxas is not installed: {how_to_install('ptxas')}")
     return path
 
 

@@ -12,6 +12,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+__all__ = ["check_writable", "write_files"]
+
 _KINDS = {
     stat.S_IFDIR: "a directory",
     stat.S_IFCHR: "a device",

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky
+from tilecopy.assemblers import how_to_install
 
 from tilecopy_core.plugin import FLAG, checked, instance_of, integer_in, tuple_of
 
@@ -282,7 +283,7 @@ class VariantSuite:
     def test_the_text_assembles_for_every_claimed_target(self) -> None:
         """By nvJitLink or ptxas."""
         if not proofs.assembles(self.subject()):
-            pytest.skip("no assembler: pip install cuda-python nvidia-nvjitlink")
+            pytest.skip(f"no assembler: {how_to_install('nvjitlink')}")
 
     def test_other_processes_give_the_same_answers(self) -> None:
         """With other hash seeds, asked in another order."""

@@ -4,6 +4,14 @@
 the steps that complete copies.
 """
 
+from importlib.util import find_spec
+
+from tilecopy.nvidia import remedy
+
+if find_spec("numba") is None or find_spec("numba_cuda") is None:
+    _INSTALL = 'from a checkout: pip install "plugins/export[numba]"'
+    raise ImportError(f"tilecopy_export.numba needs numba-cuda, which is not installed: {remedy(_INSTALL)}")
+
 from .copies import device_function
 from .steps import (
     cluster_sync,
