@@ -225,3 +225,86 @@ def test_known_opcodes_get_their_operands_themselves() -> None:
     k.inline_ptx("nanosleep.u32 {0};", k.thread_id())
     kernel = k.build(target="sm_90a", grid=1)
     assert kernel.notes == () and kernel.ptx.count("mov.") == 1
+
+
+# ------------------------------------------------------------------------------------------------------- tensor memory
+
+
+def tensor_kernel(buffers: int = 1, threads: int = 128) -> tuple[tc.KernelBuilder, list[tc.Buffer]]:
+    k = tc.KernelBuilder("tensors", threads=threads)
+    layout = tc.TileLayout(tc.S[(32, 16) : (1 @ tc.TLane, 1 @ tc.TCol)] + tc.R[4 : 32 @ tc.TLane])
+    return k, [k.tmem((32, 16), "uint8", layout=layout) for _ in range(buffers)]
+
+
+def allocated(buffers: int, **options: Any) -> tc.KernelBuilder:
+    k, tensors = tensor_kernel(buffers)
+    with k.if_(k.warp_id() == 0):
+        for tensor in tensors:
+            k.tcgen05_alloc(tensor, **options)
+    k.cta_sync()
+    with k.if_(k.warp_id() == 0):
+        for tensor in tensors:
+            k.tcgen05_dealloc(tensor)
+    return k
+
+
+@pytest.mark.parametrize("buffers", [1, 2, 3])
+def test_a_kernel_relinquishes_once_after_its_last_allocation(buffers: int) -> None:
+    kernel = assembled(allocated(buffers).build(target="sm_100a", grid=1))
+    opcodes = [line.split()[0] for line in kernel.ptx.splitlines() if line.startswith("\ttcgen05")]
+    names = [opcode.split(".")[1] for opcode in opcodes]
+    assert names == ["alloc"] * buffers + ["relinquish_alloc_permit"] + ["dealloc"] * buffers
+    kernel(executor="emulator")
+
+
+def test_an_allocation_in_a_loop_keeps_the_permission() -> None:
+    k, (tensor,) = tensor_kernel()
+    with k.if_(k.warp_id() == 0), k.range(3):
+        k.tcgen05_alloc(tensor)
+        k.warp_sync()
+        k.tcgen05_dealloc(tensor)
+        k.warp_sync()
+    assembled(k.build(target="sm_100a", grid=1))(executor="emulator")
+
+
+def test_a_kernel_has_one_cta_group() -> None:
+    """What says nothing has the group of the others; copies, too."""
+    kernel = assembled(allocated(2, cta_group=2).build(target="sm_100a", grid=2, cluster=2))
+    assert "cta_group::1" not in kernel.ptx and kernel.ptx.count("cta_group::2") == 5
+    k, (tensor,) = tensor_kernel()
+    tile, done = k.shared((32, 16), "uint8", align_bytes=128), k.mbarrier("done")
+    with k.if_(k.warp_id() == 0):
+        k.tcgen05_alloc(tensor)
+    k.cta_sync()
+    with k.if_(k.thread_id() == 0):
+        k.thread.copy_async(tensor[:, :], tile[:, :])
+        k.tcgen05_commit(done, cta_group=2)
+    with k.if_(k.warp_id() == 0):
+        k.tcgen05_dealloc(tensor)
+    kernel = assembled(k.build(target="sm_100a", grid=2, cluster=2))
+    assert "cta_group::1" not in kernel.ptx and "tcgen05.cp.cta_group::2" in kernel.ptx
+
+
+SECOND_GROUPS: dict[str, Any] = {
+    "alloc": lambda k, tensor, tile, done: k.tcgen05_alloc(tensor, cta_group=1),
+    "dealloc": lambda k, tensor, tile, done: k.tcgen05_dealloc(tensor, cta_group=1),
+    "commit": lambda k, tensor, tile, done: k.tcgen05_commit(done, cta_group=1),
+    "copy": lambda k, tensor, tile, done: k.thread.copy_async(tensor[:, :], tile[:, :], cta_group=1),
+    "inline": lambda k, tensor, tile, done: k.inline_ptx("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;"),
+}
+
+
+@pytest.mark.parametrize("second", SECOND_GROUPS)
+def test_a_second_cta_group_is_refused(second: str) -> None:
+    k, (tensor,) = tensor_kernel()
+    tile, done = k.shared((32, 16), "uint8", align_bytes=128), k.mbarrier("done")
+
+    def build() -> None:
+        with k.if_(k.thread_id() == 0):
+            SECOND_GROUPS[second](k, tensor, tile, done)
+        k.build(target="sm_100a", grid=2, cluster=2)
+
+    with k.if_(k.warp_id() == 0):
+        k.tcgen05_alloc(tensor, cta_group=2)
+    with pytest.raises(tc.TilecopyError, match="cta_group"):
+        build()

@@ -16,6 +16,7 @@ from .operands import PREDICATE, STEM, TYPE_BITS, Address, Register, TensorPlace
 P = ParamSpec("P")
 Key: TypeAlias = tuple[Hashable, ...]
 """What a computed value is known by in its block: its kind first."""
+_CTA_GROUP = re.compile(r"tcgen05\.\S*\bcta_group::(\d)")
 _LABEL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _NUMBER = re.compile(r"-?(0[xX][0-9a-fA-F]+|[0-9]+)")
 MOST_REGISTERS = 1 << 16
@@ -96,6 +97,7 @@ class Emitter:
         self._labels: dict[str, int] = {}
         self._allowed: set[str] = set()
         self._required = Needs()
+        self._groups: dict[str, str] = {}
         self._bound: dict[Hashable, tuple[Register, int]] = {}
 
     @property
@@ -168,6 +170,13 @@ class Emitter:
     def _require(self, instruction: str) -> None:
         """Let the module need what an instruction does, which the target has."""
         needs_on(self.target, _text(instruction, "opcode"))
+        if group := _CTA_GROUP.match(instruction):
+            self._groups.setdefault(group[1], instruction)
+            before = next(iter(self._groups.values()))
+            if len(self._groups) > 1:
+                raise PtxError(
+                    f"'{instruction}' and '{before}': all tcgen05 instructions of a kernel must have the same cta_group"
+                )
         self._allowed.add(instruction)
 
     def raw(self, text: str) -> None:

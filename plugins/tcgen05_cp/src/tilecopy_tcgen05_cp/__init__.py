@@ -31,7 +31,7 @@ variant = Variant(
     summary="tcgen05.cp from shared to tensor memory; the caller commits to an mbarrier",
     spaces=PAIRS,
     features=("tcgen05",),
-    options=(Option("cta_group", (int,), "1 or 2, the CTAs that take part", default=1),),
+    options=(Option("cta_group", (int,), "1 or 2, the CTAs that take part; by default those of the kernel, else 1"),),
     completion="tcgen05_commit",
     completion_steps=(
         "before: fence_proxy_async() by the threads that wrote the source, then a barrier",
@@ -60,9 +60,15 @@ def element_width(request: CopyRequest) -> str | None:
     )
 
 
+def group_of(request: CopyRequest) -> int:
+    """Return the CTAs that take part: the option, else those of the kernel's tensor memory, else 1."""
+    option: int | None = variant.option(request, "cta_group")
+    return request.cta_group or 1 if option is None else option
+
+
 def cta_group(request: CopyRequest) -> str | None:
     """``cta_group=`` is 1 or 2, that of the kernel's tensor memory, and 2 where the launch has pairs of CTAs."""
-    group = variant.option(request, "cta_group")
+    group = group_of(request)
     if group not in (1, 2):
         return f"option cta_group is 1 or 2, not {group!r}"
     if request.cta_group not in (None, group):
@@ -99,7 +105,7 @@ def tilecopy_partition(request: CopyRequest) -> AtomPartition | Decline:
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: AtomPartition, ptx: PtxBuilder) -> None:
     """The descriptor once, then one ``tcgen05.cp`` an atom."""
-    group = variant.option(request, "cta_group")
+    group = group_of(request)
     holder = ptx.address(request.dst.buffer.allocated_addr)
     encoded = partition.descriptor
     start = ptx.address(request.src.buffer, partition.start_elems)

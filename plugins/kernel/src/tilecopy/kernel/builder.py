@@ -510,15 +510,23 @@ class KernelBuilder(Recorder):
         holder = self.shared(1, "uint32", name=f"{name}_address", align_bytes=4)
         return self._made("tmem", name, shape, dtype, layout=layout, allocated_addr=holder)
 
-    def tcgen05_alloc(self, buffer: Buffer, *, columns: int | None = None, cta_group: int = 1) -> None:
+    def tcgen05_alloc(self, buffer: Buffer, *, columns: int | None = None, cta_group: int | None = None) -> None:
         """Allocate tensor memory for a buffer. One whole warp must execute this. Other threads have the address after a barrier.
+
+        A kernel may allocate for several buffers. After the last allocation in the program, unless it stands in a loop, the
+        CTA gives the permission to allocate back (``tcgen05.relinquish_alloc_permit``), so allocations by several warps need a
+        barrier between them.
 
         Args:
             buffer: from :meth:`tmem`.
             columns: 32-bit columns, a power of two from 32 to 512 (the hardware refuses 16); by default as many as the buffer needs.
-            cta_group: 1, or 2 for a pair of CTAs.
+            cta_group: 1, or 2 for a pair of CTAs; by default what another instruction of the kernel says, else 1. A kernel has one.
+
+        Raises:
+            RequestError: the columns are not what the hardware has, or the kernel has another ``cta_group``.
         """
-        holder, group = self._holder(buffer), plain(cta_group)
+        holder = self._holder(buffer)
+        self._has_group(cta_group, "tcgen05_alloc")
         needed = -(-buffer.memory.layout.span(TCol) * buffer.memory.dtype.bits // 32)
         count = max(32, 1 << (needed - 1).bit_length()) if columns is None else plain(columns)
         if type(count) is not int or count not in (32, 64, 128, 256, 512):
@@ -527,28 +535,58 @@ class KernelBuilder(Recorder):
             raise RequestError(f"{buffer.name} needs {needed} columns of tensor memory; {count} are allocated")
         self._touches(holder)
         self._columns[holder.memory] = count
-        self.record(
-            Action("tcgen05_alloc", lambda ptx: instructions.tcgen05_alloc(ptx, ptx.address(holder), count, group))
-        )
+        self._described.allocations += 1
+        number, in_loop = self._described.allocations, self._in_loop()
 
-    def tcgen05_dealloc(self, buffer: Buffer, *, columns: int | None = None, cta_group: int = 1) -> None:
-        """Free tensor memory, by default as many columns as were allocated. The warp that allocated it must do so before the kernel ends."""
-        holder, group = self._holder(buffer), plain(cta_group)
+        def write(ptx: PtxBuilder) -> None:
+            described = self._described
+            instructions.tcgen05_alloc(ptx, ptx.address(holder), count, described.group)
+            if number == described.allocations and not in_loop:
+                instructions.tcgen05_relinquish(ptx, described.group)
+
+        self.record(Action("tcgen05_alloc", write))
+
+    def _has_group(self, cta_group: int | None, what: str) -> None:
+        """Remember the ``cta_group`` of the kernel, which has one."""
+        if cta_group is None:
+            return
+        group, known = plain(cta_group), self._described.cta_group
+        integer_in(1, 2).check(group, what, "cta_group")
+        if known not in (None, group):
+            raise RequestError(
+                f"{what}: cta_group={group}, and another instruction of kernel {self.name} has cta_group={known}: all must have the same"
+            )
+        self._described.cta_group = group
+
+    def tcgen05_dealloc(self, buffer: Buffer, *, columns: int | None = None, cta_group: int | None = None) -> None:
+        """Free tensor memory, by default as many columns as were allocated. The warp that allocated it must do so before the kernel ends.
+
+        ``cta_group`` is as for :meth:`tcgen05_alloc`.
+        """
+        holder = self._holder(buffer)
+        self._has_group(cta_group, "tcgen05_dealloc")
         count = self._columns.get(holder.memory, 32) if columns is None else plain(columns)
         self.record(
-            Action("tcgen05_dealloc", lambda ptx: instructions.tcgen05_dealloc(ptx, _base(ptx, holder), count, group))
+            Action(
+                "tcgen05_dealloc",
+                lambda ptx: instructions.tcgen05_dealloc(ptx, _base(ptx, holder), count, self._described.group),
+            )
         )
 
-    def tcgen05_commit(self, barrier: Mbarrier | Region, *, cta_group: int = 1) -> None:
-        """Let an mbarrier (``mbar``, or one of several, ``mbar[i]``) count one arrival when this thread's copies are done."""
+    def tcgen05_commit(self, barrier: Mbarrier | Region, *, cta_group: int | None = None) -> None:
+        """Let an mbarrier (``mbar``, or one of several, ``mbar[i]``) count one arrival when this thread's copies are done.
+
+        ``cta_group`` is as for :meth:`tcgen05_alloc`.
+        """
         element = barrier[0] if isinstance(barrier, Mbarrier) else barrier
         if not isinstance(element, Region):
             raise RequestError(f"tcgen05_commit: barrier is an mbarrier, or mbar[i], not {shown(barrier)}")
         self._use(element, "tcgen05_commit: barrier")
-        cta_group = plain(cta_group)
+        self._has_group(cta_group, "tcgen05_commit")
         self.record(
             Action(
-                "tcgen05_commit", lambda ptx: instructions.tcgen05_commit(ptx, barrier_address(ptx, element), cta_group)
+                "tcgen05_commit",
+                lambda ptx: instructions.tcgen05_commit(ptx, barrier_address(ptx, element), self._described.group),
             )
         )
 

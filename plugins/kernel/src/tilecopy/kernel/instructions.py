@@ -107,9 +107,12 @@ def mbarrier_wait(ptx: PtxBuilder, barrier: Address, parity: Int, *, cluster: bo
 
 def tcgen05_alloc(ptx: PtxBuilder, holder: Address, columns: int, cta_group: int) -> None:
     """``tcgen05.alloc`` by one whole warp: 32 to 512 columns, a power of two; the address goes to ``holder``."""
-    group = tcgen05.group(cta_group)
-    ptx.instr(f"tcgen05.alloc.{group}.sync.aligned.shared::cta.b32", holder, columns)
-    ptx.instr(f"tcgen05.relinquish_alloc_permit.{group}.sync.aligned")
+    ptx.instr(f"tcgen05.alloc.{tcgen05.group(cta_group)}.sync.aligned.shared::cta.b32", holder, columns)
+
+
+def tcgen05_relinquish(ptx: PtxBuilder, cta_group: int) -> None:
+    """``tcgen05.relinquish_alloc_permit``: the CTA allocates no more; by the whole warp that allocated."""
+    ptx.instr(f"tcgen05.relinquish_alloc_permit.{tcgen05.group(cta_group)}.sync.aligned")
 
 
 def tcgen05_dealloc(ptx: PtxBuilder, address: Register, columns: int, cta_group: int) -> None:

@@ -23,11 +23,15 @@ from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParamete
 from .statements import Lowering, Placed
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class Description:
     """A kernel as described: what KernelBuilder collects.
 
-    ``written`` are the names of the arrays that it writes, ``notes`` what :meth:`BuiltKernel.explain` says of its text.
+    Attributes:
+        written: the names of the arrays that it writes.
+        notes: what :meth:`BuiltKernel.explain` says of its text.
+        allocations: how many times it allocates tensor memory.
+        cta_group: of its tensor memory, 1 or 2; None where nothing says it.
     """
 
     name: str
@@ -39,6 +43,13 @@ class Description:
     bounds: list[Bound] = attrs.field(factory=list)
     written: set[str] = attrs.field(factory=set)
     notes: list[str] = attrs.field(factory=list)
+    allocations: int = 0
+    cta_group: int | None = None
+
+    @property
+    def group(self) -> int:
+        """The ``cta_group`` of its instructions."""
+        return self.cta_group or 1
 
 
 def lower_kernel(
@@ -68,7 +79,15 @@ def lower_kernel(
     if grid3 is not None and described.scalars:
         known = tuple(n - 1 - block_index(dim) for dim, n in zip("xyz", grid3, strict=True))
     of_sizes = tuple(fact for fact, n in zip(known, grid3 or (), strict=False) if isinstance(n, Expr))
-    context = Lowering(ptx, chosen, registry or default_registry(), dict(ptx.tighter), of_sizes, cluster_ctas)
+    context = Lowering(
+        ptx,
+        chosen,
+        registry or default_registry(),
+        dict(ptx.tighter),
+        of_sizes,
+        cluster_ctas,
+        described.group if described.allocations else described.cta_group,
+    )
     context.run(described.body)
     declared = tuple(
         ArrayParameter.of(p, written=p.name in described.written) if isinstance(p, Buffer) else sizes.get(p.name, p)

@@ -229,6 +229,10 @@ class Recorder:
                 f"{blocks[-1]._kernel.name}: use what was made by the builder of that one"
             )
 
+    def _in_loop(self) -> bool:
+        """Whether a loop of the kernel is open."""
+        return any(block._kernel is self and isinstance(block._placed.statement, Loop) for block in _OPEN.get())
+
     @staticmethod
     def _where() -> str:
         """File and line of the user's program: the innermost frame outside this package."""

@@ -49,6 +49,7 @@ class Lowering:
         known: block ids as the grid bounds them, if it is given at build.
         facts: the facts about block ids that follow from a grid computed from sizes.
         cluster: CTAs of a cluster, 1 where the kernel has none.
+        cta_group: of the kernel's tensor memory; None where it has none.
         plans: the plan of each copy, in order.
         origins: the text of each statement and the line that made it, by its number; 0 is none.
         indices: the register of each value that became an index, with its statement.
@@ -60,6 +61,7 @@ class Lowering:
     known: Mapping[Symbol, Int] = attrs.field(factory=dict)
     facts: Facts = ()
     cluster: int = 1
+    cta_group: int | None = None
     plans: list[Plan] = attrs.field(factory=list)
     origins: list[str] = attrs.field(factory=lambda: [""])
     indices: list[tuple[Register, Index]] = attrs.field(factory=list)
@@ -132,6 +134,7 @@ class Copy:
             options=self.options,
             outside=self.outside,
             cluster=context.cluster,
+            cta_group=context.cta_group,
         )
         check_operands(request)  # the builder has looked at where the regions lie
         plan = dispatch(request, self.variant, context.registry)
