@@ -3,12 +3,12 @@
 from typing import TYPE_CHECKING
 
 from ..errors.process_lock import LOCK, compiling
+from .distributions import Installed, canonical, distributions
 from .entry_points import (
     PluginWarning,
     Source,
     WrapperError,
     by_name,
-    canonical,
     installed,
     load_only,
     shown_error,
@@ -33,6 +33,25 @@ else:  # pluggy is imported with the first dispatch
         },
     )
 
-__all__ = ["KnownVariant", "LOCK", "Plugin", "PluginWarning", "Registry", "Source", "VARIANTS_GROUP", "WrapperError"]
-__all__ += ["__version__", "by_name", "canonical", "compiling", "default_registry", "exporter", "installed"]
+__all__ = [
+    "Installed",
+    "KnownVariant",
+    "LOCK",
+    "Plugin",
+    "PluginWarning",
+    "Registry",
+    "Source",
+    "VARIANTS_GROUP",
+    "WrapperError",
+]
+__all__ += [
+    "__version__",
+    "by_name",
+    "canonical",
+    "compiling",
+    "default_registry",
+    "distributions",
+    "exporter",
+    "installed",
+]
 __all__ += ["known_variants", "load_only", "names_later", "shown_error", "warn_outside"]

@@ -19,10 +19,11 @@ import attrs
 
 from ..errors import TEXT, Kind, PluginError, checked
 from ..errors.process_lock import LOCK
+from .distributions import canonical, distributions, release
 from .version import __version__
 
 if TYPE_CHECKING:
-    from importlib.metadata import Distribution
+    from importlib.metadata import EntryPoint
 
 CORE = "tilecopy-core"
 THIS_PROCESS = "this process"
@@ -31,7 +32,9 @@ SLOW_IMPORT_SECONDS = 4.0
 """An import that takes longer is named: it delays the first copy of every process."""
 _NOT_THE_CALLER = ("tilecopy", "pluggy", "importlib")
 """How modules are named that no user wrote."""
-_HEADER = re.compile(r"^(name|version|requires-dist):(.*)$", re.I | re.M)
+_POINT_NAME = re.compile(r"[\w.-]+", re.ASCII)
+_REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(\s*:\s*[^\W\d]\w*(\.[^\W\d]\w*)*)?(\s*\[.*\])?")
+"""An object reference of the entry-points specification."""
 
 
 class PluginWarning(UserWarning):
@@ -85,33 +88,45 @@ def installed(group: str) -> list[Source]:
     entry points cannot be read is a source of its own name, where it may hold a plugin of the group; to load it says what
     is wrong.
     """
-    with LOCK:
-        from importlib.metadata import distributions
-
     family = group.rsplit(".", 1)[0]
     contract = re.compile(re.escape(family) + r"\.v\d+")
-    found: dict[tuple[str, str], Source] = {}
-    seen: set[str] = set()
-    for distribution in distributions():
+    sources: dict[tuple[str, str], Source] = {}
+    for package in distributions(declaring=family):
+        load: Callable[[], Any]
         wrong, points = "", []
         try:
-            points = [point for point in distribution.entry_points if contract.fullmatch(point.group)]
+            points = [point for point in package.metadata.entry_points if contract.fullmatch(point.group)]
         except Exception as error:
             wrong = shown_error(error)
-        if not points and not (wrong and family in _text(distribution, "entry_points.txt")):
+        if not points and not wrong:
             continue
-        package, version, requirements = _about(distribution)
-        if canonical(package) in seen:
-            continue  # an older copy further along sys.path
-        seen.add(canonical(package))
         if wrong:
-            why = f"the entry points of {package} {version} cannot be read ({wrong}); reinstall it"
-            found[(package, package)] = Source(package, package, version, partial(_unreadable, why))
-        needs = newer_core_needed(requirements)
+            why = f"the entry points of {package.name} {package.version} cannot be read ({wrong}); reinstall it"
+            sources[package.name, package.name] = Source(
+                package.name, package.name, package.version, partial(_unreadable, why)
+            )
+        needs = newer_core_needed(package.requirements)
         for point in sorted(points, key=lambda point: point.group == group):  # the best is last
-            source = Source(point.name, package, version, point.load, needs=needs)
-            found[(point.name, package)] = source if point.group == group else _of_another(source, point.group, group)
-    return [found[key] for key in sorted(found)]
+            twins = [other.value for other in points if (other.group, other.name) == (point.group, point.name)]
+            why = _malformed(point, twins)
+            wrong = f"entry point {point.name} = {point.value}: {why}"
+            load = partial(_unreadable, wrong) if why else point.load
+            source = Source(point.name, package.name, package.version, load, needs=needs)
+            sources[point.name, package.name] = (
+                source if point.group == group else _of_another(source, point.group, group)
+            )
+    return [sources[key] for key in sorted(sources)]
+
+
+def _malformed(point: EntryPoint, twins: list[str]) -> str:
+    """Return which rule an entry point breaks, or ""; ``twins`` are the values of all its package has of that name."""
+    if not _POINT_NAME.fullmatch(point.name):
+        return "the name must be of letters, digits, '_', '-' and '.'"
+    if not _REFERENCE.fullmatch(point.value):
+        return "the value must be a module or module:attribute, of names that Python can import"
+    if len(set(twins)) > 1:
+        return f"its package declares the name {len(twins)} times, as {' and '.join(twins)}"
+    return ""
 
 
 def _unreadable(why: str) -> NoReturn:
@@ -126,54 +141,22 @@ def _of_another(source: Source, made_for: str, group: str) -> Source:
     return attrs.evolve(source, incompatible=why)
 
 
-def _text(distribution: Distribution, name: str) -> str:
-    try:
-        return distribution.read_text(name) or ""
-    except UnicodeDecodeError as error:
-        return error.object.decode(errors="replace")
-    except Exception:  # unreadable: somebody else's
-        return ""
-
-
-def _about(distribution: Distribution) -> tuple[str, str, list[str]]:
-    """Name, version and requirements, from the header alone: parsing all metadata takes twenty times as long."""
-    text = _text(distribution, "METADATA") or _text(distribution, "PKG-INFO")
-    found: dict[str, list[str]] = {}
-    for field, value in _HEADER.findall(text.partition("\n\n")[0]):
-        found.setdefault(field.lower(), []).append(value.strip())
-    return found.get("name", ["unknown"])[0], found.get("version", ["0"])[0], found.get("requires-dist", [])
-
-
-def canonical(package: str) -> str:
-    """A distribution's name as packaging compares it (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", package).lower()
-
-
 def newer_core_needed(requirements: Iterable[str], core_version: str = __version__) -> str:
     """The requirement that asks for a newer tilecopy-core than this one, in words, or "".
 
     Only release numbers are compared (PEP 440 without pre-releases), and only what bounds from below: an upper bound
     does not say that this core is missing something. Requirements with a marker are left to the installer.
     """
-    have = _release(core_version)
+    have = release(core_version)
     for requirement in requirements:
         match = re.fullmatch(r"([\w.-]+)\s*(?:\[[^\]]*\])?\s*\(?([^;()]*)\)?\s*", requirement.strip())
         if match is None or canonical(match[1]) != CORE:
             continue
         for operator, version in re.findall(r"(===|==|~=|>=|>)\s*v?(\d+(?:\.\d+)*)", match[2]):
-            wanted = _release(version)
+            wanted = release(version)
             if wanted > have or (operator == ">" and wanted == have):
                 return f"it requires {requirement.strip()}; this is {CORE} {core_version}"
     return ""
-
-
-def _release(version: str) -> tuple[int, ...]:
-    """The release numbers of a version, without trailing zeros: 0.2 and 0.2.0 are one."""
-    match = re.match(r"v?(\d+(?:\.\d+)*)", version)
-    numbers = [int(part) for part in match[1].split(".")] if match else []
-    while numbers and numbers[-1] == 0:
-        numbers.pop()
-    return tuple(numbers)
 
 
 def load(source: Source) -> Any:

@@ -18,7 +18,8 @@ import pluggy
 from ..description.request import Variant
 from ..errors import PerformanceWarning, PluginError, RequestError, did_you_mean, shown
 from ..errors.process_lock import LOCK
-from .entry_points import THIS_PROCESS, Source, WrapperError, canonical, fault_of, installed, load, warn_outside
+from .distributions import canonical
+from .entry_points import THIS_PROCESS, Source, WrapperError, fault_of, installed, load, warn_outside
 from .hook_calls import Plugin, Wrapping, hook_manager, hooks_of
 from .hookspecs import DISPATCH, HOOKS, VARIANTS_GROUP
 from .installable import known_variants

@@ -1,0 +1,144 @@
+"""Which of the packages along sys.path count, and what is said of an entry point that cannot be used.
+
+Packages are folders as installers leave them; most cases are faults that users of other tools reported.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tilecopy_core import PluginError
+from tilecopy_core.registry import distributions, installed, load_only
+
+GROUP = "acme.plugins.v1"
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Installs a package into a folder, which is put at the end of ``sys.path``; returns the folder of its metadata."""
+
+    def install(folder: str, name: str, version: str, points: str = "", requires: str = "") -> Path:
+        if str(tmp_path / folder) not in sys.path:
+            monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / folder)])
+        info = tmp_path / folder / f"{name}-{version}.dist-info"
+        info.mkdir(parents=True)
+        head = f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {version}\n{requires}\n"
+        (info / "METADATA").write_text(head, encoding="utf-8")
+        if points:
+            (info / "entry_points.txt").write_text(f"[{GROUP}]\n{points}\n", encoding="utf-8")
+        return info
+
+    return install
+
+
+def sources() -> list[tuple[str, str]]:
+    return [(source.name, source.owner) for source in installed(GROUP)]
+
+
+@pytest.mark.parametrize("versions", [("0.1.0", "0.3.0"), ("1.2", "2.2"), ("10.0", "9.0"), ("2.0", "2.0.1")])
+def test_of_two_versions_in_one_folder_the_highest_counts(
+    versions: tuple[str, str], package: Callable[..., Path]
+) -> None:
+    """``pip install --target --upgrade`` leaves both (pypa/pip#8063)."""
+    for version in versions:
+        package("site", "acme_one", version, f"v{version.replace('.', '_')} = acme")
+    highest = max(versions, key=lambda version: [int(part) for part in version.split(".")])
+    assert sources() == [(f"v{highest.replace('.', '_')}", f"acme-one {highest}")]
+    (one,) = [found for found in distributions() if found.name == "acme-one"]
+    assert one.other_versions == tuple(version for version in versions if version != highest)
+
+
+def test_the_first_folder_counts_as_for_import(package: Callable[..., Path]) -> None:
+    package("front", "acme_one", "1.0", "one = acme")
+    behind = package("back", "acme_one", "2.0", "one = acme\ntwo = acme")
+    assert sources() == [("one", "acme-one 1.0")]
+    (one,) = [found for found in distributions() if found.name == "acme-one"]
+    assert one.shadowed == (str(behind),)
+
+
+def test_a_copy_behind_one_without_the_group_is_not_used(package: Callable[..., Path]) -> None:
+    package("front", "acme_one", "2.0")
+    package("back", "acme_one", "1.0", "one = acme")
+    assert sources() == []
+
+
+def test_packages_without_metadata_are_named_by_their_folders(package: Callable[..., Path]) -> None:
+    for name in ("acme_one", "acme_two"):
+        (package("site", name, "1.0", f"{name[5:]} = acme") / "METADATA").unlink()
+    assert sources() == [("one", "acme-one 1.0"), ("two", "acme-two 1.0")]
+
+
+def test_what_pip_is_about_to_delete_does_not_count(package: Callable[..., Path]) -> None:
+    """jaraco/keyring#451: folders that start with ``~``."""
+    info = package("site", "acme_one", "1.0", "one = acme")
+    shutil.copytree(info, info.with_name("~cme_one-0.9.dist-info"))
+    assert sources() == [("one", "acme-one 1.0")]
+
+
+@pytest.mark.parametrize("value", ["acme-one", "acme_one:", "", "acme one", "1acme", "acme:a-b", ":acme"])
+def test_an_object_reference_that_is_none_is_told_with_its_value(value: str, package: Callable[..., Path]) -> None:
+    package("site", "acme_one", "1.0", f"one = {value}")
+    with pytest.raises(PluginError) as error:
+        load_only(installed(GROUP))
+    assert "acme-one 1.0" in str(error.value) and f"one = {value}" in str(error.value)
+
+
+@pytest.mark.parametrize("value", ["json", "json:dumps", "os.path : join", "json:JSONDecoder.decode", "json [extra]"])
+def test_every_form_of_an_object_reference_is_loaded(value: str, package: Callable[..., Path]) -> None:
+    package("site", "acme_one", "1.0", f"one = {value}")
+    assert load_only(installed(GROUP)) is not None
+
+
+@pytest.mark.parametrize("name", ["one,two", "one two", "é"])
+def test_a_name_that_the_environment_lists_cannot_have_is_refused(name: str, package: Callable[..., Path]) -> None:
+    package("site", "acme_one", "1.0", f"{name} = json")
+    with pytest.raises(PluginError) as error:
+        load_only(installed(GROUP))
+    assert f"{name} = json" in str(error.value)
+
+
+def test_one_name_with_two_modules_in_one_package_is_refused(package: Callable[..., Path]) -> None:
+    package("site", "acme_one", "1.0", "one = json\none = pickle")
+    with pytest.raises(PluginError) as error:
+        load_only(installed(GROUP))
+    assert "json" in str(error.value) and "pickle" in str(error.value)
+
+
+def test_requirements_of_an_egg_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = tmp_path / "acme_one.egg-info"
+    info.mkdir()
+    (info / "PKG-INFO").write_text("Metadata-Version: 1.2\nName: acme-one\nVersion: 1.0\n", encoding="utf-8")
+    (info / "requires.txt").write_text("tilecopy-core>=9\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text(f"[{GROUP}]\none = json\n", encoding="utf-8")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    (source,) = installed(GROUP)
+    assert source.owner == "acme-one 1.0" and "tilecopy-core>=9" in source.needs
+
+
+@pytest.mark.parametrize("entry", [None, b"/usr/lib"])
+def test_entries_of_the_path_that_import_skips_are_skipped(
+    entry: object, package: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package("site", "acme_one", "1.0", "one = acme")
+    monkeypatch.setattr(sys, "path", [*sys.path, entry])
+    assert sources() == [("one", "acme-one 1.0")]
+
+
+def test_a_metadata_finder_that_raises_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        @staticmethod
+        def find_spec(*_: object) -> None:
+            return None
+
+        @staticmethod
+        def find_distributions(context: object = None) -> list[object]:
+            raise RuntimeError("finder of somebody else")
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Broken])
+    with pytest.raises(PluginError, match="finder of somebody else"):
+        installed(GROUP)

@@ -1,0 +1,131 @@
+"""The distributions along ``sys.path``, as ``import`` sees them: the first folder that has one wins."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+from ..errors import PluginError
+from ..errors.process_lock import LOCK
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
+
+_FOLDER_NAME = re.compile(
+    r"(?P<name>[^-]+(?:-[^-\d][^-]*)*?)(?:-(?P<version>\d[^-]*)(?:-py[\d.]+)?)?\.(?:dist|egg)-info", re.I
+)
+"""The folder or file of a distribution's metadata; an ``.egg-info`` of a source tree has no version."""
+_NAME = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?", re.I)
+"""A name that a distribution can have (PEP 508); pip renames what it is about to delete to ``~ame``."""
+_HEADER = re.compile(r"^(name|version|requires-dist):(.*)$", re.I | re.M)
+
+
+@attrs.frozen(eq=False)
+class Installed:
+    """A distribution that is installed.
+
+    Attributes:
+        name: as its metadata write it; the name of its folder where they cannot be read.
+        version: likewise; "0" if nothing tells it.
+        requirements: what it requires (PEP 508).
+        location: the folder or file of its metadata, or "" where a finder of somebody else's brings it.
+        metadata: the standard library's view of it.
+        other_versions: versions of the same name in the same folder, which an installer left behind.
+        shadowed: locations of the same name further along ``sys.path``, which are not used.
+    """
+
+    name: str
+    version: str
+    requirements: tuple[str, ...]
+    location: str
+    metadata: Distribution
+    other_versions: tuple[str, ...] = ()
+    shadowed: tuple[str, ...] = ()
+
+
+def distributions(*, declaring: str = "") -> list[Installed]:
+    """Return the installed distributions, one of each name.
+
+    Along ``sys.path`` the first folder that has the name wins. Within a folder the highest version wins.
+
+    Args:
+        declaring: only those whose ``entry_points.txt`` has this text; reading the metadata of all takes much longer.
+
+    Raises:
+        PluginError: a metadata finder of this process raised.
+    """
+    with LOCK:
+        from importlib.metadata import distributions as discover
+
+    by_name: dict[str, list[tuple[str, str, Distribution]]] = {}
+    try:
+        for metadata in discover(path=[entry for entry in sys.path if isinstance(entry, str)]):
+            path = getattr(metadata, "_path", None)
+            match = _FOLDER_NAME.fullmatch(path.name) if path is not None else None
+            name = match["name"] if match else _header(metadata).get("name", [""])[0]
+            if _NAME.fullmatch(name):
+                version = (match["version"] if match else None) or "0"
+                by_name.setdefault(canonical(name), []).append((str(path or ""), version, metadata))
+    except Exception as error:
+        raise PluginError(f"the installed packages cannot be listed: {type(error).__name__}: {error}") from error
+    return [
+        _chosen(name, copies)
+        for name, copies in by_name.items()
+        if any(declaring in text_of(metadata, "entry_points.txt") for _, _, metadata in copies)
+    ]
+
+
+def _chosen(name: str, copies: list[tuple[str, str, Distribution]]) -> Installed:
+    """Return the copy that counts: the highest version of the first folder."""
+    copies = list({location or id(metadata): (location, v, metadata) for location, v, metadata in copies}.values())
+    first = Path(copies[0][0]).parent
+    here = [copy for copy in copies if Path(copy[0]).parent == first]
+    location, version, metadata = max(here, key=lambda copy: (release(copy[1]), copy[1]))
+    fields = _header(metadata)
+    requirements = fields.get("requires-dist") or metadata.requires or () if fields else ()
+    return Installed(
+        fields.get("name", [name])[0],
+        fields.get("version", [version])[0],
+        tuple(requirements),
+        location,
+        metadata,
+        tuple(v for path, v, _ in here if path != location),
+        tuple(path for path, _, _ in copies if Path(path).parent != first),
+    )
+
+
+def _header(metadata: Distribution) -> dict[str, list[str]]:
+    """Return the fields of the header that are asked for: parsing all metadata takes twenty times as long."""
+    text = text_of(metadata, "METADATA") or text_of(metadata, "PKG-INFO")
+    fields: dict[str, list[str]] = {}
+    for field, value in _HEADER.findall(text.partition("\n\n")[0]):
+        fields.setdefault(field.lower(), []).append(value.strip())
+    return fields
+
+
+def text_of(metadata: Distribution, name: str) -> str:
+    """Return a file of a distribution's metadata, or "" where it is missing or cannot be read."""
+    try:
+        return metadata.read_text(name) or ""
+    except UnicodeDecodeError as error:
+        return error.object.decode(errors="replace")
+    except Exception:  # unreadable: somebody else's
+        return ""
+
+
+def canonical(package: str) -> str:
+    """Return a distribution's name as packaging compares it (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", package).lower()
+
+
+def release(version: str) -> tuple[int, ...]:
+    """Return the release numbers of a version, without trailing zeros: 0.2 and 0.2.0 are one."""
+    match = re.match(r"v?(\d+(?:\.\d+)*)", version)
+    numbers = [int(part) for part in match[1].split(".")] if match else []
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)
