@@ -327,3 +327,11 @@ def test_a_start_far_outside_is_outside(executor: str) -> None:
         kernel(ones, written, start, shown, executor=usable(executor))
         assert shown[:inside].all() and not shown[inside:].any(), start
         assert (written == 1).sum() == inside * 16 and (written == 7).sum() == written.size - inside * 16, start
+
+
+def test_dimensions_in_halves_count_among_the_five_of_a_map() -> None:
+    layout = TileLayout(S[(2, 2, 2, 2, 2, 8) : (128, 64, 16, 32, 8, 1)])
+    box = shared((2, 4, 4, 8), layout=layout)
+    found = plan(box[:, :, :, :], array((4, 8, 8, 64))[0:2, 0:4, 0:4, 0:8]).partition
+    assert len(found.map.sizes) == len(found.map.box) == 5
+    assert found.instructions_per_thread * prod(found.map.box) == prod(box.shape)
