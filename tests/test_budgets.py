@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = {
     "core": 9_700,
     "bulk": 275,
-    "cli": 1_785,
+    "cli": 1_900,
     "cuda": 2_050,
     "draw": 2_475,
     "dsmem": 150,

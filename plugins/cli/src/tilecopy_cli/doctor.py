@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -12,7 +13,9 @@ from tilecopy.executors import executor_named, executors, why_unavailable
 from tilecopy.known import KNOWN_EXECUTORS, KNOWN_PACKAGES, KNOWN_VARIANTS, install_line
 
 from tilecopy_core.errors import TilecopyError
-from tilecopy_core.registry import default_registry, shown_error
+from tilecopy_core.registry import canonical, default_registry, shown_error
+
+from .packages import packages, problems
 
 
 @attrs.frozen
@@ -126,8 +129,17 @@ def _variants() -> list[Finding]:
 
 
 def _packages() -> list[Finding]:
+    """Return what is known of each package that extends tilecopy, with where it lies, and of those that could be installed."""
     found = []
+    faults = problems()
+    installed = {package.name: package for package in packages()}
+    for name, package in sorted(installed.items()):
+        where = f"{package.version} in {Path(package.location).parent}" if package.location else package.version
+        state = "unusable" if faults[name] else "found"
+        found.append(Finding(f"package {name}", state, "; ".join([where, *faults[name]])))
     for name, line in KNOWN_PACKAGES.items():
+        if canonical(name) in map(canonical, installed):
+            continue
         try:
             state, detail = "found", version(name)
         except PackageNotFoundError:
