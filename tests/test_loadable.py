@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -308,3 +309,78 @@ def test_a_second_cta_group_is_refused(second: str) -> None:
         k.tcgen05_alloc(tensor, cta_group=2)
     with pytest.raises(tc.TilecopyError, match="cta_group"):
         build()
+
+
+# ----------------------------------------------------------------------------------------------------------- registers
+
+
+def held(registers: int, threads: int, **options: Any) -> tc.BuiltKernel:
+    """A copy through fragments of some registers a thread."""
+    k = tc.KernelBuilder("held", threads=threads)
+    a, b = (k.param(name, (threads, registers), "float32") for name in "AB")
+    layout = tc.TileLayout(tc.S[(threads, registers) : (1 @ tc.tx, 1)])
+    fragment = k.local((threads, registers), "float32", layout=layout)
+    k.cta.copy(fragment[:, :], a[:, :])
+    k.cta_sync()
+    k.cta.copy(b[:, :], fragment[:, :])
+    return k.build(target="sm_90a", grid=1, **options)
+
+
+@pytest.mark.filterwarnings("ignore::tilecopy.PerformanceWarning")
+@pytest.mark.parametrize("assembler", available_assemblers())
+def test_what_a_kernel_takes(assembler: str) -> None:
+    few, many = held(16, 128).resources(assembler), held(200, 1024, min_ctas_per_sm=1).resources(assembler)
+    assert 16 <= few.registers <= 64 and few.spill_bytes == few.shared_bytes == 0
+    assert many.registers == 64 and many.spill_bytes >= 4 * (200 - 64)
+    k = tc.KernelBuilder("shared", threads=32)
+    tile, a = k.shared((50, 128), "float32"), k.param("A", (50, 128), "float32")
+    k.warp.copy(tile[:, :], a[:, :])
+    kernel = k.build(target="sm_90a", grid=1)
+    assert kernel.resources(assembler).shared_bytes == kernel.shared_bytes == 50 * 128 * 4
+
+
+def test_shared_memory_of_the_pool_counts() -> None:
+    k = tc.KernelBuilder("pool", threads=32)
+    tile, a = k.shared((100, 128), "float32"), k.param("A", (100, 128), "float32")
+    k.warp.copy(tile[:, :], a[:, :])
+    kernel = k.build(target="sm_90a", grid=1)
+    assert kernel.dynamic_shared and kernel.resources().shared_bytes == 100 * 128 * 4
+
+
+@pytest.mark.filterwarnings("ignore::tilecopy.PerformanceWarning")
+def test_explain_says_that_a_kernel_spills() -> None:
+    kernel = held(200, 1024, min_ctas_per_sm=1)
+    assert f"spills {kernel.resources().spill_bytes} bytes" in kernel.explain()
+    assert "spills" not in held(16, 128).explain()
+
+
+def test_without_an_assembler_resources_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = held(16, 128)
+    monkeypatch.setattr("tilecopy.assemblers.ASSEMBLERS", ())
+    with pytest.raises(tc.AssemblerError):
+        kernel.resources()
+    assert kernel.explain()
+
+
+@pytest.mark.parametrize(
+    ("registers", "threads", "ctas", "most"),
+    [
+        (128, 1024, None, 64),
+        (64, 1024, None, None),
+        (128, 512, None, None),
+        (132, 512, 1, 128),
+        (128, 256, 4, 64),
+        (64, 256, 4, None),
+    ],
+)
+def test_notes_know_the_registers_that_a_thread_has(
+    registers: int, threads: int, ctas: int | None, most: int | None
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tc.PerformanceWarning)
+        kernel = held(registers, threads, min_ctas_per_sm=ctas)
+    for plan in kernel.plans:
+        notes = [note.text for note in plan.notes if note.kind == "registers"]
+        assert len(notes) == (most is not None) and all(
+            f" {most} " in text and str(registers) in text for text in notes
+        )

@@ -29,9 +29,11 @@ from ..integers.expr import plain
 from ..layout import TileLayout, along
 from ..memory.buffers import SPACES, Region, symbolic
 from ..memory.outside import Outside, outside_of
-from .scope import ActiveThreads, Scope, differs_within
+from .scope import MAX_CTA_THREADS, ActiveThreads, Scope, differs_within
 from .target import FEATURES, TARGETS, Target, target_of, targets_with
 
+MOST_REGISTERS, SM_REGISTERS = 255, 65_536
+"""Registers of 32 bits that a thread has at most, and those that the CTAs of a multiprocessor share, on every architecture."""
 OPS = ("copy", "copy_async")
 RESERVED = frozenset({"dst", "src", "op", "scope", "target", "variant", "active", "registry", "outside", "cluster"})
 """Parameters of ``plan`` and of the builder's copies: no option can have these names."""
@@ -358,6 +360,7 @@ class CopyRequest:
             where the launch is not known, as in a plan or an exported copy; what depends on it is accepted there.
         cta_group: the CTAs, 1 or 2, that the kernel's tensor memory is allocated for (``tcgen05_alloc``); None where it is
             not known or nothing is allocated.
+        min_ctas_per_sm: CTAs that a multiprocessor must hold at once: in a kernel what ``build(min_ctas_per_sm=)`` says, else 1.
         overhangs: whether ``outside`` is given and a region cannot be shown to lie inside its buffer's shape.
     """
 
@@ -371,6 +374,7 @@ class CopyRequest:
     outside: Outside | None = None
     cluster: int | None = attrs.field(default=None, validator=optional(integer_in(1, 2**31 - 1)))
     cta_group: int | None = attrs.field(default=None, validator=optional(integer_in(1, 2)))
+    min_ctas_per_sm: int = attrs.field(default=1, validator=integer_in(1, 32))
     overhangs: bool = attrs.field(default=False, init=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
@@ -397,6 +401,12 @@ class CopyRequest:
         cluster = "" if self.cluster in (None, 1) else f", cluster of {self.cluster}"
         copied = f"{self.op} {_shown_region(self.src)} -> {_shown_region(self.dst)}"
         return f"{copied}, scope {self.scope}, {self.target}{cluster}{outside}"
+
+    @property
+    def most_registers(self) -> int:
+        """The registers of 32 bits that a thread has at most: 255, or fewer where the CTAs of an SM share its 65,536."""
+        threads = self.active.cta_threads or min(self.scope.threads, MAX_CTA_THREADS)
+        return min(MOST_REGISTERS, SM_REGISTERS // (threads * self.min_ctas_per_sm))
 
     @property
     def spaces(self) -> tuple[str, str]:

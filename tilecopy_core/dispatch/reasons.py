@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _MOST_INSTRUCTIONS = 128
 """Instructions of a copy by one thread; past that a variant that is made for one thread is named."""
-_MOST_REGISTERS = 255
-"""32-bit registers that a thread can have on every architecture; ptxas spills the rest to local memory."""
 _AXES = {"warp": "laneid", "warpgroup": "tid_in_wg", "cta": "tx"}
 
 OutcomeKind: TypeAlias = Literal[
@@ -104,8 +102,8 @@ def _of_registers(count: int, request: CopyRequest) -> Note:
         remedy += "" if rest else f", such as layout=TileLayout(S[({threads}, {each}) : (1 @ {_AXES[kind]}, 1)])"
     return Note(
         "registers",
-        f"fragment {buffer.name}: {count:,} registers of each thread, which has {_MOST_REGISTERS} at most; the rest goes to local "
-        f"memory; {remedy}",
+        f"fragment {buffer.name}: {count:,} registers of each thread, which has {request.most_registers} at most; the rest goes to "
+        f"local memory; {remedy}",
     )
 
 
@@ -129,7 +127,7 @@ def of_choice(
         able = [(*found, o.lacks) for o in outcomes if (found := _would(o, request, registry))]
         for _, record, lacks in sorted(able, key=lambda each: (-each[0], each[1].name))[:1]:
             notes.append(_of_instructions(count, chosen, record, lacks))
-    if "local" in request.spaces and (count := _past(_MOST_REGISTERS, partition, "registers_per_thread")):
+    if "local" in request.spaces and (count := _past(request.most_registers, partition, "registers_per_thread")):
         notes.append(_of_registers(count, request))
     return tuple(notes)
 

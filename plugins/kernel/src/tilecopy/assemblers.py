@@ -14,6 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from tilecopy_core.description import Target, target_of
 from tilecopy_core.errors import TEXT, Kind, checked, one_of, optional
 from tilecopy_core.registry import LOCK, compiling
@@ -21,7 +23,15 @@ from tilecopy_core.registry import LOCK, compiling
 from .errors import AssemblerError
 from .nvidia import remedy
 
-__all__ = ["ASSEMBLERS", "assemble", "available_assemblers", "how_to_install", "version_of"]
+__all__ = [
+    "ASSEMBLERS",
+    "Resources",
+    "assemble",
+    "available_assemblers",
+    "how_to_install",
+    "resources_of",
+    "version_of",
+]
 
 ASSEMBLERS = ("nvjitlink", "ptxas")
 _ASSEMBLER = one_of(*ASSEMBLERS)
@@ -84,15 +94,58 @@ def assemble(ptx: str, target: Target | str, assembler: str | None = None, *, ti
         AssemblerError: it is not installed, does not work, or refuses the text; the message holds its log.
         TargetError: there is no such target.
     """
-    chosen = target_of(target)
+    return _assembled(ptx, target_of(target), assembler, timeout_s)[0]
+
+
+def _assembled(ptx: str, target: Target, assembler: str | None, timeout_s: float) -> tuple[bytes, str]:
+    """Machine code, and what the assembler says of it."""
     name = _first_that_works() if assembler is None else assembler
     try:
         text = ptx.encode()
     except UnicodeEncodeError as error:
-        raise AssemblerError(f"the PTX for {chosen} is no text that can be encoded: {error}") from error
+        raise AssemblerError(f"the PTX for {target} is no text that can be encoded: {error}") from error
     if name == "ptxas":
-        return _ptxas(text, chosen, timeout_s)
-    return _nvjitlink(text, chosen)
+        return _ptxas(text, target, timeout_s)
+    return _nvjitlink(text, target)
+
+
+@attrs.frozen
+class Resources:
+    """What a kernel takes of a multiprocessor, as an assembler says it.
+
+    Attributes:
+        registers: registers of each thread, of 32 bits.
+        spill_bytes: bytes of each thread that are stored to local memory, because the registers do not suffice.
+        shared_bytes: bytes of shared memory of each CTA.
+    """
+
+    registers: int
+    spill_bytes: int
+    shared_bytes: int
+
+
+_USED = re.compile(r"[Uu]sed (\d+) registers(?:.*?\b(\d+) bytes smem)?")
+_SPILLED = re.compile(r"(\d+) bytes spill stores")
+
+
+@checked(AssemblerError, ptx=TEXT, assembler=optional(_ASSEMBLER))
+def resources_of(ptx: str, target: Target | str, assembler: str | None = None) -> Resources:
+    """Return what the kernel of a module takes; shared memory that the launch adds does not count.
+
+    Args:
+        ptx: the text of a module with one kernel.
+        target: the architecture.
+        assembler: one of :data:`ASSEMBLERS`; by default the first that works.
+
+    Raises:
+        AssemblerError: it is not installed, does not work, or refuses the text; the message says what to do.
+        TargetError: there is no such target.
+    """
+    log = _assembled(ptx, target_of(target), assembler, TIMEOUT_S)[1]
+    used, spilled = _USED.search(log), _SPILLED.search(log)
+    if used is None:
+        raise AssemblerError(f"the assembler does not say how many registers the kernel takes; it says:\n{log}")
+    return Resources(int(used[1]), int(spilled[1]) if spilled else 0, int(used[2] or 0))
 
 
 def _tried() -> Iterator[tuple[str, str, str]]:
@@ -154,15 +207,16 @@ def _nvjitlink_bindings() -> Any:
     return nvjitlink
 
 
-def _nvjitlink(ptx: bytes, target: Target) -> bytes:
+def _nvjitlink(ptx: bytes, target: Target) -> tuple[bytes, str]:
     nvjitlink = _nvjitlink_bindings()
     with compiling():
         return _linked(nvjitlink, ptx, target)
 
 
-def _linked(nvjitlink: Any, ptx: bytes, target: Target) -> bytes:
+def _linked(nvjitlink: Any, ptx: bytes, target: Target) -> tuple[bytes, str]:
+    options = [f"-arch={target}", "-verbose"]
     try:
-        handle = nvjitlink.create(1, [f"-arch={target}"])
+        handle = nvjitlink.create(len(options), options)
     except nvjitlink.nvJitLinkError as error:
         version = "{}.{}".format(*nvjitlink.version())
         raise AssemblerError(f"nvJitLink {version} does not take the target {target}: {error}") from error
@@ -171,15 +225,20 @@ def _linked(nvjitlink: Any, ptx: bytes, target: Target) -> bytes:
             nvjitlink.add_data(handle, nvjitlink.InputType.PTX, ptx, len(ptx), "tilecopy.ptx")
             nvjitlink.complete(handle)
         except nvjitlink.nvJitLinkError as error:
-            log = bytearray(nvjitlink.get_error_log_size(handle))
-            nvjitlink.get_error_log(handle, log)
-            text = log.rstrip(b"\0").decode(errors="replace").strip()
+            text = _log(nvjitlink, handle, "error")
             raise AssemblerError(f"nvJitLink refuses the PTX for {target}: {error}\n{text}") from error
         cubin = bytearray(nvjitlink.get_linked_cubin_size(handle))
         nvjitlink.get_linked_cubin(handle, cubin)
-        return bytes(cubin)
+        return bytes(cubin), _log(nvjitlink, handle, "info")
     finally:
         nvjitlink.destroy(handle)
+
+
+def _log(nvjitlink: Any, handle: int, kind: str) -> str:
+    """What nvJitLink says, in its log of errors or of information."""
+    log = bytearray(getattr(nvjitlink, f"get_{kind}_log_size")(handle))
+    getattr(nvjitlink, f"get_{kind}_log")(handle, log)
+    return log.rstrip(b"\0").decode(errors="replace").strip()
 
 
 # ---------------------------------------------------------------------------------------------------------- ptxas
@@ -194,13 +253,13 @@ def _ptxas_path() -> str:
     return path
 
 
-def _ptxas(ptx: bytes, target: Target, timeout_s: float) -> bytes:
+def _ptxas(ptx: bytes, target: Target, timeout_s: float) -> tuple[bytes, str]:
     path = _ptxas_path()
     try:
         with tempfile.TemporaryDirectory() as folder:
             source, result = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
             source.write_bytes(ptx)
-            done = _run(path, [f"-arch={target}", str(source), "-o", str(result)], timeout_s)
+            done = _run(path, [f"-arch={target}", str(source), "-o", str(result), "-v"], timeout_s)
             log = (done.stderr or done.stdout).strip()
             if done.returncode < 0:
                 raise AssemblerError(f"{path} died of {_signal(-done.returncode)} on the PTX for {target}\n{log}")
@@ -208,7 +267,7 @@ def _ptxas(ptx: bytes, target: Target, timeout_s: float) -> bytes:
                 raise AssemblerError(f"ptxas refuses the PTX for {target} (exit status {done.returncode})\n{log}")
             if not result.is_file():
                 raise AssemblerError(f"{path} wrote no machine code for {target}, so it is no ptxas; {_REMEDY}\n{log}")
-            return result.read_bytes()
+            return result.read_bytes(), log
     except OSError as error:
         raise AssemblerError(f"the files that {path} reads and writes: {error}") from error
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -27,12 +28,15 @@ from tilecopy_core.integers import Int, Symbol, is_int, key_of, symbols_of
 from tilecopy_core.layout import html_table
 from tilecopy_core.registry import LOCK
 
-from ..errors import LaunchError
+from ..errors import AssemblerError, LaunchError
 from ..executor_choice import choose_executor
 from ..paths import PATH
 from .bounds import Bound
 from .cta_ids import GRID_LIMIT, bounded_by, cluster_rank, only_symbol
 from .parameters import ArrayParameter, Parameter, value_of, with_values
+
+if TYPE_CHECKING:
+    from ..assemblers import Resources
 
 Dim3 = tuple[int, int, int]
 _MOST_REMEMBERED = 256
@@ -144,9 +148,39 @@ class BuiltKernel:
         return tuple(parameter for parameter in self.parameters if isinstance(parameter, ArrayParameter))
 
     def explain(self) -> str:
-        """The text of ``Plan.explain()`` of each copy, in order, and what is likely a mistake in the text of the kernel."""
-        notes = "\n".join(f"note: {note}" for note in self.notes)
-        return "\n\n".join(filter(None, [*(plan.explain() for plan in self.plans), notes]))
+        """The text of ``Plan.explain()`` of each copy, in order, and notes on the kernel.
+
+        The notes are what is likely a mistake in its text, and, where an assembler is installed, whether its registers spill.
+        """
+        notes = [f"note: {note}" for note in (*self.notes, *self._spills())]
+        return "\n\n".join([*(plan.explain() for plan in self.plans), *(["\n".join(notes)] if notes else [])])
+
+    def _spills(self) -> Iterator[str]:
+        """Yield a sentence if the kernel needs more registers than a thread has; none where no assembler says it."""
+        with suppress(AssemblerError):
+            taken = self.resources()
+            if taken.spill_bytes:
+                yield (
+                    f"the kernel spills {taken.spill_bytes} bytes of each thread to local memory, with {taken.registers} registers: "
+                    "hold smaller fragments, use fewer threads, or allow more registers by build(min_ctas_per_sm=1)"
+                )
+
+    def resources(self, assembler: str | None = None) -> Resources:
+        """Return the registers and the spilled bytes of a thread, and the shared memory of a CTA, as an assembler says them.
+
+        The driver's own compiler may give other numbers when it compiles the text.
+
+        Args:
+            assembler: ``nvjitlink`` or ``ptxas``; by default the first that is installed.
+
+        Raises:
+            AssemblerError: no assembler is installed (the message says what to install), or it refuses the text.
+        """
+        with LOCK:
+            from ..assemblers import resources_of
+
+        found = resources_of(self.ptx, self.target, assembler)
+        return attrs.evolve(found, shared_bytes=found.shared_bytes + self.shared_bytes * self.dynamic_shared)
 
     def cubin(self, assembler: str | None = None) -> bytes:
         """Machine code for the target.

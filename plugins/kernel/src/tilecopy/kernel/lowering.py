@@ -87,6 +87,7 @@ def lower_kernel(
         of_sizes,
         cluster_ctas,
         described.group if described.allocations else described.cta_group,
+        min_ctas_per_sm or 1,
     )
     context.run(described.body)
     declared = tuple(

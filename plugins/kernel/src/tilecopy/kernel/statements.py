@@ -50,6 +50,7 @@ class Lowering:
         facts: the facts about block ids that follow from a grid computed from sizes.
         cluster: CTAs of a cluster, 1 where the kernel has none.
         cta_group: of the kernel's tensor memory; None where it has none.
+        min_ctas_per_sm: CTAs that a multiprocessor must hold at once.
         plans: the plan of each copy, in order.
         origins: the text of each statement and the line that made it, by its number; 0 is none.
         indices: the register of each value that became an index, with its statement.
@@ -62,6 +63,7 @@ class Lowering:
     facts: Facts = ()
     cluster: int = 1
     cta_group: int | None = None
+    min_ctas_per_sm: int = 1
     plans: list[Plan] = attrs.field(factory=list)
     origins: list[str] = attrs.field(factory=lambda: [""])
     indices: list[tuple[Register, Index]] = attrs.field(factory=list)
@@ -135,6 +137,7 @@ class Copy:
             outside=self.outside,
             cluster=context.cluster,
             cta_group=context.cta_group,
+            min_ctas_per_sm=context.min_ctas_per_sm,
         )
         check_operands(request)  # the builder has looked at where the regions lie
         plan = dispatch(request, self.variant, context.registry)
