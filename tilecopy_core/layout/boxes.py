@@ -121,7 +121,9 @@ def _start_and_extent(part: Any, size: Int, dim: int, overhang: bool) -> tuple[I
     if isinstance(extent, Expr):
         raise LayoutError(f"dimension {dim}: the extent of {start} : {stop} is symbolic ({extent}); it must be fixed")
     if extent < 1:
-        raise LayoutError(f"dimension {dim}: the region {start} : {stop} is empty (extent {extent})")
+        raise LayoutError(
+            f"dimension {dim}: the region {shown(start)} : {shown(stop)} is empty (extent {shown(extent)})"
+        )
     if not overhang and surely_leaves(start, extent, size):
         raise LayoutError(leaving(dim, start, extent, size))
     return start, extent

@@ -89,13 +89,12 @@ def installed(group: str) -> list[Source]:
     is wrong.
     """
     family = group.rsplit(".", 1)[0]
-    contract = re.compile(re.escape(family) + r"\.v\d+")
     sources: dict[tuple[str, str], Source] = {}
     for package in distributions(declaring=family):
         load: Callable[[], Any]
         wrong, points = "", []
         try:
-            points = [point for point in package.metadata.entry_points if contract.fullmatch(point.group)]
+            points = [point for point in package.metadata.entry_points if _is_version_of(family, point.group)]
         except Exception as error:
             wrong = shown_error(error)
         if not points and not wrong:
@@ -127,6 +126,11 @@ def _malformed(point: EntryPoint, twins: list[str]) -> str:
     if len(set(twins)) > 1:
         return f"its package declares the name {len(twins)} times, as {' and '.join(twins)}"
     return ""
+
+
+def _is_version_of(family: str, group: str) -> bool:
+    name, _, version = group.rpartition(".v")
+    return name == family and version.isdecimal()
 
 
 def _unreadable(why: str) -> NoReturn:

@@ -1,0 +1,30 @@
+"""Starting calls of what subcommands of other packages use for the argument fuzzing of tests/fuzz."""
+
+import os
+
+import numpy as np
+from tilecopy_cli import command
+
+MODULES = (command,)
+
+
+def npy():
+    np.save("a.npy", np.arange(32, dtype=np.float32))
+    return "a.npy"
+
+
+def starting_calls(w):
+    command.plan_data(w.plan)
+    command.Answer({"found": 1}, lambda: "one")
+    command.output_file("out.npy")
+    command.read_npy(npy(), mapped=False)
+    command.shown("a.npy")
+    command.stamp_of(os.stat(npy()))
+
+
+UNCALLED = {
+    "click makes it": "AnswerCommand FileError FilePath Name NearestGroup",
+    "read_npy makes it": "NpyFile",
+    "it decorates a command": "copy_in_words",
+    "for commands: their own tests": "progress_bar table",
+}

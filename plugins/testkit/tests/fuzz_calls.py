@@ -1,0 +1,114 @@
+"""Starting calls of the conformance kit for the argument fuzzing of tests/fuzz."""
+
+import tempfile
+from pathlib import Path
+
+import tilecopy_gmem_smem
+import tilecopy_testkit as kit
+from tilecopy_testkit import campaign, rules, scaffold
+from tilecopy_testkit.kernels import Surroundings
+
+MODULES = (kit, campaign, scaffold)
+VECTORS = Path(__file__).parents[2] / "emulator" / "tests" / "vectors_sm_90.json"
+VARIANT = tilecopy_gmem_smem.variant
+
+
+SPACES = (("global", "shared"),)
+STARTS = (kit.Start(0), kit.Start(0))
+TILE = kit.Operand("shared", (4, 8), (4, 8), STARTS, ((4, 8, "m"), (8, 1, "m")), swizzle=(1, 1, 1))
+BLOCKS = kit.Start(0, (kit.Term("block", 1),))
+ARRAY_LAYOUT = ((2, 40, "m"), (4, 8, "m"), (8, 1, "m"))
+OPERANDS = {"dst": TILE, "src": kit.Operand("global", (2, 4, 8), (1, 4, 8), (BLOCKS, *STARTS), ARRAY_LAYOUT)}
+COPY = {"op": "copy", "dtype": "float32", "scope": "warp", "threads": 32, "target": "sm_80"}
+
+
+def copy():
+    return kit.Description(**COPY, **OPERANDS, blocks=2)
+
+
+def parts_of_subject():
+    subject = kit.Subject.of("gmem_smem")
+    return subject.source, VARIANT, subject.ranges, Surroundings.of(VARIANT)
+
+
+def tallies(chunks):
+    tally = {"keys": ["x"], "lowered": 1, "covered": {"dtype": {"int8": 1}}, "failures": []}
+    return ((chunk, tally) for chunk in chunks)
+
+
+def record():
+    ((chunk, tally),) = tallies([campaign.Chunk("gmem_smem", 0, 0, 1)])
+    return {"chunk": chunk.name, "variant": chunk.variant, **tally}
+
+
+def ignore(*arguments):
+    return None
+
+
+def VariantSuite(**attributes):
+    suite = type("TestMine", (kit.VariantSuite,), attributes)
+    suite().test_hooks_are_pure_and_quick_and_answer()
+
+
+def starting_calls(w):
+    kit.Term("block", 8, 2, 4)
+    kit.Term("block", 8).at({"block": 1})
+    kit.Start(8, (kit.Term("block", 8),))
+    kit.Start(8, (kit.Term("block", 8),)).at({"block": 1})
+    kit.Operand(
+        "global", (4, 8), (2, 8), STARTS, ((4, 8, "m"), (8, 1, "m")), replica=((2, 64, "m"),), offset=(("m", 8),)
+    )
+    kit.Operand(
+        "global", (4, 8), (2, 8), STARTS, ((4, 8, "m"), (8, 1, "m")), swizzle=(1, 1, 1), own_start=8, align_bytes=16
+    )
+    TILE.box({"block": 1})
+    kit.Description(
+        op="copy", dtype="float32", scope="warp", threads=32, target="sm_80", **OPERANDS, issuers="all", blocks=2
+    )
+    kit.Description(**COPY, **OPERANDS, blocks=2, sized=False, cluster=1, hop=0, turns=1, n=0, multiple_of=1)
+    kit.Description(**COPY, **OPERANDS, blocks=2, outside=None, options=())
+    kit.Description.from_json(copy().to_json())
+    kit.Ranges(VARIANT, (("global", "shared"),), ("int8",), ("sm_80",), None)
+    kit.Ranges.of(VARIANT, (("global", "shared"),), ("int8",), ("sm_80",), None)
+    kit.Ranges.of(VARIANT).have(copy())
+    kit.Finding("a rule", "nothing", copy(), line=1, text="ret;")
+    kit.Step("fence", "before", "all", lambda around: None, ("global",))
+    kit.Subject("gmem_smem", *parts_of_subject(), widths_bits=(128,), known_narrower={}, moves=ignore)
+    kit.Subject.of("gmem_smem", spaces=SPACES, dtypes=("int8",), targets=("sm_80",), steps=(), options={}, arguments={})
+    kit.Subject.of("gmem_smem", draws=ignore, widths_bits=(128,), known_narrower={}, moves=ignore)
+    kit.recorded_vectors(VECTORS)
+    kit.Subject.of("gmem_smem").with_wrapper(object())
+    kit.Around(copy(), Surroundings.of(VARIANT), None, (), unread=0)
+    kit.Around(copy(), Surroundings.of(VARIANT)).region("dst")
+    kit.Around(copy(), Surroundings.of(VARIANT)).request(outside=None)
+    kit.arguments_of(copy(), *kit.arrays_of(copy()), None)
+    kit.arrays_of(copy(), 1)
+    kit.expected(copy(), kit.arrays_of(copy()))
+    kit.for_all(kit.Subject.of("gmem_smem"), rules.hooks_are_pure, 1, seeded_by=0, strategies=(), least=0, shrink=False)
+    kit.requests("gmem_smem", spaces=(("global", "shared"),), dtypes=("int8",), targets=("sm_80",))
+    VariantSuite(
+        plugin="gmem_smem", spaces=SPACES, dtypes=("int8",), targets=("sm_80",), strategies=(), examples=1, seed=1
+    )
+    VariantSuite(
+        plugin="gmem_smem", draws=ignore, widths_bits=(128,), known_narrower={}, steps=(), options={}, examples=1
+    )
+    campaign.Campaign(0, 1, ("gmem_smem",))
+    campaign.Chunk("gmem_smem", 0, 0, 1)
+    campaign.finished(Path("state.jsonl"))
+    campaign.of_campaign(campaign.Campaign(0, 1, ("gmem_smem",)), {"x": record()})
+    campaign.on_cluster(None, 1)
+    campaign.remember([{"variant": "gmem_smem", "description": copy().to_json(), "finding": "x"}], Path("failed.jsonl"))
+    campaign.remembered(Path("failed.jsonl"))
+    campaign.report(campaign.Campaign(0, 1, ("gmem_smem",)), [record()], {})
+    campaign.run(campaign.Campaign(0, 1, ("gmem_smem",)), Path("state.jsonl"), tallies, ignore)
+    campaign.run_chunk(campaign.Chunk("gmem_smem", 0, 0, 1))
+    campaign.subject_of("gmem_smem")
+    campaign.totals([record()])
+    scaffold.write_package(Path(tempfile.mkdtemp(dir="."), "mine"), "mine", "copy", "global", "shared")
+
+
+UNCALLED = {
+    "it takes no arguments": "Around.build Around.commit_tensor Around.expect_bytes Around.options Around.synchronize Around.wait Campaign.chunks Description.to_json Description.values able_variants VariantSuite.subject",
+    "the kit makes it": "Draw Tally Vector",
+    "run calls it": "here judge kinds_of",
+}

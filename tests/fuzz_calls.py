@@ -1,0 +1,130 @@
+"""Starting calls of the core for the argument fuzzing of tests/fuzz."""
+
+from fuzz.objects import TARGET
+
+import tilecopy_core as tc
+from tilecopy_core import S, TileLayout, plugin, registry
+
+MODULES = (tc, registry)
+OPERATIONS = {
+    "Expr": (lambda w: w.n, "+ - * / // % ** ^ & | << >> == != < <= > >= r+ r- r* r/ r// r% r^"),
+    "Axis": (lambda w: tc.laneid, "r@"),
+    "TileLayout": (lambda w: w.layout, "+ r+"),
+    "Buffer": (lambda w: w.a, "[]"),
+    "S": (lambda w: S, "[] [:] [::]"),
+    "R": (lambda w: tc.R, "[] [:] [::]"),
+}
+
+
+COPY = {"op": "copy", "scope": tc.cta(64), "target": "sm_90"}
+PROBE = {"name": "probe", "op": "copy", "priority": 1, "summary": "does", "spaces": (("global", "shared"),)}
+
+
+def with_plugin():
+    plugins = tc.Registry([], {})
+    plugins.register(object(), name="mine")
+    return plugins
+
+
+def starting_calls(w):
+    tc.Accept(priority=5)
+    tc.ActiveThreads(32, (True,) * 32, "", (("n", w.n),))
+    tc.ActiveThreads(32).decided_by("n", (w.n,))
+    tc.ActiveThreads(64).narrowed_by(w.condition)
+    tc.ActiveThreads(64).why_not_all(tc.warp())
+    tc.Axis("mine", "memory", "thread", "cta")
+    tc.Buffer((8, 8), "float16", space="global", layout=w.layout, name="mine", align_bytes=16, elem_offset=8)
+    tc.Buffer((8, 8), "float16", space="global", allocated_addr=w.words, memory=w.a.memory)
+    w.a.permute(1, 0)
+    w.y.permute((1, 0))
+    w.s.view(shape=(32, 64), layout=TileLayout(S[32, 64]), dtype="float32")
+    w.s.view(shape=(128, 32))
+    w.y.view(dtype="uint32")
+    tc.CopyRequest(op="copy", dst=w.s[:, :], src=w.a[:, :], scope=tc.cta(64), target="sm_90", outside="zero")
+    tc.CopyRequest(**COPY, dst=w.s[:, :], src=w.a[:, :], active=tc.ActiveThreads(64), options={"mbar": w.mbar})
+    tc.CopyRequest(**COPY, dst=w.s[:, :], src=w.a[:, :], cluster=1, cta_group=1)
+    w.request.side_in("shared")
+    tc.DType("float16", 16, "f", False)
+    tc.Decline("too wide")
+    tc.Expr(0, w.n.terms)
+    plugin.Iter(8, w.n, tc.m)
+    tc.maximum(w.n, w.m)
+    tc.minimum(w.n, w.m)
+    tc.NoVariantError("none", {"reg": "not global"})
+    w.plan.emit(w.ptx, tc.default_registry())
+    w.plan.cuda("load_tile", tc.default_registry())
+    tc.Region(w.s, (0, w.n), (8, 8), ((True, True), (False, False)))
+    w.a[:, :].overhang(0)
+    w.a[:, :].room(0)
+    tc.Registry([], {})
+    tc.Registry([], {}).register(object(), name="mine", package="p", version="1")
+    with_plugin().unregister("mine")
+    tc.Scope("cta", 64)
+    tc.warp().thread_index(w.k.thread_id())
+    tc.Swizzle(3, 3, 3)
+    tc.Swizzle(3, 3, 3).apply(w.n)
+    tc.SwizzledLayout(tc.Swizzle(3, 3, 3), w.layout)
+    tc.Target(90, "a")
+    tc.Target(90, "a").runs_on(9, 0)
+    TileLayout(w.layout)
+    w.layout.apply(1, 2, shape=(8, 8))
+    w.layout.box((8, 8), (0, 4), (2, 4))
+    w.layout.along(tc.m, 3)
+    w.layout.by_dimension((8, 8))
+    w.layout.check_admits((8, 8), "mine")
+    w.layout.group((8, 8))
+    TileLayout.of((w.iter,), (), {tc.m: 8}, tc.Swizzle(3, 3, 3))
+    w.layout.offset_on(tc.m)
+    w.layout.permute((1, 0))
+    w.layout.places(1, 2, shape=(8, 8))
+    w.layout.reach(tc.m)
+    w.layout.slice((8, 8), (slice(0, 4), (0, 2)))
+    w.layout.span(tc.m)
+    w.layout.tile_to((16, 16), (8, 8))
+    w.layout.with_iters((w.iter,))
+    tc.Variant(
+        name="mine", op="copy", priority=1, summary="does", spaces=(("global", "shared"),), min_arch=80, edges=True
+    )
+    tc.Variant(**PROBE, specific=False, options=(w.option,), completion="mine", completion_steps=("wait",))
+    tc.Variant(**PROBE, threads="all", instructions="ld", features=("tma",))
+    w.variant.option(w.request, "size")
+    tc.target_of(TARGET).has("tma")
+    w.variant.why_not_on(tc.target_of(TARGET))
+    tc.cta(64)
+    tc.dtype_of("float16")
+    tc.ptx_text(w.plan, "copy", tc.default_registry())
+    tc.plan(
+        w.words[0:4], w.words[4:8], op="copy_async", scope=tc.thread(), target="sm_90", mbar=w.mbar[0], remote_cta_id=1
+    )
+    tc.plan(
+        w.s[:, :],
+        w.a[:, :],
+        scope=tc.cta(64),
+        target=TARGET,
+        variant="ragged",
+        outside=None,
+        active=tc.ActiveThreads(64),
+    )
+    tc.plan(w.s[:, :], w.a[:, :], scope=tc.cta(64), target=TARGET, registry=tc.default_registry(), cluster=1)
+    tc.swizzle("128B", "float16")
+    tc.symbol("s", lower=0, upper=8, multiple_of=2, varies="grid")
+    tc.target_of("sm_90")
+    plugin.Option("size", (int,), "how many", False, 3, True)
+    w.option.fits(3)
+    w.option.missing_in(w.request)
+    tc.mma_fragment("m16n8k16", "A", "float16")
+    tc.tile_fragment(tc.mma_fragment("m16n8k16", "A", "float16"), (64, 64), (2, 1), atom=(16, 16), warp_axis=tc.warpid)
+    plugin.same(w.n, 3)
+    registry.installed(registry.VARIANTS_GROUP)
+    registry.load_only([registry.Source("mine", "acme", "1", lambda: 5)], lambda plugin: plugin + 1)
+
+
+UNCALLED = {
+    "it takes no arguments": "ActiveThreads.count Buffer.placed_by DType.numpy Plan.explain Region.check_inside Region.sliced_layout Registry.plugins Registry.table TileLayout.canonicalize Variant.why_unusable default_registry thread warp warpgroup",
+    "the core makes it": "Installed Plan Plugin Source",
+    "dispatch calls it": "Registry.advise Registry.call Registry.report_fault",
+    "an error or a warning": "PluginWarning WrapperError",
+    "a protocol": "VariantPlugin",
+    "pluggy's": "hookimpl",
+    "for packages that are released with the core": "KnownVariant by_name canonical compiling distributions exporter known_variants names_later shown_error warn_outside",
+}
