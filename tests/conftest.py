@@ -32,6 +32,6 @@ def gpu() -> str:
 @pytest.fixture
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """No TILECOPY_ variable set."""
-    for name in ("TILECOPY_DISABLE", "TILECOPY_ONLY", "TILECOPY_STRICT"):
+    for name in ("TILECOPY_DISABLE", "TILECOPY_ONLY", "TILECOPY_PRIORITY", "TILECOPY_STRICT"):
         monkeypatch.delenv(name, raising=False)
     return monkeypatch

@@ -37,7 +37,7 @@ ROOMS = {
     "memory": 650,
     "description": 1_075,
     "registry": 1_175,
-    "dispatch": 600,
+    "dispatch": 650,
     "ptx": 2_650,
     "variant_tools": 1_025,
     "errors": 325,

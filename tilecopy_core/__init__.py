@@ -31,6 +31,7 @@ from .layout.tile import Layout, SwizzledLayout, TileLayout
 from .memory.buffers import SPACES, Buffer, Region
 from .registry.entry_points import PluginWarning
 from .registry.lazy_names import BROUGHT, names_later
+from .registry.priorities import priorities
 from .registry.version import __version__
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ else:  # a checker would take every name for one of the package
     )
 
 
-__all__ = ["__version__", "Plan", "plan", "ptx_text"]
+__all__ = ["__version__", "Plan", "plan", "priorities", "ptx_text"]
 __all__ += ["LayoutError", "NoVariantError", "PluginError", "PtxError", "RequestError", "TargetError", "TilecopyError"]
 __all__ += ["PerformanceWarning", "PluginWarning"]
 __all__ += ["Axis", "Iter", "Layout", "R", "S", "Swizzle", "SwizzledLayout", "TCol", "TLane", "TileLayout", "swizzle"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from ..layout import html_table
 from ..memory.buffers import Region
 from ..registry import LOCK, PluginWarning, Source, WrapperError, __version__, exporter, known_variants, shown_error
 from ..registry.entry_points import CORE
+from ..registry.priorities import Priority
 from .reasons import Note, Outcome, OutcomeKind, folded, no_variant, of_choice, of_left_out
 
 if TYPE_CHECKING:
@@ -30,7 +32,8 @@ if TYPE_CHECKING:
 class Plan:
     """The outcome of a dispatch: data alone, which may be copied and pickled.
 
-    The chosen ``variant`` is given by its name, its ``priority``, the ``package`` that it comes from (a distribution with its
+    The chosen ``variant`` is given by its name, its ``priority`` (and what set it, ``priority_origin``: "" for the variant
+    itself), the ``package`` that it comes from (a distribution with its
     version), its ``partition`` (of a type of its own) and whether it was ``demanded`` by name.
 
     Attributes:
@@ -52,6 +55,7 @@ class Plan:
     demanded: bool
     outcomes: tuple[Outcome, ...]
     notes: tuple[Note, ...] = ()
+    priority_origin: str = ""
 
     def __repr__(self) -> str:
         request = self.request
@@ -165,9 +169,10 @@ class Plan:
 
     def _chosen(self) -> str:
         """The variant, and those that could do the copy too."""
-        text = f"{self.variant} (priority {self.priority}){', asked for by variant=' * self.demanded}."
-        able = [o for o in self.outcomes if o.priority is not None]
-        also = ", ".join(f"{o.name} (priority {o.priority}{', later by name' * (o.kind == 'tied')})" for o in able)
+        own = Priority(self.priority, self.priority_origin)
+        text = f"{self.variant} ({own}){', asked for by variant=' * self.demanded}."
+        able = [(o, Priority(o.priority, o.priority_origin)) for o in self.outcomes if o.priority is not None]
+        also = ", ".join(f"{o.name} ({theirs}{', later by name' * (o.kind == 'tied')})" for o, theirs in able)
         return f"{text} Also possible: {also}." if also else text
 
     def _not_chosen(self) -> str:
@@ -186,7 +191,7 @@ def plan(
     op: str = "copy",
     scope: Scope,
     target: Target | str,
-    variant: str | None = None,
+    variant: str | Sequence[str] | None = None,
     active: ActiveThreads | None = None,
     registry: Registry | None = None,
     outside: Any = None,
@@ -201,7 +206,8 @@ def plan(
         op: ``copy`` or ``copy_async``.
         scope: ``thread()``, ``warp()``, ``warpgroup()`` or ``cta(n)``.
         target: such as ``"sm_90a"``.
-        variant: a name to demand; by default the best that accepts is taken.
+        variant: the name of the variant to take, or several such as ``("tma", "ldgsts")``: the first of these that accepts is
+            taken, and no other is asked. By default that with the highest priority of those that accept.
         active: which threads reach the copy; by default all.
         registry: the variants to ask; by default the installed ones.
         outside: lets regions overhang their buffers: ``"zero"`` or a number stands for source elements outside, ``"keep"``
@@ -246,17 +252,31 @@ def _registry(given: Registry | None) -> Registry:
     return given
 
 
-def dispatch(request: CopyRequest, variant: str | None, registry: Registry) -> Plan:
+def dispatch(request: CopyRequest, variant: str | Sequence[str] | None, registry: Registry) -> Plan:
     """As :func:`plan`, for a request that is known to be valid.
 
     What a record alone can tell (op, spaces, architecture) is found out once for requests of a kind; so a dispatch costs
     what its candidates cost, however many variants are installed.
     """
-    if variant is not None and not isinstance(variant, str):
-        raise RequestError(f"variant is the name of a variant, or None for the best one, not {shown(variant)}")
+    demanded = demanded_names(variant)
     registry.table()  # as the environment is now
-    found: Plan = registry.call(_own_hook(), "tilecopy_dispatch", request=request, demanded=variant, registry=registry)
+    found: Plan = registry.call(_own_hook(), "tilecopy_dispatch", request=request, demanded=demanded, registry=registry)
     return found
+
+
+def demanded_names(variant: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return the names that ``variant=`` gives, in order; () where it is None.
+
+    Raises:
+        RequestError: it is not a name or a sequence of different names.
+    """
+    names = () if variant is None else (variant,) if isinstance(variant, str) else variant
+    fits = isinstance(names, (tuple, list)) and all(isinstance(name, str) for name in names)
+    if not fits or len(set(names)) != len(names) or (not names and variant is not None):
+        raise RequestError(
+            f"variant must be the name of a variant, or different names in order such as ('tma', 'ldgsts'), got {shown(variant)}"
+        )
+    return tuple(names)
 
 
 def tell(plan: Plan, registry: Registry, where: str = "") -> None:
@@ -276,15 +296,18 @@ def _own_hook() -> Plugin:
     return Plugin(Source("dispatch", CORE, __version__, lambda: own), "ready", hooks=hooks_of(own, hook_manager()))
 
 
-def tilecopy_dispatch(request: CopyRequest, demanded: str | None, registry: Registry) -> Plan:
+def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry: Registry) -> Plan:
     """The election, as the hook of its name says."""
     table = registry.table()
     candidates, others = _sifted(table, request, demanded)
-    named = table.named(demanded) if demanded is not None else None
-    if named is not None and named.variant is None and named.status != "disabled":
-        reason = named.reason or "it wraps the hooks of others and lowers nothing"
-        raise PluginError(f"variant {shown(demanded)} was asked for by name and cannot be used: {reason}")
-    accepted: list[tuple[int, Plugin, CopyRequest]] = []
+    for name in demanded:
+        named = table.named(name)
+        if named is not None and named.variant is None and named.status != "disabled":
+            reason = named.reason or "it wraps the hooks of others and lowers nothing"
+            raise PluginError(f"variant {shown(name)} was asked for by name and cannot be used: {reason}")
+        if named is None and name not in known_variants():
+            raise no_variant(request, demanded, others, table)
+    accepted: list[tuple[Priority, Plugin, CopyRequest]] = []
     outcomes: list[Outcome] = []
     looked: dict[str, str | None] = {}
     for plugin in candidates:
@@ -293,32 +316,37 @@ def tilecopy_dispatch(request: CopyRequest, demanded: str | None, registry: Regi
         if isinstance(outcome, Outcome):
             outcomes.append(outcome)
         else:
-            priority = plugin.record.priority if outcome.priority is None else outcome.priority
-            accepted.append((priority, plugin, seen))
-    accepted.sort(key=lambda each: (-each[0], each[1].name))
+            accepted.append((registry.priority_of(plugin, outcome.priority), plugin, seen))
+    if demanded:
+        accepted.sort(key=lambda each: demanded.index(each[1].name))
+    else:
+        accepted.sort(key=lambda each: (-each[0].value, each[1].name))
     for place, (priority, plugin, seen) in enumerate(accepted):
         partition = _answer(plugin, "tilecopy_partition", seen, demanded, registry)
         if isinstance(partition, Outcome):
             outcomes.append(partition)
             continue
         left_out = tuple(of_left_out(name, plugin.name) for name in request.options if name not in seen.options)
-        outcomes += [_outranked(other, theirs, plugin, priority) for theirs, other, _ in accepted[place + 1 :]]
+        outcomes += [
+            _outranked(other, theirs, plugin, priority, demanded) for theirs, other, _ in accepted[place + 1 :]
+        ]
         return Plan(
             request=seen,
             variant=plugin.name,
             package=plugin.source.owner,
-            priority=priority,
+            priority=priority.value,
             partition=partition,
             completion=plugin.record.completion,
             completion_steps=plugin.record.completion_steps,
-            demanded=demanded is not None,
+            demanded=bool(demanded),
             outcomes=(*outcomes, *others),
             notes=left_out + of_choice(request, plugin.name, partition, outcomes, registry),
+            priority_origin=priority.origin,
         )
     raise no_variant(request, demanded, [*outcomes, *others], table)
 
 
-def _sifted(table: Table, request: CopyRequest, demanded: str | None) -> tuple[list[Plugin], list[Outcome]]:
+def _sifted(table: Table, request: CopyRequest, demanded: tuple[str, ...]) -> tuple[list[Plugin], list[Outcome]]:
     """The variants whose records fit a request's op, spaces and target, and why the others' do not."""
     key = (request.op, request.spaces, request.target, demanded)
     if key in table.sifted:
@@ -332,14 +360,18 @@ def _sifted(table: Table, request: CopyRequest, demanded: str | None) -> tuple[l
         if plugin.variant is None:
             name = f"{plugin.name} ({plugin.source.owner})" if plugin.name in taken else plugin.name
             others.append(Outcome(name, "set aside", plugin.reason))
-        elif demanded not in (None, plugin.name) and plugin.variant.op == request.op:
-            others.append(Outcome(plugin.name, "not asked", f"not asked: variant={shown(demanded)} was demanded"))
+        elif demanded and plugin.name not in demanded and plugin.variant.op == request.op:
+            names = shown(demanded if len(demanded) > 1 else demanded[0])
+            others.append(Outcome(plugin.name, "not asked", f"not asked: variant={names} was demanded"))
         elif why := of_another_kind(plugin.variant, request):
             kind: OutcomeKind = "declined" if request.spaces in plugin.variant.spaces else "other memory"
             others.append(Outcome(plugin.name, kind if plugin.variant.op == request.op else "other op", why))
         else:
             candidates.append(plugin)
-    if demanded is None or candidates:  # a name that nobody has is not worth keeping
+    for name in demanded if len(demanded) > 1 else ():
+        if table.named(name) is None and name in known_variants():
+            others.append(Outcome(name, "set aside", f"not installed: {known_variants()[name].install}"))
+    if not demanded or candidates:  # a name that nobody has is not worth keeping
         table.sifted[key] = candidates, others
     return candidates, others
 
@@ -361,7 +393,7 @@ def _against(plugin: Plugin, request: CopyRequest, looked: dict[str, str | None]
     return Outcome(plugin.name, "lacks option", why, lacks, nearness=3) if why else None
 
 
-def _answer(plugin: Plugin, hook: str, request: CopyRequest, demanded: str | None, registry: Registry) -> Any:
+def _answer(plugin: Plugin, hook: str, request: CopyRequest, demanded: tuple[str, ...], registry: Registry) -> Any:
     """What a hook answers: an Accept, a partition, or the outcome of a variant that declines or fails.
 
     A fault declines this one request, unless the variant was demanded by name.
@@ -383,15 +415,19 @@ def _answer(plugin: Plugin, hook: str, request: CopyRequest, demanded: str | Non
         else:
             return answer
     reason = f"{plugin.source.owner} is faulty: {fault}; {plugin.source.advice}"
-    if registry.strict or plugin.name == demanded:
+    if registry.strict or plugin.name in demanded:
         raise PluginError(f"variant {plugin.name}: {reason}") from cause
     registry.report_fault(plugin, hook, reason)
     return Outcome(plugin.name, "faulty", reason)
 
 
-def _outranked(other: Plugin, theirs: int, chosen: Plugin, ours: int) -> Outcome:
-    if ours == theirs:
-        why = f"accepts; it has the priority {theirs} of {chosen.name} too, and the first by name is taken"
-        return Outcome(other.name, "tied", why, priority=theirs)
-    why = f"accepts; priority {theirs} comes after {chosen.name}'s {ours}"
-    return Outcome(other.name, "outranked", why, priority=theirs)
+def _outranked(other: Plugin, theirs: Priority, chosen: Plugin, ours: Priority, demanded: tuple[str, ...]) -> Outcome:
+    kind: OutcomeKind = "outranked"
+    if demanded:
+        why = f"accepts; it comes after {chosen.name} in variant={shown(demanded)}"
+    elif ours.value == theirs.value:
+        kind, why = "tied", f"accepts; it has the {theirs} of {chosen.name} too, and the first by name is taken"
+    else:
+        after = f"{ours.value}{f' ({ours.origin})' * bool(ours.origin)}"
+        why = f"accepts; {theirs} comes after {chosen.name}'s {after}"
+    return Outcome(other.name, kind, why, priority=theirs.value, priority_origin=theirs.origin)

@@ -38,7 +38,7 @@ class Outcome:
             earlier name was taken; ``other op`` or ``other memory``: of the copies that it lowers; ``not asked``: another was
             demanded; ``set aside``.
         lacks: names of the options that it would need.
-        priority: of the variant, where it accepts.
+        priority: that counts for the variant, where it accepts; ``priority_origin`` is what set it, "" for the variant itself.
         nearness: how far it came: 0 its record excludes such copies, 1 this one's threads or options; 2 its predicate declines, 3 its
             partition does, or it lacks but an option.
     """
@@ -49,6 +49,7 @@ class Outcome:
     lacks: tuple[str, ...] = ()
     priority: int | None = None
     nearness: int = 0
+    priority_origin: str = ""
 
 
 @attrs.frozen
@@ -114,7 +115,7 @@ def _would(outcome: Outcome, request: CopyRequest, registry: Registry) -> tuple[
         if plugin and plugin.record.threads == "one":
             verdict = registry.call(plugin, "tilecopy_predicate", request=request)
             if verdict and not isinstance(registry.call(plugin, "tilecopy_partition", request=request), Decline | None):
-                return plugin.record.priority if verdict.priority is None else verdict.priority, plugin.record
+                return registry.priority_of(plugin, verdict.priority).value, plugin.record
     return None
 
 
@@ -146,41 +147,45 @@ def folded(outcomes: Iterable[Outcome], op: str) -> dict[str, list[Outcome]]:
     return found
 
 
-def no_variant(request: CopyRequest, demanded: str | None, outcomes: list[Outcome], table: Table) -> NoVariantError:
+def no_variant(
+    request: CopyRequest, demanded: tuple[str, ...], outcomes: list[Outcome], table: Table
+) -> NoVariantError:
     """The error that says why nobody lowers a copy, variant by variant, and what to install that might."""
     declined = {outcome.name: outcome.reason for outcome in outcomes}
     none = "no installed variant lowers" if outcomes else "no variant is installed, so none lowers"
-    who = none if demanded is None else f"variant {shown(demanded)} does not lower"
+    who = f"variant {' or '.join(map(shown, demanded))} does not lower" if demanded else none
     unknown = _unknown_option(request, demanded, table)
     first_party = known_variants()
-    near = [o for o in outcomes if o.kind not in _FAR or o.name == demanded]
-    lines = [f"{o.name}: {o.reason}" for o in sorted(near, key=lambda o: (o.name != demanded, -o.nearness))]
+    near = [o for o in outcomes if o.kind not in _FAR or o.name in demanded]
+    place = {name: at - len(demanded) for at, name in enumerate(demanded)}
+    lines = [f"{o.name}: {o.reason}" for o in sorted(near, key=lambda o: (place.get(o.name, 0), -o.nearness))]
+    unknown_names = [name for name in demanded if table.named(name) is None and name not in first_party]
     if unknown:
         lines.insert(0, unknown)
-    elif demanded is not None and demanded not in declined and demanded not in first_party:
+    elif unknown_names:
         names = sorted({*declined, *first_party})
-        meant = did_you_mean(demanded, names)
+        meant = did_you_mean(unknown_names[0], names)
         known = f"{' There' if meant else '; there'} are {', '.join(names) or 'none'}"
         what = "variant" if first_party else "installed variant"
-        lines, outcomes = [f"no {what} is called {shown(demanded)}{meant}{known}"], []
+        lines, outcomes = [f"no {what} is called {shown(unknown_names[0])}{meant}{known}"], []
     for name, other in first_party.items():
         fits = other.op == request.op and request.spaces in other.spaces and other.edges >= request.overhangs
-        if name not in declined and (name == demanded or (demanded is None and fits)):
+        if name not in declined and (name in demanded or (not demanded and fits)):
             lines.append(f"{name}: not installed; it takes such copies: {other.install}")
     lines.insert(1, f"{who} this copy: {request}")
-    if not first_party and demanded not in declined:
+    if not first_party and (unknown_names or not demanded):
         lines.append(f"others that could be installed are not known here: {KNOWN}")
-    for why, (first, *more) in folded(outcomes, request.op).items() if demanded is None else ():
+    for why, (first, *more) in folded(outcomes, request.op).items() if not demanded else ():
         together = ", ".join(outcome.name for outcome in (first, *more))
         lines.append(f"{why}: {together}" if more else f"{first.name}: {first.reason}")
     kind = UnknownOptionError if unknown else NoVariantError
     return kind("\n  ".join(lines), declined)
 
 
-def _unknown_option(request: CopyRequest, demanded: str | None, table: Table) -> str:
+def _unknown_option(request: CopyRequest, demanded: tuple[str, ...], table: Table) -> str:
     """The sentence about an option that no variant of the op takes, installed or first-party, or ""."""
-    op, named = request.op, table.named(demanded) if demanded is not None else None
-    if demanded is not None and (named is None or named.variant is None):
+    op, named = request.op, [table.named(name) for name in demanded]
+    if demanded and not any(plugin is not None and plugin.variant is not None for plugin in named):
         return ""
     takers: dict[str, set[str]] = {}
     installed = [(p.name, p.variant.op, [o.name for o in p.variant.options]) for p in table.plugins if p.variant]

@@ -74,11 +74,11 @@ def tilecopy_emit(request: CopyRequest, partition: Any, ptx: PtxBuilder, variant
 
 
 @hookspec(firstresult=True)
-def tilecopy_dispatch(request: CopyRequest, demanded: str | None, registry: Any) -> Any:
+def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry: Any) -> Any:
     """One dispatch: every candidate is asked, the winner partitions. The core implements it; wrappers alone see it.
 
-    The predicates and partitions of the dispatch are called inside it, in the same thread. ``demanded`` is the name of the variant
-    that was demanded, or None; ``registry`` is the :class:`~tilecopy_core.Registry` that is asked. It gives the
+    The predicates and partitions of the dispatch are called inside it, in the same thread. ``demanded`` are the names that
+    ``variant=`` gives, in order, or (); ``registry`` is the :class:`~tilecopy_core.Registry` that is asked. It gives the
     :class:`~tilecopy_core.Plan`, which cannot be changed: who was chosen, and for everybody else why not, those included that
     were refused by their record. It raises NoVariantError and PluginError as :func:`tilecopy_core.plan` does.
     """

@@ -23,11 +23,12 @@ from .entry_points import THIS_PROCESS, Source, WrapperError, fault_of, installe
 from .hook_calls import Plugin, Wrapping, hook_manager, hooks_of
 from .hookspecs import DISPATCH, HOOKS, VARIANTS_GROUP
 from .installable import known_variants
+from .priorities import VARIABLE, Priority, checked_priorities, current_priorities, parsed_priorities
 
 SLOW_SECONDS = {"tilecopy_predicate": 2.0, "tilecopy_partition": 2.0, "tilecopy_emit": 10.0, "tilecopy_dispatch": 2.0}
 """A hook that takes longer is named. A copy is lowered in about a millisecond; the limits are far above what the text of the
 largest copies takes, also on a machine that others use."""
-_VARIABLES = ("TILECOPY_DISABLE", "TILECOPY_ONLY", "TILECOPY_STRICT")
+_VARIABLES = ("TILECOPY_DISABLE", "TILECOPY_ONLY", "TILECOPY_STRICT", VARIABLE)
 
 
 @attrs.frozen(eq=False)
@@ -35,12 +36,14 @@ class Table:
     """Every plugin and what became of it, in the order of :meth:`Registry.plugins`, for one state of the environment's variables.
 
     ``wrappers`` has, by hook, those whose hooks run around the others', the outermost first; ``sifted`` what dispatch has found out
-    about requests of one kind; ``ignorable`` op and name of the options that variants which do not declare them may leave out.
+    about requests of one kind; ``ignorable`` op and name of the options that variants which do not declare them may leave out;
+    ``priorities`` the user's own, by variant.
     """
 
     plugins: tuple[Plugin, ...]
     environment: tuple[str | None, ...]
     wrappers: Mapping[str, tuple[Plugin, ...]]
+    priorities: Mapping[str, Priority]
     sifted: dict[Any, tuple[list[Plugin], list[Any]]] = attrs.field(factory=dict)
     ignorable: frozenset[tuple[str, str]] = attrs.field(init=False)
 
@@ -58,11 +61,18 @@ class Table:
 class Registry:
     """The variants that this process can ask. :func:`default_registry` is the one that dispatch uses.
 
-    The plugins are those of ``sources``, by default those that entry points declare. ``TILECOPY_DISABLE``, ``TILECOPY_ONLY`` and
-    ``TILECOPY_STRICT`` are looked up in ``environ``, at each use. An argument of another kind is a RequestError.
+    The plugins are those of ``sources``, by default those that entry points declare. ``TILECOPY_DISABLE``, ``TILECOPY_ONLY``,
+    ``TILECOPY_STRICT`` and ``TILECOPY_PRIORITY`` are looked up in ``environ``, at each use. ``priorities`` overrule those of the
+    variants and of ``TILECOPY_PRIORITY``, by name. An argument of another kind is a RequestError.
     """
 
-    def __init__(self, sources: Iterable[Source] | None = None, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        sources: Iterable[Source] | None = None,
+        environ: Mapping[str, str] | None = None,
+        *,
+        priorities: Mapping[str, int] | None = None,
+    ) -> None:
         if sources is None:
             sources = installed(VARIANTS_GROUP)
         self._installed = list[Source]()
@@ -79,6 +89,7 @@ class Registry:
         if not isinstance(environ, (Mapping, type(None))):
             raise RequestError(f"Registry: environ is a mapping such as os.environ, not {shown(environ)}")
         self._environ = os.environ if environ is None else environ
+        self._priorities = checked_priorities({} if priorities is None else priorities, "Registry(priorities=)")
         self._loading = False
         self._registered: dict[str, Source] = {}
         self._loaded: dict[Source, Plugin] = {}
@@ -92,12 +103,32 @@ class Registry:
         return self._environ.get("TILECOPY_STRICT", "") not in ("", "0")
 
     def plugins(self) -> list[Plugin]:
-        """Every plugin and its status, by priority (higher first), then name; the ones that are not ready come last.
+        """Every plugin and its status, by the priority that counts (higher first), then name; the ones that are not ready come last.
 
         Raises PluginError where an environment list names what is not installed, or where with ``TILECOPY_STRICT`` set a
         plugin is broken or a name is taken twice.
         """
-        return list(self.table().plugins)
+        plugins = self.table().plugins
+        values = {plugin.name: self.priority_of(plugin).value for plugin in plugins if plugin.variant is not None}
+        return sorted(plugins, key=lambda p: (p.variant is None, -values[p.name] if p.variant else 0, p.name))
+
+    def priority_of(self, plugin: Plugin, answered: int | None = None) -> Priority:
+        """Return the priority that counts for a variant, and what set it.
+
+        The user's own comes first: of :func:`priorities`, of this registry, of ``TILECOPY_PRIORITY``. Then comes ``answered``, what
+        its predicate said, then its record's.
+
+        Raises:
+            PluginError: :func:`priorities` names what is not installed.
+        """
+        table, here = self.table(), current_priorities()
+        if here:
+            self._check_named("tc.priorities", here, {each.name for each in table.plugins})
+        if plugin.name in here:
+            return here[plugin.name]
+        if plugin.name in table.priorities:
+            return table.priorities[plugin.name]
+        return Priority(plugin.record.priority if answered is None else answered)
 
     def table(self) -> Table:
         """What :meth:`plugins` gives, made once for each state of the environment; raises the same."""
@@ -113,7 +144,8 @@ class Registry:
             for source in sources:
                 if not source.incompatible and not source.needs:
                     claims.setdefault(source.name, []).append(source)
-            disabled = self._disabled({source.name for source in sources})
+            names = {source.name for source in sources}
+            disabled, priorities = self._disabled(names), self._own_priorities(names)
             self._loading = True
             try:
                 plugins = [self._outcome(source, claims.get(source.name, []), disabled) for source in sources]
@@ -127,7 +159,7 @@ class Registry:
                         raise PluginError(f"variant {plugin.name}: {plugin.reason}")
                     self._warn_once((plugin.source,), f"variant {plugin.name} is set aside: {plugin.reason}")
             wrappers = {hook: _around(hook, plugins) for hook in (*HOOKS, DISPATCH)}
-            self._table = table = Table(tuple(plugins), environment, wrappers)
+            self._table = table = Table(tuple(plugins), environment, wrappers, priorities)
             return table
 
     def _disabled(self, names: set[str]) -> dict[str, str]:
@@ -137,12 +169,23 @@ class Registry:
             if not (text := self._environ.get(variable, "").strip()):
                 continue  # set to nothing, as CI does for what is not set
             listed = {name.strip() for name in text.split(",")} - {""}
-            for name in sorted(name for name in listed - names if name not in known_variants()):
-                hint = did_you_mean(name, names | set(known_variants()))
-                raise PluginError(f"{variable} names {name!r}, and no such variant is installed{hint}")
+            self._check_named(variable, listed, names)
             left_out = listed if variable == "TILECOPY_DISABLE" else names - listed
             found |= dict.fromkeys(left_out, f"disabled by {variable}={text}")
         return found
+
+    def _own_priorities(self, names: set[str]) -> dict[str, Priority]:
+        """The user's own priorities: those of the environment, then of this registry."""
+        listed = parsed_priorities(self._environ.get(VARIABLE, ""))
+        self._check_named(VARIABLE, listed, names)
+        self._check_named("Registry(priorities=)", self._priorities, names)
+        return {**listed, **self._priorities}
+
+    def _check_named(self, where: str, listed: Iterable[str], names: set[str]) -> None:
+        """Raise PluginError for a name that no variant has."""
+        for name in sorted(name for name in listed if name not in names and name not in known_variants()):
+            hint = did_you_mean(name, names | set(known_variants()))
+            raise PluginError(f"{where} names {name!r}, and no such variant is installed{hint}")
 
     def _outcome(self, source: Source, claimants: list[Source], disabled: Mapping[str, str]) -> Plugin:
         """What became of a source; decided without importing it where that can be."""

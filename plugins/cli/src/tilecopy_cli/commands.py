@@ -28,13 +28,14 @@ from .job import Job, Outcome
 from .tables import run_text, table, wrapped
 from .words import MAX_SHARED_ELEMS, FilePath, Name, Tile
 
-_ROW = dict.fromkeys(("name", "op", "priority", "package", "version", "needs", "status", "about"), "") | {
+_ROW = dict.fromkeys(("name", "op", "priority", "priority_origin", "package", "version", "needs", "status", "about"), "") | {
     "priority": None
 }
 """The columns of `tilecopy variants`, still empty."""
 _PRECEDENCE = (
     "variant= chooses the variant of a copy. Without it, the variant with the highest priority is taken, of those that accept the "
-    "copy; of equal priorities, the first by name. TILECOPY_DISABLE=NAME,NAME and TILECOPY_ONLY=NAME,NAME leave variants out."
+    "copy; of equal priorities, the first by name. TILECOPY_PRIORITY=NAME=40,NAME=10 sets priorities of your own. "
+    "TILECOPY_DISABLE=NAME,NAME and TILECOPY_ONLY=NAME,NAME leave variants out."
 )
 _MAX_LOCAL_BYTES = 1 << 16
 """Far above the 255 registers of 4 bytes that a thread has, and little enough to be written down."""
@@ -172,13 +173,16 @@ def _declared(kernel: KernelBuilder, region: Region) -> Region:
 def variants() -> Answer:
     """List the variants: installed, set aside and why, and those that could be installed."""
     rows: list[dict[str, Any]] = []
-    for plugin in default_registry().plugins():
+    registry = default_registry()
+    for plugin in registry.plugins():
         source, record = plugin.source, plugin.variant
         told = {"name": plugin.name, "package": source.package, "version": source.version, "status": plugin.status}
         rows.append(_ROW | told | {"about": plugin.reason})
         if record is not None:
             needs = next(iter(record.targets), f"sm_{record.min_arch}")
-            rows[-1] |= {"op": record.op, "priority": record.priority, "needs": needs, "about": record.summary}
+            priority = registry.priority_of(plugin)
+            rows[-1] |= {"op": record.op, "priority": priority.value, "priority_origin": priority.origin}
+            rows[-1] |= {"needs": needs, "about": record.summary}
     for name in sorted(KNOWN_VARIANTS.keys() - {row["name"] for row in rows}):
         known = KNOWN_VARIANTS[name]
         told = {"name": name, "op": known.op, "package": known.package, "status": "not installed"}
@@ -192,7 +196,8 @@ def _variants_text(rows: list[dict[str, Any]]) -> str:
         state = "" if row["status"] == "ready" else f"{row['status']}: "
         owner = f" ({row['package']} {row['version']})" if row["version"] else ""
         priority = "" if row["priority"] is None else row["priority"]
-        cells.append((row["name"], row["op"], priority, row["needs"], f"{state}{row['about']}{owner}"))
+        origin = f"priority set by {row['priority_origin']}: " * bool(row["priority_origin"])
+        cells.append((row["name"], row["op"], priority, row["needs"], f"{state}{origin}{row['about']}{owner}"))
     return table(cells, ("name", "op", "priority", "needs", "about")) + wrapped(_PRECEDENCE)
 
 

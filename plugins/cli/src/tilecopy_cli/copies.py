@@ -50,6 +50,7 @@ def plan_data(found: Plan) -> dict[str, Any]:
         "variant": found.variant,
         "package": found.package,
         "priority": found.priority,
+        "priority_origin": found.priority_origin,
         "summary": found.summary,
         "declined": found.declined,
         "notes": [note.text for note in found.notes],

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tilecopy_core.description import Scope
+from tilecopy_core.dispatch import demanded_names
 from tilecopy_core.errors import RequestError, shown
 from tilecopy_core.integers import is_int
 from tilecopy_core.memory import Region, outside_of
@@ -23,14 +25,21 @@ class ScopedCopies:
         self._kernel, self._scope = kernel, scope
 
     def copy(
-        self, dst: Region, src: Region, *, variant: str | None = None, outside: Any = None, **options: Any
+        self,
+        dst: Region,
+        src: Region,
+        *,
+        variant: str | Sequence[str] | None = None,
+        outside: Any = None,
+        **options: Any,
     ) -> None:
         """A synchronous copy: a thread may use its own part right after it; other threads must wait for a barrier.
 
         Args:
             dst: destination region.
             src: source region.
-            variant: the name of a variant; by default the accepting variant with the highest priority, chosen at ``build``.
+            variant: the name of a variant, or several in order, such as ``("tma", "ldgsts")``; by default the accepting variant
+                with the highest priority. It is chosen at ``build``.
             outside: lets regions reach past their buffers' shapes, at both ends. ``"zero"`` or a number replaces source
                 elements outside. ``"keep"`` leaves the destination as it is there. Destination elements outside are never
                 written.
@@ -39,22 +48,31 @@ class ScopedCopies:
         self._record("copy", dst, src, variant, outside, options)
 
     def copy_async(
-        self, dst: Region, src: Region, *, variant: str | None = None, outside: Any = None, **options: Any
+        self,
+        dst: Region,
+        src: Region,
+        *,
+        variant: str | Sequence[str] | None = None,
+        outside: Any = None,
+        **options: Any,
     ) -> None:
         """An asynchronous copy: you write the wait (``plan.completion`` has the steps). Arguments as :meth:`copy`."""
         self._record("copy_async", dst, src, variant, outside, options)
 
     def _record(
-        self, op: str, dst: Region, src: Region, variant: str | None, outside: Any, options: dict[str, Any]
+        self,
+        op: str,
+        dst: Region,
+        src: Region,
+        variant: str | Sequence[str] | None,
+        outside: Any,
+        options: dict[str, Any],
     ) -> None:
         kernel = self._kernel
         for operand, region in (("destination", dst), ("source", src)):
             if not isinstance(region, Region):
                 raise RequestError(f"{op}: {operand} is a region such as buffer[0:8, :], not {shown(region)}")
-        if variant is not None and not isinstance(variant, str):
-            raise RequestError(
-                f"{op}: variant is the name of a variant, or None for the best one, not {shown(variant)}"
-            )
+        demanded = demanded_names(variant)
         filled = outside_of(outside, dst.buffer.dtype)
         kernel._use(src, f"{op}: source", overhang=filled is not None)
         kernel._use(dst, f"{op}: destination", written=True, overhang=filled is not None)
@@ -69,4 +87,4 @@ class ScopedCopies:
         around = NOTHING
         if filled is not None:
             around = kernel._known(*dst.starts, *dst.buffer.shape, *src.starts, *src.buffer.shape)
-        kernel.record(Copy(op, dst, src, self._scope, kernel._frame.active, variant, options, filled, around))
+        kernel.record(Copy(op, dst, src, self._scope, kernel._frame.active, demanded or None, options, filled, around))

@@ -102,7 +102,7 @@ class Copy:
     src: Region
     scope: Scope
     active: ActiveThreads
-    variant: str | None
+    variant: tuple[str, ...] | None
     options: Mapping[str, Any]
     outside: Outside | None = None
     around: Alternatives = NOTHING

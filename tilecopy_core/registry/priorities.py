@@ -1,0 +1,97 @@
+"""Priorities of the user's own, which overrule those of the variants' records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import Any
+
+import attrs
+
+from ..errors import PluginError, RequestError, integer, shown
+
+VARIABLE = "TILECOPY_PRIORITY"
+_EXAMPLE = f"{VARIABLE}=tma=40,bulk=10"
+
+
+@attrs.frozen
+class Priority:
+    """A frozen record of the priority that counts for a variant.
+
+    Attributes:
+        value: higher is chosen first.
+        origin: what set it, such as ``"TILECOPY_PRIORITY"``; "" where it is that of the variant.
+    """
+
+    value: int
+    origin: str = ""
+
+    def __str__(self) -> str:
+        return f"priority {self.value}{', set by ' * bool(self.origin)}{self.origin}"
+
+
+_CURRENT: ContextVar[Mapping[str, Priority]] = ContextVar("_CURRENT", default=MappingProxyType({}))
+
+
+def current_priorities() -> Mapping[str, Priority]:
+    """Return what :func:`priorities` sets here, by variant."""
+    return _CURRENT.get()
+
+
+def priorities(values: Mapping[str, int], /) -> AbstractContextManager[None]:
+    """Return a context manager in which variants have other priorities: ``with tc.priorities({"tma": 40}):``.
+
+    It holds for every dispatch of this thread or task inside the block. It overrules ``Registry(priorities=)``, which overrules
+    ``TILECOPY_PRIORITY=tma=40,bulk=10``, which overrules what a variant's record or predicate says. In a block within a block,
+    the inner one counts for the variants that it names.
+
+    Raises:
+        RequestError: a name is not a text, or a priority is not an integer of 64 bits. A name that no variant has is a
+            PluginError at the next dispatch.
+    """
+    return _within(checked_priorities(values, "tc.priorities"))
+
+
+@contextmanager
+def _within(values: Mapping[str, Priority]) -> Iterator[None]:
+    token = _CURRENT.set({**_CURRENT.get(), **values})
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
+def checked_priorities(values: Any, origin: str) -> dict[str, Priority]:
+    """Return priorities by variant; a RequestError where they are not integers by name."""
+    if not isinstance(values, Mapping):
+        raise RequestError(
+            f"{origin}: it must be a mapping of variants to integers such as {{'tma': 40}}, got {shown(values)}"
+        )
+    checked = dict[str, Priority]()
+    for name, value in values.items():
+        number = integer(value)
+        if not isinstance(name, str) or not name.strip():
+            raise RequestError(f"{origin}: a variant must be a name such as 'tma', got {shown(name)}")
+        if number is None or number.bit_length() > 63:
+            raise RequestError(f"{origin}: the priority of {name!r} must be an integer of 64 bits, got {shown(value)}")
+        checked[name] = Priority(number, origin)
+    return checked
+
+
+def parsed_priorities(text: str) -> dict[str, Priority]:
+    """Return the priorities that :data:`VARIABLE` sets; a PluginError where the text is not ``name=40,...``."""
+    values = dict[str, Priority]()
+    for item in filter(None, map(str.strip, text.split(","))):
+        name, _, digits = (part.strip() for part in item.partition("="))
+        try:
+            number = int(digits)
+        except ValueError:
+            number = None
+        if not name or number is None or number.bit_length() > 63:
+            raise PluginError(f"{VARIABLE}: an item must be NAME=INTEGER, got {shown(item)}: write {_EXAMPLE}")
+        if name in values:
+            raise PluginError(f"{VARIABLE}: {name!r} must be named once, got {shown(text)}")
+        values[name] = Priority(number, VARIABLE)
+    return values
