@@ -28,9 +28,9 @@ from .job import Job, Outcome
 from .tables import run_text, table, wrapped
 from .words import MAX_SHARED_ELEMS, FilePath, Name, Tile
 
-_ROW = dict.fromkeys(("name", "op", "priority", "priority_origin", "package", "version", "needs", "status", "about"), "") | {
-    "priority": None
-}
+_ROW = dict.fromkeys(
+    ("name", "op", "priority", "priority_origin", "package", "version", "needs", "status", "about"), ""
+) | {"priority": None}
 """The columns of `tilecopy variants`, still empty."""
 _PRECEDENCE = (
     "variant= chooses the variant of a copy. Without it, the variant with the highest priority is taken, of those that accept the "
