@@ -253,6 +253,18 @@ def subsets(session: nox.Session) -> None:
 
 
 @nox.session
+def frozen(session: nox.Session) -> None:
+    """A program that PyInstaller builds from the wheels finds its variants and runs a kernel."""
+    folder = wheels(session)
+    python = environment(session, "frozen", "tilecopy-gmem-smem", "tilecopy-emulator", "pyinstaller", wheels=[folder])
+    target = fresh_folder(session, "program")
+    options = ["--noconfirm", "--log-level", "ERROR", "--distpath", str(target), "--workpath", str(target / "work")]
+    program = str(ROOT / "tests" / "frozen_program.py")
+    session.run(python, "-m", "PyInstaller", *options, "--specpath", str(target), program, external=True)
+    session.run(str(target / "frozen_program" / "frozen_program"), external=True)
+
+
+@nox.session
 def release(session: nox.Session) -> None:
     """What goes out (docs/releasing.md): `nox -s release -- reg examples` takes some packages, `scaffold` and `examples`; all by default.
 

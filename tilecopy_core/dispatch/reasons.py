@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -11,7 +12,8 @@ import attrs
 from ..description.request import OPS, CopyRequest, Decline, Variant
 from ..errors import NoVariantError, UnknownOptionError, attribute, did_you_mean, integer, shown
 from ..layout import TileLayout, m
-from ..registry import known_variants
+from ..registry.distributions import distributions
+from ..registry.installable import KNOWN_GROUP, known_variants
 from ..registry.lazy_names import KNOWN
 
 if TYPE_CHECKING:
@@ -174,12 +176,22 @@ def no_variant(
             lines.append(f"{name}: not installed; it takes such copies: {other.install}")
     lines.insert(1, f"{who} this copy: {request}")
     if not first_party and (unknown_names or not demanded):
-        lines.append(f"others that could be installed are not known here: {KNOWN}")
+        lines.append(_unbundled() or f"others that could be installed are not known here: {KNOWN}")
     for why, (first, *more) in folded(outcomes, request.op).items() if not demanded else ():
         together = ", ".join(outcome.name for outcome in (first, *more))
         lines.append(f"{why}: {together}" if more else f"{first.name}: {first.reason}")
     kind = UnknownOptionError if unknown else NoVariantError
     return kind("\n  ".join(lines), declined)
+
+
+def _unbundled() -> str:
+    """Return what to do if tilecopy is imported and the metadata of its packages are not there, or ""."""
+    if ("tilecopy" in sys.modules or getattr(sys, "frozen", False)) and not distributions(declaring=KNOWN_GROUP):
+        return (
+            "tilecopy is imported, but its metadata (the folders tilecopy*.dist-info) are not on sys.path, so no variant is "
+            "found: bundle them into the program (docs/packages.md, Frozen programs)"
+        )
+    return ""
 
 
 def _unknown_option(request: CopyRequest, demanded: tuple[str, ...], table: Table) -> str:

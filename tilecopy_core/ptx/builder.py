@@ -33,7 +33,7 @@ from .bindings import Bindings, KernelBindings, SharedPlan
 from .emitter import pure_once
 from .host_parameters import RECIPE, Recipe, TensorMap
 from .index import IndexEmitter
-from .instructions import Needs, merge
+from .instructions import Needs, instruction_of, merge
 from .operands import ADDRESS, PREDICATE, REGISTER, WORDS, Access, Address, Register, TensorPlace, Vector, vector_of
 
 Registers: TypeAlias = Sequence[Register]
@@ -85,6 +85,9 @@ class PtxBuilder(IndexEmitter):
     def __init__(
         self, target: Target, cta_threads: int, shared: Sequence[Buffer] = (), bindings: Bindings | None = None
     ) -> None:
+        instruction_of(
+            "ret"
+        )  # the table of instructions is read here: a variant's hook is not to blame if it cannot be
         super().__init__(target, bindings or KernelBindings(SharedPlan.of(shared, target)))
         self.cta_threads = cta_threads
         self._started: set[Register] = set()
