@@ -165,11 +165,11 @@ def no_variant(
     if unknown:
         lines.insert(0, unknown)
     elif unknown_names:
-        names = sorted({*declined, *first_party})
-        meant = did_you_mean(unknown_names[0], names)
-        known = f"{' There' if meant else '; there'} are {', '.join(names) or 'none'}"
-        what = "variant" if first_party else "installed variant"
-        lines, outcomes = [f"no {what} is called {shown(unknown_names[0])}{meant}{known}"], []
+        absent = sorted({*first_party} - {*declined})
+        meant = did_you_mean(unknown_names[0], [*declined, *absent])
+        known = f"{' Installed' if meant else '; installed'}: {', '.join(sorted(declined)) or 'none'}"
+        known += f"; not installed: {', '.join(absent)}" if absent else ""
+        lines, outcomes = [f"no variant is called {shown(unknown_names[0])}{meant}{known}"], []
     for name, other in first_party.items():
         fits = other.op == request.op and request.spaces in other.spaces and other.edges >= request.overhangs
         if name not in declined and (name in demanded or (not demanded and fits)):
