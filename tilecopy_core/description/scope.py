@@ -189,17 +189,26 @@ class ActiveThreads:
                 return f"a CTA of {self.cta_threads} threads has no full last {scope.kind} ({size} threads)"
             if scope.kind == "cta" and scope.threads != self.cta_threads:
                 return f"the scope has {scope.threads} threads, the CTA {self.cta_threads}"
-        unsure = self.undecided or next((text for text, value in self.deciding if differs_within(value, scope)), "")
-        if unsure:
-            return f"not every thread of the {scope.kind} can be shown to be active: the enclosing condition '{unsure}' may narrow laneid"
+        return self.why_split(scope)
+
+    def why_split(self, scope: Scope) -> str | None:
+        """Why some threads of a scope may be active and others not, naming the axis that was narrowed; None where they are together."""
+        _SCOPE.check(scope, "why_split", "scope")
+        size, warps = _SIZES.get(scope.kind), "wid_in_wg" if scope.kind == "warpgroup" else "warpid"
+        differing = [(text, value) for text, value in self.deciding if differs_within(value, scope)]
+        if self.undecided or differing:
+            unsure = self.undecided or differing[0][0]
+            axis = "laneid" if self.undecided or differs_within(differing[0][1], warp()) else warps
+            return f"not every thread of the {scope.kind} can be shown to be active: the enclosing condition '{unsure}' may narrow {axis}"
         if self.mask is None or all(self.mask):
             return None
-        groups = np.array(self.mask).reshape(-1, size or len(self.mask))
+        mask, size = np.array(self.mask), size or len(self.mask)
+        groups = [mask[first : first + size] for first in range(0, len(mask), size)]
         partial = [group for group in groups if group.any() and not group.all()]
         if not partial:
             return None
         lanes_whole = all(len(set(group[i : i + 32])) == 1 for group in partial for i in range(0, len(group), 32))
-        axis = ("wid_in_wg" if scope.kind == "warpgroup" else "warpid") if lanes_whole else "laneid"
+        axis = warps if lanes_whole else "laneid"
         left = f"{int(partial[0].sum())} of the {len(partial[0])} threads of the {scope.kind}"
         return f"an enclosing condition leaves {left} active (narrowed axis: {axis})"
 
@@ -240,12 +249,12 @@ class ActiveThreads:
 def _deciding(leaf: Condition) -> tuple[Int, ...] | None:
     """The integers that threads agree on where they agree on a comparison; None where those are not known.
 
-    Of two integers, the difference, or its sign alone. A difference is below 0 where its quotient by anything is; of that,
+    Of data, these are what decides where it lies: threads that load one place have one value. Of two integers, the difference, or its sign alone. A difference is below 0 where its quotient by anything is; of that,
     what the lane adds to multiples is dropped.
     """
     left, right, op = leaf.left, leaf.right, leaf.op
     if not (is_int(left) and is_int(right)):
-        sides: list[Any] = [(s,) if is_int(s) else getattr(s, "sources", lambda: None)() for s in (left, right)]
+        sides: list[Any] = [(s,) if is_int(s) else getattr(s, "places", lambda: None)() for s in (left, right)]
         return None if None in sides else (*sides[0], *sides[1])
     if op in ("==", "!="):
         low, high = bounds_of(left - right)

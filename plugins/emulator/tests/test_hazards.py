@@ -54,7 +54,7 @@ def _register(k: tc.KernelBuilder, a: tc.Buffer, s: tc.Buffer) -> None:
 
 def _divergent(k: tc.KernelBuilder, a: tc.Buffer, s: tc.Buffer) -> None:
     with k.if_(k.thread_id() < 16):
-        k.cta_sync()
+        k.inline_ptx("bar.sync 0;")
 
 
 def _misaligned(k: tc.KernelBuilder, a: tc.Buffer, s: tc.Buffer) -> None:

@@ -10,7 +10,17 @@ from typing import Any, Concatenate, ParamSpec
 
 import attrs
 
-from tilecopy_core.description import WARP_THREADS, Target, cta, thread, tid_symbol, warp, warpgroup
+from tilecopy_core.description import (
+    MAX_CTA_THREADS,
+    WARP_THREADS,
+    Scope,
+    Target,
+    cta,
+    thread,
+    tid_symbol,
+    warp,
+    warpgroup,
+)
 from tilecopy_core.errors import (
     FLAG,
     Kind,
@@ -73,12 +83,13 @@ _PROXY_SPACE = Kind("shared::cta, shared::cluster, global, or '' for all of memo
 
 
 def recorded(
-    write: Callable[Concatenate[PtxBuilder, P], None], **kinds: Kind
+    write: Callable[Concatenate[PtxBuilder, P], None], together: Scope | None = None, **kinds: Kind
 ) -> Callable[Concatenate[KernelBuilder, P], None]:
     """An instruction as a method of KernelBuilder: it takes the same arguments, and is written when the kernel is built.
 
     Args:
         write: writes the instruction.
+        together: a scope whose threads must come to the instruction together, for a CTA one of any size; the build refuses anything else.
         kinds: what each argument may be, by its name; the call refuses anything else.
     """
     signature = inspect.signature(write)
@@ -91,7 +102,17 @@ def recorded(
                 given.arguments[name] = plain(given.arguments[name])
                 kind.check(given.arguments[name], write.__name__, name)
         rest, named = given.args[1:], given.kwargs
-        self.record(Action(write.__name__, lambda ptx: write(ptx, *rest, **named)))
+        active = self._frame.active
+
+        def lower(ptx: PtxBuilder) -> None:
+            if together is not None and (why := active.why_split(together)):
+                raise RequestError(
+                    f"{write.__name__}: all threads of a {together.kind} must come to it together: {why}; move it out of the condition"
+                    + (", or let whole warps meet at a named_barrier" if together.kind == "cta" else "")
+                )
+            write(ptx, *rest, **named)
+
+        self.record(Action(write.__name__, lower))
 
     return method
 
@@ -468,8 +489,10 @@ class KernelBuilder(Recorder):
 
     # ------------------------------------------------------------------------------------------- synchronisation
 
-    cta_sync = recorded(instructions.cta_sync)
-    named_barrier = recorded(instructions.named_barrier, barrier=integer_in(1, 15), threads=integer_in(32, 1024))
+    cta_sync = recorded(instructions.cta_sync, cta(MAX_CTA_THREADS))
+    named_barrier = recorded(
+        instructions.named_barrier, warp(), barrier=integer_in(1, 15), threads=integer_in(32, 1024)
+    )
     warp_sync = recorded(instructions.warp_sync)
     cluster_sync = recorded(instructions.cluster_sync)
     fence_proxy_async = recorded(instructions.fence_proxy_async, space=_PROXY_SPACE)
@@ -526,7 +549,7 @@ class KernelBuilder(Recorder):
             RequestError: the columns are not what the hardware has, or the kernel has another ``cta_group``.
         """
         holder = self._holder(buffer)
-        self._has_group(cta_group, "tcgen05_alloc")
+        group = self._asks_for(cta_group, "tcgen05_alloc")
         needed = -(-buffer.memory.layout.span(TCol) * buffer.memory.dtype.bits // 32)
         count = max(32, 1 << (needed - 1).bit_length()) if columns is None else plain(columns)
         if type(count) is not int or count not in (32, 64, 128, 256, 512):
@@ -539,24 +562,29 @@ class KernelBuilder(Recorder):
         number, in_loop = self._described.allocations, self._in_loop()
 
         def write(ptx: PtxBuilder) -> None:
-            described = self._described
-            instructions.tcgen05_alloc(ptx, ptx.address(holder), count, described.group)
-            if number == described.allocations and not in_loop:
-                instructions.tcgen05_relinquish(ptx, described.group)
+            instructions.tcgen05_alloc(ptx, ptx.address(holder), count, group())
+            if number == self._described.allocations and not in_loop:
+                instructions.tcgen05_relinquish(ptx, group())
 
         self.record(Action("tcgen05_alloc", write))
 
-    def _has_group(self, cta_group: int | None, what: str) -> None:
-        """Remember the ``cta_group`` of the kernel, which has one."""
-        if cta_group is None:
-            return
-        group, known = plain(cta_group), self._described.cta_group
-        integer_in(1, 2).check(group, what, "cta_group")
-        if known not in (None, group):
-            raise RequestError(
-                f"{what}: cta_group={group}, and another instruction of kernel {self.name} has cta_group={known}: all must have the same"
-            )
-        self._described.cta_group = group
+    def _asks_for(self, cta_group: int | None, what: str) -> Callable[[], int]:
+        """Remember the ``cta_group`` of an instruction if it is the first; the result gives that of the kernel, which has one, at build."""
+        group = None if cta_group is None else plain(cta_group)
+        optional(integer_in(1, 2)).check(group, what, "cta_group")
+        described = self._described
+        if described.cta_group is None:
+            described.cta_group = group
+
+        def chosen() -> int:
+            if group not in (None, described.group):
+                raise RequestError(
+                    f"{what}: cta_group={group}, and an instruction of kernel {self.name} before it has cta_group={described.group}: "
+                    "all must have the same"
+                )
+            return described.group
+
+        return chosen
 
     def tcgen05_dealloc(self, buffer: Buffer, *, columns: int | None = None, cta_group: int | None = None) -> None:
         """Free tensor memory, by default as many columns as were allocated. The warp that allocated it must do so before the kernel ends.
@@ -564,12 +592,12 @@ class KernelBuilder(Recorder):
         ``cta_group`` is as for :meth:`tcgen05_alloc`.
         """
         holder = self._holder(buffer)
-        self._has_group(cta_group, "tcgen05_dealloc")
+        group = self._asks_for(cta_group, "tcgen05_dealloc")
         count = self._columns.get(holder.memory, 32) if columns is None else plain(columns)
         self.record(
             Action(
                 "tcgen05_dealloc",
-                lambda ptx: instructions.tcgen05_dealloc(ptx, _base(ptx, holder), count, self._described.group),
+                lambda ptx: instructions.tcgen05_dealloc(ptx, _base(ptx, holder), count, group()),
             )
         )
 
@@ -582,11 +610,11 @@ class KernelBuilder(Recorder):
         if not isinstance(element, Region):
             raise RequestError(f"tcgen05_commit: barrier is an mbarrier, or mbar[i], not {shown(barrier)}")
         self._use(element, "tcgen05_commit: barrier")
-        self._has_group(cta_group, "tcgen05_commit")
+        group = self._asks_for(cta_group, "tcgen05_commit")
         self.record(
             Action(
                 "tcgen05_commit",
-                lambda ptx: instructions.tcgen05_commit(ptx, barrier_address(ptx, element), self._described.group),
+                lambda ptx: instructions.tcgen05_commit(ptx, barrier_address(ptx, element), group()),
             )
         )
 

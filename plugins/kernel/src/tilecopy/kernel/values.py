@@ -115,21 +115,13 @@ class Value(RunTime):
                 yield value
                 left += [each for each in value.args if isinstance(each, Value)]
 
-    def sources(self) -> tuple[Int, ...] | None:
-        """The integers that the value of a thread depends on; None if it depends on data."""
-        return self._deciding(lambda element: None)
-
     def places(self) -> tuple[Int, ...] | None:
-        """The integers that the places of its loads depend on. Threads with equal integers have the same value. None: own registers."""
-        return self._deciding(_places)
-
-    def _deciding(self, of_element: Callable[[Region], tuple[Int, ...] | None]) -> tuple[Int, ...] | None:
-        """The integers in it, and those of each element that was loaded; None where one of them gives None."""
+        """The integers that it and the places of its loads depend on. Threads with equal integers have the same value. None: own registers."""
         found = dict[Any, Int]()
         for value in self.parts():
             own: tuple[Int, ...] | None = value.args if value.op == "index" else ()
             if value.op in ("loaded", "address"):
-                own = (_places if value.op == "address" else of_element)(value.args[0])
+                own = _places(value.args[0])
             if own is None:
                 return None
             found |= {key_of(integer): integer for integer in own}
