@@ -14,7 +14,7 @@ from ..description.checks import not_as_declared, of_another_kind, options_missi
 from ..description.request import Accept, CopyRequest, Decline, check_request
 from ..description.scope import ActiveThreads, Scope
 from ..description.target import Target
-from ..errors import Kind, PluginError, RequestError, TilecopyError, checked, shown
+from ..errors import Kind, NoVariantError, PluginError, RequestError, TilecopyError, checked, shown
 from ..layout import html_table
 from ..memory.buffers import Region
 from ..registry import LOCK, PluginWarning, Source, WrapperError, __version__, exporter, known_variants, shown_error
@@ -260,8 +260,15 @@ def dispatch(request: CopyRequest, variant: str | Sequence[str] | None, registry
     """
     demanded = demanded_names(variant)
     registry.table()  # as the environment is now
-    found: Plan = registry.call(_own_hook(), "tilecopy_dispatch", request=request, demanded=demanded, registry=registry)
-    return found
+    try:
+        plan: Plan = registry.call(
+            _own_hook(), "tilecopy_dispatch", request=request, demanded=demanded, registry=registry
+        )
+    except NoVariantError:
+        if not registry.refresh():
+            raise
+        return dispatch(request, variant, registry)
+    return plan
 
 
 def demanded_names(variant: str | Sequence[str] | None) -> tuple[str, ...]:

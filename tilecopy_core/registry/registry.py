@@ -10,6 +10,7 @@ import functools
 import os
 import time
 from collections.abc import Iterable, Mapping
+from importlib import invalidate_caches
 from typing import Any
 
 import attrs
@@ -73,6 +74,7 @@ class Registry:
         *,
         priorities: Mapping[str, int] | None = None,
     ) -> None:
+        self._discovers = sources is None
         if sources is None:
             sources = installed(VARIANTS_GROUP)
         self._installed = list[Source]()
@@ -88,6 +90,7 @@ class Registry:
             self._installed.append(source)
         if not isinstance(environ, (Mapping, type(None))):
             raise RequestError(f"Registry: environ is a mapping such as os.environ, not {shown(environ)}")
+        self._seen = {(source.name, source.package): source.version for source in self._installed}
         self._environ = os.environ if environ is None else environ
         self._priorities = checked_priorities({} if priorities is None else priorities, "Registry(priorities=)")
         self._loading = False
@@ -230,8 +233,30 @@ class Registry:
 
     def _warn_once(self, key: tuple[Any, ...], message: str) -> None:
         if key not in self._warned:
+            warn_outside(message)  # a filter that makes an error of it does so for every copy that is affected
             self._warned.add(key)
-            warn_outside(message)
+
+    def refresh(self) -> bool:
+        """Look once more at what is installed, as after ``pip install`` in a notebook; return whether a plugin was added.
+
+        A plugin of a package of which this process has found another version cannot be used before the process is restarted.
+        """
+        if not self._discovers:
+            return False
+        with LOCK:
+            invalidate_caches()
+            versions = {package: version for (_, package), version in self._seen.items()}
+            added = [source for source in installed(VARIANTS_GROUP) if (source.name, source.package) not in self._seen]
+            for source in added:
+                self._seen[source.name, source.package] = source.version
+                before = versions.get(source.package, source.version)
+                if before != source.version:
+                    why = f"{source.owner} was installed after this process found version {before}: restart the process"
+                    source = attrs.evolve(source, incompatible=why)  # noqa: PLW2901
+                self._installed.append(source)
+            if added:
+                self._table = None
+            return bool(added)
 
     def register(self, plugin: Any, *, name: str, package: str = THIS_PROCESS, version: str = "0") -> None:
         """Add a plugin object of this process (for tests, notebooks and tracing wrappers).

@@ -47,3 +47,23 @@ def test_the_command_writes_and_refuses(tmp_path: Path) -> None:
     ):
         refused = runner.invoke(new_variant, wrong)
         assert isinstance(refused.exception, tc.RequestError) and message in str(refused.exception)
+
+
+@pytest.mark.parametrize(
+    "name", ["core", "cli", "emulator", "testkit", "cuda", "draw", "export", "relayout", "gmem_smem", "tcgen05_cp"]
+)
+def test_a_name_whose_package_is_tilecopys_own_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(tc.RequestError) as error:
+        write_package(tmp_path / "new", name, "copy", "global", "shared")
+    assert name in str(error.value) and not (tmp_path / "new").exists()
+
+
+def test_a_name_whose_package_is_installed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = tmp_path / "site" / "tilecopy_mine-3.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tilecopy-mine\nVersion: 3.0\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text("[tilecopy.variants.v1]\nother = other\n", encoding="utf-8")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "site")])
+    with pytest.raises(tc.RequestError) as error:
+        write_package(tmp_path / "new", "mine", "copy", "global", "shared")
+    assert "tilecopy-mine 3.0" in str(error.value)

@@ -6,9 +6,11 @@ from importlib.resources import files
 from pathlib import Path
 
 from tilecopy.files import write_files
+from tilecopy.known import KNOWN_EXECUTORS, KNOWN_PACKAGES, KNOWN_VARIANTS
 
 from tilecopy_core import RequestError
 from tilecopy_core.plugin import TEXT, shown
+from tilecopy_core.registry import canonical, distributions
 
 from .kinds import PATH, said_by_system
 
@@ -66,6 +68,7 @@ def write_package(folder: Path, name: str, op: str, source: str, destination: st
         raise RequestError(
             f"name {shown(name)} is not a name such as my_copy: lower-case letters, digits and, between them, underscores"
         )
+    _check_free(name)
     for called, word in (("op", op), ("source", source), ("destination", destination)):
         TEXT.check(word, "write_package", called)
     if (op, source, destination) not in PLAIN:
@@ -105,6 +108,20 @@ def write_package(folder: Path, name: str, op: str, source: str, destination: st
     except (OSError, ValueError) as error:
         raise RequestError(f"the folder {shown(str(folder))} cannot be written: {said_by_system(error)}") from error
     return list(contents)
+
+
+def _check_free(name: str) -> None:
+    """Raise RequestError if the package of a variant would replace one of tilecopy's, or one that is installed."""
+    package = f"tilecopy-{name.replace('_', '-')}"
+    folders = {known.package for known in KNOWN_VARIANTS.values()} | {*KNOWN_EXECUTORS.values(), *KNOWN_PACKAGES}
+    if package in folders | {"tilecopy-core", "tilecopy-cli", "tilecopy-partitions"}:
+        raise RequestError(f"name {name!r}: {package} is a package of tilecopy; choose another name")
+    for distribution in distributions(declaring="tilecopy"):
+        if canonical(distribution.name) == package:
+            raise RequestError(
+                f"name {name!r}: {package} {distribution.version} is installed, and this package would replace it; "
+                "choose another name"
+            )
 
 
 def _template(name: str) -> str:
