@@ -190,3 +190,20 @@ def test_a_guard_behind_many_alternatives_is_weighed() -> None:
     found = np.zeros(8, np.float32)
     k.build(target="sm_90", grid=1)(found, executor="emulator")
     assert found.tolist() == [0, 0, 0, 0, 0, 1, 0, 0]
+
+
+@pytest.mark.parametrize("inside_first", [True, False])
+@pytest.mark.parametrize("rows", [16, 14])
+def test_each_side_of_an_or_must_keep_a_copy_inside(inside_first: bool, rows: int) -> None:
+    k = tc.KernelBuilder("sides", threads=32)
+    a, s = k.param("A", (rows, 8), "float32"), k.shared((1, 8), "float32")
+    with k.range(32) as i:
+        sides = [i < 4, (i >= 12) & (i < 16)]
+        first, second = sides if inside_first else reversed(sides)
+        with k.if_(first | second):
+            k.cta.copy(s[:, :], a[i : i + 1, :])
+    if rows == 16:
+        k.build(target="sm_80", grid=1)
+    else:
+        with pytest.raises(tc.LayoutError, match="14"):
+            k.build(target="sm_80", grid=1)
