@@ -6,10 +6,6 @@ Kernels around copies, running and exporting them are packages on top. Importing
 
 from typing import TYPE_CHECKING
 
-from .description.request import Accept, CopyRequest, Decline, Option, Variant, Verdict
-from .description.scope import ActiveThreads, Scope, cta, thread, warp, warpgroup
-from .description.target import TARGETS, Target, target_of
-from .dispatch.plan import Plan, plan
 from .errors import (
     LayoutError,
     NoVariantError,
@@ -20,21 +16,42 @@ from .errors import (
     TargetError,
     TilecopyError,
 )
-from .integers.expr import Expr, Int, maximum, minimum, same, symbol
-from .layout.axes import Axis, TCol, TLane, bx, by, bz, cbx, cby, cbz, laneid, m, tid_in_wg, tx, warpid, wgid, wid_in_wg
-from .layout.boxes import Iter
-from .layout.dtypes import DTYPES, DType, dtype_of
-from .layout.fragments import mma_fragment, tile_fragment
-from .layout.notation import R, S
-from .layout.swizzle import Swizzle, swizzle
-from .layout.tile import Layout, SwizzledLayout, TileLayout
-from .memory.buffers import SPACES, Buffer, Region
 from .registry.entry_points import PluginWarning
 from .registry.lazy_names import BROUGHT, names_later
 from .registry.priorities import priorities
 from .registry.version import __version__
 
 if TYPE_CHECKING:
+    from .description.request import Accept, CopyRequest, Decline, Option, Variant, Verdict
+    from .description.scope import ActiveThreads, Scope, cta, thread, warp, warpgroup
+    from .description.target import TARGETS, Target, target_of
+    from .dispatch.plan import Plan, plan
+    from .integers.expr import Expr, Int, maximum, minimum, same, symbol
+    from .layout.axes import (
+        Axis,
+        TCol,
+        TLane,
+        bx,
+        by,
+        bz,
+        cbx,
+        cby,
+        cbz,
+        laneid,
+        m,
+        tid_in_wg,
+        tx,
+        warpid,
+        wgid,
+        wid_in_wg,
+    )
+    from .layout.boxes import Iter
+    from .layout.dtypes import DTYPES, DType, dtype_of
+    from .layout.fragments import mma_fragment, tile_fragment
+    from .layout.notation import R, S
+    from .layout.swizzle import Swizzle, swizzle
+    from .layout.tile import Layout, SwizzledLayout, TileLayout
+    from .memory.buffers import SPACES, Buffer, Region
     from .ptx.module import ptx_text
     from .registry.hookspecs import VariantPlugin, hookimpl
     from .registry.registry import Registry, default_registry
@@ -42,11 +59,66 @@ else:  # a checker would take every name for one of the package
     __getattr__ = names_later(
         __name__,
         {
+            "Accept": ".description.request",
+            "ActiveThreads": ".description.scope",
+            "Axis": ".layout.axes",
+            "Buffer": ".memory.buffers",
+            "CopyRequest": ".description.request",
+            "DTYPES": ".layout.dtypes",
+            "DType": ".layout.dtypes",
+            "Decline": ".description.request",
+            "Expr": ".integers.expr",
+            "Int": ".integers.expr",
+            "Iter": ".layout.boxes",
+            "Layout": ".layout.tile",
+            "Option": ".description.request",
+            "Plan": ".dispatch.plan",
+            "R": ".layout.notation",
+            "Region": ".memory.buffers",
             "Registry": ".registry.registry",
+            "S": ".layout.notation",
+            "SPACES": ".memory.buffers",
+            "Scope": ".description.scope",
+            "Swizzle": ".layout.swizzle",
+            "SwizzledLayout": ".layout.tile",
+            "TARGETS": ".description.target",
+            "TCol": ".layout.axes",
+            "TLane": ".layout.axes",
+            "Target": ".description.target",
+            "TileLayout": ".layout.tile",
+            "Variant": ".description.request",
             "VariantPlugin": ".registry.hookspecs",
+            "Verdict": ".description.request",
+            "bx": ".layout.axes",
+            "by": ".layout.axes",
+            "bz": ".layout.axes",
+            "cbx": ".layout.axes",
+            "cby": ".layout.axes",
+            "cbz": ".layout.axes",
+            "cta": ".description.scope",
             "default_registry": ".registry.registry",
+            "dtype_of": ".layout.dtypes",
             "hookimpl": ".registry.hookspecs",
+            "laneid": ".layout.axes",
+            "m": ".layout.axes",
+            "maximum": ".integers.expr",
+            "minimum": ".integers.expr",
+            "mma_fragment": ".layout.fragments",
+            "plan": ".dispatch.plan",
             "ptx_text": ".ptx.module",
+            "same": ".integers.expr",
+            "swizzle": ".layout.swizzle",
+            "symbol": ".integers.expr",
+            "target_of": ".description.target",
+            "thread": ".description.scope",
+            "tid_in_wg": ".layout.axes",
+            "tile_fragment": ".layout.fragments",
+            "tx": ".layout.axes",
+            "warp": ".description.scope",
+            "warpgroup": ".description.scope",
+            "warpid": ".layout.axes",
+            "wgid": ".layout.axes",
+            "wid_in_wg": ".layout.axes",
         },
         BROUGHT,
     )
@@ -63,3 +135,8 @@ __all__ += ["Expr", "Int", "maximum", "minimum", "same", "symbol"]
 __all__ += ["TARGETS", "ActiveThreads", "Scope", "Target", "cta", "target_of", "thread", "warp", "warpgroup"]
 __all__ += ["Accept", "CopyRequest", "Decline", "Option", "Registry", "Variant", "VariantPlugin", "Verdict"]
 __all__ += ["default_registry", "hookimpl"]
+
+
+def __dir__() -> list[str]:
+    """Return also the names that are imported when they are first asked for."""
+    return sorted({*globals(), *__all__})

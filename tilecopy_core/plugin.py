@@ -9,8 +9,6 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy.ma  # noqa: F401 (np.unique asks for it, in many variants: no fork shall meet it half imported)
-
 from .description.checks import (
     Check,
     divides_threads,

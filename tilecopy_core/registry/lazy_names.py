@@ -34,13 +34,16 @@ def names_later(module: str, later: Mapping[str, str], brought: Mapping[str, str
 
     def look_up(name: str) -> Any:
         if name in later:
+            package = sys.modules[module]
             # A fork waits for the import. The import does not wait: its thread may have the lock of a module that the holder needs.
             held = LOCK.acquire(blocking=False)
             try:
-                return getattr(import_module(later[name], module), name)
+                value = getattr(import_module(later[name], module), name)
             finally:
                 if held:
                     LOCK.release()
+            setattr(package, name, value)  # the next look-up finds it there
+            return value
         hint = f"; {brought[name]}" if name in brought else ""
         raise AttributeError(f"module {module!r} has no attribute {name!r}{hint}", name=name, obj=sys.modules[module])
 

@@ -39,7 +39,8 @@ def lane_sources(request: CopyRequest) -> LaneSources | Decline:
     if (moved.holder < 0).any():
         return Decline(f"{elsewhere(request, moved, int(np.argmin(moved.holder)))}: no lane of its warp has it")
     lane, holder = moved.thread % WARP_THREADS, moved.holder % WARP_THREADS
-    rows = np.unique(np.stack([moved.into, lane, holder, moved.out_of]), axis=1)
+    # with an index np.unique does not import numpy.ma, which takes long and which a fork could meet half imported
+    rows, _ = np.unique(np.stack([moved.into, lane, holder, moved.out_of]), axis=1, return_index=True)
     same = (rows[:2, 1:] == rows[:2, :-1]).all(axis=0)
     if same.any():
         into, at = (int(i) for i in rows[:2, int(np.argmax(same))])

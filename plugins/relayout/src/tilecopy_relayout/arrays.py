@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import attrs
 import numpy as np
-from numpy.ma import MaskedArray
 from tilecopy import LaunchError
 from tilecopy.executors import array_facts, executor_named
 
@@ -112,8 +112,14 @@ def dtype_name(dtype: Any) -> str:
     return str(dtype).rsplit(".", 1)[-1]
 
 
+def is_masked(array: Any) -> bool:
+    """Return whether an array has a mask; that does not import numpy.ma, which takes long."""
+    masked = sys.modules.get("numpy.ma")
+    return masked is not None and isinstance(array, getattr(masked, "MaskedArray", ()))
+
+
 def _numpy(where: str, array: Any, framework: Framework) -> Array:
-    if isinstance(array, MaskedArray):
+    if is_masked(array):
         raise RequestError(f"{where}: a masked array, whose mask is not moved; pass a.filled(value)")
     if array.dtype.hasobject or not array.dtype.itemsize:
         raise RequestError(f"{where}: elements of dtype {array.dtype} are not bytes that can be moved")

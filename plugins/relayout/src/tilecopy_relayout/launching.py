@@ -9,10 +9,10 @@ from typing import Any
 import attrs
 import numpy as np
 import tilecopy as tc
-from numpy.ma import MaskedArray
 
 from tilecopy_core.plugin import shown
 
+from .arrays import is_masked
 from .gpus import Gpus, driver
 from .overlap import Footprint
 from .problem import DTYPES, WIDEST_BYTES, Dim, Place, Problem
@@ -134,7 +134,7 @@ def _demand(name: str, array: Any, planned: Footprint) -> None:
     Raises:
         RequestError: it is no array, its elements are of another size, or it is too short.
     """
-    if not isinstance(array, np.ndarray) or array.dtype.hasobject or isinstance(array, MaskedArray):
+    if not isinstance(array, np.ndarray) or array.dtype.hasobject or is_masked(array):
         raise tc.RequestError(f"{name} {shown(array)}: a NumPy array of plain elements is wanted")
     own = Footprint(0, array.shape, array.strides, array.itemsize)
     (low, high), (first, end) = own.span, planned.span

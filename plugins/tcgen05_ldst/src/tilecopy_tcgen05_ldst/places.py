@@ -185,7 +185,7 @@ def _why_not_stored(request: CopyRequest, thread: Array, row: Array, column: Arr
             f"lane {lane}, element {at} from the start of {tensor} is held by {int(counts.max())} registers of "
             f"{fragment.buffer.name}; a store is of one"
         )
-    written = found.shape[1] // len(np.unique(unit))
+    written = found.shape[1] // len({*unit.tolist()})
     if written < places:
         return f"the threads that reach the copy hold {written} of the {places} places of {tensor}"
     return None

@@ -142,16 +142,17 @@ def _transferred(request: CopyRequest, found: Held) -> TransferPartition | Decli
             f"warp {found.warps[0]}, seen from what each reaches; the warps execute the same instructions"
         )
     groups, shifts = found.warps // 4, (base - base[0]).ravel()
-    apart = np.unique(groups)
-    step = int(shifts[-1]) // int(apart[-1] - apart[0]) if len(apart) > 1 else 0
+    apart = sorted({*groups.tolist()})
+    step = int(shifts[-1]) // (apart[-1] - apart[0]) if len(apart) > 1 else 0
     if (shifts != (groups - groups[0]) * step).any():
         warp = int(np.argmax(shifts != (groups - groups[0]) * step))
         return Decline(
             f"warp {found.warps[warp]} begins {shifts[warp]} columns after warp {found.warps[0]}: columns differ by warpgroups alone"
         )
     period = request.scope.threads // LANES
-    within = np.unique(found.warps % period)
-    if period > 4 and len(within) == len(low := np.unique(within % 4)) * (period // 4):  # the same of each warpgroup
+    within = sorted({*(found.warps % period).tolist()})
+    low = sorted({warp % 4 for warp in within})
+    if period > 4 and len(within) == len(low) * (period // 4):  # the same of each warpgroup
         within, period = low, 4
     if len(within) != within[-1] - within[0] + 1 or len(found.warps) % len(within):
         return Decline(f"the warps {', '.join(map(str, within))} of the scope own {fragment}; they follow each other")
@@ -172,7 +173,7 @@ def _transferred(request: CopyRequest, found: Held) -> TransferPartition | Decli
     lower, upper = bounds_of(found.start)
     if (lower or 0) + last >= MOST_COLUMNS or (upper is not None and upper < 0):
         return Decline(f"{tensor}: column {found.start} and {last} on; tensor memory has {MOST_COLUMNS}")
-    return TransferPartition(transfers, found.halves, start, step, (int(within[0]), int(within[-1])), period)
+    return TransferPartition(transfers, found.halves, start, step, (within[0], within[-1]), period)
 
 
 def _grouped(made: Sequence[Fit], registers: Sequence[int], name: str, scale: int) -> tuple[Transfer, ...] | str:

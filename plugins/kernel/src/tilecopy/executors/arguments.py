@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 import attrs
 import numpy as np
-from numpy.ma import MaskedArray
 
 from tilecopy_core.errors import LayoutError, attribute, checked, instance_of, integer, shown
 from tilecopy_core.layout import row_major
@@ -110,9 +110,15 @@ def host_facts(where: str, argument: Any) -> ArrayFacts:
     return facts
 
 
+def _is_masked(array: Any) -> bool:
+    """Return whether an array has a mask; that does not import numpy.ma, which takes long."""
+    masked = sys.modules.get("numpy.ma")
+    return masked is not None and isinstance(array, getattr(masked, "MaskedArray", ()))
+
+
 def numpy_facts(where: str, array: Any) -> ArrayFacts:
     """The facts of a NumPy array."""
-    if type(array) is not np.ndarray and isinstance(array, MaskedArray):
+    if type(array) is not np.ndarray and _is_masked(array):
         raise LaunchError(f"{where}: a masked array, whose mask a kernel does not see; pass a.filled(value)")
     strides = _elements(where, array.strides, array.itemsize)
     writeable = array.flags.writeable

@@ -1,0 +1,42 @@
+"""What importing the packages imports besides."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+FOREIGN = ("cuda", "platformdirs", "torch", "cupy", "jax", "dask", "click", "pytest", "hypothesis")
+"""Packages that an import of tilecopy leaves alone: CUDA's, frameworks, and those of tools."""
+
+
+def imported_by(statement: str) -> set[str]:
+    """The modules that a fresh interpreter imports for a statement, beyond its own."""
+    code = f"import sys; before = {{*sys.modules}}; {statement}; print(*sorted({{*sys.modules}} - before))"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("package", ["tilecopy_core", "tilecopy", "tilecopy_relayout", "tilecopy_cuda"])
+def test_an_import_takes_no_framework_and_nothing_of_cuda(package: str) -> None:
+    modules = imported_by(f"import {package}")
+    assert package in modules
+    assert not [name for name in modules if name.partition(".")[0] in FOREIGN]
+
+
+@pytest.mark.parametrize("package", ["tilecopy_core", "tilecopy"])
+def test_a_name_imports_what_it_needs_when_it_is_first_used(package: str) -> None:
+    modules = imported_by(f"import {package}")
+    assert "numpy" not in modules and "tilecopy_core.layout.tile" not in modules
+    assert "tilecopy_core.layout.tile" in imported_by(f"import {package}; {package}.TileLayout")
+
+
+@pytest.mark.parametrize("package", ["tilecopy_core", "tilecopy"])
+def test_every_public_name_is_there(package: str) -> None:
+    imported_by(f"import {package} as p; assert {{*p.__all__}} <= {{*dir(p)}}; [getattr(p, name) for name in p.__all__]")
+    imported_by(f"from {package} import *; TileLayout, plan")
+
+
+def test_relayout_leaves_masked_arrays_to_those_who_have_some() -> None:
+    assert "numpy.ma" not in imported_by("import tilecopy_relayout")
