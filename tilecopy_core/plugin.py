@@ -53,6 +53,7 @@ from .errors import (
     shown,
     tuple_of,
 )
+from .errors.records import frozen
 from .integers import INT, Condition, Expr, Int, Symbol, bounds_of, divisor_of, is_int, is_multiple, key_of, symbols_of
 from .integers.expr import evaluate as evaluate_within
 from .integers.expr import same, substitute
@@ -164,11 +165,11 @@ __all__ += ["WIDTHS_BITS", "Run", "Side", "VectorPartition", "synthesize", "wide
 __all__ += ["ChunkPartition", "Guard", "Masks", "at_edges", "choose", "chunked", "guards_of", "masked"]
 __all__ += ["Places", "Walk", "asynchronously", "batches", "through_registers"]
 __all__ += ["Digit", "digits_of", "operands", "owners", "thread_axes", "why_no_owners", "mma_fragment", "tile_fragment"]
-__all__ += ["FLAG", "TEXT", "Kind", "checked", "integer", "shown"]
+__all__ += ["FLAG", "TEXT", "Kind", "checked", "frozen", "integer", "shown"]
 __all__ += ["a", "instance_of", "integer_in", "many", "maybe", "one_of", "optional", "tuple_of", "whole"]
 __all__ += ["Access", "Address", "HostBytes", "PtxBuilder", "Register", "TensorMap", "TensorPlace", "tcgen05"]
 
-_TAKE_ANYTHING = (dtype_of, integer, is_int, shown)
+_TAKE_ANYTHING = (dtype_of, frozen, integer, is_int, shown)
 for _name in __all__:  # to a type checker they stay what they are behind the checks
     _function = globals()[_name]
     if inspect.isfunction(_function) and not hasattr(_function, "__wrapped__") and _function not in _TAKE_ANYTHING:

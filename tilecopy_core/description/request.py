@@ -25,6 +25,7 @@ from ..errors import (
     shown,
     tuple_of,
 )
+from ..errors.records import frozen
 from ..integers.expr import plain
 from ..layout import TileLayout, along
 from ..memory.buffers import SPACES, Region, symbolic
@@ -112,7 +113,7 @@ def _default_steps(variant: Variant) -> tuple[str, ...]:
     return COMPLETIONS.get(variant.completion, ()) if isinstance(variant.completion, str) else ()
 
 
-@attrs.frozen
+@frozen
 class Accept:
     """The variant can do this copy, at its record's priority or at another, which is an integer (else a PluginError).
 
@@ -127,7 +128,7 @@ class Accept:
         return True
 
 
-@attrs.frozen
+@frozen
 class Decline:
     """The variant does not do this copy; the reason is for a person to read. Raises PluginError where it is not a text."""
 
@@ -140,7 +141,7 @@ class Decline:
 Verdict = Accept | Decline
 
 
-@attrs.frozen
+@frozen
 class Option:
     """One option that a variant takes; dispatch refuses what does not fit it before any hook is called.
 
@@ -202,7 +203,7 @@ RELAXED = Option(
 those (PTX ISA, memory consistency model: morally strong operations)."""
 
 
-@attrs.frozen
+@frozen
 class Variant:
     """What a variant plugin says of itself; the plugin object carries it as its attribute ``variant``.
 
@@ -305,7 +306,7 @@ class Variant:
         raise PluginError(f"Variant {self.name!r}: it declares no option {shown(name)}")
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class Options(Mapping[str, Any]):
     """The options of a request, by name; nobody can change them."""
 
@@ -341,7 +342,7 @@ def _as_region(value: Any) -> Any:
         raise RequestError(f"options: {shown(value)} has an as_region that gives no region") from error
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CopyRequest:
     """One copy to be lowered.
 

@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 
 from ..errors import TEXT, Kind, RequestError, checked, instance_of, integer_in, one_of, optional, shown, tuple_of
+from ..errors.records import frozen
 from ..integers import INT, Atom, Condition, Expr, Int, Symbol, is_int, plain
 from ..integers.conditions import CONDITION
 from ..integers.expr import bounds_of, evaluate, key_of, of_atom, substitute, sum_of, symbols_of, terms_of
@@ -24,7 +25,7 @@ _CTA_THREADS = integer_in(1, MAX_CTA_THREADS)
 _SCOPE = Kind("a Scope such as warp()", lambda value: isinstance(value, Scope))
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class Scope:
     """The threads that do one copy together: so many ``threads``, of the kind thread, warp, warpgroup, cta or cluster."""
 
@@ -153,7 +154,7 @@ def _is_deciding(pair: Any) -> bool:
     return type(pair) is tuple and len(pair) == 2 and isinstance(pair[0], str) and is_int(pair[1])
 
 
-@attrs.frozen
+@frozen
 class ActiveThreads:
     """Which threads of the CTA reach a copy.
 

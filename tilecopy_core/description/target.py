@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import attrs
-
 from ..errors import TargetError, checked, did_you_mean, integer_in, one_of, shown
+from ..errors.records import frozen
 
 Version = tuple[int, int]
 
@@ -29,7 +28,7 @@ STATIC_SHARED_LIMIT_BYTES = 48 * 1024
 """The most shared memory that a module may declare statically (PTX ISA; larger needs ``.extern`` and an opt-in)."""
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class Target:
     """An architecture to lower for, such as ``sm_90a``, whose ``arch`` is 90.
 

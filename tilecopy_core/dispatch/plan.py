@@ -15,6 +15,7 @@ from ..description.request import Accept, CopyRequest, Decline, check_request
 from ..description.scope import ActiveThreads, Scope
 from ..description.target import Target
 from ..errors import Kind, NoVariantError, PluginError, RequestError, TilecopyError, checked, shown
+from ..errors.records import frozen
 from ..layout import html_table
 from ..memory.buffers import Region
 from ..registry import LOCK, PluginWarning, Source, WrapperError, __version__, exporter, known_variants, shown_error
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from ..registry.registry import Table
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class Plan:
     """The outcome of a dispatch: data alone, which may be copied and pickled.
 

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import attrs
-
 from ..description.request import OPS, CopyRequest, Decline, Variant
 from ..errors import NoVariantError, UnknownOptionError, attribute, did_you_mean, integer, shown
+from ..errors.records import frozen
 from ..layout import TileLayout, m
 from ..registry.distributions import distributions
 from ..registry.installable import KNOWN_GROUP, known_variants
@@ -29,7 +28,7 @@ OutcomeKind: TypeAlias = Literal[
 ]
 
 
-@attrs.frozen
+@frozen
 class Outcome:
     """Why one variant was not chosen; the reason is for a person to read.
 
@@ -54,7 +53,7 @@ class Outcome:
     priority_origin: str = ""
 
 
-@attrs.frozen
+@frozen
 class Note:
     """Why a plan is likely a mistake, and what to do; or what was left out of the request.
 

@@ -12,6 +12,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from .process_lock import LOCK
+from .records import frozen as frozen
 
 P = ParamSpec("P")
 T = TypeVar("T")

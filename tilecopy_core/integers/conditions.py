@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any, ClassVar
 
-import attrs
-
 from ..errors import Kind, RequestError, shown
+from ..errors.records import frozen
 
 
 class RunTime:
@@ -31,7 +30,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {"==": eq, "!=": ne, "<": lt
 """Comparison -> its function."""
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class Condition:
     """A comparison of two integers (or run-time values), ``and``, ``or``, ``not`` of conditions, or ``elect``.
 

@@ -22,6 +22,7 @@ import attrs
 import numpy as np
 
 from ..errors import Kind, RequestError, checked, integer, one_of, shown
+from ..errors.records import frozen
 from .conditions import COMPARISONS, Condition, RunTime
 
 Int: TypeAlias = "int | Expr"
@@ -575,7 +576,7 @@ def substitute(value: Int, replacements: Mapping[Symbol, Any]) -> Int:
 # --------------------------------------------------------------------------------------------- operations
 
 
-@attrs.frozen
+@frozen
 class Rule:
     """What there is to know of an operation on two integers.
 

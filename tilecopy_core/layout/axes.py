@@ -7,10 +7,11 @@ from typing import Any
 import attrs
 
 from ..errors import TEXT, LayoutError, one_of, shown
+from ..errors.records import frozen
 from ..integers.expr import Int, constant_of, is_int, key_of, plain, terms_of
 
 
-@attrs.frozen(repr=False, cache_hash=True)
+@frozen(repr=False, cache_hash=True)
 class Axis:
     """A named hardware resource that a stride can run along; ``layout.apply`` returns places by its name.
 
@@ -38,7 +39,7 @@ class Axis:
         return OnAxis(stride, self)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class OnAxis:
     """A stride or an offset along an axis, as written ``stride @ axis``."""
 

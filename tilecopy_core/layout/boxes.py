@@ -10,11 +10,12 @@ from typing import Any
 import attrs
 
 from ..errors import LayoutError, shown
+from ..errors.records import frozen
 from ..integers.expr import Expr, Int, add, bounds_of, divisor_of, is_int, is_multiple, key_of, mul, plain, same, sub
 from .axes import Axis, OnAxis, m
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class Iter:
     """``extent`` steps of ``stride`` elements along ``axis``."""
 

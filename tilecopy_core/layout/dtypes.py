@@ -11,9 +11,10 @@ import numpy as np
 
 from ..errors import FLAG, TEXT, RequestError, did_you_mean, integer_in, one_of, shown
 from ..errors.process_lock import LOCK
+from ..errors.records import frozen
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class DType:
     """An element type of ``bits`` bits, by the name that NumPy has for it.
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 import attrs
 
 from ..errors import LayoutError
+from ..errors.records import frozen
 from ..integers.expr import Expr, Int, add, key_of, mul, same
 from .axes import Axis, m
 from .boxes import Iter
@@ -15,7 +16,7 @@ from .html import html_table
 from .tile import TileLayout
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class StridedLayout:
     """Coordinate -> sum of index times stride, one a dimension, over a shape that may be symbolic; all in elements.
 

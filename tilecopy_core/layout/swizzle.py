@@ -8,6 +8,7 @@ import attrs
 import numpy as np
 
 from ..errors import Kind, LayoutError, did_you_mean, shown
+from ..errors.records import frozen
 from ..integers.expr import Expr, Int, Term, add, is_int, plain, possible_bits, sum_of, xor
 from .dtypes import dtype_of
 
@@ -20,7 +21,7 @@ _ADDRESS = Kind(
 )
 
 
-@attrs.frozen
+@frozen
 class Swizzle:
     """``a -> a ^ (bits [M+S, M+S+B) of a, moved to [M, M+B))`` on element addresses, with ``S >= B``.
 

@@ -17,6 +17,7 @@ import attrs
 import numpy as np
 
 from ..errors import TEXT, Kind, LayoutError, checked, instance_of, integer, optional, shown, tuple_of
+from ..errors.records import frozen
 from ..integers.expr import INT, Expr, Int, is_int, key_of, plain
 from .axes import Axis, OnAxis, m
 from .boxes import Iter, Iters, Offset, add_offsets, box, cut, flat_run, fuse, surely_leaves
@@ -44,7 +45,7 @@ def _is_offset(value: Any) -> bool:
 _OFFSET = Kind("integers by Axis", _is_offset)
 
 
-@attrs.frozen(init=False, repr=False)
+@frozen(init=False, repr=False)
 class TileLayout:
     """A map from logical coordinates to places on hardware axes: ``TileLayout(S[(32, 8) : (1 @ laneid, 1)])``.
 

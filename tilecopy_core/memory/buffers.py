@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from ..errors import TWO_FLAGS, LayoutError, RequestError, instance_of, integer_in, one_of, optional, shown, tuple_of
+from ..errors.records import frozen
 from ..integers.expr import INT, Expr, Int, add, bounds_of, divisor_of, is_int, key_of, plain, same, sub
 from ..layout import S, StridedLayout, TCol, TileLayout, TLane, box, checked_extents, m, row_major
 from ..layout.boxes import leaving, surely_leaves
@@ -54,7 +55,7 @@ def check_identifier(name: Any, what: str) -> str:
     return name
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Memory:
     """One piece of memory: what buffers that see the same bytes have in common, and what belongs to a kernel.
 
@@ -84,7 +85,7 @@ _SPACE = one_of(*SPACES)
 _MEMORY = optional(instance_of("a Memory, that of another buffer", Memory))
 
 
-@attrs.frozen(init=False, repr=False)
+@frozen(init=False, repr=False)
 class Buffer:
     """A shaped, typed array in one memory space.
 
@@ -305,7 +306,7 @@ class Buffer:
 _HOLDER = optional(instance_of("a shared Buffer, or the address", Buffer, int))
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class Region:
     """A box of a buffer: static extents, starts that may be symbolic. It may overhang the buffer's shape.
 

@@ -10,12 +10,13 @@ import attrs
 import numpy as np
 
 from ..errors import RequestError, did_you_mean, shown
+from ..errors.records import frozen
 from ..layout.dtypes import DType
 
 RULE = 'outside is "zero", a number that the dtype holds exactly, its infinity or NaN, or "keep"'
 
 
-@attrs.frozen
+@frozen
 class Outside:
     """What stands for source elements outside their array; destination elements outside are never written.
 

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from ..errors import LayoutError, shown
+from ..errors.records import frozen
 from ..integers.expr import Expr, Int, bounds_of, is_multiple, mul, plain, same
 from ..layout import Axis, Iter, StridedLayout, Swizzle, TCol, TileLayout, m, row_major
 
@@ -84,7 +85,7 @@ def _contiguous_dimension(owned: list[list[Iter]], *, may_be_new: bool = False) 
     raise LayoutError("no dimension is contiguous (stride 1), so no elements lie side by side")
 
 
-@attrs.frozen
+@frozen
 class _Scale:
     """From elements of one width to those of another: ``by`` times as many, or as few."""
 

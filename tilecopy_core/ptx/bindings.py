@@ -13,6 +13,7 @@ import attrs
 
 from ..description.target import STATIC_SHARED_LIMIT_BYTES, Target
 from ..errors import PtxError
+from ..errors.records import frozen
 from ..integers.expr import Symbol
 from ..memory.buffers import Buffer, Memory
 from .emitter import Emitter, pure_once
@@ -46,7 +47,7 @@ class Bindings(Protocol):
         """The registers of a local buffer: its span, packed into words of 32 bits (64 for elements of 64)."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class SharedPlan:
     """Where the shared buffers of a kernel lie: in order, by their memory, with the start of each in the pool in bytes.
 

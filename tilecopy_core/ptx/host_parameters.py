@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from ..errors import Kind, PtxError, instance_of, integer_in, one_of, shown, tuple_of
+from ..errors.records import frozen
 from ..integers.expr import INT, Int, key_of
 from ..memory.buffers import Buffer
 from .instructions import Needs
@@ -37,7 +38,7 @@ def _is(kind: Kind) -> Callable[[Any, attrs.Attribute[Any], Any], None]:
     return check
 
 
-@attrs.frozen
+@frozen
 class TensorMap:
     """A tensor map of a global array (CUDA driver API, cuTensorMapEncodeTiled), which each executor encodes in its own way.
 
@@ -84,7 +85,7 @@ class TensorMap:
             raise PtxError(f"{what}: element_strides {shown(self.element_strides)} has not {rank}")
 
 
-@attrs.frozen
+@frozen
 class HostBytes:
     """Bytes that a function makes of addresses and integers; every executor calls it alike.
 

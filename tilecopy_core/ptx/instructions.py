@@ -14,16 +14,15 @@ from functools import cache, lru_cache, reduce
 from itertools import chain, product, repeat
 from pkgutil import get_data
 
-import attrs
-
 from ..description.target import MBARRIER_TX_LIMIT, Target, Version, target_of
 from ..errors import PtxError, TargetError, shown
+from ..errors.records import frozen
 from .operands import Address, Register
 
 __all__ = ["Instruction", "Needs", "Role", "instruction_of", "nearest_to"]
 
 
-@attrs.frozen
+@frozen
 class Needs:
     """What an instruction needs of a module's header.
 
@@ -60,7 +59,7 @@ def _covers(wanted: Target, target: Target) -> bool:
     return bool(target.suffix) and wanted.arch <= target.arch < wanted.arch // 10 * 10 + 10
 
 
-@attrs.frozen
+@frozen
 class Number:
     """An operand that is a number known when the instruction is written."""
 
@@ -82,7 +81,7 @@ class Number:
         return f"{self.what} is {rule}, not {shown(value)}"
 
 
-@attrs.frozen
+@frozen
 class Place:
     """An operand that is an address in one of some spaces; ``align_bytes`` 0 asks for the size of the access."""
 
@@ -109,7 +108,7 @@ def _either(values: Sequence[object]) -> str:
 Operand = Number | Place | None
 
 
-@attrs.frozen
+@frozen
 class Role:
     """What an instruction does with an operand.
 
@@ -131,7 +130,7 @@ class Role:
         return cls(letter in "rx", letter in "wx", text[0] == "[", text[0] == "(")
 
 
-@attrs.frozen
+@frozen
 class Instruction:
     """What an opcode needs, and its operands where they are checked (None: not).
 
@@ -248,13 +247,12 @@ _VARYING = ("cp.async.c", "mbarrier.arrive", "min.", "max.")
 _GROUP = re.compile(r"(?:\{([^}]*)\}|\(([^)]*)\)|\.([\w:.]+))(\+?)")
 
 
-@attrs.frozen
+@frozen
 class _Form:
     """One form of an opcode, ready to be matched."""
 
     start: str
-    groups: tuple[tuple[re.Pattern[str], bool], ...]
-    choices: tuple[tuple[str, ...], ...]
+    groups: tuple[tuple[tuple[str, ...], bool], ...]
     needs: Needs
 
     def matches(self, opcode: str) -> bool:
@@ -262,10 +260,11 @@ class _Form:
         rest = opcode.removeprefix(self.start)
         if rest == opcode and self.start:
             return False
-        for pattern, required in self.groups:
-            rest, found = pattern.subn("", rest, count=1)
-            if required and not found:
+        for choices, required in self.groups:
+            start, end = _first_of(choices, rest)
+            if required and not end:
                 return False
+            rest = rest[:start] + rest[end:]
         return not rest
 
     def nearest_to(self, opcode: str) -> str:
@@ -274,7 +273,7 @@ class _Form:
         for part in self.start.split(".")[1:]:
             if part in left:
                 left.remove(part)
-        for choices, (_, required) in zip(self.choices, self.groups, strict=True):
+        for choices, required in self.groups:
             pairs = product(choices, left or [""])
             chosen, part = max(pairs, key=lambda pair: _likeness(*pair))
             is_meant = _likeness(chosen, part) >= _ALIKE
@@ -303,6 +302,21 @@ def _table() -> str:
         return (get_data(__package__, "opcodes.txt") or b"").decode()
     except OSError as error:
         raise PtxError(f"tilecopy-core is not complete: {error}; reinstall it, or bundle its data files") from error
+
+
+def _first_of(choices: tuple[str, ...], text: str) -> tuple[int, int]:
+    """Return where the first dot and choice begin and end that a text has as whole parts, or (0, 0).
+
+    A compiled pattern for each group of each form would take longer than all that a kernel looks up.
+    """
+    start = text.find(".")
+    while start >= 0:
+        for choice in choices:
+            end = start + 1 + len(choice)
+            if text.startswith(choice, start + 1) and text[end : end + 1] in ("", "."):
+                return start, end
+        start = text.find(".", start + 1)
+    return 0, 0
 
 
 @cache
@@ -357,16 +371,13 @@ def _forms(word: str) -> tuple[_Form, ...]:
     for written, needs in forms.get(word, ()):
         text = re.sub(r"\$(\w+)", lambda name: parts[name[1]], written)
         start: str = _START.match(text)[0]  # type: ignore[index]
-        groups, choices, before, beside = [], [], "", [""]
+        groups, beside = [], [""]
         for optional, required, literal, joined in _GROUP.findall(text.removeprefix(start)):
-            parts_here = (optional or required or literal).split(",")
-            pattern = rf"{before}\.(?:{'|'.join(map(re.escape, parts_here))})"
-            beside = [f"{one}.{part}" for one in beside for part in parts_here]
+            beside = [f"{one}.{part}" for one in beside for part in (optional or required or literal).split(",")]
             if not joined:
-                groups.append((re.compile(rf"{pattern}(?=\.|$)"), not optional))
-                choices.append(tuple(one[1:] for one in beside))
-            before, beside = (pattern, beside) if joined else ("", [""])
-        found.append(_Form(start, tuple(groups), tuple(choices), needs))
+                groups.append((tuple(one[1:] for one in beside), not optional))
+                beside = [""]
+        found.append(_Form(start, tuple(groups), needs))
     return tuple(sorted(found, key=lambda form: (bool(form.needs.targets), form.needs.arch, form.needs.version)))
 
 

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, TypeAlias
 
-import attrs
-
+from ..errors.records import frozen
 from .operands import Address, Register, TensorPlace, Vector, Written
 
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -18,7 +17,7 @@ _GUARD = re.compile(r"@(!?) ?([\w$%]+) (?!;)")
 _NAME = re.compile(r"%?[A-Za-z_$][\w$]*")
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Line:
     """One instruction.
 
@@ -52,7 +51,7 @@ _TEXT_OF: defaultdict[type, Callable[[Any], str]] = defaultdict(
 )
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Label:
     """A place that branches go to."""
 
@@ -63,7 +62,7 @@ class Label:
         return f"{self.name}:"
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Text:
     """A line of text as it is; ``loose`` where it has instructions of others."""
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
-import attrs
-
 from ..description.request import CopyRequest
 from ..dispatch.plan import Plan
 from ..errors import PtxError, RequestError, checked, instance_of, optional
+from ..errors.records import frozen
 from ..integers.expr import Symbol, fits, of_atom, symbols_in_order
 from ..memory.buffers import Buffer, Region, check_identifier
 from ..registry.registry import Registry
@@ -24,7 +23,7 @@ _SMALL_PARAMETERS_BYTES, _PARAMETERS_BYTES, _LARGE_PARAMETERS = 4_352, 32_764, N
 """The most bytes that the parameters of a kernel take, without and with what more of them need (PTX ISA, kernel parameters)."""
 
 
-@attrs.frozen
+@frozen
 class ParameterText:
     """How a kernel declares a parameter: name, element type (such as ``b64``), and of one in bytes their number and alignment."""
 

@@ -9,6 +9,7 @@ from math import gcd
 import attrs
 
 from ..errors import Kind, PtxError, instance_of, integer_in, one_of, shown, tuple_of
+from ..errors.records import frozen
 
 TYPE_BITS = {"pred": 1, "b16": 16, "b32": 32, "b64": 64, "f32": 32, "f64": 64}
 """Register types and their width."""
@@ -24,7 +25,7 @@ _SPACES = ("global", "shared", "shared::cluster", "param")
 _SPACE = one_of(*_SPACES)
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class Register:
     """A virtual register of a type of :data:`TYPE_BITS`, ``bits`` wide, with the name that PTX has for it."""
 
@@ -54,7 +55,7 @@ class Written(str):
     __slots__ = ()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Vector:
     """The registers of an access, in order, as one operand.
 
@@ -78,7 +79,7 @@ def vector_of(registers: tuple[Register, ...]) -> Vector:
     return Vector(registers, text, len(names) * widths.pop() if widths in ({32}, {64}) else 0)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class Address:
     """``[base + offset_bytes]`` in the state space ``global``, ``shared``, ``shared::cluster`` or ``param``.
 
@@ -113,7 +114,7 @@ class Address:
         return Address(self.space, self.base, self.offset_bytes + offset_bytes, gcd(self.align_bytes, offset_bytes))
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class TensorPlace:
     """``[map, {c0, c1, ..}]``: a box of a tensor map, by the coordinates of its first element, innermost first.
 
@@ -152,7 +153,7 @@ _FILL = tuple_of(_WORD)
 WORDS = Kind("32-bit words, at least one", lambda value: _WORD.fits(value) or (_FILL.fits(value) and value))
 
 
-@attrs.frozen
+@frozen
 class Access:
     """One access of a round: where, by which threads, and what stands for bytes that are not there.
 

@@ -7,10 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import attrs
-
 from ..errors import PluginError
 from ..errors.process_lock import LOCK
+from ..errors.records import frozen
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
@@ -24,7 +23,7 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?", re.I)
 _HEADER = re.compile(r"^(name|version|requires-dist):(.*)$", re.I | re.M)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Installed:
     """A distribution that is installed.
 

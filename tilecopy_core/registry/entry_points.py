@@ -19,6 +19,7 @@ import attrs
 
 from ..errors import TEXT, Kind, PluginError, checked
 from ..errors.process_lock import LOCK
+from ..errors.records import frozen
 from .distributions import canonical, distributions, release
 from .version import __version__
 
@@ -45,7 +46,7 @@ class WrapperError(PluginError):
     """A wrapper of hooks wrote instructions, or failed where ``TILECOPY_STRICT`` is set."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Source:
     """Where a plugin comes from: its entry-point ``name``, and the ``version`` of the distribution ``package`` that declares it.
 

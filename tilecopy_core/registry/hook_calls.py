@@ -17,12 +17,13 @@ import pluggy
 
 from ..description.request import Accept, Decline, Variant
 from ..errors import did_you_mean, shown
+from ..errors.records import frozen
 from . import hookspecs
 from .entry_points import Source, shown_error
 from .hookspecs import PROJECT
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Plugin:
     """A plugin by its entry-point ``name``, and what became of it.
 

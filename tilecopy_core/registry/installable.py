@@ -6,15 +6,14 @@ import sys
 from collections.abc import Mapping
 from functools import lru_cache
 
-import attrs
-
+from ..errors.records import frozen
 from .entry_points import installed, load, shown_error, warn_outside
 
 KNOWN_GROUP = "tilecopy.known.v1"
 """Entry-point group of tables of :class:`KnownVariant` by name."""
 
 
-@attrs.frozen
+@frozen
 class KnownVariant:
     """A variant that can be installed: its distribution, what to do for that, and the rest as :class:`~tilecopy_core.Variant` has it."""
 

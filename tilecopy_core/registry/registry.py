@@ -19,6 +19,7 @@ import pluggy
 from ..description.request import Variant
 from ..errors import PerformanceWarning, PluginError, RequestError, did_you_mean, shown
 from ..errors.process_lock import LOCK
+from ..errors.records import frozen
 from .distributions import canonical
 from .entry_points import THIS_PROCESS, Source, WrapperError, fault_of, installed, load, warn_outside
 from .hook_calls import Plugin, Wrapping, hook_manager, hooks_of
@@ -32,7 +33,7 @@ largest copies takes, also on a machine that others use."""
 _VARIABLES = ("TILECOPY_DISABLE", "TILECOPY_ONLY", "TILECOPY_STRICT", VARIABLE)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Table:
     """Every plugin and what became of it, in the order of :meth:`Registry.plugins`, for one state of the environment's variables.
 

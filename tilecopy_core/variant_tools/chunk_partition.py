@@ -8,6 +8,7 @@ import attrs
 
 from ..description.request import CopyRequest, Decline
 from ..errors import instance_of, integer_in
+from ..errors.records import frozen
 from ..integers.expr import Int, divisor_of, is_multiple, same
 from ..layout import Iter, Pair, TileLayout, m
 from ..memory.buffers import Region
@@ -17,7 +18,7 @@ ALIGN_BYTES = 16
 """Size and addresses of ``cp.async.bulk`` are multiples of this (PTX ISA 9.7.9.25.4.1)."""
 
 
-@attrs.frozen
+@frozen
 class ChunkPartition:
     """One bulk copy a chunk of ``chunk_bytes``; ``rounds`` has the chunks as ``[outer, 1, elements of a chunk]``."""
 

@@ -13,6 +13,7 @@ import numpy as np
 from ..description.request import CopyRequest, Decline
 from ..description.scope import Scope, axis_index, by_thread
 from ..errors import FLAG, checked, instance_of, integer_in, optional, tuple_of
+from ..errors.records import frozen
 from ..integers.conditions import Condition
 from ..integers.expr import INT, Expr, Int, bounds_of, constant_of
 from ..layout import Axis, Iter, Pair, TileLayout, m
@@ -24,7 +25,7 @@ _SCOPES = ("thread", "warp", "warpgroup", "cta")
 _COUNT = integer_in(1, 2**31 - 1)
 
 
-@attrs.frozen
+@frozen
 class Digit:
     """One iter along a thread axis: ``(place - first) // stride % modulus`` of a thread, times ``step`` elements.
 

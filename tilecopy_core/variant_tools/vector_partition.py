@@ -9,6 +9,7 @@ import attrs
 
 from ..description.request import CopyRequest, Decline
 from ..errors import TWO_FLAGS, LayoutError, RequestError, checked, instance_of, integer_in, optional, shown, tuple_of
+from ..errors.records import frozen
 from ..integers.expr import INT, Expr, Int, add, bounds_of, divisor_of, is_multiple, key_of, mul, same, sub
 from ..layout import Iter, Pair, Swizzle, TileLayout, fuse, fuse_pairs, m
 from ..memory.buffers import Region
@@ -22,7 +23,7 @@ _ITERS = tuple_of(instance_of("an Iter", Iter))
 _COUNT = integer_in(1, 2**63 - 1)
 
 
-@attrs.frozen
+@frozen
 class Side:
     """One operand of a ``[outer, threads, vec]`` partition.
 
@@ -48,7 +49,7 @@ class Side:
         return self.layout.along(m, (round_index * shape[1] + thread) * shape[2])
 
 
-@attrs.frozen
+@frozen
 class Guard:
     """Where vectors lie along one dimension that a box may leave: inside where ``0 <= start + coordinate < size``.
 
@@ -132,7 +133,7 @@ def guards_of(*regions: Region) -> tuple[Guard, ...]:
 _SIDE = instance_of("a Side", Side)
 
 
-@attrs.frozen
+@frozen
 class VectorPartition:
     """``outer`` rounds, in each of which each of the scope's ``threads`` moves ``vec`` contiguous elements of ``dst`` and ``src``.
 
@@ -227,7 +228,7 @@ def orders_of(pairs: Sequence[Pair]) -> list[list[Pair]]:
     return [last, by_descending_stride(pairs, broadcasts_first=True)]
 
 
-@attrs.frozen
+@frozen
 class Run:
     """One operand as vectors see it: ``region`` for its element type, alignment and name.
 
@@ -320,7 +321,7 @@ def synthesize(
     return attrs.evolve(inside, edge=edge)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _Split:
     """What :func:`synthesize` splits: the leader's region and layout come first, vectors keep to the guards."""
 

@@ -21,6 +21,7 @@ from tilecopy_core.plugin import (
     chunked,
     first_failure,
     fits_one_phase,
+    frozen,
     hookimpl,
     mbarrier_of,
     no_replica,
@@ -85,7 +86,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
     return first_failure(request, PREDICATE)
 
 
-@attrs.frozen
+@frozen
 class Load:
     """What is copied, and what is fetched ahead.
 

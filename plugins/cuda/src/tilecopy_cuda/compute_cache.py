@@ -11,14 +11,14 @@ import shutil
 import sys
 from pathlib import Path
 
-import attrs
+from tilecopy_core.errors import frozen
 
 DEFAULT_LIMIT_BYTES = 1 << 30
 _LEAST_FREE_BYTES = 1 << 20
 """A disk with less is full: a kernel's machine code has 5 to 50 KB."""
 
 
-@attrs.frozen
+@frozen
 class ComputeCache:
     """The settings of the driver's compute cache.
 

@@ -28,7 +28,7 @@ from tilecopy.executors.streams import (
 from tilecopy.kernel.built import BuiltKernel
 from tilecopy.kernel.parameters import Binding
 
-from tilecopy_core.errors import shown
+from tilecopy_core.errors import frozen, shown
 from tilecopy_core.registry import LOCK
 
 from .driver import Device, Driver
@@ -40,7 +40,7 @@ _MOST_REMEMBERED = 1024
 """Launches that are remembered for a kernel, and streams of an executor, before all are forgotten."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _Remembered:
     """What an executor keeps for later launches of a kernel: those that were checked, and where it is loaded, by device."""
 

@@ -13,12 +13,12 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Generic, TypeVar
 
-import attrs
 from tilecopy.errors import LaunchError
 from tilecopy.executors.streams import stream_device, stream_pointer
 from tilecopy.kernel.parameters import MapFacts
 from tilecopy.nvidia import remedy
 
+from tilecopy_core.errors import frozen
 from tilecopy_core.registry import LOCK
 
 from .tensor_maps import encoder
@@ -76,7 +76,7 @@ class once(Generic[T]):  # noqa: N801 (a decorator, as functools.cached_property
         return found
 
 
-@attrs.frozen
+@frozen
 class Device:
     """A GPU: its number, compute capability and name."""
 

@@ -16,7 +16,7 @@ from tilecopy.executors.streams import CurrentStream
 from tilecopy.kernel.built import BuiltKernel
 from tilecopy.kernel.parameters import Binding, ComputedParameter
 
-from tilecopy_core.errors import shown
+from tilecopy_core.errors import frozen, shown
 
 from .driver import CLUSTER_REFUSED, NOT_CURRENT, Driver
 from .loaded import LoadedKernel
@@ -36,7 +36,7 @@ class Block:
     keeps: Any = None
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class ReadyLaunch:
     """A launch that was checked, but for the addresses of its arrays.
 

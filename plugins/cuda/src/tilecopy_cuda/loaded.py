@@ -16,6 +16,8 @@ from typing import Any
 
 import attrs
 
+from tilecopy_core.errors import frozen
+
 from .driver import Driver
 
 _BATCH = 32
@@ -29,7 +31,7 @@ _SEMAPHORE_BYTES = 64
 """More than a sem_t has."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _Module:
     """A module, and the semaphores (by address) that graphs post when they go."""
 
@@ -44,7 +46,7 @@ class _Module:
         return not self.graphs
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class LoadedKernel:
     """A kernel's function on a device. Its module stays loaded as long as this object lives, and as graphs with it do."""
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import attrs
-
-from tilecopy_core.plugin import S, TileLayout, laneid
+from tilecopy_core.plugin import S, TileLayout, frozen, laneid
 
 ROW_BYTES = 16
 """Bytes of one row of a matrix, and what its address is a multiple of (PTX ISA, ldmatrix)."""
 
 
-@attrs.frozen
+@frozen
 class Form:
     """One form of the instructions.
 

@@ -28,6 +28,7 @@ from tilecopy_core.plugin import (
     by_thread,
     digits_of,
     evaluate,
+    frozen,
     laneid,
     m,
     operands,
@@ -49,7 +50,7 @@ WARPS_OF = {tid_in_wg: wid_in_wg, tx: warpid}
 _WHAT = {laneid: "lane", m: "register element"}
 
 
-@attrs.frozen
+@frozen
 class Piece:
     """``extent`` steps along a fragment's lanes or registers, each ``step`` elements in shared memory."""
 
@@ -59,7 +60,7 @@ class Piece:
     step: int
 
 
-@attrs.frozen
+@frozen
 class Batch:
     """One instruction of a warp.
 
@@ -72,7 +73,7 @@ class Batch:
     registers: tuple[int, ...]
 
 
-@attrs.frozen
+@frozen
 class MatrixPartition:
     """A warp moves one batch of matrices after the other.
 

@@ -9,7 +9,6 @@ from itertools import product
 from math import prod
 from typing import Any
 
-import attrs
 import numpy as np
 
 from tilecopy_core.plugin import (
@@ -26,6 +25,7 @@ from tilecopy_core.plugin import (
     by_thread,
     digits_of,
     evaluate,
+    frozen,
     m,
     operands,
     owners,
@@ -36,7 +36,7 @@ from tilecopy_core.plugin import (
 from .places import place_of, tile_layout, why_not_memory, why_unaligned
 
 
-@attrs.frozen
+@frozen
 class FragmentElements:
     """One element a register; its coordinates say whether the box has it.
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import attrs
 
-from tilecopy_core.plugin import CopyRequest, Decline, Guard, Int, Side, VectorPartition, guards_of, synthesize
+from tilecopy_core.plugin import CopyRequest, Decline, Guard, Int, Side, VectorPartition, frozen, guards_of, synthesize
 
 from .places import place_of, tile_layout, why_not_memory, why_unaligned
 
 
-@attrs.frozen
+@frozen
 class Scattered(Side):
     """An operand whose box is no layout of its own: the place of each element follows from its coordinates."""
 

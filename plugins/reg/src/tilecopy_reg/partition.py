@@ -27,6 +27,7 @@ from tilecopy_core.plugin import (
     by_thread,
     digits_of,
     evaluate,
+    frozen,
     guards_of,
     m,
     operands,
@@ -41,7 +42,7 @@ from tilecopy_core.plugin import (
 )
 
 
-@attrs.frozen
+@frozen
 class FragmentPartition:
     """A thread moves ``outer`` vectors of ``vec`` elements between its registers and the other side.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
+from tilecopy_core.plugin import frozen
 
 from .gather import OWN, ByLane
 from .lanes import LaneSources
@@ -21,7 +21,7 @@ LANE_BITS, BYTE_BITS = 5, 2
 _FIRST_WORD_BIT = LANE_BITS + BYTE_BITS
 
 
-@attrs.frozen
+@frozen
 class Exchange:
     """A bit of the lane's number and one of the place among its bytes that change places.
 
@@ -39,7 +39,7 @@ class Exchange:
         return self.bit >= BYTE_BITS
 
 
-@attrs.frozen
+@frozen
 class Butterfly:
     """Words within each lane, exchanges between lanes, words within each lane again.
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-import attrs
-
-from tilecopy_core.plugin import Buffer, Decline, Digit, Iter, Region, TileLayout, digits_of, m, thread_axes
+from tilecopy_core.plugin import Buffer, Decline, Digit, Iter, Region, TileLayout, digits_of, frozen, m, thread_axes
 
 
-@attrs.frozen
+@frozen
 class Field:
     """Contiguous bytes of one register.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-import attrs
+from tilecopy_core.plugin import frozen
 
 from .lanes import LaneSources
 from .network import WORD_BYTES
@@ -21,7 +21,7 @@ ByLane: TypeAlias = tuple[int, ...]
 _KEEP, _TAKE = range(WORD_BYTES), range(WORD_BYTES, 2 * WORD_BYTES)
 
 
-@attrs.frozen
+@frozen
 class Fetch:
     """Register ``word`` of the lane that stands for each lane; its own, and no shuffle, where that is itself."""
 
@@ -29,7 +29,7 @@ class Fetch:
     lanes: ByLane
 
 
-@attrs.frozen
+@frozen
 class Gathered:
     """One word: the first fetch, and each further one merged by a ``prmt`` whose selector is a lane's.
 
@@ -43,7 +43,7 @@ class Gathered:
     selectors: tuple[ByLane, ...]
 
 
-@attrs.frozen
+@frozen
 class Gather:
     """The words of all fields."""
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import attrs
 import numpy as np
 
-from tilecopy_core.plugin import CopyRequest, Decline, Digit, Region
+from tilecopy_core.plugin import CopyRequest, Decline, Digit, Region, frozen
 
 from .butterfly import Butterfly, butterfly
 from .fields import Field, holders, word_bytes
@@ -18,7 +17,7 @@ from .network import WORD_BYTES
 from .tracing import element_moves, exchanged, gathered
 
 
-@attrs.frozen
+@frozen
 class LanePermutation:
     """What the lanes of every warp do together.
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
 import numpy as np
 
-from tilecopy_core.plugin import CopyRequest, Decline
+from tilecopy_core.plugin import CopyRequest, Decline, frozen
 
 from .fields import Field, fields_of
 from .network import WORD_BYTES
 from .places import WARP_THREADS, Array, elsewhere, movement
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class LaneSources:
     """For each byte that a lane writes the lane and the byte of its registers that it comes from, -1 where it writes none.
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import combinations
 from typing import TypeAlias
 
-import attrs
+from tilecopy_core.plugin import frozen
 
 WORD_BYTES = 4
 
@@ -23,7 +23,7 @@ Content: TypeAlias = tuple[Byte | None, ...]
 """The bytes of a word from the low end; None where any byte will do."""
 
 
-@attrs.frozen
+@frozen
 class Value:
     """A word: source register ``number``, or what step ``number`` made."""
 
@@ -31,7 +31,7 @@ class Value:
     made: bool = False
 
 
-@attrs.frozen
+@frozen
 class Step:
     """``prmt.b32`` of two words; digit ``i`` of the selector names the byte that is byte ``i`` of the result.
 
@@ -46,7 +46,7 @@ class Step:
     selector: int
 
 
-@attrs.frozen
+@frozen
 class Network:
     """The steps in order, and for each content that was asked for the value that has it."""
 

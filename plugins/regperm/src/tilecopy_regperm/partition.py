@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import attrs
-
-from tilecopy_core.plugin import CopyRequest, Decline, Digit, Region
+from tilecopy_core.plugin import CopyRequest, Decline, Digit, Region, frozen
 
 from .fields import Field, fields_of, holders, word_bytes
 from .network import WORD_BYTES, Content, Network, Value, network
@@ -15,7 +13,7 @@ from .places import own_registers
 from .tracing import element_moves, followed, own_bytes, registers_of
 
 
-@attrs.frozen
+@frozen
 class RegisterPermutation:
     """What every thread that holds some of the destination does with its own registers.
 

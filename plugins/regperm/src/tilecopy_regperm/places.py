@@ -15,6 +15,7 @@ from tilecopy_core.plugin import (
     TileLayout,
     axis_index,
     by_thread,
+    frozen,
     m,
     refine,
     thread_axes,
@@ -26,7 +27,7 @@ WARP_THREADS = 32
 Array: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Holdings:
     """One row for each place of each element, by thread and then by register.
 
@@ -94,7 +95,7 @@ def _places(layout: TileLayout) -> dict[str, Array]:
     return {name: places.ravel() for name, places in found.items()}
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Movement:
     """Where each element of the destination comes from: one row for each of its places, by thread and then by register.
 

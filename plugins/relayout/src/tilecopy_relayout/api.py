@@ -11,7 +11,7 @@ import attrs
 from tilecopy.executors import agreed_stream, stream_pointer
 
 from tilecopy_core import RequestError
-from tilecopy_core.plugin import row_major, shown
+from tilecopy_core.plugin import frozen, row_major, shown
 from tilecopy_core.registry import LOCK
 
 from .arrays import Array, array_of, dtype_name
@@ -224,7 +224,7 @@ class _UnknownError(Exception):
     """No call of the same kind is remembered."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _Ready:
     """A call on device arrays that was checked, but for the addresses.
 

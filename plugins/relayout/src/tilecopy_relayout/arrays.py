@@ -7,12 +7,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 from tilecopy import LaunchError
 from tilecopy.executors import array_facts, executor_named
 
 from tilecopy_core import RequestError
+from tilecopy_core.plugin import frozen
 
 from .frameworks import Framework, framework_of
 from .overlap import Footprint
@@ -21,7 +21,7 @@ _NOT_WHOLE_BYTES = frozenset({"int2", "uint2", "int4", "uint4", "float4_e2m1fn"}
 """Elements that JAX and others pack on a device; NumPy gives each a byte of its own."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Array:
     """One side of a relayout.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import lru_cache
 from math import gcd, log2, prod
 
-import attrs
+from tilecopy_core.plugin import frozen
 
 from .problem import Problem
 from .tilings import (
@@ -79,7 +79,7 @@ NOT_BUSY: float = (1 + (PACE * 4 / LINE_BYTES) ** SHARPNESS + (1 / L2_PACE) ** S
 """The combined limits for whole sectors and no conflicts, where the factor must be 1."""
 
 
-@attrs.frozen
+@frozen
 class Cost:
     """Factors by which a tiling is slower than a plain copy.
 
@@ -132,7 +132,7 @@ def _factors(problem: Problem, tiling: Tiling) -> tuple[float, float, float, flo
     return sectors, runs, threads, box.edges, max(1.0, _tail(problem, tiling, box) / busy)
 
 
-@attrs.frozen
+@frozen
 class Box:
     """The cost of a box, whatever the number of threads.
 

@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 
 from tilecopy_core import RequestError
-from tilecopy_core.plugin import integer, row_major, shown
+from tilecopy_core.plugin import frozen, integer, row_major, shown
 
 from .api import checked_out, is_for_torch, relayout
 from .arrays import array_of, dtype_name
@@ -33,7 +33,7 @@ _MOST_KINDS = 64
 """Calls of a group that are remembered; the oldest is forgotten first."""
 
 
-@attrs.frozen
+@frozen
 class Call:
     """The arguments of a call without the tensors: see :class:`~tilecopy_relayout.shards.Told`."""
 
@@ -93,7 +93,7 @@ def exchange(x: torch.Tensor, call: Call, group: Any, out: Any) -> torch.Tensor:
 # ---------------------------------------------------------------------------------------------------- agreement
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _Kind:
     """A call that all ranks have agreed on: their common digest, and the function that exchanges the parts of the group, ``x`` and ``out``."""
 
@@ -204,7 +204,7 @@ def _text(axes: Any) -> str:
 # --------------------------------------------------------------------------------------------------- all_to_all
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class AllToAll:
     """Pack, ``all_to_all_single``, unpack.
 

@@ -14,7 +14,7 @@ import numpy as np
 from tilecopy_cli.command import FileError, NpyFile, output_file, read_npy, shown
 
 from tilecopy_core import TilecopyError
-from tilecopy_core.plugin import row_major
+from tilecopy_core.plugin import frozen, row_major
 
 from .arrays import array_of
 from .host import (
@@ -38,7 +38,7 @@ _EMULATED_BYTES = 1 << 26
 """Bytes of both sides of a piece on the emulator, few enough that progress is shown often."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Job:
     """The arguments of a relayout of files.
 
@@ -57,7 +57,7 @@ class Job:
     target: str | None = None
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Outcome:
     """The result of a relayout of files.
 

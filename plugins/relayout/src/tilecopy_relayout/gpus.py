@@ -6,16 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import attrs
 from tilecopy.executors import executor_named
 
 from tilecopy_core import RequestError
-from tilecopy_core.plugin import shown
+from tilecopy_core.plugin import frozen, shown
 
 from .arrays import Array
 
 
-@attrs.frozen
+@frozen
 class Gpus:
     """The numbers of the GPUs of a relayout.
 
@@ -45,7 +44,7 @@ class Gpus:
         return cls(source if said is None else said, source, destination)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Across:
     """The current streams of the frameworks of two arrays on two GPUs.
 

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 import tilecopy as tc
 
-from tilecopy_core.plugin import shown
+from tilecopy_core.plugin import frozen, shown
 
 from .arrays import is_masked
 from .gpus import Gpus, driver
@@ -22,7 +22,7 @@ Planned = tuple[Problem, Place, Tiling, tc.BuiltKernel]
 """A plan's normal form, where it begins, its tiling, and its kernel."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Strided:
     """Memory with the dimensions of a problem, with NumPy's or CUDA's array interface.
 
@@ -65,7 +65,7 @@ def bind(
     raise tc.RequestError(f"executor={shown(executor)}: a relayout runs on 'cuda' or 'emulator'")
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class OnDevice:
     """Moves arrays of one shape and strides in the memory of the same GPUs.
 

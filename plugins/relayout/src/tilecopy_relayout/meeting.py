@@ -19,10 +19,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-import attrs
 import numpy as np
 import torch.distributed as dist
 from tilecopy import LaunchError
+
+from tilecopy_core.plugin import frozen
 
 _CALL = 0xFFFF
 """The bits of a word that number the call; the others are the digest's."""
@@ -34,7 +35,7 @@ _give_way: Callable[[], object] = getattr(os, "sched_yield", partial(time.sleep,
 """Let another process have the CPU. A sleep of 0 seconds takes some 50 us on Linux."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _Page:
     """Two words of each rank, in memory that the ranks share. A word is written and read as a whole, so no other order is needed."""
 
@@ -49,7 +50,7 @@ class _Page:
         return found
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _Keys:
     """The same in the store of the group."""
 

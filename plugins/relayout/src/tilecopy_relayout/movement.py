@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from math import gcd
 
-import attrs
+from tilecopy_core.plugin import frozen
 
 from .arrays import Array
 from .patterns import Rearrangement
 from .problem import DTYPES
 
 
-@attrs.frozen
+@frozen
 class Movement:
     """The source and destination of a relayout, in words.
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import gcd
 
-import attrs
+from tilecopy_core.plugin import frozen
 
 _MOST_STEPS = 100_000
 """Steps of a search, a few hundredths of a second; arrays that people make take some dozens."""
 
 
-@attrs.frozen
+@frozen
 class Footprint:
     """The bytes of a strided array.
 

@@ -12,10 +12,8 @@ from functools import lru_cache, partial
 from math import prod
 from typing import Any, NoReturn
 
-import attrs
-
 from tilecopy_core import RequestError
-from tilecopy_core.plugin import integer, shown
+from tilecopy_core.plugin import frozen, integer, shown
 
 from .asking import PERMUTATION, items_of, sizes_of
 
@@ -28,7 +26,7 @@ _POINTED = 200
 """Characters of a pattern that a message repeats, with a mark under the place."""
 
 
-@attrs.frozen
+@frozen
 class Rearrangement:
     """A permutation between a split view of the source and a merged view of the destination.
 
@@ -152,7 +150,7 @@ def _integer(axis: Any) -> int | None:
 # ------------------------------------------------------------------------------------------------------ patterns
 
 
-@attrs.frozen
+@frozen
 class Term:
     """A name, ``1`` or ``...`` of a pattern, and the character at which it begins."""
 
@@ -160,7 +158,7 @@ class Term:
     at: int
 
 
-@attrs.frozen
+@frozen
 class Group:
     """One dimension of a side: the terms that it splits into or merges.
 
@@ -180,7 +178,7 @@ class Group:
         return not self.parentheses and self.terms[0].text == _ELLIPSIS
 
 
-@attrs.frozen
+@frozen
 class Pattern:
     """A pattern as it is written.
 

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import tilecopy as tc
 
-from tilecopy_core.plugin import row_major, shown
+from tilecopy_core.plugin import frozen, row_major, shown
 
 from .asking import integers_of
 from .candidates import candidates
@@ -28,7 +28,7 @@ _MOST_BYTES = 2**49
 """What a GPU's virtual addresses reach."""
 
 
-@attrs.frozen
+@frozen
 class Asked:
     """A relayout as the caller described it, in elements.
 
@@ -47,7 +47,7 @@ class Asked:
     target: str
 
 
-@attrs.frozen
+@frozen
 class RelayoutPlan:
     """The plan of one relayout, for addresses that are multiples of ``align_bytes`` (16 by default).
 

@@ -12,13 +12,15 @@ from math import gcd
 
 import attrs
 
+from tilecopy_core.plugin import frozen
+
 DTYPES = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64", 16: "complex128"}
 """What elements of so many bytes are moved as; nothing is computed on them."""
 WIDEST_BYTES = 16
 """The widest element that a thread moves with one instruction."""
 
 
-@attrs.frozen
+@frozen
 class Dim:
     """One dimension of a relayout.
 
@@ -33,7 +35,7 @@ class Dim:
     dst: int
 
 
-@attrs.frozen(cache_hash=True)
+@frozen(cache_hash=True)
 class Problem:
     """A relayout in its normal form.
 
@@ -72,7 +74,7 @@ class Problem:
         return -min(steps)[1] if steps else len(self.dims) - 1
 
 
-@attrs.frozen
+@frozen
 class Place:
     """The start of a normal form: bytes from the caller's first elements to its first elements."""
 

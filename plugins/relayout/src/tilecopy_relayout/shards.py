@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from tilecopy_core import RequestError
-from tilecopy_core.plugin import integer, shown
+from tilecopy_core.plugin import frozen, integer, shown
 
 from .patterns import Rearrangement, rearrangement
 
@@ -24,7 +24,7 @@ Box = tuple[tuple[int, ...], tuple[int, ...]]
 """The start and the extents of a box, one each for each dimension."""
 
 
-@attrs.frozen
+@frozen
 class Strides:
     """Elements of one rank's memory, as the dimensions of a box in the source's order.
 
@@ -43,7 +43,7 @@ class Strides:
         return Strides(self.offset, tuple(self.extents[n] for n in order), tuple(self.strides[n] for n in order))
 
 
-@attrs.frozen
+@frozen
 class Shards:
     """The relayout of an array of which every rank has a part.
 
@@ -173,7 +173,7 @@ def dimension(name: str, value: Any, rank: int, what: str) -> int:
 # ------------------------------------------------------------------------------------------ what the ranks agree on
 
 
-@attrs.frozen
+@frozen
 class Told:
     """The arguments of one rank, as it sends them to the others.
 

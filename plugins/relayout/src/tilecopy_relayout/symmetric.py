@@ -14,7 +14,7 @@ from typing import Any, cast
 import attrs
 import torch
 
-from tilecopy_core.plugin import row_major
+from tilecopy_core.plugin import frozen, row_major
 
 from .gpus import Gpus, driver
 from .host import target_of_gpu
@@ -59,7 +59,7 @@ def _is_found(tensor: torch.Tensor) -> bool:
         return True
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Room:
     """Memory of the same size on every rank, which all ranks write.
 
@@ -195,7 +195,7 @@ def _empty(nbytes: int, device: torch.device) -> torch.Tensor:
     return empty(nbytes, dtype=torch.uint8, device=device)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Push:
     """The exchange of one kind of call, as a launch.
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 from math import prod
 from typing import Literal
 
-import attrs
+from tilecopy_core.plugin import frozen
 
 from .problem import Problem
 
@@ -37,7 +37,7 @@ MOST_TOGETHER = 8
 """Elements across the vectors that one thread takes because they are all there are."""
 
 
-@attrs.frozen
+@frozen
 class Tiling:
     """How a relayout is divided.
 
@@ -129,7 +129,7 @@ def margin(problem: Problem) -> int:
     return SECTOR_BYTES // problem.elem_bytes
 
 
-@attrs.frozen
+@frozen
 class Digit:
     """A part of a dimension's coordinate in the box, which chooses a thread or a register.
 
@@ -148,7 +148,7 @@ class Digit:
     thread: bool
 
 
-@attrs.frozen
+@frozen
 class Split:
     """The elements of a box that each thread moves.
 
@@ -270,7 +270,7 @@ def _together(extent: int, word: int) -> int:
     return extent if extent <= MOST_TOGETHER else 1
 
 
-@attrs.frozen
+@frozen
 class Staging:
     """The box in shared memory, in the order of the side that is copied unchanged.
 

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
-import attrs
-
 from tilecopy_core.plugin import (
     CopyRequest,
     Decline,
@@ -21,6 +19,7 @@ from tilecopy_core.plugin import (
     bounds_of,
     divisor_of,
     evaluate,
+    frozen,
     fuse_pairs,
     is_multiple,
     m,
@@ -42,7 +41,7 @@ MODES = {16: ("none", 0, 0), 32: ("32B", 1, 6), 64: ("64B", 2, 4), 128: ("128B",
 """Bytes from row to row -> swizzle mode, its index, its code in the descriptor."""
 
 
-@attrs.frozen
+@frozen
 class CopyShape:
     """A shape of ``tcgen05.cp``.
 
@@ -77,7 +76,7 @@ SHAPES = (
 BY_NAME = {shape.name: shape for shape in SHAPES}
 
 
-@attrs.frozen
+@frozen
 class Descriptor:
     """The fields of the matrix descriptor, as encoded.
 
@@ -94,7 +93,7 @@ class Descriptor:
     swizzle_index: int
 
 
-@attrs.frozen
+@frozen
 class CopyAtom:
     """One ``tcgen05.cp``.
 
@@ -111,7 +110,7 @@ class CopyAtom:
     shape: str = "32x128b.warpx4"
 
 
-@attrs.frozen
+@frozen
 class AtomPartition:
     """The descriptor of the first atom, and all atoms.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import product
 
-import attrs
 import numpy as np
 
 from tilecopy_core.plugin import (
@@ -18,6 +17,7 @@ from tilecopy_core.plugin import (
     TLane,
     axis_index,
     by_thread,
+    frozen,
     is_multiple,
     m,
     operands,
@@ -29,7 +29,7 @@ from tilecopy_core.plugin import (
 from .shapes import LANES, Array
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Held:
     """The registers that a copy moves, warp by warp of the CTA.
 

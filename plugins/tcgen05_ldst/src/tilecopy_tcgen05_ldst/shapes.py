@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-import attrs
 import numpy as np
+
+from tilecopy_core.plugin import frozen
 
 LANES = 32
 """Lanes of a warp: of threads, and of the tensor memory that it reaches."""
@@ -13,7 +14,7 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 _THREAD = np.arange(LANES)
 
 
-@attrs.frozen
+@frozen
 class Shape:
     """One shape.
 
@@ -61,7 +62,7 @@ SHAPES = (
 )
 
 
-@attrs.frozen
+@frozen
 class Fit:
     """What one register is part of.
 

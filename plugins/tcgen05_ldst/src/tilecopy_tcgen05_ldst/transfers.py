@@ -15,6 +15,7 @@ from tilecopy_core.plugin import (
     Int,
     bounds_of,
     evaluate,
+    frozen,
     mma_fragment,
     operands,
     tile_fragment,
@@ -29,7 +30,7 @@ BY_BITS = {8: "uint8", 16: "float16", 32: "float32"}
 """An element type of so many bits that fragments have names for; layouts are the same for all."""
 
 
-@attrs.frozen
+@frozen
 class Transfer:
     """One ``tcgen05.ld`` or ``st``.
 
@@ -50,7 +51,7 @@ class Transfer:
     split: int
 
 
-@attrs.frozen
+@frozen
 class TransferPartition:
     """The instructions that each warp executes.
 

@@ -25,6 +25,7 @@ from tilecopy_core.plugin import (
     bounds_of,
     chunked,
     divisor_of,
+    frozen,
     is_multiple,
     m,
     same,
@@ -48,7 +49,7 @@ SPAN_BYTES = {"none": 0, "32B": 32, "64B": 64, "128B": 128, "128B_atom_32B": 128
 """Bytes of a row of a swizzled box; its rows lie so far apart, even where they are narrower."""
 
 
-@attrs.frozen
+@frozen
 class Piece:
     """A part of a dimension of the region: ``extent`` coordinates that are ``unit`` apart.
 
@@ -65,7 +66,7 @@ class Piece:
     shared: int
 
 
-@attrs.frozen
+@frozen
 class Axis:
     """A dimension of the tensor map: of the global region's dimension ``dim``, by steps of ``unit`` coordinates."""
 
@@ -74,7 +75,7 @@ class Axis:
     box: int
 
 
-@attrs.frozen
+@frozen
 class BoxPartition:
     """One tensor copy a box.
 

@@ -26,6 +26,7 @@ from tilecopy_core.errors import (
     PtxError,
     RequestError,
     did_you_mean,
+    frozen,
     instance_of,
     one_of,
     optional,
@@ -56,7 +57,7 @@ WIDTH = 80
 """Columns of a terminal, which the printed table fits."""
 
 
-@attrs.frozen
+@frozen
 class Compared:
     """One way to do a copy.
 
@@ -108,7 +109,7 @@ def _of_ideal(count: int, ideal: int) -> str:
     return f"{count:,}/{ideal:,}" if ideal else "-"
 
 
-@attrs.frozen
+@frozen
 class Comparison:
     """The ways to do a copy, the cheapest first; prints as a table 80 columns wide, a line before each target's.
 

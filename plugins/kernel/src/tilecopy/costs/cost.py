@@ -10,7 +10,7 @@ import numpy as np
 
 from tilecopy_core.description import CopyRequest
 from tilecopy_core.dispatch import Plan
-from tilecopy_core.errors import PluginError, RequestError, TilecopyError, checked, instance_of, optional
+from tilecopy_core.errors import PluginError, RequestError, TilecopyError, checked, frozen, instance_of, optional
 from tilecopy_core.integers import Symbol, evaluate, fits, of_atom, symbols_of
 from tilecopy_core.layout import html_table
 from tilecopy_core.memory import Buffer, Region
@@ -33,7 +33,7 @@ from .traffic import BANK_BYTES, BANKS, SECTOR_BYTES
 from .walk import Walk, live_registers
 
 
-@attrs.frozen
+@frozen
 class Mover:
     """What one way of moving bytes between global memory and an SM costs beside the bytes; 0 where nothing was measured.
 
@@ -87,7 +87,7 @@ _FAR = 4096
 
 
 @total_ordering
-@attrs.frozen(order=False)
+@frozen(order=False)
 class Cost:
     """What one copy takes; ``a < b`` where ``a`` is expected to take less of the GPU's time for a byte.
 

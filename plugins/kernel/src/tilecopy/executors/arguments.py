@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from tilecopy_core.errors import LayoutError, attribute, checked, instance_of, integer, shown
+from tilecopy_core.errors import LayoutError, attribute, checked, frozen, instance_of, integer, shown
 from tilecopy_core.layout import row_major
 from tilecopy_core.registry import LOCK
 
@@ -266,7 +266,7 @@ def flat_bytes(facts: ArrayFacts, itemsize: int) -> Any:
     return view
 
 
-@attrs.frozen
+@frozen
 class HostSpan:
     """Host memory of some arguments of a launch.
 
@@ -310,7 +310,7 @@ def host_spans(kernel: BuiltKernel, binding: Binding) -> list[HostSpan]:
     ]
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class HostArray:
     """A host array by its parameter's name: ``data`` is a uint8 view of its memory from the first element on."""
 
@@ -320,7 +320,7 @@ class HostArray:
     writable: bool
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class HostArguments:
     """Checked arguments that live in host memory, for executors that run kernels on the host.
 

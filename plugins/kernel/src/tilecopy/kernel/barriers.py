@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import attrs
 
-from tilecopy_core.errors import FLAG, RequestError, checked, optional, shown
+from tilecopy_core.errors import FLAG, RequestError, checked, frozen, optional, shown
 from tilecopy_core.integers import INT, Int, plain
 from tilecopy_core.memory import Buffer, Region
 from tilecopy_core.ptx import MBARRIER_TX_LIMIT, Address, PtxBuilder
@@ -17,7 +17,7 @@ from .statements import Action
 from .values import element_offset
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Mbarrier:
     """One or more mbarriers. Pass one of them, ``barrier[i]``, as ``mbar=`` of a copy.
 

@@ -12,7 +12,7 @@ from math import gcd
 
 import attrs
 
-from tilecopy_core.errors import LayoutError
+from tilecopy_core.errors import LayoutError, frozen
 from tilecopy_core.integers import (
     Condition,
     Expr,
@@ -227,7 +227,7 @@ def with_ends_proved(region: Region, known: Alternatives) -> Region:
     return attrs.evolve(region, inside=inside) if any(map(any, inside)) else region
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Bound:
     """An integer that must stay in a range; checked when the grid and the scalars are known.
 

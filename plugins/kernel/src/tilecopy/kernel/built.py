@@ -20,6 +20,7 @@ from tilecopy_core.errors import (
     TilecopyError,
     checked,
     did_you_mean,
+    frozen,
     integer,
     integer_in,
     shown,
@@ -49,7 +50,7 @@ _NUMBERS = Kind(
 )
 
 
-@attrs.frozen
+@frozen
 class SharedAllocation:
     """The place of one shared buffer, for executors that check bounds."""
 
@@ -58,7 +59,7 @@ class SharedAllocation:
     size_bytes: int
 
 
-@attrs.frozen
+@frozen
 class ValueCheck:
     """A value from memory that is used as an index, and its bounds, for executors that check them.
 
@@ -77,7 +78,7 @@ class ValueCheck:
     clamped: bool
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class BuiltKernel:
     """A built kernel. Call it with its arrays and scalars, in order or by name.
 

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import attrs
 
-from tilecopy_core.errors import RequestError, integer, shown
+from tilecopy_core.errors import RequestError, frozen, integer, shown
 from tilecopy_core.integers import Expr, Int, Symbol, constant_of, evaluate, key_of, symbols_of, terms_of
 from tilecopy_core.layout import DType, dtype_of
 from tilecopy_core.memory import Buffer
@@ -28,7 +28,7 @@ from tilecopy_core.ptx import HostBytes, Recipe, TensorMap
 from ..errors import LaunchError
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class ArrayFacts:
     """The facts of an array of any framework that a launch needs.
 
@@ -94,7 +94,7 @@ class Binding:
         return {name: facts.device for name, facts in self.arrays.items() if facts.device is not None and facts.pointer}
 
 
-@attrs.frozen
+@frozen
 class MapFacts:
     """A tensor map with all values as numbers (:class:`tilecopy_core.plugin.TensorMap`), innermost dimension first.
 
@@ -123,7 +123,7 @@ class MapFacts:
         )
 
 
-@attrs.frozen
+@frozen
 class Parameter(ABC):
     """One parameter of a kernel.
 
@@ -167,7 +167,7 @@ class Parameter(ABC):
 # ----------------------------------------------------------------------------------------------------- arrays
 
 
-@attrs.frozen
+@frozen
 class ArrayParameter(Parameter):
     """A global array that the caller passes; the kernel receives its address.
 
@@ -283,7 +283,7 @@ _SCALARS: dict[str, tuple[int, int]] = {"int32": _B32, "uint32": (0, 2**32 - 1),
 _DEFAULT_UPPER = {"int32": _B32[1], "uint32": _B32[1], "int64": 2**62}
 
 
-@attrs.frozen
+@frozen
 class NumberParameter(Parameter):
     """An integer with declared bounds and a declared divisor.
 
@@ -318,7 +318,7 @@ class NumberParameter(Parameter):
         return binding.numbers[self.name].to_bytes(4 if self.type == "b32" else 8, "little", signed=True)
 
 
-@attrs.frozen
+@frozen
 class ScalarParameter(NumberParameter):
     """An integer that the caller passes.
 
@@ -370,7 +370,7 @@ class ScalarParameter(NumberParameter):
             )
 
 
-@attrs.frozen
+@frozen
 class Extent:
     """A dimension that a size is read from: its extent is ``factor * size + constant``."""
 
@@ -384,7 +384,7 @@ def _extents(values: Iterable[Any]) -> tuple[Extent, ...]:
     return tuple(value if isinstance(value, Extent) else Extent(*value) for value in values)
 
 
-@attrs.frozen
+@frozen
 class SizeParameter(NumberParameter):
     """A size that is read from the shapes of arrays at each launch; the caller passes nothing for it.
 
@@ -480,7 +480,7 @@ def _integer(value: Any, where: str, error: type[Exception]) -> int:
 # ----------------------------------------------------------------------------------------- computed by the launch
 
 
-@attrs.frozen
+@frozen
 class ComputedParameter(Parameter):
     """Bytes that each launch computes from the addresses of arrays and from numbers alone.
 
@@ -503,7 +503,7 @@ class ComputedParameter(Parameter):
         """Reads nothing, because the bytes are computed from other parameters."""
 
 
-@attrs.frozen
+@frozen
 class BytesParameter(ComputedParameter):
     """Bytes that a function computes from addresses and integers (:class:`tilecopy_core.plugin.HostBytes`)."""
 
@@ -528,7 +528,7 @@ class BytesParameter(ComputedParameter):
         return made
 
 
-@attrs.frozen
+@frozen
 class TensorMapParameter(ComputedParameter):
     """A tensor map of an array (:class:`tilecopy_core.plugin.TensorMap`), innermost dimension first.
 

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from tilecopy_core.description import ActiveThreads, is_thread_id
-from tilecopy_core.errors import LayoutError, RequestError, attribute, shown
+from tilecopy_core.errors import LayoutError, RequestError, attribute, frozen, shown
 from tilecopy_core.integers import Condition, Expr, Int, Symbol, symbols_of
 from tilecopy_core.memory import Buffer, Memory, Region, symbolic
 
@@ -28,7 +28,7 @@ _OPEN: ContextVar[tuple[Block, ...]] = ContextVar("_OPEN", default=())
 """The blocks, of every kernel, that this thread is inside."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Frame:
     """An open block.
 

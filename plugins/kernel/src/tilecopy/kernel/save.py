@@ -16,10 +16,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import attrs
 from msgspec import Meta, Struct, to_builtins
 
-from tilecopy_core.errors import RequestError, shown
+from tilecopy_core.errors import RequestError, frozen, shown
 from tilecopy_core.integers import Expr, Int, Symbol
 from tilecopy_core.registry import LOCK, __version__
 
@@ -47,7 +46,7 @@ Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 
 
-@attrs.frozen
+@frozen
 class SavedPlan:
     """The plan of one copy of a saved kernel; ``text`` is what its ``explain()`` returned."""
 

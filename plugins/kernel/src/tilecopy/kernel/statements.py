@@ -10,7 +10,7 @@ import attrs
 
 from tilecopy_core.description import ActiveThreads, CopyRequest, Scope, Target, check_operands
 from tilecopy_core.dispatch import Plan, dispatch, tell
-from tilecopy_core.errors import LayoutError, TilecopyError, shown
+from tilecopy_core.errors import LayoutError, TilecopyError, frozen, shown
 from tilecopy_core.integers import Condition, Expr, Int, Symbol, bounds_of, fits, maximum, substitute
 from tilecopy_core.memory import Outside, Region
 from tilecopy_core.ptx import PtxBuilder, Register, emit_checked
@@ -30,7 +30,7 @@ class Statement(Protocol):
         """A few words for messages."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Placed:
     """A statement and the line of the user's program that made it."""
 
@@ -41,7 +41,7 @@ class Placed:
         return f"{self.statement.describe()} at {self.where}"
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Lowering:
     """The inputs and results of lowering statements.
 
@@ -90,7 +90,7 @@ class Lowering:
         self.ptx.statement = outer
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Copy:
     """A tile copy, dispatched when the target is known.
 
@@ -146,7 +146,7 @@ class Copy:
         emit_checked(plan, context.ptx, context.registry)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Load:
     """One element into a value."""
 
@@ -174,7 +174,7 @@ class Load:
         bind_loaded(ptx, self.result, raw)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Index:
     """A value becomes a symbolic integer from ``least`` to ``most``; ``clamp`` moves one outside to the nearer bound."""
 
@@ -213,7 +213,7 @@ class Index:
         context.indices.append((register, self))
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Store:
     """A value into one element."""
 
@@ -236,7 +236,7 @@ class Store:
             ptx.store(ptx.address(self.element.buffer, offset), dtype.bits, [register])
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Loop:
     """A rolled loop at run time."""
 
@@ -256,7 +256,7 @@ class Loop:
             context.run(self.body)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class If:
     """Statements for the threads that meet a condition."""
 
@@ -273,7 +273,7 @@ class If:
             context.run(self.body)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Action:
     """Anything else: a function that writes through the builder."""
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import attrs
 import numpy as np
 
-from tilecopy_core.errors import LayoutError, RequestError, instance_of, one_of, shown
+from tilecopy_core.errors import LayoutError, RequestError, frozen, instance_of, one_of, shown
 from tilecopy_core.integers import Condition, Expr, Int, RunTime, bounds_of, fits, key_of
 from tilecopy_core.layout import DType, dtype_of
 from tilecopy_core.memory import Region
@@ -52,7 +52,7 @@ def _comparison(op: str) -> Callable[[Value, Any], Condition]:
     return compare
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Value(RunTime):
     """A run-time value of one thread. ``+ - * /``, ``-v`` and comparisons of values give new values.
 
