@@ -98,6 +98,7 @@ def main() -> None:
         results.append(run(name, [python, str(TESTS / "benchmarks" / f"{name}.py")], 120, 12))
     service = [python, str(TESTS / "benchmarks" / "bench_service.py"), "2000"]
     results.append(run("bench_service, 2,000 kernels", service, 100, 12))
+    results.append(run("bench_start", [python, str(TESTS / "benchmarks" / "bench_start.py"), "--runs", "7"], 200, 8))
     results.append(run("bench_bulk", [python, str(TESTS / "benchmarks" / "bench_bulk.py")], 120, 24))
     results.append(run("bench_tma", [python, str(TESTS / "benchmarks" / "bench_tma.py")], 120, 24))
     for name in ("bench_gemm", "bench_attention"):
