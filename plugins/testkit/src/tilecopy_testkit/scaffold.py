@@ -6,11 +6,10 @@ from importlib.resources import files
 from pathlib import Path
 
 from tilecopy.files import write_files
-from tilecopy.known import KNOWN_EXECUTORS, KNOWN_PACKAGES, KNOWN_VARIANTS
 
 from tilecopy_core import RequestError
 from tilecopy_core.plugin import TEXT, shown
-from tilecopy_core.registry import canonical, distributions
+from tilecopy_core.registry import canonical, distributions, known_variants
 
 from .kinds import PATH, said_by_system
 
@@ -42,6 +41,8 @@ FILES = {
 """Files of the package, and the template of each."""
 
 
+_NOT_VARIANTS = ("cli", "core", "cuda", "draw", "emulator", "export", "partitions", "relayout", "testkit")
+"""Packages of tilecopy, without the prefix, that are not variants."""
 _LONGEST_NAME = 100
 """Characters: folders are named after it."""
 
@@ -113,8 +114,7 @@ def write_package(folder: Path, name: str, op: str, source: str, destination: st
 def _check_free(name: str) -> None:
     """Raise RequestError if the package of a variant would replace one of tilecopy's, or one that is installed."""
     package = f"tilecopy-{name.replace('_', '-')}"
-    folders = {known.package for known in KNOWN_VARIANTS.values()} | {*KNOWN_EXECUTORS.values(), *KNOWN_PACKAGES}
-    if package in folders | {"tilecopy-core", "tilecopy-cli", "tilecopy-partitions"}:
+    if name in _NOT_VARIANTS or package in {known.package for known in known_variants().values()}:
         raise RequestError(f"name {name!r}: {package} is a package of tilecopy; choose another name")
     for distribution in distributions(declaring="tilecopy"):
         if canonical(distribution.name) == package:
