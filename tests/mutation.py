@@ -39,7 +39,7 @@ AT_LEAST = 0.85
 """The share of faults that the tests must find."""
 ALL, OF_ONE, FEWEST = 300, 24, 3
 """Faults of all packages, of one that is named, and at the least of each."""
-WORK_CPU_SECONDS = 30
+WORK_CPU_SECONDS = 60
 """Of tests, as they take without a fault, that are tried on one fault."""
 HANG_FACTOR, HANG_CPU_SECONDS, HANG_SECONDS = 20, 10, 300
 """A test hangs when it takes so many times its usual CPU time, and this beside it. A process that waits instead of working is
