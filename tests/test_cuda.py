@@ -549,6 +549,7 @@ def test_events_do_not_outlive_a_measurement(fails: str) -> None:
             time_on_device(CudaExecutor(driver), work, warm_up=0)
     else:
         time_on_device(CudaExecutor(driver), work)
+        assert driver.calls["cuEventRecord"] == 2 * driver.calls["cuEventElapsedTime"] > 0
     assert driver.calls["cuEventCreate"] == driver.calls["cuEventDestroy"] == 2
 
 

@@ -122,6 +122,7 @@ def test_dynamic_shared_memory_is_asked_of_the_driver(rows: int, shared: int) ->
     kernel, fake = round_trip((512, 64), (rows, 64), "float16", target="sm_90"), FakeDriver(sizes=(8, 8))
     CudaExecutor(fake).launch(kernel, (FakeTensor(A0, (512, 64)), FakeTensor(B0, (512, 64))))
     assert [launched.shared_bytes for launched in fake.launches] == [shared]
+    assert fake.calls["cuFuncSetAttribute"] == (shared > 0)
 
 
 @WHERE_CURRENT
