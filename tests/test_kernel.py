@@ -420,7 +420,8 @@ def test_any_identifier_is_a_kernel_name(name: str) -> None:
         (lambda k: k.block_id() == 0, "cta", True),
         (lambda k: k.thread_id() < k.block_id(), "warp", False),
         (lambda k: k.thread_id() == 5, "thread", True),
-        (lambda k: k.load(k.param("N", (1,), "int32", align_bytes=4)[0]) > 0, "warp", False),
+        (lambda k: k.load(k.param("N", (1,), "int32", align_bytes=4)[0]) > 0, "warp", True),
+        (lambda k: k.load(k.param("N", (128,), "int32")[k.thread_id()]) > 0, "warp", False),
     ],
 )
 def test_what_cannot_be_shown_to_leave_every_thread_active_is_declined(

@@ -119,6 +119,13 @@ WRITES: dict[str, tuple[str, Any]] = {
     ),
     "a fragment": ("mov.b32 {0}, 0;", lambda k: k.registers(k.local((1,), "float32"))[:]),
     "a number": ("add.s32 {0}, {0}, 1;", lambda k: 3),
+    "with no space": ("mov.b32{0}, 1;", lambda k: k.thread_id()),
+    "after a comment": ("mov.b32/* */{0},1;", lambda k: k.thread_id()),
+    "a predicate": ("@{0} nanosleep.u32 1;", lambda k: k.thread_id()),
+    "an opcode": ("{0} 1;", lambda k: k.thread_id()),
+    "a declaration": (".reg .b32 {0};", lambda k: k.thread_id()),
+    "a call's result": ("call ({0}), f, (1);", lambda k: k.thread_id()),
+    "an address with no brackets": ("prefetch.global.L2 {0};", lambda k: k.address(k.param("A", (32,), "float32")[0])),
     "in the second line": ("nanosleep.u32 1;\nmov.u32 {0},\n 1;", lambda k: k.warp_id() + 1),
 }
 

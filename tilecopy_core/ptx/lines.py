@@ -14,6 +14,8 @@ from .operands import Address, Register, TensorPlace, Vector, Written
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _STATEMENT = re.compile(r"[{}]|[\w$%]+\s*:(?!:)|[^\s{};][^;]*;?|;")
 _GUARD = re.compile(r"@(!?) ?([\w$%]+) (?!;)")
+_OPCODE = re.compile(r"[\w.:]+|\S*")
+"""An opcode ends where an operand may begin, which needs no space: ``mov.b32%r0, 1;``."""
 _NAME = re.compile(r"%?[A-Za-z_$][\w$]*")
 
 
@@ -117,9 +119,10 @@ def parsed(text: str) -> Iterator[Line | Label | str]:
             yield statement
         else:
             guard = _GUARD.match(statement)
-            opcode, _, operands = statement[guard.end() if guard else 0 : -1].partition(" ")
+            text = statement[guard.end() if guard else 0 : -1]
+            opcode = _OPCODE.match(text)[0]  # type: ignore[index]
             negated, predicate = guard.groups() if guard else ("", None)
-            yield Line(opcode, tuple(_split(operands)), predicate, bool(negated))
+            yield Line(opcode, tuple(_split(text[len(opcode) :].strip())), predicate, bool(negated))
 
 
 def _split(text: str) -> list[str]:

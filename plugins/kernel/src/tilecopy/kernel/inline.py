@@ -139,8 +139,8 @@ class _Reader:
         for name in names:
             if _OF_THE_KERNEL.fullmatch(name):
                 raise RequestError(
-                    f"inline_ptx: '{self._told(statement)}' declares {name}, which is how the kernel's own registers and labels are "
-                    "called: choose another name"
+                    f"inline_ptx: '{self._told(statement)}' declares {self._told(name)}, which is how the kernel's own registers and "
+                    "labels are called: choose another name"
                 )
             if name in self.scopes[-1] or (len(self.scopes) == 1 and name in self._names):
                 raise RequestError(
@@ -151,6 +151,10 @@ class _Reader:
 
     def _check(self, line: Line) -> None:
         instruction = instruction_of(line.opcode)
+        if _MARK.search(line.opcode) or _MARK.search(str(line.guard)):
+            raise RequestError(
+                f"inline_ptx: '{self._told(line)}': an operand can stand neither for an opcode nor for a predicate"
+            )
         if line.guard is not None:
             self._check_declared([str(line.guard)], line)
         if not instruction.needs.known:
@@ -164,6 +168,10 @@ class _Reader:
             text = str(operand)
             names = _NAME.findall(text)
             self._check_elements(text, names, line, takes_addresses=takes_addresses)
+            if role.is_address and not text.startswith("["):
+                raise RequestError(
+                    f"inline_ptx: '{self._told(line)}': {self._told(text)} must be an address: write [{self._told(text)}], or pass an element"
+                )
             if role.writes and not text.startswith("["):
                 self._check_written(text, names, line)
             if line.opcode != "call" and not line.opcode.startswith("call."):  # it names functions, too
@@ -203,8 +211,8 @@ class _Reader:
             declared = any(name in scope for scope in (*self.scopes, self._labels, self._names, _CONSTANTS))
             if not declared and self._number(name) is None and not is_special(name):
                 raise RequestError(
-                    f"inline_ptx: '{self._told(line)}' names {name}, which nothing declares: pass it as an operand, or declare it in "
-                    f"the text, such as {{{{ .reg .b32 {name}; .. }}}}"
+                    f"inline_ptx: '{self._told(line)}' names {self._told(name)}, which nothing declares: pass it as an operand, or "
+                    "declare it in the text, such as {{ .reg .b32 x; .. }}"
                 )
 
     def _number(self, name: str) -> int | None:
