@@ -39,8 +39,8 @@ AT_LEAST = 0.85
 """The share of faults that the tests must find."""
 ALL, OF_ONE, FEWEST = 300, 24, 3
 """Faults of all packages, of one that is named, and at the least of each."""
-WORK_CPU_SECONDS = 60
-"""Of tests, as they take without a fault, that are tried on one fault."""
+WORK_CPU_SECONDS, OF_A_FILE = 60, 10
+"""Of tests, as they take without a fault, that are tried on one fault, and of those the most of one file."""
 HANG_FACTOR, HANG_CPU_SECONDS, HANG_SECONDS = 20, 10, 300
 """A test hangs when it takes so many times its usual CPU time, and this beside it. A process that waits instead of working is
 ended after so many times what its tests take, and the last figure beside it."""
@@ -172,14 +172,14 @@ def reaching(test_file: Path, faults: Sequence[Fault], *, kit: bool) -> dict[Fau
 
 
 def finder(fault: Fault, files: Sequence[Reaching]) -> str:
-    """The test that finds a fault, or "": files with the most tests a second first, up to a limit of work."""
+    """The test that finds a fault, or "": files with the most tests per second first, up to a limit of work."""
     spent = 0.0
     for reach in sorted(files, key=lambda reach: reach.cost / len(reach.tests)):
         if spent > WORK_CPU_SECONDS:
             break
         tests: dict[str, float] = {}
         for test, seconds in sorted(reach.tests.items(), key=lambda pair: pair[1]):
-            if not tests or spent + sum(tests.values()) < WORK_CPU_SECONDS:
+            if not tests or sum(tests.values()) + seconds < OF_A_FILE:
                 tests[test] = seconds
         spent += reach.import_cpu_seconds + sum(tests.values())
         outcome = run(reach.file, [fault], plant=True, tests=tests)
