@@ -76,3 +76,21 @@ def cpu_seconds(codes: Mapping[str, tuple[str, Path]], runs: int = 9) -> dict[st
             done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
             found[name].append(float(done.stdout))
     return {name: min(times[1:]) for name, times in found.items()}  # the first run compiles
+
+
+def calls_of(code: str, folder: Path) -> int:
+    """Return the calls and returns of functions that a fresh interpreter makes with the packages of a folder."""
+    counted = f"""
+import sys
+calls = 0
+def count(*_):
+    global calls
+    calls += 1
+sys.setprofile(count)
+{code}
+sys.setprofile(None)
+print(calls)
+"""
+    environment = os.environ | {"PYTHONPATH": str(folder)}
+    done = subprocess.run([sys.executable, "-c", counted], capture_output=True, text=True, check=True, env=environment)
+    return int(done.stdout)

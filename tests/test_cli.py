@@ -538,7 +538,7 @@ def test_a_stopped_run_leaves_nothing_behind(
     assert process.stderr is not None
     assert process.stderr.readline() == "working\n"
     process.send_signal(number)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=200)
     assert process.returncode == -number, "it ends as the signal ends a program"
     assert sorted(os.listdir()) == before and (not old or (folder / "out.npy").read_bytes() == b"old")
     if number != signal.SIGKILL:

@@ -122,7 +122,7 @@ def test_a_fork_waits_for_what_another_thread_loads(held: Any, monkeypatch: pyte
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(use()))
     thread.start()
-    assert slow.begun.wait(10)
+    assert slow.begun.wait(200)
     answer = in_a_fork(use)
     thread.join()
     assert answer in (*found, 2) or "forked from a process that had started CUDA" in answer
@@ -136,7 +136,7 @@ def test_a_fork_in_a_plugin_that_is_being_loaded_goes_on() -> None:
 
 
 def test_threads_are_in_the_linker_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    meeting = threading.Barrier(8, timeout=20)
+    meeting = threading.Barrier(8, timeout=200)
     library = mock.Mock(nvJitLinkError=RuntimeError, get_linked_cubin_size=mock.Mock(return_value=4))
     library.complete.side_effect = lambda handle: meeting.wait()
     monkeypatch.setattr(assemblers, "_nvjitlink_bindings", lambda: library)
@@ -256,7 +256,7 @@ thread.join()
 
 def test_an_import_and_a_name_that_is_imported_later_do_not_wait_for_each_other() -> None:
     """The one has the lock of the module that the other needs."""
-    subprocess.run([sys.executable, "-c", IN_TWO_THREADS], check=True, timeout=20)
+    subprocess.run([sys.executable, "-c", IN_TWO_THREADS], check=True, timeout=200)
 
 
 @pytest.mark.parametrize("started", [False, True])

@@ -120,7 +120,7 @@ contexts("a graph")
 def test_the_first_gpu_stays_untouched(torch: Any, gpu: str) -> None:
     """In a process of its own: nothing makes a context on the first GPU."""
     script = [sys.executable, "-c", _UNTOUCHED.replace("GPU", gpu)]
-    done = subprocess.run(script, capture_output=True, text=True, cwd=Path(__file__).parent, check=False, timeout=120)
+    done = subprocess.run(script, capture_output=True, text=True, cwd=Path(__file__).parent, check=False, timeout=600)
     expected = [f"contexts after {what} [0, 1]" for what in ("torch", "everything", "host arrays", "a graph")]
     assert done.stdout.splitlines() == expected, done.stdout + done.stderr
 
@@ -349,5 +349,5 @@ def test_memory_that_is_mapped_or_of_a_pool(torch: Any, allocator: str) -> None:
     peers(torch)
     environment = os.environ | {"PYTORCH_CUDA_ALLOC_CONF": allocator}
     script = [sys.executable, "-c", _EXPANDABLE]
-    done = subprocess.run(script, capture_output=True, text=True, env=environment, check=False, timeout=120)
+    done = subprocess.run(script, capture_output=True, text=True, env=environment, check=False, timeout=600)
     assert done.stdout == "right\n", done.stdout + done.stderr

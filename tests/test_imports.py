@@ -34,7 +34,9 @@ def test_a_name_imports_what_it_needs_when_it_is_first_used(package: str) -> Non
 
 @pytest.mark.parametrize("package", ["tilecopy_core", "tilecopy"])
 def test_every_public_name_is_there(package: str) -> None:
-    imported_by(f"import {package} as p; assert {{*p.__all__}} <= {{*dir(p)}}; [getattr(p, name) for name in p.__all__]")
+    imported_by(
+        f"import {package} as p; assert {{*p.__all__}} <= {{*dir(p)}}; [getattr(p, name) for name in p.__all__]"
+    )
     imported_by(f"from {package} import *; TileLayout, plan")
 
 

@@ -77,7 +77,7 @@ def cpp(folder: Path, *options: str) -> None:
     include = nvidia("*/include/cuda.h").parent
     command = ["g++", "-std=c++17", "-Wall", "-Werror", f"-I{include}", "launch.cpp", *options]
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
     except OSError as error:
         pytest.skip(f"no g++: {error}")
     assert done.returncode == 0, done.stderr
@@ -96,7 +96,7 @@ def test_the_pages_cpp_launches_on_the_gpu(gpu: str, tmp_path: Path) -> None:
         pytest.skip("libcuda.so.1 is at no usual place to link with")
     cpp(tmp_path, str(stub), "-o", "launch")
     page()["kernel"].save(tmp_path / "add_tail")
-    done = subprocess.run([str(tmp_path / "launch")], cwd=tmp_path, timeout=120, check=False)
+    done = subprocess.run([str(tmp_path / "launch")], cwd=tmp_path, timeout=600, check=False)
     assert done.returncode == 0
 
 

@@ -266,7 +266,7 @@ def test_installed_it_prints_a_table_and_changes_no_text(tmp_path: Path) -> None
         environment = os.environ | {"PYTHONPATH": places, "COLUMNS": "160"}
         command = [sys.executable, *words, "script.py"]
         return subprocess.run(
-            command, check=True, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60
+            command, check=True, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300
         )
 
     alone = run(path="")

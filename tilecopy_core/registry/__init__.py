@@ -6,6 +6,7 @@ from ..errors.process_lock import LOCK, compiling
 from .distributions import Installed, canonical, distributions
 from .entry_points import (
     PluginWarning,
+    SlowPluginWarning,
     Source,
     WrapperError,
     by_name,
@@ -39,6 +40,7 @@ __all__ = [
     "LOCK",
     "Plugin",
     "PluginWarning",
+    "SlowPluginWarning",
     "Registry",
     "Source",
     "VARIANTS_GROUP",

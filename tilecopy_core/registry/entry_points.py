@@ -30,7 +30,7 @@ CORE = "tilecopy-core"
 THIS_PROCESS = "this process"
 """The package of a plugin that was registered by hand."""
 SLOW_IMPORT_SECONDS = 4.0
-"""An import that takes longer is named: it delays the first copy of every process."""
+"""An import that takes more CPU time of its thread is named: it delays the first copy of every process."""
 _NOT_THE_CALLER = ("tilecopy", "pluggy", "importlib")
 """How modules are named that no user wrote."""
 _POINT_NAME = re.compile(r"[\w.-]+", re.ASCII)
@@ -40,6 +40,10 @@ _REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(\s*:\s*[^\W\d]\w*(\.[^\W\d]\
 
 class PluginWarning(UserWarning):
     """A plugin was set aside, failed in a hook, or is slow."""
+
+
+class SlowPluginWarning(PluginWarning):
+    """A hook or the import of a plugin takes seconds of CPU time."""
 
 
 class WrapperError(PluginError):
@@ -171,15 +175,16 @@ def load(source: Source) -> Any:
     """
     try:
         with LOCK, redirect_stdout(sys.stderr):
-            started = time.perf_counter()
+            started = time.thread_time()
             plugin = source.load()
-            seconds = time.perf_counter() - started
+            seconds = time.thread_time() - started
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         raise PluginError(f"{source.owner} failed to load: {fault_of(error)}") from error
     if seconds > SLOW_IMPORT_SECONDS:
-        warn_outside(f"importing {source.name} ({source.owner}) took {seconds:.1f} s, and the first copy waited for it")
+        what = f"importing {source.name} ({source.owner}) took {seconds:.1f} s of CPU time; the first copy waits for it"
+        warn_outside(what, SlowPluginWarning)
     return plugin
 
 

@@ -102,7 +102,7 @@ class Wrapping:
 
     def _go_on(self, how: str, *value: Any) -> None:
         """Run to the next yield or to the end; ``how`` is ``__next__``, ``send``, ``throw`` or ``close``."""
-        started, written = time.perf_counter(), len(self._lines)
+        started, written = time.thread_time(), len(self._lines)
         try:
             getattr(self._generator, how)(*value)
         except StopIteration as end:
@@ -114,7 +114,7 @@ class Wrapping:
             if how != "throw":  # it may look at what a variant raises, which stands whatever it makes of it
                 self.fault = f"raised {shown_error(error)}"
         finally:
-            self.seconds += time.perf_counter() - started
+            self.seconds += time.thread_time() - started
             self.wrote = self.wrote or len(self._lines) != written
 
     def finish(self, answer: Any, error: BaseException | None) -> Any:

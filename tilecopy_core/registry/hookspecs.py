@@ -9,8 +9,8 @@ with the value and the rule. ``required="in a kernel"`` is for an option that a 
 (``request.active.cta_threads is None``) may leave out.
 
 No hook may touch a GPU, read the environment, print, or keep state between calls: the same request gives the same
-answer, the same partition and the same text. A request cannot be changed. Hooks are timed, and one that takes seconds is
-named in a warning.
+answer, the same partition and the same text. A request cannot be changed. The CPU time of hooks is
+measured, and one that takes seconds is named in a warning.
 
 A plugin without the attribute ``variant`` may wrap any hook (``@hookimpl(wrapper=True)``) and then sees every call, and
 each dispatch as a whole (:func:`tilecopy_dispatch`). It may look at what a variant answers and may turn it into a

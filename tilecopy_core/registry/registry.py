@@ -21,15 +21,25 @@ from ..errors import PerformanceWarning, PluginError, RequestError, did_you_mean
 from ..errors.process_lock import LOCK
 from ..errors.records import frozen
 from .distributions import canonical
-from .entry_points import THIS_PROCESS, Source, WrapperError, fault_of, installed, load, warn_outside
+from .entry_points import (
+    THIS_PROCESS,
+    PluginWarning,
+    SlowPluginWarning,
+    Source,
+    WrapperError,
+    fault_of,
+    installed,
+    load,
+    warn_outside,
+)
 from .hook_calls import Plugin, Wrapping, hook_manager, hooks_of
 from .hookspecs import DISPATCH, HOOKS, VARIANTS_GROUP
 from .installable import known_variants
 from .priorities import VARIABLE, Priority, checked_priorities, current_priorities, parsed_priorities
 
 SLOW_SECONDS = {"tilecopy_predicate": 2.0, "tilecopy_partition": 2.0, "tilecopy_emit": 10.0, "tilecopy_dispatch": 2.0}
-"""A hook that takes longer is named. A copy is lowered in about a millisecond; the limits are far above what the text of the
-largest copies takes, also on a machine that others use."""
+"""A hook that takes more CPU time of its thread is named. A copy is lowered in about a millisecond; the limits are far above
+what the text of the largest copies takes."""
 _VARIABLES = ("TILECOPY_DISABLE", "TILECOPY_ONLY", "TILECOPY_STRICT", VARIABLE)
 
 
@@ -232,9 +242,11 @@ class Registry:
         status = "wrapper" if variant is None else "ready"
         return Plugin(source, status, variant=variant, hooks=hooks, observes=observes)
 
-    def _warn_once(self, key: tuple[Any, ...], message: str) -> None:
+    def _warn_once(self, key: tuple[Any, ...], message: str, category: type[Warning] = PluginWarning) -> None:
         if key not in self._warned:
-            warn_outside(message)  # a filter that makes an error of it does so for every copy that is affected
+            warn_outside(
+                message, category
+            )  # a filter that makes an error of it does so for every copy that is affected
             self._warned.add(key)
 
     def refresh(self) -> bool:
@@ -300,7 +312,7 @@ class Registry:
             arguments["variant"] = plugin.variant
         impl, lines = plugin.hooks[hook], getattr(arguments.get("ptx"), "recent", ())
         around: list[Wrapping] = []
-        answer, error, started = None, None, time.perf_counter()
+        answer, error, started = None, None, time.thread_time()
         try:
             for wrapper in table.wrappers[hook]:
                 around.append(Wrapping(wrapper, hook, arguments, lines))
@@ -312,7 +324,7 @@ class Registry:
                 answer = wrapping.finish(answer, error)
             except KeyboardInterrupt as raised:
                 error = raised
-        seconds = time.perf_counter() - started
+        seconds = time.thread_time() - started
         try:
             if (around or seconds > SLOW_SECONDS[hook]) and not isinstance(error, KeyboardInterrupt):
                 self._report(plugin, hook, seconds, around)
@@ -329,8 +341,9 @@ class Registry:
             took.insert(0, ("variant", plugin, seconds - sum(each.seconds for each in around)))
         for kind, who, own in took:
             if own > limit:
-                what = f"{hook} took {own:.1f} s for one copy; {who.source.advice}"
-                self._warn_once(("slow", who, hook), f"{kind} {who.name} ({who.source.owner}): {what}")
+                what = f"{hook} took {own:.1f} s of CPU time for one copy; {who.source.advice}"
+                message = f"{kind} {who.name} ({who.source.owner}): {what}"
+                self._warn_once(("slow", who, hook), message, SlowPluginWarning)
         for wrapping in reversed(around):
             if wrapping.fault:
                 self._set_aside(wrapping, hook)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from tilecopy_emulator import run_ptx
+from work import at_most
 
 HEAD = """
 .version 8.0
@@ -30,38 +30,39 @@ MEET = """
 {to}: bar.sync 0;
 """
 
+MAX_CALLS = 4_000_000
+"""Calls of functions; twice what the longest of these programs needs."""
 
-def run(body: str, grid: int, block: int, words: int = 1) -> tuple[Any, Any, float]:
-    """The two arrays afterwards, and CPU seconds."""
+
+def run(body: str, grid: int, block: int, words: int = 1, calls: int = MAX_CALLS) -> tuple[Any, Any]:
+    """Return the two arrays afterwards; the emulator makes at most so many calls of functions."""
     a, b = np.zeros(words, np.uint32), np.zeros(2 * grid * block, np.uint32)
-    start = time.process_time()
-    run_ptx(HEAD + body + "    ret;\n}\n", [a, b], grid=grid, block=block)
-    return a, b, time.process_time() - start
+    with at_most(calls):
+        run_ptx(HEAD + body + "    ret;\n}\n", [a, b], grid=grid, block=block)
+    return a, b
 
 
 def test_two_atomics_on_one_word_by_thousands_of_threads() -> None:
-    a, b, seconds = run(
+    a, b = run(
         "atom.global.add.u32 %r6, [%d1], 1; atom.global.add.u32 %r7, [%d1], 65536; st.global.v2.b32 [%d4], {%r6, %r7};",
-        32, 256,
+        32, 256, calls=400_000,
     )  # fmt: skip
     assert a[0] == (8192 + (8192 << 16)) & 0xFFFFFFFF
     assert sorted(b[::2]) == list(range(8192))
     assert sorted(b[1::2] >> 16) == list(range(8192))
-    assert seconds < 1
 
 
 def test_a_lock_that_many_ctas_want() -> None:
-    a, _, seconds = run(
+    a, _ = run(
         """
     setp.ne.u32 %p1, %r1, 0; @%p1 bra END;
 L:  atom.acquire.gpu.global.cas.b32 %r6, [%d1], 0, 1; setp.ne.u32 %p2, %r6, 0; @%p2 bra L;
     ld.global.b32 %r7, [%d1+4]; add.u32 %r7, %r7, 1; st.global.b32 [%d1+4], %r7;
     atom.release.gpu.global.exch.b32 %r6, [%d1], 0;
 END:""",
-        96, 32, 2,
+        96, 32, 2, calls=1_000_000,
     )  # fmt: skip
     assert a.tolist() == [0, 96]
-    assert seconds < 2
 
 
 WAYS = [("relaxed.gpu", "fence.acq_rel.gpu;"), ("acquire.gpu", ""), ("volatile", "membar.gl;")]
@@ -81,7 +82,7 @@ AGAIN: st.global.b32 [%d4], %r12; {first if missing != "first" else ""}
 
 @pytest.mark.parametrize(("order", "fence"), WAYS)
 def test_a_grid_meets_again_and_again(order: str, fence: str) -> None:
-    a, b, _ = run(rounds(order, fence, "", 0), 8, 64)
+    a, b = run(rounds(order, fence, "", 0), 8, 64)
     assert a[0] == 48
     assert (b == 2).all()
 
@@ -95,23 +96,19 @@ def test_a_meeting_that_is_missing(order: str, fence: str, missing: str) -> None
 
 @pytest.mark.parametrize(("order", "fence"), WAYS)
 def test_a_grid_barrier_that_is_one_cta_short(order: str, fence: str) -> None:
-    start = time.process_time()
     with pytest.raises(tc.HazardError, match="^deadlock"):
         run(rounds(order, fence, "", 1), 128, 32)
-    assert time.process_time() - start < 2
 
 
 def test_a_grid_barrier_of_atomics_that_is_one_cta_short() -> None:
-    start = time.process_time()
     with pytest.raises(tc.HazardError, match="^deadlock"):
         run(
             """
     setp.ne.u32 %p1, %r1, 0; @%p1 bra END; fence.acq_rel.gpu; atom.global.add.u32 %r6, [%d1], 1;
 L:  atom.global.add.u32 %r6, [%d1], 0; setp.le.u32 %p2, %r6, %r4; @%p2 bra L;
 END: bar.sync 0;""",
-            128, 64,
+            128, 64, calls=12_000_000,
         )  # fmt: skip
-    assert time.process_time() - start < 2
 
 
 def test_a_batch_of_ctas_that_waits_for_a_later_one_goes_on() -> None:
@@ -128,7 +125,7 @@ END:"""
 @pytest.mark.parametrize("space", ["global", "shared"])
 def test_many_threads_swap_until_they_win(space: str, words: int) -> None:
     grid, place = (8, "%d5") if space == "global" else (1, "%r8")
-    a, _, seconds = run(
+    a, _ = run(
         f"""
     setp.lt.u32 %p1, %r1, {words}; mad.lo.u32 %r8, %r1, 4, s; @%p1 st.shared.b32 [%r8], 0; bar.sync 0;
     rem.u32 %r7, %r1, {words}; mad.wide.u32 %d5, %r7, 4, %d1; mad.lo.u32 %r8, %r7, 4, s; mov.u32 %r9, 0;
@@ -138,7 +135,6 @@ L:  mov.u32 %r10, %r9; add.u32 %r11, %r10, 1;
         grid, 128, words,
     )  # fmt: skip
     assert a.tolist() == (grid * np.bincount(np.arange(128) % words)).tolist()
-    assert seconds < 1.5
 
 
 def test_a_histogram_is_quick() -> None:
@@ -150,10 +146,9 @@ L:  mul.lo.u32 %r8, %r7, 2654435761; shr.u32 %r8, %r8, 26; mad.lo.u32 %r9, %r8, 
     add.u32 %r7, %r7, %r6; setp.lt.u32 %p2, %r7, 65536; @%p2 bra L;
     bar.sync 0; @!%p1 bra END; ld.shared.b32 %r13, [%r11]; mad.wide.u32 %d4, %r1, 4, %d1; red.global.add.u32 [%d4], %r13;
 END:"""
-    a, _, seconds = run(body, 32, 256, 64)
+    a, _ = run(body, 32, 256, 64, calls=1_000_000)
     numbers = (np.arange(65536, dtype=np.uint32) * np.uint32(2654435761)) >> np.uint32(26)
     assert np.array_equal(a, np.bincount(numbers, minlength=64))
-    assert seconds < 1
 
 
 def _signed(value: int) -> int:
@@ -180,7 +175,7 @@ AFTER: dict[str, Callable[[int, int], int]] = {
 def test_each_gets_the_value_that_the_one_before_left(operation: str, place: str) -> None:
     """In whichever order: the old values and operands form one chain from the first value to the last."""
     start = 0x9ABCDEF0
-    _, b, _ = run(
+    _, b = run(
         f"""
     setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.b32 [s], {start}; @%p1 st.global.b32 [%d1], {start}; bar.sync 0;
     mul.lo.u32 %r7, %r1, 2654435761; xor.b32 %r7, %r7, 0x35a7c3; atom.{place.format(operation)}, %r7;
@@ -206,15 +201,15 @@ L:  atom.relaxed.SCOPE.shared::cluster.add.u32 %r9, [%r8], 1; atom.relaxed.SCOPE
     add.u32 %r7, %r7, 1; setp.lt.u32 %p2, %r7, 4; @%p2 bra L;
     barrier.cluster.arrive; barrier.cluster.wait; setp.ne.u32 %p1, %r5, 0; @%p1 bra END; ld.shared.u32 %r9, [%r6]; st.global.u32 [%d1], %r9;
 END:""".replace("SCOPE", scope)
-    a, b, start = np.zeros(1, np.uint32), np.zeros(1), time.process_time()
+    a, b = np.zeros(1, np.uint32), np.zeros(1)
     text = f"{HEAD}{body} ret; }}"
     if ctas > 1 and scope == "cta":
-        with pytest.raises(tc.HazardError, match=r"^race: .*the scope \.cta does not hold both"):
+        with at_most(MAX_CALLS), pytest.raises(tc.HazardError, match=r"^race: .*the scope \.cta does not hold both"):
             run_ptx(text, [a, b], grid=ctas, block=256, cluster=ctas)
     else:
-        run_ptx(text, [a, b], grid=ctas, block=1024 // ctas, cluster=ctas)
+        with at_most(MAX_CALLS):
+            run_ptx(text, [a, b], grid=ctas, block=1024 // ctas, cluster=ctas)
         assert a[0] == 8 * 1024
-    assert time.process_time() - start < 1
 
 
 def test_an_atomic_of_too_narrow_a_scope_is_found_behind_a_wider_one() -> None:

@@ -75,7 +75,7 @@ def outcome(tmp_path, program, *packages):
     code = dedent(PROGRAM) + dedent(program)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     return subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=600, check=False
     )
 
 

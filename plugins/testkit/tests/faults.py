@@ -6,7 +6,6 @@ A row changes the record, one of the hooks, or what the builder does when the de
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from itertools import count
@@ -264,7 +263,7 @@ def alternates(base: Any, request: CopyRequest) -> Any:
 
 
 def dear(base: Any, request: CopyRequest) -> Any:
-    time.sleep(0.2)
+    sum(1 for _ in range(10**6))
     return base.tilecopy_predicate(request)
 
 

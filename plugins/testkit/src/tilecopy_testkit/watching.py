@@ -6,7 +6,7 @@ import contextlib
 import io
 import os
 import pickle
-import time
+import sys
 from collections.abc import Generator, Iterator, MutableMapping
 from typing import Any
 
@@ -16,8 +16,9 @@ import tilecopy as tc
 
 from tilecopy_core.plugin import key_of
 
-QUICK_SECONDS = {"tilecopy_predicate": 0.05, "tilecopy_partition": 0.5, "tilecopy_emit": 2.0}
-"""A hook that takes longer, every time that it is asked, is too slow: the core's share of a copy is a millisecond."""
+MAX_CALLS = {"tilecopy_predicate": 100_000, "tilecopy_partition": 1_000_000, "tilecopy_emit": 4_000_000}
+"""Calls and returns, of Python functions and of C functions, in one call of a hook. More is too slow on every machine: 100,000
+take about 10 ms, and the core's share of a copy is a millisecond."""
 
 
 class _Environment(MutableMapping[str, str]):
@@ -60,39 +61,45 @@ def snapshot(value: Any) -> Any:
 
 
 class Watcher:
-    """Wraps every hook: notes what it prints, changes or looks up, and how long it takes.
+    """Wraps every hook: notes what it prints, changes or looks up, and how much work it does.
 
     Attributes:
         complaints: what was noted, a sentence each.
         requests: the requests that were asked about.
         partitions: what the variant partitioned them into.
-        seconds: the shortest call of each hook.
+        calls: the calls and returns in the longest run of each hook.
     """
 
     def __init__(self) -> None:
         self.complaints: list[str] = []
         self.requests: list[tc.CopyRequest] = []
         self.partitions: list[Any] = []
-        self.seconds: dict[str, float] = {}
+        self.calls: dict[str, int] = {}
 
     @property
     def slow(self) -> list[str]:
-        """The hooks that took too long at every call."""
-        return [hook for hook, took in self.seconds.items() if took > QUICK_SECONDS[hook]]
+        """The hooks that do too much work."""
+        return [hook for hook, calls in self.calls.items() if calls > MAX_CALLS[hook]]
 
     def _watch(self, hook: str, given: dict[str, Any]) -> Generator[None, Any, Any]:
         before = {name: snapshot(value) for name, value in given.items()}
         printed, real = io.StringIO(), os.environ
         environment = _Environment(real)
-        started = time.perf_counter()
+        calls, profile = 0, sys.getprofile()
+
+        def count(*_: object) -> None:
+            nonlocal calls
+            calls += 1
+
         os.environ = environment  # type: ignore[assignment]  # noqa: B003
         try:
             with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+                sys.setprofile(count)
                 answer = yield
         finally:
+            sys.setprofile(profile)
             os.environ = real  # noqa: B003
-            took = time.perf_counter() - started
-            self.seconds[hook] = min(took, self.seconds.get(hook, took))
+            self.calls[hook] = max(calls, self.calls.get(hook, 0))
             if printed.getvalue():
                 self.complaints.append(f"{hook} prints {printed.getvalue().strip()!r}")
             for name in sorted(environment.asked):
