@@ -27,7 +27,7 @@ PACKAGES = {
     "relayout": 4_825,
     "tcgen05_cp": 500,
     "tcgen05_ldst": 800,
-    "testkit": 6_500,
+    "testkit": 6_520,
     "tma": 575,
 }
 """Lines of Python of each package, docstrings and blank ones too: the core, then the folders of plugins/."""
@@ -36,7 +36,7 @@ ROOMS = {
     "layout": 1_255,
     "memory": 650,
     "description": 1_110,
-    "registry": 1_300,
+    "registry": 1_325,
     "dispatch": 650,
     "ptx": 2_500,
     "variant_tools": 1_030,
