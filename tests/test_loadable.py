@@ -208,6 +208,14 @@ def test_what_inline_ptx_may_say() -> None:
     assembled(k.build(target="sm_90a", grid=1))
 
 
+def test_a_shared_buffer_is_a_variable_in_static_memory_alone() -> None:
+    k = builder()
+    k.shared((100, 128), "float32", name="tile")
+    k.inline_ptx("{{ .reg .b32 x; mov.u32 x, smem_tile; }}")
+    with pytest.raises(tc.RequestError, match=r"smem_tile[\s\S]*test_loadable"):
+        k.build(target="sm_90", grid=1)
+
+
 def unknown(opcode: str) -> tuple[tc.BuiltKernel, str]:
     k = builder()
     fragment = k.local((1,), "float32")

@@ -3,12 +3,12 @@
 from ..description.target import MBARRIER_TX_LIMIT
 from .bindings import Bindings, KernelBindings, SharedPlan
 from .builder import PtxBuilder
-from .emitted_text import declared_in, emit_checked, is_special
+from .emitted_text import emit_checked, is_special
 from .emitter import Emitter
 from .host_parameters import HostBytes, Recipe, TensorMap
 from .index import IMMEDIATE_REACH_BYTES, SETP
 from .instructions import Instruction, Needs, Role, header_target, instruction_of, nearest_to
-from .lines import AnyLine, Label, Line, names_in, parsed, statements
+from .lines import AnyLine, Label, Line, declared_in, names_in, parsed, statements
 from .module import ParameterText, declared, module_text, ptx_text
 from .operands import STEM, TYPE_BITS, Access, Address, Register, TensorPlace, Written, masked
 

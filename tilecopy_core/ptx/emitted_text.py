@@ -14,7 +14,7 @@ from ..dispatch.plan import Plan
 from ..errors import PluginError
 from ..registry.registry import Registry
 from .builder import PtxBuilder
-from .lines import AnyLine, Label, Line, are_checked, statements
+from .lines import AnyLine, Label, Line, are_checked, declared_in, statements
 
 _SPECIAL = """
     tid ntid laneid warpid nwarpid ctaid nctaid smid nsmid gridid clock clock_hi clock64 globaltimer globaltimer_lo
@@ -25,9 +25,6 @@ _SPECIAL = """
 SPECIAL_REGISTERS = frozenset(_SPECIAL.split())
 """Names behind ``%`` that no declaration needs (PTX ISA, "Special Registers"), without ``.x .y .z``."""
 _NUMBERED = re.compile(r"(pm\d+(_64)?|envreg\d+|reserved_smem_offset_\d+)\Z")
-_DECLARATION = re.compile(r"\.(?:reg|local|shared|global|const|param)\b(?:::\w+)?(.*)", re.DOTALL)
-_TYPES = re.compile(r"\.align\s+\d+|\.[\w:]+|=\s*(?:\{[^}]*\}|[^,;]*)")
-_DECLARED = re.compile(r"(%?[A-Za-z_$][\w$]*)\s*(?:<\s*(\d+)\s*>)?")
 
 
 def emit_checked(plan: Plan, ptx: PtxBuilder, registry: Registry | None = None) -> None:
@@ -98,12 +95,3 @@ def why_malformed(lines: Iterable[AnyLine], registers: Collection[str], *, may_b
 def is_special(name: str) -> bool:
     """Whether a name such as ``%tid`` is that of a special register, which no declaration needs."""
     return name[:1] == "%" and (name[1:] in SPECIAL_REGISTERS or _NUMBERED.match(name[1:]) is not None)
-
-
-def declared_in(statement: str) -> list[str]:
-    """Return the names of the registers or variables that a directive declares: ``.reg .b32 %a, %r<2>;`` has %a, %r0 and %r1."""
-    found = _DECLARATION.match(statement)
-    names: list[str] = []
-    for name, count in _DECLARED.findall(_TYPES.sub(" ", found[1])) if found else ():
-        names += [f"{name}{number}" for number in range(int(count))] if count else [name]
-    return names

@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeAlias
 from ..description.target import Target
 from ..errors import TEXT, PtxError, did_you_mean, integer_in, shown
 from .instructions import Needs, instruction_of, merge, needs_on, needs_together
-from .lines import AnyLine, Label, Line, Text, parsed
+from .lines import AnyLine, Label, Line, Text, declared_in, parsed
 from .operands import PREDICATE, STEM, TYPE_BITS, Address, Register, TensorPlace, Vector, Written, register_of
 
 P = ParamSpec("P")
@@ -98,6 +98,7 @@ class Emitter:
         self._allowed: set[str] = set()
         self._required = Needs()
         self._groups: dict[str, str] = {}
+        self._predicates: set[str] = set()
         self._bound: dict[Hashable, tuple[Register, int]] = {}
 
     @property
@@ -183,7 +184,10 @@ class Emitter:
         """PTX text as it is, its lines indented; what it needs is read off its instructions."""
         for part in parsed(_text(text, "text")):
             if isinstance(part, Line):
-                self._require(str(Line(part.opcode, part.operands)).strip("\t;"))
+                operands = ["p" if str(each).strip("! ") in self._predicates else str(each) for each in part.operands]
+                self._require(f"{part.opcode} {', '.join(operands)}".strip())
+            elif isinstance(part, str) and part.startswith(".reg") and ".pred" in part:
+                self._predicates.update(declared_in(part))
             elif isinstance(part, str) and part[0] not in "{}.;":  # a statement without its end
                 self._require(part)
         for line in text.strip().splitlines():

@@ -14,6 +14,9 @@ from .operands import Address, Register, TensorPlace, Vector, Written
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _STATEMENT = re.compile(r"[{}]|[\w$%]+\s*:(?!:)|[^\s{};][^;]*;?|;")
 _GUARD = re.compile(r"@(!?) ?([\w$%]+) (?!;)")
+_DECLARATION = re.compile(r"\.(?:reg|local|shared|global|const|param)\b(?:::\w+)?(.*)", re.DOTALL)
+_TYPES = re.compile(r"\.align\s+\d+|\.[\w:]+|=\s*(?:\{[^}]*\}|[^,;]*)")
+_DECLARED = re.compile(r"(%?[A-Za-z_$][\w$]*)\s*(?:<\s*(\d+)\s*>)?")
 _OPCODE = re.compile(r"[\w.:]+|\S*")
 """An opcode ends where an operand may begin, which needs no space: ``mov.b32%r0, 1;``."""
 _NAME = re.compile(r"%?[A-Za-z_$][\w$]*")
@@ -148,3 +151,12 @@ def statements(lines: Iterable[AnyLine]) -> Iterator[Line | Label | str]:
             yield from (*parsed(text), line)
             text = ""
     yield from parsed(text)
+
+
+def declared_in(statement: str) -> list[str]:
+    """Return the names of the registers or variables that a directive declares: ``.reg .b32 %a, %r<2>;`` has %a, %r0 and %r1."""
+    found = _DECLARATION.match(statement)
+    names: list[str] = []
+    for name, count in _DECLARED.findall(_TYPES.sub(" ", found[1])) if found else ():
+        names += [f"{name}{number}" for number in range(int(count))] if count else [name]
+    return names

@@ -18,6 +18,7 @@ from tilecopy_core.ptx import (
     Line,
     PtxBuilder,
     Register,
+    SharedPlan,
     declared_in,
     instruction_of,
     is_special,
@@ -48,6 +49,7 @@ class InlineText:
         copied: the numbers of the operands that an instruction gets as fresh copies, because nobody knows what it writes.
         declared: the names that the text declares outside braces, for all text that follows.
         unknown: the opcodes that the table of instructions lacks.
+        variables: the variables of the kernel's shared buffers that the text names.
     """
 
     text: str
@@ -56,6 +58,7 @@ class InlineText:
     copied: frozenset[int] = frozenset()
     declared: frozenset[str] = frozenset()
     unknown: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, text: Any, operands: Sequence[Any], out: Sequence[Region], names: Collection[str]) -> InlineText:
@@ -76,11 +79,27 @@ class InlineText:
         reader = _Reader(every, len(operands), names)
         reader.read(text.format(*map(_marked, range(len(every)), every)))
         return cls(
-            text, every, len(operands), frozenset(reader.copied), frozenset(reader.scopes[0]), tuple(reader.unknown)
+            text,
+            every,
+            len(operands),
+            frozenset(reader.copied),
+            frozenset(reader.scopes[0]),
+            tuple(reader.unknown),
+            tuple(reader.variables),
         )
 
     def write(self, ptx: PtxBuilder) -> None:
-        """Write the text with the registers and addresses of its operands."""
+        """Write the text with the registers and addresses of its operands.
+
+        Raises:
+            RequestError: it names the variable of a shared buffer, and the buffers have none, because they lie in dynamic memory.
+        """
+        shared: SharedPlan | None = getattr(ptx.bindings, "shared", None)
+        if self.variables and shared is not None and shared.dynamic:
+            raise RequestError(
+                f"inline_ptx: {', '.join(self.variables)}: buffers past 48 KiB lie in dynamic shared memory and are no variables: pass "
+                "k.address(element)"
+            )
         texts = [_registers(ptx, each, copied=n in self.copied) for n, each in enumerate(self.operands)]
         ptx.raw(self.text.format(*texts))
 
@@ -97,7 +116,7 @@ class _Reader:
 
     Attributes:
         scopes: the names that are declared in the open blocks, outermost first.
-        copied, unknown: as :class:`InlineText` has them.
+        copied, unknown, variables: as :class:`InlineText` has them.
     """
 
     def __init__(self, operands: Sequence[Any], first_output: int, names: Collection[str]) -> None:
@@ -105,6 +124,7 @@ class _Reader:
         self.scopes: list[set[str]] = [set()]
         self.copied: set[int] = set()
         self.unknown: dict[str, None] = {}
+        self.variables: dict[str, None] = {}
         self._labels: set[str] = set()
 
     def read(self, text: str) -> None:
@@ -208,7 +228,10 @@ class _Reader:
 
     def _check_declared(self, names: Sequence[str], line: Line) -> None:
         for name in names:
-            declared = any(name in scope for scope in (*self.scopes, self._labels, self._names, _CONSTANTS))
+            own = any(name in scope for scope in (*self.scopes, self._labels, _CONSTANTS))
+            if not own and name in self._names and name.startswith("smem_"):
+                self.variables[name] = None
+            declared = own or name in self._names
             if not declared and self._number(name) is None and not is_special(name):
                 raise RequestError(
                     f"inline_ptx: '{self._told(line)}' names {self._told(name)}, which nothing declares: pass it as an operand, or "
