@@ -439,7 +439,7 @@ def test_numbers_are_passed_by_their_type(type, value, bits):
 
 @pytest.mark.parametrize(
     ("type", "value", "part"),
-    [("u32", 2**32, "does not fit"), ("s32", 2**31, "does not fit"), ("u32", 1.5, "the float 1.5"), ("u32", "x", "not str"), ("u32", None, "not NoneType"),
+    [("u32", 2**32, "does not fit"), ("s32", 2**31, "does not fit"), ("s32", -(2**31) - 1, "does not fit"), ("u32", -(2**31) - 1, "does not fit"), ("u32", 1.5, "the float 1.5"), ("u32", "x", "not str"), ("u32", None, "not NoneType"),
      ("u32", np.zeros(1), "holds no address"), ("f32", np.str_("x"), "not str_"), ("f32", np.bytes_(b"four"), "not bytes_"), ("b32", 1 + 2j, "not complex"),
      ("f32", 1e300, "does not fit"), ("f32", 2**1025, "does not fit"), ("f32", bytearray(4), "not bytearray")],
 )  # fmt: skip
