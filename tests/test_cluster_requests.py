@@ -157,3 +157,32 @@ def test_a_cluster_that_no_device_has_builds_and_is_refused_at_the_launch() -> N
         assert f".reqnctapercluster {', '.join(map(str, cluster))}" in kernel.ptx
         with pytest.raises(tc.LaunchError, match="32"):
             kernel(executor="emulator")
+
+
+def test_a_kernel_whose_tensor_memory_is_a_pairs_needs_pairs() -> None:
+    for cluster in (None, 1, 3):
+        k = tc.KernelBuilder("pairs", threads=128)
+        t, tile = k.tmem((32, 16), "uint8", layout=ROUTER), k.shared((32, 16), "uint8", align_bytes=1024)
+        with k.if_(k.warp_id() == 0):
+            k.tcgen05_alloc(t, cta_group=2)
+        with pytest.raises(tc.RequestError, match=str(cluster or 1)):
+            k.build(target="sm_100a", cluster=cluster)
+        assert "cta_group::2" in k.build(target="sm_100a", cluster=4).ptx
+        with k.if_(k.thread_id() == 0):
+            k.thread.copy_async(t[:, :], tile[:, :])
+        with pytest.raises(tc.NoVariantError) as caught:
+            k.build(target="sm_100a", cluster=cluster)
+        assert str(cluster or 1) in caught.value.declined["tcgen05_cp"]
+        plan = k.build(target="sm_100a", cluster=2).plans[0]
+        assert (plan.request.cluster, plan.request.cta_group) == (2, 2)
+
+
+def test_a_copy_of_another_cta_group_than_the_kernels_is_declined() -> None:
+    k = tc.KernelBuilder("mixed", threads=128)
+    t, tile = k.tmem((32, 16), "uint8", layout=ROUTER), k.shared((32, 16), "uint8", align_bytes=1024)
+    with k.if_(k.warp_id() == 0):
+        k.tcgen05_alloc(t, cta_group=1)
+    with k.if_(k.thread_id() == 0):
+        k.thread.copy_async(t[:, :], tile[:, :], cta_group=2)
+    with pytest.raises(tc.NoVariantError):
+        k.build(target="sm_100a", cluster=2)

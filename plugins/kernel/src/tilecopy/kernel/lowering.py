@@ -90,6 +90,10 @@ def lower_kernel(
         min_ctas_per_sm or 1,
     )
     context.run(described.body)
+    if described.group == 2 and cluster_ctas % 2:
+        raise RequestError(
+            f"kernel {described.name}: cta_group=2 needs clusters with an even number of CTAs, got {cluster_ctas}: give build cluster=2"
+        )
     declared = tuple(
         ArrayParameter.of(p, written=p.name in described.written) if isinstance(p, Buffer) else sizes.get(p.name, p)
         for p in described.parameters
