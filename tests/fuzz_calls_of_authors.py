@@ -154,7 +154,7 @@ def starting_calls(w):
     tcgen05.allocated_address(w.ptx, w.at)
     tcgen05.cp(w.ptx, w.r32, w.ptx.reg("b64"), 1, "4x256b")
     tcgen05.group(2)
-    tcgen05.matrix_descriptor(w.ptx, w.at, 8, 8, 2)
+    tcgen05.matrix_descriptor(w.ptx, w.s, 8, 8, 2)
     tcgen05.plus_columns(w.ptx, w.r32, 4)
 
 

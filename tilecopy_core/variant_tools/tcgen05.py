@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from ..errors import PtxError, checked, integer_in, one_of, shown
-from ..integers.expr import INT, Int
+from ..errors import PtxError, checked, instance_of, integer_in, one_of, shown
+from ..integers import constant_of, is_multiple
+from ..integers.expr import INT, Int, key_of
+from ..memory.buffers import Buffer
 from ..ptx.builder import BUILDER, PtxBuilder
+from ..ptx.emitter import pure_once
 from ..ptx.operands import ADDRESS, REGISTER, Address, Register
 
 GROUPS = (1, 2)
@@ -23,37 +26,60 @@ def group(cta_group: int) -> str:
 @checked(
     PtxError,
     ptx=BUILDER,
-    start=ADDRESS,
+    buffer=instance_of("a Buffer", Buffer),
     ldo=integer_in(0, 2**14 - 1),
     sdo=integer_in(0, 2**14 - 1),
     swizzle=integer_in(0, 6),
+    start_elems=INT,
 )
-def matrix_descriptor(ptx: PtxBuilder, start: Address, ldo: int, sdo: int, swizzle: int) -> Register:
-    """The 64-bit shared-memory matrix descriptor (PTX ISA 9.7.16.4.1), encoded once for equal arguments.
+def matrix_descriptor(
+    ptx: PtxBuilder, buffer: Buffer, ldo: int, sdo: int, swizzle: int, start_elems: Int = 0
+) -> Register:
+    """Return the 64-bit shared-memory matrix descriptor (PTX ISA 9.7.16.4.1) of rows that begin at an element of a buffer.
+
+    It is encoded once per kernel for the start of the buffer's memory; the offset of the first row is added to that, and what varies
+    of it once per block.
 
     Args:
         ptx: the builder.
-        start: shared address of the first row.
+        buffer: the shared buffer.
         ldo: leading-dimension byte offset, in units of 16 bytes.
         sdo: stride-dimension byte offset, in units of 16 bytes.
         swizzle: the code: 0 none, 6 32B, 4 64B, 2 128B.
+        start_elems: the element of the first row, from the buffer's start.
     """
-    if start.align_bytes % 16:
+    start_bits = (start_elems + buffer.elem_offset) * buffer.dtype.bits
+    if buffer.space != "shared" or buffer.align_bytes % 16 or not is_multiple(start_bits, 128):
         raise PtxError(
-            f"matrix descriptor start {start}: proved to be a multiple of {start.align_bytes} bytes, not of 16"
+            f"matrix_descriptor: rows must begin at a multiple of 16 bytes of shared memory, got element {start_elems} of {buffer!r}"
         )
     if swizzle % 2:
         raise PtxError(f"no matrix descriptor has the swizzle code {swizzle}; the codes are 0, 2, 4 and 6")
+    root, key = ptx.blocks[0], (buffer.memory, ldo, sdo, swizzle)
+    start = ptx.bindings.shared_base(ptx, buffer)
+    unit = pure_once(ptx, root, ("unit", buffer.memory), "bfe.u32", "b32", start, 4, 14)
+    wide = pure_once(ptx, root, ("wide unit", buffer.memory), "cvt.u64.u32", "b64", unit)
+    fields = hex(ldo << 16 | sdo << 32 | 1 << 46 | swizzle << 61)
+    encoded = pure_once(ptx, root, ("descriptor", *key), "or.b64", "b64", wide, fields)
+    units = start_bits // 128
+    varying = units - constant_of(units)
+    if not isinstance(varying, int):
+        encoded = ptx.blocks[-1].once(
+            ("descriptor", *key, key_of(varying)), _plus, ptx, encoded, ptx.value(varying, 64)
+        )
+    return plus_units(ptx, encoded, constant_of(units))
 
-    def encode() -> Register:
-        at, unit, wide, result = ptx.reg("b32"), ptx.reg("b32"), ptx.reg("b64"), ptx.reg("b64")
-        ptx.instr("add.s32", at, start.base, start.offset_bytes)
-        ptx.instr("bfe.u32", unit, at, 4, 14)
-        ptx.instr("cvt.u64.u32", wide, unit)
-        ptx.instr("or.b64", result, wide, hex(ldo << 16 | sdo << 32 | 1 << 46 | swizzle << 61))
-        return result
 
-    return ptx.blocks[-1].once(("descriptor", start, ldo, sdo, swizzle), encode)
+@checked(PtxError, ptx=BUILDER, descriptor=REGISTER, units=integer_in(-(2**14), 2**14))
+def plus_units(ptx: PtxBuilder, descriptor: Register, units: int) -> Register:
+    """Return the descriptor of rows that begin some units of 16 bytes further on."""
+    return _plus(ptx, descriptor, units) if units else descriptor
+
+
+def _plus(ptx: PtxBuilder, descriptor: Register, units: Register | int) -> Register:
+    result = ptx.reg("b64")
+    ptx.instr("add.s64", result, descriptor, units)
+    return result
 
 
 @checked(PtxError, ptx=BUILDER, holder=ADDRESS)

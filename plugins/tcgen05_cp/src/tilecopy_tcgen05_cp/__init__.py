@@ -53,11 +53,9 @@ def allocated(request: CopyRequest) -> str | None:
 
 
 def element_width(request: CopyRequest) -> str | None:
-    """Elements of 8 to 32 bits."""
+    """Elements of 4 to 64 bits: several in the 128 bits of a row."""
     dtype = request.src.buffer.dtype
-    return (
-        None if dtype.bits in (8, 16, 32) else f"elements of {dtype.bits} bits ({dtype}); tcgen05_cp takes 8, 16 and 32"
-    )
+    return f"elements of {dtype.bits} bits ({dtype}); tcgen05_cp takes 4 to 64" if dtype.bits > 64 else None
 
 
 def group_of(request: CopyRequest) -> int:
@@ -104,18 +102,15 @@ def tilecopy_partition(request: CopyRequest) -> AtomPartition | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: AtomPartition, ptx: PtxBuilder) -> None:
-    """The descriptor once, then one ``tcgen05.cp`` an atom."""
+    """One ``tcgen05.cp`` an atom; the descriptor of the buffer is encoded once, and the offset of each atom added to it."""
     group = group_of(request)
     holder = ptx.address(request.dst.buffer.allocated_addr)
     encoded = partition.descriptor
-    start = ptx.address(request.src.buffer, partition.start_elems)
-    first = tcgen05.matrix_descriptor(ptx, start, encoded.ldo, encoded.sdo, encoded.swizzle)
+    buffer, per_unit = request.src.buffer, partition.elem_per_128b
     base = tcgen05.allocated_address(ptx, holder)
     for atom in partition.atoms:
-        descriptor = first
-        if atom.step_16_bytes:
-            descriptor = ptx.reg("b64")
-            ptx.instr("add.s64", descriptor, first, atom.step_16_bytes)
+        start = partition.start_elems + atom.step_16_bytes * per_unit
+        descriptor = tcgen05.matrix_descriptor(ptx, buffer, encoded.ldo, encoded.sdo, encoded.swizzle, start)
         at = tcgen05.plus_columns(ptx, base, atom.column)
         if atom.lane:
             at, first_row = ptx.reg("b32"), at

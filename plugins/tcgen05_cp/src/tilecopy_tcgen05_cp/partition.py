@@ -144,19 +144,19 @@ class AtomPartition:
             values: of every symbol of the request.
         """
         buffer, fields, found = request.src.buffer, self.descriptor, list[tuple[tuple[int, int], int]]()
-        size = buffer.dtype.bytes
+        width = buffer.dtype.bits
         pitch_bytes, bits = next((pitch, index) for pitch, (_, index, code) in MODES.items() if code == fields.swizzle)
-        start_bytes = (int(evaluate(self.start_elems, values)) + buffer.elem_offset) * size
+        start_bytes = (int(evaluate(self.start_elems, values)) + buffer.elem_offset) * width // 8
         unit_bytes = UNIT_BYTES if bits else fields.ldo * UNIT_BYTES
         for atom in self.atoms:
-            shape, first = BY_NAME[atom.shape], int(evaluate(atom.column, values)) * 4 // size
+            shape, first = BY_NAME[atom.shape], int(evaluate(atom.column, values)) * 32 // width
             for (row, lane), unit in product(enumerate(shape.lanes), range(shape.units)):
                 group, within = divmod(row, GROUP_ROWS)
                 at = start_bytes + atom.step_16_bytes * UNIT_BYTES + unit * unit_bytes
                 at += within * pitch_bytes + group * fields.sdo * UNIT_BYTES
                 at ^= (at >> 7 & (1 << bits) - 1) << 4
                 found += [
-                    ((atom.lane + lane + copy, first + unit * self.elem_per_128b + elem), at // size + elem)
+                    ((atom.lane + lane + copy, first + unit * self.elem_per_128b + elem), at * 8 // width + elem)
                     for copy in shape.copies
                     for elem in range(self.elem_per_128b)
                 ]
@@ -249,15 +249,15 @@ def _atoms(
     shape: CopyShape,
 ) -> AtomPartition | Decline:
     buffer = request.src.buffer
-    size, per_unit = buffer.dtype.bytes, UNIT_BYTES // buffer.dtype.bytes
+    bits, per_unit = buffer.dtype.bits, UNIT_BYTES * 8 // buffer.dtype.bits
     run = columns[-1][0].extent if columns and all(same(it.stride, 1) for it in columns[-1]) else 1
     if run % per_unit:
         return Decline(f"{run} contiguous elements on both sides are not a multiple of the {per_unit} of 128 bits")
     strides = _row_strides([[at - rows[0] for at in rows] for _, rows in tiles])
     if isinstance(strides, str):
         return Decline(strides)
-    pitch_bytes, group_bytes = strides[0] * size, strides[1] * size
-    if pitch_bytes not in MODES:
+    pitch_bytes, group_bytes = strides[0] * bits // 8, strides[1] * bits // 8
+    if pitch_bytes not in MODES or any(stride % per_unit for stride in strides):
         return Decline(
             f"source {buffer.name}: rows are {pitch_bytes} bytes apart; a descriptor takes 16 (no swizzle), 32, 64 or 128"
         )
@@ -271,7 +271,7 @@ def _atoms(
     period = GROUP_ROWS * pitch_bytes if index else UNIT_BYTES
     if buffer.align_bytes % period:
         return Decline(f"source {buffer.name}: aligned to {buffer.align_bytes} bytes; this needs {period}")
-    if not is_multiple(buffer.elem_offset * size, period):
+    if not is_multiple(buffer.elem_offset * bits, period * 8):
         return Decline(f"source {buffer.name}: its own start {buffer.elem_offset} is not a multiple of {period} bytes")
     if group_bytes % period or not 0 <= group_bytes // UNIT_BYTES < 2**14:
         return Decline(
@@ -280,7 +280,7 @@ def _atoms(
     start = source.offset_on(m)
     constant = start.const if isinstance(start, Expr) else start
     room = pitch_bytes * (GROUP_ROWS + 1 - min(len(shape.lanes), GROUP_ROWS))
-    why = _why_misaligned(start, size, room, period)
+    why = _why_misaligned(start, bits, room, period)
     if why is not None:
         return Decline(f"source {request.src}: {why}")
     units = _units(request, target, columns, per_unit)
@@ -298,7 +298,7 @@ def _atoms(
             )
         if index and (
             distance != UNIT_BYTES
-            or any((constant * size + at) % pitch_bytes + 32 > pitch_bytes for _, at in units[::2])
+            or any((constant * bits // 8 + at) % pitch_bytes + 32 > pitch_bytes for _, at in units[::2])
         ):
             return Decline(
                 f"{request.src}: the two 16 bytes of a row of {shape.name} are not side by side in the {name} swizzle"
@@ -307,12 +307,13 @@ def _atoms(
         units = units[::2]
     begin = target.offset_on(TCol) + request.dst.buffer.elem_offset
     for (lane, rows), (column, shared) in product(tiles, units):
-        at = (rows[0] - tiles[0][1][0]) * size + shared
-        if at % UNIT_BYTES:
-            return Decline(f"the rows of lane {lane} begin {at} bytes on: not whole 16-byte units")
-        if period > UNIT_BYTES and (constant * size + at) % period >= room:
+        beyond = rows[0] - tiles[0][1][0]
+        if beyond % per_unit:
+            return Decline(f"the rows of lane {lane} begin {beyond} elements on: not whole 16-byte units")
+        at = beyond * bits // 8 + shared
+        if period > UNIT_BYTES and (constant * bits // 8 + at) % period >= room:
             return Decline(
-                f"an atom begins {(constant * size + at) % period} bytes into a swizzle atom, past its first row"
+                f"an atom begins {(constant * bits // 8 + at) % period} bytes into a swizzle atom, past its first row"
             )
         first = (begin + column) * ROW_COLUMNS // per_unit
         lower, upper = bounds_of(first)
@@ -332,20 +333,20 @@ def _row_strides(tiles: list[list[int]]) -> tuple[int, int] | str:
     return pitch, group
 
 
-def _why_misaligned(start: Int, size: int, room: int, period: int) -> str | None:
-    if not is_multiple(start * size, UNIT_BYTES):
-        return f"the start is at a multiple of {divisor_of(start) * size} bytes; a descriptor needs {UNIT_BYTES}"
+def _why_misaligned(start: Int, bits: int, room: int, period: int) -> str | None:
+    if not is_multiple(start * bits, UNIT_BYTES * 8):
+        return f"the start is at a multiple of {divisor_of(start) * bits / 8:g} bytes; a descriptor needs {UNIT_BYTES}"
     constant = start.const if isinstance(start, Expr) else start
-    if not is_multiple((start - constant) * size, period):
+    if not is_multiple((start - constant) * bits, period * 8):
         return f"the start {start} varies by less than the {period} bytes after which rows repeat"
-    if period > UNIT_BYTES and constant * size % period >= room:
-        return f"the start is {constant * size % period} bytes into a swizzle atom, past its first row"
+    if period > UNIT_BYTES and constant * bits // 8 % period >= room:
+        return f"the start is {constant * bits // 8 % period} bytes into a swizzle atom, past its first row"
     return None
 
 
 def _units(request: CopyRequest, target: TileLayout, columns: list[Pair], per_unit: int) -> list[tuple[int, int]] | str:
     """Element of the row and byte of the source of each 16 bytes, the last iter's fastest."""
-    size = request.src.buffer.dtype.bytes
+    bits = request.src.buffer.dtype.bits
     run = columns[-1][0].extent // per_unit
     middle = [*columns[:-1], (Iter(run, per_unit, TCol), Iter(run, per_unit))]
     first = target.offset_on(TCol) + request.dst.buffer.elem_offset
@@ -357,11 +358,11 @@ def _units(request: CopyRequest, target: TileLayout, columns: list[Pair], per_un
     found = []
     for digits in product(*(range(tensor.extent) for tensor, _ in middle)):
         column = sum(d * int(tensor.stride) for d, (tensor, _) in zip(digits, middle, strict=True))
-        shared = sum(d * int(memory.stride) for d, (_, memory) in zip(digits, middle, strict=True)) * size
-        if column % per_unit or shared % UNIT_BYTES:
+        shared = sum(d * int(memory.stride) for d, (_, memory) in zip(digits, middle, strict=True))
+        if column % per_unit or shared % per_unit:
             return (
-                f"an atom begins {column} elements and {shared} bytes on: not whole columns and 16-byte units (rows of 128 "
+                f"an atom begins {column} elements and {shared * bits / 8:g} bytes on: not whole columns and 16-byte units (rows of 128 "
                 f"bits begin at a multiple of {ROW_COLUMNS} columns, {per_unit} elements)"
             )
-        found.append((column, shared))
+        found.append((column, shared * bits // 8))
     return found

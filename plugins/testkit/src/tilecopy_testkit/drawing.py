@@ -663,7 +663,7 @@ ROWS_OF_COPIES: tuple[tuple[_Iters, _Iters], ...] = (
 
 def _tensor(draw: Draw, ranges: Ranges) -> Description:
     """From shared to tensor memory, in rows that a matrix descriptor can name."""
-    dtype = draw.pick([d for d in ranges.dtypes if tc.dtype_of(d).bits in (8, 16, 32)] or list(ranges.dtypes))
+    dtype = draw.pick([d for d in ranges.dtypes if tc.dtype_of(d).bits in (8, 16, 32, 64)] or list(ranges.dtypes))
     size = tc.dtype_of(dtype).bytes
     unit = 16 // size
     row_bytes = draw.pick([16, 32, 64, 128, 16])

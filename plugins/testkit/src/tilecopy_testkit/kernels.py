@@ -482,7 +482,10 @@ class Around:
                 k.store(pool[register], k.load(given[self.block, k.thread_id(), register]))
         elif operand.space == "tmem":
             read = np.ones(1, bool) if name == "dst" else read_places(self.description)
-            read = np.broadcast_to(read, memory_shape(self.description, operand)[:3])
+            *places, size = memory_shape(self.description, operand)
+            read = np.repeat(
+                np.broadcast_to(read, places), max(1, size // 4), axis=2
+            )  # elements of 64 bits: two columns
             self._by_columns(name, operand, "st", read.reshape(-1, self._columns(), read.shape[2] // self._columns()))
 
     def _by_columns(self, name: str, operand: Operand, kind: str, read: Any) -> None:
