@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -29,7 +30,13 @@ QUICK = [
 """The part of the suite that meets every dependency."""
 WORKFLOWS = sorted(ROOT.glob(".github/workflows/*.yml"))
 PLATFORMS = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu", "aarch64-apple-darwin", "x86_64-pc-windows-msvc"]
-ARCHITECTURES = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120"]
+
+
+def architectures() -> list[str]:
+    """Every architecture of tilecopy_core.TARGETS, read from its table: nox itself has no environment with the core."""
+    tree = ast.parse((ROOT / "tilecopy_core" / "description" / "target.py").read_text())
+    tables = {each.target.id: each.value for each in tree.body if isinstance(each, ast.AnnAssign)}
+    return [f"sm_{architecture}" for architecture in ast.literal_eval(tables["_VERSIONS"])]
 
 
 def entry_points(folder: Path, group: str) -> list[str]:
@@ -348,6 +355,13 @@ def _wheels_of_tag(session: nox.Session, tag: str) -> Path:
     return folder
 
 
+def _suite_of(names: list[str], file: Path) -> Path:
+    """Write the suite of the testkit for some variants, as the tutorial does."""
+    cases = [f"class Test_{name}(VariantSuite):\n    plugin = {name!r}\n" for name in names]
+    file.write_text("\n\n".join(["from tilecopy_testkit import VariantSuite\n", *cases]))
+    return file
+
+
 def _downstream(session: nox.Session, project: Path, folder: Path, *, editable: bool = False) -> None:
     """A package that is no part of the tree, against the wheels: it installs, is listed as usable, is typed, and its tests pass.
 
@@ -370,9 +384,7 @@ def _downstream(session: nox.Session, project: Path, folder: Path, *, editable: 
     session.run(python, "-m", "mypy", "--strict", *map(str, (project / "src").iterdir()), external=True)
     tests = project / "tests"
     if not tests.exists() and (ready := [name for name, what in status.items() if what == "ready"]):
-        tests = target / "test_suite.py"
-        cases = [f"class Test_{name}(VariantSuite):\n    plugin = {name!r}\n" for name in ready]
-        tests.write_text("\n\n".join(["from tilecopy_testkit import VariantSuite\n", *cases]))
+        tests = _suite_of(ready, target / "test_suite.py")
     if tests.exists():
         session.run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests), external=True)
     session.chdir(ROOT)
@@ -394,12 +406,27 @@ def _architecture_session(architecture: str) -> None:
     @nox.session(name=f"tests-{architecture}")
     def tests_of_architecture(session: nox.Session) -> None:
         sync(session, "test")
-        session.run("python", "tests/architecture.py", architecture, *session.posargs)
+        folders = [Path(path).resolve() for path in session.posargs]
+        if not folders:
+            session.run("python", "tests/architecture.py", architecture)
+        paths = [_tests_of(session, folder) for folder in folders or VARIANTS.values()]
+        options = ["-n", "2", "--import-mode=importlib", "-p", "no:cacheprovider"]
+        session.run("pytest", *options, *map(str, paths), env={"TILECOPY_TESTKIT_TARGETS": architecture})
 
-    tests_of_architecture.__doc__ = (
-        f"Every case that {architecture} has: planned, assembled twice, emulated, and run where the GPU is one."
-    )
+    tests_of_architecture.__doc__ = f"The tests of every variant, with suites for {architecture} alone: `nox -s tests-{architecture} -- FOLDER ...` takes yours."
 
 
-for _architecture in ARCHITECTURES:
+def _tests_of(session: nox.Session, folder: Path) -> Path:
+    """The tests of a package: its own or, of a variant without any, the suite. A package that is no part of the tree is installed."""
+    if (folder / "pyproject.toml").exists() and folder not in PLUGINS.values():
+        declared = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+        extras = ",".join(declared.get("optional-dependencies", {}))
+        session.run_install("uv", "pip", "install", "--quiet", f"{folder}[{extras}]" if extras else str(folder))
+        if not (folder / "tests").exists():
+            names = entry_points(folder, "tilecopy.variants.v1")
+            return _suite_of(names, fresh_folder(session, folder.name) / f"test_{folder.name.replace('-', '_')}.py")
+    return folder / "tests" if (folder / "tests").exists() else folder
+
+
+for _architecture in architectures():
     _architecture_session(_architecture)

@@ -23,6 +23,7 @@ from tilecopy_testkit import (
     Start,
     Subject,
     Term,
+    VariantSuite,
     expected,
     oracle,
     requests,
@@ -296,3 +297,24 @@ def test_a_launch_has_arguments_of_the_variants_own() -> None:
         right(np.zeros(4, np.uint32))
     with pytest.raises(Finding, match="argument table: .* is not a NumPy array or an integer"):
         right("no")
+
+
+class SuiteOfLdgsts(VariantSuite):
+    """Not collected: its name does not begin with Test."""
+
+    plugin = "ldgsts"
+
+
+def test_the_environment_leaves_some_targets(monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = SuiteOfLdgsts.subject().ranges.targets
+    assert "sm_80" in everything and "sm_121f" in everything
+    monkeypatch.setenv("TILECOPY_TESTKIT_TARGETS", " sm_90 , sm_100a,")
+    assert SuiteOfLdgsts.subject().ranges.targets == ("sm_90", "sm_90a", "sm_100a")
+    monkeypatch.setenv("TILECOPY_TESTKIT_TARGETS", "sm_75")
+    with pytest.raises(pytest.skip.Exception, match="sm_75"):
+        SuiteOfLdgsts.subject()
+    monkeypatch.setenv("TILECOPY_TESTKIT_TARGETS", "sm_91")
+    with pytest.raises(tc.RequestError, match="sm_91"):
+        SuiteOfLdgsts.subject()
+    monkeypatch.setenv("TILECOPY_TESTKIT_TARGETS", "")
+    assert SuiteOfLdgsts.subject().ranges.targets == everything

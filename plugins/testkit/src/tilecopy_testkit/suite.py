@@ -6,7 +6,9 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
+import attrs
 import pytest
+import tilecopy as tc
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky
@@ -25,6 +27,22 @@ from .searching import drawn, smallest
 from .subject import WIDTHS_BITS, Moves, OwnDraws, Subject
 
 Rule = Callable[[Subject, Description], bool]
+TARGETS_VARIABLE = "TILECOPY_TESTKIT_TARGETS"
+"""The environment variable that names the targets to test."""
+
+
+def of_targets(targets: Sequence[str], asked: str) -> tuple[str, ...]:
+    """Return those targets that a list such as ``sm_90,sm_100a`` names: a name without suffix stands for all of its architecture.
+
+    Raises:
+        RequestError: a name is not a target.
+    """
+    named = {name.strip() for name in asked.split(",")} - {""}
+    for name in sorted(named - set(tc.TARGETS)):
+        raise tc.RequestError(
+            f"{TARGETS_VARIABLE} must name targets such as sm_90, got {name!r}: they are {', '.join(tc.TARGETS)}"
+        )
+    return tuple(target for target in targets if target in named or f"sm_{tc.target_of(target).arch}" in named)
 
 
 @checked(
@@ -180,7 +198,9 @@ class VariantSuite:
         plugin: the variant: a module or object with the hooks, or the name of an installed one.
         spaces: ``(source, destination)`` pairs to draw; by default those of the record.
         dtypes: element types to draw.
-        targets: architectures; by default every one that the record claims.
+        targets: architectures; by default every one that the record claims. The environment variable
+            ``TILECOPY_TESTKIT_TARGETS=sm_90,sm_100a`` leaves those alone that it names: an architecture, or a target. Where that
+            leaves none, the tests are skipped.
         draws: a function of a :class:`~tilecopy_testkit.Draw` and :class:`~tilecopy_testkit.Ranges` that gives a description
             which the variant takes, or None: for layouts that the kit would hardly draw. Three of four draws are its.
         strategies: further strategies of descriptions, of hypothesis.
@@ -213,8 +233,8 @@ class VariantSuite:
 
     @classmethod
     def subject(cls) -> Subject:
-        """The variant with what this class says of it."""
-        return Subject.of(
+        """The variant with what this class says of it, for the targets that the environment leaves."""
+        subject = Subject.of(
             cls.plugin,
             spaces=cls.spaces,
             dtypes=cls.dtypes,
@@ -227,6 +247,11 @@ class VariantSuite:
             draws=cls.draws,
             moves=cls.moves,
         )
+        asked = os.environ.get(TARGETS_VARIABLE, "").strip()
+        targets = of_targets(subject.ranges.targets, asked) if asked else subject.ranges.targets
+        if not targets:
+            pytest.skip(f"{subject.name} is for {', '.join(subject.ranges.targets)}; {TARGETS_VARIABLE} is {asked}")
+        return attrs.evolve(subject, ranges=attrs.evolve(subject.ranges, targets=targets))
 
     def _hold(self, rule: Rule, share: float, *, least: int = 1) -> int:
         """Hold a rule against so many times the examples."""
