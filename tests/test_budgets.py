@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = {
-    "core": 10_000,
+    "core": 10_050,
     "bulk": 275,
     "cli": 1_900,
     "cuda": 1_600,
@@ -27,7 +27,7 @@ PACKAGES = {
     "relayout": 4_825,
     "tcgen05_cp": 500,
     "tcgen05_ldst": 800,
-    "testkit": 6_520,
+    "testkit": 6_575,
     "tma": 575,
 }
 """Lines of Python of each package, docstrings and blank ones too: the core, then the folders of plugins/."""
@@ -37,9 +37,9 @@ ROOMS = {
     "memory": 650,
     "description": 1_110,
     "registry": 1_325,
-    "dispatch": 650,
+    "dispatch": 675,
     "ptx": 2_500,
-    "variant_tools": 1_030,
+    "variant_tools": 1_060,
     "errors": 380,
     "plugin": 200,
     "__init__": 100,
