@@ -209,6 +209,8 @@ def test_tensor_memory_is_viewed() -> None:
         buffer.view(shape=(32, 8), layout=TileLayout(S[(32, 8) : (1 @ TLane, 1 @ TCol)] + 9 @ TCol))
     with pytest.raises(tc.LayoutError, match="reaches 256 lanes along TLane, acc has 128"):
         buffer.view(shape=(128, 2), layout=TileLayout(S[(128, 2) : (2 @ TLane, 1 @ TCol)] + 1 @ TLane))
+    with pytest.raises(tc.LayoutError, match="129"):  # one lane past the end
+        buffer.view(shape=(32, 2), layout=TileLayout(S[(32, 2) : (1 @ TLane, 1 @ TCol)] + 97 @ TLane))
 
 
 def test_strides_along_columns_of_tensor_memory_are_counted_in_the_new_elements() -> None:
