@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import PathDistribution
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,25 @@ def test_a_metadata_finder_that_raises_is_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Broken])
     with pytest.raises(PluginError, match="finder of somebody else"):
         installed(GROUP)
+
+
+def test_the_metadata_of_packages_are_read_once_for_all_groups(
+    package: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package("site", "acme_one", "1.0", "one = acme")
+    reads: list[str] = []
+    read_text = PathDistribution.read_text
+
+    def counted(self: PathDistribution, filename: str) -> str | None:
+        reads.append(filename)
+        return read_text(self, filename)
+
+    monkeypatch.setattr(PathDistribution, "read_text", counted)
+    assert sources() == [("one", "acme-one 1.0")] and "entry_points.txt" in reads
+    reads.clear()
+    assert sources() == [("one", "acme-one 1.0")] and not installed("acme.others.v1") and not reads
+    package("site", "acme_two", "1.0", "two = acme")
+    assert sources() == [("one", "acme-one 1.0"), ("two", "acme-two 1.0")]
 
 
 LATE = """

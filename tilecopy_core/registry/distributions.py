@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import cached_property, lru_cache
+from importlib import invalidate_caches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,7 @@ from ..errors.process_lock import LOCK
 from ..errors.records import frozen
 
 if TYPE_CHECKING:
-    from importlib.metadata import Distribution
+    from importlib.metadata import Distribution, EntryPoints
 
 _FOLDER_NAME = re.compile(
     r"(?P<name>[^-]+(?:-[^-\d][^-]*)*?)(?:-(?P<version>\d[^-]*)(?:-py[\d.]+)?)?\.(?:dist|egg)-info", re.I
@@ -45,11 +47,17 @@ class Installed:
     other_versions: tuple[str, ...] = ()
     shadowed: tuple[str, ...] = ()
 
+    @cached_property
+    def entry_points(self) -> EntryPoints:
+        """The entry points that its metadata declare; raises what the standard library raises where they cannot be read."""
+        return self.metadata.entry_points
+
 
 def distributions(*, declaring: str = "") -> list[Installed]:
     """Return the installed distributions, one of each name.
 
-    Along ``sys.path`` the first folder that has the name wins. Within a folder the highest version wins.
+    Along ``sys.path`` the first folder that has the name wins. Within a folder the highest version wins. They are read again after
+    ``sys.path``, a folder on it or the metadata finders have changed, and after :func:`forget_distributions`.
 
     Args:
         declaring: only those whose ``entry_points.txt`` has this text; reading the metadata of all takes much longer.
@@ -57,18 +65,41 @@ def distributions(*, declaring: str = "") -> list[Installed]:
     Raises:
         PluginError: a metadata finder of this process raised.
     """
+    path = tuple(entry for entry in sys.path if isinstance(entry, str))
+    return list(_read(declaring, path, tuple(map(_modification_ns, path)), tuple(map(id, sys.meta_path))))
+
+
+def forget_distributions() -> None:
+    """Have the installed distributions read again, also where a folder's time does not show that it has changed."""
+    invalidate_caches()
+    _read.cache_clear()
+
+
+def _modification_ns(entry: str) -> int:
+    """Return when an entry of ``sys.path`` changed last, or 0 where it does not exist."""
+    try:
+        return Path(entry).stat().st_mtime_ns
+    except (OSError, ValueError):
+        return 0
+
+
+@lru_cache(maxsize=4)
+def _read(
+    declaring: str, path: tuple[str, ...], times_ns: tuple[int, ...], finders: tuple[int, ...]
+) -> list[Installed]:
+    """Return the distributions along a path; the times of its folders and the metadata finders say how long that holds."""
     with LOCK:
         from importlib.metadata import distributions as discover
 
     by_name: dict[str, list[tuple[str, str, Distribution]]] = {}
     try:
-        for metadata in discover(path=[entry for entry in sys.path if isinstance(entry, str)]):
-            path = getattr(metadata, "_path", None)
-            match = _FOLDER_NAME.fullmatch(path.name) if path is not None else None
+        for metadata in discover(path=list(path)):
+            info = getattr(metadata, "_path", None)
+            match = _FOLDER_NAME.fullmatch(info.name) if info is not None else None
             name = match["name"] if match else _header(metadata).get("name", [""])[0]
             if _NAME.fullmatch(name):
                 version = (match["version"] if match else None) or "0"
-                by_name.setdefault(canonical(name), []).append((str(path or ""), version, metadata))
+                by_name.setdefault(canonical(name), []).append((str(info or ""), version, metadata))
     except Exception as error:
         raise PluginError(f"the installed packages cannot be listed: {type(error).__name__}: {error}") from error
     return [
@@ -85,16 +116,23 @@ def _chosen(name: str, copies: list[tuple[str, str, Distribution]]) -> Installed
     here = [copy for copy in copies if Path(copy[0]).parent == first]
     location, version, metadata = max(here, key=lambda copy: (release(copy[1]), copy[1]))
     fields = _header(metadata)
-    requirements = fields.get("requires-dist") or metadata.requires or () if fields else ()
     return Installed(
         fields.get("name", [name])[0],
         fields.get("version", [version])[0],
-        tuple(requirements),
+        tuple(fields.get("requires-dist") or (_egg_requirements(metadata) if fields else ())),
         location,
         metadata,
         tuple(v for path, v, _ in here if path != location),
         tuple(path for path, _, _ in copies if Path(path).parent != first),
     )
+
+
+def _egg_requirements(metadata: Distribution) -> list[str]:
+    """Return what an egg requires; it has a file for that, and the standard library reads the whole metadata beside it."""
+    try:
+        return metadata.requires or []
+    except UnicodeDecodeError:
+        return []
 
 
 def _header(metadata: Distribution) -> dict[str, list[str]]:

@@ -20,7 +20,7 @@ import attrs
 from ..errors import TEXT, Kind, PluginError, checked
 from ..errors.process_lock import LOCK
 from ..errors.records import frozen
-from .distributions import canonical, distributions, release
+from .distributions import canonical, distributions, release, text_of
 from .version import __version__
 
 if TYPE_CHECKING:
@@ -95,13 +95,13 @@ def installed(group: str) -> list[Source]:
     """
     family = group.rsplit(".", 1)[0]
     sources: dict[tuple[str, str], Source] = {}
-    for package in distributions(declaring=family):
+    for package in distributions(declaring=family.partition(".")[0] + "."):  # read once for all groups of a project
         load: Callable[[], Any]
         wrong, points = "", []
         try:
-            points = [point for point in package.metadata.entry_points if _is_version_of(family, point.group)]
+            points = [point for point in package.entry_points if _is_version_of(family, point.group)]
         except Exception as error:
-            wrong = shown_error(error)
+            wrong = shown_error(error) if family in text_of(package.metadata, "entry_points.txt") else ""
         if not points and not wrong:
             continue
         if wrong:

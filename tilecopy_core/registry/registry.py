@@ -10,7 +10,6 @@ import functools
 import os
 import time
 from collections.abc import Iterable, Mapping
-from importlib import invalidate_caches
 from typing import Any
 
 import attrs
@@ -20,7 +19,7 @@ from ..description.request import Variant
 from ..errors import PerformanceWarning, PluginError, RequestError, did_you_mean, shown
 from ..errors.process_lock import LOCK
 from ..errors.records import frozen
-from .distributions import canonical
+from .distributions import canonical, forget_distributions
 from .entry_points import (
     THIS_PROCESS,
     PluginWarning,
@@ -257,7 +256,7 @@ class Registry:
         if not self._discovers:
             return False
         with LOCK:
-            invalidate_caches()
+            forget_distributions()
             versions = {package: version for (_, package), version in self._seen.items()}
             added = [source for source in installed(VARIANTS_GROUP) if (source.name, source.package) not in self._seen]
             for source in added:
