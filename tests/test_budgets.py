@@ -36,7 +36,7 @@ ROOMS = {
     "layout": 1_255,
     "memory": 650,
     "description": 1_110,
-    "registry": 1_325,
+    "registry": 1_360,
     "dispatch": 675,
     "ptx": 2_500,
     "variant_tools": 1_060,
