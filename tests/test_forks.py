@@ -81,10 +81,17 @@ def the_first_executor_of_a_name(monkeypatch: pytest.MonkeyPatch) -> tuple[Slow,
     return slow, lambda: executor_named("slow") is executor_named("slow")
 
 
+def a_linker(size_of_cubin: Callable[[Any], int]) -> mock.Mock:
+    """The bindings of nvJitLink, which assemble nothing."""
+    return mock.Mock(
+        nvJitLinkError=RuntimeError, get_linked_cubin_size=size_of_cubin, get_info_log_size=lambda handle: 4
+    )
+
+
 def the_linker_of_cubin(monkeypatch: pytest.MonkeyPatch) -> tuple[Slow, Callable[[], Any]]:
     slow = Slow(lambda handle: 4)
-    library = mock.Mock(get_linked_cubin_size=slow, nvJitLinkError=RuntimeError)
-    monkeypatch.setattr(assemblers, "_nvjitlink_bindings", lambda: library)
+    library = a_linker(size_of_cubin=slow)
+    monkeypatch.setattr(assemblers, "_nvjitlink_bindings", lambda: (library, "13.0"))
     return slow, lambda: assemblers.assemble("", "sm_90", "nvjitlink")
 
 
@@ -137,9 +144,9 @@ def test_a_fork_in_a_plugin_that_is_being_loaded_goes_on() -> None:
 
 def test_threads_are_in_the_linker_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
     meeting = threading.Barrier(8, timeout=200)
-    library = mock.Mock(nvJitLinkError=RuntimeError, get_linked_cubin_size=mock.Mock(return_value=4))
+    library = a_linker(size_of_cubin=lambda handle: 4)
     library.complete.side_effect = lambda handle: meeting.wait()
-    monkeypatch.setattr(assemblers, "_nvjitlink_bindings", lambda: library)
+    monkeypatch.setattr(assemblers, "_nvjitlink_bindings", lambda: (library, "13.0"))
     codes: list[bytes] = []
     threads = [
         threading.Thread(target=lambda: codes.append(assemblers.assemble("", "sm_90", "nvjitlink"))) for _ in range(8)
@@ -153,8 +160,8 @@ def test_threads_are_in_the_linker_at_the_same_time(monkeypatch: pytest.MonkeyPa
 
 def test_a_fork_by_the_thread_that_is_in_the_linker_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """For example by a signal's handler. The child can use the linker, too."""
-    library = mock.Mock(nvJitLinkError=RuntimeError, get_linked_cubin_size=mock.Mock(return_value=4))
-    monkeypatch.setattr(assemblers, "_nvjitlink_bindings", lambda: library)
+    library = a_linker(size_of_cubin=lambda handle: 4)
+    monkeypatch.setattr(assemblers, "_nvjitlink_bindings", lambda: (library, "13.0"))
 
     def again(handle: Any) -> None:
         library.complete.side_effect = None

@@ -92,6 +92,7 @@ def test_a_broken_file_does_not_hide_a_program_further_on(tmp_path: Path, monkey
 
 def test_when_none_works_each_says_why(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(folder, b"abcd")
+    assemblers._loaded_nvjitlink.cache_clear()
     monkeypatch.setitem(__import__("sys").modules, "cuda.bindings.nvjitlink", None)
     monkeypatch.delattr("cuda.bindings.nvjitlink", raising=False)
     with pytest.raises(

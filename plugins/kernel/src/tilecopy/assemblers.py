@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -174,7 +175,7 @@ def version_of(name: str) -> str:
     """
     _ASSEMBLER.check(name, "version_of", "name", AssemblerError)
     if name == "nvjitlink":
-        return "{}.{}".format(*_nvjitlink_bindings().version())
+        return _nvjitlink_bindings()[1]
     path = _ptxas_path()
     done = _run(path, ["--version"], _VERSION_TIMEOUT_S)
     release = re.search(r"release.*", done.stdout)
@@ -190,12 +191,18 @@ def version_of(name: str) -> str:
 # ------------------------------------------------------------------------------------------------------ nvJitLink
 
 
-def _nvjitlink_bindings() -> Any:
-    try:
-        with LOCK:
-            from cuda.bindings import nvjitlink
+@cache
+def _loaded_nvjitlink() -> tuple[Any, str]:
+    """Return the bindings of nvJitLink and its version, loaded once: a thread that assembles waits for no other."""
+    with LOCK:
+        from cuda.bindings import nvjitlink
 
-            nvjitlink.version()
+        return nvjitlink, "{}.{}".format(*nvjitlink.version())
+
+
+def _nvjitlink_bindings() -> tuple[Any, str]:
+    try:
+        return _loaded_nvjitlink()
     except ImportError as error:
         raise AssemblerError(f"nvJitLink is not installed: {how_to_install('nvjitlink')}") from error
     except RuntimeError as error:  # the bindings are there; their library is not, or it wants a driver
@@ -204,21 +211,19 @@ def _nvjitlink_bindings() -> Any:
             f"nvJitLink is not installed, or too old ({said}): "
             + remedy("pip install --upgrade cuda-bindings nvidia-nvjitlink")
         ) from error
-    return nvjitlink
 
 
 def _nvjitlink(ptx: bytes, target: Target) -> tuple[bytes, str]:
-    nvjitlink = _nvjitlink_bindings()
+    nvjitlink, version = _nvjitlink_bindings()
     with compiling():
-        return _linked(nvjitlink, ptx, target)
+        return _linked(nvjitlink, version, ptx, target)
 
 
-def _linked(nvjitlink: Any, ptx: bytes, target: Target) -> tuple[bytes, str]:
+def _linked(nvjitlink: Any, version: str, ptx: bytes, target: Target) -> tuple[bytes, str]:
     options = [f"-arch={target}", "-verbose"]
     try:
         handle = nvjitlink.create(len(options), options)
     except nvjitlink.nvJitLinkError as error:
-        version = "{}.{}".format(*nvjitlink.version())
         raise AssemblerError(f"nvJitLink {version} does not take the target {target}: {error}") from error
     try:
         try:
