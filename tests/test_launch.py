@@ -19,7 +19,7 @@ import host_bytes
 import numpy as np
 import pytest
 import tilecopy as tc
-from fake_driver import CPU, CUDA0, CUDA1, FLOAT16, FLOAT32, META, FakeDriver, FakeTensor
+from fake_driver import CPU, CUDA0, CUDA1, FLOAT16, FLOAT32, META, FakeDriver, FakeTensor, TorchDType
 from tilecopy.kernel.parameters import TensorMapParameter
 from tilecopy_cuda.cuda import CudaExecutor
 from tilecopy_cuda.device_array import DeviceArray
@@ -160,7 +160,6 @@ def test_a_launch_like_an_earlier_one_is_one_call_of_the_driver(
         (FakeTensor(A0, strides=(-64, 1)), "argument A: stride -64 elements"),
         (FakeTensor(A0, dtype=FLOAT32), "argument A: dtype float32, declared float16"),
         (FakeTensor(A0, device=META), "argument A: the tensor is on meta"),
-        (FakeTensor(A0, conjugated=True), r"pass a.resolve_conj\(\)"),
         (FakeTensor(A0, negated=True), r"pass a.resolve_neg\(\)"),
         (None, "argument A: an array .* not NoneType"),
         (7, "argument A: an array .* not int"),
@@ -178,6 +177,24 @@ def test_what_was_remembered_is_still_checked(
     assert len(fake.launches) == 2
     cuda.launch(kernel, (FakeTensor(A0), FakeTensor(B0)))
     assert len(fake.launches) == 3
+
+
+def test_a_conjugated_view_is_refused_after_a_plain_tensor() -> None:
+    """Tensors of complex elements alone can be conjugated views."""
+    k = tc.KernelBuilder("complex", threads=32)
+    source, result = k.param("A", (32,), "complex64"), k.param("B", (32,), "complex64")
+    tile = k.shared((32,), "complex64", name="tile")
+    k.cta.copy(tile[:], source[:])
+    k.cta_sync()
+    k.cta.copy(result[:], tile[:])
+    kernel, fake = k.build(target="sm_90", grid=1), FakeDriver(sizes=(8, 8))
+    cuda, plain = CudaExecutor(fake), {"shape": (32,), "strides": (1,), "dtype": TorchDType("complex64")}
+    arguments = FakeTensor(A0, **plain), FakeTensor(B0, **plain)
+    for _ in range(2):
+        cuda.launch(kernel, arguments)
+    with pytest.raises(tc.LaunchError, match=r"pass a.resolve_conj\(\)"):
+        cuda.launch(kernel, (FakeTensor(A0, conjugated=True, **plain), arguments[1]))
+    assert len(fake.launches) == 2
 
 
 def test_the_number_of_arguments_and_scalars_are_checked_every_time() -> None:

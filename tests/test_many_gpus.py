@@ -349,5 +349,6 @@ def test_modules_are_unloaded_on_their_own_gpus(kernel: tc.BuiltKernel, fake: Fa
     for gpu in range(4):
         cuda.launch(kernel, (tensor(A0, gpu), tensor(B0, gpu)))
     kernel.remembered.clear()
+    kernel.repeats.clear()
     cuda.unload_unused()  # the stand-in wants the context of each
     assert not fake.loaded and fake.calls["cuModuleUnload"] == 4

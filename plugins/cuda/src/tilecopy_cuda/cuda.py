@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 import attrs
 from tilecopy.errors import LaunchError
-from tilecopy.executors.arguments import HostSpan, array_facts, bind, host_spans, reader_of
+from tilecopy.executors.arguments import HostSpan, array_facts, bind, host_spans
 from tilecopy.executors.streams import (
     CurrentStream,
     agreed_stream,
@@ -28,24 +28,32 @@ from tilecopy.executors.streams import (
 from tilecopy.kernel.built import BuiltKernel
 from tilecopy.kernel.parameters import Binding
 
-from tilecopy_core.errors import frozen, shown
+from tilecopy_core.errors import shown
 from tilecopy_core.registry import LOCK
 
 from .driver import Device, Driver
 from .launches import ReadyLaunch, ready_launch
 from .loaded import LoadedKernel, Modules
 from .modules import ModuleLoader
+from .repeated import RepeatedLaunch
 
 _MOST_REMEMBERED = 1024
-"""Launches that are remembered for a kernel, and streams of an executor, before all are forgotten."""
+"""Types of arguments, with grid and device, that are remembered for a kernel, and streams of an executor, before all are forgotten."""
 
 
-@frozen(eq=False)
+@attrs.define(eq=False)
 class _Remembered:
-    """What an executor keeps for later launches of a kernel: those that were checked, and where it is loaded, by device."""
+    """What an executor keeps for later launches of a kernel.
 
-    launches: dict[Any, ReadyLaunch] = attrs.field(factory=dict)
+    Attributes:
+        launches: launches that were checked, by the types of the arguments, with grid and device.
+        loaded: where the kernel is loaded, by device.
+        repeat: launches again with arguments of the types that came last without grid and device.
+    """
+
+    launches: dict[Any, RepeatedLaunch] = attrs.field(factory=dict)
     loaded: dict[int, LoadedKernel] = attrs.field(factory=dict)
+    repeat: Callable[..., bool] | None = None
 
 
 class CudaExecutor:
@@ -68,7 +76,6 @@ class CudaExecutor:
         self._modules = Modules(self.driver)
         self._streams: dict[int, Any] = {}
         self._sharing: set[tuple[int, int]] = set()
-        self._readers: dict[type, Callable[[Any], tuple[Any, int]]] = {}
 
     # ------------------------------------------------------------------------------------------- devices
 
@@ -169,23 +176,22 @@ class CudaExecutor:
         Raises:
             LaunchError: an argument does not fit its parameter, or the driver refuses; nothing was launched.
         """
+        if self._repeat(kernel, arguments, grid, stream, device):
+            return
         handle = None if stream is None else self._stream(stream)
-        recalled = self._recall(kernel, arguments, grid, device)
-        if recalled is None:
-            binding = self._check(kernel, arguments, grid)
-            if 0 in binding.grid:  # sizes that leave nothing to do; the driver refuses such a grid
-                return
-            ordinal = self._placed(kernel, binding, stream, device)
-            current = self._current(kernel, binding, stream, ordinal)
-            if binding.on_host:
-                handle = self._stream(current()) if handle is None else handle
-                self._launch_staged(kernel, binding, ordinal, current, handle)
-                return
-            recalled = self._ready(kernel, binding, ordinal, current), list(binding.addresses.values())
-            if set(binding.devices.values()) == {ordinal}:
-                self._remember(kernel, arguments, grid, device, recalled[0])
-        ready, addresses = recalled
-        ready.launch(addresses, self._stream(ready.current()) if handle is None else handle)
+        binding = self._check(kernel, arguments, grid)
+        if 0 in binding.grid:  # sizes that leave nothing to do; the driver refuses such a grid
+            return
+        ordinal = self._placed(kernel, binding, stream, device)
+        current = self._current(kernel, binding, stream, ordinal)
+        handle = self._stream(current()) if handle is None else handle
+        if binding.on_host:
+            self._launch_staged(kernel, binding, ordinal, current, handle)
+            return
+        ready = self._ready(kernel, binding, ordinal, current)
+        if set(binding.devices.values()) == {ordinal}:
+            self._remember(kernel, arguments, grid, device, ready)
+        ready.launch(handle, *binding.addresses.values())
 
     def prepare(
         self,
@@ -209,7 +215,7 @@ class CudaExecutor:
             return partial(self.launch, kernel, arguments, grid=grid, stream=stream, device=device)
         ordinal = self._placed(kernel, binding, stream, device)
         ready = self._ready(kernel, binding, ordinal, self._current(kernel, binding, stream, ordinal))
-        return ready.prepared(handle, self._stream, arguments)
+        return ready.prepared(handle, self._stream, self._streams, arguments)
 
     def launcher(
         self,
@@ -239,31 +245,22 @@ class CudaExecutor:
             self._stream
         )
 
-    def _recall(
-        self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any, device: int | None
-    ) -> tuple[ReadyLaunch, list[int]] | None:
-        """A remembered launch that these arguments fit with other addresses, and those; None: all must be checked."""
-        kept = kernel.remembered.get(self)
+    def _repeat(
+        self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any, stream: Any, device: int | None
+    ) -> bool:
+        """Launch if these arguments fit a remembered launch with other addresses; return whether they do."""
+        kept: _Remembered | None = kernel.remembered.get(self)
         if kept is None or (device is not None and type(device) is not int):  # True is equal to 1
-            return None
-        addresses, bits, readers = [], 0, self._readers
+            return False
         try:
-            key = [device] if grid is None else [device, *_grid_key(grid)]
-            for argument in arguments:
-                kind = type(argument)
-                if kind is int:
-                    key.append(argument)
-                else:
-                    facts, address = readers[kind](argument)
-                    key.append(facts)
-                    addresses.append(address)
-                    bits |= address
-            ready: ReadyLaunch = kept.launches[tuple(key)]
-        except Exception:  # whatever is odd about them, the whole check says it
-            return None
-        if bits & ready.mask and any(address & mask for address, mask in zip(addresses, ready.masks, strict=True)):
-            return None
-        return ready, addresses
+            repeated = kept.launches[_place_key(grid, device), *map(type, arguments)]
+        except Exception:  # new, or odd: the whole check says how
+            return False
+        if not repeated.launch(stream, *arguments):
+            return False
+        if grid is None and device is None:
+            kept.repeat = repeated.launch
+        return True
 
     def _check(self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any) -> Binding:
         """Check everything that does not need the device."""
@@ -339,25 +336,21 @@ class CudaExecutor:
     def _remember(
         self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any, device: int | None, ready: ReadyLaunch
     ) -> None:
-        """Let the next launch with arguments like these be recalled, where that takes only cheap reads of them."""
+        """Let the next launch with arguments like these be repeated, where that takes only cheap reads of them."""
         if any(parameter.follows_addresses for parameter in kernel.parameters):
             return
-        key = [device] if grid is None else [device, *_grid_key(grid)]
-        for argument in arguments:
-            kind = type(argument)
-            if kind is int:
-                key.append(argument)
-                continue
-            if kind not in self._readers:
-                reader = reader_of(kind)
-                if reader is None:
-                    return
-                self._readers[kind] = reader
-            key.append(self._readers[kind](argument)[0])
-        launches = kernel.remembered[self].launches
+        kept: _Remembered = kernel.remembered[self]
+        launches = kept.launches
+        key = _place_key(grid, device), *map(type, arguments)
+        repeated = launches.get(key) or RepeatedLaunch.of(kernel, arguments, self._streams, self.driver.legacy_stream)
+        if repeated is None:
+            return
         if len(launches) >= _MOST_REMEMBERED:
             launches.clear()
-        launches[tuple(key)] = ready
+        launches[key] = repeated
+        repeated.remember(arguments, ready)
+        if grid is None and device is None:
+            kept.repeat = repeated.launch
 
     def _launch_staged(
         self, kernel: BuiltKernel, binding: Binding, ordinal: int, current: CurrentStream, stream: Any
@@ -374,7 +367,7 @@ class CudaExecutor:
             for span in host_spans(kernel, binding):
                 self._stage(kernel, binding, span, stream, cleanup)
             ready = self._ready(kernel, binding, ordinal, current)
-            ready.launch(list(binding.addresses.values()), stream)
+            ready.launch(stream, *binding.addresses.values())
             for parameter in kernel.arrays:
                 if parameter.name in kernel.written.intersection(binding.on_host):
                     facts, memory = binding.arrays[parameter.name], binding.addresses[parameter.name]
@@ -411,12 +404,12 @@ class CudaExecutor:
         return handle
 
 
-def _grid_key(grid: Any) -> list[Any]:
-    """A grid with its types, since 1 is equal to True and 1.0, which are no grids."""
-    if type(grid) is int:
-        return [grid]
-    counts = grid if isinstance(grid, (tuple, list)) else (grid,)
-    return [*counts, *map(type, counts)]
+def _place_key(grid: Any, device: int | None) -> Any:
+    """Return a grid and a device as a key, with the types of the counts: 1 is equal to True and 1.0, which are not counts."""
+    if grid is None:
+        return device
+    counts = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
+    return device, counts, *map(type, counts)
 
 
 executor = CudaExecutor

@@ -72,6 +72,10 @@ class ReadyLaunch:
     current: CurrentStream
     blocks: list[Block] = attrs.field(factory=list)
 
+    def are_aligned(self, *addresses: int) -> bool:
+        """Return whether no address has a bit that must be zero."""
+        return not any(address & mask for address, mask in zip(addresses, self.masks, strict=True))
+
     def new_block(self) -> Block:
         """A block of the first addresses."""
         memory = ctypes.create_string_buffer(self.first, len(self.first))
@@ -79,24 +83,28 @@ class ReadyLaunch:
         table = (ctypes.c_void_p * len(self.places))(*(start + place for place in self.places))
         return Block(memory, table, ctypes.addressof(table), self.first_for)
 
-    def compute(self, block: Block, addresses: Sequence[int]) -> None:
+    def complete(self, block: Block, stream: Any, addresses: tuple[int, ...]) -> None:
+        """Do what some launches need besides the addresses: put what is made of them into a block; let a graph hold the kernel."""
+        if self.computed and block.computed_for != addresses:
+            self.compute(block, addresses)
+        if stream is not self.driver.legacy_stream:
+            self.loaded.hold_in_graph(stream)
+
+    def compute(self, block: Block, addresses: tuple[int, ...]) -> None:
         """Put what is made of the addresses into a block."""
         for place, make in self.computed:
             data = make(addresses)
             block.memory[place : place + len(data)] = data
-        block.computed_for = tuple(addresses)
+        block.computed_for = addresses
 
-    def launch(self, addresses: Sequence[int], stream: Any) -> None:
-        """Launch with the arrays at some addresses, one each in order; ``stream`` is the driver's handle."""
+    def launch(self, stream: Any, *addresses: int) -> None:
+        """Launch on a stream, which is the driver's handle, with the arrays at these addresses."""
         try:
             block = self.blocks.pop()
         except IndexError:  # this thread is the first, or others are launching it too
             block = self.new_block()
         self.pack(block.memory, 0, *addresses)
-        if self.computed and block.computed_for != tuple(addresses):
-            self.compute(block, addresses)
-        if stream is not self.driver.legacy_stream:
-            self.loaded.hold_in_graph(stream)
+        self.complete(block, stream, addresses)
         (code,) = self.call(stream, block.address, 0)
         if code:
             self.launch_elsewhere(block, stream, code)
@@ -108,11 +116,9 @@ class ReadyLaunch:
         Args:
             handle_of: the driver's handle of a stream.
         """
-        mask, call, pack, blocks, current = self.mask, self.call, self.pack, self.blocks, self.current
-        legacy, loaded, computed = self.driver.legacy_stream, self.loaded, self.computed
+        mask, current, launch = self.mask, self.current, self.launch
 
         def at(addresses: Sequence[int], stream: Any = None) -> None:
-            # This is the whole path of a launch by address: a call within it would cost as much as a check.
             if not isinstance(addresses, (tuple, list)):  # of a set, no order is known
                 self.check_addresses(addresses)
             bits = 0
@@ -126,22 +132,10 @@ class ReadyLaunch:
                 self.check_addresses(addresses)
             handle = handle_of(current() if stream is None else stream)
             try:
-                block = blocks.pop()
-            except IndexError:  # this thread is the first, or others are launching it too
-                block = self.new_block()
-            try:
-                pack(block.memory, 0, *addresses)
+                launch(handle, *addresses)
             except struct.error:  # another number of them, or none of 64 bits
                 self.check_addresses(addresses)
                 raise
-            if computed and block.computed_for != tuple(addresses):
-                self.compute(block, addresses)
-            if handle is not legacy:
-                loaded.hold_in_graph(handle)
-            (code,) = call(handle, block.address, 0)
-            if code:
-                self.launch_elsewhere(block, handle, code)
-            blocks.append(block)
 
         return at
 
@@ -160,7 +154,9 @@ class ReadyLaunch:
                     f"kernel {self.kernel}: the address 0x{address:x} of array {number} is not a multiple of {mask + 1} bytes"
                 )
 
-    def prepared(self, stream: Any, handle_of: Callable[[int], Any], arguments: Any) -> Callable[[], None]:
+    def prepared(
+        self, stream: Any, handle_of: Callable[[int], Any], handles: dict[int, Any], arguments: Any
+    ) -> Callable[[], None]:
         """This launch with the first addresses: calling it is the driver's call and little else.
 
         It keeps the arguments alive. What it launches with is their memory as it was when it was prepared.
@@ -168,6 +164,7 @@ class ReadyLaunch:
         Args:
             stream: the driver's handle, or None: each call takes the stream that is current then.
             handle_of: the driver's handle of a stream's number.
+            handles: those that it has given before.
             arguments: what is kept alive.
         """
         block = self.new_block()
@@ -176,7 +173,10 @@ class ReadyLaunch:
         legacy, loaded = self.driver.legacy_stream, self.loaded
 
         def launch() -> None:
-            handle = handle_of(current()) if stream is None else stream
+            handle = stream
+            if handle is None:
+                number = current()
+                handle = handles[number] if number in handles else handle_of(number)
             if handle is not legacy:
                 loaded.hold_in_graph(handle)
             (code,) = call(handle, address, 0)

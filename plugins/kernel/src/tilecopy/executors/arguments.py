@@ -130,15 +130,10 @@ def _is_tensor(kind: type) -> bool:
     return all(hasattr(kind, name) for name in ("data_ptr", "stride", "device", "is_conj", "is_neg"))
 
 
-def _tensor_key(tensor: Any) -> tuple[Any, int]:
-    """What decides whether a tensor is fit for a kernel, and its address; cheap reads alone."""
-    key = (tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.is_conj(), tensor.is_neg())
-    return key, tensor.data_ptr()
-
-
 def _tensor_facts(where: str, tensor: Any) -> ArrayFacts:
     try:
-        (shape, strides, dtype, device, conjugated, negated), pointer = _tensor_key(tensor)
+        shape, strides, dtype, device = tensor.shape, tensor.stride(), tensor.dtype, tensor.device
+        conjugated, negated, pointer = tensor.is_conj(), tensor.is_neg(), tensor.data_ptr()
     except Exception as error:  # a sparse or traced tensor has no strides or no memory
         raise LaunchError(f"{where}: a {type(tensor).__name__} that is not dense memory: {error}") from error
     if conjugated or negated:
@@ -162,18 +157,35 @@ def _tensor_facts(where: str, tensor: Any) -> ArrayFacts:
     )
 
 
-def _cupy_key(array: Any) -> tuple[Any, int]:
-    """:func:`_tensor_key` of a CuPy array."""
-    memory = array.data
-    return (array.shape, array.strides, array.dtype, memory.device_id), memory.ptr
+@attrs.frozen
+class Reads:
+    """Python expressions, of an array that is called ``{0}``.
+
+    Attributes:
+        facts: decide whether the array fits a kernel, separated by commas.
+        address: gives the address of its first element.
+    """
+
+    facts: str
+    address: str
 
 
-def reader_of(kind: type) -> Callable[[Any], tuple[Any, int]] | None:
-    """What reads from arrays of a type what decides whether they fit a kernel, and the address; None: not cheaply."""
+_OF_A_TENSOR = Reads("{0}.shape, {0}.stride(), {0}.dtype, {0}.device, {0}.is_neg()", "{0}.data_ptr()")
+_OF_A_COMPLEX_TENSOR = attrs.evolve(_OF_A_TENSOR, facts=f"{_OF_A_TENSOR.facts}, {{0}}.is_conj()")
+_OF_CUPY = Reads("{0}.shape, {0}.strides, {0}.dtype, {0}.data.device_id", "{0}.data.ptr")
+
+
+def reads_of(kind: type, *, is_complex: bool) -> Reads | None:
+    """Return how to read an array of a type at the cost of a few attributes, or None where there is no such way.
+
+    Args:
+        kind: the array's type.
+        is_complex: whether its elements are complex. Of others, no view is conjugated.
+    """
     if _is_tensor(kind):
-        return _tensor_key
+        return _OF_A_COMPLEX_TENSOR if is_complex else _OF_A_TENSOR
     if kind.__module__.partition(".")[0] == "cupy" and hasattr(kind, "__cuda_array_interface__"):
-        return _cupy_key
+        return _OF_CUPY
     return None
 
 

@@ -103,6 +103,8 @@ class BuiltKernel:
         notes: sentences about the text that :meth:`explain` shows after the copies.
         executors: executors that ran the kernel, by name. Copies and pickles have neither these nor ``remembered``.
         remembered: what each executor keeps for later launches.
+        repeats: executor's name -> a function ``(stream, *arguments)`` that launches if the arguments are like those of an earlier
+            call without ``grid=`` and ``device=``, and returns whether it did; None where there is no such function.
         inside: grids and numbers for which the bounds are known to hold.
     """
 
@@ -126,6 +128,7 @@ class BuiltKernel:
     notes: tuple[str, ...] = attrs.field(default=(), repr=False)
     executors: dict[str | None, Any] = attrs.field(factory=dict, init=False, repr=False)
     remembered: dict[Any, Any] = attrs.field(factory=dict, init=False, repr=False)
+    repeats: dict[str | None, Callable[..., bool] | None] = attrs.field(factory=dict, init=False, repr=False)
     inside: set[Any] = attrs.field(factory=set, init=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -321,15 +324,21 @@ class BuiltKernel:
         Raises:
             LaunchError: an argument does not fit its parameter, or the driver refuses; nothing was launched.
         """
+        if grid is None and device is None and executor in self.repeats and not named:
+            repeat = self.repeats[executor]
+            if repeat is not None and repeat(stream, *arguments):
+                return None
         try:
             chosen = self.executors[executor]
         except Exception:  # not looked up yet, or of a kind that cannot be
             chosen = self._executor(executor)
         if named:
             arguments = self._in_order(arguments, named)
-        if device is None:
-            return chosen.launch(self, arguments, grid=grid, stream=stream)
-        return chosen.launch(self, arguments, grid=grid, stream=stream, **self._on(chosen, device))
+        if grid is not None or device is not None:
+            return chosen.launch(self, arguments, grid=grid, stream=stream, **self._on(chosen, device))
+        report = chosen.launch(self, arguments, grid=None, stream=stream)
+        self.repeats[executor] = getattr(self.remembered.get(chosen), "repeat", None)
+        return report
 
     def prepare(
         self,

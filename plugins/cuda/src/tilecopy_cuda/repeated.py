@@ -1,0 +1,130 @@
+"""Launches for arguments like those of an earlier call, by functions whose code is written for the arguments' types.
+
+A loop over the arguments, with a call for each, would cost the host as much as the driver's launch. So the reads of every argument
+stand one after the other in the text of one function, and what they give is looked up once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Any
+
+import attrs
+from tilecopy.executors.arguments import Reads, reads_of
+from tilecopy.kernel.built import BuiltKernel
+from tilecopy.kernel.parameters import ArrayParameter
+
+from .launches import ReadyLaunch
+
+_TEXT = """
+def make(kinds, launches, streams, legacy):
+    {kinds} = kinds
+
+    def key_of(arguments):
+        {arguments} = arguments
+        return {key}
+
+    def launch(stream, /, *arguments):
+        try:
+            {arguments} = arguments
+            if {mismatch}:
+                return False
+            ready = launches[{key}]
+            {reads}
+            if ({bits}) & ready.mask and not ready.are_aligned({addresses}):
+                return False
+            if stream is None:
+                handle = streams[ready.current()]
+            else:
+                handle = streams[stream if type(stream) is int else stream.cuda_stream]
+        except Exception:
+            return False
+        try:
+            block = ready.blocks.pop()
+        except IndexError:
+            block = ready.new_block()
+        ready.pack(block.memory, 0, {addresses})
+        if ready.computed or handle is not legacy:
+            ready.complete(block, handle, ({addresses}, ))
+        code, = ready.call(handle, block.address, 0)
+        if code:
+            ready.launch_elsewhere(block, handle, code)
+        ready.blocks.append(block)
+        return True
+
+    return key_of, launch
+"""
+_MOST_LAUNCHES = 1024
+"""Launches that are remembered for arguments of the same types, before all are forgotten."""
+
+
+@attrs.frozen(eq=False)
+class RepeatedLaunch:
+    """Launches of a kernel for arguments of some types.
+
+    Attributes:
+        launches: the launches that were checked, by what decides whether arguments fit them.
+        key_of: reads from the arguments what decides it.
+        launch: ``launch(stream, *arguments)`` launches if it knows the stream and the arguments fit, but for their addresses,
+            and returns whether it did.
+    """
+
+    launches: dict[Any, ReadyLaunch]
+    key_of: Callable[[Sequence[Any]], Any]
+    launch: Callable[..., bool]
+
+    @classmethod
+    def of(
+        cls, kernel: BuiltKernel, arguments: Sequence[Any], streams: dict[int, Any], legacy_stream: Any
+    ) -> RepeatedLaunch | None:
+        """Return one without launches for arguments of these types, or None where reading them is not cheap.
+
+        Args:
+            kernel: the kernel that they fit.
+            arguments: the arrays and integers.
+            streams: the driver's handles of streams, by number.
+            legacy_stream: that of the legacy default stream.
+        """
+        kinds, launches = tuple(map(type, arguments)), dict[Any, ReadyLaunch]()
+        complex_ones = [
+            isinstance(p, ArrayParameter) and p.dtype.kind == "c" for p in kernel.parameters if p.takes_argument
+        ]
+        forms = [
+            None if kind is int else reads_of(kind, is_complex=is_complex)
+            for kind, is_complex in zip(kinds, complex_ones, strict=True)
+        ]
+        if any(form is None and kind is not int for form, kind in zip(forms, kinds, strict=True)):
+            return None
+        key_of, launch = _maker(tuple(forms))(kinds, launches, streams, legacy_stream)
+        return cls(launches, key_of, launch)
+
+    def remember(self, arguments: Sequence[Any], ready: ReadyLaunch) -> None:
+        """Let later arguments that differ from these in their addresses alone be launched so."""
+        if len(self.launches) >= _MOST_LAUNCHES:
+            self.launches.clear()
+        self.launches[self.key_of(arguments)] = ready
+
+
+@cache
+def _maker(forms: tuple[Reads | None, ...]) -> Callable[..., Any]:
+    """Return ``make`` for arguments that are read so; None stands for an integer."""
+    names = [f"a{index}" for index in range(len(forms))]
+    read = [(form, name) for form, name in zip(forms, names, strict=True) if form is not None]
+    text = _TEXT.format(
+        kinds=_tuple(f"k{name}" for name in names),
+        arguments=_tuple(names),
+        key=_tuple(name if form is None else form.facts.format(name) for form, name in zip(forms, names, strict=True)),
+        mismatch=" or ".join(f"type({name}) is not k{name}" for name in names) or "False",
+        reads="; ".join(f"p{name} = {form.address.format(name)}" for form, name in read) or "pass",
+        addresses=", ".join(f"p{name}" for _, name in read),
+        bits=" | ".join(f"p{name}" for _, name in read) or "0",
+    )
+    namespace: dict[str, Any] = {}
+    exec(compile(text, __file__, "exec"), namespace)  # noqa: S102 (it is made of the templates alone)
+    make: Callable[..., Any] = namespace["make"]
+    return make
+
+
+def _tuple(items: Iterable[str]) -> str:
+    return f"({''.join(f'{item}, ' for item in items)})"
