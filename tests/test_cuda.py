@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
 import threading
@@ -558,9 +559,9 @@ def test_a_broken_libcuda_is_not_told_as_missing(tmp_path: Path) -> None:
     program = "from tilecopy.executors import executor_named as e; print(e('cuda').why_unavailable())"
     done = subprocess.run(
         [sys.executable, "-c", program],
-        env={"LD_LIBRARY_PATH": str(tmp_path)},
+        env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert "libcuda) cannot be used" in done.stdout and "not found" not in done.stdout
+    assert str(tmp_path) in done.stdout and "not found" not in done.stdout
