@@ -1,21 +1,43 @@
 """Every GPU test and benchmark in one call, with a short table: `python tests/run_gpu.py` on a machine with a GPU.
 
-Needs the packages installed, pytest and hypothesis; the benchmarks also need torch, the memory checks compute-sanitizer.
+It runs as users install: with every package of tilecopy and what they depend on. It first prints the card and what is missing. The
+benchmarks also need torch, the memory checks compute-sanitizer. `--figures FILE` writes the benchmarks' figures as JSON.
+
+On a machine without network: build wheels of the packages (`uv build --all-packages --wheel -o wheels`) and download those of the
+dependencies that the machine lacks (`pip download --only-binary=:all: --no-deps`). There, install all with
+`pip install --no-index --no-deps --target site wheels/*.whl`, and run this script with `PYTHONPATH=site`.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from packaging.requirements import Requirement
 
 TESTS = Path(__file__).parent
+PLUGINS = sorted(TESTS.parent.glob("plugins/*/pyproject.toml"))
+PROGRAMS = ("ptxas", "cuobjdump", "ncu", "compute-sanitizer")
+MODULES = ("torch", "triton", "cupy", "jax", "numba_cuda")
+"""What some parts compare with or use, where it is installed."""
+FIGURES = "TILECOPY_FIGURES"
+"""The variable that names the file of the benchmarks' records (benchmarks/figures.py)."""
 NUMBA = "from numba import cuda; cuda.jit('void(float32[:])')(lambda a: None)"
 """What works where Numba and the NumPy beside it fit together."""
+SIDE_BY_SIDE = 4
+"""Tests that run at the same time."""
 SECOND = """
 import sys, pytest, torch
 torch.cuda.set_device(1)
@@ -26,109 +48,242 @@ sys.exit(pytest.main(sys.argv[1:]))
 SANITIZER_TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 
 
-def run(name: str, command: list[str], seconds: int, show: int) -> tuple[str, str]:
-    """Run one part with a time limit; print the end of its output, return its name and verdict."""
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=seconds, check=False, env=dict(os.environ)
-        )
-    except subprocess.TimeoutExpired:
-        return name, f"timed out after {seconds} s"
-    lines = (done.stdout + done.stderr).strip().splitlines()
-    print(f"== {name}\n" + "\n".join(lines[-show:]), flush=True)
-    return name, "ok" if done.returncode == 0 else f"failed ({done.returncode})"
+class Part(NamedTuple):
+    """A test or benchmark: a command with a limit in seconds, and how many lines of its output are shown."""
+
+    name: str
+    command: list[str]
+    seconds: int
+    show: int = 10
+
+    def run(self) -> tuple[str, str]:
+        """Run it in a user's environment; print the end of its output, return its name and verdict."""
+        environ = {
+            name: value for name, value in os.environ.items() if not name.startswith("TILECOPY_") or name == FIGURES
+        }
+        started = time.monotonic()
+        try:
+            process = subprocess.run(
+                self.command, capture_output=True, text=True, timeout=self.seconds, check=False, env=environ
+            )
+        except subprocess.TimeoutExpired:
+            return self.name, f"timed out after {self.seconds} s"
+        lines = (process.stdout + process.stderr).strip().splitlines()
+        shown = "\n".join(lines[-self.show :])
+        print(f"== {self.name} ({time.monotonic() - started:.0f} s)\n{shown}", flush=True)
+        return self.name, "ok" if process.returncode == 0 else f"failed ({process.returncode})"
 
 
-def gpus() -> int:
-    """How many GPUs the driver finds."""
+def gpus() -> list[str]:
+    """Return the names of the GPUs that the driver finds."""
     from tilecopy.executors import executor_named
 
     cuda: Any = executor_named("cuda")
-    return 0 if cuda.why_unavailable() else len(cuda.devices())
+    return [] if cuda.why_unavailable() else [device.name for device in cuda.devices()]
 
 
-def on_two_gpus() -> list[tuple[str, str]]:
-    """What needs a second GPU: tests across both, the GPU tests again with the second one current, the benchmark."""
-    options = ["-q", "-p", "no:cacheprovider", "-W", "default"]
+def driver_version() -> str:
+    """Return the release of the NVIDIA driver, or "unknown"."""
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[0]
+    except (OSError, subprocess.CalledProcessError, IndexError):
+        return "unknown"
+
+
+def missing() -> list[str]:
+    """Return what is not installed of tilecopy's packages, and of all that they and ``tilecopy[all]`` require."""
+    packages = [("tilecopy-testkit", "")] + [
+        (f"tilecopy-{path.parent.name}", "") for path in PLUGINS if path.parent.name != "kernel"
+    ]
+    wanted, seen, absent = [("tilecopy", ""), ("tilecopy", "all"), *packages], set[tuple[str, str]](), set[str]()
+    while wanted:
+        name, extra = wanted.pop()
+        if (name, extra) in seen:
+            continue
+        seen.add((name, extra))
+        try:
+            requirements = map(Requirement, metadata.requires(name) or [])
+        except metadata.PackageNotFoundError:
+            absent.add(name)
+            continue
+        for requirement in requirements:
+            if requirement.marker is not None and not requirement.marker.evaluate({"extra": extra}):
+                continue
+            wanted += [(requirement.name, each) for each in ("", *requirement.extras)]
+            try:
+                if not requirement.specifier.contains(metadata.version(requirement.name), prereleases=True):
+                    absent.add(f"{requirement} ({metadata.version(requirement.name)} is installed)")
+            except metadata.PackageNotFoundError:
+                absent.add(str(requirement).partition(";")[0].strip())
+    return sorted(absent)
+
+
+def pytest_of(name: str, *files: str, only: str = "", seconds: int = 200) -> Part:
+    """Return a part of test files, relative to the repository, and of the tests that ``only`` selects."""
+    options = ["-q", "-p", "no:cacheprovider", "-W", "default", *(["-k", only] if only else [])]
+    return Part(
+        name, [sys.executable, "-m", "pytest", *options, *(str(TESTS.parent / file) for file in files)], seconds, 25
+    )
+
+
+def script(name: str, file: str, *arguments: str, seconds: int = 120, show: int = 12) -> Part:
+    """Return a part that is a program of tests/."""
+    return Part(name, [sys.executable, str(TESTS / file), *arguments], seconds, show)
+
+
+def benchmark(name: str, *arguments: str, seconds: int = 120, show: int = 24) -> Part:
+    """Return a part that is a benchmark."""
+    return script(f"bench_{name}", f"benchmarks/bench_{name}.py", *arguments, seconds=seconds, show=show)
+
+
+def tests() -> list[Part]:
+    """Return the parts that check results, of which several may run at the same time."""
+    views = [f"tests/test_{name}.py" for name in ("views", "sizes", "index_from_memory", "edges")]
+    exported = [f"tests/test_{name}.py" for name in ("export", "export_examples", "launchers")]
+    tensor = [
+        "plugins/tma/tests/test_tma.py",
+        "plugins/ldmatrix/tests/test_ldmatrix.py",
+        "tests/test_fragments.py",
+        "tests/test_tensor_kernels.py",
+    ]
+    suites = [
+        str(path.relative_to(TESTS.parent)) for path in sorted(TESTS.parent.glob("plugins/*/tests/test_suite.py"))
+    ]
+    parts = [
+        script("emulator and GPU agree", "agreement.py", seconds=300),
+        pytest_of("every variant's suite, its GPU part", *suites, only="gpu", seconds=300),
+        pytest_of("GPU tests", "tests/test_cuda.py", "tests/test_gpu_variants.py", seconds=300),
+        pytest_of("machine code as good as ptxas'", "tests/test_loaded_code.py"),
+        pytest_of("GPU tests of exported copies", *exported, only="gpu"),
+        pytest_of("GPU tests of relayouts", "plugins/relayout/tests/test_gpu_relayout.py", only="gpu"),
+        pytest_of("GPU tests of tensor copies, fragments and their kernels", *tensor, only="cuda"),
+        pytest_of("GPU tests of views, sizes, indices, edges", *views, only="gpu"),
+        pytest_of("drawn arithmetic", "tests/test_arithmetic_run.py", only="cuda"),
+        script(
+            "drawn tensor copies", "drawn_tma.py", "--count", "2000", "--executor", "cuda", "--seed", "1", seconds=200
+        ),
+        script(
+            "drawn products of matrices",
+            "drawn_mma.py",
+            "--count",
+            "600",
+            "--executor",
+            "cuda",
+            "--seed",
+            "1",
+            seconds=200,
+        ),
+    ]
+    if works("numba_cuda"):
+        parts.append(pytest_of("Numba", "plugins/export/tests/test_numba.py"))
+    if shutil.which("ncu") is not None:
+        parts.append(script("profile and ncu agree", "profile_agreement.py", seconds=200, show=26))
+    for tool in SANITIZER_TOOLS if shutil.which("compute-sanitizer") is not None else ():
+        demos = [sys.executable, str(TESTS / "architecture.py"), "--gpu-demos"]
+        command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *demos]
+        parts.append(Part(f"compute-sanitizer {tool}", command, 200, 6))
+    return parts
+
+
+def benchmarks(*, peers: bool) -> list[Part]:
+    """Return the parts that measure, each with the GPU to itself."""
+    return [
+        benchmark("gemm"),
+        benchmark("attention"),
+        *(benchmark(name) for name in ("round_trip", "pipeline", "dsmem", "edges", "bulk", "tma", "launch")),
+        *(benchmark(name) for name in ("relayout_host", "emit", "threads", "export")),
+        benchmark("start", "--runs", "7", seconds=200),
+        benchmark("relayout", *([] if peers else ["--no-compile", "--no-jax"]), seconds=400, show=40),
+        benchmark("hints", seconds=200, show=14),
+        benchmark("service", "2000"),
+    ]
+
+
+def on_two_gpus() -> list[Part]:
+    """Return the parts that need a second GPU; among them are the GPU tests with the second one current."""
     relayouts = str(TESTS.parent / "plugins" / "relayout" / "tests" / "test_gpu_relayout.py")
     again = [str(TESTS / "test_cuda.py"), str(TESTS / "test_gpu_variants.py"), relayouts]
-    shards, bench_shards = str(TESTS / "gpu_shards.py"), str(TESTS / "benchmarks" / "bench_shards.py")
+    options = ["-q", "-p", "no:cacheprovider", "-W", "default"]
     return [
-        run("tests on two GPUs", [sys.executable, "-m", "pytest", *options, str(TESTS / "test_gpus.py")], 300, 25),
-        run("GPU tests on the second GPU", [sys.executable, "-c", SECOND, *options, *again], 500, 25),
-        run("bench_gpus", [sys.executable, str(TESTS / "benchmarks" / "bench_gpus.py")], 120, 16),
-        run("exchanges between two to four GPUs", [sys.executable, shards], 120, 25),
-        run("bench_shards", [sys.executable, bench_shards], 300, 36),
+        pytest_of("tests on two GPUs", "tests/test_gpus.py", seconds=300),
+        Part("GPU tests on the second GPU", [sys.executable, "-c", SECOND, *options, *again], 500, 25),
+        benchmark("gpus"),
+        script("exchanges between two to four GPUs", "gpu_shards.py", show=25),
+        benchmark("shards", seconds=300, show=36),
     ]
+
+
+def works(module: str) -> bool:
+    """Return whether a module is installed; Numba must also fit the NumPy beside it."""
+    if find_spec(module) is None:
+        return False
+    return (
+        module != "numba_cuda"
+        or not subprocess.run([sys.executable, "-c", NUMBA], capture_output=True, check=False).returncode
+    )
+
+
+def environment() -> dict[str, Any]:
+    """Print the card and what is missing; return them for the records."""
+    cards = gpus()
+    versions = {
+        name: metadata.version(name)
+        for name in ("cuda-bindings", "cuda-core", "torch")
+        if find_spec(name.replace("-", "."))
+    }
+    report = {
+        "card": cards[0] if cards else "none",
+        "driver": driver_version(),
+        "gpus": len(cards),
+        "cpus": os.cpu_count(),
+        "python": platform.python_version(),
+        "versions": versions,
+        "missing": missing(),
+        "missing programs": [name for name in PROGRAMS if shutil.which(name) is None],
+        "missing modules": [name for name in MODULES if not works(name)],
+    }
+    for name, value in report.items():
+        print(f"{name}: {(', '.join(value) or 'nothing') if isinstance(value, list) else value}")
+    return report
+
+
+def records(lines: str, report: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures of a run, each with card and driver, beside what the machine had."""
+    figures = [json.loads(line) for line in lines.splitlines()]
+    of_machine = {"card": report["card"], "driver": report["driver"]}
+    return {"machine": report, "figures": [figure | of_machine for figure in figures]}
 
 
 def main() -> None:
     """Run everything; exit 1 when a part failed."""
-    python = sys.executable
-    pytest = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "default"]
-    results = [run("GPU tests", [*pytest, str(TESTS / "test_cuda.py"), str(TESTS / "test_gpu_variants.py")], 300, 25)]
-    results.append(run("drawn arithmetic", [*pytest, str(TESTS / "test_arithmetic_run.py"), "-k", "cuda"], 100, 10))
-    files = [str(TESTS / f"test_{name}.py") for name in ("views", "sizes", "index_from_memory", "edges")]
-    results.append(run("GPU tests of views, sizes, indices, edges", [*pytest, *files, "-k", "gpu"], 120, 10))
-    files = [str(TESTS / f"test_{name}.py") for name in ("export", "export_examples", "launchers")]
-    results.append(run("GPU tests of exported copies", [*pytest, *files, "-k", "gpu"], 200, 10))
-    if find_spec("numba_cuda") is not None:
-        numba = subprocess.run([python, "-c", NUMBA], capture_output=True, text=True, check=False)
-        if numba.returncode:
-            results.append(("Numba", f"not run, Numba itself fails here: {numba.stderr.strip().splitlines()[-1]}"))
-        else:
-            results.append(
-                run("Numba", [*pytest, str(TESTS.parent / "plugins" / "export" / "tests" / "test_numba.py")], 200, 10)
-            )
-    relayout = str(TESTS.parent / "plugins" / "relayout" / "tests" / "test_gpu_relayout.py")
-    results.append(run("GPU tests of relayouts", [*pytest, relayout, "-k", "gpu"], 200, 10))
-    files = [str(TESTS.parent / "plugins" / name / "tests" / f"test_{name}.py") for name in ("tma", "ldmatrix")]
-    files += [str(TESTS / "test_fragments.py"), str(TESTS / "test_tensor_kernels.py")]
-    results.append(
-        run("GPU tests of tensor copies, fragments and their kernels", [*pytest, *files, "-k", "cuda"], 150, 10)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--figures", type=Path, metavar="FILE", help="write the figures there as JSON")
+    parser.add_argument("--only", default="", metavar="PART", help="run only the parts whose name has this in it")
+    parser.add_argument(
+        "--peers", action="store_true", help="relayouts beside torch.compile and JAX too, which takes minutes"
     )
-    drawn = [python, str(TESTS / "drawn_tma.py"), "--count", "2000", "--executor", "cuda", "--seed", "1"]
-    results.append(run("drawn tensor copies", drawn, 150, 12))
-    drawn = [python, str(TESTS / "drawn_mma.py"), "--count", "600", "--executor", "cuda", "--seed", "1"]
-    results.append(run("drawn products of matrices", drawn, 150, 12))
-    suites = [str(path) for path in sorted(TESTS.parent.glob("plugins/*/tests/test_suite.py"))]
-    results.append(run("every variant's suite, its GPU part", [*pytest, *suites, "-k", "gpu"], 300, 10))
-    benchmarks = ("round_trip", "pipeline", "dsmem", "emit", "launch", "edges", "export")
-    for name in [f"bench_{each}" for each in benchmarks]:
-        results.append(run(name, [python, str(TESTS / "benchmarks" / f"{name}.py")], 120, 12))
-    service = [python, str(TESTS / "benchmarks" / "bench_service.py"), "2000"]
-    results.append(run("bench_service, 2,000 kernels", service, 100, 12))
-    results.append(run("bench_start", [python, str(TESTS / "benchmarks" / "bench_start.py"), "--runs", "7"], 200, 8))
-    results.append(run("bench_bulk", [python, str(TESTS / "benchmarks" / "bench_bulk.py")], 120, 24))
-    results.append(run("bench_tma", [python, str(TESTS / "benchmarks" / "bench_tma.py")], 120, 24))
-    for name in ("bench_gemm", "bench_attention"):
-        results.append(run(name, [python, str(TESTS / "benchmarks" / f"{name}.py")], 120, 4))
-    results.append(run("bench_hints", [python, str(TESTS / "benchmarks" / "bench_hints.py")], 120, 12))
-    relayouts = [python, str(TESTS / "benchmarks" / "bench_relayout.py"), "--no-compile", "--no-jax"]
-    results.append(run("bench_relayout, beside torch alone", relayouts, 120, 25))
-    results += on_two_gpus() if gpus() > 1 else [("tests on two GPUs", "not run: there is one GPU")]
-    results.append(run("emulator and GPU agree", [python, str(TESTS / "agreement.py")], 300, 12))
-    if shutil.which("ncu") is not None:
-        results.append(run("profile and ncu agree", [python, str(TESTS / "profile_agreement.py")], 150, 26))
-    sanitizer = shutil.which("compute-sanitizer")
-    for tool in SANITIZER_TOOLS:
-        if sanitizer is None:
-            results.append((f"compute-sanitizer {tool}", "not run: compute-sanitizer is not installed"))
-            continue
-        command = [
-            sanitizer,
-            "--tool",
-            tool,
-            "--error-exitcode",
-            "9",
-            python,
-            str(TESTS / "architecture.py"),
-            "--gpu-demos",
-        ]
-        results.append(run(f"compute-sanitizer {tool}", command, 150, 6))
-    width = max(len(name) for name, _ in results)
+    options = parser.parse_args()
+    report = environment()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "figures.jsonl")
+        path.touch()
+        os.environ[FIGURES] = str(path)
+        results = run_all(options.only, peers=options.peers, gpu_count=report["gpus"])
+        if options.figures:
+            options.figures.write_text(json.dumps(records(path.read_text(), report), indent=1) + "\n")
+    width = max((len(name) for name, _ in results), default=0)
     print("\n" + "\n".join(f"{name:<{width}}  {verdict}" for name, verdict in results))
     raise SystemExit(any(verdict.startswith(("failed", "timed")) for _, verdict in results))
+
+
+def run_all(only: str, *, peers: bool, gpu_count: int) -> list[tuple[str, str]]:
+    """Run the parts whose name has some text in it: tests side by side, then what measures; return the verdicts."""
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        results = list(pool.map(Part.run, [part for part in tests() if only in part.name]))
+    measured = benchmarks(peers=peers) + (on_two_gpus() if gpu_count > 1 else [])
+    results += [part.run() for part in measured if only in part.name]
+    return results
 
 
 if __name__ == "__main__":

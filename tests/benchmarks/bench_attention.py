@@ -21,6 +21,7 @@ def main() -> None:
     import torch
     from attention_tma import attention
     from bench_tma import timed
+    from figures import record
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     theirs = torch.nn.functional.scaled_dot_product_attention
@@ -52,6 +53,9 @@ def main() -> None:
                 took[name].append(timed(torch, lambda name=name: by(name)))
         work = 4 * heads * length * length * 128 / 1e9
         rates = ", ".join(f"{name} {work / median(times):.0f}" for name, times in took.items())
+        rate = {name: work / median(times) for name, times in took.items()}
+        peers = {"torch": rate["default"], "flash": rate[BACKENDS[0]], "cudnn": rate[BACKENDS[1]]}
+        record(f"attention: {heads} heads, {length} tokens", rate["ours"], "TFLOP/s", **peers)
         best = min(median(times) for name, times in took.items() if name != "ours")
         print(
             f"{heads} heads, {length} tokens, TFLOP/s: {rates}; ours {best / median(took['ours']):.3f} of the fastest, "

@@ -127,6 +127,7 @@ def main() -> None:
 
     sys.path[:0] = [str(Path(__file__).parent)]
     from bench_round_trip import median_seconds
+    from figures import record
 
     tiles = NBYTES // TILE_BYTES
     sms = torch.cuda.get_device_properties(0).multi_processor_count
@@ -148,6 +149,7 @@ def main() -> None:
         b.zero_()
         seconds = median_seconds(lambda kernel=kernel: kernel(a, b), batch=LAUNCHES, runs=15)
         equal = bool(torch.equal(a, b))
+        record(f"bulk: {name}", 2 * NBYTES / seconds / 1e12, "TB/s", torch=2 * NBYTES / peers[0] / 1e12)
         print(f"{name:<30}{2 * NBYTES / seconds / 1e12:>8.3f}{peers[0] / seconds:>10.3f}  {equal}")
         if not equal:
             raise SystemExit(f"{name}: the result differs")

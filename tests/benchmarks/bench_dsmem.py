@@ -10,6 +10,7 @@ import torch
 sys.path[:0] = [str(Path(__file__).parent)]
 import tilecopy as tc
 from bench_round_trip import median_seconds
+from figures import record
 
 
 def exchange(nbytes: int, phases: int, ctas: int, per_phase: int = 16) -> tc.BuiltKernel:
@@ -51,6 +52,7 @@ def main() -> None:
         peer = torch.arange(ctas, device="cuda") ^ 1
         expected = peer[:, None] * 65536 + torch.arange(nbytes // 4, device="cuda")
         equal = bool((out.view(torch.int32) == expected).all())
+        record(f"DSMEM: copies of {nbytes} bytes", ctas * phases * 16 * nbytes / seconds / 1e12, "TB/s")
         print(f"{nbytes:<24}{ctas * phases * 16 * nbytes / seconds / 1e12:>8.2f}  {equal}")
         if not equal:
             raise SystemExit(f"{nbytes}: the result differs")

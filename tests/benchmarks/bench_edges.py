@@ -11,6 +11,7 @@ from typing import Any
 
 import tilecopy as tc
 import torch
+from figures import record
 
 
 def tiles(rows: int, columns: int, pitch: int, op: str) -> tc.BuiltKernel:
@@ -59,6 +60,7 @@ def main() -> None:
             rate = 2 * 4 * rows * columns / seconds(launch) / 1e12
             plain = 2 * 4 * rows * columns / seconds(lambda a=a, b=b: b.copy_(a)) / 1e12
             whole = whole or rate
+            record(f"edges: {op}, {rows} x {columns}, rows {pitch} apart", rate, "TB/s", torch=plain, whole_tiles=whole)
             print(
                 f"{op:<10} {rows} x {columns}, rows {pitch} apart: {rate:.2f} TB/s, {rate / whole:.3f} of whole tiles, "
                 f"{rate / plain:.3f} of torch copy_"

@@ -10,6 +10,7 @@ import tempfile
 import time
 
 import tilecopy as tc
+from figures import record
 
 
 def describe_and_build() -> str:
@@ -49,6 +50,7 @@ def main() -> None:
     print(
         f"description to PTX text, warm: median {statistics.median(times) * 1e3:.2f} ms, smallest {min(times) * 1e3:.2f} ms"
     )
+    record("emit: description to PTX text", statistics.median(times) * 1e3, "ms")
     numpy, both = import_seconds("import numpy"), import_seconds("import tilecopy_core")
     print(
         f"CPU time of a process: import numpy {numpy * 1e3:.0f} ms; import tilecopy_core {both * 1e3:.0f} ms, {1e3 * (both - numpy):.0f} ms over numpy's own"

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from bench_round_trip import median_seconds
 from cuda.bindings import driver
+from figures import record
 
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "docs" / "examples" / name) for name in ("gemm", "stencil")] + [str(ROOT / "tests")]
@@ -112,6 +113,7 @@ def gemms(of: ModuleType, title: str, least: float, *more_sizes: tuple[int, int,
         rates = [2e-12 * m * n * k / seconds for seconds in in_turn(works)]
         row = rates if len(rates) == 3 else [rates[0], float("nan"), rates[1]]
         ratio = row[0] / row[1]
+        record(f"export: {title}, {m} x {n} x {k}", row[0], "TFLOP/s", by_hand=row[1], torch=row[2])
         good &= not ratio < least
         print(f"{f'{m} x {n} x {k}':<22}{row[0]:>10.1f}{row[1]:>10.1f}{row[2]:>10.1f}{ratio:>9.3f}")
     return good
@@ -138,6 +140,7 @@ def stencils() -> bool:
         ours = 8e-12 * m * n / median_seconds(work)
         copied = 8e-12 * m * n / median_seconds(lambda a=a, b=b: b.copy_(a))
         good &= ours / copied >= LEAST
+        record(f"export: stencil, {m} x {n}", ours, "TB/s", torch=copied)
         print(f"{f'{m} x {n}':<22}{ours:>10.2f}{copied:>10.2f}{ours / copied:>9.3f}")
     return good
 

@@ -18,6 +18,7 @@ def main() -> None:
     """Print every figure."""
     import torch
     from bench_tma import timed
+    from figures import record
     from gemm_tma import gemm
 
     torch.manual_seed(0)
@@ -41,6 +42,8 @@ def main() -> None:
             for name, launch in (("ours", ours), *layouts.items()):
                 rounds[name].append(timed(torch, launch))
         took = {name: median(times) for name, times in rounds.items()}
+        rate = {name: 2 * m * n * k / time / 1e9 for name, time in took.items()}
+        record(f"gemm: {m} x {n} x {k}", rate["ours"], "TFLOP/s", cublas=max(rate[name] for name in layouts))
         rates = ", ".join(f"cuBLAS {name} {2 * m * n * k / took[name] / 1e9:.0f}" for name in layouts)
         best = min(took[name] for name in layouts)
         print(

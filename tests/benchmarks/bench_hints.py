@@ -25,6 +25,7 @@ sys.path[:0] = [str(Path(__file__).parents[1])]
 import cache_hints
 import tilecopy as tc
 from cache_hints import Hints
+from figures import record
 from tilecopy import S, TileLayout
 from tilecopy.executors import executor_named
 from tilecopy_testkit.programs import round_trip
@@ -332,6 +333,7 @@ def summary(results: Mapping[str, list[Row]]) -> None:
         emitted = next(row for row in last if row.name.endswith(EMITTED))
         best = max((row for row in last if row.name != COPY and row != emitted), key=lambda row: row.tb_per_s)
         ratio = best.tb_per_s / emitted.tb_per_s
+        record(f"hints: {name}", emitted.tb_per_s, "TB/s", best_hinted=best.tb_per_s)
         print(f"{name:<32}{best.name:<38}{best.tb_per_s:>7.3f}{best.of_none:>9.3f}{ratio:>12.3f}")
 
 

@@ -1,7 +1,8 @@
 """What one launch costs the host, with two torch tensors: `python tests/benchmarks/bench_launch.py` on a GPU machine.
 
 Ours by a call and prepared, against cuda.core's launch of raw pointers and, where it is installed, Triton's. The kernels
-do next to nothing, so that the GPU keeps up; every figure is the median over batches of the time to enqueue one launch.
+do next to nothing, so that the GPU keeps up; every figure is the median over batches of the time to
+enqueue one launch, and every ratio the median over batches in turn.
 """
 
 from __future__ import annotations
@@ -14,19 +15,26 @@ from typing import Any
 import tilecopy as tc
 import torch
 from cuda.core import Device, LaunchConfig, ObjectCode, launch
+from figures import record
 from tilecopy.executors import executor_named
 
 
-def microseconds(work: Callable[[], Any], *, launches: int = 500, batches: int = 40) -> float:
-    """Median host time of one launch; the queue is emptied before each batch."""
-    times = []
+def microseconds(
+    works: dict[str, Callable[[], Any]], *, launches: int = 500, batches: int = 60
+) -> dict[str, list[float]]:
+    """Return host times of one launch, in turn: a processor that others use too is slower for some seconds, for all alike.
+
+    The queue is emptied before each batch.
+    """
+    times = dict[str, list[float]]({name: [] for name in works})
     for _ in range(batches):
-        torch.cuda.synchronize()
-        started = time.perf_counter()
-        for _ in range(launches):
-            work()
-        times.append((time.perf_counter() - started) / launches)
-    return statistics.median(times) * 1e6
+        for name, work in works.items():
+            torch.cuda.synchronize()
+            started = time.perf_counter()
+            for _ in range(launches):
+                work()
+            times[name].append((time.perf_counter() - started) / launches * 1e6)
+    return times
 
 
 def one_tile(target: str) -> tc.BuiltKernel:
@@ -74,8 +82,18 @@ def main() -> None:
         "kernel.prepare(a, b)": kernel.prepare(a, b),
         "Triton": triton_launch(a, b),
     }
-    for name, work in cases.items():
-        print(f"{name:<36}" + ("not installed" if work is None else f"{microseconds(work):6.2f} us"))
+    times = microseconds({name: work for name, work in cases.items() if work is not None})
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    core = next(iter(cases))
+    peers = {key: medians[name] for key, name in (("cuda_core", core), ("triton", "Triton")) if name in medians}
+    for name in cases:
+        if name not in times:
+            print(f"{name:<36}not installed")
+            continue
+        if name.startswith("kernel"):
+            record(f"launch: {name}", medians[name], "us", **peers)
+        ratio = statistics.median(ours / peer for ours, peer in zip(times[name], times[core], strict=True))
+        print(f"{name:<36}{medians[name]:6.2f} us, {ratio:.2f} of cuda.core")
 
 
 if __name__ == "__main__":

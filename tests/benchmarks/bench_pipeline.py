@@ -9,6 +9,7 @@ import torch
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 from bench_round_trip import median_seconds
+from figures import record
 from tilecopy_testkit import demos
 
 
@@ -29,6 +30,7 @@ def main() -> None:
         out = torch.zeros(ctas * rows, 64, device="cuda")
         times[name] = median_seconds(lambda kernel=kernel, out=out: kernel(a, out))
         equal = bool(torch.equal(out, expected))
+        record(f"pipeline: {name}", nbytes / times[name] / 1e12, "TB/s read")
         print(f"{name:<32}{times[name] * 1e3:>8.3f}{nbytes / times[name] / 1e12:>11.3f}  {equal}")
         if not equal:
             raise SystemExit(f"{name}: the result differs")

@@ -22,6 +22,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from figures import record
+
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], str]] = {
@@ -189,6 +191,7 @@ def large(torch: Any, names: list[str], cutensor: CuTensor | None, *, compiled: 
         peers = [row[p] for p in ("torch", "torch.compile", "JAX", "cuTENSOR") if p in row]
         row["over best peer"] = round(row["tilecopy"] / max(peers), 3)
         row["of copy_"] = round(row["tilecopy"] / table["copy_"]["torch"], 3)
+        record(f"relayout: {name}", row["tilecopy"], "TB/s", **{p: row[p] for p in PEERS if p in row})
         table[name] = row
         print(f"{name:28s}", row, flush=True)
     ratios = [row["over best peer"] for name, row in table.items() if name != "copy_"]
@@ -251,6 +254,9 @@ def host(torch: Any) -> dict[str, float]:
             best.append((time.perf_counter() - started) / 400 * 1e6)
             torch.cuda.synchronize()
         table[name] = round(statistics.median(best), 2)
+    for name in list(works)[:3]:
+        peer = "y.copy_(x.t())" if "out" in name else "x.t().contiguous()"
+        record(f"relayout: host time of {name}", table[name], "us", torch=table[peer])
     print("host microseconds a call:", table, flush=True)
     return table
 
@@ -276,6 +282,8 @@ def first(torch: Any) -> dict[str, float]:
             torch.cuda.synchronize()
             times.setdefault(name, []).append((time.perf_counter() - started) * 1e3)
     table = {name: round(statistics.median(each), 2) for name, each in times.items()}
+    for name, milliseconds in table.items():
+        record(f"relayout: first call, {name}", milliseconds, "ms")
     print("first call, ms (median of 12):", table, flush=True)
     return table
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import tilecopy as tc
 import torch
+from figures import record
 
 NBYTES = 2 << 30
 
@@ -90,7 +91,9 @@ def main() -> None:
         b.zero_()
         seconds = median_seconds(lambda kernel=kernel: kernel(a, b))
         equal = bool(torch.equal(a.view(torch.int32), b.view(torch.int32)))
-        print(f"{make.__name__:<24}{2 * NBYTES / seconds / 1e12:>8.3f}{peer / seconds:>10.3f}  {equal}")
+        rate, torch_rate = (2 * NBYTES / each / 1e12 for each in (seconds, peer))
+        record(f"round trip: {make.__name__}", rate, "TB/s", torch=torch_rate)
+        print(f"{make.__name__:<24}{rate:>8.3f}{peer / seconds:>10.3f}  {equal}")
         if not equal:
             raise SystemExit(f"{make.__name__}: the result differs")
 

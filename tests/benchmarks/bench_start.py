@@ -70,7 +70,7 @@ def child(checkout: Path, compiled: Path, code: str, **variables: str) -> float:
     """Return the number that a fresh interpreter prints, whose packages are a checkout's, compiled as pip leaves them."""
     sources = [checkout, *sorted(checkout.glob("plugins/*/src"))]
     environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(map(str, sources)),
+        "PYTHONPATH": os.pathsep.join([*map(str, sources), os.environ.get("PYTHONPATH", "")]),
         "PYTHONPYCACHEPREFIX": str(compiled),
         "PYTHONDONTWRITEBYTECODE": "",
         "OPENBLAS_NUM_THREADS": "1",

@@ -16,6 +16,7 @@ from typing import Any
 os.environ["CUDA_CACHE_DISABLE"] = "1"
 
 import tilecopy as tc
+from figures import record
 from tilecopy.assemblers import available_assemblers
 from tilecopy.executors import executor_named, why_unavailable
 
@@ -79,6 +80,7 @@ def compare(what: str, work: Callable[[int, str], Any]) -> None:
         for run in (one_after_the_other, side_by_side)
     }
     alone, together = times[one_after_the_other], times[side_by_side]
+    record(f"threads: {what}, 8 kernels", together * 1e3, "ms", one_thread=alone * 1e3)
     print(f"{what:<36}{alone * 1e3:>14.1f}{together * 1e3:>14.1f}{together / alone:>8.2f}", flush=True)
 
 
@@ -97,9 +99,7 @@ def main() -> None:
 
     def load(index: int, name: str) -> None:
         with cuda.driver.active(0):
-            code, module, log = cuda.modules.image(texts[index])
-            assert not int(code), log
-            cuda.driver.api.cuModuleUnload(module)
+            cuda.driver.call("cuModuleUnload", cuda.driver.call("cuModuleLoadData", texts[index]))
 
     compare("load of PTX by the driver", load)
 

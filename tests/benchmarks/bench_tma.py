@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 import tilecopy as tc
+from figures import record
 from tilecopy import S, TileLayout
 
 COLUMNS = 8192
@@ -204,6 +205,8 @@ def main() -> None:
                 equal = bool((a.view(torch.int16) == b.view(torch.int16)).all())
                 best.append((plain / timed(torch, launch), rows, columns, stages, equal))
         for ratio, rows, columns, stages, equal in sorted(best, reverse=True)[:4]:
+            name = f"tma: {stages} tiles of {rows}x{columns} a CTA, swizzle {swizzle}"
+            record(name, ratio * 2 * a.nbytes / plain / 1e9, "TB/s", torch=2 * a.nbytes / plain / 1e9)
             print(f"swizzle {swizzle}: {stages} tiles of {rows}x{columns} a CTA: {ratio:.3f} of copy_, equal {equal}")
         assert all(each[-1] for each in best)
     x = a.view(torch.float32).view(-1)[: (2 << 30) // 4].view(-1, 2048)
@@ -215,6 +218,7 @@ def main() -> None:
         launch()
         torch.cuda.synchronize()
         took = timed(torch, launch)
+        record(f"tma: loop by {variant}", kernel_bytes[id(kernel)] / took / 1e9, "TB/s")
         print(
             f"loop of 64x64 float32, 4 stages, one CTA an SM, {variant}: {kernel_bytes[id(kernel)] / took / 1e9:.2f} TB/s"
         )
@@ -222,6 +226,7 @@ def main() -> None:
     done = torch.zeros(128, dtype=torch.int32, device="cuda")
     for ctas in (2, 4):
         ms = {cast: timed(torch, shared_rows(ctas, cast).prepare(rows, done)) for cast in (False, True)}
+        record(f"tma: multicast to clusters of {ctas}", ms[True] * 1e3, "us", separate=ms[False] * 1e3)
         print(
             f"clusters of {ctas}: separate {ms[False] * 1e3:.1f} us, multicast {ms[True] * 1e3:.1f} us, {ms[False] / ms[True]:.2f}"
         )
