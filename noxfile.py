@@ -1,4 +1,4 @@
-"""Sessions: demo, tests, frameworks, libraries, fresh, mutants, lint, docs, floor, python, install, subsets, release and one a GPU architecture (`nox -l` lists them)."""
+"""Sessions: demo, tests, assembled, frameworks, libraries, fresh, mutants, lint, docs, floor, python, install, subsets, release and one a GPU architecture (`nox -l` lists them)."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ QUICK = [
 """The part of the suite that meets every dependency."""
 WORKFLOWS = sorted(ROOT.glob(".github/workflows/*.yml"))
 PLATFORMS = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu", "aarch64-apple-darwin", "x86_64-pc-windows-msvc"]
+EMULATED_TEXTS = ROOT / ".nox" / "emulated-texts"
+"""Where the session `tests` leaves the PTX that it emulated, a file for each text."""
 
 
 def architectures() -> list[str]:
@@ -120,7 +122,17 @@ def demo(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Every test, on the emulator, both assemblers and the GPU where there is one."""
     sync(session, "test")
-    session.run("pytest", "-n", "2", *session.posargs)
+    shutil.rmtree(EMULATED_TEXTS, ignore_errors=True)
+    EMULATED_TEXTS.mkdir(parents=True)
+    session.run("pytest", "-n", "2", *session.posargs, env={"TILECOPY_EMULATED_TEXTS": str(EMULATED_TEXTS)})
+
+
+@nox.session
+def assembled(session: nox.Session) -> None:
+    """Every text that `nox -s tests` emulated goes to ptxas, and 2,000 mutated texts to the emulator and to ptxas."""
+    sync(session, "test")
+    session.run("python", "tests/assembled.py", str(EMULATED_TEXTS))
+    session.run("python", "plugins/emulator/tests/mutations.py", *(session.posargs or ["2000"]))
 
 
 @nox.session

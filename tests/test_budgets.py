@@ -15,7 +15,7 @@ PACKAGES = {
     "cuda": 1_725,
     "draw": 2_475,
     "dsmem": 150,
-    "emulator": 17_825,
+    "emulator": 18_375,
     "export": 1_525,
     "gmem_smem": 100,
     "kernel": 7_600,

@@ -201,7 +201,7 @@ def test_the_emulator_takes_a_prefetch(line: str) -> None:
     [
         ("@%p cp.async.bulk.prefetch.L2.global [%rd1+128], 144;", "bounds"),
         ("@%p cp.async.bulk.prefetch.L2.global [%rd1+8], 16;", "alignment"),
-        ("@%p cp.async.bulk.prefetch.L2.global [%rd1], 24;", "alignment"),
+        ("mov.u32 %r2, 24; @%p cp.async.bulk.prefetch.L2.global [%rd1], %r2;", "alignment"),
         ("@%p cp.async.bulk.prefetch.L2.global [%rd2], 16;", "bounds"),
     ],
 )
@@ -212,7 +212,12 @@ def test_the_emulator_judges_a_prefetch(line: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["cp.async.bulk.prefetch.L2.global [%rd1];", "cp.async.bulk.prefetch.L2.shared [%rd1], 16;"]
+    "line",
+    [
+        "cp.async.bulk.prefetch.L2.global [%rd1];",
+        "cp.async.bulk.prefetch.L2.global [%rd1], 24;",
+        "cp.async.bulk.prefetch.L2.shared [%rd1], 16;",
+    ],
 )
 def test_the_emulator_refuses_what_is_no_prefetch(line: str) -> None:
     with pytest.raises(UnsupportedPtxError):

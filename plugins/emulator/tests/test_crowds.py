@@ -127,8 +127,8 @@ def test_many_threads_swap_until_they_win(space: str, words: int) -> None:
     grid, place = (8, "%d5") if space == "global" else (1, "%r8")
     a, _ = run(
         f"""
-    setp.lt.u32 %p1, %r1, {words}; mad.lo.u32 %r8, %r1, 4, s; @%p1 st.shared.b32 [%r8], 0; bar.sync 0;
-    rem.u32 %r7, %r1, {words}; mad.wide.u32 %d5, %r7, 4, %d1; mad.lo.u32 %r8, %r7, 4, s; mov.u32 %r9, 0;
+    setp.lt.u32 %p1, %r1, {words}; mov.u32 %r8, s; mad.lo.u32 %r8, %r1, 4, %r8; @%p1 st.shared.b32 [%r8], 0; bar.sync 0;
+    rem.u32 %r7, %r1, {words}; mad.wide.u32 %d5, %r7, 4, %d1; mov.u32 %r8, s; mad.lo.u32 %r8, %r7, 4, %r8; mov.u32 %r9, 0;
 L:  mov.u32 %r10, %r9; add.u32 %r11, %r10, 1;
     atom.{space}.cas.b32 %r9, [{place}], %r10, %r11; setp.ne.u32 %p2, %r9, %r10; @%p2 bra L;
     bar.sync 0; @%p1 ld.shared.b32 %r9, [%r8]; @%p1 red.global.add.u32 [%d5], %r9;""",

@@ -173,13 +173,13 @@ def copied(body: str, how: str, *, grid: int = 2, block: int = 1) -> None:
 @pytest.mark.parametrize("first", [0, 1])
 def test_each_cta_has_a_copy_of_its_own_once_they_have_parted(first: int, how: str) -> None:
     """One waits for its copy; the other then writes what its own still reads, or does not, while the other's does."""
-    parted = f"setp.eq.u32 %p1, %r3, {first}; @%p1 bra A; bra B;"
-    early = "A: cp.async.wait_all; red.release.gpu.global.add.u32 [%d2], 1; ret;"
+    parted = f"setp.eq.u32 %p1, %r3, {first}; @%p1 bra ONE; bra B;"
+    early = "ONE: cp.async.wait_all; red.release.gpu.global.add.u32 [%d2], 1; ret;"
     early += "B: ld.acquire.gpu.global.u32 %r5, [%d2]; setp.eq.u32 %p2, %r5, 0; @%p2 bra B; st.global.u32 [%d5], %r5; cp.async.wait_all;"
     said = rf"^async: thread 0 of CTA \({1 - first},0,0\): .* thread 0 of CTA \({1 - first},0,0\)\) still reads it"
     with pytest.raises(tc.HazardError, match=said):
         copied(parted + early, how)
-    own = "A: ld.acquire.gpu.global.u32 %r5, [%d2]; setp.eq.u32 %p2, %r5, 0; @%p2 bra A; cp.async.wait_all; ret;"
+    own = "ONE: ld.acquire.gpu.global.u32 %r5, [%d2]; setp.eq.u32 %p2, %r5, 0; @%p2 bra ONE; cp.async.wait_all; ret;"
     own += "B: cp.async.wait_all; st.global.u32 [%d5], %r3; red.release.gpu.global.add.u32 [%d2], 1;"
     copied(parted + own, how)
 

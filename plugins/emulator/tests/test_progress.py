@@ -21,7 +21,7 @@ HEAD = """
  .shared .align 8 .b8 s[64]; .local .align 8 .b8 l[64];
  ld.param.u64 %d0, [A]; cvta.to.global.u64 %d0, %d0; mov.u32 %r0, %tid.x; mad.wide.u32 %d0, %r0, 4, %d0;
  mov.u32 %r1, 0; mov.u32 %r2, 0; mov.u32 %r3, 0; mov.u64 %d1, 0; mov.u64 %d2, 0; mov.f32 %f1, 0f00000000; mov.f64 %e1, 0d0000000000000000;
- mov.u16 %h1, 0; setp.ne.u32 %p1, %r0, %r0; mov.u32 %r9, zero; mov.u32 %r8, s;
+ mov.u16 %h1, 0; setp.ne.u32 %p1, %r0, %r0; mov.u32 %r8, s;
 """
 TAIL = " st.global.u32 [%d0], %r1; ret; }"
 
@@ -58,8 +58,8 @@ FINITE = {
     "nested": "L: mov.u32 %r4, 0; M: add.u32 %r4, %r4, 1; setp.lt.u32 %p2, %r4, 30; @%p2 bra M; add.u32 %r1, %r1, 30; setp.lt.u32 %p0, %r1, 1500; @%p0 bra L;",
     "inner longer than the window": "L: mov.u32 %r4, 0; M: add.u32 %r4, %r4, 1; setp.lt.u32 %p2, %r4, 500; @%p2 bra M; add.u32 %r1, %r1, 500; setp.lt.u32 %p0, %r1, 1500; @%p0 bra L;",
     "call": "L: { .reg .b32 w; call (w), plus, (%r1, 1); mov.u32 %r1, w; } setp.lt.u32 %p0, %r1, 1500; @%p0 bra L;",
-    "clock as an operand": "mov.u32 %r2, %clock; add.u32 %r2, %r2, 300000; L: setp.gt.u32 %p0, %r2, %clock; @%p0 bra L; mov.u32 %r1, 1500;",
-    "high bits of the clock": "L: shr.u32 %r2, %clock, 18; setp.eq.u32 %p0, %r2, 0; @%p0 bra L; mov.u32 %r1, 1500;",
+    "clock as an operand": "mov.u32 %r2, %clock; add.u32 %r2, %r2, 300000; L: mov.u32 %r4, %clock; setp.gt.u32 %p0, %r2, %r4; @%p0 bra L; mov.u32 %r1, 1500;",
+    "high bits of the clock": "L: mov.u32 %r2, %clock; shr.u32 %r2, %r2, 18; setp.eq.u32 %p0, %r2, 0; @%p0 bra L; mov.u32 %r1, 1500;",
     "clock64 into a vector": "L: mov.b64 {%r4, %r2}, %clock64; shr.u32 %r4, %r4, 18; setp.eq.u32 %p0, %r4, 0; @%p0 bra L; mov.u32 %r1, 1500;",
     "globaltimer": "mov.u64 %d3, %globaltimer; add.u64 %d3, %d3, 300000; L: mov.u64 %d4, %globaltimer; setp.lt.u64 %p0|%p2, %d4, %d3; @!%p2 bra L; mov.u32 %r1, 1500;",
     "a flag set late by a guarded move": "mov.u32 %r4, 1; L: add.u32 %r1, %r1, 1; setp.ge.u32 %p2, %r1, 1500; @%p2 mov.u32 %r4, 0; setp.ne.u32 %p0, %r4, 0; @%p0 bra L;",

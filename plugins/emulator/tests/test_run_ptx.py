@@ -484,10 +484,10 @@ def test_extents_of_the_text_are_kept():
 
 
 def test_static_and_dynamic_shared_memory_fit_together():
-    text = module(".shared .b8 s[200000];\nret;", "").replace(".visible", ".extern .shared .b8 d[];\n.visible")
+    text = module(".shared .b8 s[40000];\nret;", "").replace(".visible", ".extern .shared .b8 d[];\n.visible")
     run_ptx(text, [], grid=1, block=1, dynamic_shared_bytes=1000)
-    with pytest.raises(LaunchError, match="300000 bytes of shared memory"):
-        run_ptx(text, [], grid=1, block=1, dynamic_shared_bytes=100000)
+    with pytest.raises(LaunchError, match="240000 bytes of shared memory"):
+        run_ptx(text, [], grid=1, block=1, dynamic_shared_bytes=200000)
 
 
 def test_a_missing_argument_names_the_parameters():

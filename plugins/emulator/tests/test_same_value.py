@@ -52,7 +52,7 @@ OTHER = {
 
 
 def run(body: str, grid: int = 1, **options: object) -> np.ndarray:
-    body = body.replace("cvta.shared.u64 %a, SHARED", "{ .reg .b64 q; mov.u64 q, s; cvta.shared.u64 %a, q; }")
+    body = body.replace("cvta.shared.u64 %a, SHARED;", "{ .reg .b64 q; mov.u64 q, s; cvta.shared.u64 %a, q; }")
     out = np.zeros(64, np.uint32)
     run_ptx(TEXT.replace("BODY", body), [np.zeros(4, np.uint32), out], grid=grid, block=64, **options)  # type: ignore[arg-type]
     return out

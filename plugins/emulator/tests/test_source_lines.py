@@ -11,10 +11,10 @@ import pytest
 import tilecopy as tc
 from click.testing import CliRunner
 from tilecopy_cli.commands import tilecopy
-from tilecopy_emulator import run_ptx
+from tilecopy_emulator import UnsupportedPtxError, parse, run_ptx
 from tilecopy_emulator.api import run_program
 from tilecopy_emulator.command import emulate
-from tilecopy_emulator.places import Place, Places
+from tilecopy_emulator.places import LineDirective, Place, Places
 from tilecopy_emulator.reading.parser import parse_compiled
 
 SOURCE = "line one\n  put(s, i, 7);\n  y[i] = s[i ^ SWAP];\n  s[i] = v;  // in put\n"
@@ -104,9 +104,9 @@ def test_threads_of_one_instruction_have_their_own_values() -> None:
 
 def test_inlined_places_are_chained_by_those_before() -> None:
     places = Places()
-    places.file('.file 1 "a.cu"')
-    places.loc(".loc 1 4 5, function_name f, inlined_at 1 2 3", None)
-    place = places.loc(".loc 1 9 1, function_name g, inlined_at 1 4 5", None)
+    places.file(1, "a.cu")
+    places.loc(LineDirective(1, 4, 5, "f", 0, (1, 2, 3)), None)
+    place = places.loc(LineDirective(1, 9, 1, "g", 0, (1, 4, 5)), None)
     assert place is not None and [each.line for each in place.chain()] == [9, 4, 2]
 
 
@@ -141,19 +141,28 @@ def test_a_called_function_s_places_lead_to_the_call() -> None:
     assert [place["line"] for place in now["source"]] == [4, 3]
 
 
-@pytest.mark.parametrize(
-    "loc", [".loc", ".loc 9 1 1", ".loc 1", ".loc 1 -1", f".loc {'9' * 6000} 1 1", ".loc 1 99999999 1", '.file 1 "\0'[:8]]
-)  # fmt: skip
-def test_directives_that_name_nothing_are_passed_over(loc: str) -> None:
+@pytest.mark.parametrize("loc", [".loc 9 1 1", ".loc 1 99999999 1"])
+def test_lines_that_name_nothing_are_passed_over(loc: str) -> None:
     text = TEXT.replace("ACCESS", READ).replace("SWAP", "1").replace(" .loc 1 3 3", f" {loc}")
     assert hazard(text).kind == "race"
 
 
+@pytest.mark.parametrize(
+    "loc", [".loc", ".loc 1", ".loc 1 -1 1", f".loc {'9' * 6000} 1 1", ".loc 1 1 1 1", ".loc 1 1 1, function_name nowhere, inlined_at 1 2 3"]
+)  # fmt: skip
+def test_lines_that_are_not_ptx_are_refused(loc: str) -> None:
+    text = TEXT.replace("ACCESS", READ).replace("SWAP", "1")
+    line = line_of(text, " .loc 1 3 3")
+    with pytest.raises(UnsupportedPtxError) as error:
+        parse(text.replace(" .loc 1 3 3", f" {loc}"))
+    assert line <= error.value.line <= line + 1
+
+
 def test_places_never_go_round_for_ever_and_read_what_is_a_file(tmp_path: Path) -> None:
     places = Places()
-    places.file('.file 1 "a.cu"')
+    places.file(1, "a.cu")
     for _ in range(1000):
-        place = places.loc(".loc 1 1 1, function_name x, inlined_at 1 1 1", None)
+        place = places.loc(LineDirective(1, 1, 1, "x", 0, (1, 1, 1)), None)
     assert place is not None and len(place.chain()) <= 101
     assert Place(str(tmp_path), 1).text({}) == Place("a\0b", 1).text({}) == Place("none.cu", 1).text({}) == ""
     (tmp_path / "a.cu").write_bytes(b"\xff\x1b[31mred\n")

@@ -186,7 +186,7 @@ def test_matrices_in_either_order_and_constant_predicates() -> None:
         (".reg .b32 %r<2>; st.b32 [%r1], %r0;", "32 bits where a generic address"),
         (".reg .b32 %r<2>; red.add.u32 [%r1], %r0;", "32 bits where a generic address"),
         (".reg .b32 %r<2>; mbarrier.init.b64 [%r1], 1;", "32 bits where a generic address"),
-        (".reg .b32 %r<2>; ld.shared.b32 %r0, [there];", "the variable there is in .global"),
+        (".reg .b32 %r<2>; ld.shared.b32 %r0, [there];", "there is in .global"),
         ("fence.proxy.tensormap::generic.acquire.gpu;", "it takes 2 operands, not 0"),
         ("fence.proxy.tensormap::generic.release.gpu [there], 128;", "it takes 0 operands, not 2"),
     ],

@@ -181,11 +181,11 @@ def test_faults(how: dict[str, Any], kind: str, message: str) -> None:
 CLUSTER = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"
 PAIR = [  # of two CTAs the first issues; each has its rows of A and D, and its half of B
     ("cta_group::1", "cta_group::2"),
-    ("ld.param.u64 %p, [a];", "mov.u32 %d, %cluster_ctarank; ld.param.u64 %p, [a]; mad.wide.u32 %p, %d, 4096, %p;"),
+    ("ld.param.u64 %p, [a];", ".reg .b16 %both; mov.u16 %both, 3; mov.u32 %d, %cluster_ctarank; ld.param.u64 %p, [a]; mad.wide.u32 %p, %d, 4096, %p;"),
     ("ld.param.u64 %p, [b];", "ld.param.u64 %p, [b]; mov.u32 %d, %cluster_ctarank; mad.wide.u32 %p, %d, 512, %p;"),
     ("    bar.sync 0;\n    ld.shared", f"    fence.mbarrier_init.release.cluster; {CLUSTER}\n    ld.shared"),
     ("    @!%one bra ISSUED;", "    mov.u32 %x, %cluster_ctarank; setp.eq.u32 %q, %x, 0; and.pred %q, %q, %one; @!%q bra ISSUED;"),
-    ("shared::cluster.b64 [bar];", "shared::cluster.multicast::cluster.b64 [bar], 3;"),
+    ("shared::cluster.b64 [bar];", "shared::cluster.multicast::cluster.b64 [bar], %both;"),
     ("bar.sync 0; tcgen05.fence::after_thread_sync;\n    setp.ne", f"{CLUSTER} tcgen05.fence::after_thread_sync;\n    setp.ne"),
 ]  # fmt: skip
 

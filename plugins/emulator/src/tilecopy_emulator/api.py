@@ -293,8 +293,8 @@ def _mapped(arrays: list[_Array], memory: GlobalMemory) -> dict[str, int]:
     """Map arrays into the memory, those that share bytes as one; their addresses by parameter."""
     found: dict[str, int] = {}
     group: list[_Array] = []
+    end = 0
     for each in [*sorted(arrays, key=lambda a: (a.first, a.end)), None]:
-        end = max((other.end for other in group), default=0)
         if group and (each is None or each.first >= end):
             start = group[0].first
             writable = any(other.array.flags.writeable for other in group)
@@ -309,9 +309,10 @@ def _mapped(arrays: list[_Array], memory: GlobalMemory) -> dict[str, int]:
             )
             for other in group:
                 found[other.parameter.name] = base + other.first - start
-            group = []
+            group, end = [], 0
         if each is not None:
             group.append(each)
+            end = max(end, each.end)
     return found
 
 

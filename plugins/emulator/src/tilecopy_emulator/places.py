@@ -11,12 +11,6 @@ from pathlib import Path
 
 import attrs
 
-_FILE = re.compile(r'\.file\s+([0-9]{1,9})\s+"([^"\n]*)"')
-_N = "([0-9]{1,9})"
-_LOC = re.compile(
-    rf"\.loc\s+{_N}\s+{_N}(?:\s+{_N})?"
-    rf"(?:\s*,\s*function_name\s+([\w$.]+)(?:\s*\+\s*{_N})?\s*,\s*inlined_at\s+{_N}\s+{_N}\s+{_N})?"
-)
 _BYTES = re.compile(r"\.b8\s+[0-9\s,]+")
 _MANGLED = re.compile(r"_ZN?[rVKRO]*(?=\d)")
 _LOCAL = re.compile(r"_ZZ.*E([1-9][0-9]{0,2})([A-Za-z_]\w*)")
@@ -84,43 +78,57 @@ class Place:
         return "\n".join(said)
 
 
+@attrs.frozen
+class LineDirective:
+    """``.loc file line column, function_name label + offset, inlined_at file line column``, the last two parts optional."""
+
+    file: int
+    line: int
+    column: int
+    function: str = ""
+    offset: int = 0
+    inlined_at: tuple[int, int, int] | None = None
+
+
 class Places:
-    """The places that a module's directives name; what is malformed names none."""
+    """The places that a module's directives name."""
 
     def __init__(self) -> None:
         self._files: dict[int, str] = {}
         self._names: dict[str, bytes] = {}
         self._seen: dict[tuple[int, int, int], Place] = {}
 
-    def file(self, text: str) -> None:
-        """Take a ``.file`` directive."""
-        if found := _FILE.match(text):
-            self._files[int(found[1])] = found[2]
+    def file(self, number: int, name: str) -> bool:
+        """Take a ``.file`` directive; False where another one has its number."""
+        return self._files.setdefault(number, name) is name
 
     def strings(self, text: str) -> None:
         """Take the body of ``.section .debug_str``, which holds the names of functions."""
         label = ""
-        for line in map(str.strip, text.split("\n")):
-            if line.endswith(":"):
-                label = line[:-1]
-            elif _BYTES.fullmatch(line):
-                found = bytes(int(each) for each in line[3:].split(",") if each.strip() in _BYTE)
+        for line in text.split("\n"):
+            name, colon, rest = line.rpartition(":")
+            if colon:
+                label = name.strip()
+                self._names.setdefault(label, b"")
+            if _BYTES.fullmatch(rest.strip()):
+                found = bytes(int(each) for each in rest.strip()[3:].split(",") if each.strip() in _BYTE)
                 self._names[label] = self._names.get(label, b"") + found
 
-    def loc(self, text: str, caller: Place | None) -> Place | None:
+    def knows(self, label: str) -> bool:
+        """Whether a label stands in ``.section .debug_str``."""
+        return label in self._names
+
+    def loc(self, line: LineDirective, caller: Place | None) -> Place | None:
         """The place of a ``.loc`` directive, in a function that was called at ``caller``; None where its file is not named."""
-        found = _LOC.match(text)
-        file = self._files.get(int(found[1])) if found else None
-        if found is None or file is None:
+        file = self._files.get(line.file)
+        if file is None:
             return None
-        key = int(found[1]), int(found[2]), int(found[3] or 0)
-        if found[6]:
-            outer = int(found[6]), int(found[7]), int(found[8])
+        if outer := line.inlined_at:
             caller = self._seen.get(outer) or Place(self._files.get(outer[0], file), *outer[1:], "", caller)
-            caller = None if len(caller.chain()) >= _MOST_CALLERS else caller
-        name = self._names.get(found[4] or "", b"")[int(found[5] or 0) :].partition(b"\0")[0]
-        place = Place(file, key[1], key[2], name.decode("utf-8", "replace"), caller)
-        self._seen[key] = place
+        caller = None if caller is not None and len(caller.chain()) >= _MOST_CALLERS else caller
+        name = self._names.get(line.function, b"")[line.offset :].partition(b"\0")[0]
+        place = Place(file, line.line, line.column, name.decode("utf-8", "replace"), caller)
+        self._seen[line.file, line.line, line.column] = place
         return place
 
 

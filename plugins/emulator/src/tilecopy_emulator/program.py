@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping
+from functools import lru_cache
 
 import attrs
 
@@ -44,6 +45,8 @@ REGISTER_BITS = {
     "bf16x2": 32,
 }
 """Width of each type in bits (predicates 1)."""
+DECLARABLE = frozenset(REGISTER_BITS) - {"bf16", "bf16x2"}
+"""Types that registers and variables can be declared with; bits of bf16 lie in those of ``.b16`` and ``.b32``."""
 CARRY = "the carry flag"
 """The register that stands for the condition code (``.cc``)."""
 
@@ -190,7 +193,7 @@ class Variable:
         space: ``global``, ``const``, ``shared`` or ``local`` (one for each thread).
         align: in bytes.
         bytes: size; 0 for an array of unknown size.
-        data: initial bytes; None where there is no initial value.
+        data: initial bytes, of which the rest are zero; None where there is no initial value.
         extern: declared ``.extern``.
         relocations: addresses in the initial value.
     """
@@ -214,6 +217,7 @@ class Program:
         instructions: in order.
         labels: name -> index of the instruction that follows.
         register_bits: register name -> width (predicates 1).
+        register_types: register name -> the type that it is declared with.
         parameters: in order.
         variables: of the module, the entry, and the functions that it calls.
         threads: of a CTA, from ``.reqntid``; 0 where there is none.
@@ -238,7 +242,15 @@ class Program:
     cluster: tuple[int, int, int] | None = None
     target: Target = _SM90
     version: tuple[int, int] = (7, 8)
+    register_types: Mapping[str, str] = attrs.Factory(dict)
     sources: Mapping[str, str] = attrs.Factory(dict)
+
+
+@lru_cache(maxsize=32)
+def spaces_of(program: Program) -> dict[str, str]:
+    """The state space of every variable and parameter of a program."""
+    variables = {variable.name: variable.space for variable in program.variables}
+    return dict.fromkeys((parameter.name for parameter in program.parameters), "param") | variables
 
 
 def refuse(instruction: Instruction, why: str) -> UnsupportedPtxError:

@@ -243,11 +243,17 @@ def run_grid(
         launch.allows_same_value, launch.allows_unfenced_init = (name in (names or ()) for name in ALLOWABLE)
         return launch
 
-    kept = memory.kept(KEPT_BYTES)
-    launch = laid_out(memory)
-    hazard = _hazard_of(launch, progress)
-    if hazard is not None and hazard.kind == "race" and launch.raced is not None and kept is not None:
-        hazard = _hazard_of(laid_out(memory.again(kept), launch.raced), None) or hazard
+    try:
+        kept = memory.kept(KEPT_BYTES)
+        launch = laid_out(memory)
+        hazard = _hazard_of(launch, progress)
+        if hazard is not None and hazard.kind == "race" and launch.raced is not None and kept is not None:
+            hazard = _hazard_of(laid_out(memory.again(kept), launch.raced), None) or hazard
+    except MemoryError as error:
+        raise LaunchError(
+            f"kernel {program.name}: the emulator needs more memory than this process may use ({error}). "
+            "Run a smaller problem, or raise the limit"
+        ) from error
     if hazard is not None:
         raise _with_accesses(hazard, program.sources)
     executed: Counter[str] = Counter()
@@ -367,7 +373,10 @@ def _place_variables(program: Program, memory: GlobalMemory, table: dict[str, tu
     relocated = []
     for variable in program.variables:
         if variable.space in ("global", "const"):
-            data = np.zeros(variable.bytes, np.uint8)
+            try:
+                data = np.zeros(variable.bytes, np.uint8)
+            except MemoryError as error:
+                raise MemoryError(f"the variable {variable.name} of {variable.bytes} bytes") from error
             if variable.data is not None:
                 data[: len(variable.data)] = np.frombuffer(variable.data, np.uint8)
             address = memory.add(

@@ -516,6 +516,6 @@ FORMS: tuple[Form, ...] = (
     form("szext(.clamp,.wrap)", "u32 s32", "t = t u32", _extend_sign),
     form("bmsk(.clamp,.wrap)", "b32", "t = u32 u32", _bit_mask),
     form("prmt{.f4e,.b4e,.rc8,.ecl,.ecr,.rc16}", "b32", "t = t t u32", _permute),
-    form("dp4a", "u32.u32 u32.s32 s32.u32 s32.s32", "b32 = b32 b32 b32", _dot(4)),
-    form("dp2a(.lo,.hi)", "u32.u32 u32.s32 s32.u32 s32.s32", "b32 = b32 b32 b32", _dot(2)),
+    form("dp4a", "u32.u32 u32.s32 s32.u32 s32.s32", "u32 = u32 u32 u32", _dot(4)),
+    form("dp2a(.lo,.hi)", "u32.u32 u32.s32 s32.u32 s32.s32", "u32 = u32 u32 u32", _dot(2)),
 )

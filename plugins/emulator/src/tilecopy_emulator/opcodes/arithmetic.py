@@ -9,7 +9,7 @@ import numpy as np
 
 from ..alu import FORMS, Form, Mode, UndefinedResultError, find_forms
 from ..machine.machine import Machine
-from ..program import Instruction, Operand, Pair, Program
+from ..program import DECLARABLE, Instruction, Operand, Pair, Program
 from .loads import names_of
 from .operands import CARRY, Handler, Lanes, Reader, Step, Writer, is_constant, reader, refuse, writer
 
@@ -49,7 +49,7 @@ def compile_arithmetic(instruction: Instruction, program: Program, table: Mappin
     """
     form, mode = _chosen(instruction, table)
     compute = form.build(mode)
-    wider = instruction.opcode[0] == "cvt"
+    wider = instruction.opcode[0] == "cvt" and all(type in DECLARABLE for type in mode.types)
     writers: list[Writer] = []
     registers = iter(_results_of(form, instruction.operands[0], instruction))
     for role in form.results:

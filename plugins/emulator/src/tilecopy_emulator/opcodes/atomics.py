@@ -43,14 +43,13 @@ def _atomic(instruction: Instruction, program: Program) -> Step:
     count = 2 if type == "b128" else parts.count or 1
     each = "b64" if type == "b128" else type
     write = (
-        [writer(x, each, instruction, program, wider=True) for x in names_of(operands.pop(0), count, instruction)]
+        [writer(x, each, instruction, program) for x in names_of(operands.pop(0), count, instruction)]
         if returns
         else []
     )
     address = data_address(operands.pop(0), parts.space, instruction, program)
     readers = [
-        [reader(x, each, instruction, program, wider=True) for x in names_of(operand, count, instruction)]
-        for operand in operands
+        [reader(x, each, instruction, program) for x in names_of(operand, count, instruction)] for operand in operands
     ]
     size = 16 if type == "b128" else REGISTER_BITS[type] // 8
     scan = None if parts.count else scan_of(operation, type)

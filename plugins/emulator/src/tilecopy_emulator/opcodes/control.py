@@ -70,7 +70,7 @@ def _bar(instruction: Instruction, program: Program) -> Step:
 
 def _bar_warp(instruction: Instruction, program: Program) -> Step:
     demand_count(instruction, 1)
-    mask = reader(instruction.operands[0], "b32", instruction, program)
+    mask = reader(instruction.operands[0], "u32", instruction, program)
 
     def step(machine: Machine, lanes: Lanes) -> None:
         machine.barriers.warp_sync(lanes, machine.uniform(mask(machine, lanes), lanes).astype(np.uint32))
@@ -196,7 +196,7 @@ def _arrive(instruction: Instruction, program: Program) -> Step:
         raise refuse(instruction, "the state of a remote mbarrier cannot be had")
     if expects and len(operands) != 2:
         raise refuse(instruction, "the number of bytes is wanted")
-    write = writer(state, "b64", instruction, program)
+    write = writer(state, "u64", instruction, program)
     address = shared_address(operands[0], instruction, program)
     amount = reader(operands[1], "u32", instruction, program) if len(operands) == 2 else None
     relaxed, cluster = "relaxed" in opcode, "cluster" in opcode
@@ -231,7 +231,7 @@ def _wait(instruction: Instruction, program: Program) -> Step:
     parity = "parity" in opcode
     write = writer(operands[0], "pred", instruction, program)
     address = shared_address(operands[1], instruction, program)
-    wanted = reader(operands[2], "u32" if parity else "b64", instruction, program)
+    wanted = reader(operands[2], "u32" if parity else "u64", instruction, program)
     relaxed, cluster = "relaxed" in opcode, "cluster" in opcode
 
     def step(machine: Machine, lanes: Lanes) -> None:
@@ -251,7 +251,7 @@ def _wait(instruction: Instruction, program: Program) -> Step:
 def _pending_count(instruction: Instruction, program: Program) -> Step:
     demand_count(instruction, 2)
     write = writer(instruction.operands[0], "u32", instruction, program)
-    state = reader(instruction.operands[1], "b64", instruction, program)
+    state = reader(instruction.operands[1], "u64", instruction, program)
 
     def step(machine: Machine, lanes: Lanes) -> None:
         write(machine, lanes, (state(machine, lanes) & np.uint64(0xFFFFF)).astype(np.uint32))

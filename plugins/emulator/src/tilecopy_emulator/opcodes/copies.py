@@ -193,7 +193,7 @@ def _bulk_copy(
     to_space, from_space, how = rest
     if len(operands) != (3 if how == "bulk_group" else 4) + multicast + masked:
         raise refuse(instruction, "it has the wrong number of operands")
-    mask = reader(operands.pop(), "b16", instruction, program) if multicast or masked else None
+    mask = reader(operands.pop(), "u16", instruction, program) if multicast or masked else None
     to, source = (address_reader(operand, instruction, program) for operand in operands[:2])
     size = reader(operands[2], "u32", instruction, program)
     if is_constant(operands[2]) and immediate(operands[2], instruction, "the size") % 16:
@@ -279,25 +279,28 @@ def issue_copy(
     lane, shared = int(one[0]), machine.shared
     kind = "bulk reduction" if compute is not None else "bulk copy"
     data: dict[str, Any] = {"compute": compute, "element": element, "kept": None}
-    steps = np.arange(0, size, 16)
     reads = writes = flying = array_write = None
     ctas: list[int] = []
     barrier = -1
     if phase is not None:
         barrier = mbarrier_of(machine, one, at_rank(phase, rank))
-    if source[0] != "global":
-        place = shared.place(one, source[1], size, aligned=16)
-        place_from = "shared", place
-        reads = check_sent(machine, one, place, size)
-        data["place_from"] = place + steps
-        ctas.append(int(place[0]) // shared.size)
+    sent = shared.place(one, source[1], size, aligned=16) if source[0] != "global" else None
+    received = None
+    if to[0] != "global":
+        received = shared.place(one, at_rank(to[1], rank), size, remote=to[0] == "shared::cluster", aligned=16)
+    steps = np.arange(0, size, 16)  # the size is one of shared memory now
+    if sent is not None:
+        place_from = "shared", sent
+        reads = check_sent(machine, one, sent, size)
+        data["place_from"] = sent + steps
+        ctas.append(int(sent[0]) // shared.size)
     else:
         array, offsets = global_bytes(machine, one, source[1], size)
         place_from = "global", source[1]
         check_read_global(machine, one, array, [Piece.of(machine, offsets, size)])
         data["array_from"], data["offsets_from"] = array, offsets + steps[:, None]
         flying = [Reads(machine.flying, offsets, size)]
-    if to[0] == "global":
+    if received is None:
         array, offsets = global_bytes(machine, one, to[1], size)
         place_to = "global", to[1]
         pieces = [Piece.of(machine, offsets, size)]
@@ -308,16 +311,15 @@ def issue_copy(
         array_write = check_written_global(machine, one, array, pieces, reduces=compute is not None)
         data["array_to"], data["offsets_to"] = array, offsets + steps[:, None]
     else:
-        place = shared.place(one, at_rank(to[1], rank), size, remote=to[0] == "shared::cluster", aligned=16)
-        place_to, there = ("shared", place), int(place[0]) // shared.size
+        place_to, there = ("shared", received), int(received[0]) // shared.size
         if source[0] != "global" and there == lane // machine.threads:
             machine.hazard(
                 "window", "the destination of a bulk copy is the CTA itself; it must be another of the cluster", one
             )
         if barrier // shared.size != there:
             machine.hazard("window", "the mbarrier of a bulk copy is not in the CTA of its destination", one)
-        writes = check_received(machine, one, place, size, reduces=compute is not None)
-        data["place_to"] = place + steps
+        writes = check_received(machine, one, received, size, reduces=compute is not None)
+        data["place_to"] = received + steps
         ctas.append(there)
     start_operation(
         machine, lane, kind, reads=reads, writes=writes, barrier=barrier, size=size, ctas=tuple(ctas),

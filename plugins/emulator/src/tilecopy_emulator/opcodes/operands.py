@@ -11,7 +11,7 @@ from tilecopy_core.ptx.instructions import Instruction as Needed
 from tilecopy_core.ptx.instructions import instruction_of
 
 from ..machine.machine import Machine
-from ..program import CARRY, REGISTER_BITS, Instruction, Negated, Offset, Operand, Program, refuse
+from ..program import CARRY, REGISTER_BITS, Instruction, Negated, Offset, Operand, Program, refuse, spaces_of
 from ..threads.special import SPECIAL_REGISTERS
 from ..threads.threads import FULL, Lanes
 
@@ -109,7 +109,7 @@ def constant_bits(text: str, type: str, instruction: Instruction) -> int:
         if value not in (-1, 0, 1):
             raise refuse(instruction, f"{text} stands where a predicate is wanted")
         return abs(value)
-    if type in ("f32", "f64"):
+    if type[0] == "f" or type.startswith("bf"):
         raise refuse(instruction, f"the whole number {text} stands where .{type} is wanted")
     if not -(1 << (width - 1)) <= value < 1 << width:
         raise refuse(instruction, f"{text} does not fit into .{type}")
@@ -148,22 +148,59 @@ def reader(operand: Operand, type: str, instruction: Instruction, program: Progr
         return lambda machine, lanes: constant
     if operand in program.register_bits:
         width = program.register_bits[operand]
+        _demand_type(operand, type, instruction, program)
         if width != width_of(type) and not (wider and width > width_of(type) and type != "pred"):
             raise refuse(instruction, f"the register {operand} has {width} bits where .{type} is wanted")
         if width == width_of(type):
             return lambda machine, lanes: machine.read(operand, lanes)
         return lambda machine, lanes: machine.read(operand, lanes).astype(dtype)
     if operand in SPECIAL_REGISTERS:
-        if (type == "pred") != (operand == "%is_explicit_cluster"):
-            raise refuse(instruction, f"{operand} stands where .{type} is wanted")
+        _demand_special(operand, type, instruction)
         _demand(instruction_of(f"mov.b32 {operand}"), instruction, program)
         read = SPECIAL_REGISTERS[operand]
         return lambda machine, lanes: read(machine, lanes).astype(dtype)
     if operand in program.labels:
         raise refuse(instruction, f"the label {operand} stands where .{type} is wanted")
-    if width_of(type) < 32 or type[0] == "f":
+    if width_of(type) < (32 if spaces_of(program).get(operand) == "shared" else 64) or type[0] == "f":
         raise refuse(instruction, f"the address of {operand} stands where .{type} is wanted")
+    if instruction.opcode[0] not in ("mov", "cvta", "mapa", "getctarank"):
+        raise refuse(instruction, f"the address of {operand} must be moved to a register first")
     return lambda machine, lanes: machine.symbol(operand, lanes).astype(dtype)
+
+
+def _demand_type(name: str, type: str, instruction: Instruction, program: Program) -> None:
+    """Demand that a register is declared with a type that goes with one of an instruction: integers, floats, or only bits."""
+    declared = program.register_types.get(name, "b")
+    is_float, wants_float = declared[0] == "f", type[0] == "f" or type.startswith("bf")
+    wider = is_float and program.register_bits[name] != width_of(type)
+    plain_bits = type[0] == "b" and not wants_float
+    packed = type.endswith("x2") and declared != type
+    if declared[0] != "b" and not plain_bits and (is_float != wants_float or wider or packed):
+        raise refuse(instruction, f"the register {name} is .{declared} where .{type} is wanted")
+
+
+_WIDE_SPECIAL = (
+    "%clock64",
+    "%globaltimer",
+    "%gridid",
+    "%current_graph_exec",
+    *(f"%pm{number}_64" for number in range(8)),
+)
+
+
+def _demand_special(name: str, type: str, instruction: Instruction) -> None:
+    """Demand that a special register may stand in an instruction: ``mov``, and ``cvt`` between integers."""
+    converts = instruction.opcode[0] == "cvt" and all(part[0] in "us" for part in instruction.opcode[-2:])
+    if type == "pred" or name == "%is_explicit_cluster":
+        fits = type == "pred" and name == "%is_explicit_cluster" and instruction.opcode[0] == "mov"
+    elif converts:
+        fits = (name in _WIDE_SPECIAL) == (width_of(type) == 64)
+    elif name in _WIDE_SPECIAL:
+        fits = instruction.opcode[0] == "mov" and type in ("b64", "u64", "s64")
+    else:
+        fits = instruction.opcode[0] == "mov" and type in ("b32", "u32", "s32", "u16", "s16")
+    if not fits:
+        raise refuse(instruction, f"{name} stands where .{type} is wanted; move it to a register first")
 
 
 def agree(machine: Machine, lanes: Lanes, *readers: Reader) -> None:
@@ -187,6 +224,7 @@ def writer(operand: Operand, type: str, instruction: Instruction, program: Progr
     if not isinstance(operand, str) or operand not in program.register_bits:
         raise refuse(instruction, f"'{operand}' stands where a register is wanted")
     name, width = operand, program.register_bits[operand]
+    _demand_type(name, type, instruction, program)
     if width == width_of(type):
         return lambda machine, lanes, values: machine.write(name, lanes, values)
     if not (wider and width > width_of(type) and type != "pred"):

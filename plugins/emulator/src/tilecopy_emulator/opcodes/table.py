@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from tilecopy_core import PluginError, TilecopyError
+from tilecopy_core.ptx.instructions import instruction_of
 
 from ..alu import UndefinedResultError
 from ..demands import shown
@@ -44,6 +45,7 @@ from . import (
     wmma,
 )
 from .operands import Handler, Lanes, Step, hold, refuse
+from .rules import demand_operands, demand_together
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -248,15 +250,18 @@ def compile_program(program: Program) -> tuple[list[Step], list[int]]:
     Raises:
         UnsupportedPtxError: an instruction that is not known; the message names the line.
     """
-    steps, in_ptx = [], {"": True}
+    steps, in_ptx = [], {"": instruction_of("ret")}
     for instruction in program.instructions:
-        known = in_ptx.get(instruction.spelled)
-        if known is None:
-            found = hold(instruction, program)
-            known = found.needs.known
-            if not found.varies:
-                in_ptx[instruction.spelled] = known
+        needed = in_ptx.get(instruction.spelled)
+        if needed is None:
+            needed = hold(instruction, program)
+            if not needed.varies:
+                in_ptx[instruction.spelled] = needed
+        known = needed.needs.known
+        if known and instruction.spelled:
+            demand_operands(instruction, needed, program)
         steps.append(_step(instruction, program, in_ptx=known))
+    demand_together(program)
     lengths = [1] * (len(steps) + 1)
     for first, count in loads.runs(program):
         part = slice(first, first + count)

@@ -379,7 +379,7 @@ def _alloc(instruction: Instruction, program: Program) -> Step:
 
 def _dealloc(instruction: Instruction, program: Program) -> Step:
     demand_count(instruction, 2)
-    taddr = reader(instruction.operands[0], "b32", instruction, program)
+    taddr = reader(instruction.operands[0], "u32", instruction, program)
     count = reader(instruction.operands[1], "u32", instruction, program)
 
     def step(machine: Machine, lanes: Lanes) -> None:

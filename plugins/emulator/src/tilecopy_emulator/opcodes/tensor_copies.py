@@ -186,7 +186,7 @@ def _load(instruction: Instruction, program: Program) -> Step:
     where, multicast = _where(instruction, program), "multicast::cluster" in instruction.opcode
     to, _, barrier, *rest = operands_of(instruction, 3 + multicast)
     target, phase = (address_reader(each, instruction, program) for each in (to, barrier))
-    mask = reader(rest[0], "b16", instruction, program) if multicast else None
+    mask = reader(rest[0], "u16", instruction, program) if multicast else None
     remote, paired = "shared::cluster" in instruction.opcode, "cta_group::2" in instruction.opcode
 
     def step(machine: Machine, lanes: Lanes) -> None:

@@ -71,7 +71,9 @@ def _shuffle(instruction: Instruction, program: Program) -> Step:
     both = results if isinstance(results, Pair) else Pair(str(results), "_")
     write = writer(both.first, "b32", instruction, program)
     write_found = writer(both.second, "pred", instruction, program)
-    value, by, clamp, mask = (reader(x, "b32", instruction, program) for x in instruction.operands[1:])
+    types = ("b32", "b32", "b32", "u32")
+    sources = zip(instruction.operands[1:], types, strict=True)
+    value, by, clamp, mask = (reader(operand, type, instruction, program) for operand, type in sources)
 
     def step(machine: Machine, lanes: Lanes) -> None:
         agree(machine, lanes, by, clamp)
@@ -130,7 +132,7 @@ def _reduction(
     demand_count(instruction, 3)
     write = writer(instruction.operands[0], result, instruction, program)
     value = reader(instruction.operands[1], type, instruction, program)
-    mask = reader(instruction.operands[2], "b32", instruction, program)
+    mask = reader(instruction.operands[2], "u32", instruction, program)
 
     def step(machine: Machine, lanes: Lanes) -> None:
         here = _together(machine, lanes, mask)
@@ -180,7 +182,8 @@ def _redux(instruction: Instruction, program: Program) -> Step:
         table = here.table(values, np.uint32(neutral)).view(dtype)
         return function.reduce(table, axis=1, dtype=dtype).view(np.uint32)
 
-    return _reduction(instruction, program, "b32", "b32", reduce)
+    type = instruction.opcode[-1]
+    return _reduction(instruction, program, type, type, reduce)
 
 
 def _redux_floats(instruction: Instruction, program: Program) -> Step:
@@ -211,7 +214,7 @@ def _match(instruction: Instruction, program: Program) -> Step:
     write = writer(both.first, "b32", instruction, program)
     write_all = writer(both.second, "pred", instruction, program)
     value = reader(instruction.operands[1], type, instruction, program)
-    mask = reader(instruction.operands[2], "b32", instruction, program)
+    mask = reader(instruction.operands[2], "u32", instruction, program)
 
     def step(machine: Machine, lanes: Lanes) -> None:
         here = _together(machine, lanes, mask)
@@ -252,7 +255,7 @@ def _elect(instruction: Instruction, program: Program) -> Step:
         raise refuse(instruction, "it has two results, d|p")
     write = writer(instruction.operands[0].first, "b32", instruction, program)
     write_leader = writer(instruction.operands[0].second, "pred", instruction, program)
-    mask = reader(instruction.operands[1], "b32", instruction, program)
+    mask = reader(instruction.operands[1], "u32", instruction, program)
 
     def step(machine: Machine, lanes: Lanes) -> None:
         here = _together(machine, lanes, mask)

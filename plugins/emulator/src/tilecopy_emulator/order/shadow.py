@@ -140,7 +140,10 @@ def _zeros(cells: int) -> Any:
     except MemoryError:
         if sys.platform == "win32":  # which has no memory that is reserved when it is touched
             raise
-        pages = mmap.mmap(-1, 8 * cells, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
+        try:
+            pages = mmap.mmap(-1, 8 * cells, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
+        except (OSError, OverflowError) as error:
+            raise MemoryError(f"{8 * cells} bytes that tell who wrote {cells} cells of an array") from error
         return np.frombuffer(pages, np.int64)
 
 

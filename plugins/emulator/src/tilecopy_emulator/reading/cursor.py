@@ -6,9 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import NoReturn
 
+from ..places import LineDirective
 from ..program import UnsupportedPtxError
 from .lexer import Token
 
+_NAME = re.compile(r"[A-Za-z][\w$]*|[_$%][\w$]+", re.ASCII)
 MOST_BRACES = 200
 """How deep scopes and initial values may be nested."""
 
@@ -52,6 +54,51 @@ class Cursor:
     def word(self, what: str) -> str:
         """Take a word."""
         return self.expect("word", what).text
+
+    def name(self, what: str) -> str:
+        """Take a word that PTX lets a text define."""
+        token = self.expect("word", what)
+        if not _NAME.fullmatch(token.text) or token.text == "WARP_SZ":
+            self.fail(f"'{token.text}' cannot be {what}", token.line)
+        return token.text
+
+    def alignment(self) -> int:
+        """Take an alignment in bytes."""
+        align = self.integer("an alignment")
+        if not 0 < align < 1 << 32 or align & (align - 1):
+            self.fail(f"the alignment {align} is not a power of two below 2**32")
+        return align
+
+    def unsigned(self, what: str) -> int:
+        """Take a whole number of 32 bits with no sign."""
+        token = self.token
+        if token.kind == "-" or not 0 <= (value := self.integer(what)) < 1 << 32:
+            self.fail(f"{what} is a number from 0 to {(1 << 32) - 1}", token.line)
+        return value
+
+    def loc(self) -> LineDirective:
+        """Take what follows ``.loc``."""
+        file, line, column = (self.unsigned(what) for what in ("a file's number", "a line", "a column"))
+        if not self.accept(","):
+            return LineDirective(file, line, column)
+        self._expect_word("function_name")
+        label = self.word("a label")
+        offset = self.unsigned("an offset") if self.accept("+") else 0
+        self.expect(",", "', inlined_at'")
+        self._expect_word("inlined_at")
+        outer = self.unsigned("a file's number"), self.unsigned("a line"), self.unsigned("a column")
+        return LineDirective(file, line, column, label, offset, outer)
+
+    def _expect_word(self, text: str) -> None:
+        if self.word(f"'{text}'") != text:
+            self.fail(f"'{self.tokens[self.at - 1].text}' stands where '{text}' should")
+
+    def pragma(self) -> None:
+        """Pass over what follows ``.pragma``: texts in quotation marks."""
+        self.expect("string", "a text in quotation marks")
+        while self.accept(","):
+            self.expect("string", "a text in quotation marks")
+        self.expect(";", "';' after a pragma")
 
     def integer(self, what: str) -> int:
         """Take a whole number with its sign."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import attrs
@@ -17,6 +18,7 @@ from ..effects import effect_of
 from ..places import Place, Places
 from ..program import (
     CARRY,
+    DECLARABLE,
     REGISTER_BITS,
     Instruction,
     Memory,
@@ -38,9 +40,10 @@ _Found = TypeVar("_Found")
 
 MAX_INSTRUCTIONS = 1 << 18
 """Instructions after the expansion of calls."""
+MOST_COPIES = 8
+"""Calls of a function that are expanded in place; those after them share one body, so that a program grows with its text alone."""
 
 LINKAGE = (".visible", ".extern", ".weak", ".common")
-LINE_DIRECTIVES = (".loc", ".file")
 _PARTED_FROM_COPIES = ("barrier", "fence", "wait", "end")
 """Kinds of instructions that no copy holds: the comment above a copy does not reach past them."""
 
@@ -111,6 +114,44 @@ class _Draft:
     unresolved: bool = False
 
 
+@attrs.frozen
+class _Frame:
+    """A block whose statements are being read.
+
+    Attributes:
+        scope: of its names.
+        opening: its brace.
+        source: the comment that held before it.
+        leave: what follows it where it is the body of a call.
+    """
+
+    scope: _Scope
+    opening: Token
+    source: str
+    leave: Callable[[], None] | None
+
+
+@attrs.frozen
+class _SharedBody:
+    """A function's body that several calls branch to; a register says where each goes on.
+
+    Attributes:
+        function: which.
+        scope: of its formals.
+        start: label of its first instruction.
+        end: label of the branch back.
+        register: the number of the site that it was called from.
+        sites: labels behind its calls.
+    """
+
+    function: Function
+    scope: _Scope
+    start: str
+    end: str
+    register: str
+    sites: list[str]
+
+
 class Definitions:
     """What a module defines, by name."""
 
@@ -129,14 +170,18 @@ class Expansion:
         self.drafts: list[_Draft] = []
         self.labels: dict[str, int] = {}
         self.registers: dict[str, int] = {CARRY: 1}
+        self.register_types: dict[str, str] = {}
         self.halves: dict[str, Vector] = {}  # of a register of 128 bits, which is two of 64
         self.variables: list[Variable] = []
         self.numbers = 0
-        self.calls: list[str] = []
+        self.calls: dict[str, None] = {}
+        self.copies: Counter[str] = Counter()
+        self.shared: dict[str, _SharedBody] = {}
+        self.frames: list[_Frame] = []
         self.source = ""
         self.place: Place | None = None
         self.caller: Place | None = None
-        self.locals: set[str] = set()
+        self.locals: dict[str, int] = {}
         self.ends: list[str] = []
 
     def expand_entry(self, entry: Function) -> None:
@@ -144,9 +189,22 @@ class Expansion:
         names = {name: name for name in self.module.variables}
         names |= {formal.name: formal.name for formal in entry.parameters}
         self.root = _Scope(None, "", {name: name for name in self.module.variables})
-        self.c.at = entry.body
-        self._block(_Scope(None, "", names))
+        self._enter(_Scope(None, "", names), entry.body)
+        self._statements()
+        if self.shared:
+            self.drafts.append(_Draft(Instruction(entry.line, "exit", ("exit",), ()), self.root))
+        backs = [(body, self._expand_shared(body)) for body in self._all_shared()]
+        for body, draft in backs:
+            operands = body.register, Vector(tuple(body.sites))
+            draft.instruction = attrs.evolve(draft.instruction, operands=operands)
         self.drafts = [self._resolved(draft) for draft in self.drafts]
+
+    def _all_shared(self) -> Iterator[_SharedBody]:
+        """The shared bodies, those too that the expansion of earlier ones adds."""
+        number = 0
+        while number < len(self.shared):
+            yield list(self.shared.values())[number]
+            number += 1
 
     def _resolved(self, draft: _Draft) -> _Draft:
         if not draft.unresolved:
@@ -175,21 +233,30 @@ class Expansion:
         self.numbers += 1
         return _Scope(parent, f"@{self.numbers}")
 
-    def _block(self, scope: _Scope) -> None:
-        """Statements between braces."""
+    def _enter(self, scope: _Scope, at: int, leave: Callable[[], None] | None = None) -> None:
+        """Begin a block, whose brace is a token of the text."""
+        self.c.at = at
+        self.frames.append(_Frame(scope, self.c.expect("{"), self.source, leave))
+
+    def _statements(self) -> None:
+        """Statements up to the end of the block that was entered last before, with all blocks and calls in it."""
         c = self.c
-        opening = c.expect("{")
-        outer_source = self.source
-        while not c.accept("}"):
-            token = c.token
+        depth = len(self.frames) - 1
+        while len(self.frames) > depth:
+            frame = self.frames[-1]
+            scope, token = frame.scope, c.token
+            if c.accept("}"):
+                self.frames.pop()
+                self.source = frame.source
+                if frame.leave is not None:
+                    frame.leave()
+                continue
             if token.comment is not None:
                 self.source = token.comment
             if token.kind == "end":
-                c.fail("this '{' is never closed", opening.line)
-            elif token.kind == ";":
-                c.at += 1
+                c.fail("this '{' is never closed", frame.opening.line)
             elif token.kind == "{":
-                self._block(self._scope(scope))
+                self._enter(self._scope(scope), c.at)
             elif token.kind == "@":
                 self._guarded(scope)
             elif token.kind == "word" and c.tokens[c.at + 1].kind == ":":
@@ -202,7 +269,6 @@ class Expansion:
                 c.fail(f"'{token.text}' stands where a statement should")
             if len(self.drafts) > MAX_INSTRUCTIONS:
                 c.fail(f"the kernel has more than {MAX_INSTRUCTIONS} instructions with its calls expanded")
-        self.source = outer_source
 
     def _label_here(self, scope: _Scope) -> None:
         c = self.c
@@ -210,6 +276,7 @@ class Expansion:
         c.expect(":")
         if c.token.text == ".branchtargets":
             c.at += 1
+            self._claim(scope, token.text, token.line)
             targets = [c.word("a label")]
             while c.accept(","):
                 targets.append(c.word("a label"))
@@ -218,8 +285,7 @@ class Expansion:
         elif c.token.text in (".callprototype", ".calltargets"):
             c.skip_past(";")
         else:
-            if token.text in scope.labels:
-                c.fail(f"the label '{token.text}' is there twice", token.line)
+            self._claim(scope, token.text, token.line)
             scope.labels[token.text] = token.text + scope.suffix
             self.labels[token.text + scope.suffix] = len(self.drafts)
 
@@ -227,31 +293,32 @@ class Expansion:
         c = self.c
         token = c.advance()
         word = token.text
-        linkage = []
-        while word in LINKAGE:
-            linkage.append(word)
-            word = c.word("what is declared")
         if word == ".reg":
             self._declare_registers(scope)
         elif word in (".shared", ".local", ".global", ".const", ".param"):
             space = "local" if word == ".param" else word[1:]
-            for variable in variable_declarations(c, space, extern=".extern" in linkage):
+            for variable in variable_declarations(c, space, extern=False):
                 self._declare(scope, attrs.evolve(variable, name=variable.name + scope.suffix), variable.name, token)
                 if word == ".param":
-                    self.locals.add(variable.name + scope.suffix)
-        elif word in LINE_DIRECTIVES:
-            c.at -= 1
-            text = c.skip_line()
-            if word == ".loc":
-                self.place = self.module.places.loc(text, self.caller)
+                    self.locals[variable.name + scope.suffix] = variable.bytes
+        elif word == ".loc":
+            directive = c.loc()
+            if directive.function and not self.module.places.knows(directive.function):
+                c.fail(f"there is no label '{directive.function}' in .section .debug_str", token.line)
+            self.place = self.module.places.loc(directive, self.caller)
         elif word == ".pragma":
-            c.skip_past(";")
+            c.pragma()
         else:
             c.fail(f"the directive '{word}' is not known", token.line)
 
+    def _claim(self, scope: _Scope, name: str, line: int) -> None:
+        """Demand that a name is new in a scope, in which labels, registers and variables share their names."""
+        declared = name in scope.names and not (scope.parent is None and name in self.module.variables)
+        if declared or name in scope.labels or name in scope.targets:
+            self.c.fail(f"'{name}' is declared twice", line)
+
     def _declare(self, scope: _Scope, variable: Variable, name: str, token: Token) -> None:
-        if name in scope.names and not (scope.parent is None and name in self.module.variables):
-            self.c.fail(f"'{name}' is declared twice", token.line)
+        self._claim(scope, name, token.line)
         scope.names[name] = variable.name
         self.variables.append(variable)
 
@@ -259,11 +326,11 @@ class Expansion:
         c = self.c
         type = c.expect("word", "a type")
         wide = type.text == ".b128"
-        if type.text[1:] not in REGISTER_BITS and not wide:
+        if not wide and type.text[1:] not in DECLARABLE:
             c.fail(f"registers of the type '{type.text}' are not known", type.line)
         bits = 64 if wide else REGISTER_BITS[type.text[1:]]
         while True:
-            name = c.word("a register's name")
+            name = c.name("a register's name")
             names = [name]
             if c.accept("<"):
                 count = c.integer("a count of registers")
@@ -272,11 +339,13 @@ class Expansion:
                 c.expect(">")
                 names = [f"{name}{number}" for number in range(count)]
             for each in names:
-                if scope.names.get(each, each + scope.suffix) != each + scope.suffix or each in scope.names:
+                if each in scope.names:  # a variable of the module, too: its name would be the register's
                     c.fail(f"'{each}' is declared twice", type.line)
+                self._claim(scope, each, type.line)
                 scope.names[each] = each + scope.suffix
                 parts = (f"{each}.low{scope.suffix}", f"{each}.high{scope.suffix}") if wide else (each + scope.suffix,)
                 self.registers.update(dict.fromkeys(parts, bits))
+                self.register_types.update(dict.fromkeys(parts, "b64" if wide else type.text[1:]))
                 if wide:
                     self.halves[each + scope.suffix] = Vector(parts)
             if not c.accept(","):
@@ -356,17 +425,23 @@ class Expansion:
         if token.kind == "{":
             return Vector(self._items(scope))
         if c.accept("!"):
-            return Negated(self._register(scope, c.word("a predicate"), token.line))
+            name = c.word("a predicate")
+            register = self._register(scope, name, token.line)
+            if self.registers[register] != 1:
+                c.fail(f"{name} is not a predicate", token.line)
+            return Negated(register)
         if token.kind == "word" and is_label:
             return c.advance().text
         first = self._item(scope)
         if first in self.halves:
             return self.halves[first]
         if c.accept("|"):
-            return Pair(first, self._item(scope))
-        if c.token.kind in ("+", "-") and token.kind == "word":
-            sign = -1 if c.advance().kind == "-" else 1
-            return Offset(first, sign * c.integer("an offset"))
+            second = self._item(scope)
+            if first == second == "_":
+                c.fail("both results are '_'", token.line)
+            return Pair(first, second)
+        if token.kind == "word" and c.accept("+"):
+            return Offset(first, c.integer("an offset"))
         return first
 
     def _items(self, scope: _Scope) -> tuple[str, ...]:
@@ -433,10 +508,7 @@ class Expansion:
             base = self._item(scope)
             if base == "_" or base in SPECIAL_REGISTERS:
                 c.fail(f"'{base}' is not an address")
-            offset = 0
-            if c.token.kind in ("+", "-"):
-                sign = -1 if c.advance().kind == "-" else 1
-                offset = sign * c.integer("an offset")
+            offset = c.integer("an offset") if c.accept("+") else 0
         coordinates = self._items(scope) if c.accept(",") else ()
         c.expect("]", "']'")
         return TensorAddress(base, offset, coordinates) if coordinates else Memory(base, offset)
@@ -482,39 +554,102 @@ class Expansion:
                 start.line,
             )
         inner = self._scope(self.root)
-        end = f"end of call{inner.suffix}"
+        end, behind = f"end of call{inner.suffix}", f"behind call{inner.suffix}"
 
         def emit(opcode: tuple[str, ...], *operands: Operand, guard: str = "", unless: bool = False) -> None:
             draft = Instruction(start.line, text, opcode, operands, guard, unless, self.source, place=place)
             self.drafts.append(_Draft(draft, inner, opcode[0] == "bra"))
 
         if guard:
-            emit(("bra",), end, guard=guard, unless=not unless)
+            emit(("bra",), behind, guard=guard, unless=not unless)
+        self.copies[name] += 1
+        if self.copies[name] > MOST_COPIES:
+            self._call_shared(function, results, arguments, emit, end)
+            self.labels[behind] = len(self.drafts)
+            c.at, self.place = after, place
+            return
         returned = [self._bind(inner, *pair, emit, text) for pair in zip(function.results, results, strict=True)]
         for formal, actual in zip(function.parameters, arguments, strict=True):
             if self._bind(inner, formal, actual, emit, text):
-                width = f"b{REGISTER_BITS[formal.type]}"
-                name_here = inner.names[formal.name]
-                if formal.space == "reg":
-                    emit(("mov", width if formal.type != "pred" else "pred"), name_here, actual)
-                else:
-                    emit(("st", "local", width), Memory(name_here, 0), actual)
-        self.calls.append(name)
+                self._give(formal, inner.names[formal.name], actual, emit)
+        source, caller = self.source, self.caller
+
+        def leave() -> None:
+            c.at, self.source, self.place, self.caller = after, source, place, caller
+            self.calls.popitem()
+            self.ends.pop()
+            self.labels[end] = len(self.drafts)
+            for needed, formal, actual in zip(returned, function.results, results, strict=True):
+                if needed:
+                    self._take(formal, actual, inner.names[formal.name], emit)
+            self.labels[behind] = len(self.drafts)
+
+        self.calls[name] = None
         self.ends.append(end)
-        source, caller, self.caller = self.source, self.caller, place
-        c.at = function.body
-        self._block(inner)
-        c.at, self.source, self.place, self.caller = after, source, place, caller
-        self.calls.pop()
-        self.ends.pop()
-        self.labels[end] = len(self.drafts)
-        for needed, formal, actual in zip(returned, function.results, results, strict=True):
-            if needed:
-                width = f"b{REGISTER_BITS[formal.type]}"
-                if formal.space == "reg":
-                    emit(("mov", width if formal.type != "pred" else "pred"), actual, inner.names[formal.name])
-                else:
-                    emit(("ld", "local", width), actual, Memory(inner.names[formal.name], 0))
+        self.caller = place
+        self._enter(inner, function.body, leave)
+
+    def _call_shared(
+        self, function: Function, results: list[str], arguments: list[str], emit: Callable[..., None], end: str
+    ) -> None:
+        """Call the body that the calls of a function share: pass its arguments, branch there, take its results."""
+        body = self.shared.get(function.name)
+        if body is None:
+            scope = self._scope(self.root)
+            name = f"{function.name}{scope.suffix}"
+            body = _SharedBody(function, scope, f"start of {name}", f"end of {name}", f"return of {name}", [])
+            self.shared[function.name] = body
+            self.registers[body.register], self.register_types[body.register] = 32, "b32"
+            for formal in (*function.results, *function.parameters):
+                self._bind(scope, formal, "", emit, function.name)
+        for formal, actual in zip(function.parameters, arguments, strict=True):
+            self._give(formal, body.scope.names[formal.name], actual, emit)
+        emit(("mov", "b32"), body.register, str(len(body.sites)))
+        body.sites.append(f"return to{end}")
+        emit(("bra",), body.start)
+        self.labels[body.sites[-1]] = len(self.drafts)
+        for formal, actual in zip(function.results, results, strict=True):
+            self._take(formal, actual, body.scope.names[formal.name], emit)
+
+    def _expand_shared(self, body: _SharedBody) -> _Draft:
+        """Expand a shared body; its branch back, which learns its targets when all calls are known."""
+        function = body.function
+        self.calls, self.ends, self.caller, self.source = {function.name: None}, [body.end], None, ""
+        self.labels[body.start] = len(self.drafts)
+        self._enter(body.scope, function.body)
+        self._statements()
+        self.labels[body.end] = len(self.drafts)
+        draft = _Draft(Instruction(function.line, f"return from {function.name}", ("brx", "idx"), ()), body.scope)
+        self.drafts.append(draft)
+        return draft
+
+    def _give(self, formal: Formal, name: str, actual: str, emit: Callable[..., None]) -> None:
+        """Move an argument to a formal."""
+        width = f"b{REGISTER_BITS[formal.type]}"
+        if formal.space == "reg":
+            emit(("mov", width if formal.type != "pred" else "pred"), name, actual)
+        elif actual in self.locals:
+            self._copy_local(formal, name, actual, emit)
+        else:
+            emit(("st", "local", width), Memory(name, 0), actual)
+
+    def _take(self, formal: Formal, actual: str, name: str, emit: Callable[..., None]) -> None:
+        """Move a result to where its call wants it."""
+        width = f"b{REGISTER_BITS[formal.type]}"
+        if formal.space == "reg":
+            emit(("mov", width if formal.type != "pred" else "pred"), actual, name)
+        elif actual in self.locals:
+            self._copy_local(formal, actual, name, emit)
+        else:
+            emit(("ld", "local", width), actual, Memory(name, 0))
+
+    def _copy_local(self, formal: Formal, to: str, source: str, emit: Callable[..., None]) -> None:
+        step = min(8, formal.align, formal.bytes & -formal.bytes)
+        word = f"word of {step} bytes@"
+        self.registers[word], self.register_types[word] = 8 * step, f"b{8 * step}"
+        for at in range(0, formal.bytes, step):
+            emit(("ld", "local", f"b{8 * step}"), word, Memory(source, at))
+            emit(("st", "local", f"b{8 * step}"), Memory(to, at), word)
 
     def _arguments(self, scope: _Scope) -> list[str]:
         c = self.c
@@ -531,15 +666,14 @@ class Expansion:
         unique = formal.name + inner.suffix
         if formal.space == "reg":
             inner.names[formal.name] = unique
-            self.registers[unique] = REGISTER_BITS[formal.type]
+            self.registers[unique], self.register_types[unique] = REGISTER_BITS[formal.type], formal.type
             return True
         if actual in self.locals:
-            held = next(variable for variable in self.variables if variable.name == actual)
-            if held.bytes < formal.bytes:
-                self.c.fail(f"'{text}': {formal.name} takes {formal.bytes} bytes, {actual} holds {held.bytes}")
+            if self.locals[actual] < formal.bytes:
+                self.c.fail(f"'{text}': {formal.name} takes {formal.bytes} bytes, {actual} holds {self.locals[actual]}")
             inner.names[formal.name] = actual
             return False
         inner.names[formal.name] = unique
-        self.locals.add(unique)
+        self.locals[unique] = formal.bytes
         self.variables.append(Variable(unique, "local", formal.align, formal.bytes))
         return True

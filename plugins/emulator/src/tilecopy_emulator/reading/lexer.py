@@ -41,9 +41,9 @@ _TOKEN = re.compile(
   | (?P<number>0[fF][0-9a-fA-F]{8}(?!\w) | 0[dD][0-9a-fA-F]{16}(?!\w) | 0[xX][0-9a-fA-F]+U?(?!\w) | 0[bB][01]+U?(?!\w)
       | \d+\.\d*(?:[eE][+-]?\d+)?(?![\w.]) | \d+[eE][+-]?\d+(?![\w.]) | \d+U?(?![\w.]))
   | (?P<word>[%$A-Za-z_.][\w$.%]*(?:::[\w$.%]+)*)
-  | (?P<mark>[][(){}<>,;:+\-*/|!=@&~?^])
+  | (?P<mark>[][(){}<>,;:+\-*|!=@&~?^]|/(?!\*))
     """,
-    re.VERBOSE | re.DOTALL,
+    re.VERBOSE | re.DOTALL | re.ASCII,
 )
 
 
@@ -58,6 +58,8 @@ def tokens(text: str) -> Iterator[Token]:
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
+            if text.startswith("/*", position):
+                raise UnsupportedPtxError("the comment that begins here is never closed", line)
             wrong = re.match(r"\S+", text[position:])
             raise UnsupportedPtxError(f"'{wrong[0] if wrong else text[position]}' is not PTX", line)
         kind, found = str(match.lastgroup), match[0]

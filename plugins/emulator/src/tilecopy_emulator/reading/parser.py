@@ -15,14 +15,29 @@ import attrs
 from tilecopy_core import TARGETS, Target, target_of
 
 from ..demands import demand
-from ..program import REGISTER_BITS, Parameter, Program, UnsupportedPtxError
+from ..program import DECLARABLE, REGISTER_BITS, Parameter, Program, UnsupportedPtxError, Variable
 from .cursor import Cursor
-from .expansion import LINE_DIRECTIVES, LINKAGE, Definitions, Expansion, Formal, Function
+from .expansion import LINKAGE, Definitions, Expansion, Formal, Function
 from .lexer import tokens
 from .variables import variable_declarations
 
+_NEWEST_MINORS = {1: 5, 2: 3, 3: 2, 4: 3, 5: 0, 6: 5, 7: 8, 8: 8, 9: 9}
+"""The last minor number of each major version of PTX; those of the newest one are not known yet."""
+_UNTABLED = {
+    f"sm_{arch}" for arch in (10, 11, 12, 13, 20, 21, 30, 32, 35, 37, 50, 52, 53, 60, 61, 62, 70, 72, 82, 88, 101)
+}
+"""Targets that the table of instructions has not; they are run as the nearest older one that it has, or its oldest."""
 _OF_CLUSTERS = (".explicitcluster", ".reqnctapercluster", ".maxclusterrank", ".blocksareclusters")
-_IGNORED_ATTRIBUTES = (".maxnreg", ".minnctapersm", ".maxnctapersm", ".maxclusterrank", ".abi_preserve")
+_OF_ENTRIES = {".reqntid": 3, ".maxntid": 3, ".reqnctapercluster": 3, ".maxnreg": 1, ".minnctapersm": 1}
+_OF_ENTRIES |= {".maxclusterrank": 1, ".explicitcluster": 0, ".blocksareclusters": 0}
+_OF_FUNCTIONS = {".noreturn": 0, ".abi_preserve": 1}
+"""Directives of an entry or of a function, and how many numbers each takes at most."""
+_VERSIONS = {**dict.fromkeys(_OF_CLUSTERS, (7, 8)), ".blocksareclusters": (9, 0), ".abi_preserve": (9, 0)}
+_CONFLICTS = ((".reqntid", ".maxntid"), (".reqnctapercluster", ".maxclusterrank"))
+
+
+def _is_version(major: int, minor: int) -> bool:
+    return minor <= _NEWEST_MINORS.get(major, -1)
 
 
 class ModuleParser(Definitions):
@@ -33,18 +48,17 @@ class ModuleParser(Definitions):
         found = list(tokens(text))
         self._cursor = Cursor(found, text)
         self.arch = 0
-        self.target: Target | None = None
         self.version = (0, 0)
+        self._prototypes: dict[str, int] = {}
         self._read()
 
     # ----------------------------------------------------------------------------------------- the module
 
     def _read(self) -> None:
         c = self._cursor
+        self._header()
         while c.token.kind != "end":
-            if c.token.kind == ";":
-                c.at += 1
-            elif c.token.kind == "@":
+            if c.token.kind == "@":
                 c.skip_line()  # @@DWARF
             elif c.token.kind == "}":
                 c.fail("this '}' closes nothing")
@@ -52,80 +66,109 @@ class ModuleParser(Definitions):
                 self._module_statement(c.word("a directive"))
         if not self.entries:
             raise UnsupportedPtxError("the text has no .entry")
-        if self.target is None:
-            raise UnsupportedPtxError("the text has no .target")
+        for name, line in self._prototypes.items():
+            if name not in self.functions:
+                c.fail(f"the function '{name}' is neither defined nor .extern", line)
+
+    def _header(self) -> None:
+        """``.version``, ``.target`` and perhaps ``.address_size``, in this order and once."""
+        c = self._cursor
+        line = self._directive(".version")
+        version = c.expect("number", "a version").text
+        major, _, minor = version.partition(".")
+        if not minor.isdigit() or f"{int(major)}.{int(minor)}" != version or not _is_version(int(major), int(minor)):
+            c.fail(f"{version} is not a version of PTX", line)
+        self.version = int(major), int(minor)
+        self.target = self._target(self._directive(".target"))
+        if c.token.text == ".address_size":
+            line = self._directive(".address_size")
+            if c.integer("32 or 64") != 64:
+                c.fail("only .address_size 64 is known", line)
         least = self.target.ptx_version
         if self.arch < self.target.arch:  # older than what the table of instructions begins with
             self.version = max(self.version, least)
         if self.version < least:
-            found = "{}.{}".format(*self.version) if any(self.version) else "none"
-            wanted = "{}.{}".format(*least)
-            raise UnsupportedPtxError(
-                f"the target {self.target} needs .version {wanted} or newer; the text has {found}"
-            )
+            wanted, have = ("{}.{}".format(*each) for each in (least, self.version))
+            raise UnsupportedPtxError(f"the target {self.target} needs .version {wanted} or newer; the text has {have}")
+
+    def _directive(self, word: str) -> int:
+        """Take a directive of the header; its line."""
+        c = self._cursor
+        line = c.token.line
+        if c.token.text != word:
+            c.fail(f"'{c.token.text}' stands where {word} should: a text begins with .version and .target")
+        c.advance()
+        return line
 
     def _module_statement(self, word: str) -> None:
         c = self._cursor
         line = c.tokens[c.at - 1].line
-        linkage = []
-        while word in LINKAGE:
-            linkage.append(word)
-            word = c.word("what is declared")
-        if word == ".version":
-            version = c.expect("number", "a version").text
-            if not re.fullmatch(r"\d+\.\d+", version):
-                c.fail(f"{version} is not a version of PTX", line)
-            major, minor = version.split(".")
-            self.version = int(major), int(minor)
-        elif word == ".target":
-            self._target(line)
-        elif word == ".address_size":
-            if c.integer("32 or 64") != 64:
-                c.fail("only .address_size 64 is known", line)
-        elif word in LINE_DIRECTIVES:
-            c.at -= 1
-            self.places.file(c.skip_line())
+        linkage = ""
+        if word in LINKAGE:
+            linkage, word = word, c.word("what is declared")
+        if word == ".file":
+            self._file(line)
         elif word == ".section":
             name, start = c.word("a section's name"), c.token.start
             c.skip_braces()
             if name == ".debug_str":
                 self.places.strings(c.text[start : c.tokens[c.at - 1].end])
-        elif word in (".pragma", ".alias"):
-            c.skip_past(";")
+        elif word == ".pragma":
+            c.pragma()
+        elif word == ".alias":
+            names = [c.word("a function")]
+            c.expect(",")
+            names.append(c.word("a function"))
+            c.expect(";")
+            if not all(name in self.functions or name in self._prototypes for name in names):
+                c.fail(f"{' and '.join(names)} are not both functions of the text", line)
+            self._prototypes.pop(names[0], None)
         elif word == ".entry":
-            self._function(entry=True)
+            self._function(entry=True, extern=linkage == ".extern")
         elif word == ".func":
-            self._function(entry=False)
-        elif word in (".global", ".const", ".shared", ".local"):
-            for variable in variable_declarations(c, word[1:], extern=".extern" in linkage):
-                known = self.variables.get(variable.name)
-                if known is not None and not (known.extern or variable.extern):
-                    c.fail(f"the variable {variable.name} is declared twice", line)
-                if known is None or known.extern:
-                    self.variables[variable.name] = variable
+            self._function(entry=False, extern=linkage == ".extern")
+        elif word in (".global", ".const", ".shared"):
+            for variable in variable_declarations(c, word[1:], extern=linkage == ".extern"):
+                self._declare(variable, line)
         else:
-            c.fail(f"the directive '{word}' is not known", line)
+            c.fail(f"the directive '{word}' cannot stand here", line)
 
-    def _target(self, line: int) -> None:
+    def _file(self, line: int) -> None:
+        """``.file number "name"``, perhaps with a time and a size."""
         c = self._cursor
-        names = [c.word("a target")]
-        while c.accept(","):
-            names.append(c.word("a target"))
-        for name in names:
-            match = re.fullmatch(r"sm_(\d+)([af]?)", name)
-            if match:
-                self.arch = int(match[1])
-                older = [
-                    TARGETS[0],
-                    *(known for known in TARGETS if known[3:].isdigit() and int(known[3:]) <= self.arch),
-                ]
-                if match[2] and name not in TARGETS:
-                    c.fail(f"the target '{name}' is not known", line)
-                self.target = target_of(name if name in TARGETS else older[-1])
-            elif name not in ("debug", "texmode_unified", "texmode_independent", "map_f64_to_f32"):
-                c.fail(f"the target '{name}' is not known", line)
+        number, name = c.unsigned("the number of a file"), c.expect("string", "a file's name").text[1:-1]
+        for _ in range(2):
+            if c.accept(","):
+                c.unsigned("a time or a size")
+        if not self.places.file(number, name):
+            c.fail(f"two files have the number {number}", line)
 
-    def _function(self, *, entry: bool) -> None:
+    def _declare(self, variable: Variable, line: int) -> None:
+        c, name = self._cursor, variable.name
+        known = self.variables.get(name)
+        if (known is not None and not known.extern) or name in self.functions or name in self.entries:
+            c.fail(f"'{name}' is declared twice", line)
+        for relocation in variable.relocations:
+            if relocation.symbol not in self.variables:
+                c.fail(f"the initial value '{relocation.symbol}' is not a variable that is declared above", line)
+        self.variables[name] = variable
+
+    def _target(self, line: int) -> Target:
+        c = self._cursor
+        name, *modes = [c.word("a target")]
+        while c.accept(","):
+            modes.append(c.word("a mode of the target"))
+        match = re.fullmatch(r"sm_(\d+)[af]?", name, re.ASCII)
+        if match is None or (name not in TARGETS and name not in _UNTABLED):
+            c.fail(f"the target '{name}' is not known", line)
+        for mode in modes:
+            if mode not in ("debug", "texmode_unified", "texmode_independent", "map_f64_to_f32"):
+                c.fail(f"the mode '{mode}' of a target is not known", line)
+        self.arch = int(match[1])
+        older = [TARGETS[0], *(known for known in TARGETS if known[3:].isdigit() and int(known[3:]) <= self.arch)]
+        return target_of(name if name in TARGETS else older[-1])
+
+    def _function(self, *, entry: bool, extern: bool) -> None:
         c = self._cursor
         line = c.token.line
         results: tuple[Formal, ...] = ()
@@ -133,77 +176,110 @@ class ModuleParser(Definitions):
             c.at += 1
             c.skip_past(")")
         if not entry and c.token.kind == "(":
-            results = self._formals()
-        name = c.word("a name")
-        parameters = self._formals() if c.token.kind == "(" else ()
-        attributes: dict[str, tuple[int, ...]] = {}
-        while c.token.kind not in ("{", ";"):
-            attribute = c.word("'{' or a directive of the function")
-            if attribute in _OF_CLUSTERS and (self.arch < 90 or self.version < (7, 8)):
-                have = "{}.{}".format(*self.version)
-                c.fail(f"'{attribute}' needs sm_90 and .version 7.8; the text is for sm_{self.arch}, .version {have}")
-            if attribute == ".pragma":
-                c.skip_past(";")
-            elif attribute in (".reqntid", ".maxntid", ".reqnctapercluster"):
-                attributes[attribute] = self._extent(attribute)
-            elif attribute in _IGNORED_ATTRIBUTES:
-                c.integer(f"the number of {attribute}")
-            elif attribute in LINE_DIRECTIVES:
-                c.at -= 1
-                c.skip_line()
-            elif attribute not in (".noreturn", ".explicitcluster", ".blocksareclusters", ".unified"):
-                c.fail(f"the directive '{attribute}' is not known")
+            results = self._formals(entry=False)
+            if len(results) > 1 and any(formal.space == "param" for formal in results):
+                c.fail("several results must be .reg", line)
+        name = c.name("a name")
+        parameters = self._formals(entry=entry) if c.token.kind == "(" else ()
+        attributes = self._attributes(entry=entry)
         if c.accept(";"):
-            return  # a prototype
-        table = self.entries if entry else self.functions
-        if name in self.entries or name in self.functions:
+            if not extern:
+                self._prototypes.setdefault(name, line)
+            return
+        if extern:
+            c.fail(f"'{name}' is .extern and has a body", line)
+        if any(name in names for names in (self.entries, self.functions, self.variables)):
             c.fail(f"'{name}' is defined twice", line)
+        table = self.entries if entry else self.functions
         table[name] = Function(name, line, results, parameters, c.at, attributes)
         c.skip_braces()
 
-    def _extent(self, what: str) -> tuple[int, ...]:
+    def _attributes(self, *, entry: bool) -> dict[str, tuple[int, ...]]:
+        """The directives between a function's parameters and its body."""
         c = self._cursor
-        sizes = [c.integer(f"a size of {what}")]
-        while c.accept(","):
-            sizes.append(c.integer(f"a size of {what}"))
-        if len(sizes) > 3 or min(sizes) < 1:
-            c.fail(f"{what} takes one to three positive sizes")
-        return (*sizes, *(1,) * (3 - len(sizes)))
+        line, attributes = c.token.line, dict[str, tuple[int, ...]]()
+        while c.token.kind not in ("{", ";"):
+            attribute = c.word("'{' or a directive of the function")
+            if attribute in _OF_ENTRIES or attribute in _OF_FUNCTIONS:
+                least = _VERSIONS.get(attribute, (0, 0))
+                if (attribute in _OF_ENTRIES) != entry:
+                    c.fail(f"'{attribute}' cannot stand at {'an entry' if entry else 'a function'}")
+                if self.version < least or (attribute in _OF_CLUSTERS and self.arch < 90):
+                    have = "{}.{}".format(*self.version)
+                    wanted = ("sm_90 and " if attribute in _OF_CLUSTERS else "") + ".version {}.{}".format(*least)
+                    c.fail(f"'{attribute}' needs {wanted}; the text is for sm_{self.arch}, .version {have}")
+                attributes[attribute] = self._sizes(attribute)
+            elif attribute == ".pragma":
+                c.pragma()
+            elif attribute == ".loc":
+                c.loc()
+            else:
+                c.fail(f"the directive '{attribute}' is not known")
+        for first, second in _CONFLICTS:
+            if first in attributes and second in attributes:
+                c.fail(f"{first} and {second} exclude each other", line)
+        for needed in (".reqntid", ".reqnctapercluster") if ".blocksareclusters" in attributes else ():
+            if needed not in attributes:
+                c.fail(f".blocksareclusters needs {needed}", line)
+        return attributes
 
-    def _formals(self) -> tuple[Formal, ...]:
+    def _sizes(self, attribute: str) -> tuple[int, ...]:
+        """The numbers of a directive of a function; extents are filled up with ones."""
+        c = self._cursor
+        most = {**_OF_ENTRIES, **_OF_FUNCTIONS}[attribute]
+        sizes = [c.unsigned(f"a size of {attribute}")] if most else []
+        while len(sizes) < most and c.accept(","):
+            sizes.append(c.unsigned(f"a size of {attribute}"))
+        if sizes and min(sizes) < 1:
+            c.fail(f"{attribute} takes positive sizes")
+        return (*sizes, *(1,) * (most - len(sizes)))
+
+    def _formals(self, *, entry: bool) -> tuple[Formal, ...]:
         c = self._cursor
         c.expect("(")
-        found: list[Formal] = []
+        found: dict[str, Formal] = {}
         while not c.accept(")"):
             if found:
                 c.expect(",", "',' or ')'")
-            found.append(self._formal())
-        return tuple(found)
+            formal = self._formal(entry=entry)
+            if formal.name in found:
+                c.fail(f"the parameter {formal.name} is declared twice")
+            found[formal.name] = formal
+        return tuple(found.values())
 
-    def _formal(self) -> Formal:
+    def _formal(self, *, entry: bool) -> Formal:
+        """``.param .align 8 .b8 name[16]``, ``.param .u64 .ptr .global .align 16 name`` or ``.reg .u32 name``."""
         c = self._cursor
         space = c.word("a parameter")
-        if space not in (".param", ".reg"):
-            c.fail(f"'{space}' stands where .param or .reg should")
-        align, type = 0, ""
-        while c.token.kind == "word" and c.token.text.startswith("."):
-            word = c.advance().text[1:]
-            if word == "align":
-                align = c.integer("an alignment")
-            elif word in REGISTER_BITS:
-                type = word
-            elif word not in ("ptr", "global", "shared", "const", "local"):
-                c.fail(f"the type '.{word}' of a parameter is not known")
-        name = c.word("a parameter's name")
-        if not type:
-            c.fail(f"the parameter {name} has no type")
+        if space not in (".param", ".reg") or (entry and space == ".reg"):
+            c.fail(f"'{space}' stands where .param{'' if entry else ' or .reg'} should")
+        align = self._alignment()
+        type = c.word("a type").rpartition(".")[2] if c.token.text.startswith(".") else ""
+        if type not in DECLARABLE or (space == ".param" and type in ("pred", "f16x2")):
+            c.fail(f"the type '.{type}' of a parameter is not known" if type else "a parameter has no type")
+        align = self._alignment() or align
+        if space == ".param" and c.token.text == ".ptr":
+            c.at += 1
+            if c.token.text in (".global", ".shared", ".const", ".local", ".param", ".generic"):
+                c.at += 1
+            self._alignment()
+        name = c.name("a parameter's name")
         size, is_array = max(1, REGISTER_BITS[type] // 8), False
         if c.accept("["):
             is_array = True
             count = 0 if c.token.kind == "]" else c.integer("a count of elements")
+            if count < 0 or (entry and not count):
+                c.fail(f"the parameter {name} has {count} elements")
             size *= count
             c.expect("]")
         return Formal(name, space[1:], type, size, max(align if is_array else 0, REGISTER_BITS[type] // 8, 1), is_array)
+
+    def _alignment(self) -> int:
+        c = self._cursor
+        if c.token.text != ".align":
+            return 0
+        c.at += 1
+        return c.alignment()
 
     # ----------------------------------------------------------------------------------------- an entry
 
@@ -215,16 +291,20 @@ class ModuleParser(Definitions):
             entry = next(iter(self.entries))
         if entry not in self.entries:
             raise UnsupportedPtxError(f"the text has no entry '{entry}'; it has: {', '.join(self.entries)}")
-        assert self.target is not None
         chosen = self.entries[entry]
         parameters, offset = [], 0
         for formal in chosen.parameters:
             offset = -(-offset // formal.align) * formal.align
             parameters.append(Parameter(formal.name, formal.type, formal.bytes, formal.align, offset, formal.is_array))
             offset += formal.bytes
+        most = 32764 if self.version >= (8, 1) else 4352
+        if offset > most:
+            raise UnsupportedPtxError(
+                f"{chosen.name} has {offset} bytes of parameters; at .version {'{}.{}'.format(*self.version)} the limit is {most}"
+            )
         body = Expansion(self, self._cursor)
         body.expand_entry(chosen)
-        block, most = chosen.attributes.get(".reqntid"), chosen.attributes.get(".maxntid")
+        block, bound = chosen.attributes.get(".reqntid"), chosen.attributes.get(".maxntid")
         cluster = chosen.attributes.get(".reqnctapercluster")
         return Program(
             chosen.name,
@@ -236,10 +316,11 @@ class ModuleParser(Definitions):
             (*self.variables.values(), *body.variables),
             prod(block) if block else 0,
             (block[0], block[1], block[2]) if block else None,
-            prod(most) if most else 0,
+            prod(bound) if bound else 0,
             (cluster[0], cluster[1], cluster[2]) if cluster else None,
             self.target,
             self.version,
+            body.register_types,
         )
 
 
@@ -256,6 +337,9 @@ def parse(text: str, entry: str | None = None) -> Program:
     demand("parse", "text", text, isinstance(text, str), "the text of a PTX module", UnsupportedPtxError)
     fits = entry is None or isinstance(entry, str)
     demand("parse", "entry", entry, fits, "the name of a kernel, or None", UnsupportedPtxError)
+    if not text.isascii():
+        at = next(at for at, character in enumerate(text) if not character.isascii())
+        raise UnsupportedPtxError(f"'{text[at]}' is not an ASCII character", text.count("\n", 0, at) + 1)
     return _parsed(str(text), entry)
 
 

@@ -8,7 +8,7 @@ from math import prod
 import attrs
 import numpy as np
 
-from ..program import REGISTER_BITS, Relocation, Variable
+from ..program import DECLARABLE, REGISTER_BITS, Relocation, Variable
 from .cursor import MOST_BRACES, Cursor, whole_number
 
 MOST_BYTES = {"shared": 227 << 10, "local": 512 << 10, "const": 64 << 10, "global": 1 << 34}
@@ -18,24 +18,22 @@ MOST_BYTES = {"shared": 227 << 10, "local": 512 << 10, "const": 64 << 10, "globa
 def variable_declarations(c: Cursor, space: str, *, extern: bool) -> list[Variable]:
     """Variables from after the state space to the semicolon, under their own names."""
     line, align, elements, type = c.token.line, 0, 1, ""
-    while c.token.kind == "word" and c.token.text.startswith("."):
+    while not type and c.token.kind == "word" and c.token.text.startswith("."):
         word = c.advance().text[1:]
         if word == "align":
-            align = c.integer("an alignment")
+            align = c.alignment()
         elif word == "attribute":
             c.skip_past(")")
         elif word in ("v2", "v4"):
             elements = int(word[1])
-        elif word in REGISTER_BITS and word != "pred":
+        elif word in DECLARABLE and word != "pred":
             type = word
-        elif word == "ptr":
-            continue
         else:
             c.fail(f"the type '.{word}' of a variable is not known")
     if not type:
         c.fail("the variable has no type")
-    if align & (align - 1):
-        c.fail(f"the alignment {align} is not a power of two", line)
+    if elements * REGISTER_BITS[type] > 128:
+        c.fail(f"a vector of {elements} elements of .{type} has more than 128 bits", line)
     found = [_variable(c, space, type, elements, align, extern=extern)]
     while c.accept(","):
         found.append(_variable(c, space, type, elements, align, extern=extern))
@@ -44,7 +42,7 @@ def variable_declarations(c: Cursor, space: str, *, extern: bool) -> list[Variab
 
 
 def _variable(c: Cursor, space: str, type: str, elements: int, align: int, *, extern: bool) -> Variable:
-    line, name = c.token.line, c.word("a variable's name")
+    line, name = c.token.line, c.name("a variable's name")
     sizes: list[int] = []
     while c.accept("["):
         sizes.append(-1 if c.token.kind == "]" else _count(c))
@@ -64,12 +62,14 @@ def _variable(c: Cursor, space: str, type: str, elements: int, align: int, *, ex
         if sizes and sizes[0] == -1:
             sizes[0] = len(items) if isinstance(items, list) else 1
         _demand_room(c, space, name, prod(sizes) * size, line)
-        raw = bytearray(prod(sizes) * size)
+        raw = bytearray()
         place(c, raw, relocations, items, sizes, 0, type, line)
         data = bytes(raw)
     if any(count == -1 for count in sizes) and not (extern and space == "shared"):
         c.fail(f"the variable {name} has no size", line)
     count = 0 if -1 in sizes else prod(sizes)
+    if not count and not extern:
+        c.fail(f"the variable {name} has no elements", line)
     _demand_room(c, space, name, count * size, line)
     return Variable(name, space, align, count * size, data, extern, tuple(relocations))
 
@@ -87,10 +87,7 @@ def _demand_room(c: Cursor, space: str, name: str, size: int, line: int) -> None
 
 
 def _offset(c: Cursor) -> int:
-    if c.token.kind not in ("+", "-"):
-        return 0
-    sign = -1 if c.advance().kind == "-" else 1
-    return sign * c.integer("an offset")
+    return c.integer("an offset") if c.accept("+") else 0
 
 
 def initial_value(c: Cursor, depth: int = 0) -> object:
@@ -144,7 +141,7 @@ def place(
     type: str,
     line: int,
 ) -> None:
-    """Write an initial value into bytes; what is not given is zero."""
+    """Write an initial value into bytes, which grow up to it; what is not given is zero."""
     size = REGISTER_BITS[type] // 8
     if isinstance(item, list):
         if not sizes or len(item) > sizes[0]:
@@ -161,8 +158,15 @@ def place(
         return
     assert isinstance(item, (int, float))
     if type[0] == "f" or type == "bf16":
-        if type not in ("f32", "f64"):
-            c.fail(f"initial values of .{type} are not known", line)
-        raw[at : at + size] = np.array(item, "f4" if type == "f32" else "f8").tobytes()
+        if type not in ("f32", "f64") or isinstance(item, int):
+            c.fail(f"the initial value {item} does not fit .{type}", line)
+        _put(raw, at, np.array(item, "f4" if type == "f32" else "f8").tobytes())
+    elif isinstance(item, float) and type[0] != "b":
+        c.fail(f"the initial value {item} does not fit .{type}", line)
     else:
-        raw[at : at + size] = (int(item) & ((1 << size * 8) - 1)).to_bytes(size, "little")
+        _put(raw, at, (int(item) & ((1 << size * 8) - 1)).to_bytes(size, "little"))
+
+
+def _put(raw: bytearray, at: int, value: bytes) -> None:
+    raw.extend(bytes(max(0, at - len(raw))))
+    raw[at : at + len(value)] = value

@@ -95,16 +95,18 @@ class GlobalMemory:
     def __init__(self) -> None:
         self.arrays: list[GlobalArray] = []
         self.cell = 16
+        self._by_bytes: dict[tuple[int, int, str], list[GlobalArray]] = {}
 
     def add(self, name: str, data: Any, align_bytes: int, *, writable: bool, space: str = "global") -> int:
         """Map a flat uint8 array; returns its base address. Of two that are the same bytes, it is the same: their accesses meet."""
-        for each in self.arrays if len(data) else ():
-            same = each.data.ctypes.data == data.ctypes.data and len(each.data) == len(data)
-            if same and each.space == space and each.base % align_bytes == 0:
+        same = self._by_bytes.setdefault((data.ctypes.data, len(data), space), [])
+        for each in same if len(data) else ():
+            if each.base % align_bytes == 0:
                 each.name, each.writable = f"{each.name} (also {name})", each.writable or writable
                 return each.base
         base = ((len(self.arrays) + 1) << WINDOW_BITS) + align_bytes
         self.arrays.append(GlobalArray(name, data, base, writable=writable, space=space))
+        same.append(self.arrays[-1])
         return base
 
     def kept(self, most: int) -> list[Any] | None:

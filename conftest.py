@@ -1,0 +1,65 @@
+"""Records the PTX that the emulator takes while the suites run, where ``TILECOPY_EMULATED_TEXTS`` names a folder (``nox -s tests``)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MARKER = "refused_by_assemblers"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker, and record where it is asked for."""
+    config.addinivalue_line("markers", f"{MARKER}: emulates a text that an assembler refuses, on purpose")
+    if folder := os.environ.get("TILECOPY_EMULATED_TEXTS"):
+        config.pluginmanager.register(Recorder(Path(folder)))
+
+
+class Recorder:
+    """Writes each text that the emulator compiles to a file of the folder, named by its digest and its target."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.recording = folder, True
+        self.texts: deque[tuple[Any, str]] = deque(maxlen=256)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        """Stand between the emulator's reader, its table of instructions, and those who call them."""
+        from tilecopy_emulator import run
+        from tilecopy_emulator.opcodes.operands import hold
+        from tilecopy_emulator.reading import parser
+
+        read, compile_steps = parser._parsed, run.compile_program
+
+        def reading(text: str, entry: str | None) -> Any:
+            program = read(text, entry)
+            self.texts.append((program.instructions, text))
+            return program
+
+        def compiling(program: Any) -> Any:
+            compiled = compile_steps(program)
+            text = next((text for known, text in self.texts if known is program.instructions), None)
+            if text is not None and all(hold(each, program).needs.known for each in program.instructions):
+                self._write(text, str(program.target))
+            return compiled
+
+        parser._parsed, run.compile_program = reading, compiling  # type: ignore[assignment]
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        """Leave out the texts of a test with the marker."""
+        self.recording = item.get_closest_marker(MARKER) is None
+        return (yield)
+
+    def _write(self, text: str, target: str) -> None:
+        if self.recording:
+            digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+            file = self.folder / f"{digest[:32]}.{target}.ptx"
+            if not file.exists():
+                file.write_bytes(text.encode(errors="surrogatepass"))

@@ -1,0 +1,176 @@
+"""What assemblers demand of the operands of every instruction, beside what its handler reads of them.
+
+A program that breaks one of these rules could not be loaded, so it is refused before it runs. Source: PTX ISA, sections 5 to 9,
+and ptxas 13.0 where the ISA leaves it open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from tilecopy_core.ptx.instructions import Instruction as Needed
+from tilecopy_core.ptx.instructions import Place
+
+from ..effects import names_in
+from ..program import (
+    REGISTER_BITS,
+    Instruction,
+    Memory,
+    Operand,
+    Pair,
+    Program,
+    TensorAddress,
+    UnsupportedPtxError,
+    Vector,
+    spaces_of,
+)
+from .operands import is_constant, refuse
+
+_DISCARDING = ("atom", "setp", "mbarrier.arrive", "mbarrier.arrive_drop", "elect")
+"""Opcodes whose result may be ``_`` as a whole; elements of a vector always may."""
+
+MOST_STATIC_BYTES = 48 << 10
+_SPACES = ("global", "shared", "local", "const", "param")
+_BARRIERS = range(16)
+_WARPS = range(0, 1 << 32, 32)
+_BYTE = range(256)
+_BULK = range(0, (1 << 20) - 15, 16)
+_RANGES: dict[str, dict[int, Sequence[int]]] = {
+    "bfe": {2: _BYTE, 3: _BYTE},
+    "bfi": {3: _BYTE, 4: _BYTE},
+    "pmevent": {0: range(16)},
+    **{f"{name}.sync": {0: _BARRIERS, 1: _WARPS} for name in ("bar", "bar.cta", "barrier", "barrier.cta")},
+    **{f"{name}.red": {1: _BARRIERS, 2: _WARPS} for name in ("bar", "bar.cta", "barrier", "barrier.cta")},
+    **{f"{name}.arrive": {0: _BARRIERS, 1: _WARPS[1:]} for name in ("bar", "bar.cta", "barrier", "barrier.cta")},
+    "mbarrier.test_wait.parity": {2: range(2)},
+    "mbarrier.try_wait.parity": {2: range(2)},
+    "mbarrier.arrive": {2: range(1, 1 << 32)},
+    "mbarrier.arrive.expect_tx": {},
+    "mbarrier.arrive_drop": {2: range(1, 1 << 32)},
+    "mbarrier.arrive_drop.expect_tx": {},
+    "cp.async.bulk.global": {2: _BULK},
+    "cp.async.bulk.shared::cluster": {2: _BULK},
+    "cp.async.bulk.shared::cta": {2: _BULK},
+    "cp.async.bulk.prefetch.L2": {1: _BULK},
+    "tcgen05.commit": {1: ()},
+    "tcgen05.alloc": {1: (32, 64, 128, 256, 512)},
+    "tcgen05.dealloc": {1: (32, 64, 128, 256, 512)},
+}
+"""By the start of an opcode: the position of an operand, and the numbers that may stand there in the text; none: a register must."""
+
+
+def demand_operands(instruction: Instruction, needed: Needed, program: Program) -> None:
+    """Refuse operands that no assembler takes.
+
+    Raises:
+        UnsupportedPtxError: one of them; the message names the line.
+    """
+    ranges = _ranges_of(instruction.opcode)
+    for position, operand in enumerate(instruction.operands):
+        if isinstance(operand, (Memory, TensorAddress)):
+            spec = needed.operands[position] if position < len(needed.operands) else None
+            spaces = spec.spaces if isinstance(spec, Place) else _space_of(instruction.opcode)
+            _demand_address(operand, spaces, instruction, program)
+        elif isinstance(operand, Vector):
+            _demand_alike(operand, instruction, program)
+        elif position in ranges and is_constant(operand) and not _may_be(operand, ranges[position]):
+            raise refuse(instruction, f"operand {position + 1} cannot be {operand}")
+    if "L2::cache_hint" in instruction.opcode:
+        policies = instruction.operands[-2:] if "cp_mask" in instruction.opcode else instruction.operands[-1:]
+        if not policies or program.register_types.get(str(policies[0])) not in ("b64", "u64", "s64"):
+            raise refuse(instruction, "a cache policy must be a register of 64 bits")
+    if instruction.operands:
+        _demand_result(instruction.operands[0], instruction)
+
+
+def _may_be(constant: str, numbers: Sequence[int]) -> bool:
+    return bool(numbers) and (not _is_whole(constant) or int(constant) in numbers)
+
+
+def _is_whole(constant: str) -> bool:
+    return constant.lstrip("-").isdigit()
+
+
+@lru_cache(maxsize=1 << 12)
+def _ranges_of(opcode: tuple[str, ...]) -> dict[int, Sequence[int]]:
+    names = (".".join(opcode[:length]) for length in range(len(opcode), 0, -1))
+    return next((_RANGES[name] for name in names if name in _RANGES), {})
+
+
+@lru_cache(maxsize=1 << 12)
+def _space_of(opcode: tuple[str, ...]) -> tuple[str, ...]:
+    """The space of an instruction's address; empty where it names none, or several for several addresses."""
+    named = tuple(part for part in opcode if part.partition("::")[0] in _SPACES)
+    return named if len(named) == 1 else ()
+
+
+def _demand_result(operand: Operand, instruction: Instruction) -> None:
+    opcode = instruction.opcode
+    discards = opcode[0] in _DISCARDING or ".".join(opcode[:2]) in _DISCARDING
+    whole = operand.first if isinstance(operand, Pair) else operand
+    if opcode[0] == "elect" and (not isinstance(operand, Pair) or operand.second == "_"):
+        raise refuse(instruction, "elect gives a predicate: _|p")
+    if opcode[0] == "ldmatrix" and not isinstance(operand, Vector):
+        raise refuse(instruction, "ldmatrix writes registers in braces")
+    if whole == "_" and not discards:
+        raise refuse(instruction, f"the result of {opcode[0]} cannot be left out")
+
+
+def _demand_address(
+    operand: Memory | TensorAddress, spaces: tuple[str, ...], instruction: Instruction, program: Program
+) -> None:
+    base = operand.base
+    if base in program.register_bits:
+        if program.register_types.get(base, "b")[0] == "f":
+            raise refuse(instruction, f"the register {base} of .{program.register_types[base]} is not an address")
+        width = 32 if instruction.opcode[0] == "tcgen05" and not spaces else 64 if spaces == ("global",) else 0
+        if width and program.register_bits[base] != width:
+            have = program.register_bits[base]
+            raise refuse(instruction, f"the register {base} has {have} bits where an address of {width} is wanted")
+    elif not base or is_constant(base):
+        if spaces != ("local",):
+            raise refuse(instruction, "a number is an address in .local memory only")
+    else:
+        own = spaces_of(program).get(base, "param")
+        if own not in {space.partition("::")[0] for space in spaces or _SPACES[:-1]}:
+            raise refuse(instruction, f"{base} is in .{own}, the address of another space is wanted")
+
+
+def _demand_alike(vector: Vector, instruction: Instruction, program: Program) -> None:
+    types = [program.register_types[name] for name in vector.items if name in program.register_types]
+    if len(types) < len(vector.items):
+        for name in vector.items:
+            if name in spaces_of(program):
+                raise refuse(instruction, f"the address of {name} must be moved to a register first")
+    if len({REGISTER_BITS[type] for type in types}) > 1:
+        raise refuse(instruction, f"the registers in braces have different widths: {', '.join(vector.items)}")
+    if instruction.opcode[0] == "tcgen05" and len(types) < len(vector.items):
+        raise refuse(instruction, "every operand in braces must be a register")
+    kinds = {"f" if type[0] == "f" else "i" for type in types if type[0] != "b"}
+    kinds |= {"i" for name in vector.items if _is_whole(name)}
+    if len(kinds) > 1:
+        raise refuse(instruction, f"the registers in braces are integers and floats: {', '.join(vector.items)}")
+    if set(vector.items) == {"_"}:
+        raise refuse(instruction, "every element of a vector is left out")
+
+
+def demand_together(program: Program) -> None:
+    """Refuse what no assembler takes in one kernel: tcgen05 of two CTA groups, more than 48 KiB of static shared memory."""
+    named = {name for each in program.instructions for operand in each.operands for name in names_in(operand)}
+    static = sum(each.bytes for each in program.variables if each.space == "shared" and each.name in named)
+    if static > MOST_STATIC_BYTES:
+        raise UnsupportedPtxError(
+            f"{program.name} has {static} bytes of static shared memory; the limit is {MOST_STATIC_BYTES}, more must be dynamic"
+        )
+    groups: dict[str, Instruction] = {}
+    for instruction in program.instructions:
+        if instruction.opcode[0] == "tcgen05":
+            for part in instruction.opcode:
+                if part.startswith("cta_group::"):
+                    groups.setdefault(part, instruction)
+    if len(groups) > 1:
+        _, second = groups.values()
+        raise refuse(
+            second, f"a kernel has one .cta_group in its tcgen05 instructions, this one has {' and '.join(groups)}"
+        )
