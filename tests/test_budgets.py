@@ -12,7 +12,7 @@ PACKAGES = {
     "core": 10_050,
     "bulk": 275,
     "cli": 1_900,
-    "cuda": 1_725,
+    "cuda": 1_750,
     "draw": 2_475,
     "dsmem": 150,
     "emulator": 18_375,

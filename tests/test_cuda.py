@@ -554,6 +554,49 @@ def test_events_do_not_outlive_a_measurement(fails: str) -> None:
     assert driver.calls["cuEventCreate"] == driver.calls["cuEventDestroy"] == 2
 
 
+def test_a_device_array_that_is_dropped_is_freed_once() -> None:
+    driver = FakeDriver()
+    cuda = CudaExecutor(driver)
+    array = DeviceArray((4, 8), "float32", executor=cuda)
+    assert driver.calls["cuMemFree"] == 0
+    del array
+    gc.collect()
+    assert driver.calls["cuMemFree"] == 1 and driver.modes[0] == "RELAXED"  # a capture elsewhere goes on
+    freed = DeviceArray((4, 8), "float32", executor=cuda)
+    freed.free()
+    freed.free()
+    del freed
+    with DeviceArray((4, 8), "float32", executor=cuda):
+        pass
+    gc.collect()
+    assert driver.calls["cuMemAlloc"] == driver.calls["cuMemFree"] == 3
+
+
+def test_a_device_array_that_the_driver_cannot_free_raises_only_in_free(capfd: pytest.CaptureFixture[str]) -> None:
+    driver = FakeDriver()
+    cuda = CudaExecutor(driver)
+    arrays = [DeviceArray((4,), "float32", executor=cuda) for _ in range(2)]
+    driver.fail = {"cuMemFree": 700}
+    with pytest.raises(tc.LaunchError, match="cuMemFree"):
+        arrays[0].free()
+    del arrays
+    gc.collect()
+    assert capfd.readouterr().err == ""
+
+
+def test_a_device_array_that_was_freed_is_refused() -> None:
+    driver = FakeDriver(sizes=(8, 8))
+    cuda = CudaExecutor(driver)
+    kernel = round_trip((256, 64), (128, 64), "float16", target="sm_90")
+    a, b = (DeviceArray((256, 64), "float16", executor=cuda) for _ in range(2))
+    cuda.launch(kernel, (a, b))
+    b.free()
+    for use in (cuda.launch, cuda.prepare, cuda.launcher):
+        with pytest.raises(tc.LaunchError, match=r"argument B: .*\(256, 64\)"):
+            use(kernel, (a, b))
+    assert len(driver.launches) == 1
+
+
 def test_a_broken_libcuda_is_not_told_as_missing(tmp_path: Path) -> None:
     (tmp_path / "libcuda.so.1").write_text("no library")
     program = "from tilecopy.executors import executor_named as e; print(e('cuda').why_unavailable())"

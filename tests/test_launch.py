@@ -197,6 +197,86 @@ def test_a_conjugated_view_is_refused_after_a_plain_tensor() -> None:
     assert len(fake.launches) == 2
 
 
+@attrs.define(eq=False)
+class StoredTensor(FakeTensor):
+    """A tensor of torch with a storage of so many bytes, at an offset in it."""
+
+    storage_bytes: int = 256 * 64 * 2
+    offset: int = 0
+
+    def untyped_storage(self) -> Any:
+        return types.SimpleNamespace(nbytes=lambda: self.storage_bytes)
+
+    def storage_offset(self) -> int:
+        return self.offset
+
+    def element_size(self) -> int:
+        return 2
+
+
+@pytest.mark.parametrize("captured", [False, True])
+@pytest.mark.parametrize("place_of_bad", [0, 1])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        FakeTensor(0),
+        StoredTensor(0, storage_bytes=0),
+        StoredTensor(64 * 2, storage_bytes=0, offset=64),  # torch's address of a view of a freed storage
+        StoredTensor(256 * 64 * 2, storage_bytes=0, offset=256 * 64),
+    ],
+    ids=["no memory", "freed", "view of freed", "second half of freed"],
+)
+def test_an_array_without_memory_is_refused_on_every_path(
+    kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor, bad: FakeTensor, place_of_bad: int, captured: bool
+) -> None:
+    """PyTorch #195862 and #196019: FSDP frees the storage of a tensor between its uses, and the tensor keeps its shape."""
+    name = "AB"[place_of_bad]
+    arguments: list[Any] = [StoredTensor(A0), StoredTensor(B0)]
+    if type(bad) is FakeTensor:
+        arguments = [FakeTensor(A0), FakeTensor(B0)]
+    without_memory = [*arguments]
+    without_memory[place_of_bad] = bad
+    for use in (cuda.launch, cuda.prepare, cuda.launcher):
+        with pytest.raises(tc.LaunchError, match=rf"argument {name}: .*\(256, 64\)"):
+            use(kernel, without_memory)
+    assert not fake.launches
+    cuda.launch(kernel, arguments)
+    fake.capturing = int(captured)
+    for _ in range(2):  # the launch is remembered
+        with pytest.raises(tc.LaunchError, match=f"argument {name}"):
+            cuda.launch(kernel, without_memory, stream=9)
+        cuda.launch(kernel, arguments, stream=9)
+    assert len(fake.launches) == 3
+
+
+def test_a_storage_that_is_too_small_is_refused(kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor) -> None:
+    for storage_bytes, offset in ((256 * 64 * 2 - 1, 0), (256 * 64 * 2, 64), (8, 0)):
+        with pytest.raises(tc.LaunchError, match=f"argument A: .*{storage_bytes}"):
+            cuda.launch(kernel, (StoredTensor(A0, storage_bytes=storage_bytes, offset=offset), StoredTensor(B0)))
+    assert not fake.launches
+    cuda.launch(kernel, (StoredTensor(A0 + 128, storage_bytes=257 * 64 * 2, offset=64), StoredTensor(B0)))
+    assert len(fake.launches) == 1
+
+
+def test_a_launcher_refuses_address_0_but_of_empty_arrays() -> None:
+    k = tc.KernelBuilder("maybe", threads=32)
+    n = k.size("n", lower=0)
+    a, b = k.param("A", (n,), "float32"), k.param("B", (32,), "float32")
+    t = k.thread_id()
+    with k.if_(t < n):
+        k.store(b[t], k.load(a[t]))
+    kernel, fake = k.build(target="sm_90", grid=1), FakeDriver(sizes=(8, 8, 4))
+    flat = {"strides": (1,), "dtype": FLOAT32}
+    full, rows = FakeTensor(B0, (32,), **flat), FakeTensor(A0, (32,), **flat)
+    launch = CudaExecutor(fake).launcher(kernel, (rows, full))
+    for addresses in ((0, B0), (A0, 0)):
+        with pytest.raises(tc.LaunchError, match=f"array {addresses.index(0)}"):
+            launch(addresses)
+    assert not fake.launches
+    CudaExecutor(fake).launcher(kernel, (FakeTensor(0, (0,), **flat), full))((0, B0))
+    assert len(fake.launches) == 1
+
+
 def test_the_number_of_arguments_and_scalars_are_checked_every_time() -> None:
     fake = FakeDriver(sizes=(4, 8, 8, 8))
     cuda, kernel, a, b = CudaExecutor(fake), scalars_kernel(), FakeTensor(A0), FakeTensor(B0)
@@ -306,9 +386,9 @@ def test_a_launcher_refuses_what_is_no_address(addresses: Any, message: str) -> 
     with pytest.raises(tc.LaunchError, match=f"kernel aligned: .*{message}"):
         launch(addresses)
     assert not fake.launches
-    for good in ((A0, B0 + 8), [A0 + 64, 0]):
+    for good in ((A0, B0 + 8), [A0 + 64, B0]):
         launch(good)
-    assert [launched.numbers() for launched in fake.launches] == [(A0, B0 + 8), (A0 + 64, 0)]
+    assert [launched.numbers() for launched in fake.launches] == [(A0, B0 + 8), (A0 + 64, B0)]
 
 
 def test_a_launcher_takes_the_streams_of_a_launch(kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor) -> None:

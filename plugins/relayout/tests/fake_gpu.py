@@ -42,15 +42,16 @@ class Memory:
 
 @attrs.define(eq=False)
 class ndarray:  # noqa: N801
-    """A CuPy array on a GPU, whose memory is a NumPy array's."""
+    """A CuPy array on a GPU, whose memory is a NumPy array's, or was freed."""
 
     host: Any
     gpu: int = 0
+    freed: bool = False
 
     shape = property(lambda self: self.host.shape)
     strides = property(lambda self: self.host.strides)
     dtype = property(lambda self: self.host.dtype)
-    data = property(lambda self: Memory(self.host.ctypes.data + (self.gpu << 48), self.gpu))
+    data = property(lambda self: Memory(0 if self.freed else self.host.ctypes.data + (self.gpu << 48), self.gpu))
 
     @property
     def device(self) -> Any:

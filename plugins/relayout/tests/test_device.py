@@ -108,6 +108,19 @@ def test_out_is_looked_at_every_time(machine: fake_gpu.Machine, watched: Watched
     assert (odd == A.T).all()
 
 
+def test_memory_that_was_freed_is_refused_every_time(machine: fake_gpu.Machine, watched: Watched) -> None:
+    x, out = on_gpu(np.arange(12.0).reshape(3, 4)), on_gpu(np.zeros((4, 3)))
+    relayout(x, (1, 0), out=out)
+    for array, result, name in (
+        (fake_gpu.ndarray(x.host, freed=True), out, "array"),
+        (fake_gpu.ndarray(x.host, freed=True), None, "array"),
+        (x, fake_gpu.ndarray(out.host, freed=True), "out"),
+    ):
+        with pytest.raises(RequestError, match=f"^{name}: "):
+            relayout(array, (1, 0), out=result)
+    assert len(watched.launches) == 1
+
+
 def test_a_misaligned_address_is_not_taken_for_an_aligned_one(machine: fake_gpu.Machine, watched: Watched) -> None:
     memory = np.zeros(24 * 4 + 1, np.uint8)
     odd = memory[1:].view(np.float32).reshape(4, 6)

@@ -9,8 +9,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tilecopy import RequestError
+from tilecopy import LaunchError, RequestError
 from tilecopy_relayout import relayout
+from tilecopy_testkit.programs import round_trip
 
 X = torch.arange(4 * 6 * 10, dtype=torch.float64).reshape(4, 6, 10)
 PATTERN = "a (b c) d -> (d a) c b"
@@ -43,6 +44,82 @@ def test_into_a_view() -> None:
         relayout(X, (0, 1, 2), out=X, executor="emulator")
     with pytest.raises(RequestError, match="out overlaps itself"):
         relayout(X[:2, :2, 0], (1, 0), out=torch.zeros(2, 1, dtype=X.dtype).expand(2, 2), executor="emulator")
+
+
+def freed(shape: tuple[int, ...], *, left_bytes: int = 0, row: int = 0, turned: bool = False) -> Any:
+    """A tensor whose storage was made smaller (PyTorch #195862: FSDP does so), from a row of its storage on."""
+    tensor = torch.ones(shape[1], shape[0] + row).T[row:] if turned else torch.ones(shape[0] + row, shape[1])[row:]
+    tensor.untyped_storage().resize_(left_bytes)
+    return tensor
+
+
+class Wrapper(torch.Tensor):
+    """A tensor without a storage of its own (PyTorch #196019)."""
+
+    @staticmethod
+    def __new__(cls, shape: tuple[int, ...]) -> Any:
+        return torch.Tensor._make_wrapper_subclass(cls, shape, dtype=torch.float32)
+
+    @classmethod
+    def __torch_dispatch__(cls, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
+        return super().__torch_dispatch__(function, types, arguments, named or {})
+
+
+WITHOUT_MEMORY = pytest.mark.parametrize(
+    "without_memory",
+    [
+        freed,
+        lambda shape: freed(shape, row=3),
+        lambda shape: freed(shape, left_bytes=8),
+        lambda shape: freed(shape, left_bytes=4 * 8 * 32 + 127, row=1),
+        lambda shape: freed(shape, turned=True),
+        Wrapper,
+        lambda shape: freed(shape, turned=True, row=2, left_bytes=320),
+    ],
+    ids=["freed", "view of freed", "8 bytes left", "a byte missing", "turned", "wrapper", "turned view"],
+)
+
+
+@WITHOUT_MEMORY
+def test_a_tensor_without_memory_is_refused(without_memory: Any) -> None:
+    with pytest.raises(RequestError, match=r"array: .*\(8, 32\)"), torch.no_grad():
+        relayout(without_memory((8, 32)), (1, 0), executor="emulator")
+    source = torch.ones(32, 8)
+    with pytest.raises(RequestError, match=r"out: .*\(8, 32\)"), torch.no_grad():
+        relayout(source, (1, 0), out=without_memory((8, 32)), executor="emulator")
+
+
+@WITHOUT_MEMORY
+def test_a_kernel_refuses_a_tensor_without_memory(without_memory: Any) -> None:
+    kernel = round_trip((8, 32), (8, 32), "float32", target="sm_80")
+    for name, arguments in (
+        ("A", (without_memory((8, 32)), torch.ones(8, 32))),
+        ("B", (torch.ones(8, 32), without_memory((8, 32)))),
+    ):
+        with pytest.raises(LaunchError, match=rf"argument {name}: .*\(8, 32\)"):
+            kernel(*arguments, executor="emulator")
+        with pytest.raises(LaunchError, match=rf"argument {name}: .*\(8, 32\)"):
+            kernel.prepare(*arguments, executor="emulator")()
+
+
+def test_a_fake_tensor_has_no_memory_for_a_kernel() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        fake = torch.ones(8, 32)
+    kernel = round_trip((8, 32), (8, 32), "float32", target="sm_80")
+    with pytest.raises(LaunchError, match="argument A"):
+        kernel(fake, torch.ones(8, 32), executor="emulator")
+    assert tuple(relayout(fake, (1, 0), executor="emulator").shape) == (32, 8)  # its shape alone is traced
+    with pytest.raises((RequestError, AssertionError, RuntimeError)):
+        relayout(torch.ones(32, 8), (1, 0), out=fake, executor="emulator")
+
+
+def test_empty_tensors_need_no_memory() -> None:
+    assert relayout(torch.ones(0, 8), (1, 0), executor="emulator").shape == (8, 0)
+    whole = torch.ones(4, 8)[:0]
+    whole.untyped_storage().resize_(0)
+    assert relayout(whole, (1, 0), executor="emulator").shape == (8, 0)
 
 
 def test_gradients() -> None:

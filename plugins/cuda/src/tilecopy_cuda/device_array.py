@@ -1,10 +1,14 @@
-"""Device memory for command-line jobs and benchmarks that have no framework at hand."""
+"""Device memory for command-line jobs and benchmarks that have no framework at hand.
+
+An array that is dropped is freed: cuMemFree waits for the launches that use the memory.
+"""
 
 from __future__ import annotations
 
 import statistics
+import weakref
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from math import prod
 from typing import Any
 
@@ -15,6 +19,7 @@ from tilecopy_core.errors import Kind, checked, instance_of, integer, integer_in
 from tilecopy_core.layout import dtype_of
 
 from .cuda import CudaExecutor
+from .driver import Driver
 
 _ADDRESSES = 1 << 49
 """What a GPU's virtual addresses reach."""
@@ -22,7 +27,7 @@ _EXECUTOR = instance_of("a CudaExecutor", CudaExecutor)
 
 
 class DeviceArray:
-    """A row-major array in device memory; free it, or use it in a ``with``.
+    """A row-major array in device memory. It is freed by :meth:`free`, at the end of a ``with``, or when nothing refers to it any more.
 
     Args:
         shape: extents.
@@ -49,6 +54,8 @@ class DeviceArray:
         with self._executor.driver.active(device):
             what = f"DeviceArray: shape {shown(shape)}: {self.nbytes} bytes of device memory"
             self.pointer = int(self._executor.driver.call("cuMemAlloc", self.nbytes, what=what))
+        self._dropped = weakref.finalize(self, _free_dropped, self._executor.driver, device, self.pointer)
+        self._dropped.atexit = False  # the memory ends with the context
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -86,6 +93,7 @@ class DeviceArray:
         """Give the memory back; once is enough."""
         pointer, self.pointer = self.pointer, 0
         if pointer:
+            self._dropped.detach()
             self._call("cuMemFree", pointer)
 
     def _held(self, host: Any, what: str, *, written: bool = False) -> Any:
@@ -106,6 +114,12 @@ class DeviceArray:
 
     def __exit__(self, *_: object) -> None:
         self.free()
+
+
+def _free_dropped(driver: Driver, device: int, pointer: int) -> None:
+    """Free the memory of an array that nothing refers to. The garbage collector may call it anywhere, also while a stream is captured."""
+    with suppress(LaunchError), driver.active(device), driver.outside_capture():
+        driver.call("cuMemFree", pointer)
 
 
 @checked(

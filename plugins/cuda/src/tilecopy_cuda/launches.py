@@ -48,6 +48,7 @@ class ReadyLaunch:
         cluster: CTAs of a cluster of the kernel.
         call: the driver's launch with everything but stream and arguments.
         masks: of each array, the bits of its address that must be zero; ``mask``: of any.
+        empty: the numbers of the arrays that have no elements, and may have the address 0.
         pack: puts the addresses into a block's memory.
         first: the initial content of a block's memory, made for the addresses ``first_for``.
         places: where each parameter is in it.
@@ -64,6 +65,7 @@ class ReadyLaunch:
     call: Callable[..., tuple[Any, ...]]
     masks: tuple[int, ...]
     mask: int
+    empty: frozenset[int]
     pack: Callable[..., None]
     first: bytes
     first_for: tuple[int, ...]
@@ -125,7 +127,7 @@ class ReadyLaunch:
             try:
                 for address in addresses:
                     bits |= address
-                fit = not bits & mask
+                fit = not bits & mask and 0 not in addresses
             except Exception:  # an object's own
                 fit = False
             if not fit:
@@ -149,6 +151,11 @@ class ReadyLaunch:
             if type(address) is not int or not 0 <= address < 1 << 64:
                 raise LaunchError(f"kernel {self.kernel}: addresses are integers of 64 bits, not {shown(address)}")
         for number, (address, mask) in enumerate(zip(addresses, self.masks, strict=True)):
+            if not address and number not in self.empty:
+                raise LaunchError(
+                    f"kernel {self.kernel}: the address of array {number} is 0: its memory was freed or never allocated; pass the "
+                    "address of memory"
+                )
             if address & mask:
                 raise LaunchError(
                     f"kernel {self.kernel}: the address 0x{address:x} of array {number} is not a multiple of {mask + 1} bytes"
@@ -234,6 +241,7 @@ def ready_launch(
         call=partial(driver.api.cuLaunchKernel, loaded.function, *binding.grid, kernel.threads, 1, 1, shared),
         masks=masks,
         mask=max(masks, default=0),
+        empty=frozenset(number for number, name in enumerate(arrays) if 0 in binding.arrays[name].shape),
         pack=pack.pack_into,
         first=b"".join(padded),
         first_for=addresses,

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 import attrs
-from tilecopy.executors.arguments import Reads, reads_of
+from tilecopy.executors.arguments import LOWEST_ADDRESS, Reads, reads_of
 from tilecopy.kernel.built import BuiltKernel
 from tilecopy.kernel.parameters import ArrayParameter
 
@@ -32,6 +32,8 @@ def make(kinds, launches, streams, legacy):
                 return False
             ready = launches[{key}]
             {reads}
+            if {without_memory}:
+                return False
             if ({bits}) & ready.mask and not ready.are_aligned({addresses}):
                 return False
             if stream is None:
@@ -117,6 +119,7 @@ def _maker(forms: tuple[Reads | None, ...]) -> Callable[..., Any]:
         key=_tuple(name if form is None else form.facts.format(name) for form, name in zip(forms, names, strict=True)),
         mismatch=" or ".join(f"type({name}) is not k{name}" for name in names) or "False",
         reads="; ".join(f"p{name} = {form.address.format(name)}" for form, name in read) or "pass",
+        without_memory=" or ".join(f"p{name} < {LOWEST_ADDRESS}" for _, name in read) or "False",
         addresses=", ".join(f"p{name}" for _, name in read),
         bits=" | ".join(f"p{name}" for _, name in read) or "0",
     )

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import attrs
 from tilecopy.executors import agreed_stream, stream_pointer
+from tilecopy.executors.arguments import LOWEST_ADDRESS
 
 from tilecopy_core import RequestError
 from tilecopy_core.plugin import frozen, row_major, shown
@@ -304,6 +305,8 @@ def _remembered(array: Any, axes: Any, out: Any, stream: Any, executor: str | No
             ready = _calls[facts, axes, executor, tuple(sizes.items()) if sizes else None, out_facts]
     except Exception:  # whatever is odd about the arguments, the whole check says it
         raise _UnknownError from None
+    if pointer < LOWEST_ADDRESS:  # it may have no memory
+        raise _UnknownError
     result = out
     if out is None:
         if stream is None and ready.strides is not None:
@@ -312,8 +315,8 @@ def _remembered(array: Any, axes: Any, out: Any, stream: Any, executor: str | No
         else:
             result = ready.framework.empty(array, ready.shape, ready.dtype, stream)
             out_pointer = _readers[type(result)](result)[1]
-    elif ready.low < out_pointer - pointer < ready.high:
-        raise _UnknownError  # may overlap: exactly, by the whole check
+    elif out_pointer < LOWEST_ADDRESS or ready.low < out_pointer - pointer < ready.high:
+        raise _UnknownError  # may have no memory, or may overlap: exactly, by the whole check
     elif ready.across is not None:
         return _across(ready, ready.across, pointer, out_pointer, stream, out)
     if stream is None:

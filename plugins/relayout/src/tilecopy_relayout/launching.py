@@ -95,8 +95,13 @@ def low_bits(source: int, destination: int) -> int:
     """The part of two addresses that a plan depends on: their remainders by :data:`WIDEST_BYTES`.
 
     Raises:
-        RequestError: they are not integers.
+        RequestError: they are not integers, or one is 0.
     """
+    if source == 0 or destination == 0:
+        which = "source" if source == 0 else "destination"
+        raise tc.RequestError(
+            f"{which} is at address 0: its memory was freed or never allocated; pass the address of memory"
+        )
     try:
         return (source & 15) << 4 | destination & 15
     except TypeError:

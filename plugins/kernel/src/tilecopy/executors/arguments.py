@@ -23,6 +23,9 @@ from .streams import current_stream, exported_stream, framework_of
 View = Callable[[str, Any], ArrayFacts]
 """How an executor sees an array: where it is passed (for messages) and the array, to its facts."""
 
+LOWEST_ADDRESS = 1 << 32
+"""Addresses of GPU memory are not below it. torch reports the offset of a tensor in its storage as the address if the storage was freed,
+so calls that skip the checks of an earlier call go through all of them below it."""
 _HOST = 1
 """DLPack's number of host memory (dlpack.h, kDLCPU)."""
 _GPU = (2, 13)
@@ -78,6 +81,17 @@ def array_facts(where: str, argument: Any, device_of: Callable[[int], int]) -> A
     Raises:
         LaunchError: it is no array, or one whose memory does not hold its elements as they are.
     """
+    facts = _facts(where, argument, device_of)
+    if not facts.pointer and 0 not in facts.shape:
+        raise LaunchError(
+            f"{where}: a {type(argument).__name__} of shape {facts.shape} at address 0: its memory was freed, or it is a wrapper "
+            "without memory; pass an array that has memory"
+        )
+    return facts
+
+
+def _facts(where: str, argument: Any, device_of: Callable[[int], int]) -> ArrayFacts:
+    """Return the facts of an array by the first protocol that it has."""
     if isinstance(argument, np.ndarray):
         return numpy_facts(where, argument)
     if _is_tensor(type(argument)):
@@ -144,6 +158,8 @@ def _tensor_facts(where: str, tensor: Any) -> ArrayFacts:
         )
     if device.type not in ("cpu", "cuda"):
         raise LaunchError(f"{where}: the tensor is on {device}; it must be on the CPU or a CUDA device")
+    if pointer:
+        _check_storage(where, tensor, shape, strides)
     ordinal = None if device.type == "cpu" else int(device.index or 0)
     return ArrayFacts(
         tuple(shape),
@@ -155,6 +171,27 @@ def _tensor_facts(where: str, tensor: Any) -> ArrayFacts:
         owner=tensor,
         stream=None if ordinal is None else current_stream(framework_of(type(tensor)), ordinal),
     )
+
+
+def _check_storage(where: str, tensor: Any, shape: Sequence[int], strides: Sequence[int]) -> None:
+    """Raise LaunchError if a tensor's elements lie past the end of its storage, whose size anyone may change."""
+    if 0 in shape or not hasattr(tensor, "untyped_storage"):
+        return
+    try:
+        storage_bytes, offset, itemsize = (
+            tensor.untyped_storage().nbytes(),
+            tensor.storage_offset(),
+            tensor.element_size(),
+        )
+    except Exception as error:  # a wrapper has no storage
+        raise LaunchError(f"{where}: a {type(tensor).__name__} without a storage: {error}") from error
+    last = offset + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
+    needed_bytes = (last + 1) * itemsize
+    if storage_bytes < needed_bytes:
+        raise LaunchError(
+            f"{where}: shape {tuple(shape)} with strides {tuple(strides)} from element {offset} on needs {needed_bytes} bytes, and the "
+            f"tensor's storage has {storage_bytes}: it was freed or made smaller (untyped_storage().resize_); restore it before the call"
+        )
 
 
 @attrs.frozen
