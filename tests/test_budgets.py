@@ -40,7 +40,7 @@ ROOMS = {
     "dispatch": 675,
     "ptx": 2_500,
     "variant_tools": 1_060,
-    "errors": 380,
+    "errors": 390,
     "plugin": 200,
     "__init__": 100,
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -28,15 +28,26 @@ else:
         shown = options.get("repr", "__repr__" not in vars(cls))
         made = attrs.frozen(cls, **options | {"eq": False, "repr": False})
         if options.get("eq", True):
-            made.__eq__, made.__hash__ = _by_value([field.name for field in attrs.fields(made) if field.eq])
+            made.__eq__, made.__hash__ = _by_value([field for field in attrs.fields(made) if field.eq])
         if shown:
             made.__repr__ = _representation
         return made
 
 
-def _by_value(names: list[str]) -> tuple[Callable[[Any, Any], Any], Callable[[Any], int]]:
-    """Return ``__eq__`` and ``__hash__`` of a class, by the values of these fields."""
-    values: Callable[[Any], Any] = attrgetter(*names) if names else lambda record: ()
+def _by_value(fields: Sequence[Any]) -> tuple[Callable[[Any, Any], Any], Callable[[Any], int]]:
+    """Return ``__eq__`` and ``__hash__`` of a class, by the values of these fields, or by what a field's ``eq=`` makes of its value."""
+    names, keys = [field.name for field in fields], [field.eq_key for field in fields]
+    values: Callable[[Any], Any]
+    if any(keys):
+
+        def values(record: Any) -> Any:
+            return tuple(
+                getattr(record, name) if key is None else key(getattr(record, name))
+                for name, key in zip(names, keys, strict=True)
+            )
+
+    else:
+        values = attrgetter(*names) if names else lambda record: ()
 
     def __eq__(self: Any, other: Any) -> Any:  # noqa: N807
         return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
