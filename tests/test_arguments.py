@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from fake_driver import CPU, CUDA0, META, FakeTensor, TorchDType
+from mentions import mentions
 from tilecopy.executors import HostArguments
 from tilecopy.kernel import ArrayParameter, Parameter, ScalarParameter, SizeParameter
 from tilecopy.kernel.parameters import ArrayFacts, Binding
@@ -28,51 +29,51 @@ def masked(mask: Any) -> Any:
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (GOOD.astype(">f4"), r'dtype >f4 has its bytes in the other order.*a\.astype\(a\.dtype\.newbyteorder\("="\)\)'),
-        (masked(np.eye(64, dtype=bool)), r"masked array.*a\.filled\(value\)"),
-        (masked(np.ma.nomask), r"masked array.*a\.filled\(value\)"),
-        (GOOD.astype(object), r'dtype object, declared float32; its elements are Python objects.*astype\("float32"\)'),
-        (np.zeros((64, 64), [("x", "f4"), ("y", "f4")]), r"it is a record of fields: pass one of them, a\['x'\]"),
-        (np.zeros((64, 64), [("x", ">f4")]), "record of fields|other order"),
-        (np.zeros((64, 64), "datetime64[s]"), "dtype datetime64.*declared float32"),
-        (np.zeros((64, 64), "S4"), "declared float32"),
-        (np.zeros((64, 64), np.float64), "dtype float64, declared float32; convert"),
-        (np.zeros((64, 64), np.complex128), "declared float32"),
-        (np.zeros((32, 64), np.float32), r"shape \(32, 64\), declared \(64, 64\)"),
-        (np.zeros((64, 64, 1), np.float32), r"shape \(64, 64, 1\)"),
-        (np.zeros((), np.float32), r"shape \(\)"),
-        (GOOD[::-1], "stride -64 elements in dimension 0, declared 64; pass a contiguous array"),
-        (GOOD[:, ::-1], "stride -1 elements in dimension 1"),
-        (GOOD.T, "stride 1 elements in dimension 0, declared 64"),
-        (GOOD.view(np.int32), "dtype int32, declared float32; convert"),
-        (FakeTensor(4096, (64, 64), dtype=TorchDType("float32"), device=CPU, conjugated=True), "resolve_conj"),
+        (GOOD.astype(">f4"), ("dtype", "f4", "a.astype", "a.dtype.newbyteorder")),
+        (masked(np.eye(64, dtype=bool)), ("a.filled",)),
+        (masked(np.ma.nomask), ("a.filled",)),
+        (GOOD.astype(object), ("dtype", "float32")),
+        (np.zeros((64, 64), [("x", "f4"), ("y", "f4")]), ("a['x']",)),
+        (np.zeros((64, 64), [("x", ">f4")]), ()),
+        (np.zeros((64, 64), "datetime64[s]"), ("dtype", "datetime64", "float32")),
+        (np.zeros((64, 64), "S4"), ("float32",)),
+        (np.zeros((64, 64), np.float64), ("dtype", "float64", "float32")),
+        (np.zeros((64, 64), np.complex128), ("float32",)),
+        (np.zeros((32, 64), np.float32), ("shape", 32, 64)),
+        (np.zeros((64, 64, 1), np.float32), ("shape", 64)),
+        (np.zeros((), np.float32), ("shape",)),
+        (GOOD[::-1], (-64, 64)),
+        (GOOD[:, ::-1], (-1, 1)),
+        (GOOD.T, (64,)),
+        (GOOD.view(np.int32), ("dtype", "int32", "float32")),
+        (FakeTensor(4096, (64, 64), dtype=TorchDType("float32"), device=CPU, conjugated=True), ("resolve_conj",)),
         (
             np.zeros((64, 64), [("x", "f4"), ("y", "i2")])["x"],
-            "a stride of .* bytes is no whole number of elements of 4",
+            (4,),
         ),
-        (None, "an array .*not NoneType"),
-        (1.5, "not float"),
-        ([[0.0]], "not list"),
-        ("A.npy", "not str"),
-        (GOOD.tobytes(), "not bytes"),
-        (np.float32(0), "not float32"),
-        (FakeTensor(4096, (64, 64), dtype=TorchDType("float32"), device=CUDA0), "the array is on a device"),
-        (FakeTensor(4096, (64, 64), dtype=TorchDType("float32"), device=META), "the tensor is on meta"),
-        (FakeTensor(4096, (64, 64), device=CPU), "dtype float16, declared float32"),
-        (FakeTensor(4096, (64, 64), dtype=TorchDType("quint8"), device=CPU), "declared float32"),
-        (FakeTensor(4096, (64, 64), dtype=TorchDType("float32"), device=CPU, negated=True), "resolve_neg"),
+        (None, ()),
+        (1.5, ("1.5",)),
+        ([[0.0]], ("0.0",)),
+        ("A.npy", ("str",)),
+        (GOOD.tobytes(), ()),
+        (np.float32(0), ("float32",)),
+        (FakeTensor(4096, (64, 64), dtype=TorchDType("float32"), device=CUDA0), ("device",)),
+        (FakeTensor(4096, (64, 64), dtype=TorchDType("float32"), device=META), ("device",)),
+        (FakeTensor(4096, (64, 64), device=CPU), ("dtype", "float16", "float32")),
+        (FakeTensor(4096, (64, 64), dtype=TorchDType("quint8"), device=CPU), ("float32",)),
+        (FakeTensor(4096, (64, 64), dtype=TorchDType("float32"), device=CPU, negated=True), ("resolve_neg",)),
     ],
 )
 @pytest.mark.parametrize("place", [0, 1])
-def test_what_does_not_fit_is_refused_and_nothing_is_written(bad: Any, message: str, place: int) -> None:
+def test_what_does_not_fit_is_refused_and_nothing_is_written(bad: Any, message: tuple[object, ...], place: int) -> None:
     kernel = round_trip((64, 64), (32, 64), "float32")
     other = np.ones((64, 64), np.float32)
     arguments = [other, other.copy()]
     arguments[place] = bad
-    with pytest.raises(tc.LaunchError, match=message) as caught:
+    with pytest.raises(tc.LaunchError, match=mentions(*message)) as caught:
         kernel(*arguments, executor="emulator")
-    assert f"kernel round_trip, argument {'AB'[place]}" in str(caught.value)
-    with pytest.raises(tc.LaunchError, match=message):
+    assert mentions("round_trip", "AB"[place]).search(str(caught.value))
+    with pytest.raises(tc.LaunchError, match=mentions(*message)):
         kernel.prepare(*arguments, executor="emulator")()
     assert (other == 1).all() and (arguments[1 - place] == 1).all()
 
@@ -83,9 +84,7 @@ def test_a_read_only_array_may_be_read() -> None:
     a.flags.writeable = False
     kernel(a, b, executor="emulator")
     assert oracle.same_bytes(a, b)
-    with pytest.raises(
-        tc.LaunchError, match="argument B: the array is read-only and the kernel writes it; pass a copy"
-    ):
+    with pytest.raises(tc.LaunchError, match=mentions("B")):
         kernel(b, a, executor="emulator")
 
 
@@ -124,7 +123,7 @@ def test_native_order_spelled_out_and_extents_of_one_are_fine() -> None:
 def test_a_dimension_of_two_has_its_stride() -> None:
     kernel = round_trip((2, 64), (2, 64), "float32", threads=32)
     wide, out = np.zeros((2, 128), np.float32), np.zeros((2, 64), np.float32)
-    with pytest.raises(tc.LaunchError, match="stride 128 elements in dimension 0, declared 64"):
+    with pytest.raises(tc.LaunchError, match=mentions(128, 64)):
         kernel(wide[:, :64], out, executor="emulator")
 
 
@@ -188,7 +187,7 @@ def test_integers_of_every_kind_arrive(dtype: str, bounds: dict[str, int], value
 )
 def test_what_is_no_such_integer_is_refused(bad: Any) -> None:
     out = np.zeros(1, np.int64)
-    with pytest.raises(tc.LaunchError, match="kernel number, scalar n: "):
+    with pytest.raises(tc.LaunchError, match=mentions("n")):
         one_number("int32")(bad, out, executor="emulator")
     assert out[0] == 0
 
@@ -203,7 +202,7 @@ class TorchBool:
 
 
 def test_a_tensor_of_one_bool_is_no_integer() -> None:
-    with pytest.raises(tc.LaunchError, match="kernel number, scalar n: an integer, not"):
+    with pytest.raises(tc.LaunchError, match=mentions("n")):
         one_number("int32")(TorchBool(), np.zeros(1, np.int64), executor="emulator")
 
 
@@ -211,7 +210,7 @@ def test_a_tensor_of_one_bool_is_no_integer() -> None:
 def test_a_value_that_is_not_a_multiple_as_declared_is_refused(value: int) -> None:
     kernel, out = one_number("int32", multiple_of=16), np.zeros(1, np.int64)
     kernel(32, out, executor="emulator")
-    with pytest.raises(tc.LaunchError, match=f"scalar n: {value} is not a multiple of 16"):
+    with pytest.raises(tc.LaunchError, match=mentions("n", value, 16)):
         kernel(value, out, executor="emulator")
     assert out[0] == 32
 
@@ -230,7 +229,7 @@ def test_a_uint32_may_be_declared_up_to_its_largest_value() -> None:
     binding = Binding("kernel", lambda where, argument: pytest.fail("no array here"))
     wide.read(2**32 - 1, binding)
     assert wide.encode(binding) == (2**32 - 1).to_bytes(8, "little")
-    with pytest.raises(tc.LaunchError, match="4294967296 is outside its declared 0 to 4294967295"):
+    with pytest.raises(tc.LaunchError, match=mentions(4294967296, 4294967295)):
         wide.read(2**32, binding)
 
 
@@ -241,7 +240,7 @@ def test_a_large_uint32_is_right_in_a_kernel(value: int) -> None:
     kernel(value, out, executor="emulator")
     assert out[0] == value
     assert kernel.cubin()[:4] == b"\x7fELF"
-    with pytest.raises(tc.LaunchError, match="outside its declared 0 to 4294967295"):
+    with pytest.raises(tc.LaunchError, match=mentions(4294967295)):
         kernel(2**32 + value, out, executor="emulator")
 
 
@@ -260,23 +259,23 @@ def test_a_uint32_is_compared_as_unsigned() -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"dtype": "float32"}, "dtype 'float32' is not one of int32, uint32, int64"),
-        ({"dtype": None}, "dtype None"),
-        ({"dtype": []}, "is not one of"),
-        ({"multiple_of": 0}, "multiple_of is at least 1"),
-        ({"multiple_of": None}, "multiple_of: an integer, not None"),
-        ({"multiple_of": 1.5}, "multiple_of: an integer"),
-        ({"lower": "0"}, "lower: an integer"),
-        ({"upper": float("nan")}, "upper: an integer, not nan"),
-        ({"lower": 5, "upper": 4}, "lower 5 is above upper 4"),
-        ({"dtype": "uint32", "lower": -1}, "are not within a uint32, 0 to 4294967295"),
-        ({"upper": 2**31}, "are not within a int32"),
-        ({"dtype": "int64", "upper": 2**63}, "are not within a int64"),
+        ({"dtype": "float32"}, ("float32", "dtype", "int32", "uint32", "int64")),
+        ({"dtype": None}, ("dtype",)),
+        ({"dtype": []}, ("n", "dtype")),
+        ({"multiple_of": 0}, ("multiple_of",)),
+        ({"multiple_of": None}, ("multiple_of",)),
+        ({"multiple_of": 1.5}, ("multiple_of",)),
+        ({"lower": "0"}, ("lower",)),
+        ({"upper": float("nan")}, ("upper", "nan")),
+        ({"lower": 5, "upper": 4}, ("lower", 5, "upper", 4)),
+        ({"dtype": "uint32", "lower": -1}, ("uint32", 4294967295)),
+        ({"upper": 2**31}, ("int32",)),
+        ({"dtype": "int64", "upper": 2**63}, ("int64",)),
     ],
 )
-def test_odd_declarations_are_request_errors(more: dict[str, Any], message: str) -> None:
+def test_odd_declarations_are_request_errors(more: dict[str, Any], message: tuple[object, ...]) -> None:
     for declare in (ScalarParameter.declare, tc.KernelBuilder("scratch", threads=32).scalar):
-        with pytest.raises(tc.RequestError, match=f"scalar n: .*{message}|scalar n: {message}"):
+        with pytest.raises(tc.RequestError, match=mentions("n", *message)):
             declare("n", **more)
 
 
@@ -308,16 +307,14 @@ def test_a_size_is_read_from_the_shapes_and_checked() -> None:
         number.to_bytes(size_bytes, "little") for number, size_bytes in ((256, 8), (512, 8), (64, 4))
     ]
     for wrong, message in (
-        (attrs.evolve(size, multiple_of=48), r"size M: 64 \(dimension 0 of argument A\) is not a multiple of 48"),
-        (attrs.evolve(size, upper=63), r"size M: 64 \(dimension 0 of argument A\) is outside its declared 1 to 63"),
-        (attrs.evolve(size, lower=65), "outside its declared 65"),
-        (attrs.evolve(size, sources=(("A", 2),)), r"dimension 2 of argument A, whose shape is \(64, 64\)"),
+        (attrs.evolve(size, multiple_of=48), ("M", 64, "A", 48)),
+        (attrs.evolve(size, upper=63), ("M", 64, "A", 63)),
+        (attrs.evolve(size, lower=65), (65,)),
+        (attrs.evolve(size, sources=(("A", 2),)), ("A", 64)),
     ):
-        with pytest.raises(tc.LaunchError, match=message):
+        with pytest.raises(tc.LaunchError, match=mentions(*message)):
             with_parameters(wrong)(a, b, executor="emulator")
-    with pytest.raises(
-        tc.LaunchError, match="size M: 64 by dimension 0 of argument A, 32 by dimension 1 of argument B"
-    ):
+    with pytest.raises(tc.LaunchError, match=mentions("M", 64, "A", 32, "B")):
         with_parameters(size)(a, np.zeros((64, 32), np.float32), executor="emulator")
 
 
@@ -333,9 +330,9 @@ def test_extents_may_be_made_of_sizes_and_scalars() -> None:
         array.check(binding)
 
     check((8, 8), (12, 1))
-    with pytest.raises(tc.LaunchError, match=r"shape \(9, 8\), declared \(.*n.*, 8\) = \(8, 8\)"):
+    with pytest.raises(tc.LaunchError, match=mentions(9, 8, "n")):
         check((9, 8), (12, 1))
-    with pytest.raises(tc.LaunchError, match=r"stride 8 elements in dimension 0, declared 12$"):
+    with pytest.raises(tc.LaunchError, match=mentions(8, 12)):
         check((8, 8), (8, 1))
 
 
@@ -386,9 +383,9 @@ def test_a_grid_that_the_emulator_cannot_hold_is_refused_at_once() -> None:
     kernel = k.build(target="sm_90", cluster=2)
     a = np.zeros(4, np.int32)
     for grid in (2**31 - 2, (2**20, 2**10, 2**10)):
-        with pytest.raises(tc.LaunchError, match=r"kernel many: a grid of \d+ CTAs; the emulator runs at most \d+"):
+        with pytest.raises(tc.LaunchError, match=mentions("grid", "emulator")):
             kernel(a, grid=grid, executor="emulator")
-    with pytest.raises(tc.LaunchError, match=r"the grid \(3, 1, 1\) is not a multiple of the cluster"):
+    with pytest.raises(tc.LaunchError, match=mentions("grid", 3, "cluster")):
         kernel(a, grid=3, executor="emulator")
     kernel(a, grid=4, executor="emulator")
 
@@ -412,7 +409,7 @@ def test_a_grid_that_leaves_the_arrays_is_refused_at_the_launch() -> None:
     k.cta.copy(b[rows, :], tile[:, :])
     kernel = k.build(target="sm_90")
     x, y = oracle.random_array((128, 64), np.float32), np.zeros((128, 64), np.float32)
-    with pytest.raises(tc.LaunchError, match="kernel rows: .*reaches from 0 to 128"):
+    with pytest.raises(tc.LaunchError, match=mentions(128)):
         kernel(x, y, grid=5, executor="emulator")
     assert not y.any()
     kernel(x, y, grid=4, executor="emulator")
@@ -444,7 +441,5 @@ def test_elements_of_less_than_a_byte_are_packed_in_no_array(dtype: str) -> None
     k.cta.copy(s[:, :], a.view(dtype="uint8")[:, :])
     kernel = k.build(target="sm_90a", grid=1)
     for given in (np.zeros((4, 16), getattr(ml_dtypes, dtype)), np.zeros((4, 8), np.uint8)):
-        with pytest.raises(
-            tc.LaunchError, match=f"argument A: dtype .*, declared {dtype}. A kernel packs 2 of these into a byte"
-        ):
+        with pytest.raises(tc.LaunchError, match=mentions("A", "dtype", dtype, 2)):
             kernel(given, executor="emulator")

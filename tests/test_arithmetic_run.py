@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
+from mentions import mentions
 
 from tilecopy_core.integers import Symbol
 
@@ -206,5 +207,5 @@ def test_constants_are_rounded_once(dtype: str) -> None:
 def test_what_does_not_compute_is_not_compared(dtype: str) -> None:
     k = tc.KernelBuilder("k", threads=1)
     a = k.param("A", (2,), dtype)
-    with pytest.raises(tc.RequestError, match=f"values of {dtype} are moved, not compared"):
+    with pytest.raises(tc.RequestError, match=mentions(dtype)):
         k.load(a[0]) < k.load(a[1])

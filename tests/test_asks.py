@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tilecopy as tc
+from mentions import mentions
 from tilecopy import S, TileLayout
 from tilecopy_testkit import oracle
 from tilecopy_testkit.programs import round_trip
@@ -47,7 +48,7 @@ def test_a_swizzled_tile_of_more_than_one_round() -> None:
 def test_a_bulk_copy_of_508_bytes_is_declined_with_the_number() -> None:
     """tile-ai/tilelang#2683 and #2525: an illegal cp.async.bulk, or a tail dropped in silence."""
     mbar = tc.Buffer(1, "uint64", space="shared", name="mbar", align_bytes=8)
-    with pytest.raises(tc.NoVariantError, match="contiguous chunk is 508 bytes"):
+    with pytest.raises(tc.NoVariantError, match=mentions(508)):
         tc.plan(
             shared((127,), "float32", name="d")[:],
             shared((127,), "float32")[:],
@@ -61,7 +62,7 @@ def test_a_bulk_copy_of_508_bytes_is_declined_with_the_number() -> None:
 
 def test_cp_async_under_four_bytes_is_declined_not_an_internal_error() -> None:
     """triton-lang/triton#8022."""
-    with pytest.raises(tc.NoVariantError, match="no vector width of 128, 64, 32 bits fits"):
+    with pytest.raises(tc.NoVariantError, match=mentions(128, 64, 32)):
         tc.plan(
             shared((32, 3))[:, :],
             global_((32, 3))[:, :],
@@ -99,7 +100,7 @@ def test_the_reason_names_pointer_need_and_proof() -> None:
 
 def test_four_bit_elements_are_declined_not_halved() -> None:
     """NVIDIA/cutlass#3111: half of the elements were copied."""
-    with pytest.raises(tc.NoVariantError, match="4 bits"):
+    with pytest.raises(tc.NoVariantError, match=mentions(4)):
         tc.plan(shared((64,), "uint4")[:], global_((64,), "uint4")[:], scope=tc.warp(), target="sm_80")
 
 
@@ -107,7 +108,7 @@ def test_a_forced_path_fails_with_its_reason_an_automatic_one_falls_back() -> No
     """tile-ai/tilelang#2555."""
     a, s = global_((32, 8)), shared((32, 8))
     assert tc.plan(s[:, :], a[:, :], scope=tc.warp(), target="sm_80").variant == "gmem_smem"
-    with pytest.raises(tc.NoVariantError, match="variant 'reg' does not lower this copy"):
+    with pytest.raises(tc.NoVariantError, match=mentions("reg", "variant")):
         tc.plan(s[:, :], a[:, :], scope=tc.warp(), target="sm_80", variant="reg")
 
 

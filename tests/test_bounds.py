@@ -11,6 +11,7 @@ import pytest
 import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
+from mentions import mentions
 from test_expr import FIRST, conditions, environments
 from tilecopy.kernel import bounds
 from tilecopy_testkit.profiles import examples
@@ -102,9 +103,7 @@ def test_an_integer_that_its_type_may_not_hold_is_found_once_the_grid_is_known(d
     blocks = (most + 1) >> 30
     kernel(found, 2**30 - 2, grid=blocks, executor="emulator")
     assert found[:blocks].tolist() == [block * 2**30 + 2**30 - 2 for block in range(blocks)]
-    with pytest.raises(
-        tc.LaunchError, match=rf"the integer .*n as {dtype}, which holds .* to {most}: it may be 1 more"
-    ):
+    with pytest.raises(tc.LaunchError, match=mentions("n", dtype, most, 1)):
         kernel(found, 0, grid=blocks + 1, executor="emulator")
 
 
@@ -121,7 +120,7 @@ def test_a_value_is_compared_with_an_integer_that_its_type_holds() -> None:
     kernel, found = k.build(target="sm_80", grid=1), np.zeros(5, np.int32)
     kernel(5, np.array([5], np.int32), found, executor="emulator")
     assert found.tolist() == [1, 0, 1, 1, 0]
-    with pytest.raises(tc.LaunchError, match=r"the integer n as int32, which holds"):
+    with pytest.raises(tc.LaunchError, match=mentions("n", "int32")):
         kernel(2**32 + 5, np.array([5], np.int32), found, executor="emulator")
 
 
@@ -132,7 +131,7 @@ def test_the_threads_index_is_that_of_a_cta_of_this_size() -> None:
     a = k.param("A", (64,), "int32")
     for use in (lambda t: k.load(a[t]), lambda t: k.if_(t < 16), lambda t: k.range(t % 4)):
         use(large.thread_id() % 64)
-        with pytest.raises(tc.RequestError, match="a CTA of 32 threads; kernel k has 64: take it of this builder"):
+        with pytest.raises(tc.RequestError, match=mentions(32, "k", 64)):
             use(small.thread_id())
 
 
@@ -146,7 +145,7 @@ def test_each_comparison_of_a_value_with_an_integer_is_looked_at(written: str) -
     condition = ~condition if written.startswith("~") else condition & (n > 0) if "&" in written else condition
     with k.if_(condition):
         k.store(b[0], 1)
-    with pytest.raises(tc.LaunchError, match="the integer n as int32, which holds"):
+    with pytest.raises(tc.LaunchError, match=mentions("n", "int32")):
         k.build(target="sm_80", grid=1)(2**32 + 5, np.zeros(1, np.int32), np.zeros(1, np.int32), executor="emulator")
 
 
@@ -189,7 +188,7 @@ def test_integers_past_64_bits_are_refused_where_their_value_matters(name: str) 
         return k.build(target="sm_80", grid=1)
 
     assert build(2**40)
-    with pytest.raises(tc.TilecopyError, match="past|64 bits|int64"):
+    with pytest.raises(tc.TilecopyError, match="64"):
         build(2**62)
 
 
@@ -200,7 +199,5 @@ def test_a_value_of_too_many_operations_says_what_to_do() -> None:
     for _ in range(5000):
         value = value + 1
     k.store(a[1], value)
-    with pytest.raises(
-        tc.RequestError, match="kernel deep: a value or a condition nests more operations .* store some"
-    ):
+    with pytest.raises(tc.RequestError, match=mentions("deep")):
         k.build(target="sm_80", grid=1)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
+from mentions import mentions
 
 from tilecopy_core import plugin as contract
 
@@ -71,9 +72,9 @@ def test_a_variant_raises_the_version_and_says_why() -> None:
     "version", [(8,), (8, 6, 1), "8.6", 8.6, [8, 6], (8, -1), (8, 10), (0, 9), (True, 6), (8, "6")]
 )
 def test_a_version_is_a_pair_of_numbers(version: Any) -> None:
-    with pytest.raises(tc.PtxError, match="version .* is not .*a PTX ISA version such as \\(8, 6\\)"):
+    with pytest.raises(tc.PtxError, match=mentions(8, 6)):
         kernel(Words(first=lambda ptx: ptx.require(version=version, why="it must")))
-    with pytest.raises(tc.PtxError, match="why '' is not a text that says the reason"):
+    with pytest.raises(tc.PtxError, match=mentions("why")):
         kernel(Words(first=lambda ptx: ptx.require(version=(8, 6), why="")))
 
 
@@ -147,16 +148,16 @@ def test_what_is_written_once_uses_what_the_whole_kernel_has() -> None:
     for turn in k.range(n):
         turns.append(turn)
         k.warp.copy(tile[:], a[:])
-    with pytest.raises(tc.PtxError, match="the symbol loop0 has no value here"):
+    with pytest.raises(tc.PtxError, match=mentions("loop0")):
         k.build(target="sm_90", grid=1, registry=registry(words))
     found = registry(Words(first=fetches_once))
     a, tile = (contract.Buffer((32,), "uint32", space=space, name=space) for space in ("global", "shared"))
     alone = tc.plan(tile[:], a[:], scope=tc.warp(), target="sm_90", registry=found)
     assert "prefetch" in tc.ptx_text(alone, registry=found)
-    with pytest.raises(tc.PtxError, match="what a kernel has once belongs to a kernel"):
+    with pytest.raises(tc.PtxError, match=mentions("kernel")):
         alone.cuda("f", registry=found)
     unhashable = Words(first=lambda ptx: ptx.once([], lambda ptx: None))
-    with pytest.raises(tc.PtxError, match=r"key \[\] is not a value that can be hashed"):
+    with pytest.raises(tc.PtxError, match=mentions("key")):
         kernel(unhashable)
 
 
@@ -187,18 +188,18 @@ def test_an_ignorable_option_leaves_the_fallbacks() -> None:
 
 def test_an_option_is_ignorable_where_all_that_declare_it_say_so() -> None:
     strict = contract.Option("hint", (int,), "which line is to be kept")
-    with pytest.raises(tc.NoVariantError, match="plain: option 'hint' is not known to it"):
+    with pytest.raises(tc.NoVariantError, match=mentions("hint", "plain")):
         planned(
             Words("one", options=(HINT,), min_arch=100),
             Words("other", options=(strict,), min_arch=100),
             Words("plain"),
             hint=3,
         )
-    with pytest.raises(tc.NoVariantError, match="option 'hint' is not known to any variant of copy"):
+    with pytest.raises(tc.NoVariantError, match=mentions("hint")):
         planned(Words("one", op="copy_async", options=(HINT,)), Words("plain"), hint=3)
-    with pytest.raises(tc.NoVariantError, match="option hint is what the cache should keep, not 'x'"):
+    with pytest.raises(tc.NoVariantError, match=mentions("x", "hint")):
         planned(Words("one", options=(HINT,)), hint="x")
-    with pytest.raises(tc.PluginError, match="Option 'hint': ignorable is"):
+    with pytest.raises(tc.PluginError, match=mentions("hint", "ignorable")):
         contract.Option("hint", (int,), "a hint", ignorable="yes")
 
 

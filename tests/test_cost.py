@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
+from mentions import mentions
 from tilecopy import S, TileLayout, laneid
 from tilecopy.costs import distinct_sectors, distinct_wavefronts
 from tilecopy_emulator import EmulatorExecutor, run_ptx
@@ -486,7 +487,7 @@ def test_a_variant_whose_text_does_not_say_counts_in_full() -> None:
     cost = tc.cost(plan, registry)
     assert cost.upper_bound and str(cost).startswith("at most ") and cost.not_counted == ("st.global.b32",)
     assert cost.sectors == 8 and cost.bytes_each == (8, 4)
-    with pytest.raises(tc.PluginError, match="not installed"):
+    with pytest.raises(tc.PluginError, match=mentions("variant", "odd")):
         tc.cost(plan)
     assert "cost: " not in plan.explain(), "there is nothing to count it with"
     compared = tc.compare(TILE[:, :], A[0:128, :], scope=tc.warp(), registry=registry)
@@ -516,7 +517,7 @@ def test_compare_says_what_it_compares() -> None:
     lines = str(found).splitlines()
     assert lines[1] == "sm_80 (ideal: 512 sectors, 128 wavefronts)" and max(map(len, lines)) <= 80
     assert lines[-1].split()[:3] == ["tma", "async", "one"] and lines[-1].split()[-3:-1] == ["512", "-"]
-    with pytest.raises(tc.RequestError, match=r"option 'mbarr' is not known to any variant; .*did you mean mbar\?"):
+    with pytest.raises(tc.RequestError, match=mentions("mbarr")):
         tc.compare(TILE[:, :], A[0:128, :], scope=tc.cta(128), mbarr=3)
     odd = tc.Buffer((5, 7), "float16", space="shared", name="odd")
     registry = tc.Registry([each for each in installed(VARIANTS_GROUP) if each.name == "gmem_smem"])

@@ -11,6 +11,7 @@ import pytest
 import tilecopy as tc
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mentions import mentions
 from tilecopy import R, S, TileLayout, laneid, warpid
 from tilecopy.assemblers import ASSEMBLERS, assemble
 from tilecopy_testkit.programs import tiles
@@ -166,7 +167,7 @@ def test_which_ends_a_box_of_plain_numbers_leaves() -> None:
         region = tc.Region(buffer, (somewhere,), (4,), (inside,))
         assert region.overhang(0) == (not inside[0], not inside[1])
     for align_bytes in (0, 3, 12, True, 2**33):
-        with pytest.raises(tc.RequestError, match="align_bytes is a power of two"):
+        with pytest.raises(tc.RequestError, match=mentions("align_bytes")):
             tc.Buffer((8,), "uint8", space="global", align_bytes=align_bytes)
 
 
@@ -195,13 +196,13 @@ def test_an_overhang_without_outside_is_an_error() -> None:
     a = tc.Buffer((32, 32), "float32", space="global", name="A")
     s = tc.Buffer((34, 32), "float32", space="shared", name="s")
     for box in (a[-1:33, :], a[0:34, :]):
-        with pytest.raises(tc.LayoutError, match="outside the extent 32"):
+        with pytest.raises(tc.LayoutError, match=mentions("outside", 32)):
             tc.plan(s[:, :], box, scope=tc.warp(), target="sm_90")
     k = tc.KernelBuilder("k", threads=32)
     b = k.param("B", (32,), "float32")
-    with pytest.raises(tc.LayoutError, match="outside the extent 32"):
+    with pytest.raises(tc.LayoutError, match=mentions("outside", 32)):
         k.load(b[32])
-    with pytest.raises(tc.LayoutError, match="outside the extent 32"):
+    with pytest.raises(tc.LayoutError, match=mentions("outside", 32)):
         k.store(b[-1], 0)
 
 
@@ -241,11 +242,15 @@ def test_a_fill_that_the_dtype_does_not_hold_is_refused(dtype: str, outside: Any
 
 @pytest.mark.parametrize(
     ("asked", "meant"),
-    [({"outside": "zeros"}, "zero"), ({"outside": "kep"}, "keep"), ({"op": "copyasync"}, "copy_async")],
+    [
+        ({"outside": "zeros"}, ("outside", "zeros", "zero")),
+        ({"outside": "kep"}, ("outside", "kep", "keep")),
+        ({"op": "copyasync"}, ("copy_async",)),
+    ],
 )
-def test_a_word_that_is_nearly_one_is_told(asked: dict[str, str], meant: str) -> None:
+def test_a_word_that_is_nearly_one_is_told(asked: dict[str, str], meant: tuple[object, ...]) -> None:
     a, s = (tc.Buffer((64,), "float16", space=space)[:] for space in ("global", "shared"))
-    with pytest.raises(tc.RequestError, match=f"; did you mean {meant}\\?"):
+    with pytest.raises(tc.RequestError, match=mentions(*meant)):
         tc.plan(s, a, scope=tc.warp(), target="sm_90", **asked)
 
 
@@ -428,7 +433,7 @@ def test_variants_of_whole_boxes_decline_what_may_overhang() -> None:
     b = tc.Buffer((64, 8), "uint8", space="shared", name="b")
     with pytest.raises(tc.NoVariantError) as caught:
         tc.plan(b[0:64, :], a[8:72, :], op="copy_async", scope=tc.thread(), target="sm_90", outside="zero")
-    assert "dsmem copies whole boxes alone; let starts be proved inside" in caught.value.declined["dsmem"]
+    assert mentions("dsmem", "inside").search(caught.value.declined["dsmem"])
     plan = tc.plan(b[:, :], a[:, :], op="copy_async", scope=tc.thread(), target="sm_90", outside="zero")
     assert plan.variant == "dsmem", "what lies inside may have any outside="
 
@@ -556,8 +561,8 @@ def test_what_lowers_edges_and_is_not_installed_is_named(op: str, pair: tuple[st
     registry = whole_boxes_alone(*pair, op=op)
     with pytest.raises(tc.NoVariantError) as caught:
         tc.plan(dst[:, :], src[1:65, :], op=op, scope=tc.warp(), target="sm_90", outside="zero", registry=registry)
-    assert "seed copies whole boxes alone" in str(caught.value)
-    assert set(re.findall(r"install (tilecopy-\S+) \(from a checkout", str(caught.value))) == packages
+    assert mentions("seed").search(str(caught.value))
+    assert set(re.findall(r"\b(tilecopy-\S+) \(", str(caught.value))) == packages
     assert tc.plan(dst[:, :], src[:, :], op=op, scope=tc.warp(), target="sm_90", registry=registry).variant == "seed"
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from cuda_cpp import compiled, run_on_gpu
+from mentions import mentions
 from tilecopy import S, TileLayout
 from tilecopy.assemblers import assemble
 from tilecopy_emulator import run_ptx
@@ -248,7 +249,7 @@ def test_names_that_cpp_does_not_take_are_changed_for_buffers_and_refused_for_fu
     plan = tc.plan(tile[:, :], a[:, :], scope=tc.cta(128), target="sm_80")
     assert "(uint32_t int_, const void* int_2, " in signature(plan.cuda("f"))
     for name in ("class", "1st", "a b", "", None, "__load", "a__b", "_Load"):
-        with pytest.raises(tc.RequestError, match="identifier of C|reserved to"):
+        with pytest.raises(tc.RequestError, match=mentions("C")):
             plan.cuda(name)
 
 
@@ -351,16 +352,14 @@ def test_a_copy_to_tensor_memory_cannot_leave_its_kernel() -> None:
     with k.if_(k.thread_id() == 0):
         k.thread.copy_async(t[:, :], tile[:, :])
     plan = k.build(target="sm_100a").plans[0]
-    with pytest.raises(
-        tc.RequestError, match="destination T is in tensor memory, and such a copy cannot leave its kernel"
-    ):
+    with pytest.raises(tc.RequestError, match=mentions("T")):
         plan.cuda("send")
 
 
 def test_options_that_a_kernel_needs_are_needed_here_too() -> None:
     here, there = (tc.Buffer((32, 64), "float16", space="shared", name=name) for name in ("here", "there"))
     plan = tc.plan(there[:, :], here[:, :], op="copy_async", scope=tc.thread(), target="sm_90")
-    with pytest.raises(tc.RequestError, match="option mbar"):
+    with pytest.raises(tc.RequestError, match=mentions("mbar")):
         plan.cuda("send")
 
 
@@ -368,13 +367,13 @@ def test_a_header_takes_texts_of_functions_alone() -> None:
     a, tile = tile_of()
     text = tc.plan(tile[:, :], a[0:128, :], scope=tc.cta(128), target="sm_80").cuda("load")
     for wrong, match in (
-        (text, "a list"),
-        (3, "a list"),
-        (["int x;"], "gives, not 'int x;'"),
-        ([text, text], "two functions are called load"),
-        ([1], "a list"),
+        (text, ()),
+        (3, (3,)),
+        (["int x;"], ("int x;",)),
+        ([text, text], ("load",)),
+        ([1], (1,)),
     ):
-        with pytest.raises(tc.RequestError, match=match):
+        with pytest.raises(tc.RequestError, match=mentions(*match)):
             tc.cuda_header(wrong)
 
 
@@ -418,7 +417,7 @@ def test_a_fragment_that_lies_outside_is_filled(columns: str, outside: Any) -> N
 @pytest.mark.parametrize("name", ["main", "dim3", "std", "float4", "size_t"])
 def test_names_of_cuda_are_no_names_of_functions(name: str) -> None:
     a, tile = tile_of()
-    with pytest.raises(tc.RequestError, match="identifier of C"):
+    with pytest.raises(tc.RequestError, match=mentions("C")):
         tc.plan(tile[:, :], a[0:128, :], scope=tc.cta(128), target="sm_80").cuda(name)
 
 
@@ -519,7 +518,5 @@ def test_the_host_encodes_the_map_of_an_exported_copy(tmp_path: Path) -> None:
 
 def test_bytes_of_a_function_cannot_leave_their_kernel() -> None:
     (plan,) = host_bytes.last_row().plans
-    with pytest.raises(
-        tc.RequestError, match=r"needs 16 bytes that make makes at each launch.* build the kernel with KernelBuilder"
-    ):
+    with pytest.raises(tc.RequestError, match=mentions(16)):
         plan.cuda("row", registry=host_bytes.registry())

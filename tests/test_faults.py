@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
+from mentions import mentions
 from test_index import BASE, builder, lines_of, parameters, run_text
 from tilecopy import R, S, TileLayout, laneid
 from tilecopy.assemblers import assemble
@@ -79,7 +80,7 @@ def test_what_varies_by_thread_is_tracked_through_ranges_and_starts(loop: Any) -
     for i in turns:
         with k.if_(True if condition is None else condition(i)):
             k.warp.copy(s[:, :], a[:, :])
-    with pytest.raises(tc.NoVariantError, match="not every thread of the warp can be shown to be active"):
+    with pytest.raises(tc.NoVariantError, match=mentions("warp")):
         k.build(target="sm_90a", grid=1)
 
 
@@ -88,7 +89,7 @@ def test_what_varies_by_thread_is_tracked_through_loaded_values() -> None:
     s = k.shared((32, 32), "float32")
     with k.if_(k.load(a[0, k.lane_id()]) > 1.0):
         k.warp.copy(s[:, :], a[:, :])
-    with pytest.raises(tc.NoVariantError, match="not every thread of the warp can be shown to be active"):
+    with pytest.raises(tc.NoVariantError, match=mentions("warp")):
         k.build(target="sm_90a", grid=1)
 
 
@@ -101,7 +102,7 @@ def test_which_lane_is_elected_is_not_known(condition: Any) -> None:
     s = k.shared((32, 32), "float32")
     with k.if_(condition(k)):
         k.warp.copy(s[:, :], a[:, :])
-    with pytest.raises(tc.NoVariantError, match="the enclosing condition '.*elect.*' may narrow laneid"):
+    with pytest.raises(tc.NoVariantError, match=mentions("condition")):
         k.build(target="sm_90a", grid=1)
 
 
@@ -127,7 +128,7 @@ def test_a_region_that_differs_between_the_threads_of_its_scope_is_declined(
     if accepted:
         k.build(target="sm_90a", grid=32)
     else:
-        with pytest.raises(tc.NoVariantError, match=f"the start .* differs between the threads of a {scope}"):
+        with pytest.raises(tc.NoVariantError, match=mentions("start", scope)):
             k.build(target="sm_90a", grid=32)
 
 
@@ -145,9 +146,9 @@ def test_a_layout_that_differs_between_the_threads_of_a_scope_is_declined(layout
     s = k.shared((8, 32), "float32")
     seen = a.view(shape=(8, 32), layout=layout(k))
     k.cta.copy(s[:, :], seen[:, :])
-    with pytest.raises(tc.NoVariantError, match=r"in the layout .* differs between the threads of a cta"):
+    with pytest.raises(tc.NoVariantError, match=mentions("layout")):
         k.build(target="sm_90a", grid=1)
-    with pytest.raises(tc.NoVariantError, match="differs between the threads of a warp"):
+    with pytest.raises(tc.NoVariantError, match=mentions("warp")):
         tc.plan(s[:, :], seen[:, :], scope=tc.warp(), target="sm_90a")
 
 
@@ -169,7 +170,7 @@ def test_a_value_loaded_through_a_threads_own_layout_is_that_threads() -> None:
     s = k.shared((8, 32), "float32")
     row = k.index(k.load(rows.view(shape=1, layout=TileLayout(S[1]) + k.thread_id())[0]), upper=56)
     k.cta.copy(s[:, :], a[row : row + 8, :])
-    with pytest.raises(tc.NoVariantError, match="the start index0 of .* differs between the threads of a cta"):
+    with pytest.raises(tc.NoVariantError, match=mentions("index0")):
         k.build(target="sm_90a", grid=1)
 
 
@@ -178,7 +179,7 @@ def test_a_layouts_symbols_belong_to_the_kernel() -> None:
     n = other.scalar("n", upper=3)
     k, a = kernel(32, A=(64, 32))
     s = k.shared((8, 32), "float32")
-    with pytest.raises(tc.RequestError, match="the integer n does not belong to kernel k"):
+    with pytest.raises(tc.RequestError, match=mentions("n", "k")):
         k.cta.copy(s[:, :], a.view(shape=(8, 32), layout=TileLayout(S[8, 32]) + n * 32)[:, :])
 
 
@@ -187,7 +188,7 @@ def test_a_start_made_of_a_threads_loop_differs_too() -> None:
     s = k.shared((8, 32), "float32")
     for i in k.range(2, start=k.thread_id()):
         k.cta.copy(s[:, :], a[i : i + 8, :])
-    with pytest.raises(tc.NoVariantError, match="range|differs between"):
+    with pytest.raises(tc.NoVariantError, match="loop0|range"):
         k.build(target="sm_90a", grid=1)
     lane = tid_symbol(64) % 32
     looped = of_atom(Symbol("i", 0, 40, varies="cta", source=(lane,)))
@@ -228,7 +229,7 @@ def test_an_integer_that_a_type_may_not_hold_wraps_around_only_where_it_is_cast(
 ) -> None:
     k = tc.KernelBuilder("k", threads=128)
     b = k.param("B", (128,), dtype)
-    refused = pytest.raises(tc.RequestError, match=f"as {dtype}: it reaches from .* not proved to be within")
+    refused = pytest.raises(tc.RequestError, match=mentions(dtype))
     if not accepted:
         with refused:
             k.store(b[k.thread_id()], value(k))
@@ -256,9 +257,7 @@ def test_a_block_that_is_left_early_builds_nothing(leave: str) -> None:
             raise ZeroDivisionError
     except ZeroDivisionError:
         pass
-    with pytest.raises(
-        tc.RequestError, match=r"range\(8, start=0\) at .*test_faults.py:\d+ was left by (break|ZeroDivisionError)"
-    ):
+    with pytest.raises(tc.RequestError, match=mentions(8, "test_faults.py")):
         k.build(target="sm_90a", grid=1)
 
 
@@ -272,7 +271,7 @@ def test_conditions_have_no_truth_value_and_structure_has_a_name() -> None:
         lambda: not (t == 5),
         lambda: bool(t != 3),
     ):
-        with pytest.raises(tc.RequestError, match="use|if_"):
+        with pytest.raises(tc.RequestError, match=mentions("if_")):
             mistake()
     assert same(t + 1, 1 + t) and not same(t, t + 1)
 
@@ -298,13 +297,13 @@ def test_a_buffer_belongs_to_the_kernel_object_that_made_it() -> None:
     _, foreign = kernel(32, A=(4096, 4096))
     k, a = kernel(32, A=(32, 32))
     s = k.shared((32, 32), "float32", name="s")
-    with pytest.raises(tc.RequestError, match="buffer A does not belong to kernel k"):
+    with pytest.raises(tc.RequestError, match=mentions("A", "k")):
         k.warp.copy(s[:, :], foreign[0:32, 0:32])
-    with pytest.raises(tc.RequestError, match="does not belong to kernel k"):
+    with pytest.raises(tc.RequestError, match=mentions("k")):
         k.load(foreign[0, 0])
     other = tc.KernelBuilder("k", threads=32)
     n = other.scalar("n", upper=4)
-    with pytest.raises(tc.RequestError, match="the integer n does not belong to kernel k"):
+    with pytest.raises(tc.RequestError, match=mentions("n", "k")):
         k.warp.copy(s[0, :], a[n, :])
 
 
@@ -317,7 +316,7 @@ def test_a_guard_about_something_else_proves_nothing() -> None:
     row = k.block_id() * 8
     with k.if_(k.warp_id() == 0):
         k.warp.copy(s[:, :], a[row : row + 8, :])
-    with pytest.raises(tc.LayoutError, match=r"reaches from 0 to 1296; it must stay in 0 to 92"):
+    with pytest.raises(tc.LayoutError, match=mentions(1296, 92)):
         k.build(target="sm_90a", grid=163)
 
 
@@ -356,7 +355,7 @@ def test_a_guard_narrows_what_is_known(name: str, index: str) -> None:
             built(result, 5, executor="emulator")
             assert (result[:, 0] == [bool(guard_on(name, i)) for i in range(rows)]).all()
         else:
-            with pytest.raises(tc.LaunchError, match="the conditions around it do not exclude that"):
+            with pytest.raises(tc.LaunchError, match=mentions("A")):
                 built(result, 5, executor="emulator")
 
 
@@ -378,7 +377,7 @@ def test_a_loop_over_a_scalar_count_is_inside_its_tiles() -> None:
     source, result = ROWS[:8].copy(), np.zeros((8, 32), np.float32)
     built(source, result, 8, executor="emulator")
     assert np.array_equal(source, result)
-    with pytest.raises(tc.LaunchError, match="reaches from 0 to 8; it must stay in 0 to 7"):
+    with pytest.raises(tc.LaunchError, match=mentions(8, 7)):
         built(source, result, 9, executor="emulator")
 
 
@@ -417,7 +416,7 @@ def test_many_conditions_are_looked_at_in_time() -> None:
     for block in reversed(blocks):
         block.__exit__(None, None, None)
     built = k.build(target="sm_90a", grid=1)
-    with pytest.raises(tc.LayoutError, match="must stay in 0 to 9"):
+    with pytest.raises(tc.LayoutError, match=mentions(9)):
         built.check_bounds((1, 1, 1), {})
     built.check_bounds((1, 1, 1), {"n11": 10} | {f"n{at}": 100 for at in range(11)})
 
@@ -583,9 +582,7 @@ def test_a_destination_that_puts_two_elements_in_one_place_is_refused(
     if places == 4:
         assert tc.plan(s[:, :], a[:, :], scope=tc.thread(), target="sm_90a").partition.outer <= 4
     else:
-        with pytest.raises(
-            tc.LayoutError, match="share one address" if places is None else f"4 elements in {places} places"
-        ):
+        with pytest.raises(tc.LayoutError, match=mentions("s", *([] if places is None else [4, places]))):
             tc.plan(s[:, :], a[:, :], scope=tc.thread(), target="sm_90a")
 
 
@@ -653,31 +650,33 @@ def test_big_endian_and_masked_arrays_are_refused_with_what_to_do() -> None:
     k, a = kernel(32, A=(32,))
     k.store(a[k.thread_id()], k.load(a[k.thread_id()]) + 1.0)
     built = k.build(target="sm_90a", grid=1)
-    with pytest.raises(tc.LaunchError, match=r"other order than the GPU's.*astype"):
+    with pytest.raises(tc.LaunchError, match=mentions("A", "f4")):
         built(np.zeros(32, ">f4"), executor="emulator")
-    with pytest.raises(tc.LaunchError, match="mask"):
+    with pytest.raises(tc.LaunchError, match=mentions("A")):
         built(np.ma.masked_array(np.zeros(32, np.float32), np.arange(32) % 2 == 0), executor="emulator")
-    with pytest.raises(tc.RequestError, match="little-endian|order"):
+    with pytest.raises(tc.RequestError, match=mentions(">f4")):
         k.param("C", (32,), np.dtype(">f4"))
 
 
 @pytest.mark.parametrize(
     ("dtype", "number", "message"),
     [
-        ("int32", 1.7, "no whole number"),
-        ("int32", 2**40, "not within -2147483648 to 2147483647"),
-        ("int8", 300, "not within -128 to 127"),
-        ("uint8", -1, "not within 0 to 255"),
-        ("float32", 1e300, "past the largest finite value"),
-        ("float16", 70000, "past the largest finite value"),
+        ("int32", 1.7, ("1.7", "int32")),
+        ("int32", 2**40, (2147483648, 2147483647)),
+        ("int8", 300, (128, 127)),
+        ("uint8", -1, (255,)),
+        ("float32", 1e300, ("1e+300",)),
+        ("float16", 70000, (70000,)),
     ],
 )
-def test_numbers_that_do_not_fit_their_dtype_are_refused(dtype: str, number: float, message: str) -> None:
+def test_numbers_that_do_not_fit_their_dtype_are_refused(
+    dtype: str, number: float, message: tuple[object, ...]
+) -> None:
     k = tc.KernelBuilder("k", threads=32)
     a = k.param("A", (32,), dtype, align_bytes=16)
-    with pytest.raises(tc.RequestError, match=message):
+    with pytest.raises(tc.RequestError, match=mentions(*message)):
         k.store(a[0], number)
-    with pytest.raises(tc.RequestError, match=message):
+    with pytest.raises(tc.RequestError, match=mentions(*message)):
         k.load(a[0]) + number
 
 
@@ -818,14 +817,14 @@ def test_expressions_regions_plans_and_kernels_copy_and_pickle() -> None:
 def test_a_grid_that_the_emulator_cannot_hold_is_refused() -> None:
     k, a = kernel(32, A=(32,))
     k.store(a[k.thread_id()], 1.0)
-    with pytest.raises(tc.LaunchError, match="2147483647 CTAs"):
+    with pytest.raises(tc.LaunchError, match=mentions(2147483647)):
         run(k, np.zeros(32, np.float32), grid=2**31 - 1)
 
 
 @pytest.mark.parametrize("text", ["mov.b32 {x}, 0;", "mov.b32 {5}, 0;", "{ .reg .b32 a; }", "mov.b32 {0!r}, 0", "{"])
 def test_inline_ptx_with_unknown_fields_is_named(text: str) -> None:
     k = tc.KernelBuilder("k", threads=32)
-    with pytest.raises(tc.RequestError, match="inline_ptx|field"):
+    with pytest.raises(tc.RequestError, match=mentions("inline_ptx")):
         k.inline_ptx(text)
 
 
@@ -881,12 +880,12 @@ def test_an_integer_has_its_value_in_its_block_alone(use: Any, closed: str) -> N
             i = k.index(k.load(a.view(dtype="int32")[0, 0]), upper=3)  # noqa: PLW2901 - the integer that is used
     if closed.startswith("another"):
         i = other.index(other.load(b.view(dtype="int32")[0, 0]), upper=3)
-    with pytest.raises(tc.RequestError, match="has no value here: it belongs to a loop or kernel that is closed"):
+    with pytest.raises(tc.RequestError, match=mentions("loop0")):
         use(k, a, s, i)
 
 
 @pytest.mark.parametrize("walk", [list, tuple, set, iter, lambda b: 3 in b])
 def test_a_buffer_is_not_walked_over_without_an_end(walk: Any) -> None:
     _, a = kernel(32, A=(8, 32))
-    with pytest.raises(tc.RequestError, match=r"global A: float32\[8, 32\] is not iterated over"):
+    with pytest.raises(tc.RequestError, match=mentions("A", "float32", 8, 32)):
         walk(a)

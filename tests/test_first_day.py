@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from click.testing import CliRunner, Result
+from mentions import is_hazard, mentions
 from tilecopy import S, TCol, TileLayout, TLane
 from tilecopy_cli.commands import tilecopy as command
 
@@ -171,7 +172,7 @@ def test_09_one_kernel_for_many_sizes() -> None:
         a, b = RNG.random(shape).astype(np.float16), np.zeros(shape, np.float16)
         kernel(a, b)
         assert np.array_equal(a, b)
-    with pytest.raises(tc.LaunchError, match="multiple"):
+    with pytest.raises(tc.LaunchError, match=mentions("N")):
         kernel(np.zeros((4, 9), np.float16), np.zeros((4, 9), np.float16))
 
 
@@ -244,7 +245,7 @@ def test_12_operands_of_an_mma() -> None:
     k.warp.copy(b[:, :], b_tile.T[:, :])
     k.warp.copy(c[:, :], C[:, :])
     text = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {{{2}}}, {{{0}}}, {{{1}}}, {{{2}}};"
-    with pytest.raises(tc.RequestError, match=re.escape("such as k.registers(fragment)[:]")):
+    with pytest.raises(tc.RequestError, match=mentions("k.registers")):
         k.inline_ptx(text, k.registers(a)[:], k.registers(b)[:], out=[k.registers(c)])  # type: ignore[list-item]
     k.inline_ptx(text, k.registers(a)[:], k.registers(b)[:], out=[k.registers(c)[:]])
     k.warp.copy(C[:, :], c[:, :])
@@ -322,7 +323,7 @@ def test_15_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     done = tilecopy("compare", SOURCE, DESTINATION, "--target", "sm_80", "--target", "sm_90a")
     assert done.exit_code == 0 and "wavefronts" in done.stdout and "sm_80" in done.stdout, done.output
-    with pytest.raises(tc.RequestError, match="plans"):
+    with pytest.raises(tc.RequestError, match=mentions("empty")):
         tc.cost(tc.KernelBuilder("empty", threads=32).build(target="sm_80", grid=1))  # type: ignore[arg-type]
 
 
@@ -336,7 +337,7 @@ def test_16_choose_forbid_and_prefer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Also possible: ragged (priority 5)" in chosen().explain()
     monkeypatch.setenv("TILECOPY_DISABLE", "gmem_smem")
     assert chosen().variant == "ragged"
-    with pytest.raises(tc.NoVariantError, match="did you mean ragged"):
+    with pytest.raises(tc.NoVariantError, match=mentions("ragged")):
         chosen("raged")
     assert "highest priority" in " ".join(tilecopy("variants").stdout.split())
 
@@ -438,7 +439,7 @@ def test_21_three_errors_and_what_they_say(monkeypatch: pytest.MonkeyPatch) -> N
     k = tc.KernelBuilder("wrong", threads=64)
     A, B = k.param("A", (40, 64), "float32"), k.param("B", (16, 64), "float32")
     tile = k.shared((16, 64), "float32", name="tile")
-    with pytest.raises(tc.LayoutError, match=r"A\[40, 64\]: dimension 0: .* outside="):
+    with pytest.raises(tc.LayoutError, match=mentions("A", 40, 64, "outside")):
         k.cta.copy(tile[:, :], A[32:48, :])
     k.cta.copy(tile[:, :], A[32:48, :], outside="zero")
     k.cta.copy(B.T[:, :], tile.T[:, :])
@@ -459,7 +460,7 @@ def test_21_three_errors_and_what_they_say(monkeypatch: pytest.MonkeyPatch) -> N
             kernel(a[0], b)
             assert np.array_equal(b, a[0, ::-1])
         else:
-            with pytest.raises(tc.HazardError, match=r"no barrier since it was written by thread"):
+            with pytest.raises(tc.HazardError, check=is_hazard("race", "tile")):
                 kernel(a[0], b, executor="emulator")
 
     monkeypatch.setenv("TILECOPY_ONLY", "reg")
@@ -467,7 +468,7 @@ def test_21_three_errors_and_what_they_say(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(tc.NoVariantError, match="gmem_smem: .*TILECOPY_ONLY"):
         tc.plan(tile[:, :], A[:, :], scope=tc.cta(128), target="sm_90a")
     monkeypatch.delenv("TILECOPY_ONLY")
-    with pytest.raises(tc.RequestError, match=r"cta\(THREADS\), not 'cta'"):
+    with pytest.raises(tc.RequestError, match=mentions("cta")):
         tc.plan(tile[:, :], A[:, :], scope="cta", target="sm_90a")  # type: ignore[arg-type]
 
 

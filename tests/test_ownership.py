@@ -12,6 +12,7 @@ import pytest
 import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
+from mentions import mentions
 from tilecopy import R, S, TileLayout, bx, cbx, laneid, warpid
 from tilecopy_testkit.profiles import examples
 
@@ -204,7 +205,7 @@ def test_fragment_to_fragment(scope: str, data: st.DataObject) -> None:
     try:
         kernel = k.build(target="sm_90a", grid=1)
     except tc.NoVariantError as error:
-        assert "is needed in thread" in str(error)
+        assert error.declined
         return
     kernel(values_in, found, executor="emulator")
     values = values_in.view(dtype.numpy())
@@ -243,5 +244,5 @@ def test_views_do_not_hide_an_axis_that_the_scope_lacks() -> None:
         f = tc.Buffer((1, 4, 8), "uint16", space="local", layout=layout, name="f")
         g = tc.Buffer((4, 8), "uint16", space="global", name="g")
         for seen in (f[0], f.permute(1, 2, 0)[...], f.view(shape=(4, 8))[...], f.view(shape=(4, 8)).T.T[...]):
-            with pytest.raises(tc.NoVariantError, match=f"the axis {axis} is coarser than the scope"):
+            with pytest.raises(tc.NoVariantError, match=mentions(axis, "scope")):
                 tc.plan(seen, g[...], scope=scope, target="sm_90a")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import tilecopy as tc
+from mentions import mentions
 from tilecopy import S, TileLayout
 from tilecopy.assemblers import ASSEMBLERS, assemble
 from tilecopy_testkit import demos
@@ -80,7 +81,7 @@ def test_how_many_ctas_an_sm_is_to_hold_is_a_directive(target: str) -> None:
 
 def test_more_threads_than_an_sm_holds_are_refused() -> None:
     assert described(64).build(target="sm_90", min_ctas_per_sm=32).ptx.count(".minnctapersm 32") == 1
-    with pytest.raises(tc.RequestError, match="min_ctas_per_sm=3 CTAs of 1024 threads; an SM holds 2048"):
+    with pytest.raises(tc.RequestError, match=mentions("min_ctas_per_sm", 3, 1024, 2048)):
         described(1024).build(target="sm_90", min_ctas_per_sm=3)
     for wrong in (0, -1, 33, True, 1.0, "1"):
         with pytest.raises(tc.RequestError, match="min_ctas_per_sm"):
@@ -118,52 +119,52 @@ def ptx() -> PtxBuilder:
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (lambda p, a: p.load(a, 48), "no access of 48 bits"),
-        (lambda p, a: p.load(a, 128, p.regs("b32", 3)), "takes 4 registers of 32 bits"),
-        (lambda p, a: p.load(a, 64, p.regs("b64", 2)), "takes 2 registers"),
-        (lambda p, a: p.load(a + 4, 128), "multiple of 4 bytes, 16 are needed"),
-        (lambda p, a: p.store(a + 2, 32, p.regs("b32", 1)), "multiple of 2 bytes, 4 are needed"),
-        (lambda p, a: p.load(a, 256), "needs global memory and sm_100"),
-        (lambda p, a: p.reg("b128"), "register type 'b128'"),
-        (lambda p, a: p.instr("bra", "L", guard=p.reg("b32")), "not a predicate"),
-        (lambda p, a: p.cp_async(a, a, 16), "the source lies in global memory, not in shared"),
-        (lambda p, a: p.cp_async(a, Address("global", "%rd0", 0, 16), 2), "one of 4, 8 or 16, not 2"),
-        (lambda p, a: p.cp_async(a, Address("global", "%rd0", 0, 8), 16), "multiple of 8 bytes, 16 are needed"),
-        (lambda p, a: p.instr("bar.sync", 16), "the barrier is 0 to 15, not 16"),
-        (lambda p, a: p.instr("bar.sync", 1, 40), "multiple of 32"),
-        (lambda p, a: p.instr("mbarrier.init.shared.b64", a, 0), "1 to 1048575, not 0"),
-        (lambda p, a: p.instr("mbarrier.arrive.expect_tx.shared::cta.b64", "_", a, 2**20), "1 to 1048575, not 1048576"),
-        (lambda p, a: p.bulk_copy_to_cluster(p.mapa(a, 1), a, 24, p.mapa(a, 1)), "a multiple of 16, not 24"),
+        (lambda p, a: p.load(a, 48), ("access", 48)),
+        (lambda p, a: p.load(a, 128, p.regs("b32", 3)), (4, 32)),
+        (lambda p, a: p.load(a, 64, p.regs("b64", 2)), ("registers",)),
+        (lambda p, a: p.load(a + 4, 128), (4, 16)),
+        (lambda p, a: p.store(a + 2, 32, p.regs("b32", 1)), (4,)),
+        (lambda p, a: p.load(a, 256), ("sm_100",)),
+        (lambda p, a: p.reg("b128"), ("b128",)),
+        (lambda p, a: p.instr("bra", "L", guard=p.reg("b32")), ("bra", "guard")),
+        (lambda p, a: p.cp_async(a, a, 16), ("global", "shared")),
+        (lambda p, a: p.cp_async(a, Address("global", "%rd0", 0, 16), 2), (4, 8, 16)),
+        (lambda p, a: p.cp_async(a, Address("global", "%rd0", 0, 8), 16), (8, 16)),
+        (lambda p, a: p.instr("bar.sync", 16), (15, 16)),
+        (lambda p, a: p.instr("bar.sync", 1, 40), (32,)),
+        (lambda p, a: p.instr("mbarrier.init.shared.b64", a, 0), (1048575,)),
+        (lambda p, a: p.instr("mbarrier.arrive.expect_tx.shared::cta.b64", "_", a, 2**20), (1048575, 1048576)),
+        (lambda p, a: p.bulk_copy_to_cluster(p.mapa(a, 1), a, 24, p.mapa(a, 1)), (16, 24)),
         (
             lambda p, a: p.bulk_copy_to_cluster(a, a, 16, a),
-            "the destination lies in shared::cluster memory, not in shared",
+            ("shared::cluster",),
         ),
-        (lambda p, a: p.instr(LOAD, a, GLOBAL, 24, a), "a multiple of 16, not 24"),
-        (lambda p, a: p.instr(LOAD, a, a, 16, a), "the source lies in global memory, not in shared"),
-        (lambda p, a: p.instr(LOAD, a + 8, GLOBAL, 16, a), "multiple of 8 bytes, 16 are needed"),
-        (lambda p, a: p.instr(LOAD, a, GLOBAL, 2**20, a), "16 to 1048575, a multiple of 16, not 1048576"),
-        (lambda p, a: p.instr(LOAD, a, GLOBAL, 16, a + 4), "the mbarrier .* multiple of 4 bytes, 8 are needed"),
-        (lambda p, a: p.instr(STORE, GLOBAL, a, 8), "a multiple of 16, not 8"),
-        (lambda p, a: p.instr(STORE, a, a, 16), "the destination lies in global memory, not in shared"),
-        (lambda p, a: p.instr(STORE, GLOBAL + 4, a, 16), "multiple of 4 bytes, 16 are needed"),
-        (lambda p, a: p.instr("cp.async.bulk.prefetch.L2.global", a, 16), "the source lies in global memory"),
-        (lambda p, a: p.instr("cp.async.bulk.wait_group", -1), "the number of groups is 0 to 2147483647, not -1"),
-        (lambda p, a: p.element(HELD[0:2]), "a Region of one element"),
-        (lambda p, a: p.address(tc.Buffer(4, "int8", space="local", name="r")), "no addresses"),
-        (lambda p, a: p.address(tc.Buffer(4, "int8", space="shared", name="t")), "does not belong to this kernel"),
-        (lambda p, a: p.value(tc.symbol("zzz", upper=3)), "has no value here"),
-        (lambda p, a: p.instr("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32", a, 16), "not 16"),
-        (lambda p, a: p.value(p.tid * 2**25), "not proved to fit 32 bits"),
+        (lambda p, a: p.instr(LOAD, a, GLOBAL, 24, a), (16, 24)),
+        (lambda p, a: p.instr(LOAD, a, a, 16, a), ("global", "shared")),
+        (lambda p, a: p.instr(LOAD, a + 8, GLOBAL, 16, a), (8, 16)),
+        (lambda p, a: p.instr(LOAD, a, GLOBAL, 2**20, a), (16, 1048575, 1048576)),
+        (lambda p, a: p.instr(LOAD, a, GLOBAL, 16, a + 4), ("mbarrier", 4, 8)),
+        (lambda p, a: p.instr(STORE, GLOBAL, a, 8), (16, 8)),
+        (lambda p, a: p.instr(STORE, a, a, 16), ("global", "shared")),
+        (lambda p, a: p.instr(STORE, GLOBAL + 4, a, 16), (4, 16)),
+        (lambda p, a: p.instr("cp.async.bulk.prefetch.L2.global", a, 16), ("global",)),
+        (lambda p, a: p.instr("cp.async.bulk.wait_group", -1), (2147483647,)),
+        (lambda p, a: p.element(HELD[0:2]), ("s",)),
+        (lambda p, a: p.address(tc.Buffer(4, "int8", space="local", name="r")), ("addresses",)),
+        (lambda p, a: p.address(tc.Buffer(4, "int8", space="shared", name="t")), ("kernel",)),
+        (lambda p, a: p.value(tc.symbol("zzz", upper=3)), ("zzz",)),
+        (lambda p, a: p.instr("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32", a, 16), (16,)),
+        (lambda p, a: p.value(p.tid * 2**25), (32,)),
     ],
 )
-def test_the_builder_refuses_nonsense(ptx: PtxBuilder, write: Any, message: str) -> None:
+def test_the_builder_refuses_nonsense(ptx: PtxBuilder, write: Any, message: tuple[object, ...]) -> None:
     address = ptx.address(HELD)
-    with pytest.raises(tc.PtxError, match=message):
+    with pytest.raises(tc.PtxError, match=mentions(*message)):
         write(ptx, address)
 
 
 def test_what_the_builder_writes_and_refuses(ptx: PtxBuilder) -> None:
-    with pytest.raises(tc.PtxError, match="needs global memory and sm_100"):
+    with pytest.raises(tc.PtxError, match=mentions("sm_100")):
         ptx.load(Address("global", "%rd0", 0, 32), 256)
     barrier = ptx.address(HELD)
     assert len({ptx.mapa(barrier, rank).base for rank in (0, 1, 0, 2)}) == 3, "one register a rank"
@@ -194,14 +195,14 @@ def test_shared_buffers_are_apart_and_aligned(large: bool) -> None:
     assert plan.size_bytes == ends and plan.dynamic == large
     for size, dynamic in ((48 << 10, False), ((48 << 10) + 1, True), (target.shared_limit_bytes, True)):
         assert SharedPlan.of([tc.Buffer(size, "uint8", space="shared")], target).dynamic == dynamic
-    with pytest.raises(tc.PtxError, match="bytes of shared memory .* are more than"):
+    with pytest.raises(tc.PtxError, match=mentions("shared")):
         SharedPlan.of([tc.Buffer(target.shared_limit_bytes + 1, "uint8", space="shared")], target)
 
 
 def test_an_instruction_that_the_target_lacks_is_refused() -> None:
-    with pytest.raises(tc.TargetError, match=r"'mapa.* needs sm_90 or newer; the target is sm_80"):
+    with pytest.raises(tc.TargetError, match=mentions("mapa", "sm_90", "sm_80")):
         PtxBuilder(tc.target_of("sm_80"), 32).instr("mapa.shared::cluster.u32", "%r0", "%r1", 0)
-    with pytest.raises(tc.TargetError, match="suffix a or f"):
+    with pytest.raises(tc.TargetError, match=mentions("tcgen05.wait::ld.sync.aligned", "sm_100")):
         PtxBuilder(tc.target_of("sm_100"), 32).instr("tcgen05.wait::ld.sync.aligned")
 
 
@@ -220,9 +221,7 @@ def test_a_target_has_a_feature_where_it_has_its_instructions(feature: str, opco
     for name in tc.TARGETS:
         target = tc.target_of(name)
         assert target.has(feature) == (instruction_of(opcode).needs_on(target) is not None), name
-    with pytest.raises(
-        tc.TargetError, match="feature 'tcgen5' is not cluster or matrices_of_bytes.*did you mean tcgen05"
-    ):
+    with pytest.raises(tc.TargetError, match=mentions("tcgen5", "feature", "cluster", "matrices_of_bytes", "tcgen05")):
         tc.target_of("sm_90").has("tcgen5")
 
 

@@ -11,6 +11,7 @@ import pytest
 import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
+from mentions import mentions
 from tilecopy import S, TileLayout
 from tilecopy_testkit import oracle
 from tilecopy_testkit.profiles import examples
@@ -304,8 +305,7 @@ def check(case: dict[str, Any]) -> str:
     try:
         kernel = drawn.kernel()
     except tc.NoVariantError as error:
-        text = str(error)
-        assert "not a layout of its own" in text or "no vector width of 128, 64, 32 bits fits" in text, text
+        assert error.declined, error
         return "declined"
     random = np.random.default_rng(1)
     size = drawn.dtype.bytes
@@ -324,7 +324,7 @@ def check(case: dict[str, Any]) -> str:
             values = {drawn.starts[side][dim](e) for e in drawn.active}
             symbolic = case["starts"][side][dim].strip("0123456789") and size_of > drawn.box[dim]
             if symbolic and max(values) + drawn.box[dim] == size_of:
-                with pytest.raises(tc.TilecopyError, match="must stay in|outside"):
+                with pytest.raises(tc.TilecopyError, match=mentions("outside")):
                     drawn.refused_when_smaller(side, dim)
                 return "run, and refused when smaller"
     return "run"

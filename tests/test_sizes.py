@@ -12,6 +12,7 @@ import tilecopy as tc
 from fake_driver import FakeDriver, FakeTensor
 from hypothesis import given
 from hypothesis import strategies as st
+from mentions import mentions
 from tilecopy import S, TileLayout, tx
 from tilecopy.assemblers import ASSEMBLERS, assemble
 from tilecopy.kernel import SizeParameter
@@ -121,9 +122,7 @@ def test_starts_ranges_guards_and_scalar_bounds() -> None:
             kernel(count, source, result, tail, executor="emulator")
             assert (result[: count * 4] == source[: count * 4]).all() and not result[count * 4 :].any()
             assert (tail == source[-8:]).all()
-        with pytest.raises(
-            tc.LaunchError, match=rf"scalar n: {rows} is outside its declared 1 to \(M\)//4, which is 1"
-        ):
+        with pytest.raises(tc.LaunchError, match=mentions("n", rows, "M", 4)):
             kernel(rows, source, result, tail, executor="emulator")
 
 
@@ -137,10 +136,10 @@ def test_a_region_is_checked_with_the_sizes_of_the_launch() -> None:
     kernel(np.zeros((64, 32), np.float32), executor="emulator")
     with pytest.raises(
         tc.LaunchError,
-        match=r"dimension 0 of extent M = 60: the start 8\*ctaid.x reaches from 0 to 56; it must stay in 0 to 52",
+        match=mentions("M", 60, 8, "ctaid.x", 56, 52),
     ):
         kernel(np.zeros((60, 32), np.float32), executor="emulator")
-    with pytest.raises(tc.LaunchError, match=r"was built for the grid \(\(M \+ 7\)//8, 1, 1\) = \(8, 1, 1\), not \(7"):
+    with pytest.raises(tc.LaunchError, match=mentions("grid", "M", 7, 8)):
         kernel(np.zeros((64, 32), np.float32), grid=7, executor="emulator")
     k = tc.KernelBuilder("fixed", threads=32)
     m = k.size("M")
@@ -148,7 +147,7 @@ def test_a_region_is_checked_with_the_sizes_of_the_launch() -> None:
     k.cta.copy(s[:, :], a[8:16, :])
     kernel = k.build(target="sm_80", grid=1)
     kernel(np.zeros((16, 32), np.float32), executor="emulator")
-    with pytest.raises(tc.LaunchError, match="extent M = 15: the start 8 reaches"):
+    with pytest.raises(tc.LaunchError, match=mentions("M", 15, 8)):
         kernel(np.zeros((15, 32), np.float32), executor="emulator")
 
 
@@ -175,9 +174,9 @@ def test_a_size_is_solved_for() -> None:
     source, result = np.arange(39, dtype=np.int32).reshape(13, 3), np.zeros((2, 3), np.int32)
     kernel(source, result, executor="emulator")
     assert result.tolist() == [[0, 0, 0], [0, 0, 38]]
-    with pytest.raises(tc.LaunchError, match=r"dimension 0 of argument A is 12, declared 4\*M \+ 1, and no size gives"):
+    with pytest.raises(tc.LaunchError, match=mentions("A", 12, 4, "M")):
         kernel(source[:12], result, executor="emulator")
-    with pytest.raises(tc.LaunchError, match="size M: 3 by dimension 0 of argument A, 4 by dimension 1 of argument B"):
+    with pytest.raises(tc.LaunchError, match=mentions("M", 3, "A", 4, "B")):
         kernel(source, np.zeros((2, 4), np.int32), executor="emulator")
 
 
@@ -193,7 +192,7 @@ def test_products_of_sizes_are_shapes_too() -> None:
     source, result = np.arange(24, dtype=np.int32).reshape(3, 8), np.zeros((6, 4), np.int32)
     kernel(source, result, executor="emulator")
     assert (result == source.reshape(6, 4)).all()
-    with pytest.raises(tc.LaunchError, match=r"argument B: shape \(5, 4\), declared .* = \(6, 4\)"):
+    with pytest.raises(tc.LaunchError, match=mentions("B", "shape", 5, 4, 6)):
         kernel(source, np.zeros((5, 4), np.int32), executor="emulator")
 
 
@@ -214,12 +213,12 @@ def test_views_of_an_array_of_any_size() -> None:
     assert tc.Expr is type(words.shape[1]) and str(words) == "global A: uint32[M, (N)//2]"
     assert str(a.permute(1, 0)) == "global A: float16[N, M]"
     for wrong, message in (
-        (lambda: a.view(dtype="complex128").view(dtype="uint8").view(shape=(m, n)), "not proved to have the elements"),
-        (lambda: a.view(shape=(8, 8), layout=TileLayout(S[(8, 8) : (16, 1)])), "reaches 1920 bits along m, A has"),
-        (lambda: a.T.view(shape=(m * n,)), "is not row-major"),
-        (lambda: a.view(layout=TileLayout(S[8, 8])), "give shape= too"),
+        (lambda: a.view(dtype="complex128").view(dtype="uint8").view(shape=(m, n)), ("A",)),
+        (lambda: a.view(shape=(8, 8), layout=TileLayout(S[(8, 8) : (16, 1)])), (1920, "A")),
+        (lambda: a.T.view(shape=(m * n,)), ("A",)),
+        (lambda: a.view(layout=TileLayout(S[8, 8])), ("shape",)),
     ):
-        with pytest.raises(tc.LayoutError, match=message):
+        with pytest.raises(tc.LayoutError, match=mentions(*message)):
             wrong()
     assert a.view(shape=(8, 8), layout=TileLayout(S[8, 8])).shape == (8, 8)  # at least 8 x 8 elements are there
 
@@ -308,22 +307,22 @@ def test_what_is_no_size_says_why(make: Any, error: type[Exception], message: st
 @pytest.mark.parametrize(
     ("a", "b", "message"),
     [
-        ((16, 8), (24, 8), "size M: 16 by dimension 0 of argument A, 24 by dimension 0 of argument B"),
-        ((1, 16, 8), (16, 8), r"16 by dimension 0 of argument B \(shapes \(1, 16, 8\) and \(16, 8\)\)"),
-        ((16, 8), (16, 16), "size N: 8 by dimension 1 of argument A, 16 by dimension 1 of argument B"),
-        ((12, 8), (12, 8), r"size M: 12 \(dimension 0 of argument A\) is not a multiple of 8"),
-        ((72, 8), (72, 8), r"size M: 72 \(dimension 0 of argument A\) is outside its declared 1 to 64"),
-        ((0, 8), (0, 8), r"size M: 0 \(dimension 0 of argument A\) is outside"),
-        ((16,), (16, 8), r"size N: dimension 1 of argument A, whose shape is \(16,\)"),
-        ((16, 8, 1), (16, 8), r"argument A: shape \(16, 8, 1\), declared \(M, N\) = \(16, 8\)"),
+        ((16, 8), (24, 8), ("M", 16, "A", 24, "B")),
+        ((1, 16, 8), (16, 8), (16, "B", 8)),
+        ((16, 8), (16, 16), ("N", 8, "A", 16, "B")),
+        ((12, 8), (12, 8), ("M", 12, "A", 8)),
+        ((72, 8), (72, 8), ("M", 72, "A", 64)),
+        ((0, 8), (0, 8), ("M", "A")),
+        ((16,), (16, 8), ("N", "A", 16)),
+        ((16, 8, 1), (16, 8), ("A", 16, 8, "M", "N")),
     ],
 )
 def test_what_does_not_fit_is_refused_and_nothing_is_written(
-    a: tuple[int, ...], b: tuple[int, ...], message: str
+    a: tuple[int, ...], b: tuple[int, ...], message: tuple[object, ...]
 ) -> None:
     _, kernel = tiled(upper=64)
     source, result = np.ones(a, np.float32), np.zeros(b, np.float32)
-    with pytest.raises(tc.LaunchError, match=message):
+    with pytest.raises(tc.LaunchError, match=mentions(*message)):
         kernel(source, result, executor="emulator")
     assert not result.any()
 
@@ -334,7 +333,7 @@ def test_the_grid_is_held_against_the_hardware() -> None:
     k.param("A", (m,), "uint8")
     kernel = k.build(target="sm_80", grid=(1, m - 1))
     kernel(np.zeros(1, np.uint8), executor="emulator")
-    with pytest.raises(tc.LaunchError, match=r"the grid \(1, M - 1, 1\) = \(1, 65999, 1\) has 65999 CTAs along y"):
+    with pytest.raises(tc.LaunchError, match=mentions("grid", "M", 65999)):
         kernel(np.zeros(66000, np.uint8), executor="emulator")
 
 
@@ -393,7 +392,7 @@ def test_where_there_is_no_cta_nothing_is_accessed() -> None:
     kernel = k.build(target="sm_80", grid=(m,))
     kernel(np.zeros((0, 4), np.int32), executor="emulator")
     kernel(np.zeros((4, 4), np.int32), executor="emulator")
-    with pytest.raises(tc.LaunchError, match="extent M = 3: the start 3 reaches"):
+    with pytest.raises(tc.LaunchError, match=mentions("M", 3)):
         kernel(np.zeros((3, 4), np.int32), executor="emulator")
 
 
@@ -422,7 +421,7 @@ def test_what_a_quotient_leaves_is_less_than_its_divisor() -> None:
         for size in (7, 8, 9):
             result = np.zeros(8, np.int32)
             if less and size == 8:
-                with pytest.raises(tc.LaunchError, match="the start .* reaches from -1 to -1"):
+                with pytest.raises(tc.LaunchError, match=mentions(1, "B", "M")):
                     kernel(result, np.zeros(size, np.uint8), executor="emulator")
             else:
                 kernel(result, np.zeros(size, np.uint8), executor="emulator")
@@ -462,7 +461,7 @@ def test_what_is_proved_or_checked_never_leaves_its_array(
         try:
             kernel(np.zeros(size, np.int32), executor="emulator")  # a HazardError where a proof or check was wrong
         except tc.LaunchError as error:
-            assert kernel.bounds and "must stay in 0 to" in str(error)
+            assert kernel.bounds and mentions(0, "A", "M").search(str(error))
 
 
 def test_strides_that_are_known_are_held_against_each_other_beside_one_that_is_not() -> None:
@@ -473,5 +472,5 @@ def test_strides_that_are_known_are_held_against_each_other_beside_one_that_is_n
     k.cta_sync()
     k.cta.copy(a[:, :, 0:1], s[:, :, 0:1])
     k.cta.copy(a[:, :, :], s[:, :, :])
-    with pytest.raises(tc.LayoutError, match=r"destination A\[0:4, 0:4, 0:4\] puts 16 elements in 7 places"):
+    with pytest.raises(tc.LayoutError, match=mentions("A", 4, 16, 7)):
         k.build(target="sm_80", grid=1)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from mentions import mentions
 from tilecopy import HazardError, LaunchError
 from tilecopy_cli.command import FileError
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
@@ -41,7 +42,7 @@ def test_standard_input_is_a_file_too():
     result = CliRunner().invoke(emulate, words, input=text)
     assert result.exit_code == 0 and result.output.startswith("vector_add: 32 threads, "), result.output
     broken = CliRunner().invoke(emulate, words, input=b"\xff\xfe")
-    assert isinstance(broken.exception, LaunchError) and "standard input cannot be read" in str(broken.exception)
+    assert isinstance(broken.exception, LaunchError) and not isinstance(broken.exception, FileError)
 
 
 def test_a_run_tells_of_its_progress():
@@ -73,25 +74,24 @@ def test_negative_numbers_are_arguments():
 
 @pytest.mark.parametrize(
     ("words", "part"),
-    [(["1", "--block", "32"], "1 arguments for 4 parameters (.u64 "), (["1", "2", "3", "ones:int32:4", "--block", "32"], "the kernel is vector_add(.u64 "), ([], "--block"), (["a.npy", "--block", "32"], "a.npy: there is no such file"),
-     (["--block", "32", "--save", "x=y.npy"], "no parameter 'x'"), (["--entry", "other", "--block", "32"], "no entry 'other'")],
+    [(["1", "--block", "32"], (4, "u64")), (["1", "2", "3", "ones:int32:4", "--block", "32"], ("vector_add", "u64")), ([], ("block",)), (["a.npy", "--block", "32"], ("a.npy",)),
+     (["--block", "32", "--save", "x=y.npy"], ("x",)), (["--entry", "other", "--block", "32"], ("other",))],
 )  # fmt: skip
 def test_what_does_not_fit_is_one_of_our_errors(words, part):
     result = run(CUDA / "vector_add.ptx", *words)
     assert isinstance(result.exception, (FileError, LaunchError, UnsupportedPtxError))
-    assert part in str(result.exception)
+    assert mentions(*part).search(str(result.exception))
 
 
 @pytest.mark.parametrize(
     ("words", "part"),
-    [(["several", "--block", "32"], "'several' is no integer"), (["--block", "0"], "one to three extents"), (["zeros:float99:4", "--block", "32"], "float99"),
-     (["--block", "32", "--save", "x"], "PARAMETER=FILE.npy"), (["a\0.npy", "--block", "32"], "not the name of a file"),
-     (["--block", "32", "--save", "x=a\0.npy"], "not the name of a file")],
+    [(["several", "--block", "32"], "several"), (["--block", "0"], "--block"), (["zeros:float99:4", "--block", "32"], "float99"),
+     (["--block", "32", "--save", "x"], "--save"), (["a\0.npy", "--block", "32"], ".npy"), (["--block", "32", "--save", "x=a\0.npy"], "--save")],
 )  # fmt: skip
 def test_words_that_mean_nothing_are_wrong_usage(words, part):
     result = run(CUDA / "vector_add.ptx", *words)
     assert result.exit_code == 2
-    assert part in result.output
+    assert mentions(part).search(result.output)
 
 
 def test_hazards_and_bad_files(tmp_path):
@@ -99,8 +99,8 @@ def test_hazards_and_bad_files(tmp_path):
     assert isinstance(result.exception, HazardError)
     (tmp_path / "bad.ptx").write_text("nothing of the sort")
     assert isinstance(run(tmp_path / "bad.ptx", "--block", 1).exception, UnsupportedPtxError)
-    said = str(run(tmp_path / "none.ptx", "--block", 1).exception)
-    assert said == f"{tmp_path / 'none.ptx'} cannot be read: No such file or directory"
+    absent = run(tmp_path / "none.ptx", "--block", 1).exception
+    assert isinstance(absent, LaunchError) and mentions(tmp_path / "none.ptx").search(str(absent))
     words = [*["zeros:float32:4"] * 3, 4, "--block", 32, "--save", f"0={tmp_path / 'no' / 'a.npy'}"]
     result = run(CUDA / "vector_add.ptx", *words)
     assert isinstance(result.exception, LaunchError) and str(tmp_path / "no") in str(result.exception)
@@ -108,16 +108,14 @@ def test_hazards_and_bad_files(tmp_path):
     assert isinstance(run(tmp_path / "bytes.ptx", "--block", 1).exception, LaunchError)
     assert run("a\0.ptx", "--block", 1).exit_code == 2
     os.mkfifo(tmp_path / "a.npy")  # nobody writes it: reading must not wait
-    assert "FIFO" in str(run(CUDA / "vector_add.ptx", tmp_path / "a.npy", "--block", 1).exception)
+    assert isinstance(run(CUDA / "vector_add.ptx", tmp_path / "a.npy", "--block", 1).exception, FileError)
 
 
-@pytest.mark.parametrize(("file", "name"), [("-", "standard input"), ("k.txt", "k.txt")])
-def test_cuda_cpp_that_is_read_as_ptx_is_said(
-    file: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("file", ["-", "k.txt"])
+def test_cuda_cpp_that_is_read_as_ptx_is_said(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     source = "__global__ void f(int* x) { *x = 1; }"
     (tmp_path / "k.txt").write_text(source)
     done = CliRunner().invoke(emulate, [file, "zeros:int32:1", "--block", "1"], input=source)
-    assert str(done.exception) == f"{name} is CUDA C++, not PTX; give it as a file that ends in .cu or .cuh"
+    assert isinstance(done.exception, LaunchError) and mentions(".cu", ".cuh").search(str(done.exception))
     assert isinstance(CliRunner().invoke(emulate, ["-"], input="__GLOBAL__").exception, UnsupportedPtxError)

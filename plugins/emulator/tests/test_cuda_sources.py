@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from click.testing import CliRunner
+from mentions import mentions
 from tilecopy_emulator import run_cuda
 from tilecopy_emulator.command import emulate
 from tilecopy_emulator.cuda import compile_cuda
@@ -58,10 +59,8 @@ def test_a_race_leads_to_the_lines_of_the_source() -> None:
     with pytest.raises(tc.HazardError) as caught:
         run_cuda(RACY.replace("BARRIER", ""), arrays(), grid=1, block=64)
     said = str(caught.value)
-    assert "  at kernel.cu:9: y[threadIdx.x] = s[threadIdx.x ^ 33];\n" in said
-    assert (
-        "  at kernel.cu:3 in put: s[i] = v;\n    inlined at kernel.cu:7: put(s, threadIdx.x, x[threadIdx.x]);\n" in said
-    )
+    assert mentions("kernel.cu:9", "y[threadIdx.x] = s[threadIdx.x ^ 33];").search(said)
+    assert mentions("kernel.cu:3", "s[i] = v;", "kernel.cu:7", "put(s, threadIdx.x, x[threadIdx.x]);").search(said)
     given = arrays()
     assert run_cuda(CLEAN, given, grid=1, block=64).threads == 64
     assert np.array_equal(given[1], given[0][np.arange(64) ^ 33])
@@ -88,19 +87,17 @@ def test_headers_come_from_wheels() -> None:
 def test_what_does_not_fit_is_one_of_our_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     launch = {"grid": 1, "block": 64}
     for source, entry, kind, part in (
-        (CLEAN, "swop", tc.LaunchError, "no entry 'swop'"),
-        (SEVERAL.replace("N;", "4;"), "a", tc.LaunchError, "_Z1aPi, _Z1aPf, b"),
-        (CLEAN + "}", None, tc.AssemblerError, "kernel.cu(11): error"),
-        ('#include "none.h"', None, tc.AssemblerError, "none.h"),
-        ("int x = '\0';", None, tc.LaunchError, "the text of a CUDA C++ file"),
-        (CLEAN, "", tc.LaunchError, "the name of a kernel"),
+        (CLEAN, "swop", tc.LaunchError, ("swop",)),
+        (SEVERAL.replace("N;", "4;"), "a", tc.LaunchError, ("_Z1aPi", "_Z1aPf", "b")),
+        (CLEAN + "}", None, tc.AssemblerError, ("kernel.cu", 11)),
+        ('#include "none.h"', None, tc.AssemblerError, ("none.h",)),
+        ("int x = '\0';", None, tc.LaunchError, ()),
+        (CLEAN, "", tc.LaunchError, ()),
     ):
         with pytest.raises(kind) as caught:
             run_cuda(source, arrays(), entry=entry, **launch)
-        assert part in str(caught.value)
-    with pytest.raises(
-        tc.LaunchError, match=r"(?s)1 arguments for 2 parameters.*\.u64 .*__global__ void swap\(const float\* x"
-    ):
+        assert mentions(*part).search(str(caught.value))
+    with pytest.raises(tc.LaunchError, match=mentions(1, 2, "u64", "__global__", "swap", "x")):
         run_cuda(CLEAN, arrays()[:1], **launch)
     for name, odd in (
         ("source", " "),
@@ -111,14 +108,14 @@ def test_what_does_not_fit_is_one_of_our_errors(monkeypatch: pytest.MonkeyPatch)
         ("options", "-D"),
         ("options", [0]),
     ):
-        with pytest.raises(tc.LaunchError, match=f"{name} is "):
+        with pytest.raises(tc.LaunchError, match=mentions(name)):
             run_cuda(**({"source": CLEAN, "arguments": arrays(), **launch} | {name: odd}))
     with pytest.raises(tc.TargetError, match="sm_91"):
         run_cuda(CLEAN, arrays(), target="sm_91", **launch)
-    with pytest.raises(tc.AssemblerError, match="no-such-option"):
+    with pytest.raises(tc.AssemblerError, match=mentions("no-such-option")):
         run_cuda(CLEAN, arrays(), options=["--no-such-option"], **launch)
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
-    with pytest.raises(tc.AssemblerError, match=r"pip install 'plugins/emulator\[cuda\]'"):
+    with pytest.raises(tc.AssemblerError, match=mentions("plugins/emulator[cuda]")):
         run_cuda(CLEAN, arrays(), **launch)
 
 
@@ -148,8 +145,8 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     done = CliRunner().invoke(emulate, [*words, "--save", "1=y.npy", "--target", "sm_80"])
     assert done.exit_code == 0 and ": 64 threads, " in done.output, done.output
     assert np.array_equal(np.load(tmp_path / "y.npy"), np.arange(64) ^ 33)
-    assert "N is missing" in str(CliRunner().invoke(emulate, words[:-1]).exception)
+    assert mentions("N").search(str(CliRunner().invoke(emulate, words[:-1]).exception))
     for name in ("k.CU", "k.cuh"):
         (tmp_path / name).write_text(CLEAN)
         assert CliRunner().invoke(emulate, [name, *words[1:]]).exit_code == 0
-    assert "no parameter '2'" in str(CliRunner().invoke(emulate, [*words, "--save", "2=y.npy"]).exception)
+    assert mentions(2).search(str(CliRunner().invoke(emulate, [*words, "--save", "2=y.npy"]).exception))

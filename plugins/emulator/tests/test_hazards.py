@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tilecopy as tc
+from mentions import is_hazard, mentions
 from tilecopy import S, TileLayout
 from tilecopy_emulator import EmulatorExecutor, UnsupportedPtxError, run_ptx
 
@@ -66,22 +67,22 @@ def _misaligned(k: tc.KernelBuilder, a: tc.Buffer, s: tc.Buffer) -> None:
 @pytest.mark.parametrize(
     ("write", "kind", "message"),
     [
-        (_race, "race", "two threads at once"),
-        (_neighbour, "race", "no barrier since it was written by thread"),
-        (_overwrite, "race", "no barrier since it was read by"),
-        (_poison, "poison", "s byte 12 is read and was never written"),
-        (_outside, "bounds", r"outside A, which has 256 bytes"),
-        (_register, "poison", "register"),
-        (_divergent, "barrier", "16 of the 32 threads"),
-        (_misaligned, "alignment", "not a multiple of 16"),
+        (_race, "race", ("s",)),
+        (_neighbour, "race", ("s",)),
+        (_overwrite, "race", ("s",)),
+        (_poison, "poison", ("s", 12)),
+        (_outside, "bounds", ("A", 256)),
+        (_register, "poison", ("mov.b32",)),
+        (_divergent, "barrier", (16, 32)),
+        (_misaligned, "alignment", (16,)),
     ],
 )
-def test_undefined_executions_are_named(write: object, kind: str, message: str) -> None:
+def test_undefined_executions_are_named(write: object, kind: str, message: tuple[object, ...]) -> None:
     kernel = one_thread(write)
-    with pytest.raises(tc.HazardError, match=message) as caught:
+    with pytest.raises(tc.HazardError, check=is_hazard(kind, *message)) as caught:
         kernel(np.zeros(64, np.float32), executor="emulator")
     assert caught.value.kind == kind
-    assert "PTX line" in str(caught.value) and "thread" in str(caught.value)
+    assert caught.value.line and caught.value.threads
 
 
 COPIES = """
@@ -162,13 +163,13 @@ def test_the_profile_counts_sectors_and_bank_conflicts() -> None:
 
 def test_unknown_ptx_names_its_line() -> None:
     kernel = one_thread(lambda k, a, s: k.inline_ptx("nanosleep.u33 1;"))
-    with pytest.raises(UnsupportedPtxError, match=r"line \d+: 'nanosleep"):
+    with pytest.raises(UnsupportedPtxError, match=mentions("nanosleep")):
         kernel(np.zeros(64, np.float32), executor="emulator")
 
 
 def test_an_endless_loop_ends() -> None:
     kernel = one_thread(lambda k, a, s: k.inline_ptx("{{ W: bra W; }}"))
-    with pytest.raises(tc.HazardError, match="never ends") as caught:
+    with pytest.raises(tc.HazardError, check=is_hazard("endless")) as caught:
         kernel(np.zeros(64, np.float32), executor="emulator")
     assert caught.value.kind == "endless"
 
@@ -259,7 +260,7 @@ def test_the_last_of_several_readers_counts() -> None:
     """Thread 32 reads, a barrier, thread 0 reads, then thread 32 writes: nothing orders that after the second read."""
     both = "setp.eq.u32 %p2, %r0, 32; @%p2 ld.global.u32 %r4, [%d]; bar.sync 0;"
     two_threads("bar.warp.sync 1;", "st.global.u32 [%d], 1;", both, block=64)
-    with pytest.raises(tc.HazardError, match="was read by") as caught:
+    with pytest.raises(tc.HazardError, check=is_hazard("race", "D")) as caught:
         two_threads("ld.global.u32 %r4, [%d];", "st.global.u32 [%d], 1;", both, block=64)
     assert caught.value.kind == "race"
 
@@ -284,7 +285,7 @@ MBARRIER = """
 
 def test_the_lanes_of_a_warp_are_no_barrier_for_an_mbarrier_of_theirs() -> None:
     run_ptx(MBARRIER.replace("SYNC", "bar.warp.sync 0xffffffff;"), [], grid=1, block=32)
-    with pytest.raises(tc.HazardError, match="no barrier since its init"):
+    with pytest.raises(tc.HazardError, check=is_hazard("race")):
         run_ptx(MBARRIER.replace("SYNC", ""), [], grid=1, block=32)
 
 
@@ -312,30 +313,30 @@ BARRIERS = """
         (
             "@%p0 bar.arrive 1, 64;\n @!%p0 bar.sync 1, 64;",
             "@%p0 bar.arrive 1, 64;\n @%p0 bar.arrive 1, 64;\n @!%p0 bar.sync 1, 64;",
-            "arrives twice on barrier 1",
+            ("barrier", 1),
         ),
         (
             "bar.sync 1, 64;",
             "@%p1 bar.sync 1, 32;",
-            "lanes of one warp do not reach this barrier together",
+            ("barrier", 16, 32),
         ),
         (
             "barrier.cluster.arrive;\n barrier.cluster.wait;",
             "@%p2 barrier.cluster.arrive;\n barrier.cluster.arrive;\n barrier.cluster.wait;",
-            "arrives twice on the cluster barrier",
+            ("barrier", "barrier.cluster.arrive"),
         ),
         (
             "st.shared.u32 [%r3], %r0;\n bar.warp.sync 0xffffffff;\n xor.b32 %r5, %r3, 64;\n ld.shared.u32 %r6, [%r5];",
             "st.shared.u32 [%r3], %r0;\n selp.b32 %r7, 0xffff, 0xffff0000, %p1;\n bar.warp.sync %r7;\n"
             " xor.b32 %r5, %r3, 64;\n ld.shared.u32 %r6, [%r5];",
-            "no barrier since it was written",
+            ("race", "s", 64),
         ),
     ],
     ids=["arrive twice", "half a warp", "cluster arrive twice", "two masks"],
 )
-def test_barriers_of_the_wrong_threads_are_named(good: str, bad: str, message: str) -> None:
+def test_barriers_of_the_wrong_threads_are_named(good: str, bad: str, message: tuple[object, ...]) -> None:
     run_ptx(BARRIERS.replace("BODY", good), [], grid=1, block=64)
-    with pytest.raises(tc.HazardError, match=message):
+    with pytest.raises(tc.HazardError, check=is_hazard(*message)):
         run_ptx(BARRIERS.replace("BODY", bad), [], grid=1, block=64)
 
 
@@ -380,7 +381,7 @@ def test_a_copy_that_completes_says_nothing_of_what_its_thread_wrote() -> None:
     """The thread that issued it knows of an earlier phase, and passes on no more than that."""
     data = np.arange(4, dtype=np.uint32)
     run_ptx(BULK_LOAD.replace("READ", "%r1"), [data], grid=1, block=64)
-    with pytest.raises(tc.HazardError, match="x byte 0 is read with no barrier since it was written") as caught:
+    with pytest.raises(tc.HazardError, check=is_hazard("race", "x")) as caught:
         run_ptx(BULK_LOAD.replace("READ", "%r3"), [data], grid=1, block=64)
     assert caught.value.kind == "race"
 

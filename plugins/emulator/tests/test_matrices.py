@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mentions import is_hazard, mentions
 from tilecopy import HazardError
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
 
@@ -73,7 +74,7 @@ def test_a_generic_address_of_a_row() -> None:
     assert np.array_equal(
         run(generic, given), run(body.replace("FORM", ".shared.b16").replace("ADDRESS", "[%at]"), given)
     )
-    with pytest.raises(HazardError, match="^window"):
+    with pytest.raises(HazardError, check=is_hazard("window")):
         run(generic.replace("[%g]", "[%p]"), given)
 
 
@@ -114,15 +115,15 @@ def test_movmatrix() -> None:
 @pytest.mark.parametrize(
     ("body", "kind", "message"),
     [
-        ("add.u32 %at, %at, 8; ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r0}, [%at];", "alignment", "multiple of 16"),
-        ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r0}, [%at]; xor.b32 %r0, %r0, 1;", "poison", "never written"),
-        ("movmatrix.sync.aligned.m8n8.trans.b16 %r0, %r1;", "poison", "register %r1 is read"),
-        ("setp.lt.u32 %q, %t, 8; @%q movmatrix.sync.aligned.m8n8.trans.b16 %r0, %v0;", "aligned", "8 of the 32 threads"),
-        ("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%to+512], {%v0, %v1};", "bounds", "in no one buffer"),
+        ("add.u32 %at, %at, 8; ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r0}, [%at];", "alignment", (16,)),
+        ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r0}, [%at]; xor.b32 %r0, %r0, 1;", "poison", ("s",)),
+        ("movmatrix.sync.aligned.m8n8.trans.b16 %r0, %r1;", "poison", ("r1",)),
+        ("setp.lt.u32 %q, %t, 8; @%q movmatrix.sync.aligned.m8n8.trans.b16 %r0, %v0;", "aligned", (8, 32)),
+        ("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%to+512], {%v0, %v1};", "bounds", ("shared",)),
     ],
 )  # fmt: skip
-def test_faults(body: str, kind: str, message: str) -> None:
-    with pytest.raises(HazardError, match=message) as error:
+def test_faults(body: str, kind: str, message: tuple[object, ...]) -> None:
+    with pytest.raises(HazardError, check=is_hazard(kind, *message)) as error:
         run(f"{body} {NONE} {GIVE_REGISTERS}", bytes_of())
     assert error.value.kind == kind
 
@@ -130,7 +131,7 @@ def test_faults(body: str, kind: str, message: str) -> None:
 def test_the_padding_of_narrow_elements_may_hold_nothing() -> None:
     body = "st.shared.v2.b32 [%at], {%v0, %v1}; bar.sync 0; ldmatrix.sync.aligned.m8n16.x1.shared.b8x16.b4x16_p64 {%r0}, [%at];"
     run(f"{body} {NONE} {GIVE_REGISTERS}", bytes_of())
-    with pytest.raises(HazardError, match="s byte 8 is read and was never written"):
+    with pytest.raises(HazardError, check=is_hazard("poison", "s", 8)):
         run(f"{body.replace('b4x16_p64', 'b6x16_p32')} {NONE} {GIVE_REGISTERS}", bytes_of())
 
 
@@ -138,19 +139,19 @@ def test_an_element_in_two_bytes_needs_both() -> None:
     stores = "st.shared.v2.b32 [%at], {%v0, %v1}; " + " ".join(f"st.shared.u8 [%at+{i}], %v2;" for i in (9, 10, 11))
     body = f"{stores} bar.sync 0; {NONE} ldmatrix.sync.aligned.m8n16.x1.shared.b8x16.b6x16_p32 {{%r0}}, [%at];"
     run(f"{body} and.b32 %r0, %r0, 0xFFFF; {GIVE_REGISTERS}", bytes_of())
-    with pytest.raises(HazardError, match="s byte 8 is read and was never written"):
+    with pytest.raises(HazardError, check=is_hazard("poison", "s", 8)):
         run(f"{body} and.b32 %r0, %r0, 0xFF0000; {GIVE_REGISTERS}", bytes_of())  # element 10 has bits 60 to 65
 
 
 def test_all_lanes_of_sm_75_give_an_address() -> None:
     body = f"{STORE_ROW} setp.ge.u32 %q, %t, 8; @%q mov.u32 %at, 4; {NONE} ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{%r0}}, [%at];"
     run(f"{body} {GIVE_REGISTERS}", bytes_of(), "sm_80")
-    with pytest.raises(HazardError, match="multiple of 16"):
+    with pytest.raises(HazardError, check=is_hazard("alignment", 16)):
         run(f"{body} {GIVE_REGISTERS}", bytes_of(), "sm_75")
 
 
 def test_forms_that_ptx_does_not_have_are_refused() -> None:
-    with pytest.raises(UnsupportedPtxError, match="this form of ldmatrix is not known"):
+    with pytest.raises(UnsupportedPtxError, match=mentions("ldmatrix")):
         run("ldmatrix.sync.aligned.m16n16.x1.shared.b8 {%r0, %r1}, [%at];", bytes_of())
-    with pytest.raises(UnsupportedPtxError, match="the target is sm_90"):
+    with pytest.raises(UnsupportedPtxError, match=mentions("sm_90")):
         run("ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r0, %r1}, [%at];", bytes_of(), "sm_90")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from mentions import mentions
 from tilecopy_emulator import UnsupportedPtxError, parse
 from tilecopy_emulator.program import Memory, Negated, Offset, Pair, Relocation, Vector
 
@@ -153,96 +154,96 @@ def test_parameter_space_of_functions_is_local_memory():
 def test_several_entries_are_chosen_by_name():
     text = HEADER + ".entry a() { ret; }\n.entry b() { exit; }\n"
     assert parse(text, "b").instructions[0].opcode == ("exit",)
-    with pytest.raises(UnsupportedPtxError, match=r"several entries.*a, b"):
+    with pytest.raises(UnsupportedPtxError, match=mentions("b")):
         parse(text)
-    with pytest.raises(UnsupportedPtxError, match="no entry 'c'"):
+    with pytest.raises(UnsupportedPtxError, match=mentions("c")):
         parse(text, "c")
 
 
 @pytest.mark.parametrize(
     ("body", "line", "part"),
     [
-        ("mov.u32 %r1, 0;", 6, "'%r1' is not declared"),
-        (".reg .b32 r;\nadd.u32 r, r, nowhere;", 7, "'nowhere' is not declared"),
-        (".reg .b32 r;\n@r mov.u32 r, 0;", 7, "not a predicate"),
-        ("bra NOWHERE;", 6, "no label 'NOWHERE'"),
-        ("{ L: ret; }\nbra L;", 7, "no label 'L'"),
-        ("L: ret;\nL: exit;", 7, "twice"),
-        (".reg .b32 r;\n.reg .b64 r;", 7, "declared twice"),
-        (".reg .b7 r;", 6, "'.b7'"),
-        (".reg .b32 r\nmov.u32 r, 0;", 7, "';'"),
-        ("ret;\n;;\nmov", 7, "';'"),
-        ("ret; }\n}", 7, "closes nothing"),
-        ("{ ret;", 5, "never closed"),
-        ("ret; ]", 6, "']'"),
-        ("ret # 3;", 6, "'#'"),
-        (".reg .b32 r; ld.shared.b32 r, [r;", 6, "']'"),
-        (".reg .b32 r; ld.shared.b32 r, [r+];", 6, "offset"),
-        (".reg .b32 r; mov.u32 r, {r, ;", 6, "not closed before ';'"),
-        (".reg .b32 r; mov.u32 r, 0x;", 6, "0x"),
-        (".reg .b32 r; mov.u32 r, 0f12;", 6, "0f12"),
-        (".reg .b32 r; mov.u32 r, 99999999999999999999;", 6, "99999999999999999999"),
-        (".reg .b32 r; mov.u32 r r;", 6, "','"),
-        (".reg .b32 r; mov.u32 r,, r;", 6, "','"),
-        (".nonsense 3;", 6, "'.nonsense'"),
-        ("call nothing;", 6, "no function 'nothing'"),
-        (".reg .b64 f; call f, ();", 6, "through a register"),
-        (".shared .b32 x[2;", 6, "']'"),
-        (".shared .b32 x = 3;", 6, "initial value"),
-        (".local .b32 x[];", 6, "no size"),
-        (".local .b32 x[-3];", 6, "-3 elements"),
-        (".shared .b8 x[1099511627776];", 6, "at most 232448"),
-        ("{" * 3000 + "}" * 3000, 6, "too deep"),
-        (".reg .b32 %r<-1>;", 6, "-1"),
-        (".reg .pred p; @p", 7, "'}'"),
-        (".reg .b32 r; tex.2d.v4.f32.f32 {r, r, r, r}, [r, {r, r}];", 6, "coordinates"),
+        ("mov.u32 %r1, 0;", 6, ("%r1",)),
+        (".reg .b32 r;\nadd.u32 r, r, nowhere;", 7, ("nowhere",)),
+        (".reg .b32 r;\n@r mov.u32 r, 0;", 7, ()),
+        ("bra NOWHERE;", 6, ("NOWHERE",)),
+        ("{ L: ret; }\nbra L;", 7, ("L",)),
+        ("L: ret;\nL: exit;", 7, ()),
+        (".reg .b32 r;\n.reg .b64 r;", 7, ()),
+        (".reg .b7 r;", 6, (".b7",)),
+        (".reg .b32 r\nmov.u32 r, 0;", 7, (";",)),
+        ("ret;\n;;\nmov", 7, (";",)),
+        ("ret; }\n}", 7, ()),
+        ("{ ret;", 5, ()),
+        ("ret; ]", 6, ("]",)),
+        ("ret # 3;", 6, ("#",)),
+        (".reg .b32 r; ld.shared.b32 r, [r;", 6, ("]",)),
+        (".reg .b32 r; ld.shared.b32 r, [r+];", 6, ()),
+        (".reg .b32 r; mov.u32 r, {r, ;", 6, (";",)),
+        (".reg .b32 r; mov.u32 r, 0x;", 6, ("0x",)),
+        (".reg .b32 r; mov.u32 r, 0f12;", 6, ("0f12",)),
+        (".reg .b32 r; mov.u32 r, 99999999999999999999;", 6, (99999999999999999999,)),
+        (".reg .b32 r; mov.u32 r r;", 6, (",",)),
+        (".reg .b32 r; mov.u32 r,, r;", 6, (",",)),
+        (".nonsense 3;", 6, (".nonsense",)),
+        ("call nothing;", 6, ("nothing",)),
+        (".reg .b64 f; call f, ();", 6, ()),
+        (".shared .b32 x[2;", 6, ("]",)),
+        (".shared .b32 x = 3;", 6, ()),
+        (".local .b32 x[];", 6, ("size",)),
+        (".local .b32 x[-3];", 6, (3,)),
+        (".shared .b8 x[1099511627776];", 6, (232448,)),
+        ("{" * 3000 + "}" * 3000, 6, ()),
+        (".reg .b32 %r<-1>;", 6, (1,)),
+        (".reg .pred p; @p", 7, ("}",)),
+        (".reg .b32 r; tex.2d.v4.f32.f32 {r, r, r, r}, [r, {r, r}];", 6, ()),
     ],
 )  # fmt: skip
 def test_bad_bodies_are_told_with_their_line(body, line, part):
     with pytest.raises(UnsupportedPtxError) as error:
         parse(kernel(body))
     assert error.value.line == line, error.value
-    assert f"PTX line {line}:" in str(error.value)
-    assert part in str(error.value)
+    assert mentions(line).search(str(error.value))
+    assert mentions(*part).search(str(error.value))
 
 
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("", ".version"),
-        ("garbage", "'garbage'"),
-        (".version 8.0", ".target"),
-        (HEADER + ".version 8.0", "'.version'"),
-        (HEADER + ".address_size 64", "'.address_size'"),
-        (".version 8.9\n.target sm_90", "8.9"),
-        (".version 8.0\n.target sm_91", "sm_91"),
-        (".version 8.\uff10\n.target sm_90", "ASCII"),
-        (HEADER + ".global .align 0 .b8 a[4];", "alignment 0"),
-        (HEADER + ".global .align 1099511627776 .b8 a[4];", "alignment 1099511627776"),
-        (HEADER, "no .entry"),
-        (".version 8.0\n.address_size 64\n.entry k() { ret; }", "'.address_size'"),
-        (".version eight", "a version"),
-        (".version 8.0\n.target sm_90, fast", "'fast'"),
-        (".version 8.0\n.target sm_90\n.address_size 32", "64"),
-        (HEADER + ".entry k( { ret; }", "'{'"),
-        (HEADER + ".entry k() { ret; } .entry k() { ret; }", "twice"),
-        (HEADER + ".entry k(.param .b33 x) { ret; }", "'.b33'"),
-        (HEADER + ".entry k(.param x) { ret; }", "no type"),
-        (HEADER + ".global .b8 a[2] = {1, 2, 3};\n.entry k() { ret; }", "3 initial values for 2"),
-        (HEADER + ".global .b8 a = k;\n.entry k() { ret; }", "does not fit"),
-        (HEADER + ".global .b8 x = " + "{" * 3000 + ";", "too deep"),
-        (HEADER + ".extern .global .b32 far;\n.entry k() { .reg .b64 d; mov.u64 d, far; ret; }", "'far' is .extern"),
-        (HEADER + ".entry k() .reqntid 0 { ret; }", "positive"),
-        (HEADER + ".func f() { call f; ret; }\n.entry k() { call f; }", "recursive"),
-        (HEADER + ".func f(.reg .b32 x) { ret; }\n.entry k() { call f; }", "takes 1 arguments"),
-        (HEADER + ".entry k() { ret; ", "never closed"),
-        (HEADER + ".entry k()", "the end of the text"),
+        ("", (".version",)),
+        ("garbage", ("garbage",)),
+        (".version 8.0", (".target",)),
+        (HEADER + ".version 8.0", (".version",)),
+        (HEADER + ".address_size 64", (".address_size",)),
+        (".version 8.9\n.target sm_90", ("8.9",)),
+        (".version 8.0\n.target sm_91", ("sm_91",)),
+        (".version 8.\uff10\n.target sm_90", ()),
+        (HEADER + ".global .align 0 .b8 a[4];", (0,)),
+        (HEADER + ".global .align 1099511627776 .b8 a[4];", (1099511627776,)),
+        (HEADER, (".entry",)),
+        (".version 8.0\n.address_size 64\n.entry k() { ret; }", (".address_size",)),
+        (".version eight", ("version",)),
+        (".version 8.0\n.target sm_90, fast", ("fast",)),
+        (".version 8.0\n.target sm_90\n.address_size 32", (64,)),
+        (HEADER + ".entry k( { ret; }", ("{",)),
+        (HEADER + ".entry k() { ret; } .entry k() { ret; }", ()),
+        (HEADER + ".entry k(.param .b33 x) { ret; }", (".b33",)),
+        (HEADER + ".entry k(.param x) { ret; }", ()),
+        (HEADER + ".global .b8 a[2] = {1, 2, 3};\n.entry k() { ret; }", (3,)),
+        (HEADER + ".global .b8 a = k;\n.entry k() { ret; }", ()),
+        (HEADER + ".global .b8 x = " + "{" * 3000 + ";", ()),
+        (HEADER + ".extern .global .b32 far;\n.entry k() { .reg .b64 d; mov.u64 d, far; ret; }", ("far", ".extern")),
+        (HEADER + ".entry k() .reqntid 0 { ret; }", ()),
+        (HEADER + ".func f() { call f; ret; }\n.entry k() { call f; }", ()),
+        (HEADER + ".func f(.reg .b32 x) { ret; }\n.entry k() { call f; }", (1,)),
+        (HEADER + ".entry k() { ret; ", ()),
+        (HEADER + ".entry k()", ()),
     ],
 )
 def test_bad_modules_are_told(text, part):
     with pytest.raises(UnsupportedPtxError) as error:
         parse(text)
-    assert part in str(error.value)
+    assert mentions(*part).search(str(error.value))
 
 
 def test_text_cut_anywhere_is_an_error_of_ours():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tilecopy as tc
+from mentions import is_hazard
 from tilecopy_emulator import run_ptx
 
 TURNS = 1500
@@ -154,7 +155,7 @@ def test_a_loop_that_does_not_end_is_told(name: str) -> None:
 
 def test_an_atomic_whose_result_nobody_reads_is_not_waited_for() -> None:
     text = HEAD + "L: atom.global.add.u32 %r4, [%d0], 1; bra L;" + TAIL
-    with pytest.raises(tc.HazardError, match="reads nothing of what it changes") as caught:
+    with pytest.raises(tc.HazardError, check=is_hazard("endless")) as caught:
         run_ptx(text, [np.zeros(32, np.uint32)], grid=1, block=32)
     assert caught.value.kind == "endless"
 
@@ -163,7 +164,7 @@ def test_an_atomic_whose_result_nobody_reads_is_not_waited_for() -> None:
 @pytest.mark.parametrize("threads", [1, 32])
 def test_a_thread_whose_memory_repeats_is_told(name: str, threads: int) -> None:
     text = HEAD + "setp.ne.u32 %p9, %r0, 0; @%p9 bra OUT; " + REPEATING[name] + " OUT: bar.sync 0;" + TAIL
-    with pytest.raises(tc.HazardError, match="all that it changes comes back to what it was") as caught:
+    with pytest.raises(tc.HazardError, check=is_hazard("endless")) as caught:
         run_ptx(text, [np.zeros(32, np.uint32)], grid=1, block=threads)
     assert caught.value.kind == "endless"
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import attrs
 import pytest
+from mentions import mentions
 from tilecopy_testkit import Finding
 from tilecopy_testkit.vectors import recorded_vectors
 
@@ -21,5 +22,5 @@ def test_another_result_is_a_finding():
     vector = VECTORS[0]
     *others, last = vector.after
     other = bytes([last[0] ^ 1]) + last[1:]
-    with pytest.raises(Finding, match="1 of .* bytes of argument .* differ; byte 0 is"):
+    with pytest.raises(Finding, match=mentions(1)):
         attrs.evolve(vector, after=(*others, other)).replay()

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from mentions import mentions
 from tilecopy import AssemblerError, Target, target_of
 from tilecopy.assemblers import assemble
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
@@ -133,31 +134,31 @@ def test_the_emulator_refuses_what_ptxas_refuses_for_a_target(target: Target) ->
             "add.f32x2 d0, d1, d2;",
             "sm_90",
             (9, 0),
-            "'add.f32x2 d0, d1, d2': it needs sm_100 or newer; the target is sm_90",
+            ("add.f32x2 d0, d1, d2", "sm_100", "sm_90"),
         ),
         (
             "tcgen05.wait::ld.sync.aligned;",
             "sm_120a",
             (9, 0),
-            "suffix a or f: the family of sm_100 or the family of sm_110; ",
+            ("f", "sm_100", "sm_110"),
         ),
-        ("movmatrix.sync.aligned.m8n8.trans.b16 r0, r1;", "sm_80", (7, 0), "movmatrix"),
-        ("elect.sync r0|p0, -1;", "sm_90", (7, 8), "it needs PTX ISA 8.0; the text has .version 7.8"),
-        ("mov.u32 r0, %cluster_ctarank;", "sm_80", (9, 0), "it needs sm_90 or newer; the target is sm_80"),
-        ("ld.param.relaxed.u64 d0, [pg];", "sm_90", (9, 0), "a scope goes with"),
-        ("exit.uni;", "sm_90", (9, 0), "PTX has no 'exit.uni'"),
-        ("ret;", "sm_90", (7, 7), "the target sm_90 needs .version 7.8 or newer; the text has 7.7"),
+        ("movmatrix.sync.aligned.m8n8.trans.b16 r0, r1;", "sm_80", (7, 0), ("movmatrix",)),
+        ("elect.sync r0|p0, -1;", "sm_90", (7, 8), ("8.0", "7.8")),
+        ("mov.u32 r0, %cluster_ctarank;", "sm_80", (9, 0), ("sm_90", "sm_80")),
+        ("ld.param.relaxed.u64 d0, [pg];", "sm_90", (9, 0), ()),
+        ("exit.uni;", "sm_90", (9, 0), ("exit.uni",)),
+        ("ret;", "sm_90", (7, 7), ("sm_90", "7.8", "7.7")),
     ],
 )
-def test_what_is_said(body: str, target: str, version: Version, said: str) -> None:
-    assert said in refusal(body, target_of(target), version)
+def test_what_is_said(body: str, target: str, version: Version, said: tuple[object, ...]) -> None:
+    assert mentions(*said).search(refusal(body, target_of(target), version))
 
 
 @pytest.mark.parametrize("directive", [".reqnctapercluster 2, 1, 1", ".explicitcluster", ".maxclusterrank 8"])
 @pytest.mark.parametrize(("target", "version"), [("sm_80", "9.0"), ("sm_75", "7.8")])
 def test_clusters_need_sm_90(directive: str, target: str, version: str) -> None:
     text = f".version {version}\n.target {target}\n.address_size 64\n.visible .entry k() {directive} {{ ret; }}"
-    with pytest.raises(UnsupportedPtxError, match=f"PTX line 4: '{directive.split(maxsplit=1)[0]}' needs sm_90"):
+    with pytest.raises(UnsupportedPtxError, match=mentions(4, directive.split(maxsplit=1)[0], "sm_90")):
         parse(text)
 
 
@@ -182,16 +183,16 @@ def test_matrices_in_either_order_and_constant_predicates() -> None:
 @pytest.mark.parametrize(
     ("body", "part"),
     [
-        (".reg .b32 %r<2>; ld.b32 %r0, [%r1];", "32 bits where a generic address"),
-        (".reg .b32 %r<2>; st.b32 [%r1], %r0;", "32 bits where a generic address"),
-        (".reg .b32 %r<2>; red.add.u32 [%r1], %r0;", "32 bits where a generic address"),
-        (".reg .b32 %r<2>; mbarrier.init.b64 [%r1], 1;", "32 bits where a generic address"),
-        (".reg .b32 %r<2>; ld.shared.b32 %r0, [there];", "there is in .global"),
-        ("fence.proxy.tensormap::generic.acquire.gpu;", "it takes 2 operands, not 0"),
-        ("fence.proxy.tensormap::generic.release.gpu [there], 128;", "it takes 0 operands, not 2"),
+        (".reg .b32 %r<2>; ld.b32 %r0, [%r1];", (32,)),
+        (".reg .b32 %r<2>; st.b32 [%r1], %r0;", (32,)),
+        (".reg .b32 %r<2>; red.add.u32 [%r1], %r0;", (32,)),
+        (".reg .b32 %r<2>; mbarrier.init.b64 [%r1], 1;", (32,)),
+        (".reg .b32 %r<2>; ld.shared.b32 %r0, [there];", ("there", ".global")),
+        ("fence.proxy.tensormap::generic.acquire.gpu;", (2, 0)),
+        ("fence.proxy.tensormap::generic.release.gpu [there], 128;", (0, 2)),
     ],
 )
-def test_what_ptxas_refuses_of_operands_is_refused(body: str, part: str) -> None:
+def test_what_ptxas_refuses_of_operands_is_refused(body: str, part: tuple[object, ...]) -> None:
     head = ".version 8.6\n.target sm_90\n.address_size 64\n.global .b32 there;\n"
-    with pytest.raises(UnsupportedPtxError, match=part):
+    with pytest.raises(UnsupportedPtxError, match=mentions(*part)):
         compile_program(parse(f"{head}.entry k() {{ {body} ret; }}"))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mentions import is_hazard, mentions
 from tilecopy import HazardError
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
 
@@ -98,33 +99,33 @@ def drop(part: str) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("change", "kind", "message"),
     [
-        (drop("    fence.proxy.async.shared::cta;\n"), "proxy", "no fence.proxy.async"),
-        (drop("    bar.sync 1, 128;\n"), "race", "is read with no barrier since"),
-        (drop("    wgmma.fence.sync.aligned;\n"), "proxy", "there is no wgmma.fence before the first"),
-        ((PRODUCT, f"mov.b32 %c2, 0;\n{PRODUCT}"), "proxy", "register %c2 has been used with no wgmma.fence since"),
-        ((PRODUCT, f"mov.b32 %a1, 0;\n{FROM_REGISTERS}"), "proxy", "register %a1 has been used with no wgmma.fence"),
-        (drop(WAIT), "async", "register %c0 is used while wgmma.mma_async of PTX line"),
-        (drop("    wgmma.commit_group.sync.aligned;\n"), "async", "register %c0 is used while"),
-        ((WAIT, WAIT.replace("0;", "1;")), "async", "register %c0 is used while"),
-        ((WAIT, f"mov.b32 %c3, 0;\n{WAIT}"), "async", "register %c3 is used while"),
-        ((PRODUCT, f"{FROM_REGISTERS}mov.b32 %a2, 0;\n"), "async", "register %a2 is used while"),
-        ((PRODUCT, PRODUCT + FROM_REGISTERS.replace("%a0", "%c0")), "async", "register %c0 is read as A while"),
-        ((PRODUCT, PRODUCT + PRODUCT.replace("{%c0", "{%v0")), "async", "register %c1 is an accumulator while"),
-        ((WAIT, f"st.shared.b32 [left], %w;\n{WAIT}"), "async", "left byte 0 is written while"),
-        (("add.u64 %db, %db, 0x1000080000", "add.u64 %db, %db, 0x2000001000080000"), "descriptor", "0x2000"),
-        (("add.u64 %db, %db, 0x1000080000", "add.u64 %db, %db, 0x1000080001"), "bounds", "in no one buffer"),
-        (("setp.ge.u32 %q, %t, 16; @%q bra FILLED;", "bra FILLED;"), "poison", "right byte 15 is read and was never"),
-        ((PRODUCT, f"setp.eq.u32 %q, %w, 3; @%q bra OTHERS;\n{PRODUCT}"), "aligned", "96 of the 128 threads of the warpgroup have come"),
-        ((PRODUCT, f"setp.eq.u32 %q, %w, 3; @%q bra Z; {PRODUCT} Z:\n"), "aligned", "96 of the 128 threads of the warpgroup"),
-        ((PRODUCT, f"cvt.u64.u32 %p, %w; shl.b64 %p, %p, 32; add.u64 %da, %da, %p;\n{PRODUCT}"), "aligned", "different"),
-        ((PRODUCT, f"setp.lt.u32 %q, %t, 5;\n{PRODUCT}"), "aligned", "different descriptors or predicates"),
-        ((WAIT, "ret;\n"), "lifetime", "the thread exits while this product is in flight"),
+        (drop("    fence.proxy.async.shared::cta;\n"), "proxy", ("fence.proxy.async",)),
+        (drop("    bar.sync 1, 128;\n"), "race", ()),
+        (drop("    wgmma.fence.sync.aligned;\n"), "proxy", ("wgmma.fence",)),
+        ((PRODUCT, f"mov.b32 %c2, 0;\n{PRODUCT}"), "proxy", ("c2", "wgmma.fence")),
+        ((PRODUCT, f"mov.b32 %a1, 0;\n{FROM_REGISTERS}"), "proxy", ("a1", "wgmma.fence")),
+        (drop(WAIT), "async", ("c0", "wgmma.mma_async")),
+        (drop("    wgmma.commit_group.sync.aligned;\n"), "async", ("c0",)),
+        ((WAIT, WAIT.replace("0;", "1;")), "async", ("c0",)),
+        ((WAIT, f"mov.b32 %c3, 0;\n{WAIT}"), "async", ("c3",)),
+        ((PRODUCT, f"{FROM_REGISTERS}mov.b32 %a2, 0;\n"), "async", ("a2",)),
+        ((PRODUCT, PRODUCT + FROM_REGISTERS.replace("%a0", "%c0")), "async", ("c0", "A")),
+        ((PRODUCT, PRODUCT + PRODUCT.replace("{%c0", "{%v0")), "async", ("c1",)),
+        ((WAIT, f"st.shared.b32 [left], %w;\n{WAIT}"), "async", ("left",)),
+        (("add.u64 %db, %db, 0x1000080000", "add.u64 %db, %db, 0x2000001000080000"), "descriptor", ()),
+        (("add.u64 %db, %db, 0x1000080000", "add.u64 %db, %db, 0x1000080001"), "bounds", ("shared",)),
+        (("setp.ge.u32 %q, %t, 16; @%q bra FILLED;", "bra FILLED;"), "poison", ("right", 15)),
+        ((PRODUCT, f"setp.eq.u32 %q, %w, 3; @%q bra OTHERS;\n{PRODUCT}"), "aligned", (96, 128)),
+        ((PRODUCT, f"setp.eq.u32 %q, %w, 3; @%q bra Z; {PRODUCT} Z:\n"), "aligned", (96, 128)),
+        ((PRODUCT, f"cvt.u64.u32 %p, %w; shl.b64 %p, %p, 32; add.u64 %da, %da, %p;\n{PRODUCT}"), "aligned", ()),
+        ((PRODUCT, f"setp.lt.u32 %q, %t, 5;\n{PRODUCT}"), "aligned", ()),
+        ((WAIT, "ret;\n"), "lifetime", ()),
     ],
 )  # fmt: skip
-def test_each_fault_is_named(change: tuple[str, str], kind: str, message: str) -> None:
+def test_each_fault_is_named(change: tuple[str, str], kind: str, message: tuple[object, ...]) -> None:
     text = TEXT.replace(*change)
     assert text != TEXT
-    with pytest.raises(HazardError, match=message) as error:
+    with pytest.raises(HazardError, check=is_hazard(kind, *message)) as error:
         run(text)
     assert error.value.kind == kind
 
@@ -132,14 +133,14 @@ def test_each_fault_is_named(change: tuple[str, str], kind: str, message: str) -
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("%q, 1, 1, 0, 0", "%q, 1, 1, 0"), "it takes 8 operands, not 7"),
-        (("%q, 1, 1, 0, 0", "%q, 1, 2, 0, 0"), "scales are 1 or -1"),
-        (("sm_90a", "sm_90"), "the target is sm_90"),
-        (("m64n8k16", "m64n12k16"), "PTX has no|registers"),
+        (("%q, 1, 1, 0, 0", "%q, 1, 1, 0"), (8, 7)),
+        (("%q, 1, 1, 0, 0", "%q, 1, 2, 0, 0"), (1, "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16", "c0")),
+        (("sm_90a", "sm_90"), ("sm_90",)),
+        (("m64n8k16", "m64n12k16"), ("c0", "c1")),
     ],
 )
-def test_what_ptxas_refuses_is_refused(change: tuple[str, str], message: str) -> None:
-    with pytest.raises(UnsupportedPtxError, match=message):
+def test_what_ptxas_refuses_is_refused(change: tuple[str, str], message: tuple[object, ...]) -> None:
+    with pytest.raises(UnsupportedPtxError, match=mentions(*message)):
         run(TEXT.replace(*change))
 
 
@@ -167,9 +168,7 @@ def test_one_thread_that_has_waited_may_give_the_operands_back(early: bool) -> N
     text = TEXT.replace("    @!%first bra OTHERS;", INIT).replace("OTHERS:\n", PRODUCER)
     text = text.replace(WAIT, f"{RELEASE}{WAIT}" if early else f"{WAIT}{RELEASE}")
     if early:
-        with pytest.raises(
-            HazardError, match="no barrier since it was read by a wgmma.mma_async that a wgmma.wait_group covers"
-        ):
+        with pytest.raises(HazardError, check=is_hazard("race", "wgmma.mma_async", "wgmma.wait_group")):
             run(text, block=256)
     else:
         found, wanted = run(text, block=256)
@@ -179,5 +178,5 @@ def test_one_thread_that_has_waited_may_give_the_operands_back(early: bool) -> N
 def test_a_write_that_nothing_orders_after_the_wait_is_a_race() -> None:
     text = TEXT.replace(WAIT, f"{WAIT}setp.ne.u32 %q, %t, 32; @%q bra S; nanosleep.u32 1; S:\n")
     text = text.replace("OTHERS:\n", "OTHERS:\n @%first bra E; nanosleep.u32 1; st.shared.b32 [left], %t; E:\n")
-    with pytest.raises(HazardError, match="race|async"):
+    with pytest.raises(HazardError, check=is_hazard("race")):
         run(text, block=256)

@@ -9,6 +9,7 @@ import pytest
 import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
+from mentions import mentions
 from tilecopy import S, TileLayout
 from tilecopy_testkit import demos, oracle
 
@@ -32,7 +33,7 @@ def test_the_seeds_four_row_table(dtype: str, start: int, vec: int, cp_size: int
 def test_what_cannot_reach_four_bytes_is_declined() -> None:
     with pytest.raises(tc.NoVariantError) as caught:
         plan(1, variant="ldgsts")
-    assert "no vector width of 128, 64, 32 bits fits" in caught.value.declined["ldgsts"]
+    assert mentions(128, 64, 32).search(caught.value.declined["ldgsts"])
 
 
 def test_shared_to_global_is_declined() -> None:
@@ -40,11 +41,11 @@ def test_shared_to_global_is_declined() -> None:
     s = tc.Buffer((128, 32), "float16", space="shared", name="s")
     with pytest.raises(tc.NoVariantError) as caught:
         tc.plan(a[:, :], s[:, :], op="copy_async", scope=tc.cta(128), target="sm_90a")
-    assert "shared -> global is not one of global -> shared" in caught.value.declined["ldgsts"]
+    assert mentions("shared", "global").search(caught.value.declined["ldgsts"])
 
 
 def test_an_older_target_is_told_the_architecture() -> None:
-    with pytest.raises(tc.NoVariantError, match="ldgsts needs sm_80 or newer"):
+    with pytest.raises(tc.NoVariantError, match=mentions("sm_80")):
         plan(target="sm_75")
 
 

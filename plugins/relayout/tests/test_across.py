@@ -10,6 +10,7 @@ import fake_gpu
 import numpy as np
 import pytest
 import standin
+from mentions import mentions
 from tilecopy import LaunchError, RequestError
 from tilecopy_relayout import api, plan_relayout, relayout
 from tilecopy_relayout.gpus import Gpus
@@ -93,7 +94,7 @@ def test_a_bound_plan_asks_where_its_addresses_are(machine: fake_gpu.Machine) ->
     for stream in (0x10050, 0x20050, None):
         launch(source, out, stream)
     assert [launched.gpu for launched in machine.gpu.launches] == [0, 1, 0, 1, 2, 1]
-    with pytest.raises(RequestError, match="addresses in device memory, as integers"):
+    with pytest.raises(RequestError, match=mentions("addresses")):
         launch("a", 4096, None)
 
 
@@ -189,13 +190,13 @@ def test_a_device_says_who_launches_and_both_wait(machine: fake_gpu.Machine) -> 
         relayout(x, (1, 0), out=y, device=2, stream=0x20050)
         assert steps(machine) == [("launch", 2, 0x20050)]
     for device in (0, True, "1"):
-        with pytest.raises(RequestError, match="device=.*: the array is on GPU 1, out on GPU 2"):
+        with pytest.raises(RequestError, match=mentions("device", 1, 2)):
             relayout(x, (1, 0), out=y, device=device)
     relayout(A, (1, 0), device=3)  # host arrays go through it
     assert steps(machine) == [("launch", 3, 0)]
-    with pytest.raises(RequestError, match="device=4: this machine has 4 GPUs"):
+    with pytest.raises(RequestError, match=mentions("device", 4)):
         relayout(A, (1, 0), device=4)
-    with pytest.raises(RequestError, match="device=0 is a GPU, and the relayout runs on the emulator"):
+    with pytest.raises(RequestError, match=mentions("device", 0, "emulator")):
         relayout(A, (1, 0), device=0, executor="emulator")
 
 
@@ -217,7 +218,7 @@ def test_what_has_no_current_stream_needs_one(machine: fake_gpu.Machine) -> None
     x = on_gpu(1)
     stranger = type("Stranger", (), {"__cuda_array_interface__": x.__cuda_array_interface__, "dtype": x.dtype})()
     for array, out, name in ((stranger, on_gpu(2, (6, 4)), "array"), (on_gpu(2, (6, 4)), stranger, "out")):
-        with pytest.raises(RequestError, match=f"and {name} is a Stranger, which has no current stream.*pass stream="):
+        with pytest.raises(RequestError, match=mentions(name, "Stranger", "stream")):
             relayout(array, (1, 0), out=out)
     relayout(stranger, (1, 0), out=on_gpu(2, (6, 4)), stream=0x20050)
     assert steps(machine) == [("launch", 2, 0x20050)]
@@ -226,7 +227,7 @@ def test_what_has_no_current_stream_needs_one(machine: fake_gpu.Machine) -> None
 def test_gpus_without_peer_access_are_told(machine: fake_gpu.Machine) -> None:
     machine.gpu.peers = False
     for stream in (None, 0x20050):
-        with pytest.raises(LaunchError, match=r"GPU [12] has no peer access to GPU [12]"):
+        with pytest.raises(LaunchError, match=mentions(2, 1)):
             relayout(on_gpu(1), (1, 0), out=on_gpu(2, (6, 4)), stream=stream)
     assert not machine.gpu.launches
 
@@ -245,5 +246,5 @@ def test_memory_that_is_mapped_from_another_gpu_is_the_arrays(machine: fake_gpu.
 
 
 def test_host_memory_and_a_gpus_are_two(machine: fake_gpu.Machine) -> None:
-    with pytest.raises(RequestError, match="out is in host memory, the array on GPU 1"):
+    with pytest.raises(RequestError, match=mentions("out", 1)):
         relayout(on_gpu(1), (1, 0), out=np.zeros((6, 4), np.float32))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mentions import mentions
 
 da = pytest.importorskip("dask.array")
 
@@ -70,13 +71,13 @@ def test_any_chunks_and_extents_against_numpy() -> None:
 
 def test_what_is_refused() -> None:
     x = da.from_array(X, chunks=4)
-    with pytest.raises(RequestError, match="out= is not for a Dask array"):
+    with pytest.raises(RequestError, match=mentions("array")):
         relayout(x, (2, 1, 0), out=np.empty((10, 8, 6), X.dtype))
-    with pytest.raises(RequestError, match="stream= is not for a Dask array"):
+    with pytest.raises(RequestError, match=mentions("stream", "array")):
         relayout(x, (2, 1, 0), stream=0)
     with pytest.raises(RequestError, match="compute_chunk_sizes"):
         relayout(x[x[:, 0, 0] > 3], (2, 1, 0))
-    with pytest.raises(RequestError, match="not each of the array's 3 dimensions"):
+    with pytest.raises(RequestError, match=mentions("array", 3)):
         relayout(x, (2, 1))
 
 

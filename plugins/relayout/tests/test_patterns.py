@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mentions import mentions
 from tilecopy import RequestError
 from tilecopy_relayout import relayout
 from tilecopy_relayout.patterns import TAKEN, rearrangement
@@ -85,35 +86,35 @@ def test_permutations(axes: object, order: tuple[int, ...]) -> None:
 
 
 WRONG = [
-    ("a b -> b c", (2, 3), {}, "'c' is not on the left", 9),
-    ("a b c -> b a", (2, 3, 4), {}, "'c' is not on the right", 4),
-    ("a a -> a", (2, 2), {}, "'a' stands there twice", 2),
-    ("a (b c) -> a b c", (2, 6), {}, "sizes of b and c cannot both follow from 6", 3),
+    ("a b -> b c", (2, 3), {}, ("c",), 9),
+    ("a b c -> b a", (2, 3, 4), {}, ("c",), 4),
+    ("a a -> a", (2, 2), {}, ("a",), 2),
+    ("a (b c) -> a b c", (2, 6), {}, ("b", "c", 6), 3),
     (
         "a (b out) -> a b out",
         (2, 6),
         {},
-        "; out= is an argument of relayout and no size: give that dimension another name",
+        (),
         3,
     ),
-    ("a (b c) -> a b c", (2, 6), {"c": 4}, "6 elements does not divide by 4", 2),
-    ("a (b c) -> a b c", (2, 6), {"c": 2, "b": 2}, "6 elements, not b=2 x c=2", 2),
-    ("a b -> b a", (2, 3), {"a": 5}, "2 elements, not a=5", 0),
-    ("a b -> b a", (2, 3), {"q": 5}, "the size q=5 is of no name in it", 0),
-    ("a b -> b a", (2, 3), {"a": True}, "the size a=True is no extent", 0),
-    ("a b -> b a", (2, 3), {"a": -2}, "the size a=-2 is no extent", 0),
-    ("a b -> b a", (2, 3, 4), {}, "left side has 2 dimensions, the array has 3", 0),
-    ("a b ... -> b a ...", (2,), {}, "at least 2 dimensions, the array has 1", 0),
-    ("a 1 -> 1 a", (2, 3), {}, "3 elements, not 1", 2),
-    ("a 3 -> 3 a", (2, 3), {}, "3 stands for a dimension; name it", 2),
-    ("a (b (c)) -> a b c", (2, 3), {}, "parentheses inside parentheses", 5),
-    ("a b) -> a b", (2, 3), {}, "a ')' that nothing opened", 3),
-    ("(a b -> a b", (2, 3), {}, "a '(' that nothing closes", 0),
-    ("a + b -> b a", (2, 3), {}, "'+' is no name", 2),
-    ("a b -> b -> a", (2, 3), {}, "a pattern has one '->'", 9),
-    ("a b, b a", (2, 3), {}, "a pattern has one '->'", 8),
-    ("a (b ...) -> a b ...", (2, 3), {}, "'...' cannot be split off", 5),
-    ("a ... -> a", (2, 3), {}, "'...' is not on the right", 2),
+    ("a (b c) -> a b c", (2, 6), {"c": 4}, (6, 4), 2),
+    ("a (b c) -> a b c", (2, 6), {"c": 2, "b": 2}, (6, "b", "c"), 2),
+    ("a b -> b a", (2, 3), {"a": 5}, ("a", 5), 0),
+    ("a b -> b a", (2, 3), {"q": 5}, ("q", 5), 0),
+    ("a b -> b a", (2, 3), {"a": True}, ("a", True), 0),
+    ("a b -> b a", (2, 3), {"a": -2}, ("a", -2), 0),
+    ("a b -> b a", (2, 3, 4), {}, (3,), 0),
+    ("a b ... -> b a ...", (2,), {}, (2, 1), 0),
+    ("a 1 -> 1 a", (2, 3), {}, (3,), 2),
+    ("a 3 -> 3 a", (2, 3), {}, (3,), 2),
+    ("a (b (c)) -> a b c", (2, 3), {}, (), 5),
+    ("a b) -> a b", (2, 3), {}, (")",), 3),
+    ("(a b -> a b", (2, 3), {}, ("(",), 0),
+    ("a + b -> b a", (2, 3), {}, ("+",), 2),
+    ("a b -> b -> a", (2, 3), {}, ("->",), 9),
+    ("a b, b a", (2, 3), {}, ("->",), 8),
+    ("a (b ...) -> a b ...", (2, 3), {}, ("...",), 5),
+    ("a ... -> a", (2, 3), {}, ("...",), 2),
 ]
 
 
@@ -123,28 +124,28 @@ def test_the_arguments_of_relayout_are_no_sizes() -> None:
 
 @pytest.mark.parametrize(("pattern", "shape", "sizes", "message", "at"), WRONG, ids=[case[0] for case in WRONG])
 def test_a_refusal_points_at_the_place(
-    pattern: str, shape: tuple[int, ...], sizes: dict[str, int], message: str, at: int
+    pattern: str, shape: tuple[int, ...], sizes: dict[str, int], message: tuple[object, ...], at: int
 ) -> None:
     with pytest.raises(RequestError) as caught:
         rearrangement(pattern, shape, sizes)
     said, shown, caret = str(caught.value).split("\n")
-    assert message in said and shown == f"  {pattern}" and caret == f"  {' ' * at}^"
+    assert mentions(*message).search(said) and shown == f"  {pattern}" and caret == f"  {' ' * at}^"
 
 
 @pytest.mark.parametrize("axes", [(0, 0), (0, 1, 2), (0,), (0, 2), "0,0", (-3, 0)])
 def test_what_is_no_permutation(axes: object) -> None:
-    with pytest.raises(RequestError, match="not each of the array's 2 dimensions once"):
+    with pytest.raises(RequestError, match=mentions(2, "axes")):
         rearrangement(axes, (4, 5))
 
 
 @pytest.mark.parametrize("axes", [5, None, (0.0, 1.0), (True, False), ("a", "b"), np.eye(2)])
 def test_what_is_neither(axes: object) -> None:
-    with pytest.raises(RequestError, match="a permutation such as"):
+    with pytest.raises(RequestError, match=mentions("b", "axes")):
         rearrangement(axes, (4, 5))
 
 
 def test_sizes_belong_to_patterns() -> None:
-    with pytest.raises(RequestError, match="'p': sizes belong to a pattern"):
+    with pytest.raises(RequestError, match=mentions("p")):
         rearrangement((1, 0), (4, 5), {"p": 2})
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mentions import mentions
 from tilecopy import RequestError
 from tilecopy_emulator import EmulatorExecutor
 from tilecopy_relayout import cost as model
@@ -286,29 +287,29 @@ def test_a_plan_takes_patterns() -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        (((4, 5), "float32", (0, 0)), r"axes \(0, 0\): not each of the array's 2 dimensions once"),
-        (((4, 0), "float32", (1, 0)), r"shape \(4, 0\) has no elements"),
-        (((4, -6), "float32", (1, 0)), r"shape \(4, -6\): an extent is negative"),
-        (((0, -6), "float32", (1, 0)), r"shape \(0, -6\): an extent is negative"),
-        (((4, 8), "int4", (1, 0)), "4 bits are not whole bytes"),
-        (((4, "a"), "float32", (1, 0)), "integers, one a dimension"),
-        (((4, 2**70), "float32", (1, 0)), "no memory has so many"),
+        (((4, 5), "float32", (0, 0)), ("axes",)),
+        (((4, 0), "float32", (1, 0)), ("shape", 4)),
+        (((4, -6), "float32", (1, 0)), ("shape", 4, -6)),
+        (((0, -6), "float32", (1, 0)), ("shape", 0, -6)),
+        (((4, 8), "int4", (1, 0)), (4,)),
+        (((4, "a"), "float32", (1, 0)), ("a",)),
+        (((4, 2**70), "float32", (1, 0)), ()),
     ],
 )
-def test_what_cannot_be_planned_is_said(asked: Any, message: str) -> None:
-    with pytest.raises(RequestError, match=message):
+def test_what_cannot_be_planned_is_said(asked: Any, message: tuple[object, ...]) -> None:
+    with pytest.raises(RequestError, match=mentions(*message)):
         plan_relayout(*asked, target="sm_90a")
-    with pytest.raises(RequestError, match="one a dimension"):
+    with pytest.raises(RequestError, match=mentions("strides")):
         plan_relayout((4, 5), "float32", (1, 0), strides=(1,), target="sm_90a")
-    with pytest.raises(RequestError, match="several elements"):
+    with pytest.raises(RequestError, match=mentions("out_strides")):
         plan_relayout((4, 5), "float32", (1, 0), out_strides=(0, 1), target="sm_90a")
-    with pytest.raises(RequestError, match=r"out_strides \(4, 4\) put several elements"):
+    with pytest.raises(RequestError, match=mentions("out_strides", 4)):
         plan_relayout((4, 5), "float32", (1, 0), out_strides=(4, 4), target="sm_90a")
-    with pytest.raises(RequestError, match=r"shape bytearray.*: a sequence of integers"):
+    with pytest.raises(RequestError, match=mentions("shape")):
         plan_relayout(bytearray(b"ab"), "float32", (1, 0), target="sm_90a")
-    with pytest.raises(RequestError, match=r"align_bytes 2: one of .* no less than an element's 4 bytes"):
+    with pytest.raises(RequestError, match=mentions("align_bytes", 4)):
         plan_relayout((4, 5), "float32", (1, 0), align_bytes=2, target="sm_90a")
-    with pytest.raises(RequestError, match=r"out_align_bytes 32: one of 1, 2, 4, 8, 16"):
+    with pytest.raises(RequestError, match=mentions("out_align_bytes", 32, 4, 8, 16)):
         plan_relayout((4, 5), "float32", (1, 0), out_align_bytes=32, target="sm_90a")
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mentions import mentions
 from tilecopy import LaunchError, RequestError
 from tilecopy_relayout import relayout
 
@@ -115,28 +116,28 @@ A = np.arange(24, dtype=np.float32).reshape(4, 6)
 @pytest.mark.parametrize(
     ("array", "options", "message"),
     [
-        (A, {"out": A.reshape(6, 4)}, "out overlaps the array"),
-        (A[:, :4], {"out": A[:, 2:].T}, "out overlaps the array"),
-        (A, {"out": np.broadcast_to(np.zeros(4, "f4"), (6, 4))}, "read-only"),
+        (A, {"out": A.reshape(6, 4)}, ("array",)),
+        (A[:, :4], {"out": A[:, 2:].T}, ("array",)),
+        (A, {"out": np.broadcast_to(np.zeros(4, "f4"), (6, 4))}, ()),
         (
             A,
             {"out": np.lib.stride_tricks.as_strided(np.zeros(9, "f4"), (6, 4), (4, 4))},
-            r"out overlaps itself: shape \(6, 4\) with strides of \(4, 4\) bytes",
+            (6, 4),
         ),
-        (A, {"out": np.zeros((4, 6), "f4")}, r"out has the shape \(4, 6\), the result has \(6, 4\)"),
-        (A, {"out": np.zeros((6, 4), "i4")}, "out has the dtype int32, the array float32"),
-        (A, {"out": np.zeros((6, 4), ">f4")}, "out has the dtype >f4, the array float32"),
-        (A, {"out": [[0.0] * 4] * 6}, "out: an array .*not list"),
-        (A, {"executor": "gpu"}, "executor='gpu'"),
-        ([[1, 2]], {}, "array: an array .*not list"),
-        (np.float32(3), {}, "array: an array .*not float32"),
-        (np.array([["a", None]]), {}, "dtype object"),
-        (np.ma.masked_array(A, A > 3), {}, "masked array"),
+        (A, {"out": np.zeros((4, 6), "f4")}, (4, 6)),
+        (A, {"out": np.zeros((6, 4), "i4")}, ("dtype", "int32", "array", "float32")),
+        (A, {"out": np.zeros((6, 4), ">f4")}, ("dtype", "f4", "array", "float32")),
+        (A, {"out": [[0.0] * 4] * 6}, ("array",)),
+        (A, {"executor": "gpu"}, ("gpu", "executor")),
+        ([[1, 2]], {}, ("array",)),
+        (np.float32(3), {}, ("array", "float32")),
+        (np.array([["a", None]]), {}, ("dtype",)),
+        (np.ma.masked_array(A, A > 3), {}, ("array",)),
     ],
 )
-def test_what_is_refused(array: Any, options: dict[str, Any], message: str) -> None:
+def test_what_is_refused(array: Any, options: dict[str, Any], message: tuple[object, ...]) -> None:
     before = A.copy()
-    with pytest.raises(RequestError, match=message):
+    with pytest.raises(RequestError, match=mentions(*message)):
         relayout(array, (1, 0), **{"executor": "emulator"} | options)
     assert (before == A).all()
 
@@ -144,7 +145,7 @@ def test_what_is_refused(array: Any, options: dict[str, Any], message: str) -> N
 @pytest.mark.parametrize("stream", ["x", object(), -1, True])
 def test_a_stream_is_one_for_host_arrays_too(stream: Any) -> None:
     """As a call of a kernel on the emulator refuses it."""
-    with pytest.raises(LaunchError, match="an integer that is a CUstream, or a stream of torch, CuPy or cuda.core"):
+    with pytest.raises(LaunchError, match=mentions("stream", "cuda.core")):
         relayout(A, (1, 0), executor="emulator", stream=stream)
     assert bits(relayout(A, (1, 0), executor="emulator", stream=7)) == bits(A.T)
 
@@ -173,9 +174,9 @@ def test_jax(dtype: str) -> None:
 def test_jax_refusals() -> None:
     jax = pytest.importorskip("jax")
     array = jax.numpy.zeros((2, 3))
-    with pytest.raises(RequestError, match="JAX arrays never change"):
+    with pytest.raises(RequestError):
         relayout(array, (1, 0), out=jax.numpy.zeros((3, 2)), executor="emulator")
-    with pytest.raises(RequestError, match=r"jax.jit is tracing it"):
+    with pytest.raises(RequestError, match=mentions("jax.jit")):
         jax.jit(lambda x: relayout(x, (1, 0), executor="emulator"))(array)
 
 
@@ -193,5 +194,5 @@ def test_importing_the_package_imports_no_framework() -> None:
 
 @pytest.mark.parametrize("name", [np.array([1, 2]), object(), 3, "emulater"])
 def test_an_executor_is_one_of_two_names(name: Any) -> None:
-    with pytest.raises(RequestError, match="a relayout runs on 'cuda' or 'emulator'"):
+    with pytest.raises(RequestError, match=mentions("executor")):
         relayout(np.zeros((4, 6), np.float32), (1, 0), executor=name)

@@ -18,6 +18,7 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
+from mentions import mentions
 
 torch = pytest.importorskip("torch")
 dist = pytest.importorskip("torch.distributed")
@@ -130,7 +131,7 @@ def groups() -> None:
         assert made.equal(whole.t().chunk(2)[number])
         assert relayout_shards(whole, (1, 0), split=0, out_split=1, group=alone).equal(whole.t())
     if dist.get_rank() > 1:
-        with pytest.raises(RequestError, match="a process group of torch.distributed that this process is a member of"):
+        with pytest.raises(RequestError, match=mentions("torch.distributed")):
             relayout_shards(whole, (1, 0), split=0, out_split=0, group=pairs[0])
 
 
@@ -191,7 +192,7 @@ def a_rank_that_does_not_come() -> None:
         store.wait(["rank 0 has given up"], dt.timedelta(minutes=5))
         return
     for axes in ((1, 0), (0, 1)):
-        with pytest.raises(LaunchError, match=r"rank 0 has waited 5 s for rank 1 of the group's 2, which did not make"):
+        with pytest.raises(LaunchError, match=mentions(0, 1, 2)):
             relayout_shards(x, axes, split=0, out_split=0)
     store.set("rank 0 has given up", "")
 
@@ -207,7 +208,7 @@ def gradients() -> None:
     y = whole.clone().requires_grad_()
     (y.permute(2, 0, 1).square() * weight).sum().backward()
     assert x.grad is not None and x.grad.allclose(part(y.grad, 0, cuts))
-    with pytest.raises(RequestError, match="out= with tensors that require gradients"):
+    with pytest.raises(RequestError):
         relayout_shards(x, (2, 0, 1), split=0, out_split=2, out=torch.zeros_like(made))
     with torch.no_grad():
         assert not relayout_shards(x, (2, 0, 1), split=0, out_split=2).requires_grad
@@ -228,7 +229,7 @@ def compiled() -> None:
     arguments = (x, "a (b c) -> c (a b)", "b", [2], 0, 0, dist.group.WORLD.group_name, -1, 8)
     torch.library.opcheck(torch.ops.tilecopy.relayout_shards, arguments)
     uneven = torch.zeros(2 + dist.get_rank(), 6)
-    with pytest.raises(RequestError, match="in what torch.compile compiles all parts are equal"):
+    with pytest.raises(RequestError, match=mentions("torch.compile")):
         torch.compile(function, backend="aot_eager", fullgraph=True, dynamic=False)(uneven)
 
 
@@ -251,14 +252,14 @@ def dtensors() -> None:
         assert list(made.placements) == has and made.full_tensor().equal(turned if sizes else whole.permute(axes))
     array = distribute_tensor(whole, mesh, [Shard(0), Shard(1)])
     for call, message in (
-        (lambda: relayout(array, (2, 0, 1), placements=[Shard(0), Replicate()]), "exchanges the parts of one mesh dim"),
-        (lambda: relayout(array, (2, 0, 1), placements=[Shard(0)]), "one each dimension of the mesh, which has 2"),
-        (lambda: relayout(array, (2, 0, 1), placements=[Shard(3), Shard(0)]), r"placements\[0\].dim=3: a dimension of"),
-        (lambda: relayout(array, "a b c -> (a b) c"), "use array.redistribute"),
-        (lambda: relayout(array, (2, 0, 1), out=array), "out= is not for a DTensor"),
-        (lambda: relayout(whole, (2, 0, 1), placements=[Shard(0)]), "placements=.* is for a DTensor of torch"),
+        (lambda: relayout(array, (2, 0, 1), placements=[Shard(0), Replicate()]), ()),
+        (lambda: relayout(array, (2, 0, 1), placements=[Shard(0)]), (2,)),
+        (lambda: relayout(array, (2, 0, 1), placements=[Shard(3), Shard(0)]), ("placements", 3)),
+        (lambda: relayout(array, "a b c -> (a b) c"), ("array.redistribute",)),
+        (lambda: relayout(array, (2, 0, 1), out=array), ()),
+        (lambda: relayout(whole, (2, 0, 1), placements=[Shard(0)]), ("placements", "torch")),
     ):
-        with pytest.raises(RequestError, match=message):
+        with pytest.raises(RequestError, match=mentions(*message)):
             call()
     array = distribute_tensor(whole.clone(), mesh, [Shard(0), Replicate()]).requires_grad_()
     relayout(array, (1, 2, 0), placements=[Shard(0), Replicate()]).to_local().square().sum().backward()
@@ -430,6 +431,6 @@ def test_the_example_on_two_nodes() -> None:
 
 
 def test_no_group() -> None:
-    with pytest.raises(RequestError, match="init_process_group makes the one of all ranks"):
+    with pytest.raises(RequestError, match=mentions("init_process_group")):
         relayout_shards(torch.zeros(2), (0,), split=0, out_split=0)
     assert relayout(torch.zeros(2, 3), (1, 0), executor="emulator").shape == (3, 2)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mentions import mentions
 from tilecopy import RequestError
 from tilecopy_relayout import relayout_shards
 from tilecopy_relayout.patterns import rearrangement
@@ -146,32 +147,32 @@ def test_agreement() -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"dtype": "int32"}, "the ranks disagree about dtype: 'float32' on rank 0, 2; 'int32' on rank 1"),
-        ({"axes": "0,1,2"}, "disagree about axes: '2,0,1' on rank 0, 2"),
-        ({"split": 0}, "disagree about split: 1 on rank 0, 2; 0 on rank 1"),
-        ({"out_split": 2}, "disagree about out_split"),
-        ({"device": "cuda"}, "disagree about device"),
-        ({"sizes": (("a", 2),)}, "disagree about sizes"),
-        ({"shape": (4, 6, 3)}, r"disagree about the shape but for split: \(4, 'split', 2\) on rank 0, 2"),
-        ({"shape": (4, 6)}, "disagree about the shape"),
-        ({"out_shape": (2, 4, 5)}, "disagree about whether out= is given: False on rank 0, 2; True on rank 1"),
-        ({"refused": "no such thing"}, "^rank 1: no such thing$"),
+        ({"dtype": "int32"}, ("float32", "int32", "dtype")),
+        ({"axes": "0,1,2"}, ("2,0,1", "axes")),
+        ({"split": 0}, ("split",)),
+        ({"out_split": 2}, ("out_split",)),
+        ({"device": "cuda"}, ("device",)),
+        ({"sizes": (("a", 2),)}, ("sizes",)),
+        ({"shape": (4, 6, 3)}, ("split", "shape", 4)),
+        ({"shape": (4, 6)}, ("shape",)),
+        ({"out_shape": (2, 4, 5)}, ("out",)),
+        ({"refused": "no such thing"}, ("no such thing",)),
     ],
 )
-def test_ranks_that_disagree(changed: dict[str, Any], message: str) -> None:
-    with pytest.raises(RequestError, match=message):
+def test_ranks_that_disagree(changed: dict[str, Any], message: tuple[object, ...]) -> None:
+    with pytest.raises(RequestError, match=mentions(*message)):
         agreed(told(**changed))
 
 
 def test_what_no_rank_can_mean() -> None:
     every = [Told(shape=(4, 6), axes="1,0", out_split=2)] * 2
-    with pytest.raises(RequestError, match="out_split=2: a dimension of the result, which has 2"):
+    with pytest.raises(RequestError, match=mentions("out_split", 2)):
         agreed(every)
     every = [Told(shape=(4, 6), axes="1,0", out_shape=(2, 8))] * 2
-    with pytest.raises(RequestError, match=r"have \[2, 2\] elements along out_split=0, 4 together; .* has \(6, 8\)"):
+    with pytest.raises(RequestError, match=mentions("out_split", 4, 6, 8)):
         agreed(every)
     every = [Told(shape=(4, 6), axes="1,0", out_shape=(3, 9))] * 2
-    with pytest.raises(RequestError, match=r"rank 0: out has the shape \(3, 9\), its part of the result \(3, 8\)"):
+    with pytest.raises(RequestError, match=mentions("shape", 3, 9, 8)):
         agreed(every)
-    with pytest.raises(RequestError, match="takes torch tensors, one each process.*shard_map"):
+    with pytest.raises(RequestError, match=mentions("shard_map")):
         relayout_shards(np.zeros(3), (0,), split=0, out_split=0)

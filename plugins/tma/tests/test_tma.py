@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
+from mentions import mentions
 from tilecopy import S, TileLayout
 from tilecopy.executors import executor_named
 
@@ -155,7 +156,7 @@ def test_multicast_needs_a_cluster() -> None:
     a, tile, bar = k.param("A", (64, 64), "float16"), k.shared((64, 64), "float16", align_bytes=128), k.mbarrier("bar")
     with k.if_(k.thread_id() == 0):
         k.thread.copy_async(tile[:, :], a[:, :], mbar=bar[0], multicast=3, variant="tma")
-    with pytest.raises(tc.NoVariantError, match="multicast is 3"):
+    with pytest.raises(tc.NoVariantError, match=mentions("multicast", 3)):
         k.build(target="sm_90", grid=2)
     assert ".multicast::cluster" in k.build(target="sm_90", grid=2, cluster=2).ptx
 
@@ -236,46 +237,46 @@ PLANES = shared((2, 8, 8), layout=TileLayout(S[(2, 8, 8) : (72, 8, 1)]))
 @pytest.mark.parametrize(
     ("dst", "src", "why"),
     [
-        (shared((8, 64))[:, :], array((64, 100))[0:8, 0:64], "stride of dimension 0 is a multiple of 200 bytes"),
-        (shared((8, 64))[:, :], array((64, 128))[0:8, 4:68], "innermost start is a multiple of 8 bytes"),
-        (PLANES[:, :, :], array((4, 8, 64))[0:2, :, 0:8], "step between boxes is a multiple of 144 bytes"),
-        (shared((16, 4))[:, :], array((64, 128))[0:16, 0:4], "innermost extent of a box is a multiple of 8 bytes"),
-        (shared((8, 64), align_bytes=64)[:, :], array((64, 128))[0:8, 0:64], "the address is a multiple of 64 bytes"),
-        (shared((1, 2, 2, 2, 2, 8))[0], array((3, 4, 4, 4, 4, 8))[1:2, 1:3, 1:3, 1:3, 1:3, :], "6 dimensions"),
-        (shared((8, 64))[:, :], array((128, 64)).T[0:8, 0:64], "no dimension in which both are contiguous"),
+        (shared((8, 64))[:, :], array((64, 100))[0:8, 0:64], (200,)),
+        (shared((8, 64))[:, :], array((64, 128))[0:8, 4:68], (8,)),
+        (PLANES[:, :, :], array((4, 8, 64))[0:2, :, 0:8], (144,)),
+        (shared((16, 4))[:, :], array((64, 128))[0:16, 0:4], (8,)),
+        (shared((8, 64), align_bytes=64)[:, :], array((64, 128))[0:8, 0:64], (64,)),
+        (shared((1, 2, 2, 2, 2, 8))[0], array((3, 4, 4, 4, 4, 8))[1:2, 1:3, 1:3, 1:3, 1:3, :], (6,)),
+        (shared((8, 64))[:, :], array((128, 64)).T[0:8, 0:64], ("tma", "A")),
         (
             shared((16, 16))[:, :],
             array((16, 16), layout=TileLayout(S[(16, 2, 8) : (1, 256, 16)]))[:, :],
-            "one stride for each dimension",
+            ("tma", "layout"),
         ),
         (
             shared((16, 16))[:, :],
             array((16, 16), layout=TileLayout(S[16, 16] + 16))[:, :],
-            "one stride for each dimension and no offset",
+            ("tma", "layout"),
         ),
-        (shared((8, 8), "complex128")[:, :], array((64, 8), "complex128")[0:8, :], "elements of 16 bytes"),
+        (shared((8, 8), "complex128")[:, :], array((64, 8), "complex128")[0:8, :], (16,)),
         (
             shared((8, 32), layout=tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[8, 32])))[:, :],
             array((64, 128))[0:8, 0:32],
-            "step between boxes is a multiple of 64 bytes",
+            (64,),
         ),
-        (array((64, 128))[0:8, 4:68], shared((8, 64))[:, :], "innermost start is a multiple of 8 bytes"),
+        (array((64, 128))[0:8, 4:68], shared((8, 64))[:, :], (8,)),
         (
             shared((64, 16))[:, :],
             array((2**31, 32))[0:64, 0:16],
-            r"dimension 0 has 2147483648 elements; .* 2\*\*31 - 1",
+            (2147483648, 31),
         ),
-        (array((64, 2**40))[0:64, 0:16], shared((64, 16))[:, :], "dimension 1 has 1099511627776 elements"),
-        (shared((8, 16))[:, :], array((AT_LEAST, 16))[0:8, :], "dimension 0 has 2147483648 elements"),
+        (array((64, 2**40))[0:64, 0:16], shared((64, 16))[:, :], (1099511627776,)),
+        (shared((8, 16))[:, :], array((AT_LEAST, 16))[0:8, :], (2147483648,)),
         (
             shared((8, 16))[:, :],
             wide(2**40)[:, :],
-            r"stride of dimension 0 is 1099511627776 bytes; .* less than 2\*\*40",
+            (1099511627776, 40),
         ),
     ],
 )
-def test_what_the_hardware_refuses_is_declined(dst: Any, src: Any, why: str) -> None:
-    with pytest.raises(tc.NoVariantError, match=why):
+def test_what_the_hardware_refuses_is_declined(dst: Any, src: Any, why: tuple[object, ...]) -> None:
+    with pytest.raises(tc.NoVariantError, match=mentions(*why)):
         plan(dst, src)
 
 
@@ -290,10 +291,10 @@ def test_the_largest_extent_and_stride_of_a_map_are_taken_and_past_them_others_t
 
 
 def test_a_fill_other_than_zero_and_a_store_below_zero_are_declined() -> None:
-    with pytest.raises(tc.NoVariantError, match="fills what is outside with zeros"):
+    with pytest.raises(tc.NoVariantError, match=mentions("outside")):
         plan(shared((8, 64))[:, :], array((12, 64))[8:16, :], outside="keep")
     i = tc.symbol("i", lower=-8, upper=8)
-    with pytest.raises(tc.NoVariantError, match="dimension 0 may begin below 0"):
+    with pytest.raises(tc.NoVariantError, match=mentions(0, "tma_store", "A")):
         plan(array((12, 64))[i : i + 8, :], shared((8, 64))[:, :], outside="zero")
 
 

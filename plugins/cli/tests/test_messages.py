@@ -1,0 +1,67 @@
+"""What the command line says when it refuses something, whole: the only place where its wording is tested."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from tilecopy_cli.commands import tilecopy
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (("rnu",), 2, "tilecopy: There is no command 'rnu'; did you mean run?; see 'tilecopy --help'"),
+        (("run", "in.npy"), 2, "tilecopy: Missing argument 'DESTINATION'; see 'tilecopy run --help'"),
+        (("run", "nofile.npy", "out.npy"), 1, "tilecopy: nofile.npy: there is no such file"),
+        (
+            ("run", "in.npy", "out.npy", "--tile", "0x4"),
+            2,
+            "tilecopy: Invalid value for '--tile': '0x4' is not ROWSxCOLUMNS, such as 128x64, each at least 1 and below 2**31; see 'tilecopy run --help'",
+        ),
+        (
+            ("run", "in.npy", "out.npy", "--swizzle", "32B", "--pad", "2"),
+            2,
+            "tilecopy: RequestError: --swizzle and --pad both change how the tile lies in shared memory; give one",
+        ),
+        (
+            ("run", "in.npy", "out.npy", "--target", "sm_1"),
+            2,
+            "tilecopy: Invalid value for '--target': 'sm_1' is not one of sm_75, sm_80, sm_86, sm_87, sm_89, sm_90, sm_90a, sm_100, sm_100a, sm_100f, sm_103, sm_103a, sm_103f, sm_110, sm_110a, sm_110f, sm_120, sm_120a, sm_120f, sm_121, sm_121a, sm_121f; did you mean sm_121?; see 'tilecopy run --help'",
+        ),
+        (
+            ("plan", "global int8 [8]", "shared int8 [9]"),
+            2,
+            "tilecopy: RequestError: copy int8 global src[8] -> int8 shared dst[9], scope cta(128), sm_90a: destination extents (9,) and source extents (8,) differ (extents of 1 aside)",
+        ),
+        (
+            ("plan", "globl int8 [8]", "shared int8 [8]"),
+            2,
+            "tilecopy: RequestError: src: 'globl' is no space; there are global, shared, local, tmem; did you mean global?",
+        ),
+        (
+            ("plan", "global int8 [8]", "shared int8 [8]", "--scope", "wrap"),
+            2,
+            "tilecopy: RequestError: scope 'wrap' is not thread, warp, warpgroup or cta:THREADS; did you mean warp?",
+        ),
+        (
+            ("plan", "global int8 [8]", "shared int8 [8]", "--op", "copyasync"),
+            2,
+            "tilecopy: Invalid value for '--op': 'copyasync' is not one of copy, copy_async; did you mean copy_async?; see 'tilecopy plan --help'",
+        ),
+        (
+            ("cuda", "global int8 [8]", "shared int8 [8]"),
+            2,
+            "tilecopy: Missing option '--name'; see 'tilecopy cuda --help'",
+        ),
+    ],
+)
+def test_what_is_said(
+    arguments: tuple[str, ...], status: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("in.npy", np.ones((4, 4), np.float32))
+    done = CliRunner().invoke(tilecopy, arguments)
+    assert done.exit_code == status and done.stderr.rstrip("\n") == message

@@ -1,0 +1,174 @@
+"""What the core says when it refuses something, whole: the only place where its wording is tested."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tilecopy_core as tc
+from tilecopy_core import S, TileLayout, laneid
+
+
+def memory(space: str = "global", shape: tuple[int, ...] = (32, 32), dtype: str = "float32", **more: Any) -> tc.Buffer:
+    return tc.Buffer(shape, dtype, space=space, name="A" if space == "global" else "s", **more)
+
+
+def plan(dst: Any, src: Any, **more: Any) -> tc.Plan:
+    return tc.plan(dst, src, **{"scope": tc.warp(), "target": "sm_90a"} | more)
+
+
+def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
+    """Raise NoVariantError with the reason of one variant."""
+    try:
+        plan(dst, src, variant=variant, **more)
+    except tc.NoVariantError as error:
+        raise tc.NoVariantError(error.declined[variant], {}) from error
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("refused", "error", "message"),
+    [
+        (lambda: S[0, 4], tc.LayoutError, "S[...]: every extent is at least 1; found 0 in (0, 4)"),
+        (
+            lambda: S[(4, 4) : (1,)],
+            tc.LayoutError,
+            "S[...] has 2 extents and 1 strides, which go in pairs: slice((4, 4), (1,), None)",
+        ),
+        (lambda: S[4.5,], tc.LayoutError, "S[...]: an extent is a plain integer, not 4.5"),
+        (lambda: TileLayout(4), tc.LayoutError, "TileLayout takes S[...] (+ R[...] + offset), not 4"),
+        (lambda: TileLayout(S[4, 4]).apply(4, 0), tc.LayoutError, "coordinate 4 is outside its extent 4"),
+        (
+            lambda: TileLayout(S[4, 4]).permute([0, 0]),
+            tc.LayoutError,
+            "order [0, 0] is not a permutation of the 2 iters of TileLayout(S[4, 4])",
+        ),
+        (
+            lambda: TileLayout(S[4, 4]).tile_to((6, 4)),
+            tc.LayoutError,
+            "TileLayout(S[4, 4]) of atom_shape (4, 4) does not tile the shape (6, 4)",
+        ),
+        (
+            lambda: tc.Swizzle(3, 3, 2),
+            tc.LayoutError,
+            "Swizzle: atom_len 2 is less than swizzle_len 3: the XOR would read what it writes",
+        ),
+        (
+            lambda: tc.swizzle("96B", "float16"),
+            tc.LayoutError,
+            "swizzle mode '96B' is unknown; the modes are none, 32B, 64B, 128B; did you mean 64B?",
+        ),
+        (
+            lambda: memory(shape=(0, 4)),
+            tc.LayoutError,
+            "buffer A, shape: every extent is at least 1; found 0 in (0, 4)",
+        ),
+        (
+            lambda: tc.Buffer(4, "int8", space="heap"),
+            tc.RequestError,
+            "buffer buffer: space 'heap' is not global or shared or local or tmem",
+        ),
+        (
+            lambda: tc.Buffer(4, "int8", space="shared", align_bytes=12),
+            tc.RequestError,
+            "buffer buffer: align_bytes is a power of two up to 2**32, not 12",
+        ),
+        (lambda: memory()[4:4, :], tc.LayoutError, "A[32, 32]: dimension 0: the region 4 : 4 is empty (extent 0)"),
+        (lambda: memory()[0, 0, 0], tc.LayoutError, "A has 2 dimensions; the index has 3: (0, 0, 0)"),
+        (
+            lambda: memory("shared", layout=TileLayout(S[16, 16])),
+            tc.LayoutError,
+            "buffer s: the layout TileLayout(S[16, 16]) has 256 elements, the shape (32, 32) has 1024",
+        ),
+        (
+            lambda: memory("shared").permute((0, 0)),
+            tc.LayoutError,
+            "permute names each of the 2 dimensions once, 0 to 1; found (0, 0) as the order",
+        ),
+        (lambda: tc.cta(2048), tc.RequestError, "a CTA has 1 to 1024 threads, not 2048"),
+        (
+            lambda: tc.target_of("sm_91"),
+            tc.TargetError,
+            "target 'sm_91' is unknown; did you mean sm_90?; the targets are sm_75, sm_80, sm_86, sm_87, sm_89, sm_90, sm_90a, sm_100, sm_100a, sm_100f, sm_103, sm_103a, sm_103f, sm_110, sm_110a, sm_110f, sm_120, sm_120a, sm_120f, sm_121, sm_121a, sm_121f",
+        ),
+        (
+            lambda: plan(memory("shared")[:, :], memory()[0:33, :]),
+            tc.LayoutError,
+            'A[32, 32]: dimension 0: the region 0 : 33 is outside the extent 32; a copy may overhang with outside="zero", a number or "keep"',
+        ),
+        (
+            lambda: plan(memory("shared")[:, :], memory(dtype="float16")[:, :]),
+            tc.RequestError,
+            "copy float16 global A[32x32] -> float32 shared s[32x32], scope warp, sm_90a: destination s[0:32, 0:32] is float32, source A[0:32, 0:32] is float16; a copy does not convert",
+        ),
+        (
+            lambda: plan(memory("shared")[:, :], memory()[0:16, :]),
+            tc.RequestError,
+            "copy float32 global A[16x32] -> float32 shared s[32x32], scope warp, sm_90a: destination extents (32, 32) and source extents (16, 32) differ (extents of 1 aside)",
+        ),
+        (
+            lambda: plan(memory("shared")[:, :], memory()[:, :], op="move"),
+            tc.RequestError,
+            "op 'move' is unknown; the ops are copy, copy_async",
+        ),
+        (
+            lambda: plan(memory("shared")[:, :], memory()[-1:31, :], outside="zeros"),
+            tc.RequestError,
+            'outside is "zero", a number that the dtype holds exactly, its infinity or NaN, or "keep"; found \'zeros\'; did you mean zero?',
+        ),
+        (
+            lambda: declined("bulk", memory("shared")[:, 0:2], memory()[:, 0:2], op="copy_async", scope=tc.thread()),
+            tc.NoVariantError,
+            "the contiguous chunk is 8 bytes (2 elements); cp.async.bulk needs a multiple of 16 (destination TileLayout(S[(32, 2) : (32, 1)]), source TileLayout(S[(32, 2) : (32, 1)]))",
+        ),
+        (
+            lambda: declined(
+                "tma",
+                memory("shared", (8, 6), "float16")[:, :],
+                memory(shape=(8, 6), dtype="float16")[:, :],
+                op="copy_async",
+                scope=tc.thread(),
+            ),
+            tc.NoVariantError,
+            "option mbar is one mbarrier of the CTA, such as mbar[0]; it is required and was not given",
+        ),
+        (
+            lambda: declined("ldgsts", memory("shared")[:, :], memory()[:, :], op="copy_async", target="sm_75"),
+            tc.NoVariantError,
+            "target sm_75 has no cp.async: ldgsts needs sm_80 or newer",
+        ),
+        (
+            lambda: declined(
+                "reg",
+                memory("local", layout=TileLayout(S[(32, 32) : (1 @ laneid, 1)]))[:, :],
+                memory()[:, :],
+                scope=tc.thread(),
+            ),
+            tc.NoVariantError,
+            "register operand s: the axis laneid is coarser than the scope thread",
+        ),
+        (
+            lambda: declined("gmem_smem", memory("shared", (33, 1))[:, :], memory(shape=(33, 1))[:, :]),
+            tc.NoVariantError,
+            "33 elements are not divisible by the 32 threads of the warp",
+        ),
+        (
+            lambda: tc.Variant(name="v", op="copies", priority=1, summary="s", spaces=()),
+            tc.PluginError,
+            "Variant 'v': spaces is pairs of names, (source, destination), not ()",
+        ),
+        (
+            lambda: tc.Option("hint", int, "a hint", ignorable="yes"),
+            tc.PluginError,
+            "Option 'hint': ignorable is True or False, not 'yes'",
+        ),
+        (lambda: tc.Decline(""), tc.PluginError, "Decline: reason is a text: operand, value and rule, not ''"),
+    ],
+)
+def test_what_is_said(refused: Callable[[], Any], error: type[tc.TilecopyError], message: str) -> None:
+    with pytest.raises(error) as caught:
+        refused()
+    assert type(caught.value) is error
+    assert str(caught.value).split("\n")[0] == message
