@@ -10,6 +10,7 @@ from typing import Any, cast
 import attrs
 from tilecopy.executors import agreed_stream, stream_pointer
 from tilecopy.executors.arguments import LOWEST_ADDRESS
+from tilecopy.overlap import overlaps, overlaps_itself
 
 from tilecopy_core import RequestError
 from tilecopy_core.plugin import frozen, row_major, shown
@@ -22,7 +23,6 @@ from .gpus import Across, Gpus, driver
 from .host import choose_executor, move_in_pieces, target_of_gpu
 from .launching import OnDevice, align_of
 from .movement import Movement, movement_of
-from .overlap import overlaps, overlaps_itself
 from .patterns import Rearrangement, rearrangement
 from .planner import plan_relayout
 

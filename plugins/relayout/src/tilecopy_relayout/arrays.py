@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from tilecopy import LaunchError
 from tilecopy.executors import array_facts, executor_named
+from tilecopy.overlap import Footprint
 
 from tilecopy_core import RequestError
 from tilecopy_core.plugin import frozen
 
 from .frameworks import Framework, framework_of
-from .overlap import Footprint
 
 _NOT_WHOLE_BYTES = frozenset({"int2", "uint2", "int4", "uint4", "float4_e2m1fn"})
 """Elements that JAX and others pack on a device; NumPy gives each a byte of its own."""

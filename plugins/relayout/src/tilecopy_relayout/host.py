@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 from tilecopy.executors import executor_named, why_unavailable
+from tilecopy.overlap import Footprint
 
 from tilecopy_core import RequestError
 from tilecopy_core.plugin import shown
 from tilecopy_core.registry import LOCK
 
 from .gpus import Gpus, driver
-from .overlap import Footprint
 from .planner import plan_relayout
 
 EXECUTORS = ("cuda", "emulator")

@@ -9,12 +9,12 @@ from typing import Any
 import attrs
 import numpy as np
 import tilecopy as tc
+from tilecopy.overlap import Footprint
 
 from tilecopy_core.plugin import frozen, shown
 
 from .arrays import is_masked
 from .gpus import Gpus, driver
-from .overlap import Footprint
 from .problem import DTYPES, WIDEST_BYTES, Dim, Place, Problem
 from .tilings import Tiling
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 import tilecopy as tc
+from tilecopy.overlap import Footprint, overlaps_itself
 
 from tilecopy_core.plugin import frozen, row_major, shown
 
@@ -18,7 +19,6 @@ from .cost import Cost, cost_of, least_total
 from .gpus import Gpus
 from .kernels import build
 from .launching import Planned, bind
-from .overlap import Footprint, overlaps_itself
 from .patterns import rearrangement
 from .problem import WIDEST_BYTES, Place, Problem, problem_of
 from .tilings import Tiling

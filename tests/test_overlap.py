@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tilecopy_relayout.overlap import Footprint, overlaps, overlaps_itself
+from tilecopy.overlap import Footprint, overlaps, overlaps_itself
 
 
 def touched(array: Footprint) -> list[int]:
