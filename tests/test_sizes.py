@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
-from fake_driver import FakeDriver, FakeTensor
+from fake_driver import FLOAT32, FakeDriver, FakeTensor
 from hypothesis import given
 from hypothesis import strategies as st
 from mentions import mentions
@@ -474,3 +474,76 @@ def test_strides_that_are_known_are_held_against_each_other_beside_one_that_is_n
     k.cta.copy(a[:, :, :], s[:, :, :])
     with pytest.raises(tc.LayoutError, match=mentions("A", 4, 16, 7)):
         k.build(target="sm_80", grid=1)
+
+
+def rows_kernel(*, by_size: bool = False) -> tc.BuiltKernel:
+    """B = A row by row, of 12 columns, with B's rows ``ld`` elements apart."""
+    k = tc.KernelBuilder("rows", threads=32)
+    m = k.size("M")
+    a = k.param("A", (m, 12), "float32")
+    ld = k.size("ld") if by_size else k.scalar("ld", lower=0, upper=64)
+    if by_size:
+        k.param("C", (ld,), "float32")
+    b = k.param("B", (m, 12), "float32", strides=(ld, 1), align_bytes=4)
+    y, t = k.block_id("x"), k.thread_id()
+    with k.if_(t < 12):
+        k.store(b[y, t], k.load(a[y, t]))
+    return k.build(target="sm_80", grid=(m,))
+
+
+def with_rows_apart(memory: Any, m: int, ld: int) -> Any:
+    return np.lib.stride_tricks.as_strided(memory, (m, 12), (4 * ld, 4))
+
+
+@pytest.mark.parametrize("by_size", [False, True])
+def test_rows_that_overlap_in_a_written_array_are_refused(by_size: bool) -> None:
+    kernel, a = rows_kernel(by_size=by_size), oracle.random_array((5, 12), "float32", 1)
+    for ld in (12, 4, 64, 11, 13, *([] if by_size else [0]), 12):
+        memory = np.zeros(5 * 64, np.float32)
+        b, last = with_rows_apart(memory, 5, ld), np.zeros(ld, np.float32) if by_size else ld
+        if ld < 12:
+            with pytest.raises(tc.LaunchError, match=rf"argument B: .*ld = {ld}\b.*\(ld, 1\) = \({ld}, 1\)"):
+                kernel(a, last, b, executor="emulator")
+            assert not memory.any()
+        else:
+            kernel(a, last, b, executor="emulator")
+            assert oracle.same_bytes(np.ascontiguousarray(b), a)
+
+
+def test_one_row_overlaps_nothing_and_what_is_only_read_may_overlap() -> None:
+    a, memory = oracle.random_array((1, 12), "float32", 1), np.zeros(64, np.float32)
+    rows_kernel()(a, 4, with_rows_apart(memory, 1, 4), executor="emulator")
+    assert oracle.same_bytes(memory[:12], a[0])
+    k = tc.KernelBuilder("windows", threads=32)
+    m, ld = k.size("M"), k.scalar("ld", lower=0, upper=64)
+    a, b = k.param("A", (m, 12), "float32", strides=(ld, 1)), k.param("B", (m, 12), "float32")
+    y, t = k.block_id("x"), k.thread_id()
+    with k.if_(t < 12):
+        k.store(b[y, t], k.load(a[y, t]))
+    source, result = np.arange(64, dtype=np.float32), np.zeros((5, 12), np.float32)
+    k.build(target="sm_80", grid=(m,))(4, with_rows_apart(source, 5, 4), result, executor="emulator")
+    assert np.array_equal(result, with_rows_apart(source, 5, 4))
+
+
+def test_strides_are_held_against_the_shape_of_every_new_launch() -> None:
+    kernel, fake = rows_kernel(), FakeDriver(sizes=(8, 4, 8, 4))
+    cuda, flat = CudaExecutor(fake), {"dtype": FLOAT32}
+    a, good = FakeTensor(1 << 32, (5, 12), (12, 1), **flat), FakeTensor(1 << 33, (5, 12), (16, 1), **flat)
+    for use in (cuda.launch, cuda.launch, cuda.prepare, cuda.launcher):
+        cuda.launch(kernel, (a, 16, good))
+        with pytest.raises(tc.LaunchError, match="argument B: .*ld = 4"):
+            use(kernel, (a, 4, FakeTensor(1 << 33, (5, 12), (4, 1), **flat)))
+    assert len(fake.launches) == 4
+
+
+def test_what_only_looks_as_if_it_overlapped_is_launched() -> None:
+    k = tc.KernelBuilder("turned", threads=32)
+    m, n = k.size("M", upper=64), k.size("N", upper=64)
+    b = k.param("B", (m, n), "float32", strides=(1, m))
+    x, t = k.block_id("x"), k.thread_id()
+    with k.if_(t < m):
+        k.store(b[t, x], 1.0)
+    kernel = k.build(target="sm_80", grid=(n,))
+    result = np.zeros((7, 5), np.float32, order="F")
+    kernel(result, executor="emulator")
+    assert (result == 1).all()

@@ -26,6 +26,7 @@ from tilecopy_core.memory import Buffer
 from tilecopy_core.ptx import HostBytes, Recipe, TensorMap
 
 from ..errors import LaunchError
+from ..overlap import Footprint, overlaps_itself
 
 
 @frozen(eq=False)
@@ -215,6 +216,8 @@ class ArrayParameter(Parameter):
                     f"{where}: stride {found} elements in dimension {dim}, declared {wanted}"
                     + ("" if isinstance(self.strides[dim], Expr) else "; pass a contiguous array or declare strides=")
                 )
+        if self.written:
+            self._check_overlap(where, shape, strides, binding.numbers)
         if facts.device is not None and facts.pointer % self.align_bytes:
             raise LaunchError(
                 f"{where}: its address 0x{facts.pointer:x} is not a multiple of {self.align_bytes} bytes; "
@@ -223,6 +226,21 @@ class ArrayParameter(Parameter):
         if facts.readonly and self.written:
             raise LaunchError(
                 f"{where}: the array is read-only and the kernel writes it; pass a copy that may be written"
+            )
+
+    def _check_overlap(
+        self, where: str, shape: tuple[int, ...], strides: tuple[int, ...], numbers: Mapping[str, int]
+    ) -> None:
+        """Raise LaunchError if the launch's sizes and scalars give two elements of the array one place.
+
+        Where all are constants, the plan of each copy has refused that.
+        """
+        symbols = {symbol.name for number in (*self.shape, *self.strides) for symbol in symbols_of(number)}
+        if symbols and overlaps_itself(Footprint(0, shape, strides, 1)):
+            values = ", ".join(f"{name} = {numbers[name]}" for name in sorted(symbols))
+            raise LaunchError(
+                f"{where}: the kernel writes it, and with {values} its shape {with_values(self.shape, shape)} and its strides "
+                f"{with_values(self.strides, strides)} give several elements the same place; pass strides that keep them apart"
             )
 
     def encode(self, binding: Binding) -> bytes:
