@@ -26,8 +26,9 @@ from tilecopy_core.ptx import (
     parsed,
 )
 
+from .conversion import made
 from .statements import words_of
-from .values import Value, element_offset, lower_value, made
+from .values import Value, element_offset, lower_value
 
 _MARK = re.compile(r"\$operand(\d+)_\d+")
 """What stands for a register of an operand while the text is read: the operand's number, and that of the register in it."""

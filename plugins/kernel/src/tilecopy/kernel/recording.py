@@ -17,9 +17,10 @@ from tilecopy_core.integers import Condition, Expr, Int, Symbol, symbols_of
 from tilecopy_core.memory import Buffer, Memory, Region, symbolic
 
 from .bounds import NOTHING, Alternatives, Bound, Facts, bounds_checks, never, together
+from .conversion import range_of
 from .lowering import Description
 from .statements import If, Loop, Placed, Statement
-from .values import Value, range_of
+from .values import Value
 
 _OURS = ("tilecopy.", "tilecopy_core.")
 """How modules are named between a statement and the line of the program that makes it."""

@@ -17,7 +17,8 @@ from tilecopy_core.ptx import PtxBuilder, Register, emit_checked
 from tilecopy_core.registry import Registry
 
 from .bounds import NOTHING, Alternatives, Facts, never_negative, together, with_ends_proved
-from .values import Value, bind_loaded, element_offset, lower_condition, lower_value, made, stored_bits
+from .conversion import made
+from .values import Value, bind_loaded, element_offset, lower_condition, lower_value, stored_bits
 
 
 class Statement(Protocol):

@@ -21,22 +21,23 @@ from tilecopy_core.layout import DType, dtype_of
 from tilecopy_core.memory import Region
 from tilecopy_core.ptx import SETP, PtxBuilder, Register
 
+from .conversion import (
+    HALVES,
+    LARGEST,
+    computes,
+    convert,
+    from_storage,
+    made,
+    range_of,
+    register_type,
+    rounded,
+    to_storage,
+    wrap,
+)
+
 _VALUES = ("loaded", "address", "const", "index", "cast", "held", "neg", "add", "sub", "mul", "div", "min", "max")
 _TOLD_DEPTH = 4
 """Operations inside each other that a message shows: a value may be made of thousands."""
-_HALVES = ("float16", "bfloat16")
-_LARGEST = {
-    "float16": 65504.0,
-    "bfloat16": 3.3895313892515355e38,
-    "float32": 3.4028234663852886e38,
-    "float64": 1.7976931348623157e308,
-}
-"""The floats that compute, with the largest finite value of each."""
-
-
-def _computes(dtype: DType) -> bool:
-    """Whether there is arithmetic on a type, and conversion from and to it."""
-    return dtype.kind in "iu" or dtype.name in _LARGEST
 
 
 def _arithmetic(op: str, *, swap: bool = False) -> Callable[[Value, Any], Value]:
@@ -45,7 +46,7 @@ def _arithmetic(op: str, *, swap: bool = False) -> Callable[[Value, Any], Value]
 
 def _comparison(op: str) -> Callable[[Value, Any], Condition]:
     def compare(self: Value, other: Any) -> Condition:
-        if not _computes(self.dtype) and self.dtype.kind != "b":
+        if not computes(self.dtype) and self.dtype.kind != "b":
             raise RequestError(f"'{self!r} {op} {shown(other)}': values of {self.dtype} are moved, not compared")
         return Condition(op, self, as_value(other, self.dtype))
 
@@ -134,7 +135,7 @@ class Value(RunTime):
         value = as_value(other, self.dtype)
         if value.dtype != self.dtype:
             raise RequestError(f"{op} of {self.dtype} and {value.dtype}: cast one of them first")
-        if not _computes(self.dtype):
+        if not computes(self.dtype):
             raise RequestError(f"there is no arithmetic on {self.dtype}; cast to float32 first is not possible either")
         return Value(self.dtype, op, (value, self) if swap else (self, value))
 
@@ -152,12 +153,6 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
 def _places(element: Region) -> tuple[Int, ...] | None:
     """Integers that decide where an element lies in memory; None for one in registers."""
     return (*element.starts, *element.buffer.placed_by()) if element.buffer.space in ("global", "shared") else None
-
-
-def range_of(dtype: DType) -> tuple[int, int]:
-    """Smallest and largest value of an integer type, or of bool."""
-    bits = 1 if dtype.kind == "b" else dtype.bits
-    return (-(1 << bits - 1), (1 << bits - 1) - 1) if dtype.kind == "i" else (0, (1 << bits) - 1)
 
 
 def as_value(value: Any, dtype: DType) -> Value:
@@ -216,7 +211,7 @@ def why_not_held(number: float, dtype: DType) -> str | None:
             return "it is no whole number; cast a float value, or round it first"
         low, high = range_of(dtype)
         return None if low <= number <= high else f"it is not within {low} to {high}"
-    largest = _LARGEST.get(dtype.name)
+    largest = LARGEST.get(dtype.name)
     if largest is not None:
         finite = isinstance(number, int) or abs(number) != float("inf")
         return f"it is past the largest finite value, {largest!r}" if finite and abs(number) > largest else None
@@ -232,7 +227,7 @@ def cast(value: Any, dtype: Any) -> Value:
     if found.dtype == wanted:
         return found
     for side in (found.dtype, wanted):
-        if not _computes(side):
+        if not computes(side):
             raise RequestError(f"there is no conversion from {found.dtype} to {wanted}")
     return Value(wanted, "cast", (found,))
 
@@ -258,19 +253,12 @@ def element_offset(element: Region) -> Int:
     return place.get("m", 0)
 
 
-def register_type(dtype: DType) -> str:
-    """PTX type in which values of a dtype compute: 16-bit floats as f32, narrow ints as s32 or u32."""
-    if dtype.kind == "f":
-        return "f64" if dtype.bits == 64 else "f32"
-    return f"{'s' if dtype.kind == 'i' else 'u'}{max(32, dtype.bits)}"
-
-
 def lower_value(ptx: PtxBuilder, value: Value) -> Register:
     """The register that holds a value in its compute type (of type b32 or b64)."""
     register = _known(ptx, "value", value)
     if register is None:
         raw = _known(ptx, "raw", value)
-        found = _compute(ptx, value) if raw is None else _from_storage(ptx, raw, value.dtype)
+        found = _compute(ptx, value) if raw is None else from_storage(ptx, raw, value.dtype)
         register = _keep(ptx, "value", value, found)
     return register
 
@@ -294,29 +282,6 @@ def _keep(ptx: PtxBuilder, what: str, value: Value, register: Register) -> Regis
 def _known(ptx: PtxBuilder, what: str, value: Value) -> Register | None:
     """The register of a value in an open block, or None."""
     return next((found for block in ptx.blocks if (found := block.known((what, value))) is not None), None)
-
-
-def made(ptx: PtxBuilder, type: str, opcode: str, *operands: object) -> Register:
-    """A new register with the result of one instruction."""
-    result = ptx.reg(type)
-    ptx.instr(opcode, result, *operands)
-    return result
-
-
-def _from_storage(ptx: PtxBuilder, raw: Register, dtype: DType) -> Register:
-    if dtype.name == "float16":
-        return made(ptx, "b32", "cvt.f32.f16", made(ptx, "b16", "cvt.u16.u32", raw))
-    if dtype.name == "bfloat16":
-        return made(ptx, "b32", "shl.b32", raw, 16)
-    return _wrap(ptx, raw, dtype) if dtype.kind == "i" else raw
-
-
-def to_storage(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
-    """The bits that are stored for a computed value: rounded to the element type, in a 32- or 64-bit register."""
-    if dtype.name in _HALVES:
-        half = made(ptx, "b16", "cvt.rn.f16.f32" if dtype.name == "float16" else "cvt.rn.bf16.f32", register)
-        return made(ptx, "b32", "cvt.u32.u16", half)
-    return register
 
 
 def _constant(number: float, type: str) -> str:
@@ -351,50 +316,15 @@ def _compute(ptx: PtxBuilder, value: Value) -> Register:
     operands = [lower_value(ptx, arg) for arg in value.args]
     if value.op == "cast":
         source = value.args[0]
-        if source.dtype.name in _HALVES and source.op not in ("loaded", "const", "cast"):
-            operands = [_rounded(ptx, operands[0], source.dtype)]
-        return _convert(ptx, operands[0], source.dtype, value.dtype)
+        if source.dtype.name in HALVES and source.op not in ("loaded", "const", "cast"):
+            operands = [rounded(ptx, operands[0], source.dtype)]
+        return convert(ptx, operands[0], source.dtype, value.dtype)
     rounding = ".lo" if value.op == "mul" else ""
     if type[0] == "f" and value.op in ("add", "sub", "mul", "div"):
         rounding = ".rn"  # said, or a product and a sum may become one operation of one rounding (PTX ISA 9.7.3)
     sign = "s" + type[1:] if value.op == "neg" and type[0] == "u" else type
     ptx.instr(f"{value.op}{rounding}.{sign}", result, *operands)
-    return _wrap(ptx, result, value.dtype)
-
-
-def _wrap(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
-    """Integers narrower than 32 bits wrap around as their type does."""
-    if dtype.kind not in "iu" or dtype.bits >= 32:
-        return register
-    sign = "s" if dtype.kind == "i" else "u"
-    return made(ptx, "b32", f"cvt.{sign}32.{sign}{dtype.bits}", register)
-
-
-def _convert(ptx: PtxBuilder, register: Register, source: DType, wanted: DType) -> Register:
-    have, want = register_type(source), register_type(wanted)
-    if wanted.name in _HALVES:
-        return _rounded(ptx, register if have == "f32" else _to_odd_single(ptx, register, have), wanted)
-    if have != want:
-        rounding = ""
-        if want[0] == "f" and (have[0] != "f" or have > want):
-            rounding = ".rn"
-        elif have[0] == "f" and want[0] != "f":
-            rounding = ".rzi"
-        register = made(ptx, f"b{want[1:]}", f"cvt{rounding}.{want}.{have}", register)
-    return _wrap(ptx, register, wanted)
-
-
-def _rounded(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
-    """What computes in f32 as the 16-bit float that it is stored as."""
-    return _from_storage(ptx, to_storage(ptx, register, dtype), dtype)
-
-
-def _to_odd_single(ptx: PtxBuilder, register: Register, type: str) -> Register:
-    """A number as the f32 nearer to zero, its last bit set where that is another: rounded once more, it is rounded once."""
-    single = made(ptx, "b32", f"cvt.rz.f32.{type}", register)
-    back = made(ptx, f"b{type[1:]}", f"cvt.{'' if type == 'f64' else 'rzi.'}{type}.f32", single)
-    inexact = made(ptx, "b32", "selp.b32", 1, 0, made(ptx, "pred", f"setp.ne.{type}", register, back))
-    return made(ptx, "b32", "or.b32", single, inexact)
+    return wrap(ptx, result, value.dtype)
 
 
 def lower_condition(ptx: PtxBuilder, condition: Condition) -> Register:
