@@ -160,6 +160,7 @@ def tests() -> list[Part]:
         pytest_of("GPU tests of tensor copies, fragments and their kernels", *tensor, only="cuda"),
         pytest_of("GPU tests of views, sizes, indices, edges", *views, only="gpu"),
         pytest_of("drawn arithmetic", "tests/test_arithmetic_run.py", only="cuda"),
+        pytest_of("casts", "tests/test_casts.py", only="cuda"),
         script(
             "drawn tensor copies", "drawn_tma.py", "--count", "2000", "--executor", "cuda", "--seed", "1", seconds=200
         ),

@@ -18,7 +18,7 @@ PACKAGES = {
     "emulator": 18_375,
     "export": 1_525,
     "gmem_smem": 100,
-    "kernel": 7_775,
+    "kernel": 7_925,
     "ldgsts": 100,
     "ldmatrix": 600,
     "ragged": 525,

@@ -64,7 +64,7 @@ from .lowering import lower_kernel
 from .parameters import ScalarParameter, SizeParameter
 from .recording import Block, Elected, Frame, Recorder
 from .statements import Action, If, Index, Load, Loop, Store, words_of
-from .values import Value, as_value, cast, element_offset, typed
+from .values import ROUNDINGS, Value, as_value, cast, element_offset, typed
 
 P = ParamSpec("P")
 MOST_SHARED_BYTES = 2**31 - 1
@@ -483,9 +483,28 @@ class KernelBuilder(Recorder):
             self._limits[found] = (turn - lower, upper - turn)
         return turn
 
-    def cast(self, value: Any, dtype: Any) -> Value:
-        """Convert a value, a number or a symbolic integer to a dtype."""
-        return cast(value, dtype)
+    @checked(round=one_of(*ROUNDINGS), saturate=optional(FLAG))
+    def cast(self, value: Any, dtype: Any, round: str = "nearest", saturate: bool | None = None) -> Value:
+        """Convert a value, a number or a symbolic integer to a dtype: an integer, float16, bfloat16, float32, float64, float8_e4m3fn or float8_e5m2.
+
+        The result is rounded once. To integers, only floats are rounded. A NaN stays a NaN in floats; in integers it becomes 0,
+        or the top bit alone if the value is a float64 or the integer has 64 bits.
+
+        Args:
+            value: what is converted.
+            dtype: the type of the result.
+            round: ``"nearest"`` (ties to even), ``"zero"``, ``"up"`` or ``"down"``. float8 types have only ``"nearest"``.
+                With neither ``round`` nor ``saturate``, a float becomes an integer toward zero, as in C.
+            saturate: what becomes of a value outside the range of the type. True: the nearest finite value that the type has.
+                False: NaN in float8_e4m3fn and infinity in other floats, as far as the rounding allows; in an integer the low bits
+                of the conversion to 32 bits (64 bits for 64-bit integers), which clamps a float. None: as False; float8 types need
+                True or False.
+
+        Raises:
+            RequestError: there is no such conversion, or no such rounding, or saturate is missing for a float8 type. The build raises
+                TargetError if the target lacks the conversion: float8 needs sm_89, bfloat16 sm_80, rounded up or down sm_90.
+        """
+        return cast(value, dtype, round, saturate)
 
     # ------------------------------------------------------------------------------------------- synchronisation
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 from tilecopy_core.layout import DType
 from tilecopy_core.ptx import PtxBuilder, Register
 
@@ -13,11 +15,19 @@ LARGEST = {
     "float64": 1.7976931348623157e308,
 }
 """The floats that compute, with the largest finite value of each."""
+FLOAT8 = {"float8_e4m3fn": ("e4m3x2", 464.0), "float8_e5m2": ("e5m2x2", 61439.99609375)}
+"""The 8-bit floats that convert: what PTX calls a pair of them, and the largest float32 that is rounded to a finite value."""
+_INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000}
 
 
 def computes(dtype: DType) -> bool:
-    """Whether there is arithmetic on a type, and conversion from and to it."""
-    return dtype.kind in "iu" or dtype.name in LARGEST
+    """Whether there is arithmetic on a type."""
+    return (dtype.kind in "iu" and dtype.bits >= 8) or dtype.name in LARGEST
+
+
+def converts(dtype: DType) -> bool:
+    """Whether there is conversion from and to a type."""
+    return computes(dtype) or dtype.name in FLOAT8
 
 
 def range_of(dtype: DType) -> tuple[int, int]:
@@ -40,8 +50,20 @@ def made(ptx: PtxBuilder, type: str, opcode: str, *operands: object) -> Register
     return result
 
 
+def constant(number: float, type: str) -> str:
+    """Return a number as PTX writes it in a type."""
+    if type == "f32":
+        return "0f" + struct.pack(">f", number).hex().upper()
+    if type == "f64":
+        return "0d" + struct.pack(">d", number).hex().upper()
+    return str(int(number))
+
+
 def from_storage(ptx: PtxBuilder, raw: Register, dtype: DType) -> Register:
     """Return the value whose bits are stored, in the type that it computes in."""
+    if dtype.name in FLOAT8:
+        pair = made(ptx, "b32", f"cvt.rn.f16x2.{FLOAT8[dtype.name][0]}", made(ptx, "b16", "cvt.u16.u32", raw))
+        return made(ptx, "b32", "cvt.f32.f16", made(ptx, "b16", "cvt.u16.u32", pair))
     if dtype.name == "float16":
         return made(ptx, "b32", "cvt.f32.f16", made(ptx, "b16", "cvt.u16.u32", raw))
     if dtype.name == "bfloat16":
@@ -51,10 +73,12 @@ def from_storage(ptx: PtxBuilder, raw: Register, dtype: DType) -> Register:
 
 def to_storage(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
     """The bits that are stored for a computed value: rounded to the element type, in a 32- or 64-bit register."""
-    if dtype.name in HALVES:
-        half = made(ptx, "b16", "cvt.rn.f16.f32" if dtype.name == "float16" else "cvt.rn.bf16.f32", register)
-        return made(ptx, "b32", "cvt.u32.u16", half)
-    return register
+    return _half(ptx, register, dtype, "rn") if dtype.name in HALVES else register
+
+
+def _half(ptx: PtxBuilder, register: Register, dtype: DType, rounding: str) -> Register:
+    type = "f16" if dtype.name == "float16" else "bf16"
+    return made(ptx, "b32", "cvt.u32.u16", made(ptx, "b16", f"cvt.{rounding}.{type}.f32", register))
 
 
 def wrap(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
@@ -65,19 +89,65 @@ def wrap(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
     return made(ptx, "b32", f"cvt.{sign}32.{sign}{dtype.bits}", register)
 
 
-def convert(ptx: PtxBuilder, register: Register, source: DType, wanted: DType) -> Register:
-    """Return a value of one dtype converted to another, both in the types that they compute in."""
+def convert(
+    ptx: PtxBuilder, register: Register, source: DType, wanted: DType, rounding: str, saturate: bool
+) -> Register:
+    """Return a value of one dtype converted to another, from the type that it computes in to that, or to bits if it is :func:`narrow`."""
     have, want = register_type(source), register_type(wanted)
-    if wanted.name in HALVES:
-        return rounded(ptx, register if have == "f32" else _to_odd_single(ptx, register, have), wanted)
+    clamps = saturate and _reaches_past(source, wanted)
+    if narrow(wanted):
+        single = register if have == "f32" else _to_odd_single(ptx, register, have)
+        if wanted.name in FLOAT8:
+            return _float8(ptx, single, wanted, saturate)
+        bits = _half(ptx, single, wanted, rounding)
+        return _finite(ptx, bits, wanted) if clamps else bits
+    if wanted.kind != "f" and clamps:
+        mode = f".{rounding}i" if source.kind == "f" else ".sat"  # a float is clamped without being told
+        return made(ptx, f"b{want[1:]}", f"cvt{mode}.{want[0]}{wanted.bits}.{have}", register)
     if have != want:
-        rounding = ""
+        mode = ""
         if want[0] == "f" and (have[0] != "f" or have > want):
-            rounding = ".rn"
+            mode = f".{rounding}"
         elif have[0] == "f" and want[0] != "f":
-            rounding = ".rzi"
-        register = made(ptx, f"b{want[1:]}", f"cvt{rounding}.{want}.{have}", register)
-    return wrap(ptx, register, wanted)
+            mode = f".{rounding}i"
+        register = made(ptx, f"b{want[1:]}", f"cvt{mode}.{want}.{have}", register)
+    return _finite(ptx, register, wanted) if wanted.kind == "f" and clamps else wrap(ptx, register, wanted)
+
+
+def narrow(dtype: DType) -> bool:
+    """Whether values of a type compute in a wider one, to which their bits are converted."""
+    return dtype.name in HALVES or dtype.name in FLOAT8
+
+
+def _reaches_past(source: DType, wanted: DType) -> bool:
+    """Whether a type has values that lie outside another."""
+    if wanted.kind == "f":
+        largest = LARGEST.get(source.name, 0.0) if source.kind == "f" else range_of(source)[1]
+        return largest > LARGEST[wanted.name] if wanted.name in LARGEST else True
+    if source.kind == "f":
+        return True
+    (low, high), (least, most) = range_of(source), range_of(wanted)
+    return low < least or high > most
+
+
+def _float8(ptx: PtxBuilder, single: Register, dtype: DType, saturate: bool) -> Register:
+    """The bits of an f32 as an 8-bit float. What follows the largest finite value is infinity, or where there is none NaN."""
+    type, largest = FLOAT8[dtype.name]
+    pair = made(ptx, "b16", f"cvt.rn.satfinite.{type}.f32", constant(0.0, "f32"), single)
+    bits = made(ptx, "b32", "cvt.u32.u16", pair)
+    if saturate:
+        return bits
+    size = made(ptx, "b32", "abs.f32", single)
+    past = made(ptx, "pred", "setp.gt.f32", size, constant(largest, "f32"))
+    return made(ptx, "b32", "add.u32", bits, made(ptx, "b32", "selp.b32", 1, 0, past))
+
+
+def _finite(ptx: PtxBuilder, bits: Register, dtype: DType) -> Register:
+    """The bits of a float, where it is infinite those before them: the largest finite value of its sign."""
+    infinity = _INFINITY[dtype.name]
+    size = made(ptx, "b32", "and.b32", bits, 0x7FFFFFFF if dtype.bits == 32 else 0x7FFF)
+    infinite = made(ptx, "pred", "setp.eq.u32", size, infinity)
+    return made(ptx, "b32", "sub.u32", bits, made(ptx, "b32", "selp.b32", 1, 0, infinite))
 
 
 def rounded(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:

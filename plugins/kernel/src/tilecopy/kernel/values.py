@@ -7,7 +7,6 @@ Floats of 16 bits compute in float32 and are rounded where they are stored or ca
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -22,12 +21,16 @@ from tilecopy_core.memory import Region
 from tilecopy_core.ptx import SETP, PtxBuilder, Register
 
 from .conversion import (
+    FLOAT8,
     HALVES,
     LARGEST,
     computes,
+    constant,
     convert,
+    converts,
     from_storage,
     made,
+    narrow,
     range_of,
     register_type,
     rounded,
@@ -60,7 +63,8 @@ class Value(RunTime):
     Attributes:
         dtype: its type.
         op: ``loaded``, ``address``, ``const``, ``index``, ``cast``, ``held`` (an integer of which the launch checks that the type holds it), ``neg``, ``add``, ``sub``, ``mul``, ``div``, ``min``, ``max``.
-        args: operands (values), or the constant, the symbolic integer, or the element that is loaded or whose address is taken.
+        args: operands (values), or the constant, the symbolic integer, or the element that is loaded or whose address is taken; of a cast
+            the value, how PTX rounds it (``rn``, ``rz``, ``rp``, ``rm``), and whether it saturates.
     """
 
     dtype: DType = attrs.field(validator=instance_of("a DType", DType))
@@ -68,7 +72,7 @@ class Value(RunTime):
     args: tuple[Any, ...] = attrs.field(default=(), validator=instance_of("a tuple", tuple))
 
     def __attrs_post_init__(self) -> None:
-        wanted: tuple[Any, ...] = _ARGUMENTS.get(self.op, (Value,) * (1 if self.op in ("cast", "neg") else 2))
+        wanted: tuple[Any, ...] = _ARGUMENTS.get(self.op, (Value,) * (1 if self.op == "neg" else 2))
         if len(self.args) != len(wanted) or not all(map(isinstance, self.args, wanted)):
             raise RequestError(f"Value: args {shown(self.args)} are not those of {self.op}")
 
@@ -104,7 +108,8 @@ class Value(RunTime):
         if not depth:
             return "..."
         name = str(self.dtype) if self.op == "cast" else self.op
-        return f"{name}({', '.join(a._told(depth - 1) if isinstance(a, Value) else repr(a) for a in self.args)})"
+        shown_args = self.args[:1] if self.op == "cast" else self.args
+        return f"{name}({', '.join(a._told(depth - 1) if isinstance(a, Value) else repr(a) for a in shown_args)})"
 
     def parts(self) -> Iterator[Value]:
         """It and every value that it is made of, each once."""
@@ -146,6 +151,7 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "const": ((int, float),),
     "index": ((int, Expr),),
     "held": (Value, Expr),
+    "cast": (Value, str, bool),
 }
 """What the operations take that do not take values alone."""
 
@@ -218,18 +224,37 @@ def why_not_held(number: float, dtype: DType) -> str | None:
     return f"there are no constants of {dtype}: view the buffer as an integer type of the same width"
 
 
-def cast(value: Any, dtype: Any) -> Value:
-    """A value, number or symbolic integer converted to a dtype (floats round to nearest even, or toward zero to ints)."""
+ROUNDINGS = {"nearest": "rn", "zero": "rz", "up": "rp", "down": "rm"}
+"""How a conversion may round, and what PTX calls it."""
+
+
+def cast(value: Any, dtype: Any, round: str = "nearest", saturate: bool | None = None) -> Value:
+    """A value, number or symbolic integer converted to a dtype, as :meth:`KernelBuilder.cast` says."""
     wanted = dtype_of(dtype)
+    says = saturate is not None or round != "nearest" or wanted.name in FLOAT8
     if isinstance(value, Expr):
         value = Value(dtype_of("int32" if fits(value, 32) else "int64"), "index", (value,))
+    elif says and not isinstance(value, Value):  # a number of its own type, which the conversion may round and clamp
+        value = as_value(value, dtype_of("float64" if isinstance(value, (float, np.floating)) else "int64"))
     found = as_value(value, wanted)
     if found.dtype == wanted:
         return found
     for side in (found.dtype, wanted):
-        if not computes(side):
+        if not converts(side):
             raise RequestError(f"there is no conversion from {found.dtype} to {wanted}")
-    return Value(wanted, "cast", (found,))
+    if wanted.name in FLOAT8:
+        if round != "nearest":
+            raise RequestError(
+                f"cast to {wanted}: round must be 'nearest', the only rounding that PTX has, got {round!r}"
+            )
+        if saturate is None:
+            raise RequestError(
+                f"cast to {wanted}: saturate must be True (values past the range become the largest finite value) or False "
+                f"(they become {'NaN' if wanted.name.endswith('fn') else 'infinity'}), got None"
+            )
+    to_integer = found.dtype.kind == "f" and wanted.kind != "f"
+    rounding = "rz" if to_integer and round == "nearest" and saturate is None else ROUNDINGS[round]
+    return Value(wanted, "cast", (found, rounding, bool(saturate)))
 
 
 # --------------------------------------------------------------------------------------------- lowering
@@ -257,7 +282,7 @@ def lower_value(ptx: PtxBuilder, value: Value) -> Register:
     """The register that holds a value in its compute type (of type b32 or b64)."""
     register = _known(ptx, "value", value)
     if register is None:
-        raw = _known(ptx, "raw", value)
+        raw = _raw(ptx, value)
         found = _compute(ptx, value) if raw is None else from_storage(ptx, raw, value.dtype)
         register = _keep(ptx, "value", value, found)
     return register
@@ -270,8 +295,16 @@ def bind_loaded(ptx: PtxBuilder, value: Value, raw: Register) -> None:
 
 def stored_bits(ptx: PtxBuilder, value: Value) -> Register:
     """The bits to store for a value: those that were loaded, untouched (a NaN keeps its payload), or the rounded result."""
-    raw = _known(ptx, "raw", value)
+    raw = _raw(ptx, value)
     return raw if raw is not None else to_storage(ptx, lower_value(ptx, value), value.dtype)
+
+
+def _raw(ptx: PtxBuilder, value: Value) -> Register | None:
+    """The bits of a value that was loaded, or cast to a narrow float; None for any other."""
+    raw = _known(ptx, "raw", value)
+    if raw is None and value.op == "cast" and narrow(value.dtype):
+        raw = _keep(ptx, "raw", value, _cast(ptx, value))
+    return raw
 
 
 def _keep(ptx: PtxBuilder, what: str, value: Value, register: Register) -> Register:
@@ -282,14 +315,6 @@ def _keep(ptx: PtxBuilder, what: str, value: Value, register: Register) -> Regis
 def _known(ptx: PtxBuilder, what: str, value: Value) -> Register | None:
     """The register of a value in an open block, or None."""
     return next((found for block in ptx.blocks if (found := block.known((what, value))) is not None), None)
-
-
-def _constant(number: float, type: str) -> str:
-    if type == "f32":
-        return "0f" + struct.pack(">f", number).hex().upper()
-    if type == "f64":
-        return "0d" + struct.pack(">d", number).hex().upper()
-    return str(int(number))
 
 
 def _compute(ptx: PtxBuilder, value: Value) -> Register:
@@ -307,24 +332,30 @@ def _compute(ptx: PtxBuilder, value: Value) -> Register:
         ptx.instr(f"add.{type}", result, found.base, found.offset_bytes)
         return result
     if value.op == "const":
-        ptx.instr(f"mov.{type}", result, _constant(value.args[0], type))
+        ptx.instr(f"mov.{type}", result, constant(value.args[0], type))
         return result
     if value.op == "loaded":
         raise RequestError(
             f"the value {value!r} is used outside the block (or the kernel) that loaded it; load it again there"
         )
-    operands = [lower_value(ptx, arg) for arg in value.args]
     if value.op == "cast":
-        source = value.args[0]
-        if source.dtype.name in HALVES and source.op not in ("loaded", "const", "cast"):
-            operands = [rounded(ptx, operands[0], source.dtype)]
-        return convert(ptx, operands[0], source.dtype, value.dtype)
+        return _cast(ptx, value)
+    operands = [lower_value(ptx, arg) for arg in value.args]
     rounding = ".lo" if value.op == "mul" else ""
     if type[0] == "f" and value.op in ("add", "sub", "mul", "div"):
         rounding = ".rn"  # said, or a product and a sum may become one operation of one rounding (PTX ISA 9.7.3)
     sign = "s" + type[1:] if value.op == "neg" and type[0] == "u" else type
     ptx.instr(f"{value.op}{rounding}.{sign}", result, *operands)
     return wrap(ptx, result, value.dtype)
+
+
+def _cast(ptx: PtxBuilder, value: Value) -> Register:
+    """The result of a cast in its compute type, or as the bits of a narrow float."""
+    source, rounding, saturate = value.args
+    operand = lower_value(ptx, source)
+    if source.dtype.name in HALVES and source.op not in ("loaded", "const", "cast"):
+        operand = rounded(ptx, operand, source.dtype)
+    return convert(ptx, operand, source.dtype, value.dtype, rounding, saturate)
 
 
 def lower_condition(ptx: PtxBuilder, condition: Condition) -> Register:
