@@ -593,7 +593,7 @@ def test_a_device_array_that_was_freed_is_refused() -> None:
     cuda.launch(kernel, (a, b))
     b.free()
     for use in (cuda.launch, cuda.prepare, cuda.launcher):
-        with pytest.raises(tc.LaunchError, match=r"argument B: .*\(256, 64\)"):
+        with pytest.raises(tc.LaunchError, match=mentions("B", 256, 64)):
             use(kernel, (a, b))
     assert len(driver.launches) == 1
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from click.testing import CliRunner
+from mentions import mentions
 from test_registry import plan, registry, source, variant
 from tilecopy_cli.commands import tilecopy
 
@@ -100,17 +101,17 @@ def test_it_also_overrules_what_a_predicate_answers() -> None:
     "values", [None, "low=4", [("low", 4)], {"low": "4"}, {"low": 4.0}, {"low": True}, {5: 5}, {"low": 2**80}]
 )
 def test_bad_priorities_are_refused_at_once(values: Any) -> None:
-    with pytest.raises(tc.RequestError, match="priorit"):
+    with pytest.raises(tc.RequestError):
         tc.priorities(values)
     if values is not None:
-        with pytest.raises(tc.RequestError, match="priorit"):
+        with pytest.raises(tc.RequestError):
             tc.Registry([], {}, priorities=values)
 
 
 def test_a_name_that_no_variant_has_is_refused() -> None:
-    with tc.priorities({"hihg": 4}), pytest.raises(tc.PluginError, match="hihg.*did you mean high"):
+    with tc.priorities({"hihg": 4}), pytest.raises(tc.PluginError, match=mentions("hihg", "high")):
         plan(three())
-    with pytest.raises(tc.PluginError, match="hihg.*did you mean high"):
+    with pytest.raises(tc.PluginError, match=mentions("hihg", "high")):
         plan(tc.Registry([source("high", variant("high"))], {}, priorities={"hihg": 4}))
 
 
@@ -157,7 +158,7 @@ def test_a_first_party_variant_of_the_order_that_is_absent_is_passed_over() -> N
     assert found.variant == "mid" and "install" in found.declined["gmem_smem"]
     with pytest.raises(tc.NoVariantError, match="install"):
         plan(three(), variant=("gmem_smem", "reg"))
-    with pytest.raises(tc.NoVariantError, match="'hihg'.*did you mean high"):
+    with pytest.raises(tc.NoVariantError, match=mentions("hihg", "high")):
         plan(three(), variant=("low", "hihg"))
     broken = registry(source("bad", ImportError("x")), source("good", variant("good")))
     with pytest.warns(PluginWarning, match="bad"), pytest.raises(tc.PluginError, match="bad"):

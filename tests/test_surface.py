@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from fuzz.objects import TARGET, Objects
+from mentions import mentions
 from tilecopy import R, S, TileLayout
 
 from tilecopy_core import plugin
@@ -80,7 +81,7 @@ def test_an_integer_of_numpy_is_an_integer() -> None:
         (8, 4), ((2, 4), (0, 4))
     )
     assert type(tc.maximum(np.int64(1), np.int64(2))) is int
-    with pytest.raises(tc.RequestError, match=r"threads, not np.True_"):
+    with pytest.raises(tc.RequestError, match=mentions("np.True_")):
         tc.cta(np.True_)  # type: ignore[arg-type]
 
 
@@ -106,7 +107,7 @@ def test_values_and_integers_mix_in_arithmetic_and_conditions() -> None:
     value = k.load(a[tid])
     with k.if_((value + n > tid) & (n + value > 2) & True):
         k.store(b[tid], tid - value)
-    with pytest.raises(tc.RequestError, match="the value 'x' is not a number"):
+    with pytest.raises(tc.RequestError, match=mentions("x")):
         value < "x"
     source, result = np.arange(8, dtype=np.int32) % 3, np.full(8, 99, np.int32)
     k.build(target="sm_80", grid=1)(source, result, 2, executor="emulator")
@@ -148,38 +149,38 @@ def test_a_build_error_names_the_line_that_made_the_statement() -> None:
     k.cta_sync()
     line = inspect.currentframe().f_lineno + 1  # type: ignore[union-attr]
     k.cta.copy(s[:], a[:])
-    with pytest.raises(tc.RequestError, match=f"a copy does not convert\n  at .*{Path(__file__).name}:{line}$"):
+    with pytest.raises(tc.RequestError, match=mentions(Path(__file__).name, line)):
         k.build(target="sm_80", grid=1)
 
 
 @pytest.mark.parametrize(
     ("act", "meant"),
     [
-        (lambda: tc.dtype_of("flaot16"), "float16"),
-        (lambda: tc.target_of("sm_90b"), "sm_90"),
-        (lambda: tc.swizzle("128b", "float16"), "128B"),
-        (lambda: tc.Buffer(4, "int8", space="shraed"), "shared"),
-        (lambda: tc.symbol("s", varies="threads"), "thread"),
-        (lambda: tc.Axis("mine", "memroy"), "memory"),
-        (lambda: Objects().ptx.reg("b23"), "b32"),
+        (lambda: tc.dtype_of("flaot16"), ("float16",)),
+        (lambda: tc.target_of("sm_90b"), ("sm_90",)),
+        (lambda: tc.swizzle("128b", "float16"), ("128B",)),
+        (lambda: tc.Buffer(4, "int8", space="shraed"), ("shared",)),
+        (lambda: tc.symbol("s", varies="threads"), ("thread",)),
+        (lambda: tc.Axis("mine", "memroy"), ("memory",)),
+        (lambda: Objects().ptx.reg("b23"), ("b32",)),
         (
             lambda: tc.plan(Objects().s[:, :], Objects().a[:, :], scope=tc.cta(64), target=TARGET, variant="gmem_smen"),
-            "gmem_smem",
+            ("gmem_smem",),
         ),
         (
             lambda: tc.plan(Objects().s[:, :], Objects().a[:, :], scope=tc.cta(64), target=TARGET, variant="gmem"),
-            "gmem_smem",
+            ("gmem_smem",),
         ),
         (
             lambda: tc.plan(
                 Objects().words[0:4], Objects().words[4:8], op="copy_async", scope=tc.thread(), target=TARGET, mbarr=1
             ),
-            "mbar",
+            ("mbar",),
         ),
     ],
 )
-def test_near_misses_get_a_hint(act: Callable[[], Any], meant: str) -> None:
-    with pytest.raises(tc.TilecopyError, match=f"did you mean '?{meant}"):
+def test_near_misses_get_a_hint(act: Callable[[], Any], meant: tuple[object, ...]) -> None:
+    with pytest.raises(tc.TilecopyError, match=mentions(*meant)):
         act()
 
 
@@ -301,9 +302,9 @@ def test_a_copied_kernel_runs_and_checks_as_before(how: str) -> None:
     source, result = np.arange(256 * 64).astype(np.float16).reshape(256, 64), np.zeros((256, 64), np.float16)
     kernel(source, result, 3, 96, executor="emulator")
     assert (result[96:160] == source[128:192]).all() and not result[:96].any()
-    with pytest.raises(tc.LaunchError, match="must stay in 0 to 192"):
+    with pytest.raises(tc.LaunchError, match=mentions(192)):
         kernel(source, result, 3, 200, executor="emulator")
-    with pytest.raises(tc.LaunchError, match="not a multiple of 8"):
+    with pytest.raises(tc.LaunchError, match=mentions(8)):
         kernel(source, result, 3, 4, executor="emulator")
     assert "gmem_smem" in kernel.explain() and kernel.origin_of(1) == ""
 
@@ -326,7 +327,7 @@ def test_a_copied_kernel_keeps_its_sizes_edges_and_checked_indices(how: str) -> 
     result, marked, places = np.zeros_like(source), np.zeros_like(source), np.array([10, 0, 0, 0], np.int32)
     kernel(source, result, places, marked, executor="emulator")
     assert (result == source).all() and (marked[10] == 5).all() and not marked[:10].any()
-    with pytest.raises(tc.TilecopyError, match="the index 11 is outside its declared 0 to 10"):
+    with pytest.raises(tc.TilecopyError, match=mentions(11, 10)):
         kernel(source, result, np.array([11, 0, 0, 0], np.int32), marked, executor="emulator")
     with pytest.raises(tc.LaunchError, match="B"):
         kernel(source, result[:9], places, marked, executor="emulator")
