@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import entry_points
 
 import pytest
 
@@ -42,3 +43,14 @@ def test_every_public_name_is_there(package: str) -> None:
 
 def test_relayout_leaves_masked_arrays_to_those_who_have_some() -> None:
     assert "numpy.ma" not in imported_by("import tilecopy_relayout")
+
+
+def test_the_first_plan_imports_no_partitions_of_variants_that_another_copy_would_need() -> None:
+    modules = imported_by(
+        "import tilecopy as tc; a, s = (tc.Buffer((32, 32), 'float32', space=space) for space in ('global', 'shared'));"
+        "assert tc.plan(s[:, :], a[:, :], scope=tc.warp(), target='sm_100a').variant == 'gmem_smem'"
+    )
+    others = ("tilecopy_tma", "tilecopy_tcgen05_cp", "tilecopy_tcgen05_ldst", "tilecopy_ldmatrix", "tilecopy_regperm")
+    plugins = {point.module for point in entry_points(group="tilecopy.variants.v1")}
+    assert plugins <= modules
+    assert {name for name in modules if name.startswith(others)} <= plugins

@@ -53,6 +53,7 @@ from .errors import (
     shown,
     tuple_of,
 )
+from .errors.process_lock import LOCK
 from .errors.records import frozen
 from .integers import INT, Condition, Expr, Int, Symbol, bounds_of, divisor_of, is_int, is_multiple, key_of, symbols_of
 from .integers.expr import evaluate as evaluate_within
@@ -132,7 +133,8 @@ _KINDS = {
 
 def _checking(function: Callable[P, T]) -> Callable[P, T]:
     """A function that looks at its arguments; the core itself calls what is behind it, a thousand times for one kernel."""
-    names = inspect.signature(function).parameters
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)]
     return checked(RequestError, **{name: kind for name, kind in _KINDS.items() if name in names})(function)
 
 
@@ -152,7 +154,7 @@ a, many, maybe, whole = instance_of, tuple_of, optional, integer_in  # their nam
 
 # In the order of the table in docs/plugins.md.
 __all__ = ["COMPLETIONS", "Accept", "CopyRequest", "Decline", "Option", "Variant", "Verdict"]
-__all__ += ["VariantPlugin", "check_request", "hookimpl", "why_not_asked"]
+__all__ += ["LOCK", "VariantPlugin", "check_request", "hookimpl", "why_not_asked"]
 __all__ += ["Check", "divides_threads", "first_failure", "no_replica", "scope_in", "valid_copy", "whole_byte_elements"]
 __all__ += ["MBARRIER_TX_LIMIT", "RELAXED", "fits_one_phase", "mbarrier_of", "one_mbarrier", "relaxed_to_global"]
 __all__ += ["Buffer", "DType", "Outside", "Region", "Target", "dtype_of"]

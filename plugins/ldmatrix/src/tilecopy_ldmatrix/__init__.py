@@ -7,8 +7,10 @@ matrices a fragment is made of, and whether they are transposed; a copy that is 
 from __future__ import annotations
 
 from functools import reduce
+from typing import TYPE_CHECKING
 
 from tilecopy_core.plugin import (
+    LOCK,
     Accept,
     CopyRequest,
     Decline,
@@ -27,7 +29,11 @@ from tilecopy_core.plugin import (
     why_no_owners,
 )
 
-from .partition import LANES, MatrixPartition, matrices
+if TYPE_CHECKING:
+    from .partition import MatrixPartition
+
+LANES = 32
+"""Threads that move a matrix: a warp's."""
 
 variant = Variant(
     name="ldmatrix",
@@ -82,8 +88,8 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
     """The table, row by row; single matrices of other than 16-bit elements are left to ``reg`` where it is there."""
     verdict = first_failure(request, PREDICATE)
     if verdict and operands(request)[0].buffer.dtype.bits != 16:
-        made = matrices(request)
-        if isinstance(made, MatrixPartition) and made.count == 1 and ".trans" not in made.form.shape:
+        made = tilecopy_partition(request)
+        if not isinstance(made, Decline) and made.count == 1 and ".trans" not in made.form.shape:
             return Accept(BELOW_REG)
     return verdict
 
@@ -91,6 +97,8 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> MatrixPartition | Decline:
     """The matrices that the fragment is made of."""
+    with LOCK:
+        from .partition import matrices
     return matrices(request)
 
 

@@ -42,9 +42,9 @@ from tilecopy_core.plugin import (
     wid_in_wg,
 )
 
+from . import LANES
 from .forms import FITTING, ROW_BYTES, Form, forms_of
 
-LANES = 32
 WARPS_OF = {tid_in_wg: wid_in_wg, tx: warpid}
 """Axes that count threads past one warp -> the axis that counts its warps."""
 _WHAT = {laneid: "lane", m: "register element"}

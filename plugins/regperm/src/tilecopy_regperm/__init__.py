@@ -6,7 +6,10 @@ bytes of each thread's registers, the same in all of them: ``prmt.b32`` and ``mo
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tilecopy_core.plugin import (
+    LOCK,
     CopyRequest,
     Decline,
     PtxBuilder,
@@ -20,9 +23,8 @@ from tilecopy_core.plugin import (
     whole_byte_elements,
 )
 
-from .emission import emit
-from .partition import RegisterPermutation, permutation
-from .places import why_not_fragments
+if TYPE_CHECKING:
+    from .partition import RegisterPermutation
 
 variant = Variant(
     name="regperm",
@@ -35,11 +37,19 @@ variant = Variant(
     threads="all",
 )
 
+
+def fragments(request: CopyRequest) -> str | None:
+    """Both sides are fragments, whose layouts say which thread holds what."""
+    with LOCK:
+        from .places import why_not_fragments
+    return why_not_fragments(request)
+
+
 PREDICATE = (
     scope_in("thread", "warp", "warpgroup", "cta"),
     valid_copy,
     whole_byte_elements,
-    why_not_fragments,
+    fragments,
 )
 """The rows that the record does not declare."""
 
@@ -53,12 +63,16 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> RegisterPermutation | Decline:
     """Which registers each thread permutes."""
+    with LOCK:
+        from .partition import permutation
     return permutation(request)
 
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: RegisterPermutation, ptx: PtxBuilder) -> None:
     """The words that are put together, then what is moved whole."""
+    with LOCK:
+        from .emission import emit
     emit(partition, ptx)
 
 

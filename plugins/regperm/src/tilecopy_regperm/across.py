@@ -7,7 +7,10 @@ for each source register and lane that a word draws on elsewhere.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tilecopy_core.plugin import (
+    LOCK,
     CopyRequest,
     Decline,
     PtxBuilder,
@@ -21,9 +24,10 @@ from tilecopy_core.plugin import (
     whole_byte_elements,
 )
 
-from .lane_emission import emit
-from .lane_partition import LanePermutation, lane_permutation
-from .places import why_not_fragments
+from . import fragments
+
+if TYPE_CHECKING:
+    from .lane_partition import LanePermutation
 
 variant = Variant(
     name="regperm_shfl",
@@ -36,7 +40,7 @@ variant = Variant(
     threads="all",
 )
 
-PREDICATE = (scope_in("warp", "warpgroup", "cta"), valid_copy, whole_byte_elements, why_not_fragments)
+PREDICATE = (scope_in("warp", "warpgroup", "cta"), valid_copy, whole_byte_elements, fragments)
 """The rows that the record does not declare."""
 
 
@@ -49,12 +53,16 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> LanePermutation | Decline:
     """Which words the lanes fetch from each other."""
+    with LOCK:
+        from .lane_partition import lane_permutation
     return lane_permutation(request)
 
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: LanePermutation, ptx: PtxBuilder) -> None:
     """The shuffles, the words that are put together, then what is written."""
+    with LOCK:
+        from .lane_emission import emit
     emit(partition, ptx)
 
 

@@ -6,7 +6,10 @@ is. No commit and no wait is emitted: the caller commits to an mbarrier and wait
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tilecopy_core.plugin import (
+    LOCK,
     CopyRequest,
     Decline,
     Option,
@@ -20,7 +23,8 @@ from tilecopy_core.plugin import (
     valid_copy,
 )
 
-from .partition import AtomPartition, atom_partition
+if TYPE_CHECKING:
+    from .partition import AtomPartition
 
 PAIRS = (("shared", "tmem"),)
 
@@ -97,6 +101,8 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> AtomPartition | Decline:
     """Copies of one shape and the descriptor of the first."""
+    with LOCK:
+        from .partition import atom_partition
     return atom_partition(request)
 
 

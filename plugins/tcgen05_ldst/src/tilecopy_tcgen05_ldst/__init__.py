@@ -6,7 +6,10 @@ each is repeated over as many columns as the fragment has of it: that is found i
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tilecopy_core.plugin import (
+    LOCK,
     CopyRequest,
     Decline,
     Option,
@@ -21,8 +24,8 @@ from tilecopy_core.plugin import (
     valid_copy,
 )
 
-from .emission import emit
-from .transfers import TransferPartition, transferred
+if TYPE_CHECKING:
+    from .transfers import TransferPartition
 
 WAIT = Option(
     "wait", (bool,), "False leaves tcgen05.wait to the caller, so that several copies are in flight", default=True
@@ -77,11 +80,15 @@ class Transfers:
     @hookimpl
     def tilecopy_partition(self, request: CopyRequest) -> TransferPartition | Decline:
         """The instructions, with the registers and the lane and column of each."""
+        with LOCK:
+            from .transfers import transferred
         return transferred(request)
 
     @hookimpl
     def tilecopy_emit(self, request: CopyRequest, partition: TransferPartition, ptx: PtxBuilder) -> None:
         """One instruction after the other, then one wait."""
+        with LOCK:
+            from .emission import emit
         emit(request, partition, ptx, wait=self.variant.option(request, "wait"))
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tilecopy_core.plugin import (
+    LOCK,
     Buffer,
     CopyRequest,
     Decline,
@@ -28,7 +31,8 @@ from tilecopy_core.plugin import (
     whole_byte_elements,
 )
 
-from .boxes import BoxPartition, accepted, boxed
+if TYPE_CHECKING:
+    from .boxes import BoxPartition
 
 variant = Variant(
     name="tma",
@@ -86,12 +90,16 @@ PREDICATE = (valid_copy, whole_byte_elements, no_replica, one_mbarrier, fits_one
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
     """The table, row by row; what bulk copies do as well is left to them."""
+    with LOCK:
+        from .boxes import accepted
     return first_failure(request, PREDICATE) and accepted(request, request.dst, request.src)
 
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> BoxPartition | Decline:
     """The largest boxes that both sides have, and the loop over them."""
+    with LOCK:
+        from .boxes import boxed
     return boxed(request, request.dst, request.src)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tilecopy_core.plugin import (
+    LOCK,
     CopyRequest,
     Decline,
     PtxBuilder,
@@ -18,7 +21,8 @@ from tilecopy_core.plugin import (
     whole_byte_elements,
 )
 
-from .boxes import BoxPartition, accepted, boxed, never_negative
+if TYPE_CHECKING:
+    from .boxes import BoxPartition
 
 variant = Variant(
     name="tma_store",
@@ -43,6 +47,8 @@ def tile_is_whole(request: CopyRequest) -> str | None:
 
 def starts_inside(request: CopyRequest) -> str | None:
     """The array is left at its upper ends alone."""
+    with LOCK:
+        from .boxes import never_negative
     return never_negative(request.dst)
 
 
@@ -53,12 +59,16 @@ PREDICATE = (valid_copy, whole_byte_elements, no_replica, tile_is_whole, starts_
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
     """The table, row by row; what bulk copies do as well is left to them."""
+    with LOCK:
+        from .boxes import accepted
     return first_failure(request, PREDICATE) and accepted(request, request.src, request.dst)
 
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> BoxPartition | Decline:
     """The largest boxes that both sides have, and the loop over them."""
+    with LOCK:
+        from .boxes import boxed
     return boxed(request, request.src, request.dst)
 
 
