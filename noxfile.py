@@ -87,6 +87,8 @@ def wheels(session: nox.Session, *more: str) -> Path:
     options = ["--all-packages", "--wheel", *more, "--out-dir", str(folder)]
     session.run_install("uv", "build", "--quiet", *options, external=True)
     (folder / ".gitignore").unlink(missing_ok=True)
+    for path in folder.glob("tilecopy_test_helpers*"):  # never published
+        path.unlink()
     return folder
 
 
@@ -133,6 +135,19 @@ def assembled(session: nox.Session) -> None:
     sync(session, "test")
     session.run("python", "tests/assembled.py", str(EMULATED_TEXTS))
     session.run("python", "plugins/emulator/tests/mutations.py", *(session.posargs or ["2000"]))
+
+
+@nox.session
+def without_nvidia(session: nox.Session) -> None:
+    """Every test without NVIDIA's packages and without ptxas on the PATH, as on macOS: what needs them is skipped."""
+    sync(session, "test")
+    listed = str(session.run("uv", "pip", "freeze", silent=True)).splitlines()
+    names = [line.partition("==")[0] for line in listed]
+    theirs = [name for name in names if name.startswith(("nvidia-", "cuda-", "numba", "llvmlite"))]
+    session.run_install("uv", "pip", "uninstall", "--quiet", *theirs)
+    path = os.pathsep.join([str(Path(session.bin)), "/usr/bin", "/bin"])
+    environment = {"TILECOPY_TESTS_WITHOUT_NVIDIA": "1", "PATH": path}
+    session.run("pytest", "-n", "2", *session.posargs, env=environment)
 
 
 @nox.session
@@ -333,7 +348,8 @@ def _tests(session: nox.Session, name: str, core: str, folders: list[Path]) -> N
     group = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]["test"]
     group = [requirement for requirement in group if not requirement.startswith("tilecopy-")]
     ours = [distribution(name) + extras, core.replace("tilecopy-core", "tilecopy-core[dtypes]"), "tilecopy[assemble]"]
-    python = environment(session, name, *ours, "tilecopy-emulator", *group, wheels=folders)
+    helpers = str(ROOT / "tests" / "helpers")
+    python = environment(session, name, *ours, "tilecopy-emulator", helpers, *group, wheels=folders)
     target = fresh_folder(session, f"{name}-tests")
     shutil.copytree(PLUGINS[name] / "tests", target / "tests")
     session.log(f"{name} with {core}")

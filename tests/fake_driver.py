@@ -14,7 +14,9 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import attrs
-from cuda.bindings import driver as real
+from tilecopy_test_helpers import nvidia_module
+
+real = nvidia_module("cuda.bindings.driver")
 
 
 @attrs.frozen

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from fake_driver import CPU, CUDA0, META, FakeTensor, TorchDType
-from mentions import mentions
 from tilecopy.executors import HostArguments
 from tilecopy.kernel import ArrayParameter, Parameter, ScalarParameter, SizeParameter
 from tilecopy.kernel.parameters import ArrayFacts, Binding
+from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit import oracle
 from tilecopy_testkit.programs import round_trip
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
-from mentions import mentions
+from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core.integers import Symbol
 

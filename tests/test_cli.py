@@ -20,10 +20,10 @@ import click
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from mentions import mentions
 from tilecopy_cli.command import read_npy
 from tilecopy_cli.commands import tilecopy as command
 from tilecopy_cli.streams import say
+from tilecopy_test_helpers.mentions import mentions
 
 RUN = [sys.executable, "-c", "from tilecopy_cli import main; main()"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
-from mentions import mentions
+from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core import plugin as contract
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
-from mentions import mentions
 from tilecopy import S, TileLayout, laneid
 from tilecopy.costs import distinct_sectors, distinct_wavefronts
 from tilecopy_emulator import EmulatorExecutor, run_ptx
+from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit.programs import round_trip
 
 from tilecopy_core.registry import VARIANTS_GROUP, installed

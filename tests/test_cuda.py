@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from fake_driver import FakeDriver
-from mentions import mentions
 from test_launch import two_columns
 from tilecopy import S, TileLayout
 from tilecopy.executors import executor_named
 from tilecopy_cuda import time_on_device
 from tilecopy_cuda.cuda import CudaExecutor
 from tilecopy_cuda.device_array import DeviceArray
+from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit import oracle
 from tilecopy_testkit.programs import round_trip
 

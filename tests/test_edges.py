@@ -11,9 +11,9 @@ import pytest
 import tilecopy as tc
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mentions import mentions
 from tilecopy import R, S, TileLayout, laneid, warpid
 from tilecopy.assemblers import ASSEMBLERS, assemble
+from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit.programs import tiles
 
 from tilecopy_core.integers import evaluate, symbols_of

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import tilecopy as tc
-from mentions import mentions
+from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core.plugin import Accept, Variant, hookimpl
 from tilecopy_core.ptx.emitted_text import why_malformed

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import tilecopy as tc
-from mentions import mentions
+from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core import PluginError
 from tilecopy_core.registry import PluginWarning, distributions, installed, load_only

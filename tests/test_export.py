@@ -19,11 +19,11 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from cuda_cpp import compiled, run_on_gpu
-from mentions import mentions
 from tilecopy import S, TileLayout
 from tilecopy.assemblers import assemble
 from tilecopy_emulator import run_ptx
 from tilecopy_emulator.memory.tensor_maps import tensor_map
+from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit import oracle
 
 sys.path[:0] = [str(Path(__file__).parent / "benchmarks")]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from cuda_cpp import compiled, run_on_gpu
-from mentions import mentions
 from tilecopy_emulator import TensorMap, run_ptx
+from tilecopy_test_helpers.mentions import mentions
 
 EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
 sys.path[:0] = [str(EXAMPLES / name) for name in ("gemm", "stencil")]

@@ -15,8 +15,8 @@ import pytest
 import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
-from mentions import mentions
 from tilecopy import integer_text as written
+from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit.profiles import examples
 
 from tilecopy_core.integers import Condition

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
-from mentions import mentions
 from test_index import BASE, builder, lines_of, parameters, run_text
 from tilecopy import R, S, TileLayout, laneid
 from tilecopy.assemblers import assemble
+from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit import oracle
 
 from tilecopy_core.description.scope import ActiveThreads, differs_within, tid_symbol

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from click.testing import CliRunner, Result
-from mentions import is_hazard, mentions
 from tilecopy import S, TCol, TileLayout, TLane
 from tilecopy_cli.commands import tilecopy as command
+from tilecopy_test_helpers.mentions import is_hazard, mentions
 
 ROOT = Path(__file__).parent.parent
 SOURCE, DESTINATION = "gmem f16 [4096, 64] [bx*128 : bx*128+128, :]", "smem f16 [128, 64]"

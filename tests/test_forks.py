@@ -19,11 +19,11 @@ from unittest import mock
 import pytest
 import tilecopy as tc
 from fake_driver import FakeDriver, FakeTensor
-from mentions import mentions
 from tilecopy import assemblers
 from tilecopy import executor_choice as running
 from tilecopy.executors import executor_named
 from tilecopy_cuda.cuda import CudaExecutor
+from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit.programs import round_trip
 
 from tilecopy_core.registry import Source

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 import tilecopy as tc
-from mentions import mentions
 from tilecopy import S, TileLayout, laneid, wid_in_wg
 from tilecopy.executors import executor_named
+from tilecopy_test_helpers.mentions import mentions
 
 Coordinate = tuple[int, ...]
 Place = Callable[[int, int], Coordinate]

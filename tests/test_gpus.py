@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
-from mentions import mentions
 from tilecopy.executors import executor_named
 from tilecopy_cuda.device_array import DeviceArray
+from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit import oracle
 from tilecopy_testkit.programs import round_trip
 

@@ -8,8 +8,8 @@ import attrs
 import numpy as np
 import pytest
 import tilecopy as tc
-from mentions import is_hazard, mentions
 from tilecopy import S, TileLayout
+from tilecopy_test_helpers.mentions import is_hazard, mentions
 from tilecopy_testkit import demos
 
 GUARDS = re.compile(

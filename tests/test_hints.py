@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from cache_hints import LOADS, PREFETCHES, STORES, Hints, hints_of, rewritten, with_hints
-from mentions import mentions
 from tilecopy_emulator.executor import EmulatorExecutor
+from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit import oracle
 
 sys.path.append(str(Path(__file__).parent / "benchmarks"))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import tilecopy as tc
-from mentions import mentions
+from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core.registry import __version__
 from tilecopy_core.registry.entry_points import newer_core_needed

@@ -9,9 +9,9 @@ import pytest
 import tilecopy as tc
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from mentions import mentions
 from test_expr import INTEGERS, SYMBOLS, environments, expressions
 from tilecopy import S, TileLayout
+from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit.profiles import examples
 
 from tilecopy_core.integers import Symbol, bounds_of, evaluate, fits, of_atom, symbols_of

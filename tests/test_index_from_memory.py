@@ -12,10 +12,10 @@ import pytest
 import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
-from mentions import is_hazard, mentions
 from tilecopy import S, TileLayout, laneid
 from tilecopy.assemblers import ASSEMBLERS, assemble
 from tilecopy_emulator import EmulatorExecutor
+from tilecopy_test_helpers.mentions import is_hazard, mentions
 from tilecopy_testkit import oracle
 
 from tilecopy_core.integers.expr import same

@@ -10,9 +10,9 @@ import pytest
 import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
-from mentions import is_hazard, mentions
 from tilecopy import S, TileLayout
 from tilecopy.assemblers import assemble
+from tilecopy_test_helpers.mentions import is_hazard, mentions
 from tilecopy_testkit import oracle
 from tilecopy_testkit.programs import round_trip
 

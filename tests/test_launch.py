@@ -20,10 +20,10 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from fake_driver import CPU, CUDA0, CUDA1, FLOAT16, FLOAT32, META, FakeDriver, FakeTensor, TorchDType
-from mentions import mentions
 from tilecopy.kernel.parameters import TensorMapParameter
 from tilecopy_cuda.cuda import CudaExecutor
 from tilecopy_cuda.device_array import DeviceArray
+from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit.programs import round_trip
 
 A0, B0 = 0x7F0000001000, 0x7F0000002000

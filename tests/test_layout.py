@@ -10,8 +10,8 @@ import pytest
 import tilecopy as tc
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from mentions import mentions
 from tilecopy import R, S, TCol, TileLayout, TLane, laneid, warpid
+from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit import oracle
 
 from tilecopy_core.integers.expr import evaluate, same, symbols_of

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from fake_driver import FakeDriver, FakeTensor, Where
-from mentions import mentions
 from tilecopy.executors.streams import stream_device
 from tilecopy_cuda.cuda import CudaExecutor
+from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit.programs import round_trip
 
 A0, B0 = 0x7F0000001000, 0x7F0000002000

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
-from mentions import mentions
 from tilecopy import R, S, TileLayout, TLane, laneid
 from tilecopy.executors import html_table
+from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit.programs import round_trip
 
 K = round_trip((64, 128), (32, 64), "float16")

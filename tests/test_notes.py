@@ -12,8 +12,8 @@ from typing import Any
 import attrs
 import pytest
 import tilecopy as tc
-from mentions import mentions
 from tilecopy import S, TileLayout, laneid, tx
+from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core.registry import VARIANTS_GROUP, Source, installed
 

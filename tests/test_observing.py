@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import tilecopy as tc
-from mentions import mentions
+from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core.registry import Source
 from tilecopy_core.registry.hookspecs import DISPATCH, HOOKS

@@ -12,8 +12,8 @@ import pytest
 import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
-from mentions import mentions
 from tilecopy import R, S, TileLayout, bx, cbx, laneid, warpid
+from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit.profiles import examples
 
 from tilecopy_core.layout import AXES

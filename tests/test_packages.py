@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import release
-from mentions import mentions
 from tilecopy.executor_choice import EXECUTORS_GROUP
 from tilecopy.known import KNOWN_EXECUTORS, KNOWN_VARIANTS, install_line
+from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core.registry import VARIANTS_GROUP, default_registry, known_variants
 

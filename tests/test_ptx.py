@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import tilecopy as tc
-from mentions import mentions
 from tilecopy import S, TileLayout
 from tilecopy.assemblers import ASSEMBLERS, assemble
+from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit import demos
 from tilecopy_testkit.programs import edge_of, round_trip, transposed_words
 

@@ -11,8 +11,8 @@ import pytest
 import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
-from mentions import mentions
 from tilecopy import S, TileLayout
+from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit import oracle
 from tilecopy_testkit.profiles import examples
 

@@ -22,9 +22,9 @@ import numpy as np
 import pluggy
 import pytest
 import tilecopy as tc
-from mentions import mentions
 from tilecopy import S, TileLayout
 from tilecopy.kernel.statements import Copy
+from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core.description.request import COMPLETIONS, Option
 from tilecopy_core.plugin import shown

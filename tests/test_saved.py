@@ -16,8 +16,8 @@ import host_bytes
 import numpy as np
 import pytest
 import tilecopy as tc
-from mentions import mentions
 from tilecopy_emulator import run_ptx
+from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit import demos, oracle
 from tilecopy_testkit import programs as kernels
 

@@ -12,11 +12,11 @@ import tilecopy as tc
 from fake_driver import FLOAT32, FakeDriver, FakeTensor
 from hypothesis import given
 from hypothesis import strategies as st
-from mentions import mentions
 from tilecopy import S, TileLayout, tx
 from tilecopy.assemblers import ASSEMBLERS, assemble
 from tilecopy.kernel import SizeParameter
 from tilecopy_cuda.cuda import CudaExecutor
+from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit import oracle
 
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from install_subset import COPIES
-from mentions import mentions
 from tilecopy import S, TileLayout
 from tilecopy.assemblers import assemble, available_assemblers
 from tilecopy.known import KNOWN_VARIANTS
 from tilecopy_emulator import run_ptx
+from tilecopy_test_helpers.mentions import mentions
 
 ALONE = """
 import sys

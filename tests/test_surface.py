@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from fuzz.objects import TARGET, Objects
-from mentions import mentions
 from tilecopy import R, S, TileLayout
+from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core import plugin
 

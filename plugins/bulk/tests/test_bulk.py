@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
-from mentions import mentions
 from tilecopy import S, TileLayout
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
+from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit import oracle
 
 MBAR = tc.Buffer(1, "uint64", space="shared", name="mbar", align_bytes=8)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import tilecopy as tc
 from click.testing import CliRunner
-from mentions import mentions
 from tilecopy import S, TileLayout, laneid
 from tilecopy_draw import draw
 from tilecopy_draw.command import draw_command
+from tilecopy_test_helpers.mentions import mentions
 
 sys.path.insert(0, str(Path(__file__).parent))
 import cases

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tilecopy as tc
-from mentions import mentions
 from tilecopy import S, TileLayout, laneid
 from tilecopy_draw import draw
 from tilecopy_emulator import EmulatorExecutor
+from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core.plugin import evaluate, symbols_of
 

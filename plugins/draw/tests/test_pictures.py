@@ -8,9 +8,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 import tilecopy as tc
-from mentions import mentions
 from tilecopy_draw import draw
 from tilecopy_draw.page import text_width
+from tilecopy_test_helpers.mentions import mentions
 
 sys.path.insert(0, str(Path(__file__).parent))
 from cases import CASES, gmem_smem, memory, swizzled

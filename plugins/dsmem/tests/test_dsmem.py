@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
-from mentions import is_hazard, mentions
 from tilecopy import R, S, TileLayout
+from tilecopy_test_helpers.mentions import is_hazard, mentions
 from tilecopy_testkit import demos, oracle
 
 MBAR = tc.Buffer(1, "uint64", space="shared", name="mbar", align_bytes=8)

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from mentions import mentions
 from tilecopy import HazardError, LaunchError
 from tilecopy_cli.command import FileError
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
 from tilecopy_emulator.command import emulate
+from tilecopy_test_helpers.mentions import mentions
 
 CUDA = Path(__file__).parent / "cuda"
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
-from mentions import is_hazard
 from tilecopy_emulator import run_ptx
+from tilecopy_test_helpers.mentions import is_hazard
 from work import at_most
 
 HEAD = """

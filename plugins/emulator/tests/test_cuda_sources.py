@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from click.testing import CliRunner
-from mentions import mentions
 from tilecopy_emulator import run_cuda
 from tilecopy_emulator.command import emulate
 from tilecopy_emulator.cuda import compile_cuda
+from tilecopy_test_helpers.mentions import mentions
 
 RACY = """
 template <class T> __device__ __forceinline__ void put(T* s, int i, T v) {

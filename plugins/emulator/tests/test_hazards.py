@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tilecopy as tc
-from mentions import is_hazard, mentions
 from tilecopy import S, TileLayout
 from tilecopy_emulator import EmulatorExecutor, UnsupportedPtxError, run_ptx
+from tilecopy_test_helpers.mentions import is_hazard, mentions
 
 
 def one_thread(write: object, threads: int = 32) -> tc.BuiltKernel:

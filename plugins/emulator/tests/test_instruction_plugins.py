@@ -8,9 +8,9 @@ import sys
 from textwrap import dedent
 
 import pytest
-from mentions import mentions
 from tilecopy import LaunchError
 from tilecopy_emulator.extending import form
+from tilecopy_test_helpers.mentions import mentions
 
 MODULE = """
     import numpy as np

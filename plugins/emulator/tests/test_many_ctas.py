@@ -11,8 +11,8 @@ import pytest
 import tilecopy as tc
 from corpus import CASES, CLEAN, Case
 from corpus.model import Text
-from mentions import is_hazard
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
+from tilecopy_test_helpers.mentions import is_hazard
 
 GROUPS = 3
 PART = "{ .reg .pred qq; .reg .b32 zz; mov.u32 zz, %ctaid.x; setp.eq.u32 qq, zz, 1; @qq bra QQ; QQ: }"

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mentions import is_hazard, mentions
 from tilecopy import HazardError
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
+from tilecopy_test_helpers.mentions import is_hazard, mentions
 
 BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f32": 32, "f64": 64, "s32": 32}
 BITS |= {"e4m3": 8, "e5m2": 8, "e2m1": 8, "e2m3": 8, "e3m2": 8, "s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
-from mentions import is_hazard, mentions
 from test_targets import LINES, refusal
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
+from tilecopy_test_helpers.mentions import is_hazard, mentions
 
 HEAD = """
 .version {version}

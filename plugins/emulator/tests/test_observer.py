@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import tilecopy as tc
-from mentions import mentions
 from tilecopy_emulator import Access, EmulatorExecutor, Transfer, run_ptx
+from tilecopy_test_helpers.mentions import mentions
 
 
 def observed(kernel, *arrays, **more):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from mentions import mentions
 from tilecopy_emulator import UnsupportedPtxError, parse
 from tilecopy_emulator.program import Memory, Negated, Offset, Pair, Relocation, Vector
+from tilecopy_test_helpers.mentions import mentions
 
 HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tilecopy as tc
-from mentions import is_hazard
 from tilecopy_emulator import run_ptx
+from tilecopy_test_helpers.mentions import is_hazard
 
 TURNS = 1500
 HEAD = """

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import attrs
 import pytest
-from mentions import mentions
+from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit import Finding
 from tilecopy_testkit.vectors import recorded_vectors
 

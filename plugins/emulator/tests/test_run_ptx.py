@@ -8,9 +8,9 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from mentions import is_hazard, mentions
 from tilecopy import HazardError, LaunchError
 from tilecopy_emulator import Report, UnsupportedPtxError, run_ptx
+from tilecopy_test_helpers.mentions import is_hazard, mentions
 
 HERE = Path(__file__).parent
 RNG = np.random.default_rng(7)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from click.testing import CliRunner
-from mentions import is_hazard, mentions
 from tilecopy_emulator import run_ptx
 from tilecopy_emulator.command import emulate
+from tilecopy_test_helpers.mentions import is_hazard, mentions
 
 TEXT = """
 .version 8.0

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import reference
 import single_instructions
-from mentions import is_hazard
 from single_instructions import THREADS, Case, roles_of, width_of
 from tilecopy import HazardError
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
+from tilecopy_test_helpers.mentions import is_hazard
 
 LANES = 12
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from click.testing import CliRunner
-from mentions import is_hazard, mentions
 from tilecopy_cli.commands import tilecopy
 from tilecopy_emulator import UnsupportedPtxError, parse, run_ptx
 from tilecopy_emulator.api import run_program
 from tilecopy_emulator.command import emulate
 from tilecopy_emulator.places import LineDirective, Place, Places
 from tilecopy_emulator.reading.parser import parse_compiled
+from tilecopy_test_helpers.mentions import is_hazard, mentions
 
 SOURCE = "line one\n  put(s, i, 7);\n  y[i] = s[i ^ SWAP];\n  s[i] = v;  // in put\n"
 TEXT = """

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from mentions import mentions
 from tilecopy import AssemblerError, Target, target_of
 from tilecopy.assemblers import assemble
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
 from tilecopy_emulator.opcodes.table import compile_program
 from tilecopy_emulator.reading.parser import parse
+from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core.ptx.instructions import instruction_of
 

@@ -9,10 +9,10 @@ import attrs
 import ml_dtypes
 import numpy as np
 import pytest
-from mentions import is_hazard, mentions
 from tilecopy import HazardError, LaunchError
 from tilecopy_emulator import TensorMap, UnsupportedPtxError, run_ptx, tensor_map
 from tilecopy_emulator.memory.tensor_maps import encode_map
+from tilecopy_test_helpers.mentions import is_hazard, mentions
 
 ELEMENTS = {
     "uint8": "u1",

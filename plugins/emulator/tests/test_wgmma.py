@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mentions import is_hazard, mentions
 from tilecopy import HazardError
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
+from tilecopy_test_helpers.mentions import is_hazard, mentions
 
 TEXT = """.version 8.0
 .target sm_90a

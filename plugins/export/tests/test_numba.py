@@ -7,14 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
+from tilecopy_test_helpers import nvidia_module
+
+nvidia_module("numba_cuda")
+
 import tilecopy_export.numba as tn
-from mentions import mentions
 from numba import cuda, float32, int64, uint32, uint64
 from numba.core.errors import TypingError
 from numba.cuda import types
 from tilecopy import S, TileLayout
 from tilecopy_emulator import run_ptx
 from tilecopy_emulator.memory.tensor_maps import tensor_map
+from tilecopy_test_helpers.mentions import mentions
 
 pytest.importorskip("tilecopy_ldgsts")
 

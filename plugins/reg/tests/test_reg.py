@@ -9,8 +9,8 @@ import pytest
 import tilecopy as tc
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from mentions import mentions
 from tilecopy import R, S, TileLayout, laneid, tid_in_wg, tx, warpid, wgid
+from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit import oracle
 from tilecopy_testkit.profiles import examples
 

@@ -13,9 +13,9 @@ import pytest
 import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
-from mentions import mentions
 from tilecopy import R, S, TileLayout, laneid, tid_in_wg, tx, warpid
 from tilecopy.assemblers import ASSEMBLERS, assemble
+from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit import oracle
 from tilecopy_testkit import programs as kernels
 from tilecopy_testkit.profiles import examples

@@ -10,10 +10,10 @@ import fake_gpu
 import numpy as np
 import pytest
 import standin
-from mentions import mentions
 from tilecopy import LaunchError, RequestError
 from tilecopy_relayout import api, plan_relayout, relayout
 from tilecopy_relayout.gpus import Gpus
+from tilecopy_test_helpers.mentions import mentions
 
 A = np.arange(24, dtype=np.float32).reshape(4, 6)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mentions import mentions
+from tilecopy_test_helpers.mentions import mentions
 
 da = pytest.importorskip("dask.array")
 

@@ -10,9 +10,9 @@ import fake_gpu
 import numpy as np
 import pytest
 import standin
-from mentions import mentions
 from tilecopy import LaunchError, RequestError
 from tilecopy_relayout import api, frameworks, host, kernels, planner, relayout
+from tilecopy_test_helpers.mentions import mentions
 
 
 @attrs.define(eq=False)

@@ -11,7 +11,7 @@ from typing import Any
 import fake_gpu
 import numpy as np
 import pytest
-from mentions import mentions
+from tilecopy_test_helpers.mentions import mentions
 
 pytest.importorskip("click")
 pytest.importorskip("rich")

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mentions import mentions
 from tilecopy import RequestError
 from tilecopy.executors import executor_named
 from tilecopy_relayout import files, host, relayout
+from tilecopy_test_helpers.mentions import mentions
 
 
 @pytest.fixture(autouse=True)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mentions import mentions
 from tilecopy import RequestError
 from tilecopy_relayout import relayout
 from tilecopy_relayout.patterns import TAKEN, rearrangement
+from tilecopy_test_helpers.mentions import mentions
 
 
 @st.composite

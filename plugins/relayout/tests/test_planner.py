@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mentions import mentions
 from tilecopy import RequestError
 from tilecopy_emulator import EmulatorExecutor
 from tilecopy_relayout import cost as model
@@ -26,6 +25,7 @@ from tilecopy_relayout.kernels import build
 from tilecopy_relayout.planner import choose
 from tilecopy_relayout.problem import Problem, problem_of
 from tilecopy_relayout.tilings import Tiling
+from tilecopy_test_helpers.mentions import mentions
 
 SWEEP = json.loads((Path(__file__).parent / "sweep.json").read_text())
 NARROW = json.loads((Path(__file__).parent / "sweep_narrow.json").read_text())

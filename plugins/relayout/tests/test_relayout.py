@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mentions import mentions
 from tilecopy import LaunchError, RequestError
 from tilecopy_relayout import relayout
+from tilecopy_test_helpers.mentions import mentions
 
 DTYPES = ["u1", "?", "f2", "i4", ">f4", "M8[s]", "f8", "c8", "c16", "V3", "U3", "S5", "V32", [("x", "u1"), ("y", "f4")]]
 

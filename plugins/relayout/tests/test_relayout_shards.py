@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
-from mentions import mentions
+from tilecopy_test_helpers.mentions import mentions
 
 torch = pytest.importorskip("torch")
 dist = pytest.importorskip("torch.distributed")

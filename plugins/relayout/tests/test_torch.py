@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mentions import mentions
+from tilecopy_test_helpers.mentions import mentions
 
 torch = pytest.importorskip("torch")
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
-from mentions import mentions
 from tilecopy import R, S, TCol, TileLayout, TLane
 from tilecopy.assemblers import assemble
+from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit import demos, oracle
 
 SHAPES = ["128x256b", "128x128b", "64x128b.warpx2::02_13", "64x128b.warpx2::01_23", "32x128b.warpx4", "4x256b"]

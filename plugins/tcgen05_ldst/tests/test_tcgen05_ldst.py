@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
-from mentions import mentions
 from tilecopy import R, S, TCol, TileLayout, TLane, laneid, tid_in_wg, tx, wgid, wid_in_wg
 from tilecopy.assemblers import assemble
+from tilecopy_test_helpers.mentions import mentions
 
 TARGETS = ["sm_100a", "sm_100f", "sm_103a", "sm_110a"]
 WIDE = {"32x32b": 1, "16x64b": 2, "16x128b": 4, "16x256b": 8}

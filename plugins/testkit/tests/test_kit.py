@@ -13,8 +13,8 @@ import pytest
 import thirdparty
 import tilecopy as tc
 from hypothesis import given, settings
-from mentions import mentions
 from tilecopy.assemblers import assemble
+from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit import (
     Description,
     Draw,

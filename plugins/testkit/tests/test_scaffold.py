@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import tilecopy as tc
 from click.testing import CliRunner
-from mentions import mentions
+from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit import Subject
 from tilecopy_testkit.command import new_variant
 from tilecopy_testkit.scaffold import PLAIN, write_package

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
-from mentions import mentions
 from tilecopy import S, TileLayout
 from tilecopy.executors import executor_named
+from tilecopy_test_helpers.mentions import mentions
 
 EXECUTORS = ["emulator", "cuda"]
 DTYPES = ["uint8", "float16", "float32", "float64"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import tilecopy as tc
-from mentions import mentions
+from tilecopy_test_helpers.mentions import mentions
 
 from corpus.cuda.sources import SOURCES, Cuda
 from corpus.model import Case, Text

@@ -14,7 +14,7 @@ import pytest
 MARKER = "refused_by_assemblers"
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def record(config: pytest.Config) -> None:
     """Register the marker, and record where it is asked for."""
     config.addinivalue_line("markers", f"{MARKER}: emulates a text that an assembler refuses, on purpose")
     if folder := os.environ.get("TILECOPY_EMULATED_TEXTS"):

@@ -1,0 +1,41 @@
+"""A pytest plugin for every test of the workspace.
+
+A test that finds no assembler is skipped where NVIDIA's packages are missing on purpose, and the texts that the emulator runs are
+recorded where a session asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+
+from .emulated_texts import record
+from .nvidia import without_nvidia
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Record the texts that the emulator runs, where a folder for them is named."""
+    record(config)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, object, object]:
+    """Skip instead of failing if the one thing that is missing is an assembler or NVRTC."""
+    try:
+        return (yield)
+    except Exception as error:
+        if without_nvidia() and _lacks_an_assembler(error):
+            pytest.skip(f"without NVIDIA's packages: {str(error).splitlines()[0]}")
+        raise
+
+
+def _lacks_an_assembler(error: BaseException | None) -> bool:
+    from tilecopy import AssemblerError
+    from tilecopy.assemblers import available_assemblers
+
+    while error is not None:
+        if isinstance(error, AssemblerError):
+            return not available_assemblers()
+        error = error.__cause__ or error.__context__
+    return False
