@@ -33,12 +33,24 @@ def test_a_name_imports_what_it_needs_when_it_is_first_used(package: str) -> Non
     assert "tilecopy_core.layout.tile" in imported_by(f"import {package}; {package}.TileLayout")
 
 
-@pytest.mark.parametrize("package", ["tilecopy_core", "tilecopy"])
+@pytest.mark.parametrize("package", ["tilecopy_core", "tilecopy", "tilecopy_relayout", "tilecopy_cuda"])
 def test_every_public_name_is_there(package: str) -> None:
     imported_by(
         f"import {package} as p; assert {{*p.__all__}} <= {{*dir(p)}}; [getattr(p, name) for name in p.__all__]"
     )
-    imported_by(f"from {package} import *; TileLayout, plan")
+    imported_by(f"from {package} import *; [globals()[name] for name in __import__({package!r}).__all__]")
+
+
+def test_relayout_imports_its_planner_with_the_first_plan() -> None:
+    modules = imported_by("import tilecopy_relayout")
+    assert modules.isdisjoint({"tilecopy_relayout.planner", "tilecopy_relayout.shards", "difflib", "fractions"})
+    planned = "import tilecopy_relayout; tilecopy_relayout.plan_relayout((4, 4), 'float32', (1, 0), target='sm_90')"
+    assert "tilecopy_relayout.planner" in imported_by(planned)
+
+
+def test_importing_compiles_no_regular_expressions() -> None:
+    count = "import re, re._compiler as c, numpy; m, o = [], c.compile; c.compile = lambda *a: (m.append(a), o(*a))[1]"
+    imported_by(f"{count}; import tilecopy_core.ptx, tilecopy_core.registry; assert not m, m")
 
 
 def test_relayout_leaves_masked_arrays_to_those_who_have_some() -> None:

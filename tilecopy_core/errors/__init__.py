@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
+from .patterns import pattern as pattern
 from .process_lock import LOCK
 from .records import frozen as frozen
 

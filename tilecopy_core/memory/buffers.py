@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any
@@ -11,6 +10,7 @@ import attrs
 import numpy as np
 
 from ..errors import TWO_FLAGS, LayoutError, RequestError, instance_of, integer_in, one_of, optional, shown, tuple_of
+from ..errors.patterns import pattern
 from ..errors.records import frozen
 from ..integers.expr import INT, Expr, Int, add, bounds_of, divisor_of, is_int, key_of, plain, same, sub
 from ..layout import S, StridedLayout, TCol, TileLayout, TLane, box, checked_extents, m, row_major
@@ -23,7 +23,7 @@ SPACES = ("global", "shared", "local", "tmem")
 SPACE_ALIASES = {"gmem": "global", "smem": "shared", "reg": "local"}
 """Shorter names of them, which are taken too."""
 
-_IDENTIFIER = re.compile(r"(?!WARP_SZ\Z)[A-Za-z][A-Za-z0-9_]{0,127}\Z")  # PTX predefines WARP_SZ (PTX ISA 4.4)
+_IDENTIFIER = pattern(r"(?!WARP_SZ\Z)[A-Za-z][A-Za-z0-9_]{0,127}\Z")  # PTX predefines WARP_SZ (PTX ISA 4.4)
 
 
 def symbolic(extents: Sequence[Int]) -> bool:

@@ -7,11 +7,11 @@ cannot see; the emulator does.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
 
 from ..dispatch.plan import Plan
 from ..errors import PluginError
+from ..errors.patterns import pattern
 from ..registry.registry import Registry
 from .builder import PtxBuilder
 from .lines import AnyLine, Label, Line, are_checked, declared_in, statements
@@ -24,7 +24,7 @@ _SPECIAL = """
 """
 SPECIAL_REGISTERS = frozenset(_SPECIAL.split())
 """Names behind ``%`` that no declaration needs (PTX ISA, "Special Registers"), without ``.x .y .z``."""
-_NUMBERED = re.compile(r"(pm\d+(_64)?|envreg\d+|reserved_smem_offset_\d+)\Z")
+_NUMBERED = pattern(r"(pm\d+(_64)?|envreg\d+|reserved_smem_offset_\d+)\Z")
 
 
 def emit_checked(plan: Plan, ptx: PtxBuilder, registry: Registry | None = None) -> None:

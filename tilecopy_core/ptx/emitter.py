@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import ParamSpec, TypeAlias
 
 from ..description.target import Target
 from ..errors import TEXT, PtxError, did_you_mean, integer_in, shown
+from ..errors.patterns import pattern
 from .instructions import Needs, instruction_of, merge, needs_on, needs_together
 from .lines import AnyLine, Label, Line, Text, declared_in, parsed
 from .operands import PREDICATE, STEM, TYPE_BITS, Address, Register, TensorPlace, Vector, Written, register_of
@@ -16,9 +16,9 @@ from .operands import PREDICATE, STEM, TYPE_BITS, Address, Register, TensorPlace
 P = ParamSpec("P")
 Key: TypeAlias = tuple[Hashable, ...]
 """What a computed value is known by in its block: its kind first."""
-_CTA_GROUP = re.compile(r"tcgen05\.\S*\bcta_group::(\d)")
-_LABEL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_NUMBER = re.compile(r"-?(0[xX][0-9a-fA-F]+|[0-9]+)")
+_CTA_GROUP = pattern(r"tcgen05\.\S*\bcta_group::(\d)")
+_LABEL = pattern(r"[A-Za-z][A-Za-z0-9_]*")
+_NUMBER = pattern(r"-?(0[xX][0-9a-fA-F]+|[0-9]+)")
 MOST_REGISTERS = 1 << 16
 """Virtual registers that are made together."""
 _COUNT = integer_in(0, MOST_REGISTERS)

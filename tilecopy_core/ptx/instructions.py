@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher, get_close_matches
 from functools import cache, lru_cache, reduce
 from itertools import chain, product, repeat
 from pkgutil import get_data
 
 from ..description.target import MBARRIER_TX_LIMIT, Target, Version, target_of
 from ..errors import PtxError, TargetError, shown
+from ..errors.patterns import pattern
+from ..errors.process_lock import LOCK
 from ..errors.records import frozen
 from .operands import Address, Register
 
@@ -220,31 +221,31 @@ NEWEST: Version = (9, 0)
 _UNKNOWN = (Needs(version=NEWEST, known=False),)
 
 _MODIFIERS = tuple(
-    (re.compile(pattern), needs)
-    for pattern, needs in (
-        (r"^(?!cp\.async\.c)\S*::cta\b", Needs(75, (7, 8))),
-        (r"^\S*\bshared::cluster\b", Needs(90, (7, 8))),
-        (r"^\S*\.param::", Needs(75, (8, 3))),
-        (r"^(?!barrier)\S*\.cluster\b", Needs(90, (7, 8))),
-        (r"^\S*\.L[12]::", Needs(75, (7, 4))),
-        (r"^\S*\.L2::(cache_hint|256B)\b", Needs(80, (7, 4))),
-        (r"^\S*\.b128\b", Needs(75, (8, 3))),
-        (r"^cp\.async\.c[ag]\S*\s[^,]+,[^,]+,[^,]+, *(!|%?p\d*\b)", Needs(80, (7, 5))),
-        (r"^mbarrier\.arrive\.\S*\s+_", Needs(80, (7, 1))),
-        (r"^mbarrier\.arrive(?!\S*\.(noComplete|expect_tx)\b)\S*\s[^,]+,[^,]+,", Needs(90, (7, 8))),
-        (r"^(min|max)\S*\.f32\s([^,]+,){3}", Needs(100, (8, 8))),
-        (r"\s.*%(cluster|is_explicit_cluster|nclusterid)", Needs(90, (7, 8))),
-        (r"\s.*%aggr_smem_size", Needs(90, (8, 1))),
-        (r"\s.*%reserved_smem_offset", Needs(80, (7, 6))),
-        (r"\s.*%current_graph_exec", Needs(75, (8, 0))),
+    (part, pattern(text), needs)
+    for part, text, needs in (
+        ("::cta", r"^(?!cp\.async\.c)\S*::cta\b", Needs(75, (7, 8))),
+        ("shared::cluster", r"^\S*\bshared::cluster\b", Needs(90, (7, 8))),
+        (".param::", r"^\S*\.param::", Needs(75, (8, 3))),
+        (".cluster", r"^(?!barrier)\S*\.cluster\b", Needs(90, (7, 8))),
+        (".L", r"^\S*\.L[12]::", Needs(75, (7, 4))),
+        (".L2::", r"^\S*\.L2::(cache_hint|256B)\b", Needs(80, (7, 4))),
+        (".b128", r"^\S*\.b128\b", Needs(75, (8, 3))),
+        ("cp.async.c", r"^cp\.async\.c[ag]\S*\s[^,]+,[^,]+,[^,]+, *(!|%?p\d*\b)", Needs(80, (7, 5))),
+        ("mbarrier.arrive", r"^mbarrier\.arrive\.\S*\s+_", Needs(80, (7, 1))),
+        ("mbarrier.arrive", r"^mbarrier\.arrive(?!\S*\.(noComplete|expect_tx)\b)\S*\s[^,]+,[^,]+,", Needs(90, (7, 8))),
+        (".f32", r"^(min|max)\S*\.f32\s([^,]+,){3}", Needs(100, (8, 8))),
+        ("cluster", r"\s.*%(cluster|is_explicit_cluster|nclusterid)", Needs(90, (7, 8))),
+        ("%aggr_smem_size", r"\s.*%aggr_smem_size", Needs(90, (8, 1))),
+        ("%reserved_smem_offset", r"\s.*%reserved_smem_offset", Needs(80, (7, 6))),
+        ("%current_graph_exec", r"\s.*%current_graph_exec", Needs(75, (8, 0))),
     )
 )
-"""What a modifier or an operand needs, whatever the form needs."""
+"""What a modifier or an operand needs, whatever the form needs: a part of the text, which is faster to look for, and the whole pattern."""
 
 _VARYING = ("cp.async.c", "mbarrier.arrive", "min.", "max.")
 """How opcodes begin whose operands stand in :data:`_MODIFIERS`."""
 
-_GROUP = re.compile(r"(?:\{([^}]*)\}|\(([^)]*)\)|\.([\w:.]+))(\+?)")
+_GROUP = pattern(r"(?:\{([^}]*)\}|\(([^)]*)\)|\.([\w:.]+))(\+?)")
 
 
 @frozen
@@ -289,6 +290,8 @@ _ALIKE = 0.8
 
 
 def _likeness(one: Sequence[str], other: Sequence[str]) -> float:
+    with LOCK:
+        from difflib import SequenceMatcher
     return SequenceMatcher(None, one, other).ratio()
 
 
@@ -359,8 +362,8 @@ def _each(text: str) -> Iterator[str]:
         yield from _each(before + chosen + after)
 
 
-_WORD = re.compile(r"\w+")
-_START = re.compile(r"[\w:.$]+")
+_WORD = pattern(r"\w+")
+_START = pattern(r"[\w:.$]+")
 
 
 @cache
@@ -386,8 +389,8 @@ def instruction_of(text: str) -> Instruction:
     """What the table says of an instruction (its opcode, or its whole text without guard), its modifiers included."""
     opcode = text.split(None, 1)[0] if text.strip() else ""
     ways = tuple(form.needs for form in _forms(opcode.split(".")[0]) if form.matches(opcode)) or _UNKNOWN
-    for pattern, more in _MODIFIERS:
-        if pattern.search(text):
+    for part, modifier, more in _MODIFIERS:
+        if part in text and modifier.search(text):
             ways = tuple(merge(needs, more) for needs in ways)
     starts = [start for start in _OPERANDS if f"{opcode}.".startswith(f"{start}.")]
     varies = opcode.startswith(_VARYING)
@@ -404,6 +407,8 @@ def _roles_of(opcode: str) -> tuple[Role, ...]:
 
 def nearest_to(opcode: str) -> str:
     """Return the opcode of the table that is the nearest to one that it lacks, or "" where none is near."""
+    with LOCK:
+        from difflib import get_close_matches
     forms, (word, *rest) = _written()[1], opcode.split(".")
     near: list[str] = []
     for start in [word] if word in forms else get_close_matches(word, forms, n=8):

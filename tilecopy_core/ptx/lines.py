@@ -8,18 +8,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, TypeAlias
 
+from ..errors.patterns import pattern
 from ..errors.records import frozen
 from .operands import Address, Register, TensorPlace, Vector, Written
 
-_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_STATEMENT = re.compile(r"[{}]|[\w$%]+\s*:(?!:)|[^\s{};][^;]*;?|;")
-_GUARD = re.compile(r"@(!?) ?([\w$%]+) (?!;)")
-_DECLARATION = re.compile(r"\.(?:reg|local|shared|global|const|param)\b(?:::\w+)?(.*)", re.DOTALL)
-_TYPES = re.compile(r"\.align\s+\d+|\.[\w:]+|=\s*(?:\{[^}]*\}|[^,;]*)")
-_DECLARED = re.compile(r"(%?[A-Za-z_$][\w$]*)\s*(?:<\s*(\d+)\s*>)?")
-_OPCODE = re.compile(r"[\w.:]+|\S*")
+_COMMENTS = pattern(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_STATEMENT = pattern(r"[{}]|[\w$%]+\s*:(?!:)|[^\s{};][^;]*;?|;")
+_GUARD = pattern(r"@(!?) ?([\w$%]+) (?!;)")
+_DECLARATION = pattern(r"\.(?:reg|local|shared|global|const|param)\b(?:::\w+)?(.*)", re.DOTALL)
+_TYPES = pattern(r"\.align\s+\d+|\.[\w:]+|=\s*(?:\{[^}]*\}|[^,;]*)")
+_DECLARED = pattern(r"(%?[A-Za-z_$][\w$]*)\s*(?:<\s*(\d+)\s*>)?")
+_OPCODE = pattern(r"[\w.:]+|\S*")
 """An opcode ends where an operand may begin, which needs no space: ``mov.b32%r0, 1;``."""
-_NAME = re.compile(r"%?[A-Za-z_$][\w$]*")
+_NAME = pattern(r"%?[A-Za-z_$][\w$]*")
 
 
 @frozen(eq=False)

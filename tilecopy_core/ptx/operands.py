@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from math import gcd
 
 import attrs
 
 from ..errors import Kind, PtxError, instance_of, integer_in, one_of, shown, tuple_of
+from ..errors.patterns import pattern
 from ..errors.records import frozen
 
 TYPE_BITS = {"pred": 1, "b16": 16, "b32": 32, "b64": 64, "f32": 32, "f64": 64}
@@ -18,7 +18,7 @@ STEM = {"pred": "p", "b16": "rs", "b32": "r", "b64": "rd", "f32": "f", "f64": "f
 """Register types and what names of theirs have between mark and number."""
 
 _TYPE = one_of(*TYPE_BITS)
-_NAME = re.compile(r"[A-Za-z_$%][A-Za-z0-9_$]*")
+_NAME = pattern(r"[A-Za-z_$%][A-Za-z0-9_$]*")
 _ALIGN = integer_in(1, 2**62)
 _IMMEDIATE = integer_in(-(2**31), 2**31 - 1)
 _SPACES = ("global", "shared", "shared::cluster", "param")

@@ -10,19 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import PluginError
+from ..errors.patterns import pattern
 from ..errors.process_lock import LOCK
 from ..errors.records import frozen
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution, EntryPoints
 
-_FOLDER_NAME = re.compile(
+_FOLDER_NAME = pattern(
     r"(?P<name>[^-]+(?:-[^-\d][^-]*)*?)(?:-(?P<version>\d[^-]*)(?:-py[\d.]+)?)?\.(?:dist|egg)-info", re.I
 )
 """The folder or file of a distribution's metadata; an ``.egg-info`` of a source tree has no version."""
-_NAME = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?", re.I)
+_NAME = pattern(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?", re.I)
 """A name that a distribution can have (PEP 508); pip renames what it is about to delete to ``~ame``."""
-_HEADER = re.compile(r"^(name|version|requires-dist):(.*)$", re.I | re.M)
+_HEADER = pattern(r"^(name|version|requires-dist):(.*)$", re.I | re.M)
 
 
 @frozen(eq=False)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import attrs
 
 from ..errors import TEXT, Kind, PluginError, checked
+from ..errors.patterns import pattern
 from ..errors.process_lock import LOCK
 from ..errors.records import frozen
 from .distributions import canonical, distributions, release, text_of
@@ -33,8 +34,8 @@ SLOW_IMPORT_SECONDS = 4.0
 """An import that takes more CPU time of its thread is named: it delays the first copy of every process."""
 _NOT_THE_CALLER = ("tilecopy", "pluggy", "importlib")
 """How modules are named that no user wrote."""
-_POINT_NAME = re.compile(r"[\w.-]+", re.ASCII)
-_REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(\s*:\s*[^\W\d]\w*(\.[^\W\d]\w*)*)?(\s*\[.*\])?")
+_POINT_NAME = pattern(r"[\w.-]+", re.ASCII)
+_REFERENCE = pattern(r"[^\W\d]\w*(\.[^\W\d]\w*)*(\s*:\s*[^\W\d]\w*(\.[^\W\d]\w*)*)?(\s*\[.*\])?")
 """An object reference of the entry-points specification."""
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 
 from tilecopy_core.description import Target, target_of
-from tilecopy_core.errors import TEXT, Kind, checked, one_of, optional
+from tilecopy_core.errors import TEXT, Kind, checked, one_of, optional, pattern
 from tilecopy_core.registry import LOCK, compiling
 
 from .errors import AssemblerError
@@ -125,8 +125,8 @@ class Resources:
     shared_bytes: int
 
 
-_USED = re.compile(r"[Uu]sed (\d+) registers(?:.*?\b(\d+) bytes smem)?")
-_SPILLED = re.compile(r"(\d+) bytes spill stores")
+_USED = pattern(r"[Uu]sed (\d+) registers(?:.*?\b(\d+) bytes smem)?")
+_SPILLED = pattern(r"(\d+) bytes spill stores")
 
 
 @checked(AssemblerError, ptx=TEXT, assembler=optional(_ASSEMBLER))

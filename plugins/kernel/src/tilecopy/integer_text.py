@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 import operator
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tilecopy_core.errors import RequestError
+from tilecopy_core.errors import RequestError, pattern
 from tilecopy_core.integers import Atom, Int, Symbol, constant_of, is_int, minimum, terms_of
 
 _CPP = {
@@ -55,7 +54,7 @@ def _written(value: Int, symbol: Callable[[Symbol], str], operations: Mapping[st
     return total(value)
 
 
-_WORD = re.compile(r"\b(?!min\()[^\W\d]\w*")
+_WORD = pattern(r"\b(?!min\()[^\W\d]\w*")
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,

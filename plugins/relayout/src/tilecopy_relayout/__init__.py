@@ -1,7 +1,20 @@
 """tilecopy-relayout: permute, split and merge the dimensions of arrays at nearly the speed of a plain copy."""
 
+from typing import TYPE_CHECKING
+
+from tilecopy_core.registry import names_later
+
 from .api import relayout
-from .planner import plan_relayout
-from .shards import relayout_shards
 
 __all__ = ["plan_relayout", "relayout", "relayout_shards"]
+
+if TYPE_CHECKING:
+    from .planner import plan_relayout
+    from .shards import relayout_shards
+else:  # a checker would take every name for one of the package
+    __getattr__ = names_later(__name__, {"plan_relayout": ".planner", "relayout_shards": ".shards"})
+
+
+def __dir__() -> list[str]:
+    """Also the names that are imported when they are first asked for."""
+    return sorted({*globals(), *__all__})

@@ -24,7 +24,6 @@ from .host import choose_executor, move_in_pieces, target_of_gpu
 from .launching import OnDevice, align_of
 from .movement import Movement, movement_of
 from .patterns import Rearrangement, rearrangement
-from .planner import plan_relayout
 
 _MOST_REMEMBERED = 4096
 """Calls that are remembered before all are forgotten."""
@@ -205,6 +204,8 @@ def _move_on_host(movement: Movement, source: Array, destination: Array, executo
 
 
 def _launch(movement: Movement, gpus: Gpus, source: int, destination: int) -> OnDevice:
+    with LOCK:
+        from .planner import plan_relayout
     plan = plan_relayout(
         movement.shape,
         movement.dtype,

@@ -19,7 +19,6 @@ from tilecopy_core.plugin import shown
 from tilecopy_core.registry import LOCK
 
 from .gpus import Gpus, driver
-from .planner import plan_relayout
 
 EXECUTORS = ("cuda", "emulator")
 EMULATED_TARGET = "sm_90"
@@ -148,6 +147,8 @@ def move_piece(
     if executor == "cuda":
         return _through_gpu(source, result, axes, target or target_of_gpu(current_gpu()), timed_runs)
     strides, out_strides = (tuple(s // a.itemsize for s in a.strides) for a in (source, result))
+    with LOCK:
+        from .planner import plan_relayout
     plan = plan_relayout(
         source.shape,
         source.dtype.name,
@@ -165,6 +166,8 @@ def move_piece(
 def _through_gpu(source: Any, result: Any, axes: Sequence[int], target: str, timed_runs: int) -> float:
     with LOCK:
         from tilecopy_cuda import DeviceArray, time_on_device
+
+        from .planner import plan_relayout
 
     cuda: Any = executor_named("cuda")
     memory, first, source = _compact(source)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import string
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import attrs
 
-from tilecopy_core.errors import RequestError, shown
+from tilecopy_core.errors import RequestError, pattern, shown
 from tilecopy_core.integers import Expr
 from tilecopy_core.memory import Memory, Region
 from tilecopy_core.ptx import (
@@ -25,17 +24,18 @@ from tilecopy_core.ptx import (
     nearest_to,
     parsed,
 )
+from tilecopy_core.registry import LOCK
 
 from .conversion import made
 from .statements import words_of
 from .values import Value, element_offset, lower_value
 
-_MARK = re.compile(r"\$operand(\d+)_\d+")
+_MARK = pattern(r"\$operand(\d+)_\d+")
 """What stands for a register of an operand while the text is read: the operand's number, and that of the register in it."""
-_NAME = re.compile(r"(?<![\w$%.])%?[A-Za-z_$][\w$]*")
+_NAME = pattern(r"(?<![\w$%.])%?[A-Za-z_$][\w$]*")
 _CONSTANTS = frozenset({"_", "WARP_SZ"})
 """Names that no declaration needs (PTX ISA, predefined constants; ``_`` drops a result)."""
-_OF_THE_KERNEL = re.compile(rf"%({'|'.join(STEM.values())})\d+|\$[A-Za-z]\w*_\d+")
+_OF_THE_KERNEL = pattern(rf"%({'|'.join(STEM.values())})\d+|\$[A-Za-z]\w*_\d+")
 """How the kernel's own registers and labels are called."""
 
 
@@ -258,6 +258,8 @@ def check_fields(text: Any, count: int) -> None:
     if not isinstance(text, str):
         raise RequestError(f"inline_ptx takes text, not {shown(text)}")
     try:
+        with LOCK:
+            import string
         parts = [part[1:] for part in string.Formatter().parse(text) if part[1] is not None]
         fields = [f"{field}{'!' * bool(how)}{how or ''}{':' * bool(form)}{form}" for field, form, how in parts]
     except ValueError as error:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from fractions import Fraction
 from typing import Any, ClassVar
 
 import attrs
@@ -19,6 +18,7 @@ from tilecopy_core.integers import Condition, Expr, Int, RunTime, bounds_of, fit
 from tilecopy_core.layout import DType, dtype_of
 from tilecopy_core.memory import Region
 from tilecopy_core.ptx import SETP, PtxBuilder, Register
+from tilecopy_core.registry import LOCK
 
 from .conversion import (
     FLOAT8,
@@ -202,6 +202,8 @@ def _as_held(number: float, dtype: str) -> float:
     if dtype not in _PRECISION or not number or not math.isfinite(number):
         return number
     bits, least = _PRECISION[dtype]
+    with LOCK:
+        from fractions import Fraction
     exact = abs(Fraction(number))
     exponent = (
         exact.numerator.bit_length() - exact.denominator.bit_length()
