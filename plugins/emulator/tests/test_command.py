@@ -15,6 +15,7 @@ from tilecopy_emulator import UnsupportedPtxError, run_ptx
 from tilecopy_emulator.command import emulate
 from tilecopy_test_helpers.mentions import mentions
 
+SAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "block_sum.ptx"
 CUDA = Path(__file__).parent / "cuda"
 
 
@@ -119,3 +120,10 @@ def test_cuda_cpp_that_is_read_as_ptx_is_said(file: str, tmp_path: Path, monkeyp
     done = CliRunner().invoke(emulate, [file, "zeros:int32:1", "--block", "1"], input=source)
     assert isinstance(done.exception, LaunchError) and mentions(".cu", ".cuh").search(str(done.exception))
     assert isinstance(CliRunner().invoke(emulate, ["-"], input="__GLOBAL__").exception, UnsupportedPtxError)
+
+
+@pytest.mark.skipif(not SAMPLE.exists(), reason="this is not a checkout")
+def test_the_sample_for_machines_without_a_compiler_has_a_race_at_its_line() -> None:
+    result = run(SAMPLE, "ones:float32:1024", "zeros:float32:4", "--grid", 4, "--block", 256)
+    assert isinstance(result.exception, HazardError) and result.exception.kind == "race"
+    assert "block_sum.cu:8" in str(result.exception)

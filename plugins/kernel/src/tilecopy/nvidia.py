@@ -17,5 +17,8 @@ def remedy(command: str) -> str:
         The command; on macOS, for which NVIDIA publishes none of its packages, that and what works there instead.
     """
     if sys.platform == "darwin":
-        return "NVIDIA publishes it for Linux and Windows alone; on macOS, kernels and .ptx files run on the emulator"
+        return (
+            "NVIDIA publishes it for Linux and Windows alone; on macOS the emulator runs kernels, and .ptx files that nvcc made "
+            "elsewhere (docs/emulator.md)"
+        )
     return command
