@@ -77,6 +77,7 @@ def test_the_emulator_s_page(
 ) -> None:
     """Its files and commands, in order, print what the page says."""
     monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "docs" / "examples", tmp_path / "docs" / "examples")
     page = ROOT / "docs" / "emulator.md"
     text = rewritten = page.read_text()
     for name, body, line, said in BLOCK.findall(text):
