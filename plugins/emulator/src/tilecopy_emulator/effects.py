@@ -20,6 +20,7 @@ from .order.clocks import ASYNC_GLOBAL, ASYNC_SHARED, ISSUED, TENSOR, TENSORMAP
 from .program import (
     CARRY,
     REGISTER_BITS,
+    TAKES_PART,
     Instruction,
     Memory,
     Negated,
@@ -150,6 +151,7 @@ EFFECTS = {
         Effect("fence.proxy.tensormap::generic", kind="fence", loads="none", sections=(TENSORMAP,)),
         Effect("tensormap.cp_fenceproxy", sections=(TENSORMAP,)),
         Effect("nanosleep", loads="none"),
+        Effect(TAKES_PART, loads="none"),
         *(Effect(f"mbarrier.{name}", pieces=_in_shared(8)) for name in ("init", "expect_tx", "complete_tx")),
         *(Effect(f"mbarrier.{name}", 1, pieces=_in_shared(8)) for name in ("arrive", "arrive_drop", "try_wait")),
         Effect("mbarrier.test_wait", 1, polled=True, pieces=_in_shared(8)),

@@ -16,6 +16,7 @@ from .places import Place
 __all__ = [
     "CARRY",
     "REGISTER_BITS",
+    "TAKES_PART",
     "Instruction",
     "Memory",
     "Negated",
@@ -47,6 +48,8 @@ REGISTER_BITS = {
 """Width of each type in bits (predicates 1)."""
 DECLARABLE = frozenset(REGISTER_BITS) - {"bf16", "bf16x2"}
 """Types that registers and variables can be declared with; bits of bf16 lie in those of ``.b16`` and ``.b32``."""
+TAKES_PART = "takes part"
+"""The opcode that stands for the comment by which an exported copy says who executes it: no instruction of PTX."""
 CARRY = "the carry flag"
 """The register that stands for the condition code (``.cc``)."""
 

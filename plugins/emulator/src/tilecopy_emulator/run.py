@@ -23,7 +23,7 @@ from .opcodes.table import compile_program
 from .order.access import STACK, STACK_BYTES
 from .order.clocks import TENSOR
 from .places import readable
-from .program import Program, UnsupportedPtxError
+from .program import TAKES_PART, Program, UnsupportedPtxError
 from .sides import in_words
 from .threads.arrays import GlobalMemory
 from .threads.launch import Dim3, Launch, SharedVariable, Sought
@@ -260,7 +260,7 @@ def run_grid(
     lines: Counter[int] = Counter()
     approximate, not_counted = set(), set()
     for instruction, count in zip(program.instructions, launch.executed.tolist(), strict=False):
-        if count:
+        if count and instruction.opcode[0] != TAKES_PART:
             executed[instruction.opcode[0]] += count
             lines[instruction.line] += count
             if is_approximate(instruction.opcode):

@@ -7,7 +7,7 @@ of the block first, and a fragment's back at the end (moves that no assembler ke
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -131,10 +131,21 @@ class Function:
 
     @property
     def block_inputs(self) -> tuple[BlockOperand, ...]:
-        """What it reads and does not write, numbered after the outputs."""
+        """What it reads and does not write, numbered after the outputs; the thread's index too if several threads copy together."""
         written = set(self.block_outputs)
-        found = (operand for move in self.inputs for operand in move.operands)
-        return tuple(operand for operand in found if operand not in written)
+        found = [operand for move in self.inputs for operand in move.operands if operand not in written]
+        together = self.plan.request.scope.kind != "thread"
+        return tuple(found) if not together or self._thread in found else (*found, self._thread)
+
+    @property
+    def _thread(self) -> BlockOperand:
+        return BlockOperand(self.arguments[-1].name)
+
+    def _participation(self, thread: str) -> Iterator[str]:
+        """A comment by which the emulator knows who must execute the block. A comment costs nothing, its operand neither."""
+        scope, last = self.plan.request.scope, self.arguments[-1]
+        if scope.kind != "thread" and isinstance(last, Number) and last.upper is not None:
+            yield f"// tilecopy: {self.name}: {scope.threads} of {last.upper + 1} threads copy together; this is thread {thread}"
 
     def bits_of(self, operand: BlockOperand) -> int:
         """Width of an operand: of pointers 64, of shared addresses and words of fragments 32."""
@@ -163,6 +174,7 @@ class Function:
 
         return [
             "{",
+            *self._participation(numbers.get(self._thread, "")),
             *map(own, self.declarations),
             *(f"{move.opcode} {own(move.register)}, {callers(move)};" for move in self.inputs),
             *(own(str(line).strip()) for line in self.body),

@@ -23,6 +23,7 @@ from ..threads.registers import ALL_BITS
 from ..threads.threads import AT_BARRIER, AT_CLUSTER, AT_MBARRIER, AT_WARP, DONE, FULL, RUN, Diverged, Lanes, Stuck
 from .engines import Engines
 from .mbarrier import Mbarriers
+from .participation import Participation
 from .progress import Watch
 
 TRIALS = 10
@@ -48,6 +49,7 @@ class Machine(Memories):
         self.engines = Engines(self, self.mbarriers)
         self.tensor: Any = None
         self.warpgroups: Any = None
+        self.participation = Participation(self)
         self.watch = Watch(self, self.mbarriers, self.engines)
 
     # ------------------------------------------------------------------------------------------- running
@@ -212,6 +214,7 @@ class Machine(Memories):
         self.engines.finish()
         if self.tensor is not None:
             self.tensor.finish()
+        self.participation.finish()
 
     def accuse(self) -> NoReturn:
         """Nobody can go on: say who waits for what."""
@@ -269,6 +272,7 @@ class Machine(Memories):
         self.local.expand(copies)
         self.barriers.expand(copies, ctas, unit)
         self.mbarriers.expand(copies, ctas, unit)
+        self.participation.expand(copies)
         if self.tensor is not None:
             self.tensor.expand(copies, shift, made)
         if self.warpgroups is not None:

@@ -8,10 +8,11 @@ import numpy as np
 
 from ..effects import modifiers_of
 from ..machine.machine import Machine
+from ..machine.participation import Copy
 from ..memory.tensor_maps import MAP_BYTES
 from ..order.access import SCOPES
 from ..order.clocks import ASYNC_GLOBAL, ASYNC_SHARED, TENSORMAP
-from ..program import Instruction, Memory, Pair, Program
+from ..program import TAKES_PART, Instruction, Memory, Pair, Program
 from .loads import address_reader, immediate, shared_address
 from .operands import Handler, Lanes, Step, demand_count, is_constant, reader, refuse, writer
 
@@ -26,6 +27,14 @@ def _branch(instruction: Instruction, program: Program) -> Step:
         raise refuse(instruction, "a label of the function is wanted")
     target = program.labels[str(instruction.operands[0])]
     return lambda machine, lanes: machine.branch(lanes, target)
+
+
+def _takes_part(instruction: Instruction, program: Program) -> Step:
+    """A thread does its part of an exported copy."""
+    name, together, threads, register = map(str, instruction.operands)
+    copy = Copy(name, int(together), int(threads))
+    read = reader(register, "b32", instruction, program)
+    return lambda machine, lanes: machine.participation.count(copy, lanes, machine.uniform(read(machine, lanes), lanes))
 
 
 # ------------------------------------------------------------------------------------------------ bar, barrier
@@ -263,6 +272,7 @@ INSTRUCTIONS: dict[str, Handler] = {
     "exit": _exit,
     "ret": _exit,
     "bra": _branch,
+    TAKES_PART: _takes_part,
     "bar": _bar,
     "barrier": _bar,
     "bar.warp": _bar_warp,

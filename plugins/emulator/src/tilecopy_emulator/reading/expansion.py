@@ -20,6 +20,7 @@ from ..program import (
     CARRY,
     DECLARABLE,
     REGISTER_BITS,
+    TAKES_PART,
     Instruction,
     Memory,
     Negated,
@@ -44,6 +45,10 @@ MOST_COPIES = 8
 """Calls of a function that are expanded in place; those after them share one body, so that a program grows with its text alone."""
 
 LINKAGE = (".visible", ".extern", ".weak", ".common")
+_TAKES_PART = re.compile(
+    r"tilecopy: (\w+): ([1-9]\d{0,3}) of ([1-9]\d{0,3}) threads copy together; this is thread (\S+)"
+)
+"""What tilecopy-export writes above a copy: its name, how many threads do it, of how many, and the register of a thread's index."""
 _PARTED_FROM_COPIES = ("barrier", "fence", "wait", "end")
 """Kinds of instructions that no copy holds: the comment above a copy does not reach past them."""
 
@@ -251,7 +256,7 @@ class Expansion:
                 if frame.leave is not None:
                     frame.leave()
                 continue
-            if token.comment is not None:
+            if token.comment is not None and not self._takes_part(scope, token):
                 self.source = token.comment
             if token.kind == "end":
                 c.fail("this '{' is never closed", frame.opening.line)
@@ -269,6 +274,17 @@ class Expansion:
                 c.fail(f"'{token.text}' stands where a statement should")
             if len(self.drafts) > MAX_INSTRUCTIONS:
                 c.fail(f"the kernel has more than {MAX_INSTRUCTIONS} instructions with its calls expanded")
+
+    def _takes_part(self, scope: _Scope, token: Token) -> bool:
+        """Make an instruction of the comment that says who executes an exported copy; whether it is one."""
+        found = _TAKES_PART.fullmatch(token.comment or "")
+        register = found and scope.find(found[4])
+        if found is None or register is None or self.registers.get(register) != 32:
+            return False
+        text, operands = f"// {token.comment}", (*found.group(1, 2, 3), register)
+        draft = Instruction(token.line, text, (TAKES_PART,), operands, source=self.source, place=self.place)
+        self.drafts.append(_Draft(draft, scope))
+        return True
 
     def _label_here(self, scope: _Scope) -> None:
         c = self.c
