@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = {
-    "core": 10_075,
+    "core": 10_125,
     "bulk": 275,
     "cli": 1_900,
     "cuda": 1_775,
@@ -18,7 +18,7 @@ PACKAGES = {
     "emulator": 18_550,
     "export": 1_575,
     "gmem_smem": 100,
-    "kernel": 7_925,
+    "kernel": 7_950,
     "ldgsts": 100,
     "ldmatrix": 600,
     "ragged": 525,
@@ -32,7 +32,7 @@ PACKAGES = {
 }
 """Lines of Python of each package, docstrings and blank ones too: the core, then the folders of plugins/."""
 ROOMS = {
-    "integers": 825,
+    "integers": 850,
     "layout": 1_255,
     "memory": 650,
     "description": 1_110,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import os
 import pickle
@@ -13,7 +14,7 @@ import textwrap
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -135,6 +136,78 @@ def test_requests_of_one_registry_are_told_apart() -> None:
         assert plan(found).variant == "new"
         assert plan(found, target="sm_80").variant == "old"
         assert plan(found, variant="old").variant == "old"
+
+
+def reached(value: Any, path: str, seen: dict[int, Any]) -> dict[str, Any]:
+    """Everything that public attributes, items and keys lead to, by the way there."""
+    if isinstance(value, (int, str, bytes, type(None), type)) or callable(value) or id(value) in seen:
+        return {}
+    seen[id(value)] = value
+    parts: dict[str, Any] = {}
+    if isinstance(value, (tuple, list, frozenset, set)):
+        parts = {f"{path}[{number}]": item for number, item in enumerate(value)}
+    elif isinstance(value, Mapping):
+        parts = {f"{path}[{key!r}]": item for key, item in value.items()}
+    for name in dir(value):
+        with contextlib.suppress(Exception):
+            if not name.startswith("__") and path.count(".") < 7:
+                parts[f"{path}.{name}"] = getattr(value, name)
+    found = {path: value}
+    for where, part in parts.items():
+        found |= reached(part, where, seen)
+    return found
+
+
+def test_a_hook_cannot_change_the_request() -> None:
+    k = tc.KernelBuilder("k", threads=128)
+    n, m = k.size("n", multiple_of=64), k.scalar("m", upper=63)
+    a, b = k.param("A", (n, 64), "float16"), k.param("B", (256, 64), "float16")
+    layout = tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[64, 64]))
+    tile, bar = k.shared((64, 64), "float16", layout=layout), k.mbarrier("bar")
+    row = k.block_id("x") * 64
+    with k.if_(m > 2):
+        k.cta.copy(tile[:, :], a[row : row + 64, :], outside="zero")
+    with k.if_(k.thread_id() == 0):
+        k.thread.copy_async(tile[:, :], b[row // 2 : row // 2 + 64, :], mbar=bar[0], outside="zero")
+    for made in k.build(target="sm_90a", grid=1).plans:
+        request = made.request
+        text = repr(request)
+        for where, value in reached(request, "request", {}).items():
+            held = not where.rpartition(".")[2].startswith(("offset", "T"))  # these are made anew for each caller
+            assert not (held and isinstance(value, (list, dict, set, bytearray))), where
+            for name in [name for name in dir(value) if not name.startswith("__")]:
+                try:
+                    setattr(value, name, 0)
+                except (AttributeError, TypeError):
+                    continue
+                raise AssertionError(f"{where}.{name} can be assigned")
+        assert repr(request) == text
+
+
+def test_a_plugin_that_is_removed_during_a_dispatch_is_the_one_that_is_named() -> None:
+    """TILECOPY_ONLY then names what is not there, which is not the fault of the variant that is asked next."""
+    found = registry(
+        source(
+            "first", variant("first", priority=30, verdict=lambda _: found.unregister("gone") or tc.Decline("not mine"))
+        ),
+        source("innocent", variant("innocent", priority=20)),
+        source("gone", variant("gone", priority=10)),
+        TILECOPY_ONLY="first,innocent,gone",
+    )
+    with pytest.raises(tc.PluginError, match=mentions("TILECOPY_ONLY", "gone")) as caught:
+        plan(found)
+    assert "innocent" not in str(caught.value).replace("first,innocent,gone", "")
+
+
+def test_a_dispatch_goes_on_without_a_plugin_that_is_removed() -> None:
+    found = registry(
+        source(
+            "first",
+            variant("first", priority=30, verdict=lambda _: found.unregister("first") or tc.Decline("not mine")),
+        ),
+        source("innocent", variant("innocent", priority=20)),
+    )
+    assert plan(found).variant == "innocent" and plan(found).variant == "innocent"
 
 
 def test_a_variant_may_still_decline_in_partition() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import hashlib
 import json
 import os
+import pickle
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -16,6 +18,7 @@ import host_bytes
 import numpy as np
 import pytest
 import tilecopy as tc
+from drawn_records import raw_exceptions
 from tilecopy_emulator import run_ptx
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit import demos, oracle
@@ -453,6 +456,37 @@ def test_a_changed_record_is_refused_or_the_same_kernel(of: Callable[[], tc.Buil
     load(original.replace(b'"name"', b'"n\\u0061me"', 1))
 
 
+def test_drawn_records_end_in_errors_of_tilecopy() -> None:
+    """Some of what tests/drawn_records.py draws by the thousands."""
+    some = {name: MADE[name] for name in ("sized", "gather", "drawn back", "tensor maps", "bytes of a function")}
+    ends, raw = raw_exceptions(some, 250, seed=5)
+    assert raw == [] and ends["launched"] > 0 and ends["LaunchError"] > 0
+
+
+@pytest.mark.parametrize(
+    ("of", "change"),
+    [
+        (sized, lambda record: record["symbols"][0].update(called="other")),
+        (gather, lambda record: record["symbols"][0].update(called="other")),
+        (sized, lambda record: record["symbols"][0].update(parameter=False)),
+        *(
+            (gather, lambda record, r=r: record["checks"]["values"][0].update(register=r))
+            for r in ("%r99", "r", "%p1", "%tid.x")
+        ),
+        (gather, lambda record: record["checks"]["values"][0].update(line=1)),
+        (gather, lambda record: record["checks"]["values"][0].update(line=10**6)),
+    ],
+)
+def test_what_no_launch_knows_is_refused_when_a_kernel_is_loaded(
+    of: Callable[[], tc.BuiltKernel], change: Callable[[Any], None], tmp_path: Path
+) -> None:
+    folder, record = saved(tmp_path, of)
+    change(record)
+    (folder / "launch.json").write_text(json.dumps(with_digest(record, folder)))
+    with pytest.raises(tc.LaunchError, match=mentions("kernel.save")):
+        tc.load_kernel(folder)
+
+
 def test_folders_that_hold_nothing_or_cannot_be_written_are_told(tmp_path: Path) -> None:
     with pytest.raises(tc.LaunchError, match=mentions("kernel", "kernel.save")):
         tc.load_kernel(tmp_path)
@@ -489,3 +523,15 @@ def test_a_kernel_that_cannot_be_saved_leaves_the_one_that_was_there(
     with pytest.raises(tc.LaunchError, match=re.escape(str(tmp_path))):
         sized(name="other").save(tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("take", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_builder_is_neither_pickled_nor_copied(take: Callable[[Any], Any]) -> None:
+    k = tc.KernelBuilder("described", threads=32)
+    a = k.param("A", (32,), "float32")
+    with k.if_(k.thread_id() < 3):
+        k.store(a[0], 1.0)
+    k.cta_sync()
+    with pytest.raises(tc.RequestError, match="described"):
+        take(k)
+    assert take(k.build(target="sm_80", grid=1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -306,11 +307,18 @@ class Variant:
         raise PluginError(f"Variant {self.name!r}: it declares no option {shown(name)}")
 
 
+def _read_only(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    return MappingProxyType(dict(values))
+
+
 @frozen(eq=False, repr=False)
 class Options(Mapping[str, Any]):
     """The options of a request, by name; nobody can change them."""
 
-    _values: dict[str, Any] = attrs.field(factory=dict, converter=dict)
+    _values: Mapping[str, Any] = attrs.field(factory=dict, converter=_read_only)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Options, (dict(self._values),)
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
@@ -322,7 +330,7 @@ class Options(Mapping[str, Any]):
         return len(self._values)
 
     def __repr__(self) -> str:
-        return repr(self._values)
+        return repr(dict(self._values))
 
 
 def _options(value: Any) -> Options:

@@ -407,6 +407,7 @@ def _answer(plugin: Plugin, hook: str, request: CopyRequest, demanded: tuple[str
     A fault declines this one request, unless the variant was demanded by name.
     """
     cause: BaseException | None = None
+    registry.table()  # a plugin that was added or removed meanwhile may make the table invalid, which is not this one's fault
     try:
         answer = registry.call(plugin, hook, request=request)
     except (WrapperError, PluginWarning, KeyboardInterrupt):  # a warning is raised where somebody asks for that

@@ -55,6 +55,14 @@ class Atom:
     _key: tuple[Any, ...]
     _hash: int
 
+    def _fill(self, **values: Any) -> None:
+        """Set attributes of a new atom, once."""
+        for name, value in values.items():
+            _set(self, name, value)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable")
+
     def __hash__(self) -> int:
         return self._hash
 
@@ -65,7 +73,7 @@ class Atom:
         return self.order
 
 
-@attrs.define(slots=False, eq=False, repr=False)
+@attrs.define(slots=False, eq=False, repr=False, init=False)
 class Symbol(Atom):
     """An integer known only at run time; :func:`symbol` makes the expression to compute with.
 
@@ -81,19 +89,31 @@ class Symbol(Atom):
     """
 
     name: str
-    lower: int | None = 0
-    upper: int | None = None
-    multiple_of: int = 1
-    varies: str = "grid"
-    source: tuple[Int, ...] = ()
-    register: str = ""
-    identity: object = attrs.field(default=attrs.Factory(lambda self: self.register or object(), takes_self=True))
+    lower: int | None
+    upper: int | None
+    multiple_of: int
+    varies: str
+    source: tuple[Int, ...]
+    register: str
+    identity: object
 
-    def __attrs_post_init__(self) -> None:
-        self._key = self.identity, self.lower, self.upper, self.multiple_of
-        self._hash = hash(self._key)
-        self.order, self.divisor, self.symbols = self.name, self.multiple_of, frozenset((self,))
-        self.bits = _bits_within(self)
+    def __init__(
+        self,
+        name: str,
+        lower: int | None = 0,
+        upper: int | None = None,
+        multiple_of: int = 1,
+        varies: str = "grid",
+        source: tuple[Int, ...] = (),
+        register: str = "",
+        identity: object = None,
+    ) -> None:
+        identity = identity or register or object()
+        self._fill(name=name, lower=lower, upper=upper, multiple_of=multiple_of, varies=varies, source=tuple(source))
+        self._fill(register=register, identity=identity, order=name, divisor=multiple_of)
+        key = identity, lower, upper, multiple_of
+        self._fill(_key=key, _hash=hash(key))
+        self._fill(symbols=frozenset((self,)), bits=_bits_within(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Symbol, attrs.astuple(self, recurse=False)
@@ -106,14 +126,17 @@ class Operation(Atom):
 
     def __init__(self, op: str, left: Int, right: Int) -> None:
         rule = OPERATIONS[op]
-        self.op, self.operands = op, (left, right)
-        self._key = op, left, right
-        self._hash = hash(self._key)
-        self.order = rule.text.format(_told(left), _told(right))
-        self.lower, self.upper = rule.bounds(left, right)
-        self.divisor = rule.divisor(divisor_of(left), divisor_of(right))
-        self.symbols = symbols_of(left) | symbols_of(right)
-        self.bits = rule.bits(self)
+        key = op, left, right
+        self._fill(op=op, operands=(left, right), _key=key, _hash=hash(key))
+        lower, upper = rule.bounds(left, right)
+        self._fill(
+            order=rule.text.format(_told(left), _told(right)),
+            lower=lower,
+            upper=upper,
+            divisor=rule.divisor(divisor_of(left), divisor_of(right)),
+            symbols=symbols_of(left) | symbols_of(right),
+        )
+        self._fill(bits=rule.bits(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Operation, self._key

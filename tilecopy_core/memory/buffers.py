@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 import numpy as np
@@ -318,8 +318,9 @@ class Region:
     starts: tuple[Int, ...] = attrs.field(eq=key_of)
     extents: tuple[int, ...]
     inside: tuple[tuple[bool, bool], ...] = ()
-    _layout: list[TileLayout | None] = attrs.field(init=False, factory=list, eq=False)
-    _text: list[str] = attrs.field(init=False, factory=list, eq=False)
+    _layout: TileLayout | Literal[False] | None = attrs.field(init=False, default=False, eq=False)
+    """The layout of the box, once it is known; False before."""
+    _text: str = attrs.field(init=False, default="", eq=False)
 
     def __attrs_post_init__(self) -> None:
         buffer, inside = self.buffer, self.inside
@@ -353,9 +354,9 @@ class Region:
 
         Of a box that overhangs, coordinates outside have places too, at which there is nothing.
         """
-        if not self._layout:
-            self._layout.append(self.buffer.layout.box(self.buffer.shape, self.starts, self.extents))
-        return self._layout[0]
+        if self._layout is False:
+            object.__setattr__(self, "_layout", self.buffer.layout.box(self.buffer.shape, self.starts, self.extents))
+        return self._layout or None
 
     def overhang(self, dim: int) -> tuple[bool, bool]:
         """Whether the box can begin before its dimension's first element, and whether it can end after the last."""
@@ -383,5 +384,5 @@ class Region:
     def __repr__(self) -> str:
         if not self._text:  # a copy's plan, text and messages have it
             parts = [f"{s}:{s + e}" for s, e in zip(self.starts, self.extents, strict=True)]
-            self._text.append(f"{self.buffer.name}[{', '.join(parts)}]")
-        return self._text[0]
+            object.__setattr__(self, "_text", f"{self.buffer.name}[{', '.join(parts)}]")
+        return self._text

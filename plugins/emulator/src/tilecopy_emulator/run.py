@@ -192,7 +192,14 @@ def run_grid(
     for name, function in (("progress", progress), ("origin_of", origin_of), ("observer", observer)):
         demand("run_grid", name, function, function is None or callable(function), "a function, or None")
     fits = isinstance(value_checks, (tuple, list)) and all(isinstance(each, ValueCheck) for each in value_checks)
-    demand("run_grid", "value_checks", value_checks, fits, "the checks of a kernel's values")
+    fits = fits and all(program.register_bits.get(each.register) in (16, 32, 64) for each in value_checks)
+    demand(
+        "run_grid",
+        "value_checks",
+        value_checks,
+        fits,
+        "the checks of a kernel's values, in registers of 16, 32 or 64 bits",
+    )
     fits = isinstance(pool, (tuple, list)) and all(isinstance(each, tuple) and len(each) == 3 for each in pool)
     fits = fits and all(isinstance(n, str) and is_whole(at, 0, _FAR) and is_whole(b, 0, _FAR) for n, at, b in pool)
     demand("run_grid", "pool", pool, fits, "buffers, each its name, offset and bytes")

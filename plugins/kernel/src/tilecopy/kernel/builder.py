@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, Never, ParamSpec, SupportsIndex
 
 import attrs
 
@@ -140,6 +140,12 @@ class KernelBuilder(Recorder):
     def __repr__(self) -> str:
         names = ", ".join(p.name for p in self._described.parameters)
         return f"KernelBuilder({self.name!r}, threads={self.threads}) with parameters ({names})"
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Never:
+        raise RequestError(
+            f"kernel {self.name}: a KernelBuilder cannot be pickled or copied; build the kernel and pickle or save that, or call the "
+            "function that describes it again"
+        )
 
     # ------------------------------------------------------------------------------------------- declarations
 

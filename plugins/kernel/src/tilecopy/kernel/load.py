@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from msgspec import convert
 
 from tilecopy_core.description import target_of
 from tilecopy_core.errors import checked, shown
-from tilecopy_core.integers import Int, Symbol, key_of, of_atom
+from tilecopy_core.integers import Int, Symbol, key_of, of_atom, symbols_of
 from tilecopy_core.layout import dtype_of
 from tilecopy_core.memory import Buffer
 from tilecopy_core.ptx import HostBytes, Recipe, TensorMap
@@ -101,7 +102,7 @@ def _kernel(record: saving.Launch, text: str) -> BuiltKernel:
         for each in record.parameters
     )
     _check_fit(record, parameters)
-    return BuiltKernel(
+    kernel = BuiltKernel(
         name=record.name,
         ptx=text,
         plans=record.plans,  # type: ignore[arg-type]  # they tell the same
@@ -123,6 +124,28 @@ def _kernel(record: saving.Launch, text: str) -> BuiltKernel:
         origins=record.origins,
         statements=record.statements,
     )
+    _check_known(kernel)
+    return kernel
+
+
+def _check_known(kernel: BuiltKernel) -> None:
+    """Raise ValueError where a launch would need what it cannot know: an integer that is not a parameter, a register that is not in the text."""
+    integers: list[Any] = [*(kernel.grid or ())]
+    for parameter in kernel.parameters:
+        if isinstance(parameter, ArrayParameter):
+            integers += [*parameter.shape, *parameter.strides]
+        elif isinstance(parameter, ScalarParameter):
+            integers += parameter.within or ()
+    for check in kernel.value_checks:
+        integers += [check.lower, check.upper]
+    for symbol in {symbol for integer in integers for symbol in symbols_of(integer)}:
+        if kernel.scalars.get(symbol) != symbol.name:
+            raise ValueError(f"{symbol} is not a parameter, so no launch knows it")
+    lines = kernel.ptx.splitlines()
+    for check in kernel.value_checks:
+        line = lines[check.line - 1] if check.line <= len(lines) else ""
+        if not re.search(rf"(?<!\S){re.escape(check.register)}(?![\w.])", line):
+            raise ValueError(f"line {check.line} of the PTX has no register {check.register!r}")
 
 
 def _check_fit(record: saving.Launch, parameters: Sequence[Parameter]) -> None:
