@@ -40,7 +40,7 @@ ROOMS = {
     "dispatch": 675,
     "ptx": 2_510,
     "variant_tools": 1_060,
-    "errors": 390,
+    "errors": 415,
     "plugin": 200,
     "__init__": 100,
 }
