@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = {
-    "core": 10_125,
+    "core": 10_175,
     "bulk": 275,
     "cli": 1_900,
     "cuda": 1_775,
@@ -18,7 +18,7 @@ PACKAGES = {
     "emulator": 18_550,
     "export": 1_575,
     "gmem_smem": 100,
-    "kernel": 7_950,
+    "kernel": 8_100,
     "ldgsts": 100,
     "ldmatrix": 600,
     "ragged": 525,
@@ -38,14 +38,14 @@ ROOMS = {
     "description": 1_110,
     "registry": 1_360,
     "dispatch": 675,
-    "ptx": 2_510,
+    "ptx": 2_550,
     "variant_tools": 1_060,
     "errors": 415,
     "plugin": 200,
     "__init__": 100,
 }
 """The core's rooms, and its modules beside them."""
-TABLE = 385
+TABLE = 400
 """Lines of the table of opcodes, which is data."""
 FILES = [
     ROOT / name

@@ -430,8 +430,8 @@ def test_sectors_are_split_by_rows_16_bytes_apart(variant: str, mover: str, apar
     assert cost.split_sectors == (0 if variant == "gmem_smem" or not apart else 32 // 2 * 3)
 
 
-def registry_of(emit: Any) -> tc.Registry:
-    """A registry with one variant, which accepts every copy of a tile and writes what is told."""
+def registry_of(emit: Any, *others: str, spaces: tuple[str, str] = ("global", "shared")) -> tc.Registry:
+    """A registry with one variant, which accepts every copy of a tile and writes what is told, and some installed ones."""
 
     @tc.hookimpl
     def tilecopy_predicate(request: Any) -> Any:
@@ -445,9 +445,9 @@ def registry_of(emit: Any) -> tc.Registry:
     def tilecopy_emit(request: Any, partition: Any, ptx: Any) -> None:
         emit(ptx)
 
-    record = tc.Variant(name="odd", op="copy", priority=1, summary="x", spaces=(("global", "shared"),))
+    record = tc.Variant(name="odd", op="copy", priority=1, summary="x", spaces=(spaces,), edges=True)
     hooks = {each.__name__: each for each in (tilecopy_predicate, tilecopy_partition, tilecopy_emit)}
-    registry = tc.Registry([])
+    registry = tc.Registry([each for each in installed(VARIANTS_GROUP) if each.name in others])
     registry.register(SimpleNamespace(variant=record, **hooks), name="odd")
     return registry
 
@@ -486,12 +486,188 @@ def test_a_variant_whose_text_does_not_say_counts_in_full() -> None:
     plan = tc.plan(TILE[:, :], A[0:128, :], scope=tc.warp(), target="sm_90a", registry=registry)
     cost = tc.cost(plan, registry)
     assert cost.upper_bound and str(cost).startswith("at most ") and cost.not_counted == ("st.global.b32",)
-    assert cost.sectors == 8 and cost.bytes_each == (8, 4)
+    assert cost.sectors is None and cost.cycles is None and cost.bytes_each == (8, 4)
     with pytest.raises(tc.PluginError, match=mentions("variant", "odd")):
         tc.cost(plan)
     assert "cost: " not in plan.explain(), "there is nothing to count it with"
     compared = tc.compare(TILE[:, :], A[0:128, :], scope=tc.warp(), registry=registry)
     assert [row.plan.variant for row in compared.rows] == ["odd"] and "<= " in str(compared)
+
+
+def load_and_store(ptx: Any, *, ahead: str = "", guess: bool = False) -> None:
+    """A tile by 128 threads, 16 bytes each; what is ahead of each load, and whether its address comes from memory."""
+    words = [ptx.reg("b32") for _ in range(4)]
+    names = ", ".join(map(str, words))
+    for turn in range(8):
+        where = ptx.address(A, ptx.tid * 8 + turn * 1024)
+        if ahead:
+            ptx.raw(ahead.format(where))
+        if guess:
+            pointer = ptx.reg("b64")
+            ptx.instr("ld.global.b64", pointer, where)
+            ptx.raw(f"ld.global.v4.b32 {{{names}}}, [{pointer}];")
+        else:
+            ptx.raw(f"ld.global.v4.b32 {{{names}}}, {where};")
+        ptx.raw(f"st.shared.v4.b32 {ptx.address(TILE, ptx.tid * 8 + turn * 1024)}, {{{names}}};")
+
+
+@pytest.mark.parametrize(
+    "ahead",
+    [
+        "prefetch.global.L2 {};",
+        "prefetch.L1 {};",
+        "prefetchu.L1 {};",
+        "prefetch.global.L2::evict_last {};",
+        "applypriority.global.L2::evict_normal {}, 128;",
+        "cp.async.bulk.prefetch.L2.global {}, 16;",
+    ],
+)
+def test_an_instruction_that_only_names_an_address_leaves_it_known(ahead: str) -> None:
+    registry = registry_of(lambda ptx: load_and_store(ptx, ahead=ahead), "gmem_smem")
+    compared = tc.compare(TILE[:, :], A[0:128, :], scope=tc.cta(128), registry=registry)
+    assert [row.plan.variant for row in compared.rows] == ["gmem_smem", "odd"]
+    best, odd = (row.cost for row in compared.rows)
+    assert (odd.sectors, odd.wavefronts, odd.not_counted) == (512, 128, ()) == (best.sectors, best.wavefronts, ())
+    assert odd.distinct_bytes == best.distinct_bytes and odd.cycles >= best.cycles
+
+
+def emit_loaded_addresses(ptx: Any) -> None:
+    load_and_store(ptx, guess=True)
+
+
+def emit_an_unlisted_instruction(ptx: Any) -> None:
+    load_and_store(ptx, ahead="acme.fetch.global {};")
+
+
+def emit_a_pointer_that_moves(ptx: Any) -> None:
+    load_and_store(ptx)
+    pointer, value, turn, again = ptx.reg("b64"), ptx.reg("b32"), ptx.reg("b32"), ptx.reg("pred")
+    ptx.instr("mov.b64", pointer, ptx.address(A, 0).base)
+    ptx.instr("mov.b32", turn, 0)
+    ptx.raw("$again:")
+    ptx.instr("ld.global.b32", value, f"[{pointer}]")
+    ptx.instr("add.s64", pointer, pointer, 128)
+    ptx.instr("add.s32", turn, turn, 1)
+    ptx.instr("setp.lt.s32", again, turn, 4)
+    ptx.raw(f"@{again} bra $again;")
+
+
+def emit_an_endless_loop(ptx: Any) -> None:
+    load_and_store(ptx)
+    value, again = ptx.reg("b32"), ptx.reg("pred")
+    ptx.raw("$again:")
+    ptx.instr("ld.global.b32", value, ptx.address(A, ptx.tid * 2))
+    ptx.instr("setp.ne.s32", again, value, 0)
+    ptx.raw(f"@{again} bra $again;")
+
+
+@pytest.mark.parametrize(
+    ("emit", "opcode", "wavefronts"),
+    [
+        (emit_loaded_addresses, "ld.global.v4.b32", 128),
+        (emit_an_unlisted_instruction, "acme.fetch.global", None),
+        (emit_a_pointer_that_moves, "ld.global.b32", 128),
+        (emit_an_endless_loop, "ld.global.b32", 128),
+    ],
+)
+def test_unknown_traffic_is_said_and_comes_last(emit: Any, opcode: str, wavefronts: int | None) -> None:
+    """Whatever else it needs: the copy in the best of ways is behind one by single elements."""
+    registry = registry_of(emit, "gmem_smem", "ragged")
+    compared = tc.compare(TILE[:, :], A[0:128, :], scope=tc.cta(128), registry=registry)
+    assert [row.plan.variant for row in compared.rows][-1] == "odd" and len(compared.rows) == 3
+    cost = compared.rows[-1].cost
+    assert cost.not_counted == (opcode,) and all(row.cost < cost for row in compared.rows[:-1])
+    assert (cost.sectors, cost.wavefronts, cost.cycles) == (None, wavefronts, None)
+    for text in (str(cost), str(compared)):
+        assert "unknown" in text and opcode in text
+    assert opcode in compared._repr_html_() and opcode in cost._repr_html_()
+
+
+def test_reductions_of_global_memory_are_counted() -> None:
+    array = tc.Buffer((128, 64), "float32", space="global", name="B")
+    tile = tc.Buffer((128, 64), "float32", space="shared", name="tile")
+
+    def emit(ptx: Any) -> None:
+        value = ptx.reg("f32")
+        for turn in range(64):
+            at = ptx.tid + turn * 128
+            ptx.instr("ld.shared.f32", value, ptx.address(tile, at))
+            ptx.instr("red.global.add.f32", ptx.address(array, at), value)
+
+    registry = registry_of(emit, spaces=("shared", "global"))
+    plan = tc.plan(array[:, :], tile[:, :], scope=tc.cta(128), target="sm_90a", registry=registry)
+    cost = tc.cost(plan, registry)
+    assert (cost.sectors, cost.ideal_sectors, cost.wavefronts, cost.not_counted) == (1024, 1024, 256, ())
+
+
+MEMORY = [
+    "ld.global.b32 %w0, {a};",
+    "ld.global.v2.b32 {{%w0, %w1}}, {a};",
+    "ld.volatile.global.u16 %h, {a};",
+    "ld.global.nc.L1::no_allocate.b8 %h, {a};",
+    "ld.v4.b32 {{%w0, %w1, %w2, %w3}}, {a};",
+    "ld.relaxed.gpu.global.b64 %d, {a};",
+    "ldu.global.f32 %f, {a};",
+    "st.global.cs.b32 {a}, %w0;",
+    "st.b64 {a}, %d;",
+    "atom.global.add.u32 %w0, {a}, 1;",
+    "atom.add.u64 %d, {a}, 1;",
+    "atom.global.v2.f32.add {{%f, %e}}, {a}, {{%f, %e}};",
+    "red.global.add.noftz.f16x2 {a}, %w0;",
+    "red.global.v4.f32.add {a}, {{%f, %e, %f, %e}};",
+    "red.async.release.gpu.global.add.u32 {a}, %w0;",
+    "st.async.release.gpu.global.b32 {a}, %w0;",
+    "multimem.red.global.add.u32 {a}, %w0;",
+    "discard.global.L2 {a}, 128;",
+    "st.shared.b32 {s}, %w0; atom.shared.exch.b32 %w0, {s}, %w1;",
+    "st.shared.b32 {s}, %w0; red.shared::cta.add.u32 {s}, 1;",
+    "st.volatile.shared.v2.b32 {s}, {{%w0, %w1}};",
+    "cp.async.ca.shared.global {s}, {a}, 4; cp.async.wait_all;",
+    "cp.async.cg.shared.global {s}, {a}, 16, 0; cp.async.wait_all;",
+    "cp.async.ca.shared.global {s}, {a}, 16, 7; cp.async.wait_all;",
+    "wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {{%w0, %w1, %w2, %w3, %v0, %v1, %v2, %v3}}, {a}, 64;",
+    "st.bulk.shared::cta {s}, 16, 0;",
+]
+
+
+@pytest.mark.parametrize("text", MEMORY)
+def test_an_instruction_counts_as_the_emulator_counts_it(text: str) -> None:
+    """Or its traffic is unknown. Addresses of 128 bytes, so that each instruction takes them."""
+
+    def emit(ptx: Any) -> None:
+        ptx.raw(".reg .b32 %w<4>; .reg .b32 %v<4>; .reg .b16 %h; .reg .b64 %d; .reg .f32 %f; .reg .f32 %e;")
+        ptx.raw("mov.b32 %w0, 1; mov.b32 %w1, 1; mov.b64 %d, 1; mov.f32 %f, 1.0; mov.f32 %e, 1.0;")
+        ptx.raw(text.format(a=ptx.address(A, ptx.tid * 64), s=ptx.address(TILE, ptx.tid * 64)))
+
+    registry = registry_of(emit)
+    plan = tc.plan(TILE[:, :], A[0:128, :], scope=tc.warp(), target="sm_100a", registry=registry)
+    cost, source = tc.cost(plan, registry), tc.ptx_text(plan, registry=registry)
+    report = run_ptx(source, [np.zeros((4096, 64), np.float16)], grid=1, block=32, profile=True)
+    opcode = text.split(maxsplit=1)[0]
+    assert cost.not_counted == ((opcode,) if opcode[:6] in ("discar", "wmma.l", "st.bul") else ())
+    assert cost.instructions == sum(report.instructions.values()) - 32
+    for counter, count in (("global_sectors", cost.sectors), ("shared_wavefronts", cost.wavefronts)):
+        assert count is None or count == report.counters.get(counter, 0), (counter, count, report.counters)
+    assert (cost.sectors is None or cost.wavefronts is None) == bool(cost.not_counted)
+
+
+@pytest.mark.parametrize(
+    ("variant", "outside", "wavefronts"), [("ragged", "zero", 128), ("ragged", "keep", 100), ("tma", "zero", 0)]
+)
+def test_what_is_ideal_leaves_out_rows_outside(variant: str, outside: str, wavefronts: int) -> None:
+    """100 rows of 128 bytes lie inside of an array that ends there; zeros are written for the others."""
+    array = tc.Buffer((100, 64), "float16", space="global", name="A")
+    how: dict[str, Any] = {"scope": tc.cta(128)}
+    if variant == "tma":
+        how = {
+            "op": "copy_async",
+            "scope": tc.thread(),
+            "mbar": tc.Buffer((1,), "uint64", space="shared", name="full")[0],
+        }
+    plan = tc.plan(TILE[:, :], array[0:128, :], target="sm_90a", variant=variant, outside=outside, **how)
+    cost = tc.cost(plan)
+    assert (cost.sectors, cost.ideal_sectors) == (400, 400)
+    assert (cost.wavefronts, cost.ideal_wavefronts) == (wavefronts, wavefronts)
 
 
 def test_sizes_and_scalars_are_no_rounder_than_declared() -> None:

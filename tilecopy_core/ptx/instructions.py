@@ -13,6 +13,8 @@ from functools import cache, lru_cache, reduce
 from itertools import chain, product, repeat
 from pkgutil import get_data
 
+from attrs import evolve
+
 from ..description.target import MBARRIER_TX_LIMIT, Target, Version, target_of
 from ..errors import PtxError, TargetError, shown
 from ..errors.patterns import pattern
@@ -117,18 +119,42 @@ class Role:
         reads, writes: the registers of the operand; of an address, the memory there, while its registers are read.
         is_address: whether the operand stands in brackets.
         in_parentheses: whether it stands in parentheses or not at all, as what a ``call`` returns does.
+        kind: ``size`` for the number of bytes that the instruction moves, ``mbarrier`` for the address of an mbarrier, ``prefetch`` for the
+            address of what comes to a cache, else "".
+        space: the state space of an address; "" for a generic one.
+        nbytes: bytes of memory that each thread accesses at an address, where the type in the opcode says so; else 0.
     """
 
     reads: bool
     writes: bool
     is_address: bool
     in_parentheses: bool
+    kind: str = ""
+    space: str = ""
+    nbytes: int = 0
 
     @classmethod
     def of(cls, text: str) -> Role:
-        """Return the role that the table writes as ``r``, ``w``, ``x``, ``[r]`` or ``(w)``."""
-        letter = text.strip("[()]")
-        return cls(letter in "rx", letter in "wx", text[0] == "[", text[0] == "(")
+        """Return the role that the table writes as ``r``, ``w``, ``x``, ``n``, ``[r]``, ``[w:shared]``, ``[r*]`` or ``(w)``.
+
+        The ``nbytes`` of an address are 1 where the opcode says how many, which :meth:`in_opcode` fills in.
+        """
+        what, _, space = text.strip("[()]").partition(":")
+        letter, kind = what[0], _KINDS.get(what[0], "")
+        reads, writes = letter in "rxnb", letter in "wxb"
+        is_typed = text[0] == "[" and what in ("r", "w", "x")
+        return cls(reads, writes, text[0] == "[", text[0] == "(", kind, space, int(is_typed))
+
+    def in_opcode(self, space: str | None, nbytes: int) -> Role:
+        """Return the role in an opcode that names a state space (None: it does not) and has a type of so many bytes."""
+        return evolve(self, space=self.space if space is None else space, nbytes=self.nbytes * nbytes)
+
+
+_KINDS = {"n": "size", "b": "mbarrier", "p": "prefetch"}
+_STATE_SPACES = {space: space for space in ("global", "shared", "local", "param", "const", "shared::cluster")}
+_STATE_SPACES |= {"shared::cta": "shared", "param::entry": "param", "param::func": "param"}
+_ELEMENT = pattern(r"b?[usbf](\d+)(?:x(\d))?|e\dm\d(?:x(\d))?")
+_VECTOR = pattern(r"v([248])")
 
 
 @frozen
@@ -399,10 +425,24 @@ def instruction_of(text: str) -> Instruction:
 
 
 def _roles_of(opcode: str) -> tuple[Role, ...]:
-    """What an opcode does with its operands: the row of its longest start."""
+    """What an opcode does with its operands: the row of its longest start, with the spaces and the bytes that the opcode names."""
     roles, parts = _written()[2], opcode.split(".")
     starts = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
-    return next((roles[start] for start in starts if start in roles), ())
+    row: tuple[Role, ...] = next((roles[start] for start in starts if start in roles), ())
+    if not any(role.is_address for role in row):
+        return row
+    spaces, nbytes = iter([_STATE_SPACES[part] for part in parts if part in _STATE_SPACES]), _accessed_bytes(parts)
+    return tuple(role.in_opcode(next(spaces, None), nbytes) if role.is_address else role for role in row)
+
+
+def _accessed_bytes(parts: Sequence[str]) -> int:
+    """Bytes of the last type that the parts of an opcode name, times the elements of its vector; 0 without a type."""
+    element = next(filter(None, map(_ELEMENT.fullmatch, reversed(parts))), None)
+    vector = next(filter(None, map(_VECTOR.fullmatch, parts)), None)
+    if element is None:
+        return 0
+    bits, count, narrow_count = element.groups()
+    return int(bits or 8) * int(count or narrow_count or 1) // 8 * int(vector[1] if vector else 1)
 
 
 def nearest_to(opcode: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 from test_targets import LINES, module
 from tilecopy_emulator import UnsupportedPtxError
 from tilecopy_emulator.alu import FORMS
-from tilecopy_emulator.effects import EFFECTS, written_by
+from tilecopy_emulator.effects import EFFECTS, modifiers_of, parts_of, written_by
 from tilecopy_emulator.opcodes import operands
 from tilecopy_emulator.opcodes.table import compile_program, handlers
 from tilecopy_emulator.program import CARRY, TAKES_PART
@@ -93,3 +93,29 @@ def test_an_operand_in_brackets_is_an_address_in_the_cores_table() -> None:
                     assert role.is_address <= str(operand).startswith("["), (body, operand)
                     if str(operand).startswith("[") and not role.is_address:
                         assert line.opcode.startswith("tcgen05.mma"), (body, operand)
+
+
+def test_the_cores_table_has_the_accesses_of_the_emulator() -> None:
+    """The space and the bytes of a thread of loads, stores and reductions that ptxas takes."""
+    held = 0
+    for body, least in LINES:
+        for target in list(least)[:1]:
+            try:
+                program = parse(module((9, 0), target, body))
+                compile_program(program)
+            except UnsupportedPtxError:
+                continue
+            for each in program.instructions:
+                if each.opcode[0] not in ("ld", "st", "atom", "red") or "param" in each.text or "async" in each.opcode:
+                    continue
+                if each.opcode[:2] == ("st", "bulk"):
+                    continue
+                said = modifiers_of(each.opcode)
+                size = {"b128": 16}.get(said.type) or operands.width_of(said.type) // 8 * (said.count or 1)
+                access = parts_of(each).access if each.opcode[0] in ("ld", "st") else None
+                (role,) = (role for role in instruction_of(".".join(each.opcode)).roles if role.is_address)
+                assert (role.space, role.nbytes) == ((access.space, access.bytes) if access else (said.space, size)), (
+                    body
+                )
+                held += 1
+    assert held >= 130

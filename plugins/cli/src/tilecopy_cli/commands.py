@@ -128,7 +128,8 @@ def compare_command(**copy: Any) -> Answer:
 
     Arguments are those of `tilecopy plan`; `async` is the op copy_async. The columns: instructions (instr) and registers (regs) of one
     thread; "in all", the instructions of all threads; "bytes" of one access; "sectors" of global memory and "wavefronts" of shared
-    memory, of all threads; "cycles" that an SM of a busy H200 is expected to take.
+    memory, of all threads; "cycles" that an SM of a busy H200 is expected to take. Where they cannot be counted, they are "unknown"
+    (null in JSON); such variants come last, and a line names the instructions.
     """
     found = compare(**copy)
     rows = [

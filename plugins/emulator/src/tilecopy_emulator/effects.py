@@ -1,7 +1,7 @@
-"""The table of instructions: by opcode, what each reads and writes and what kind it is, and what follows from it for a program.
+"""The table of instructions: by opcode, what kind it is and how it moves memory, and what follows from it for a program.
 
-How an opcode may be spelt stands in the core's table (:mod:`tilecopy_core.ptx.instructions`) and is not repeated here; what its
-modifiers say is read by :func:`modifiers_of`.
+How an opcode may be spelt and what its operands are stands in the core's table (:mod:`tilecopy_core.ptx.instructions`) and is not
+repeated here; what its modifiers say is read by :func:`modifiers_of`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from itertools import product
 from typing import Any, Literal
 
 import attrs
+
+from tilecopy_core.ptx.instructions import instruction_of
 
 from .alu import FORMS
 from .alu.convert import INTEGERS
@@ -53,11 +55,10 @@ Pieces = Callable[[Instruction], tuple[int, int]]
 
 @attrs.frozen
 class Effect:
-    """A row of the table: what the instructions of an opcode read and write, and what kind they are.
+    """A row of the table: what kind the instructions of an opcode are, and how they move memory.
 
     Attributes:
         name: the opcode, or a dotted prefix of it.
-        results: how many of its first operands are registers that it writes.
         kind: what it is to those who order threads and accesses; a branch goes to its label.
         registers_only: it makes registers of registers: what it reads matters where what it writes does.
         passes_on: where a source holds nothing, so does a result: all of it, or the bits that depend on that; "": a hazard is told.
@@ -71,7 +72,6 @@ class Effect:
     """
 
     name: str = ""
-    results: int = 0
     kind: Literal["", "load", "store", "atomic", "branch", "barrier", "fence", "wait", "end"] = ""
     registers_only: bool = False
     passes_on: Literal["", "all", "bits"] = ""
@@ -120,41 +120,37 @@ _STRONG = SEMANTICS[1:]
 EFFECTS = {
     effect.name: effect
     for effect in (
-        *(Effect(name, 1, registers_only=True, passes_on="all") for name in FORMS),
-        *(Effect(name, 1, registers_only=True, passes_on="bits") for name in _BITWISE),
-        *(Effect(name, 1, registers_only=True) for name in _OF_REGISTERS),
-        Effect("mma", 1, registers_only=True, sums=True),
-        Effect("wmma.mma", 1, registers_only=True, sums=True),
-        Effect("alloca", 1),
-        Effect("stacksave", 1),
-        Effect("ld", 1, "load", loads="named", polled=True, orders=("weak", "relaxed", "acquire"), pieces=_of_access),
-        Effect("ldu", 1, "load", loads="named", orders=(), pieces=_of_access),
-        Effect("st", 0, "store", loads="none", orders=("weak", "relaxed", "release"), pieces=_of_access),
+        *(Effect(name, registers_only=True, passes_on="all") for name in FORMS),
+        *(Effect(name, registers_only=True, passes_on="bits") for name in _BITWISE),
+        *(Effect(name, registers_only=True) for name in _OF_REGISTERS),
+        Effect("mma", registers_only=True, sums=True),
+        Effect("wmma.mma", registers_only=True, sums=True),
+        Effect("ld", "load", loads="named", polled=True, orders=("weak", "relaxed", "acquire"), pieces=_of_access),
+        Effect("ldu", "load", loads="named", orders=(), pieces=_of_access),
+        Effect("st", "store", loads="none", orders=("weak", "relaxed", "release"), pieces=_of_access),
         Effect("st.bulk", loads="none", pieces=_in_shared(8)),
         Effect("st.async", loads="none", pieces=_in_shared(4), by_engine="named"),
         Effect("st.async.release", loads="none", pieces=_of_element),
         Effect("st.async.mmio", loads="none", pieces=_of_element),
-        Effect("atom", 1, "atomic", polled=True, orders=_STRONG, pieces=_of_element),
-        Effect("red", 0, "atomic", loads="none", orders=_STRONG, pieces=_of_element),
-        Effect("red.async", 0, "atomic", loads="none", pieces=_of_element, by_engine="named"),
+        Effect("atom", "atomic", polled=True, orders=_STRONG, pieces=_of_element),
+        Effect("red", "atomic", loads="none", orders=_STRONG, pieces=_of_element),
+        Effect("red.async", "atomic", loads="none", pieces=_of_element, by_engine="named"),
         Effect("multimem", pieces=_of_element),
-        Effect("multimem.ld_reduce", 1, pieces=_of_element),
-        Effect("wmma.load", 1, loads="named", pieces=_of_element),
+        Effect("wmma.load", loads="named", pieces=_of_element),
         Effect("wmma.store", pieces=_of_element),
-        Effect("ldmatrix", 1, loads="named", pieces=_in_shared(8)),
+        Effect("ldmatrix", loads="named", pieces=_in_shared(8)),
         Effect("stmatrix", pieces=_in_shared(8)),
         Effect("bra", kind="branch", loads="none"),
         *(Effect(name, kind="end", loads="none") for name in ("exit", "ret")),
         *(Effect(name, kind="barrier", loads="none") for name in ("bar", "barrier")),
-        *(Effect(f"{name}.red", 1, "barrier", loads="none") for name in ("bar", "bar.cta", "barrier", "barrier.cta")),
         *(Effect(name, kind="fence", loads="none") for name in ("fence", "membar")),
         Effect("fence.proxy.tensormap::generic", kind="fence", loads="none", sections=(TENSORMAP,)),
         Effect("tensormap.cp_fenceproxy", sections=(TENSORMAP,)),
         Effect("nanosleep", loads="none"),
         Effect(TAKES_PART, loads="none"),
         *(Effect(f"mbarrier.{name}", pieces=_in_shared(8)) for name in ("init", "expect_tx", "complete_tx")),
-        *(Effect(f"mbarrier.{name}", 1, pieces=_in_shared(8)) for name in ("arrive", "arrive_drop", "try_wait")),
-        Effect("mbarrier.test_wait", 1, polled=True, pieces=_in_shared(8)),
+        *(Effect(f"mbarrier.{name}", pieces=_in_shared(8)) for name in ("arrive", "arrive_drop", "try_wait")),
+        Effect("mbarrier.test_wait", polled=True, pieces=_in_shared(8)),
         Effect("mbarrier.inval", pieces=_in_shared(8), sections=(ISSUED,)),
         Effect("cp.async.ca", pieces=_of_copy),
         Effect("cp.async.cg", pieces=_of_copy),
@@ -162,9 +158,8 @@ EFFECTS = {
         Effect("cp.async.bulk", pieces=_of_mask, sections=(ASYNC_SHARED,), by_engine="named"),
         Effect("cp.reduce.async.bulk", sections=(ASYNC_SHARED,), by_engine="named"),
         Effect("clusterlaunchcontrol.try_cancel", sections=(ASYNC_SHARED,), by_engine="named"),
-        Effect("wgmma.mma_async", 1, sections=(ASYNC_SHARED,), by_engine="always", sums=True),
+        Effect("wgmma.mma_async", sections=(ASYNC_SHARED,), by_engine="always", sums=True),
         Effect("tcgen05", pieces=_in_shared(4), sections=(ASYNC_SHARED, TENSOR)),
-        Effect("tcgen05.ld", 1, pieces=_in_shared(4), sections=(ASYNC_SHARED, TENSOR)),
         Effect("tcgen05.cp", pieces=_in_shared(4), sections=(ASYNC_SHARED, TENSOR), by_engine="always"),
         Effect("tcgen05.mma", pieces=_in_shared(4), sections=(ASYNC_SHARED, TENSOR), by_engine="always", sums=True),
     )
@@ -227,9 +222,16 @@ def names_in(operand: Operand) -> tuple[str, ...]:
     return (operand.name if isinstance(operand, Negated) else operand,)
 
 
+@lru_cache(maxsize=1 << 12)
+def _result_count(opcode: tuple[str, ...]) -> int:
+    """How many of the first operands of an opcode are registers that it writes; those of a package's own instructions are not known."""
+    roles = instruction_of(".".join(opcode)).roles
+    return next((n for n, role in enumerate(roles) if role.is_address or not role.writes), len(roles))
+
+
 def _results_of(instruction: Instruction) -> tuple[Operand, ...]:
     """Its first operands that it writes; a result may be left out before an address."""
-    first = instruction.operands[: effect_of(instruction.opcode).results]
+    first = instruction.operands[: _result_count(instruction.opcode)]
     return tuple(operand for operand in first if not isinstance(operand, Memory))
 
 

@@ -14,6 +14,7 @@ from ..order.access import Access
 from ..threads.launch import Launch
 from ..threads.registers import Registers
 from ..threads.threads import Lanes
+from . import profile
 from .global_memory import GlobalAccesses
 from .local import LocalMemory
 from .shared import SharedMemory
@@ -106,7 +107,7 @@ class Memories(Registers):
         if addresses.dtype != np.uint64:
             addresses = addresses.astype(np.uint64)
         high = addresses >> np.uint64(40)
-        kinds = np.where(high >= 16, 0, np.where(high == 1, 1, np.where(high == 2, 2, 3)))
+        kinds = np.where(high >= profile.FIRST_GLOBAL, 0, np.where(high == 1, 1, np.where(high == 2, 2, 3)))
         if (kinds == kinds.flat[0]).all():
             return go(*self._of_space(lanes, access, addresses, int(kinds.flat[0])), None)
         kind = self.uniform(kinds, lanes)

@@ -10,6 +10,9 @@ from tilecopy.costs import distinct_sectors, distinct_wavefronts
 from ..threads.registers import Registers
 from ..threads.threads import Lanes
 
+FIRST_GLOBAL = 16
+"""Addresses of global memory are at least so many times 2**40 (see :mod:`.memories`)."""
+
 
 def count_global(machine: Registers, lanes: Lanes, addresses: Any, sizes: Any) -> None:
     """Requests and 32-byte sectors of one access to global memory, of at most 32 bytes a thread; who moves 0 bytes has no part."""
@@ -23,6 +26,12 @@ def count_global(machine: Registers, lanes: Lanes, addresses: Any, sizes: Any) -
     counters = machine.launch.counters
     counters["global_requests"] += len(np.unique(warps))
     counters["global_sectors"] += distinct_sectors(warps, found, sizes)
+
+
+def count_atomic(machine: Registers, lanes: Lanes, addresses: Any, size: int) -> None:
+    """Requests and 32-byte sectors of an atomic instruction whose addresses may be generic; shared memory counts each of its elements."""
+    high = np.asarray(addresses).astype(np.uint64) >> np.uint64(40)
+    count_global(machine, lanes, addresses, np.where(high >= FIRST_GLOBAL, size, 0))
 
 
 def count_bulk(machine: Registers, addresses: Any, moved: Any = True) -> None:

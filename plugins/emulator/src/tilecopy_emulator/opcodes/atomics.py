@@ -10,6 +10,7 @@ import numpy as np
 from ..alu.atomic import atomic_operation, scan_of
 from ..effects import modifiers_of
 from ..machine.machine import Machine
+from ..memory import profile
 from ..order.access import Access, Scan
 from ..program import REGISTER_BITS, Instruction, Program
 from .loads import data_address, names_of, operands_of
@@ -71,6 +72,8 @@ def _atomic(instruction: Instruction, program: Program) -> Step:
     def step(machine: Machine, lanes: Lanes) -> None:
         values = [[read(machine, lanes) for read in of] for of in readers]
         where = address(machine, lanes)
+        if machine.launch.profile:
+            profile.count_atomic(machine, lanes, where, count * size)
         if count > 1:
             _demand_aligned(machine, lanes, where, count * size)
         for number in range(count):

@@ -12,6 +12,7 @@ import numpy as np
 from ..alu.atomic import atomic_operation
 from ..effects import modifiers_of
 from ..machine.machine import Machine
+from ..memory import profile
 from ..order.access import Access
 from ..program import REGISTER_BITS, Instruction, Program
 from .loads import beside, data_address, names_of
@@ -82,6 +83,8 @@ def _reduce(instruction: Instruction, program: Program) -> Step:
 
     def step(machine: Machine, lanes: Lanes) -> None:
         where = address(machine, lanes)
+        if machine.launch.profile:
+            profile.count_atomic(machine, lanes, where, whole.bytes)
         for number, value in enumerate([read(machine, lanes) for read in readers]):
 
             def update(old: Any, rows: Any, columns: Any, *, shared: bool = False, value: Any = value) -> Any:

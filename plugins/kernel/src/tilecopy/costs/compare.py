@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
+from textwrap import wrap
 from typing import Any
 
 import attrs
@@ -36,7 +37,7 @@ from tilecopy_core.layout import html_table
 from tilecopy_core.memory import Region
 from tilecopy_core.registry import Registry, default_registry
 
-from .cost import Cost, cost, stand_in
+from .cost import Cost, cost, counted, stand_in
 
 _COLUMNS = (
     "variant",
@@ -50,6 +51,7 @@ _COLUMNS = (
     "sectors",
     "wavefronts",
     "cycles",
+    "not counted",
 )
 
 _PRINTED = ("variant", "op", "by", "instr", "bytes", "regs", "sectors", "wavefronts", "cycles")
@@ -86,6 +88,7 @@ class Compared:
             _of_ideal(found.sectors, found.ideal_sectors),
             _of_ideal(found.wavefronts, found.ideal_wavefronts),
             cycles,
+            ", ".join(found.not_counted),
         )
 
     @property
@@ -99,19 +102,21 @@ class Compared:
             f"{'<= ' if found.upper_bound else ''}{found.per_thread:,}",
             "/".join(map(str, found.bytes_each)) or "-",
             str(found.registers),
-            f"{found.sectors:,}" if found.ideal_sectors else "-",
-            f"{found.wavefronts:,}" if found.ideal_wavefronts else "-",
-            f"{found.cycles:,.0f}",
+            counted(found.sectors) if found.ideal_sectors or found.sectors is None else "-",
+            counted(found.wavefronts) if found.ideal_wavefronts or found.wavefronts is None else "-",
+            counted(found.cycles),
         )
 
 
-def _of_ideal(count: int, ideal: int) -> str:
-    return f"{count:,}/{ideal:,}" if ideal else "-"
+def _of_ideal(count: int | None, ideal: int) -> str:
+    return f"{counted(count)}/{ideal:,}" if ideal or count is None else "-"
 
 
 @frozen
 class Comparison:
     """The ways to do a copy, the cheapest first; prints as a table 80 columns wide, a line before each target's.
+
+    Ways with unknown traffic come last, and the lines behind a target's name the instructions that are not counted.
 
     Attributes:
         rows: those that accept, in the order of their costs, target by target.
@@ -138,6 +143,9 @@ class Comparison:
             sectors = max(row.cost.ideal_sectors for row, _ in own)
             wavefronts = max(row.cost.ideal_wavefronts for row, _ in own)
             told += [f"{target} (ideal: {sectors:,} sectors, {wavefronts:,} wavefronts)", *(line for _, line in own)]
+            for row, _ in own:
+                if opcodes := row.cost.not_counted:
+                    told += wrap(f"{row.plan.variant}, not counted: {', '.join(opcodes)}", WIDTH)
         return "\n".join(told)
 
     def _repr_html_(self) -> str:

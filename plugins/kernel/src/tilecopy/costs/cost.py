@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import total_ordering
+from math import prod
 from typing import Any
 
 import attrs
@@ -30,7 +31,7 @@ from tilecopy_core.ptx import (
 from tilecopy_core.registry import Registry, default_registry
 
 from .traffic import BANK_BYTES, BANKS, SECTOR_BYTES
-from .walk import Walk, live_registers
+from .walk import GLOBAL_STEP_BYTES, SHARED_STEP_BYTES, Walk, live_registers
 
 
 @frozen
@@ -91,8 +92,13 @@ _FAR = 4096
 class Cost:
     """What one copy takes; ``a < b`` where ``a`` is expected to take less of the GPU's time for a byte.
 
-    The order is that of :attr:`cycles` for each byte, then of instructions for each byte, then of registers. It compares ways to move
-    a large array, copy by copy, on a GPU that is busy with them, and is made for an H200.
+    The order is that of :attr:`cycles` for each byte, then of instructions for each byte, then of registers. Costs with unknown traffic
+    come after all others. The order compares ways to move a large array, copy by copy, on a GPU that is busy with them, and is made for an
+    H200.
+
+    The traffic of an instruction is unknown where its addresses come from memory, where a loop around it has unknown turns, or where
+    the table of instructions does not have it. :attr:`sectors`, :attr:`wavefronts` and :attr:`cycles` are then None, and other counts
+    of traffic are those of the instructions that are counted.
 
     Attributes:
         variant: who moves it.
@@ -106,15 +112,15 @@ class Cost:
         requests: instructions of warps.
         bytes_each: bytes that one access of a thread moves, the widest first.
         registers: 32-bit registers of a thread that hold values at once.
-        sectors: sectors of 32 bytes that requests touch in global memory.
-        ideal_sectors: those that the bytes fill.
+        sectors: sectors of 32 bytes that requests touch in global memory; None where they are unknown.
+        ideal_sectors: those that the bytes inside the arrays fill.
         mover: who moves most bytes at once: ``registers``, ``cp.async``, ``bulk`` or ``tensor``; "" where memory is not touched.
         merged_sectors: sectors where neighbouring words of a thread are one access, as in machine code.
         merged_wavefronts: the same of wavefronts.
         split_sectors: sectors that a copy past the registers finds or leaves in several sectors of shared memory.
         lines: lines of 128 bytes that the requests of loads and stores touch in global memory.
-        wavefronts: turns of the 32 banks that requests to shared memory take; engines are not counted.
-        ideal_wavefronts: those that the bytes fill.
+        wavefronts: turns of the 32 banks that requests to shared memory take; engines are not counted. None where they are unknown.
+        ideal_wavefronts: those that the bytes fill which are read or written there.
         distinct_bytes: of the sectors that are touched, each once.
         runs: contiguous pieces of those.
         engine_copies: bulk and tensor copies.
@@ -122,7 +128,7 @@ class Cost:
         in_flight_bytes: asked of global memory before the first is waited for.
         shared_bytes: shared memory of a CTA for the operands.
         upper_bound: lines whose conditions are not known before the launch were counted in full.
-        not_counted: opcodes whose addresses are not known: their sectors and wavefronts are in no counter.
+        not_counted: opcodes whose traffic is unknown.
     """
 
     variant: str
@@ -136,14 +142,14 @@ class Cost:
     requests: int
     bytes_each: tuple[int, ...]
     registers: int
-    sectors: int
+    sectors: int | None
     ideal_sectors: int
     mover: str
     merged_sectors: int
     merged_wavefronts: int
     split_sectors: int
     lines: int
-    wavefronts: int
+    wavefronts: int | None
     ideal_wavefronts: int
     distinct_bytes: int
     runs: int
@@ -186,16 +192,22 @@ class Cost:
         return max(1, min(SM_THREADS // threads, SM_CTAS, registers, shared)) * self.copies_per_cta
 
     @property
-    def cycles(self) -> float:
-        """Cycles of an SM that the copy takes where all SMs do nothing else: what the limits give together."""
-        found = self.limits
-        found["lanes"] = max(found["lanes"], found.pop("issue"))  # both are instructions; they overlap in full
-        sharpness = SHARPNESS["store" if self.stores else "load"]
-        return float(sum(each**sharpness for each in found.values()) ** (1 / sharpness))
+    def cycles(self) -> float | None:
+        """Cycles of an SM that the copy takes where all SMs do nothing else: what the limits give together; None where traffic is unknown."""
+        return None if self.not_counted else self._counted_cycles
 
     @property
-    def _key(self) -> tuple[float, float, int]:
-        return self.cycles / self.nbytes, self.instructions / self.nbytes, self.registers
+    def _counted_cycles(self) -> float:
+        """The cycles of the traffic that is counted."""
+        limits = self.limits
+        limits["lanes"] = max(limits["lanes"], limits.pop("issue"))  # both are instructions; they overlap in full
+        sharpness = SHARPNESS["store" if self.stores else "load"]
+        return float(sum(limit**sharpness for limit in limits.values()) ** (1 / sharpness))
+
+    @property
+    def _key(self) -> tuple[bool, float, float, int]:
+        is_unknown = bool(self.not_counted)
+        return is_unknown, self._counted_cycles / self.nbytes, self.instructions / self.nbytes, self.registers
 
     def __lt__(self, other: Any) -> bool:
         if not isinstance(other, Cost):
@@ -204,17 +216,26 @@ class Cost:
 
     def __str__(self) -> str:
         most = "at most " if self.upper_bound else ""
-        told = [f"{most}{self.per_thread:,} instructions a thread ({self.instructions:,} in all)"]
-        told += [f"{' and '.join(map(str, self.bytes_each))} bytes each"] if self.bytes_each else []
-        told.append(f"{self.registers} registers")
-        if self.ideal_sectors:
-            told.append(f"{self.sectors:,} sectors (ideal {self.ideal_sectors:,})")
-        if self.ideal_wavefronts:
-            told.append(f"{self.wavefronts:,} wavefronts (ideal {self.ideal_wavefronts:,})")
-        return ", ".join(told)
+        parts = [f"{most}{self.per_thread:,} instructions a thread ({self.instructions:,} in all)"]
+        parts += [f"{' and '.join(map(str, self.bytes_each))} bytes each"] if self.bytes_each else []
+        parts.append(f"{self.registers} registers")
+        for count, ideal, unit in (
+            (self.sectors, self.ideal_sectors, "sectors"),
+            (self.wavefronts, self.ideal_wavefronts, "wavefronts"),
+        ):
+            if ideal or count is None:
+                parts.append(f"{counted(count)} {unit} (ideal {ideal:,})")
+        if self.not_counted:
+            parts.append(f"not counted: {', '.join(self.not_counted)}")
+        return ", ".join(parts)
 
     def _repr_html_(self) -> str:
         return html_table(attrs.asdict(self).items())
+
+
+def counted(count: float | None) -> str:
+    """Return a count as it is printed, ``unknown`` for None."""
+    return "unknown" if count is None else f"{count:,.0f}"
 
 
 @checked(
@@ -256,7 +277,7 @@ def cost(plan: Plan, registry: Registry | None = None) -> Cost:
         if type != "pred"
     }
     before, after = outside.held(request.src), outside.held(request.dst)
-    nbytes = request.src.nbytes
+    nbytes, shared_bytes = request.src.nbytes, _accessed_bytes(request, "shared", outside.symbols)
     touched = np.unique(np.concatenate(tally.touched)) if tally.touched else np.zeros(0, np.int64)
     tiles = {region.buffer.memory for region in (request.dst, request.src) if region.buffer.space == "shared"}
     return Cost(
@@ -271,15 +292,15 @@ def cost(plan: Plan, registry: Registry | None = None) -> Cost:
         requests=tally.requests,
         bytes_each=tuple(sorted(tally.accesses, reverse=True)),
         registers=live_registers(lines, before, after, bits),
-        sectors=tally.sectors,
-        ideal_sectors=-(-nbytes // SECTOR_BYTES) if "global" in request.spaces else 0,
+        sectors=None if tally.unknown["global"] else tally.sectors,
+        ideal_sectors=-(-_accessed_bytes(request, "global", outside.symbols) // SECTOR_BYTES),
         mover=next((each for each in ("tensor", "bulk", "cp.async", "registers") if each in tally.movers), ""),
         merged_sectors=tally.merged_sectors,
         merged_wavefronts=tally.merged_wavefronts,
         split_sectors=tally.split_sectors,
         lines=tally.lines,
-        wavefronts=tally.wavefronts,
-        ideal_wavefronts=-(-nbytes // (BANKS * BANK_BYTES)) if tally.shared_requests else 0,
+        wavefronts=None if tally.unknown["shared"] else tally.wavefronts,
+        ideal_wavefronts=-(-shared_bytes // (BANKS * BANK_BYTES)) if tally.shared_requests else 0,
         distinct_bytes=len(touched) * SECTOR_BYTES,
         runs=int((np.diff(touched) != 1).sum()) + bool(len(touched)),
         engine_copies=tally.engine_copies,
@@ -287,7 +308,7 @@ def cost(plan: Plan, registry: Registry | None = None) -> Cost:
         in_flight_bytes=tally.batch_bytes,
         shared_bytes=sum(memory.span_bytes for memory in tiles),
         upper_bound=tally.upper_bound,
-        not_counted=tuple(sorted(tally.unknown)),
+        not_counted=tuple(sorted(set().union(*tally.unknown.values()))),
     )
 
 
@@ -360,7 +381,7 @@ class _Outside(KernelBindings):
 
     def pointer(self, emitter: Any, buffer: Buffer) -> Register:
         register = super().pointer(emitter, buffer)
-        self.known[register.name] = self._base(buffer, 1 << 40)
+        self.known[register.name] = self._base(buffer, GLOBAL_STEP_BYTES)
         return register
 
     def shared_base(self, emitter: Any, buffer: Buffer) -> Register:
@@ -369,7 +390,7 @@ class _Outside(KernelBindings):
             ("variable", buffer.memory),
             lambda: emitter.pure(block, "mov.u32", emitter.reg("b32"), Written(f"smem_{buffer.name}")),
         )
-        self.known[register.name] = self._base(buffer, 1 << 20)
+        self.known[register.name] = self._base(buffer, SHARED_STEP_BYTES)
         return register
 
     def symbol(self, emitter: Any, found: Symbol) -> Register:
@@ -387,7 +408,7 @@ class _Outside(KernelBindings):
     def host_parameter(self, emitter: Any, recipe: Recipe) -> Register:
         register = super().host_parameter(emitter, recipe)
         if isinstance(recipe, TensorMap):
-            self.known[register.name] = (self._base(recipe.array, 1 << 40), recipe)
+            self.known[register.name] = (self._base(recipe.array, GLOBAL_STEP_BYTES), recipe)
         return register
 
     @property
@@ -424,6 +445,40 @@ def _assumed(request: CopyRequest) -> dict[Symbol, int]:
         if all(_inside(region, found) for region in (request.dst, request.src)):
             return found
     return found
+
+
+def _accessed_bytes(request: CopyRequest, space: str, values: dict[Symbol, int]) -> int:
+    """The bytes inside the arrays that a copy accesses in a state space: what it reads, and what it writes, fills too."""
+    total = 0
+    for region, other in ((request.src, request.dst), (request.dst, request.src)):
+        if region.buffer.space != space:
+            continue
+        spans = _spans_inside(region, values)
+        if region is request.src or request.fill is None:
+            pairs = zip(spans, _spans_inside(other, values), strict=True)
+            spans = [(max(low, other_low), min(high, other_high)) for (low, high), (other_low, other_high) in pairs]
+        total += prod(max(0, high - low) for low, high in spans) * region.buffer.dtype.bits // 8
+    return total
+
+
+def _spans_inside(region: Region, values: dict[Symbol, int]) -> list[tuple[int, int]]:
+    """The first and the end of a box's coordinates inside its array, by dimension.
+
+    Dimensions of extent 1 come first, as one, since two regions may have different numbers of them. A dimension whose start depends
+    on the thread is inside.
+    """
+    spans, is_there = [], True
+    for start, extent, size in zip(region.starts, region.extents, region.buffer.shape, strict=True):
+        try:
+            first = evaluate(start, values)
+            low, high = max(0, -first), min(extent, evaluate(size, values) - first)
+        except (KeyError, TilecopyError):
+            low, high = 0, extent
+        if extent == 1:
+            is_there = is_there and low < high
+        else:
+            spans.append((int(low), int(high)))
+    return [(0, int(is_there)), *spans]
 
 
 def _inside(region: Region, values: dict[Symbol, int]) -> bool:

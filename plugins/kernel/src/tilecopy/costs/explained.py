@@ -34,7 +34,11 @@ def _better(plan: Plan, own: Cost) -> str:
         if outcome.kind in ("outranked", "tied", "lacks option", "not asked") and plugin is not None:
             with suppress(TilecopyError):
                 found.append((way(plugin.record, plan.request, registry), outcome.lacks))
-    fewer = [each for each in found if QUARTER * each[0].cost.instructions < own.instructions]
+    fewer = [
+        each
+        for each in found
+        if QUARTER * each[0].cost.instructions < own.instructions and not each[0].cost.not_counted
+    ]
     if not fewer:
         return ""
     named, least = {note.other for note in plan.notes}, min(each[0].cost for each in fewer).instructions

@@ -1,13 +1,14 @@
 """The text of one copy gone through once, for all threads of its scope: what each line moves, and how often it is executed.
 
 This is arithmetic of addresses and of conditions on them, and no emulator: nothing is loaded, stored or waited for. A value
-that comes from memory is unknown, and so is what is made of it. A line that an unknown condition guards counts in full.
+that comes from memory is unknown, and so is what is made of it. A line that an unknown condition guards counts in full. What an
+instruction reads, writes and moves stands in the core's table of instructions; one that is not in it may do anything.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from tilecopy_core.description import WARP_THREADS
 from tilecopy_core.integers import evaluate
-from tilecopy_core.ptx import Address, Label, Line, Register, TensorPlace, names_in
+from tilecopy_core.ptx import Address, Label, Line, Register, Role, TensorPlace, instruction_of, names_in
 
 from .traffic import SECTOR_BYTES, distinct_sectors, distinct_wavefronts
 
@@ -28,8 +29,12 @@ WIDEST_BYTES = 16
 """The widest access of a thread."""
 MERGED_BYTES = {"shared": 2, "global": 4}
 """The narrowest accesses of a thread that machine code merges with their neighbours, up to four."""
-_BITS = re.compile(r"[usbf](\d+)")
-_VECTOR = re.compile(r"v([248])")
+GLOBAL_STEP_BYTES, SHARED_STEP_BYTES = 1 << 40, 1 << 20
+"""Memories of global and of shared memory begin at multiples of these, so that a generic address says which of them it is of."""
+TRAFFIC = ("global", "shared")
+"""The state spaces whose traffic is counted."""
+WIDEST_REQUEST_BYTES = 32
+"""The most bytes of a thread in one request."""
 _PLACE = re.compile(r"\[\s*(%?[\w$]+)\s*(?:\+\s*(-?\d+))?\s*\]")
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "eq": np.equal,
@@ -83,7 +88,8 @@ class Tally:
         touched: numbers of the sectors that are touched, to be joined.
         batch_bytes: the most bytes that loads ask for before the first of them is needed.
         upper_bound: a line was counted in full whose condition is not known.
-        unknown: opcodes whose addresses are not known, so that their sectors or wavefronts are in no counter.
+        unknown: by state space, ``global`` or ``shared``, the opcodes whose traffic there is in no counter: their addresses, their bytes
+            or how often they are executed are not known.
     """
 
     instructions: int = 0
@@ -104,7 +110,7 @@ class Tally:
     touched: list[Any] = attrs.field(factory=list)
     batch_bytes: int = 0
     upper_bound: bool = False
-    unknown: set[str] = attrs.field(factory=set)
+    unknown: dict[str, set[str]] = attrs.field(factory=lambda: {space: set() for space in TRAFFIC})
 
 
 class Walk:
@@ -139,6 +145,7 @@ class Walk:
         self._arriving: set[str] = set()
         self._words: dict[tuple[Any, ...], list[tuple[Any, Any, Any]]] = {}
         self._backward = _loops(lines)
+        self._repeats = 0  # loops around a line whose turns are not known
         self._go(0, len(lines))
         self._merge()
         self.tally.per_thread = int(self._executed.max(initial=0))
@@ -162,22 +169,26 @@ class Walk:
             number += 1
 
     def _turns(self, head: int, branch: int) -> None:
-        """A loop, all its turns at once: its counter has one more dimension."""
+        """A loop, all its turns at once: its counter has one more dimension, and what turns hand on to each other is not known."""
         compare, step = self._lines[branch - 1], self._lines[branch - 2]
-        turns, counter = 1, ""
+        turns, counter = 0, ""
         if isinstance(compare, Line) and isinstance(step, Line) and compare.opcode.startswith("setp.lt"):
             counter = str(step.operands[0])
             start, stop = self._of(counter), self._of(compare.operands[2])
-            found = None if start is None or stop is None else np.unique(stop - start)
-            if found is not None and len(found) == 1 and str(compare.operands[1]) == counter:
-                turns = max(1, int(found[0]))
+            counts = None if start is None or stop is None else np.unique(stop - start)
+            if counts is not None and len(counts) == 1 and str(compare.operands[1]) == counter:
+                turns = max(1, int(counts[0]))
                 self._values[counter] = start + np.arange(turns).reshape(turns, *[1] * self._active.ndim)
-            else:
-                self.tally.upper_bound = True
+        body = [line for line in self._lines[head + 1 : branch] if isinstance(line, Line)]
+        self._forget(_handed_on(body) - ({counter} if turns else set()))
+        if not turns:
+            self.tally.upper_bound = True
+            self._repeats += 1
         around = self._active
-        self._active = np.broadcast_to(around, (turns, *around.shape))
+        self._active = np.broadcast_to(around, (max(1, turns), *around.shape))
         self._go(head + 1, branch + 1)
         self._active = around
+        self._repeats -= not turns
         for name, value in self._values.items():
             if isinstance(value, np.ndarray) and value.ndim > around.ndim:
                 self._values[name] = value[-1]
@@ -202,7 +213,9 @@ class Walk:
         self.tally.requests += len(np.unique((turn << 32) + self._warps[thread]))
         if name == "bra":
             self._branch(line, mask)
-        elif not self._moves(line, name, mask):
+        elif self._moves(line, name, mask):
+            self._forget(_written_by(line))
+        else:
             self._compute(line)
 
     def _labels_ahead(self, line: Line) -> set[str]:
@@ -232,19 +245,18 @@ class Walk:
             return self._values.get(text)
 
     def _compute(self, line: Line) -> None:
-        if not line.operands:
-            return
         if not self._arriving.isdisjoint(line.names):
             self._batch = min(self._batch, AHEAD * self._latest_bytes)
-        results = list(names_in(line.operands[0]))
-        value = self._value(line)
-        for result in results:
-            if result in self._given:
-                continue  # a parameter or a variable
-            if value is None or len(results) > 1:
-                self._values.pop(result, None)
-            else:
-                self._values[result] = value
+        results = _written_by(line)
+        value = self._value(line) if len(results) == 1 else None
+        self._forget(results)
+        if value is not None:
+            self._values |= {name: value for name in results if name not in self._given}
+
+    def _forget(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in self._given:  # a parameter or a variable
+                self._values.pop(name, None)
 
     def _value(self, line: Line) -> Any:
         name = line.opcode.split(".")[0]
@@ -273,61 +285,86 @@ class Walk:
 
     def _moves(self, line: Line, name: str, mask: Any) -> bool:
         """Whether a line is an access to memory, which is then counted."""
-        parts = line.opcode.split(".")
-        spaces = {part.split("::")[0] for part in parts} & {"global", "shared"}
-        if name in ("ld", "st") and spaces:
-            (space,) = spaces
-            where = line.operands[1 if name == "ld" else 0]
-            bits = int(_first(_BITS, reversed(parts), 32))
-            size = bits // 8 * int(_first(_VECTOR, parts, 1))
-            self._plain(line.opcode, space, where, size, mask, name == "ld")
-            self.tally.movers.add("registers")
-            if name == "ld":
-                self._forget(line.operands[0])
-                if space == "global":
-                    self._arriving |= set(names_in(line.operands[0]))
-            return True
+        roles = instruction_of(line.opcode).with_roles(line.operands)
+        if name == "call" or not roles:
+            if name == "call" or any(str(operand).startswith("[") for operand in line.operands):
+                self._unknown(line.opcode)
+            return False
+        sides = [
+            (operand, role, self._space(operand, role))
+            for operand, role in roles
+            if role.is_address and role.kind != "mbarrier" and (role.reads or role.writes or role.kind == "prefetch")
+        ]
+        sides = [side for side in sides if side[2] in ("", *TRAFFIC)]
+        if not sides:
+            return False
+        if sides[0][1].kind == "prefetch":
+            self._prefetch(line.opcode, sides[0][0], mask)
+            return False
+        if self._repeats:
+            self._unknown(line.opcode, *(space for _, _, space in sides))
+        size = next((self._of(operand) for operand, role in roles if role.kind == "size"), 0)
         if line.opcode.startswith(("cp.async.ca.", "cp.async.cg.")):
-            size = int(self._of(line.operands[2]) or 0)
-            ignored = self._of(line.operands[3]) if len(line.operands) > 3 else False
-            read = mask if ignored is None else mask & ~np.asarray(ignored)
-            self._plain(line.opcode, "global", line.operands[1], size, read, loads=True, waits=False)
-            self._plain(line.opcode, "shared", line.operands[0], size, mask, loads=False, counts=False)
-            self.tally.movers.add("cp.async")
-            places = [self._place(operand) for operand in line.operands[:2]]
-            if not any(place is None for place in places):
-                self._split(*(np.broadcast_to(place, read.shape)[read] for place in places))
-            return True
-        if name in ("ldmatrix", "stmatrix"):
-            count = int(_first(re.compile(r"x([124])"), parts, 1))
-            where = line.operands[1 if name == "ldmatrix" else 0]
-            rows = mask & (self._lanes < count * (16 if "m16n16" in parts else 8))  # a lane for each row's address
-            self._plain(line.opcode, "shared", where, 16, rows, loads=False)
-            return True
-        if line.opcode.startswith("cp.async.bulk.tensor."):
+            self._copy(line, int(size or 0), mask)
+        elif ".bulk.tensor." in line.opcode:
             place = next((operand for operand in line.operands if isinstance(operand, TensorPlace)), None)
-            self.tally.movers.add("tensor")
             self._boxes(line.opcode, place, mask)
-            return True
-        if line.opcode.startswith("cp.async.bulk.") and len(line.operands) > 2:
-            self.tally.movers.add("bulk")
-            self._bulk(line, mask)
-            return True
-        return False
+        elif line.opcode.startswith(("cp.async.bulk.", "cp.reduce.async.bulk.")):
+            self._bulk(line.opcode, [(operand, space) for operand, _, space in sides], size, mask)
+        elif name in ("ldmatrix", "stmatrix"):
+            parts = line.opcode.split(".")
+            count = int(_first(re.compile(r"x([124])"), parts, 1))
+            rows = mask & (self._lanes < count * (16 if "m16n16" in parts else 8))  # a lane for each row's address
+            self._plain(line.opcode, "shared", sides[0][0], 16, rows, loads=False)
+        else:
+            for operand, role, space in sides:
+                # an engine makes the accesses of .async instructions to shared memory
+                size = 0 if ".async" in line.opcode and space == "shared" else role.nbytes
+                results = _written_by(line)
+                loads = role.reads and bool(results)
+                self._plain(line.opcode, space, operand, size, mask, loads, merges=role.reads != role.writes)
+                if loads and space == "global":
+                    self._arriving |= results
+            self.tally.movers.add("registers")
+        return True
 
-    def _forget(self, operand: Any) -> None:
-        for name in names_in(operand):
-            if name not in self._given:
-                self._values.pop(name, None)
+    def _copy(self, line: Line, size: int, mask: Any) -> None:
+        """Count a ``cp.async`` of each thread."""
+        count = 3 + line.opcode.endswith("cache_hint")  # the policy is the last operand
+        last = self._of(line.operands[3]) if len(line.operands) > count else False
+        self.tally.upper_bound |= last is None
+        # whether the source is ignored, or the bytes of it that are read
+        part = np.asarray(False if last is None else last)
+        read = mask & (~part if part.dtype == bool else part > 0)
+        self._plain(line.opcode, "global", line.operands[1], size, read, loads=True, waits=False)
+        self._plain(line.opcode, "shared", line.operands[0], size, mask, loads=False, counts=False)
+        self.tally.movers.add("cp.async")
+        places = [self._place(operand) for operand in line.operands[:2]]
+        if not any(place is None for place in places):
+            self._split(*(np.broadcast_to(place, read.shape)[read] for place in places))
+
+    def _unknown(self, opcode: str, *spaces: str) -> None:
+        """Note that the traffic of an instruction in some state spaces, "" for any, is not counted."""
+        for space in spaces if spaces and "" not in spaces else TRAFFIC:
+            self.tally.unknown[space].add(opcode)
+
+    def _space(self, operand: Any, role: Role) -> str:
+        """The state space of an address, "" where a generic one is not known."""
+        space = role.space or getattr(operand, "space", "")
+        if space:
+            return str(space).partition("::")[0]
+        place = self._place(operand)
+        least = 0 if place is None else int(np.min(place))
+        return "global" if least >= GLOBAL_STEP_BYTES else "shared" if least >= SHARED_STEP_BYTES else ""
 
     def _place(self, operand: Any) -> Any:
         """The byte that an address is, in each thread; None where it is not known."""
         if isinstance(operand, Address):
-            base = self._of(operand.base)
-            return None if base is None else base + operand.offset_bytes
-        match = _PLACE.fullmatch(str(operand))
-        base = self._of(match[1]) if match else None
-        return None if base is None or match is None else base + int(match[2] or 0)
+            base, offset = self._of(operand.base), operand.offset_bytes
+        else:
+            match = _PLACE.fullmatch(str(operand))
+            base, offset = (self._of(match[1]), int(match[2] or 0)) if match else (None, 0)
+        return None if base is None or isinstance(base, tuple) else base + offset  # a tuple is a tensor map
 
     def _plain(
         self,
@@ -340,39 +377,44 @@ class Walk:
         *,
         counts: bool = True,
         waits: bool = True,
+        merges: bool = True,
     ) -> None:
         """An access of every thread of a mask.
 
         Args:
             opcode: of the instruction.
-            space: ``global`` or ``shared``.
+            space: ``global`` or ``shared``; "" where it is not known.
             where: the address.
-            size: bytes of a thread.
+            size: bytes of a thread; 0 where they are not known.
             mask: the threads.
             loads: whether it asks for bytes, which a store after it needs.
             counts: whether it is an access of its own, not the other side of one.
             waits: whether the loads are needed by stores.
+            merges: whether machine code may join it with its neighbours.
         """
         place = self._place(where)
         if space == "shared" and place is not None and int(np.max(place)) >> 20 << 20 in self._aside:
             return
+        if place is None or not space or not 0 < size <= WIDEST_REQUEST_BYTES:
+            self._unknown(opcode, space)
         number, turns = int(mask.sum()), max(1, mask.size // len(self._warps))
-        if counts:
+        if counts and size:
             self.tally.accesses[size] = self.tally.accesses.get(size, 0) + number
         if loads and space == "global":
             self._latest_bytes = size * number // turns if waits else size * number
             self._batch += self._latest_bytes
         elif not loads and counts:
             self._close_batch()
-        if place is None:
-            self.tally.unknown.add(opcode)
+        if place is None or not space or not 0 < size <= WIDEST_REQUEST_BYTES:
             return
         places = np.broadcast_to(place, mask.shape).reshape(turns, -1)
         turn, thread = np.nonzero(mask.reshape(turns, -1))
         found = places[turn, thread].astype(np.int64)
         requests = turn * (int(self._warps.max(initial=0)) + 1) + self._warps[thread]
         lanes = self._lanes[thread]
-        self._words.setdefault((space, loads, counts and waits, size, found.size), []).append((found, requests, lanes))
+        self._words.setdefault((space, loads, counts and waits and merges, size, found.size), []).append(
+            (found, requests, lanes)
+        )
         count = len(np.unique(requests))
         if space == "shared":
             self.tally.shared_requests += count
@@ -415,32 +457,46 @@ class Walk:
         self._batch = 0
         self._arriving.clear()
 
-    def _bulk(self, line: Line, mask: Any) -> None:
-        """Bulk copies: each one contiguous piece."""
-        size = self._of(line.operands[2])
-        space = {".global.shared": 0, ".shared::cluster.global": 1, ".shared::cta.global": 1}
-        side = next((side for text, side in space.items() if text in line.opcode), None)
+    def _prefetch(self, opcode: str, where: Any, mask: Any) -> None:
+        """What threads bring to a cache, or an engine for them: the copies that read the bytes there have their sectors."""
+        number = int(mask.sum())
+        if ".bulk." in opcode:
+            self.tally.engine_rows += number
+            return
+        place = self._place(where)
+        places = np.arange(number) * LINE_BYTES if place is None else np.broadcast_to(place, mask.shape)[mask]
+        self.tally.lines += len(np.unique(places // LINE_BYTES))
+
+    def _bulk(self, opcode: str, sides: Sequence[tuple[Any, str]], size: Any, mask: Any) -> None:
+        """Bulk copies: each one contiguous piece.
+
+        Args:
+            opcode: of the instruction.
+            sides: addresses and their state spaces.
+            size: bytes of a copy; None where they are not known.
+            mask: the threads that issue one.
+        """
         number = int(mask.sum())
         self.tally.engine_copies += number
         self.tally.engine_rows += number
+        self.tally.movers.add("bulk")
+        far = next((operand for operand, space in sides if space == "global"), None)
+        place = None if far is None else self._place(far)
+        if not isinstance(size, int) or (far is not None and place is None):
+            self._unknown(opcode, "global")
         if not isinstance(size, int):
-            self.tally.unknown.add(line.opcode)
             return
         self.tally.accesses[size] = self.tally.accesses.get(size, 0) + number
-        if side is None:
-            return  # from shared memory to shared memory
-        self._batch += size * number
-        place = self._place(line.operands[side])
+        self._batch += size * number if far is not None else 0
         if place is None:
-            self.tally.unknown.add(line.opcode)
-            return
+            return  # from shared memory to shared memory, or from where it is not known
         starts = np.broadcast_to(place, mask.shape)[mask].astype(np.int64)
         units = starts[:, None] + np.arange(0, size, 16)
         self._engine(np.broadcast_to(np.arange(number)[:, None], units.shape).reshape(-1), units.reshape(-1))
         self.tally.global_requests += number
-        other = self._place(line.operands[1 - side])
-        if other is not None:
-            apart = np.broadcast_to(other, mask.shape)[mask] - starts
+        near = next((self._place(operand) for operand, space in sides if space != "global"), None)
+        if near is not None:
+            apart = np.broadcast_to(near, mask.shape)[mask] - starts
             self._split(units + apart[:, None], units)
 
     def _engine(self, copies: Any, units: Any) -> None:
@@ -462,20 +518,22 @@ class Walk:
         """Tensor copies: the rows of each box that lie inside the array."""
         number = int(mask.sum())
         self.tally.engine_copies += number
+        self.tally.movers.add("tensor")
         map = None if place is None else self._of(place.map)
-        starts = None if place is None else [self._of(each) for each in place.coordinates]
-        if not isinstance(map, tuple) or starts is None or None in map or any(start is None for start in starts):
-            self.tally.unknown.add(opcode)
+        starts = [] if place is None else [self._of(start) for start in place.coordinates]
+        is_tiled = ".im2col" not in opcode and "::gather4" not in opcode and "::scatter4" not in opcode
+        if not isinstance(map, tuple) or any(value is None for value in starts) or not is_tiled:
+            self._unknown(opcode, "global")
             return
         base, recipe = map
         elem = recipe.array.dtype.bytes
         box_bytes = prod(recipe.box) * elem
         self.tally.accesses[box_bytes] = self.tally.accesses.get(box_bytes, 0) + number
         self._batch += box_bytes * number
+        self.tally.global_requests += number
         sizes = [int(evaluate(size, self._symbols)) for size in recipe.sizes]
         strides = [elem, *(int(evaluate(stride, self._symbols)) for stride in recipe.strides_bytes)]
         corners = np.stack([np.broadcast_to(start, mask.shape)[mask] for start in starts], axis=1).tolist()
-        self.tally.global_requests += number
         self.tally.engine_rows += number * prod(recipe.box[1:])
         for corner in corners:
             low, high = max(0, corner[0]), min(sizes[0], corner[0] + recipe.box[0])
@@ -487,6 +545,27 @@ class Walk:
                 units = rows[:, None] + np.arange(low * elem, high * elem, 16)
                 self._engine(0, units.reshape(-1))
                 self._split(np.arange(units.size) * 16, units)
+
+
+def _written_by(line: Line) -> set[str]:
+    """The registers that a line writes; of an instruction that the table does not have, all that stand in no brackets."""
+    roles = instruction_of(line.opcode).with_roles(line.operands)
+    written = [operand for operand, role in roles if role.writes and not role.is_address]
+    if not roles:
+        written = [operand for operand in line.operands if not str(operand).startswith("[")]
+    return {name for operand in written for name in names_in(operand)}
+
+
+def _handed_on(lines: Iterable[Line]) -> set[str]:
+    """The registers that a loop's body writes after it has read them: the next turn reads another value."""
+    read: set[str] = set()
+    written: set[str] = set()
+    for line in lines:
+        roles = instruction_of(line.opcode).with_roles(line.operands)
+        reads = [operand for operand, role in roles if role.reads or role.is_address] if roles else line.operands
+        read |= {name for operand in (line.guard, *reads) for name in names_in(operand)} - written
+        written |= _written_by(line)
+    return read & written
 
 
 def _first(pattern: re.Pattern[str], parts: Any, default: int) -> str | int:
