@@ -6,7 +6,6 @@ import errno
 import itertools
 import json
 import os
-import resource
 import shutil
 import signal
 import stat
@@ -26,6 +25,10 @@ from tilecopy_cli.streams import say
 from tilecopy_test_helpers.mentions import mentions
 
 RUN = [sys.executable, "-c", "from tilecopy_cli import main; main()"]
+
+POSIX = pytest.mark.skipif(
+    not hasattr(os, "mkfifo"), reason="Windows has no FIFOs, POSIX signals or limits of a process"
+)
 
 
 def tilecopy(*arguments: object, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -407,7 +410,7 @@ def make_socket(name: str) -> None:
 
 REFUSED: dict[str, tuple[Callable[[str], Any], str]] = {
     "directory": (os.mkdir, "is a directory"),
-    "fifo": (os.mkfifo, "is a FIFO"),
+    "fifo": (getattr(os, "mkfifo", None), "is a FIFO"),
     "socket": (make_socket, "is a socket"),
     "device": (lambda name: os.symlink("/dev/null", name), "is a device"),
     "full": (lambda name: os.symlink("/dev/full", name), "is a device"),
@@ -418,6 +421,7 @@ REFUSED: dict[str, tuple[Callable[[str], Any], str]] = {
 }
 
 
+@POSIX
 @pytest.mark.parametrize("kind", REFUSED)
 def test_what_cannot_be_written_is_refused_before_any_work(
     kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -434,9 +438,12 @@ def test_what_cannot_be_written_is_refused_before_any_work(
 
 
 def limited(size: int) -> Callable[[], None]:
+    import resource
+
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
+@POSIX
 @pytest.mark.parametrize("existing", [False, True])
 def test_a_full_disk_is_one_line_and_changes_nothing(existing: bool, folder: Path) -> None:
     """RLIMIT_FSIZE stands for the disk: the same write fails, with EFBIG for ENOSPC."""
@@ -523,7 +530,8 @@ os.execv(sys.argv[1], sys.argv[1:])
 """Starts a program that heeds signals, also where this one was started to ignore them (nohup, a job in the background)."""
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@POSIX
+@pytest.mark.parametrize("number", [getattr(signal, f"SIG{name}", None) for name in ("INT", "TERM", "HUP", "KILL")])
 @pytest.mark.parametrize("old", [False, True])
 def test_a_stopped_run_leaves_nothing_behind(
     number: int, old: bool, folder: Path, package: Callable[..., str], tmp_path: Path
@@ -550,6 +558,7 @@ def test_a_stopped_run_leaves_nothing_behind(
         assert json.loads(out)["error"]["type"] == "Stopped"
 
 
+@POSIX
 def test_signals_that_are_ignored_stay_ignored() -> None:
     """As `nohup` wants it."""
     code = """
@@ -742,6 +751,7 @@ def test_an_array_is_read_in_its_order(order: Literal["C", "F"], mapped: bool, f
     assert Path("in.npy").read_bytes() == found.header + array.tobytes("A")
 
 
+@POSIX
 def test_only_files_are_read(folder: Path) -> None:
     os.mkfifo("fifo")
     for name in ("fifo", ".", "/dev/zero"):
@@ -1112,6 +1122,7 @@ def stream_case(redirection: str, *arguments: str) -> subprocess.CompletedProces
 PLAN = ("plan", "global float16 [4096, 64]", "shared float16 [4096, 64]")
 
 
+@POSIX
 @pytest.mark.parametrize("arguments", [PLAN, (*PLAN, "--json"), ("--help",), ("--version",), ("variants",)])
 def test_standard_output_that_takes_nothing(arguments: tuple[str, ...]) -> None:
     full = stream_case(">/dev/full", *arguments)
@@ -1127,12 +1138,14 @@ def test_standard_output_that_takes_nothing(arguments: tuple[str, ...]) -> None:
     assert gone.returncode == -signal.SIGPIPE and gone.stderr == ""
 
 
+@POSIX
 def test_errors_keep_their_status_when_nobody_can_read_them(folder: Path) -> None:
     for redirection in ("2>/dev/full", "2>&-", "2>&- >&-", "2>&- >&- <&-", "2>/dev/full >/dev/full"):
         assert stream_case(redirection, "run", "nofile.npy", "out.npy", "--json").returncode == 1
         assert stream_case(redirection, "run", "in.npy", "out.npy", "--tile", "0").returncode == 2
 
 
+@POSIX
 def test_closed_streams_are_not_taken_for_the_output(folder: Path) -> None:
     for redirection, status in ((">&-", 1), ("2>&-", 0), (">&- 2>&- <&-", 1), (">/dev/full", 1)):
         Path("out.npy").unlink(missing_ok=True)

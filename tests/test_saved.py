@@ -399,6 +399,7 @@ def size_of(record: dict[str, Any]) -> dict[str, Any]:
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     folder, _ = saved(tmp_path)
     (folder / "launch.json").unlink()
+    pytest.importorskip("resource", reason="Windows has no FIFOs")
     os.mkfifo(folder / "launch.json")
     writer = os.open(folder / "launch.json", os.O_RDWR)  # a FIFO with somebody at its other end
     with pytest.raises(tc.LaunchError, match=mentions("launch.json")):
@@ -499,6 +500,7 @@ def test_folders_that_hold_nothing_or_cannot_be_written_are_told(tmp_path: Path)
         with pytest.raises(tc.LaunchError, match=mentions("kernel", "kernel.save")):
             tc.load_kernel(tmp_path)
     (tmp_path / "launch.json").unlink()
+    pytest.importorskip("resource", reason="Windows has no FIFOs")
     os.mkfifo(tmp_path / "launch.json")  # nobody writes it: reading must not wait
     with pytest.raises(tc.LaunchError, match=mentions("kernel", "kernel.save")):
         tc.load_kernel(tmp_path)
