@@ -16,7 +16,7 @@ PACKAGES = {
     "draw": 2_475,
     "dsmem": 150,
     "emulator": 18_550,
-    "export": 1_575,
+    "export": 1_625,
     "gmem_smem": 100,
     "kernel": 8_100,
     "ldgsts": 100,

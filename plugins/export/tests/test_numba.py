@@ -24,6 +24,7 @@ pytest.importorskip("tilecopy_ldgsts")
 
 MATRIX = types.Array(types.float32, 2, "C")
 ROWS, COLUMNS = 32, 64
+ELEMENTS = ROWS * COLUMNS
 ALL = tc.cta(128)
 
 
@@ -248,3 +249,86 @@ def test_a_copy_that_cannot_leave_its_kernel_is_refused() -> None:
     plan = tc.plan(tmem[:, :], source[:, :], op="copy_async", scope=tc.thread(), target="sm_100a")
     with pytest.raises(tc.RequestError, match=mentions("copy_async", "uint8")):
         tn.device_function(plan)
+
+
+def array(dtype: Any, ndim: int, layout: str = "C", **more: Any) -> Any:
+    return types.Array(dtype, ndim, layout, **more)
+
+
+def buffer(name: str, dtype: str = "float32", **how: Any) -> tc.Buffer:
+    return tc.Buffer(how.pop("shape", (ROWS, COLUMNS)), dtype, space=how.pop("space", "global"), name=name, **how)
+
+
+COLUMN_MAJOR = TileLayout(S[(ROWS, COLUMNS) : (1, ROWS)])
+SYMBOLIC = tc.symbol("M", lower=ROWS, upper=2**20), tc.symbol("N", lower=COLUMNS, upper=2**20)
+PADDED = TileLayout(S[(ROWS, COLUMNS) : (COLUMNS + 4, 1)])
+F32 = types.float32
+
+
+@pytest.mark.parametrize(
+    ("source", "fits", "fits_not"),
+    [
+        (buffer("A"), [array(F32, 2), array(F32, 2, readonly=True)], [array(F32, 2, "F"), array(F32, 2, "A"), array(F32, 1), array(F32, 3)]),
+        (buffer("A"), [], [array(types.int32, 2), array(types.uint32, 2), array(types.float64, 2), array(types.Record.make_c_struct([("x", F32)]), 2)]),
+        (buffer("A", layout=COLUMN_MAJOR), [array(F32, 2, "F")], [array(F32, 2), array(F32, 2, "A"), array(F32, 1)]),
+        (buffer("A", shape=SYMBOLIC), [array(F32, 2)], [array(F32, 2, "F"), array(F32, 2, "A"), array(F32, 1)]),
+        (buffer("A", layout=PADDED), [array(F32, 2), array(F32, 2, "A")], [array(F32, 1), array(types.int32, 2)]),
+        (buffer("A", shape=(ROWS * COLUMNS,)).view(shape=(ROWS, COLUMNS)), [array(F32, 1), array(F32, 2)], [array(F32, 1, "A"), array(F32, 2, "F")]),
+        (buffer("A", shape=(COLUMNS, ROWS)).T, [array(F32, 2), array(F32, 2, "F")], [array(F32, 2, "A"), array(F32, 1)]),
+        (buffer("A", shape=(2, 16, COLUMNS)).view(shape=(ROWS, COLUMNS)), [array(F32, 3), array(F32, 2)], [array(F32, 3, "F"), array(F32, 1)]),
+        (buffer("A", "bfloat16"), [array(types.uint16, 2)], [array(types.int16, 2), array(types.float16, 2), array(types.uint8, 2)]),
+        (buffer("A", "float8_e4m3fn"), [array(types.uint8, 2)], [array(types.int8, 2), array(types.boolean, 2)]),
+        (buffer("A", "bool"), [array(types.boolean, 2)], [array(types.uint8, 2)]),
+        (buffer("A", "int16"), [array(types.int16, 2)], [array(types.uint16, 2), array(types.float16, 2)]),
+        (buffer("A", "complex64"), [array(types.complex64, 2)], [array(types.float64, 2), array(types.int64, 2)]),
+    ],
+)  # fmt: skip
+def test_arrays_that_the_plan_does_not_cover_are_refused(
+    source: tc.Buffer, fits: list[Any], fits_not: list[Any]
+) -> None:
+    tile = buffer("tile", str(source.dtype), space="shared")
+    region = source[:ROWS, :COLUMNS]
+    load = tn.device_function(tc.plan(tile[:, :], region, scope=ALL, target="sm_80"), "load")
+
+    def with_sizes(a):
+        load(64, a, 512, 64)
+
+    def without(a):
+        load(64, a)
+
+    kernel = without if isinstance(source.shape[0], int) else with_sizes
+    for kind in fits:
+        assert ptx_of(cuda.jit(kernel), kind)
+    for kind in fits_not:
+        assert mentions("load", "A").search(refused(kernel, kind))
+
+
+def test_arrays_that_are_read_only_or_of_another_shape_in_shared_memory_are_refused() -> None:
+    a, tile = buffer("A"), buffer("tile", space="shared")
+    store = tn.device_function(tc.plan(a[:, :], tile[:, :], scope=ALL, target="sm_80"), "store")
+
+    def flat_tile(a):
+        store(a, cuda.shared.array(ELEMENTS, float32, alignment=128))
+
+    def whole_tile(a):
+        store(a, cuda.shared.array((ROWS, COLUMNS), float32, alignment=128))
+
+    def other_tile(a):
+        store(a, cuda.shared.array((ROWS, COLUMNS), int64, alignment=128))
+
+    assert ptx_of(cuda.jit(whole_tile), MATRIX)
+    assert mentions("store", "tile", 2).search(refused(flat_tile, MATRIX))
+    assert mentions("store", "tile", "float32").search(refused(other_tile, MATRIX))
+    assert mentions("store", "A").search(refused(whole_tile, array(F32, 2, readonly=True)))
+
+
+def test_half_a_block_is_told_on_the_emulator() -> None:
+    a = np.random.default_rng(0).random((512, COLUMNS), np.float32)
+    with pytest.raises(tc.HazardError) as error:
+        run_ptx(
+            ptx_of(through_shared_and_registers(), MATRIX, MATRIX),
+            [*flat(a), *flat(np.zeros_like(a))],
+            grid=16,
+            block=64,
+        )
+    assert error.value.kind in ("incomplete", "poison")

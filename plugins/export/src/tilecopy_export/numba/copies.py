@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import reduce
 from inspect import Parameter, Signature
+from operator import mul
 from typing import Any
 
 from llvmlite import ir
@@ -12,7 +14,8 @@ from numba.core.errors import TypingError
 from numba.cuda import types
 from numba.cuda.extending import intrinsic
 
-from tilecopy_core import Plan
+from tilecopy_core import Buffer, DType, Plan, S, TileLayout, same
+from tilecopy_core.layout import StridedLayout
 from tilecopy_core.plugin import checked, instance_of
 from tilecopy_export import Argument, Function, Number, function_of
 
@@ -80,18 +83,65 @@ def _why_not(argument: Argument, found: Any) -> str:
     if isinstance(argument, Number):
         return "" if isinstance(found, types.Integer) else "an integer"
     buffer = argument.buffer
+    is_array = isinstance(found, types.Array)
     if buffer.space == "local":
-        fits = isinstance(found, types.Array) and found.dtype == types.uint32
+        fits = is_array and found.dtype == types.uint32 and found.ndim == 1
         return "" if fits else f"cuda.local.array({argument.words}, uint32), a fragment"
     if buffer.space == "shared" and isinstance(found, types.Integer):
         return ""
-    if not isinstance(found, types.Array):
+    if not is_array:
         return f"an array in {buffer.space} memory" + (" or a shared address" if buffer.space == "shared" else "")
-    if found.dtype.bitwidth != buffer.dtype.bits if hasattr(found.dtype, "bitwidth") else False:
-        return f"an array of {buffer.dtype}"
-    if not found.mutable and argument.written:
-        return "an array that may be written"
-    return ""
+    if argument.role.startswith("option"):  # an mbarrier: 64 bits, signed or not
+        return "" if getattr(found.dtype, "bitwidth", 0) == buffer.dtype.bits else f"an array of {buffer.dtype}"
+    dtypes = {name: kind for dtype in (buffer.memory.dtype, buffer.dtype) for name, kind in _dtypes(dtype)}
+    if found.dtype not in dtypes.values():
+        return f"an array of {' or '.join(dtypes)}"
+    forms = [(buffer.shape, buffer.layout), (_declared_shape(buffer), buffer.memory.layout)]
+    orders = [_orders(layout, shape) for shape, layout in forms]
+    if not any(
+        found.ndim == len(shape) and found.layout in each for (shape, _), each in zip(forms, orders, strict=True)
+    ):
+        shape = forms[0][0]
+        order = {"C": "row-major ('C')", "F": "column-major ('F')"}.get(orders[0], "")
+        return (
+            f"an array of {len(shape)} dimensions{order and f' in {order} order'}: {buffer.name} has the shape {shape}"
+        )
+    return "an array that may be written" if argument.written and not found.mutable else ""
+
+
+def _dtypes(dtype: DType) -> Iterator[tuple[str, Any]]:
+    """The types of Numba whose arrays hold elements of a dtype: the same, or an unsigned integer as wide where NumPy alone has none."""
+    if not dtype.extended:
+        yield dtype.name, getattr(types, "boolean" if dtype.kind == "b" else dtype.name)
+        return
+    if hasattr(types, dtype.name):
+        yield dtype.name, getattr(types, dtype.name)
+    yield f"uint{8 * dtype.bytes}", getattr(types, f"uint{8 * dtype.bytes}")
+
+
+def _declared_shape(buffer: Buffer) -> tuple[Any, ...]:
+    """The shape that the memory of a buffer was declared with, as far as its layout has it; else the buffer's own."""
+    layout = buffer.memory.layout
+    if layout.swizzle is not None:
+        return buffer.shape
+    return layout.shape if isinstance(layout, StridedLayout) else tuple(each.extent for each in layout.shard)
+
+
+def _orders(layout: Any, shape: tuple[Any, ...]) -> str:
+    """The orders of Numba's arrays, C, F and A (any strides), that a layout of some extents has."""
+    if layout.swizzle is not None:
+        return "CFA"
+    rows = [reduce(mul, shape[dim + 1 :], 1) for dim in range(len(shape))]
+    columns = [reduce(mul, shape[:dim], 1) for dim in range(len(shape))]
+    found = "".join(order for order, strides in (("C", rows), ("F", columns)) if _has_strides(layout, shape, strides))
+    return found or "CFA"
+
+
+def _has_strides(layout: TileLayout | StridedLayout, shape: tuple[Any, ...], strides: list[Any]) -> bool:
+    if isinstance(layout, StridedLayout):
+        pairs = zip(layout.strides, strides, shape, strict=True)
+        return all(same(stride, wanted) or same(extent, 1) for stride, wanted, extent in pairs)
+    return bool(layout.canonicalize() == TileLayout(S[shape : tuple(strides)]).canonicalize())
 
 
 def _emit(function: Function, context: Any, builder: Any, kinds: Sequence[Any], values: Sequence[Any]) -> None:
