@@ -443,3 +443,23 @@ def test_elements_of_less_than_a_byte_are_packed_in_no_array(dtype: str) -> None
     for given in (np.zeros((4, 16), getattr(ml_dtypes, dtype)), np.zeros((4, 8), np.uint8)):
         with pytest.raises(tc.LaunchError, match=mentions("A", "dtype", dtype, 2)):
             kernel(given, executor="emulator")
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn"])
+@pytest.mark.parametrize("wrong", [np.uint8, np.uint16, np.float32, "V2"])
+def test_a_dtype_that_numpy_lacks_names_the_package_that_has_it(name: str, wrong: Any) -> None:
+    kernel = round_trip((64, 64), (32, 64), name)
+    with pytest.raises(tc.LaunchError, match=rf"argument A.*ml_dtypes\.{name}"):
+        kernel(np.zeros((64, 64), wrong), np.zeros((64, 64), wrong), executor="emulator")
+
+
+def test_a_host_array_that_numpy_cannot_view_names_ml_dtypes() -> None:
+    class Unknown:
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 1, 0
+
+        def __dlpack__(self, **_: Any) -> Any:
+            raise BufferError("no such dtype")
+
+    with pytest.raises(tc.LaunchError, match=r"argument A.*ml_dtypes"):
+        round_trip((64, 64), (32, 64), "bfloat16")(Unknown(), GOOD, executor="emulator")

@@ -547,3 +547,30 @@ def test_the_parity_of_a_phase_is_one_bit() -> None:
     k.mbarrier("done").wait(3)
     waits = [line for line in k.build(target="sm_90", grid=1).ptx.splitlines() if "try_wait" in line]
     assert [line.endswith(", 1;") for line in waits] == [True]
+
+
+@pytest.mark.parametrize("arguments", [(), (1,) * 9, {"wrong": 1}])
+def test_a_method_is_named_where_the_number_of_its_arguments_is_wrong(arguments: Any) -> None:
+    """As Python names a function; instructions that take none are called with some."""
+    k = tc.KernelBuilder("k", threads=64)
+    mbar = k.mbarrier("bar")
+    checked = set()
+    for what in (k, k.cta, mbar):
+        for name in dir(what):
+            method = getattr(what, name)
+            if name.startswith("_") or not callable(method):
+                continue
+            try:
+                method(**arguments) if isinstance(arguments, dict) else method(*arguments)
+            except TypeError as error:
+                assert f"{name}(" in str(error)
+                checked.add(name)
+            except tc.TilecopyError:
+                continue
+    assert checked >= {"named_barrier"}
+
+
+def test_the_missing_argument_is_named() -> None:
+    k = tc.KernelBuilder("k", threads=64)
+    with pytest.raises(TypeError, match=r"named_barrier\(.*'threads'"):
+        k.named_barrier(1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +68,13 @@ def test_the_report_as_json_with_counters():
 def test_made_up_arrays(made):
     result = run(CUDA / "vector_add.ptx", made, made, "zeros:float32:100", 100, "--block", 128)
     assert result.exit_code == 0, result.output
+
+
+def test_a_type_that_numpy_lacks_names_its_package():
+    program = "import sys; sys.modules['ml_dtypes'] = None\nfrom tilecopy_emulator.command import emulate; emulate()"
+    words = [str(CUDA / "vector_add.ptx"), *["ones:bfloat16:4"] * 3, "4", "--block", "32"]
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "ml_dtypes" in done.stderr
 
 
 def test_negative_numbers_are_arguments():

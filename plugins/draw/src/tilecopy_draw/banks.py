@@ -82,7 +82,7 @@ def draw_banks(movement: Movement, part: Part, before: tc.TileLayout | None) -> 
     states = {"": movement} if layout is None else {"Before: ": _before(movement, layout), "After: ": movement}
     subtitle = (
         "A warp is served 128 bytes' worth of threads at a time (a phase). Words of one bank that differ are served one after "
-        "another, a wavefront each. A row is a thread, a column one of the 32 banks of 4 bytes."
+        "another, a wavefront each: a bank conflict. A row is a thread, a column one of the 32 banks of 4 bytes."
     )
     notes = [
         instructions_text(movement),
@@ -122,13 +122,18 @@ def _panels(heading: str, phases: Sequence[Phase]) -> list[Panel]:
         kinds.setdefault(phase.pattern, []).append(phase)
     alike = sorted(kinds.values(), key=lambda group: -group[0].wavefronts)
     total, least = sum(phase.wavefronts for phase in phases), len(phases)
-    times = "the least" if total == least else f"{total / least:.3g} times the least"
+    times = "the least" if total == least else f"{total / least:.3g} times the least: bank conflicts"
     hidden = Counter(each.wavefronts for group in alike[MOST_PATTERNS:] for each in group)
     rest = "".join(f", {count} more phases of {wavefronts}" for wavefronts, count in sorted(hidden.items()))
     found = [_phase_panel(group[0], len(group)) for group in alike[:MOST_PATTERNS]]
     found[0] = attrs.evolve(found[0], title=heading)
     below = f"in all {total} wavefronts for {least} phases ({times}){rest}"
     return [*found[:-1], attrs.evolve(found[-1], below=below)]
+
+
+def _wavefronts(count: int) -> str:
+    """Return the wavefronts of one phase in words; more than one are a bank conflict."""
+    return "1 wavefront" if count == 1 else f"{count} wavefronts ({count}-way bank conflict)"
 
 
 def _phase_panel(phase: Phase, count: int) -> Panel:
@@ -146,12 +151,12 @@ def _phase_panel(phase: Phase, count: int) -> Panel:
             boxes.append(Box(place, str(turns[row, bank]), 3, f"{who}: bank {bank}, turn {turns[row, bank]}"))
         else:
             boxes.append(Box(place, "", 2, f"{who}: banks {banks[0]} to {banks[-1]}"))
-    said = f"{phase.wavefronts} wavefront{'s' * (phase.wavefronts > 1)}" + f"; {count} alike" * (count > 1)
+    said = _wavefronts(phase.wavefronts) + f"; {count} alike" * (count > 1)
     names = [f"t{thread}" for thread in phase.threads.tolist()], [str(bank) * (bank % 4 == 0) for bank in range(BANKS)]
     grid = Grid.empty(*names, f"instruction {phase.step}, warp {phase.warp}, phase {phase.number}: {said}")
     fills = {
         2: "words of one thread, in banks of their own",
-        3: "a bank that several threads want at different addresses: its turn",
+        3: "a bank conflict: threads access different words of the bank, and the number is the turn of each",
     }
     return Panel("", grid, boxes, fills, cell=(12.9, 13.3, 13), padding=0, blank=True)
 
@@ -210,7 +215,7 @@ def _layout_panel(title: str, offsets: Any, size: int, row: int, column: int) ->
     down = offsets[: max(1, LINE // max(wide, WORD_BYTES)), 0]
     words = np.unique((down[:, None] // WORD_BYTES + np.arange(max(1, wide // WORD_BYTES))).ravel())
     turns = int(np.bincount(words % BANKS).max())
-    below = f"down a column, {len(down)} threads of {wide} bytes: {turns} wavefront{'s' * (turns > 1)}"
+    below = f"down a column, {len(down)} threads of {wide} bytes: {_wavefronts(turns)}"
     fills = {f: f"banks {4 * f} to {4 * f + 3} and {4 * f + 16} to {4 * f + 19}" for f in range(4)}
     high, along = offsets.shape
     names = [str(row + at) for at in range(high)], [str(column + at) for at in range(along)]

@@ -18,6 +18,8 @@ from tilecopy import HazardError, LaunchError
 from tilecopy.files import write_files
 from tilecopy_cli.command import DTYPE_ALIASES, FilePath, progress_bar, read_npy
 
+from tilecopy_core.layout import DTYPES
+
 from .api import run_program
 from .cuda import compile_cuda
 from .demands import shown
@@ -54,9 +56,13 @@ def _ml_dtype(name: str) -> Any:
     """A type of ml_dtypes, or None."""
     try:
         import ml_dtypes
-
+    except ImportError:
+        if name in DTYPES:  # NumPy has the others
+            raise click.BadParameter(f"{name} needs ml_dtypes: pip install ml_dtypes") from None
+        return None
+    try:
         return np.dtype(getattr(ml_dtypes, name))
-    except (ImportError, AttributeError, TypeError):
+    except (AttributeError, TypeError):
         return None
 
 

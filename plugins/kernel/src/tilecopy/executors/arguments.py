@@ -272,11 +272,22 @@ def _memory_view() -> Any:
     return StridedMemoryView
 
 
+def _from_dlpack(where: str, argument: Any) -> Any:
+    """Return a host array as NumPy views it by DLPack."""
+    try:
+        return np.from_dlpack(argument)
+    except Exception as error:  # whatever the exporting framework raises
+        raise LaunchError(
+            f"{where}: NumPy cannot view a {type(argument).__name__} by DLPack: {error}. NumPy has no bfloat16, float8 or 4-bit dtype of its "
+            "own: pass a NumPy array with a dtype of ml_dtypes, or the framework's own array"
+        ) from error
+
+
 def _dlpack_facts(where: str, argument: Any) -> ArrayFacts:
     try:
         device = int(argument.__dlpack_device__()[0])
         if device == _HOST:
-            return numpy_facts(where, np.from_dlpack(argument))
+            return numpy_facts(where, _from_dlpack(where, argument))
         if device not in _GPU:
             raise LaunchError(f"{where}: the array is on a device of DLPack type {device}, no CUDA device")
         _await(argument)

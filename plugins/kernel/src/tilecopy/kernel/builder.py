@@ -96,7 +96,11 @@ def recorded(
 
     @wraps(write)
     def method(self: KernelBuilder, /, *args: P.args, **keywords: P.kwargs) -> None:
-        given = signature.bind(self, *args, **keywords)
+        try:
+            given = signature.bind(self, *args, **keywords)
+        except TypeError as error:
+            takes = ", ".join(list(signature.parameters)[1:])
+            raise TypeError(f"KernelBuilder.{write.__name__}({takes}): {error}") from None
         for name, kind in kinds.items():
             if name in given.arguments:
                 given.arguments[name] = plain(given.arguments[name])

@@ -324,8 +324,11 @@ class BuiltKernel:
         Raises:
             LaunchError: an argument does not fit its parameter, or the driver refuses; nothing was launched.
         """
-        if grid is None and device is None and executor in self.repeats and not named:
-            repeat = self.repeats[executor]
+        if grid is None and device is None and not named:
+            try:
+                repeat = self.repeats.get(executor)
+            except TypeError:  # of a kind that no executor's name is
+                repeat = None
             if repeat is not None and repeat(stream, *arguments):
                 return None
         try:

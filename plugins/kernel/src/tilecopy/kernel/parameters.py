@@ -18,6 +18,7 @@ from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import attrs
+import numpy as np
 
 from tilecopy_core.errors import RequestError, frozen, integer, shown
 from tilecopy_core.integers import Expr, Int, Symbol, constant_of, evaluate, key_of, symbols_of, terms_of
@@ -278,6 +279,11 @@ def _convert(found: Any, declared: DType) -> str:
         return f"it is a record of fields: pass one of them, a[{found.names[0]!r}], made contiguous"
     if getattr(found, "hasobject", False):
         return f'its elements are Python objects: pass a.astype("{declared}")'
+    if declared.extended and isinstance(found, np.dtype):
+        return (
+            f"NumPy has {declared} from the package ml_dtypes: pass a.astype(ml_dtypes.{declared}), or a.view(ml_dtypes.{declared}) if the "
+            "array has its bits, or build the kernel for the array's dtype"
+        )
     return f"convert the array to {declared}, or build the kernel for its dtype"
 
 
