@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import standin
 from tilecopy import LaunchError, RequestError
-from tilecopy_relayout import api, plan_relayout, relayout
+from tilecopy_relayout import api, frameworks, plan_relayout, relayout
 from tilecopy_relayout.gpus import Gpus
 from tilecopy_test_helpers.mentions import mentions
 
@@ -55,6 +55,17 @@ def waited(here: int, there: int) -> list[tuple[Any, ...]]:
         ("record", 1, here, current(here)),
         ("wait", 1, there, current(there)),
     ]
+
+
+def test_the_framework_learns_of_a_write_on_another_gpu(
+    machine: fake_gpu.Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[Any] = []
+    monkeypatch.setattr(frameworks.CuPy, "written", lambda self, out: written.append(out))
+    outs = [on_gpu(1, (6, 4)) for _ in range(4)]
+    for out, stream in zip(outs, (None, None, 0x50, 0x50), strict=True):
+        relayout(on_gpu(0), (1, 0), out=out, stream=stream)
+    assert written == outs
 
 
 # -------------------------------------------------------------------------------------------------- one GPU, any

@@ -122,6 +122,21 @@ def test_memory_that_was_freed_is_refused_every_time(machine: fake_gpu.Machine, 
     assert len(watched.launches) == 1
 
 
+def test_the_framework_learns_of_every_write_through_out(
+    machine: fake_gpu.Machine, watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch #23756: torch must increment the version of what is written, whether the call is checked or remembered."""
+    written: list[Any] = []
+    monkeypatch.setattr(frameworks.CuPy, "written", lambda self, out: written.append(out))
+    outs = [on_gpu(np.zeros((6, 4), "f4")) for _ in range(3)]
+    for out in outs:
+        relayout(on_gpu(A), (1, 0), out=out)
+        relayout(on_gpu(A), (1, 0))  # new memory, of which nobody knows
+    assert written == outs and watched.plans <= 2
+    relayout(np.zeros((2, 0)), (1, 0), out=np.zeros((0, 2)))
+    assert written == outs
+
+
 def test_a_misaligned_address_is_not_taken_for_an_aligned_one(machine: fake_gpu.Machine, watched: Watched) -> None:
     memory = np.zeros(24 * 4 + 1, np.uint8)
     odd = memory[1:].view(np.float32).reshape(4, 6)

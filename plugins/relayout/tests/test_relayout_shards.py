@@ -214,6 +214,34 @@ def gradients() -> None:
         assert not relayout_shards(x, (2, 0, 1), split=0, out_split=2).requires_grad
 
 
+def what_torch_records_of_out() -> None:
+    """PyTorch #23756 and #71117, across ranks."""
+    rank, forward_ad = dist.get_rank(), torch.autograd.forward_ad
+    x, arguments = torch.ones(2, 4), {"split": 0, "out_split": 0}
+    for axes, shape in (((1, 0), (2, 4)), ((0, 1), (2, 4))):
+        weight, value = torch.ones(shape, requires_grad=True), torch.zeros(shape)
+        for _ in range(2):
+            loss, version = (weight * value).sum(), value._version
+            relayout_shards(x, axes, out=value, **arguments)
+            assert value._version > version
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                loss.backward()
+    out = torch.zeros(2, 4, requires_grad=True)
+    with torch.no_grad():
+        assert relayout_shards(x, (1, 0), out=out, **arguments) is out
+    for given in (out, out if rank else torch.zeros(2, 4)):
+        with pytest.raises(RequestError, match="rank .: out"):
+            relayout_shards(x, (1, 0), out=given, **arguments)
+    with pytest.raises(RequestError, match="out="):
+        relayout_shards(x.clone().requires_grad_(), (1, 0), out=out, **arguments)
+    with forward_ad.dual_level():
+        assert relayout_shards(x, (1, 0), **arguments).sum() == 8
+        with pytest.raises(RequestError, match="forward-mode"):
+            relayout_shards(forward_ad.make_dual(x, x), (1, 0), **arguments)
+    with pytest.raises(RequestError, match="torch.func"):
+        torch.func.grad(lambda a: relayout_shards(a, (1, 0), **arguments).sum())(x)
+
+
 def compiled() -> None:
     whole = torch.arange(8 * 6.0).view(8, 6)
 
@@ -385,6 +413,7 @@ PROGRAMS = [
     (a_repeated_call_tells_nothing, 2),
     (disagreement, 2),
     (gradients, 3),
+    (what_torch_records_of_out, 2),
     (compiled, 2),
     (dtensors, 4),
     (into_each_others_memory, 3),

@@ -211,7 +211,6 @@ def test_tensors_that_torch_only_imagines() -> None:
         (lambda: torch.zeros(2, 2, dtype=torch.complex64).conj(), ("resolve_conj",)),
         (lambda: torch.zeros(2, 2, dtype=torch.complex64).conj().imag, ("resolve_neg",)),
         (lambda: torch.zeros(2, 2).to_sparse(), ()),
-        (lambda: torch.zeros(2, 2, device="meta"), ("device",)),
         (lambda: torch.quantize_per_tensor(torch.zeros(2, 2), 0.1, 0, torch.qint8), ()),
     ],
 )
@@ -255,3 +254,231 @@ def test_sizes_that_follow_from_a_shape_are_compiled() -> None:
     for rows in (4, 10):
         x = torch.randn(rows, 3)
         assert function(x).equal(x.reshape(2, rows // 2, 3).permute(1, 2, 0).reshape(rows // 2, 6))
+
+
+# ------------------------------------------------------------------------------- what torch records and transforms
+
+
+def turned(array: Any) -> Any:
+    return relayout(array, (2, 0, 1), executor="emulator")
+
+
+SMALL = torch.linspace(-1, 1, 24, dtype=torch.float64).reshape(2, 4, 3)
+
+
+def split(array: Any) -> Any:
+    return relayout(array, "a (b c) d -> (d a) c b", b=2, executor="emulator")
+
+
+def split_by_torch(array: Any) -> Any:
+    return array.reshape(2, 2, 2, 3).permute(3, 0, 2, 1).reshape(6, 2, 2)
+
+
+@pytest.mark.parametrize("kind", ["tensor", "numpy", "view"])
+def test_a_write_through_out_is_seen_by_autograd(kind: str) -> None:
+    """PyTorch #23756: kernels that write by address must say so, else gradients are silently those of the new values."""
+    weight, value = torch.ones(3, 2, requires_grad=True), torch.zeros(3, 2)
+    loss = (weight * value).sum()
+    source: Any = torch.full((2, 3), 5.0)
+    out = value[:, :] if kind == "view" else value
+    relayout(source.numpy() if kind == "numpy" else source, (1, 0), out=out, executor="emulator")
+    assert value._version > 0
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_a_write_through_out_is_seen_in_every_mode() -> None:
+    value = torch.zeros(3, 2, requires_grad=True)
+    loss = (value * value).sum()
+    for number, array in enumerate((torch.ones(2, 3), torch.ones(2, 3, requires_grad=True), torch.ones(2, 3)), start=1):
+        with torch.no_grad():
+            relayout(array, (1, 0), out=value, executor="emulator")
+        assert value._version >= number
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+    with torch.inference_mode():
+        assert relayout(torch.ones(2, 3), (1, 0), out=torch.zeros(3, 2), executor="emulator").sum() == 6
+    empty = torch.zeros(0, 2)
+    relayout(torch.zeros(2, 0), (1, 0), out=empty, executor="emulator")
+    assert empty._version > 0
+
+
+def test_forward_mode_derivatives() -> None:
+    """PyTorch #71117: an operator without a forward formula gives derivatives of zero in silence."""
+    forward_ad = torch.autograd.forward_ad
+    tangent = torch.rand_like(SMALL)
+    with forward_ad.dual_level():
+        for dual in (
+            forward_ad.make_dual(SMALL, tangent),
+            forward_ad.make_dual(SMALL.clone().requires_grad_(), tangent),
+        ):
+            primal, derivative = forward_ad.unpack_dual(split(dual))
+            assert primal.equal(split_by_torch(SMALL)) and derivative.equal(split_by_torch(tangent))
+        assert forward_ad.unpack_dual(split(SMALL)).tangent is None
+        with pytest.raises(RequestError, match="out="):
+            relayout(forward_ad.make_dual(SMALL, tangent), (2, 0, 1), out=torch.zeros(3, 2, 4, dtype=SMALL.dtype))
+    function = SMALL.clone().requires_grad_()
+    assert torch.autograd.gradcheck(split, (function,), check_forward_ad=True, check_batched_grad=True)
+    assert torch.autograd.gradgradcheck(split, (function,), check_fwd_over_rev=True, check_rev_over_rev=True)
+
+
+def nonlinear(move: Any) -> Any:
+    return lambda array: (move(array.sin()) ** 3).sum(0)
+
+
+def scalar(move: Any) -> Any:
+    return lambda array: (move(array.sin()) ** 3).sum()
+
+
+def hessian_product(function: Any, array: Any) -> Any:
+    return torch.func.jvp(torch.func.grad(function), (array,), (array.cos(),))[1]
+
+
+def vmapped(transform: Any) -> Any:
+    """A transform of a function of one row, over the rows of an array."""
+    return lambda move: torch.vmap(transform(lambda row: (move(row[None].sin()) ** 3).sum()), in_dims=1)
+
+
+TRANSFORMS = {
+    "grad": lambda move: torch.func.grad(scalar(move)),
+    "grad of grad": lambda move: torch.func.grad(lambda array: torch.func.grad(scalar(move))(array).pow(2).sum()),
+    "jvp": lambda move: lambda array: torch.func.jvp(nonlinear(move), (array,), (array.cos(),)),
+    "vjp": lambda move: lambda array: torch.func.vjp(scalar(move), array)[1](torch.ones((), dtype=array.dtype)),
+    "jacrev": lambda move: torch.func.jacrev(nonlinear(move)),
+    "jacfwd": lambda move: torch.func.jacfwd(nonlinear(move)),
+    "hessian": lambda move: torch.func.hessian(scalar(move)),
+    "jacrev of jacfwd": lambda move: torch.func.jacrev(torch.func.jacfwd(scalar(move))),
+    "hessian product": lambda move: lambda array: hessian_product(scalar(move), array),
+    "linearize": lambda move: lambda array: torch.func.linearize(nonlinear(move), array)[1](array.cos()),
+    "vmap": lambda move: torch.vmap(move, in_dims=1, out_dims=1),
+    "vmap of grad": lambda move: torch.vmap(torch.func.grad(scalar(move))),
+    "grad of vmap": lambda move: torch.func.grad(lambda array: torch.vmap(nonlinear(move))(array).sum()),
+    "vmap of vmap": lambda move: torch.vmap(torch.vmap(move, in_dims=2), in_dims=1),
+    "functional": lambda move: lambda array: torch.autograd.functional.jacobian(nonlinear(move), array, vectorize=True),
+    "forward functional": lambda move: (
+        lambda array: torch.autograd.functional.jacobian(
+            nonlinear(move), array, vectorize=True, strategy="forward-mode"
+        )
+    ),
+    "constant": lambda move: torch.func.grad(
+        lambda array: (move(torch.ones_like(array)) * move(SMALL)).sum() * array.sum()
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr Node:UserWarning")  # torch.func.linearize's own
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_transforms_of_functions_give_what_permute_gives(name: str) -> None:
+    """PyTorch #90067: an autograd.Function needs setup_context and a rule for vmap."""
+    ours = lambda array: relayout(array, (*range(1, array.ndim), 0), executor="emulator")  # noqa: E731
+    theirs = lambda array: array.permute(*range(1, array.ndim), 0)  # noqa: E731
+    array = SMALL[None].expand(2, 2, 4, 3).contiguous() if "vmap" in name else SMALL
+    found, wanted = (TRANSFORMS[name](move)(array) for move in (ours, theirs))
+    torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("transform_inside", [False, True])
+def test_transforms_and_compilation_together(transform_inside: bool) -> None:
+    """The graph breaks where an operator has no derivative of the kind; a tangent is never lost."""
+    compiled = lambda function: torch.compile(function, backend="aot_eager")  # noqa: E731
+    inner, outer = (lambda function: function, compiled) if transform_inside else (compiled, lambda function: function)
+    torch._dynamo.reset()
+    array = SMALL.sin()
+    assert outer(lambda a: torch.func.jvp(inner(turned), (a,), (a,))[1])(array).equal(array.permute(2, 0, 1))
+    assert outer(torch.func.grad(lambda a: inner(turned)(a).square().sum()))(array).equal(2 * array)
+    assert outer(torch.vmap(inner(turned)))(array[None]).equal(array.permute(2, 0, 1)[None])
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(array, array)
+        assert torch.autograd.forward_ad.unpack_dual(inner(outer(turned))(dual)).tangent.equal(array.permute(2, 0, 1))
+    assert inner(outer(turned))(array).equal(array.permute(2, 0, 1))
+
+
+def test_out_is_refused_in_a_transform() -> None:
+    out = torch.zeros(3, 2)
+    for transform, array in ((torch.func.grad, torch.ones(2, 3)), (torch.vmap, torch.ones(4, 2, 3))):
+        with pytest.raises(RequestError, match="out="):
+            transform(lambda a: relayout(a, (1, 0), out=out, executor="emulator").sum())(array)
+    assert not out.any()
+    constant = torch.ones(2, 3)
+    seen = torch.func.grad(lambda a: relayout(constant, (1, 0), out=out, executor="emulator").sum() * a)
+    assert seen(torch.tensor(2.0)) == 6 and out.sum() == 6
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.trace:DeprecationWarning")
+@pytest.mark.parametrize("records", [False, True])
+def test_a_trace_has_the_relayout_in_it(records: bool) -> None:
+    """PyTorch #22329: what moves bytes by address must be an operator, or a trace returns memory that nobody wrote."""
+    traced = torch.jit.trace(lambda x: split(x) + 1, SMALL.clone().requires_grad_(records))
+    other = torch.randn_like(SMALL).requires_grad_(records)
+    assert traced(other).equal(split_by_torch(other) + 1)
+    assert "tilecopy::relayout" in str(traced.graph)
+    into = torch.jit.trace(
+        lambda x, out: relayout(x, [2, 0, 1], out=out, executor="emulator"),
+        (SMALL, torch.zeros(3, 2, 4, dtype=SMALL.dtype)),
+    )
+    assert into(SMALL + 1, torch.zeros(3, 2, 4, dtype=SMALL.dtype)).equal((SMALL + 1).permute(2, 0, 1))
+
+
+@pytest.mark.parametrize("records", [False, True])
+def test_axes_may_be_tensors(records: bool) -> None:
+    """PyTorch #97876: permutations come from torch.argsort."""
+    x = SMALL.clone().requires_grad_(records)
+    for axes in (
+        torch.tensor([2, 0, 1]),
+        torch.argsort(torch.tensor([1, 2, 0])),
+        list(torch.tensor([-1, 0, 1])),
+        np.array([2, 0, 1]),
+    ):
+        assert relayout(x, axes, executor="emulator").equal(x.permute(2, 0, 1))
+
+
+@pytest.mark.parametrize("records", [False, True])
+def test_tensors_of_shapes_alone(records: bool) -> None:
+    x = torch.zeros(2, 4, 3, device="meta", requires_grad=records)
+    assert split(x).shape == (6, 2, 2) and split(x).is_meta
+    out = torch.zeros(3, 2, 4, device="meta")
+    assert relayout(x.detach(), (2, 0, 1), out=out) is out
+    with pytest.raises(RequestError, match=r"out has the shape \(3, 2, 4\)"):
+        relayout(x.detach(), (0, 1, 2), out=out)
+    with pytest.raises(RequestError, match="out"):
+        relayout(x.detach(), (2, 0, 1), out=torch.zeros(3, 2, 4))
+    with pytest.raises(RequestError, match="out"):
+        relayout(torch.zeros(2, 4, 3), (2, 0, 1), out=out)
+    with pytest.raises(RequestError, match=r"\(0, 0, 1\)"):
+        relayout(x, (0, 0, 1))
+
+
+class Foreign(torch.Tensor):
+    """A tensor of a class that takes torch's own operators alone."""
+
+    @classmethod
+    def __torch_dispatch__(cls, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
+        return NotImplemented
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("records", [False, True])
+@pytest.mark.parametrize(
+    ("tensor", "instead"),
+    [
+        (lambda: torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(1, 3)], layout=torch.jagged), "a.unbind()"),
+        (lambda: torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(1, 3)]), "a.unbind()"),
+        (lambda: torch.masked.masked_tensor(torch.ones(2, 3), torch.ones(2, 3) > 0), "a.get_data()"),
+        (lambda: torch.eye(3).to_sparse(), "a.to_dense()"),
+        (lambda: torch.eye(3).to_sparse_csr(), "a.to_dense()"),
+        (lambda: torch.eye(3).to_mkldnn(), "a.to_dense()"),
+        (lambda: torch.ones(2, 3).as_subclass(Foreign), "plain tensor"),
+    ],
+    ids=["jagged", "nested", "masked", "sparse", "csr", "mkldnn", "foreign"],
+)
+def test_tensors_of_other_layouts_are_refused_with_what_to_pass(tensor: Any, instead: str, records: bool) -> None:
+    """PyTorch #62027, #111254: torch's own errors ask for an issue there."""
+    array = tensor()
+    if records and array.layout is not torch._mkldnn:
+        array.requires_grad_()
+    with pytest.raises(RequestError) as caught:
+        relayout(array, (1, 0), executor="emulator")
+    assert str(caught.value).startswith("array") and instead in str(caught.value)
+    with pytest.raises(RequestError) as caught, torch.no_grad():
+        relayout(torch.ones(3, 2), (1, 0), out=tensor(), executor="emulator")
+    assert str(caught.value).startswith("out") and instead in str(caught.value)

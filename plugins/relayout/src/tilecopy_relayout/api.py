@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import Any, cast
 
 import attrs
@@ -18,7 +19,7 @@ from tilecopy_core.registry import LOCK
 
 from .arrays import Array, array_of, dtype_name
 from .asking import PERMUTATION, items_of
-from .frameworks import Framework
+from .frameworks import Framework, demand_strided
 from .gpus import Across, Gpus, driver
 from .host import choose_executor, move_in_pieces, target_of_gpu
 from .launching import OnDevice, align_of
@@ -90,11 +91,23 @@ def relayout(
         from .dtensors import relayout_dtensor  # torch.compile, which traces this, knows no locks
 
         return relayout_dtensor(array, axes, placements, executor, sizes)
-    if torch is not None and isinstance(array, torch.Tensor) and is_for_torch(torch, array):
-        from .torch_op import traced
+    if torch is not None and isinstance(array, torch.Tensor):
+        tensors = {name: each for name, each in (("array", array), ("out", out)) if isinstance(each, torch.Tensor)}
+        for name, tensor in tensors.items():
+            demand_strided(name, tensor)
+        if any(is_for_torch(torch, tensor) for tensor in tensors.values()):
+            from .torch_op import traced
 
-        return traced(array, axes, out, stream, device, executor, sizes)
-    return _checked(array, axes, out, stream, device, executor, sizes)
+            return traced(array, axes, out, stream, device, executor, sizes)
+    dynamo = sys.modules.get("torch._dynamo")
+    check = _checked if dynamo is None else _untraced(dynamo)
+    return check(array, axes, out, stream, device, executor, sizes)
+
+
+@cache
+def _untraced(dynamo: Any) -> Callable[..., Any]:
+    """Return the whole check as a function that torch.compile does not look into where it has broken its graph around a call."""
+    return cast("Callable[..., Any]", dynamo.disable(_checked))
 
 
 def _is_dtensor(array: Any) -> bool:
@@ -151,7 +164,10 @@ def _checked(
             if device is None and gpus.launching == source.device:
                 ready = _Ready.of(launch, movement, moved, source, destination, across)
                 _remember(array, axes, out, executor, sizes, ready)
-    return source.framework.made(array, result, stream) if out is None else out
+    if out is None:
+        return source.framework.made(array, result, stream)
+    destination.framework.written(out)
+    return out
 
 
 def _through(device: int, executor: str) -> AbstractContextManager[None]:
@@ -239,6 +255,7 @@ class _Ready:
         current: reads the framework's current stream.
         dtype: of the array.
         framework: of the array.
+        out_framework: of the result.
         across: orders the work of two GPUs, where both sides are on two.
         low, high: both may overlap where the destination's address less the source's, in bytes, is between these.
     """
@@ -251,6 +268,7 @@ class _Ready:
     current: Callable[[], Any]
     dtype: Any
     framework: Framework
+    out_framework: Framework
     across: Across | None
     low: int
     high: int
@@ -281,6 +299,7 @@ class _Ready:
             _current(source, destination),
             source.dtype,
             source.framework,
+            destination.framework,
             across,
             first - out_last + distance,
             last - out_first + distance,
@@ -330,6 +349,8 @@ def _remembered(array: Any, axes: Any, out: Any, stream: Any, executor: str | No
         ready.launch(pointer, out_pointer, stream)
     else:
         launch((pointer + src_bytes, out_pointer + dst_bytes), stream)
+    if out is not None:
+        ready.out_framework.written(out)
     return result
 
 
@@ -345,6 +366,7 @@ def _across(ready: _Ready, across: Across, pointer: int, out_pointer: int, strea
         raise _UnknownError
     with across.ordered() if stream is None else nullcontext(stream) as current:
         ready.launch(pointer, out_pointer, current)
+    ready.out_framework.written(out)
     return out
 
 
@@ -385,11 +407,11 @@ def _reader_of(kind: type) -> Callable[[Any], tuple[Any, int]] | None:
 
 def _torch_reader(torch: Any) -> Callable[[Any], tuple[Any, int]]:
     """Reads a tensor. It raises if the call must go through torch, or the tensor is a wrapper without memory."""
-    modes, records = torch._C._len_torch_dispatch_stack, torch.is_grad_enabled
+    modes, records, recorded = torch._C._len_torch_dispatch_stack, torch.is_grad_enabled, _recorder(torch)
     conjugated = frozenset({torch.complex32, torch.complex64, torch.complex128})
 
     def read(tensor: Any) -> tuple[Any, int]:
-        if modes() or (tensor.requires_grad and records()):
+        if modes() or recorded() or (tensor.requires_grad and records()):
             raise _UnknownError
         dtype = tensor.dtype
         if tensor.is_neg() or (dtype in conjugated and tensor.is_conj()):
@@ -405,9 +427,19 @@ def _cupy_key(array: Any) -> tuple[Any, int]:
 
 
 def is_for_torch(torch: Any, tensor: Any) -> bool:
-    """Whether the call must go through torch: it records gradients, traces, or wraps the tensor with the memory."""
+    """Return whether torch must see the call: it records, transforms or traces it, or the tensor has no memory of its own."""
     if tensor.requires_grad and torch.is_grad_enabled():
         return True
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or torch._C._len_torch_dispatch_stack():
         return True
-    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
+    return tensor.is_meta or _recorder(torch)()
+
+
+def _recorder(torch: Any) -> Callable[[], bool]:
+    """Return a function that says whether ``torch.jit.trace``, a transform of ``torch.func`` or forward-mode AD sees calls now."""
+    traces, transforms, forward = (
+        torch._C._is_tracing,
+        torch._C._are_functorch_transforms_active,
+        torch.autograd.forward_ad,
+    )
+    return lambda: traces() or transforms() or forward._current_level >= 0

@@ -28,6 +28,7 @@ from .meeting import NEW, Meeting
 from .patterns import rearrangement
 from .shards import Shards, Strides, Told, agreed, are_consecutive, chunk_extents, dimension
 from .symmetric import Peers, is_symmetric
+from .torch_op import has_tangent
 
 _MOST_KINDS = 64
 """Calls of a group that are remembered; the oldest is forgotten first."""
@@ -70,10 +71,16 @@ def relayout_part(
         with suppress(RequestError):  # refused where the other ranks learn of it
             axes = items_of("axes", axes, PERMUTATION)  # an iterator is read once
     call = Call(axes, tuple(sorted(sizes.items())), split, out_split)
+    if torch._C._are_functorch_transforms_active() or has_tangent(x):
+        raise RequestError(
+            "x: relayout_shards has no forward-mode derivatives and no rules for torch.func; its gradients are those of x.backward()"
+        )
     if not is_for_torch(torch, x):
         return exchange(x, call, group, out)
-    if out is not None and torch.is_grad_enabled():
-        raise RequestError("out= with tensors that require gradients: torch records none through it; leave out= away")
+    if out is not None:
+        raise RequestError(
+            "out= with tensors that require gradients, or that torch traces or wraps: torch records none through it; leave out= away"
+        )
     shards = _agreed(x, call, group, None).shards
     total, split = shards.cuts[-1], shards.split
     return _operate(x, _text(axes), sizes, split, shards.out_split, group.group_name, -1, total)
@@ -86,8 +93,12 @@ def exchange(x: torch.Tensor, call: Call, group: Any, out: Any) -> torch.Tensor:
         RequestError: as there.
         LaunchError: as there.
     """
+    kind = _agreed(x, call, group, out)
     with torch.no_grad():
-        return _agreed(x, call, group, out).move(group, x, out)
+        result = kind.move(group, x, out)
+    if out is not None:
+        torch.autograd.graph.increment_version(out)
+    return result
 
 
 # ---------------------------------------------------------------------------------------------------- agreement
@@ -128,7 +139,11 @@ def _agreed(x: torch.Tensor, call: Call, group: Any, out: Any) -> _Kind:
         meeting = Meeting(group)
         state = _groups[group] = _Group(meeting, Peers(group.group_name, meeting))
     try:
-        key = call, _facts(x), None if out is None else (out.data_ptr(), out.requires_grad, _facts(out))
+        key = (
+            call,
+            _facts(x),
+            None if out is None else (out.data_ptr(), out.requires_grad and torch.is_grad_enabled(), _facts(out)),
+        )
         kind = None if out is not None and _may_overlap(x, out) else state.kinds.get(key)
     except Exception:  # whatever is odd about the arguments, the whole check says it
         key, kind = None, None

@@ -43,6 +43,9 @@ class Framework:
         """Why an array may not be written, or None."""
         return None
 
+    def written(self, out: Any) -> None:
+        """Tell the framework that the elements of ``out`` changed."""
+
 
 class NumPy(Framework):
     """Host arrays."""
@@ -62,8 +65,9 @@ class Torch(Framework):
 
     def seen(self, where: str, array: Any) -> Any:
         """The tensor without its history."""
-        if getattr(array, "is_quantized", False):
-            raise RequestError(f"{where}: a quantized tensor, whose scale would be lost; pass a.int_repr()")
+        if not isinstance(array, sys.modules["torch"].Tensor):
+            return array
+        demand_strided(where, array)
         return array.detach() if array.requires_grad else array
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
@@ -80,6 +84,31 @@ class Torch(Framework):
         if out.requires_grad and sys.modules["torch"].is_grad_enabled():
             return "it requires a gradient, and torch would not see that it is written; pass out.detach()"
         return None
+
+    def written(self, out: Any) -> None:
+        """Increment its version, by which torch finds saved tensors that were modified before a backward pass."""
+        sys.modules["torch"].autograd.graph.increment_version(out)
+
+
+def demand_strided(where: str, tensor: Any) -> None:
+    """Check that the bytes of a tensor of torch are all that it consists of, and lie at strides.
+
+    Raises:
+        RequestError: it has a mask, a scale, rows of different lengths, or indices.
+    """
+    if type(tensor).__name__ == "MaskedTensor":
+        raise RequestError(
+            f"{where}: a masked tensor, whose mask would not be moved; pass a.get_data() or a.to_tensor(value)"
+        )
+    if tensor.is_quantized:
+        raise RequestError(f"{where}: a quantized tensor, whose scale would be lost; pass a.int_repr()")
+    if tensor.is_nested:
+        raise RequestError(
+            f"{where}: a nested tensor, whose rows have lengths of their own; pass its rows one by one (a.unbind()), or "
+            "a.to_padded_tensor(value)"
+        )
+    if tensor.layout != sys.modules["torch"].strided:
+        raise RequestError(f"{where}: a tensor of layout {tensor.layout}, which is not dense memory; pass a.to_dense()")
 
 
 class CuPy(Framework):

@@ -1,7 +1,8 @@
 """The operators of torch for a relayout: ``tilecopy::relayout`` and ``tilecopy::relayout_into``.
 
-They support gradients (the inverse relayout), ``torch.compile`` (shapes without memory) and ``torch.vmap``. Only calls that need
-one of these use them, because an operator in Python costs torch some ten microseconds a call. Imported with torch alone.
+They support gradients (the inverse relayout), ``torch.compile`` (shapes without memory), ``torch.jit.trace`` and ``torch.vmap``. An
+:class:`torch.autograd.Function` around the first supports forward-mode derivatives and the transforms of ``torch.func``. Only calls
+that need one of these use them, because an operator in Python costs torch some ten microseconds a call. Imported with torch alone.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from tilecopy_core import RequestError
 from tilecopy_core.plugin import shown
 
 from .api import relayout_tensor
+from .frameworks import framework_of
 from .host import choose_executor
 from .patterns import rearrangement
 
@@ -24,7 +27,8 @@ def traced(
     """:func:`~tilecopy_relayout.relayout` as an operator.
 
     Raises:
-        RequestError: ``stream=``, ``device=``, or an ``out=`` with gradients.
+        RequestError: ``stream=``, ``device=``, an ``out=`` with gradients or in a transform, or a tensor of a class that does not
+            support the operator.
     """
     if stream is not None:
         raise RequestError(
@@ -32,19 +36,62 @@ def traced(
         )
     if device is not None:
         raise RequestError("device=: an operator of torch runs on the GPU of its tensor; leave it out")
-    if not torch.compiler.is_compiling():
+    transformed = torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    if transformed and torch.compiler.is_compiling():
+        return _uncompiled(array, axes, out, stream, device, executor, sizes)
+    if not _records_operators():
         choose_executor(executor, array.device.index)  # refuses what is wrong in the words of the caller
-        rearrangement(axes, array.shape, sizes)
+        moved = rearrangement(axes, array.shape, sizes)
+        axes = axes if isinstance(axes, str) else moved.order
     if out is not None and not isinstance(out, torch.Tensor):
-        raise RequestError(f"out {shown(out)} is no torch tensor, as the array is")
+        raise RequestError(f"out {shown(out)} is not a torch tensor, as the array is")
     text = axes if isinstance(axes, str) else ",".join([str(axis) for axis in axes])
-    if out is None:
-        return _operate(array, text, sizes, executor or "")
+    if out is not None:
+        _demand_no_derivatives(array, out)
+    try:
+        if out is None:
+            return _operate(array, text, sizes, executor or "")
+        extents = list(sizes.values())
+        torch.ops.tilecopy.relayout_into(array, out, text, " ".join(sizes), extents, executor or "")
+        return out
+    except (TypeError, NotImplementedError) as error:
+        for name, tensor in (("array", array), ("out", out)):
+            if tensor is not None and type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+                raise RequestError(
+                    f"{name}: a {type(tensor).__name__} of shape {tuple(tensor.shape)} does not support the operators of tilecopy "
+                    f"({str(error).partition(chr(10))[0]}); pass a plain tensor with its elements"
+                ) from error
+        raise
+
+
+def _demand_no_derivatives(array: torch.Tensor, out: torch.Tensor) -> None:
+    """Check that no derivative is lost because the result is written into ``out``.
+
+    Raises:
+        RequestError: torch records or transforms the call, or only one of the tensors has memory.
+    """
+    if not torch.compiler.is_compiling():  # which traces none of this
+        if array.is_meta != out.is_meta:
+            raise RequestError(f"out is on {out.device}, the array on {array.device}; a relayout stays in one memory")
+        if why := framework_of(torch.Tensor).refuses_out(out):
+            raise RequestError(f"out: {why}")
+        if any(torch._C._functorch.is_functorch_wrapped_tensor(tensor) for tensor in (array, out)):
+            raise RequestError(
+                "out= in a function that torch.func transforms: leave it out, the result is a new tensor"
+            )
+        if has_tangent(array) or has_tangent(out):
+            raise RequestError("out= with tensors that have tangents: torch records none through it; leave it out")
     if torch.is_grad_enabled() and (array.requires_grad or out.requires_grad):
         raise RequestError("out= with tensors that require gradients: torch records none through it; leave out= away")
-    extents = list(sizes.values())
-    torch.ops.tilecopy.relayout_into(array, out, text, " ".join(sizes), extents, executor or "")
-    return out
+
+
+_uncompiled = torch.compiler.disable(traced)
+"""For calls that a transform sees inside torch.compile, where operators have no forward-mode derivatives: the graph breaks."""
+
+
+def has_tangent(tensor: torch.Tensor) -> bool:
+    """Return whether forward-mode differentiation follows a tensor."""
+    return forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None
 
 
 def _relayout(array: torch.Tensor, axes: str, names: str, extents: list[int], executor: str) -> torch.Tensor:
@@ -65,10 +112,12 @@ def _shaped(array: torch.Tensor, axes: str, names: str, extents: list[int], exec
 
 
 def _fits(array: torch.Tensor, out: torch.Tensor, axes: str, names: str, extents: list[int], executor: str) -> None:
-    """Refuse a call whose shapes alone are invalid."""
+    """Refuse a call whose shapes and dtypes alone are invalid."""
     shape = rearrangement(axes, array.shape, _sizes(names, extents)).shape
     if tuple(out.shape) != shape:
         raise RequestError(f"out has the shape {tuple(out.shape)}, the result has {shape}")
+    if out.dtype != array.dtype:
+        raise RequestError(f"out has the dtype {out.dtype}, the array {array.dtype}; a relayout converts nothing")
 
 
 def _batched(
@@ -82,6 +131,7 @@ def _batched(
 
 def _remember_inverse(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     array, axes, names, extents, ctx.executor = inputs
+    ctx.arguments = inputs[1:]
     ctx.inverse = rearrangement(axes, array.shape, _sizes(names, extents)).inverse()
 
 
@@ -91,8 +141,32 @@ def _gradient(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
     return _operate(gradient, pattern, sizes, ctx.executor), None, None, None, None
 
 
+class _Relayout(torch.autograd.Function):  # type: ignore[misc]  # torch may not be installed
+    """The operator with the derivatives that operators of ``torch.library`` do not have: forward-mode ones, and those of ``torch.func``."""
+
+    @staticmethod
+    def forward(array: torch.Tensor, axes: str, names: str, extents: list[int], executor: str) -> Any:
+        """Call the operator."""
+        return torch.ops.tilecopy.relayout(array, axes, names, extents, executor)
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: torch.Tensor, *_: None) -> Any:
+        """Return the relayout of the tangent."""
+        return _Relayout.apply(tangent, *ctx.arguments)
+
+    setup_context = staticmethod(_remember_inverse)
+    backward = staticmethod(_gradient)
+    vmap = staticmethod(_batched)
+
+
+def _records_operators() -> bool:
+    """Return whether a tracer records operators by name: torch.compile, torch.export or torch.jit.trace."""
+    return bool(torch.compiler.is_compiling() or torch.jit.is_tracing())
+
+
 def _operate(array: torch.Tensor, axes: str, sizes: dict[str, int], executor: str) -> Any:
-    return torch.ops.tilecopy.relayout(array, axes, " ".join(sizes), list(sizes.values()), executor)
+    operator = torch.ops.tilecopy.relayout if _records_operators() else _Relayout.apply
+    return operator(array, axes, " ".join(sizes), list(sizes.values()), executor)
 
 
 def _sizes(names: str, extents: list[int]) -> dict[str, int]:
