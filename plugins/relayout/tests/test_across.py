@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import standin
 from tilecopy import LaunchError, RequestError
-from tilecopy_relayout import api, frameworks, plan_relayout, relayout
+from tilecopy_relayout import api, frameworks, plan_relayout, planner, relayout
 from tilecopy_relayout.gpus import Gpus
 from tilecopy_test_helpers.mentions import mentions
 
@@ -166,7 +166,7 @@ def test_both_gpus_wait_for_one_another(machine: fake_gpu.Machine, monkeypatch: 
 
 
 def test_the_elements_arrive(machine: fake_gpu.Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "plan_relayout", standin.plan_relayout)
+    monkeypatch.setattr(planner, "plan_relayout", standin.plan_relayout)
     for _ in range(2):
         x, y = on_gpu(1), on_gpu(3, (6, 4))
         x.host[...] = A

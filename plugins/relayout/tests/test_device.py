@@ -48,8 +48,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
 
         return type("Plan", (), {"bind": staticmethod(bind)})
 
-    for module in (api, host):
-        monkeypatch.setattr(module, "plan_relayout", plan_relayout)
+    monkeypatch.setattr(planner, "plan_relayout", plan_relayout)
     monkeypatch.setattr(api, "_calls", {})
     monkeypatch.setattr(api, "_readers", {})
     return found

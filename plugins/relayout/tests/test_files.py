@@ -21,7 +21,7 @@ from tilecopy import RequestError
 from tilecopy_cli import npy
 from tilecopy_cli.commands import tilecopy
 from tilecopy_cli.errors import FileError
-from tilecopy_relayout import files, host
+from tilecopy_relayout import files, planner
 
 A = np.random.default_rng(0).integers(0, 256, 6 * 8 * 5 * 4, np.uint8).view(np.float32).reshape(6, 8, 5)
 
@@ -29,7 +29,7 @@ A = np.random.default_rng(0).integers(0, 256, 6 * 8 * 5 * 4, np.uint8).view(np.f
 @pytest.fixture(autouse=True)
 def standin_planner(monkeypatch: pytest.MonkeyPatch) -> None:
     """What moves the words is not what is tested here."""
-    monkeypatch.setattr(host, "plan_relayout", standin.plan_relayout)
+    monkeypatch.setattr(planner, "plan_relayout", standin.plan_relayout)
 
 
 @pytest.fixture
