@@ -703,11 +703,31 @@ def test_compare_says_what_it_compares() -> None:
 
 def test_a_wide_comparison_fits_80_columns() -> None:
     """Conditions that a launch decides, one thread and thousands of instructions at once: its columns are one space apart."""
-    start = tc.KernelBuilder("x", threads=32).block_id("x") * 2048 - 1
     array = tc.Buffer((1 << 16, 64), "float16", space="global", name="A")
     tile = tc.Buffer((2048, 64), "float16", space="shared", name="tile")
-    lines = str(tc.compare(tile[:, :], array[start : start + 2048, :], scope=tc.cta(32), outside="zero")).splitlines()
-    assert "async one thread" in lines[4] and "<= 1,230" in lines[-1] and max(map(len, lines)) <= 80, lines
+
+    def emit(ptx: Any) -> None:
+        value, found = ptx.reg("b32"), ptx.reg("pred")
+        ptx.instr("ld.global.b32", value, ptx.address(array, ptx.tid * 2))
+        ptx.instr("setp.ne.s32", found, value, 0)
+        for row in range(2048):
+            ptx.instr("st.shared.b32", ptx.address(tile, ptx.tid * 2 + row * 64), value, guard=found)
+
+    registry = registry_of(emit, "gmem_smem", "ragged_async", "tma")
+    lines = str(tc.compare(tile[:, :], array[0:2048, :], scope=tc.cta(32), registry=registry)).splitlines()
+    assert any("async one thread" in line for line in lines) and max(map(len, lines)) <= 80, lines
+    assert [line.startswith("odd") for line in lines if "<= 2,0" in line] == [True]
+
+
+def test_a_block_whose_box_lies_inside_skips_the_loop_of_the_edge() -> None:
+    """The whole tile, and no line of the other path."""
+    block = tc.KernelBuilder("x", threads=32).block_id("x")
+    array = tc.Buffer((1 << 16, 64), "float16", space="global", name="A")
+    tile = tc.Buffer((2048, 64), "float16", space="shared", name="tile")
+    how: dict[str, Any] = {"scope": tc.cta(32), "target": "sm_90a", "outside": "zero", "variant": "gmem_smem"}
+    inside = tc.cost(tc.plan(tile[:, :], array[block * 2048 - 1 : block * 2048 + 2047, :], **how))
+    assert not inside.upper_bound and not inside.not_counted
+    assert inside.sectors == inside.ideal_sectors == 8192 and inside.wavefronts == inside.ideal_wavefronts == 2048
 
 
 def test_what_is_better_is_named_when_asked() -> None:

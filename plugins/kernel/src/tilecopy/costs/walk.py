@@ -162,7 +162,8 @@ class Walk:
                 if line.name in self._left:
                     self._active = self._active | self._left.pop(line.name)
                 if number in self._backward:
-                    self._turns(number, self._backward[number])
+                    if self._active.any():
+                        self._turns(number, self._backward[number])
                     number = self._backward[number]
             elif isinstance(line, Line) and not line.opcode.startswith("."):
                 self._line(line)
