@@ -3,6 +3,7 @@
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -271,3 +272,40 @@ def test_every_place_in_tensor_memory_is_the_layout_s(x):
     ):
         told |= {(int(lane), int(column)): label for lane in names.split()}
     assert told == labels and set(labels.values()) <= set(re.findall(">([0-9,]+)<", picture.svg))
+
+
+@pytest.fixture
+def exchanging():
+    """An installed variant that writes global memory by atomic exchanges."""
+
+    @tc.hookimpl
+    def tilecopy_predicate(request):
+        return tc.Accept()
+
+    @tc.hookimpl
+    def tilecopy_partition(request):
+        return "32-bit words"
+
+    @tc.hookimpl
+    def tilecopy_emit(request, partition, ptx):
+        value = ptx.reg("b32")
+        for row in range(32):
+            at = ptx.tid + 32 * row
+            ptx.instr("ld.shared.b32", value, ptx.address(request.src.buffer, at))
+            ptx.instr("atom.global.exch.b32", value, ptx.address(request.dst.buffer, at), value)
+
+    variant = tc.Variant(name="exchanging", op="copy", priority=1, summary="x", spaces=(("shared", "global"),))
+    hooks = {hook.__name__: hook for hook in (tilecopy_predicate, tilecopy_partition, tilecopy_emit)}
+    tc.default_registry().register(SimpleNamespace(variant=variant, **hooks), name=variant.name)
+    yield variant.name
+    tc.default_registry().unregister(variant.name)
+
+
+def test_what_atomics_write_is_drawn(exchanging):
+    array = tc.Buffer((32, 32), "float32", space="global", name="A")
+    tile = tc.Buffer((32, 32), "float32", space="shared", name="tile")
+    plan = tc.plan(array[:, :], tile[:, :], scope=tc.warp(), target="sm_90a", variant=exchanging)
+    data = draw(plan).data
+    assert data["came_from"] == list(range(1024))
+    for side in ("source", "destination"):
+        assert sorted(accesses(data, side)["byte"].tolist()) == list(range(0, 4096, 4))

@@ -344,7 +344,7 @@ def _sides(each: Access | Transfer, named: Sequence[str]) -> list[tuple[int, Any
     """Which sides of the copy (0 the source) an event touches, and where."""
     if isinstance(each, Transfer):
         return [(0, each.source), (1, each.destination)]
-    which = 1 if each.kind == "store" else 0
+    which = 0 if each.kind == "load" else 1
     return [(which, each)] if each.array.removeprefix("smem_") == named[which] or each.space == "tensor" else []
 
 
