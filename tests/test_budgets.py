@@ -18,7 +18,7 @@ PACKAGES = {
     "emulator": 18_550,
     "export": 1_625,
     "gmem_smem": 100,
-    "kernel": 8_100,
+    "kernel": 8_175,
     "ldgsts": 100,
     "ldmatrix": 600,
     "ragged": 525,

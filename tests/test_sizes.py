@@ -547,3 +547,52 @@ def test_what_only_looks_as_if_it_overlapped_is_launched() -> None:
     result = np.zeros((7, 5), np.float32, order="F")
     kernel(result, executor="emulator")
     assert (result == 1).all()
+
+
+def strided_rows(*, multiple: int = 4) -> tc.BuiltKernel:
+    """B = A for 8 rows of 32 elements, with the distance of A's rows known at launch."""
+    k = tc.KernelBuilder("strided", threads=32)
+    ld = k.size("ld", multiple_of=multiple, lower=0)
+    a, b = k.param("A", (8, 32), "float32", strides=(ld, 1)), k.param("B", (8, 32), "float32")
+    tile = k.shared((8, 32), "float32")
+    k.warp.copy(tile[:, :], a[:, :])
+    k.cta_sync()
+    k.warp.copy(b[:, :], tile[:, :])
+    return k.build(target="sm_80", grid=1)
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_a_size_that_is_only_a_stride_is_read_from_the_strides(loaded: bool, tmp_path: Any) -> None:
+    kernel, result = strided_rows(), np.zeros((8, 32), np.float32)
+    if loaded:
+        kernel = tc.load_kernel(kernel.save(tmp_path / "strided"))
+    for distance in (32, 36, 64):
+        source = oracle.random_array((8, distance), "float32", distance)[:, :32]
+        kernel(source, result, executor="emulator")
+        assert oracle.same_bytes(result, np.ascontiguousarray(source))
+    with pytest.raises(tc.LaunchError, match=r"size ld: 33 .*argument A"):
+        kernel(np.zeros((8, 33), np.float32)[:, :32], result, executor="emulator")
+
+
+def test_a_stride_of_one_row_says_nothing_of_a_size() -> None:
+    k = tc.KernelBuilder("few", threads=32)
+    m, ld = k.size("m", lower=0), k.size("ld", multiple_of=4, lower=8)
+    a, b = k.param("A", (m, 32), "float32", strides=(ld * 2, 1)), k.param("B", (m, 32), "float32")
+    y, t = k.block_id("x"), k.thread_id()
+    k.store(b[y, t], k.load(a[y, t]))
+    kernel = k.build(target="sm_80", grid=(m,))
+    for rows in (0, 1, 3):
+        source, result = oracle.random_array((rows, 40), "float32", 1)[:, :32], np.zeros((rows, 32), np.float32)
+        strided = np.lib.stride_tricks.as_strided(source, (rows, 32), (12 if rows == 1 else 160, 4))
+        kernel(strided, result, executor="emulator")
+        assert oracle.same_bytes(result, np.ascontiguousarray(source))
+
+
+def test_what_to_do_about_a_stride_that_follows_from_a_size() -> None:
+    _, kernel = tiled()
+    turned, good = np.zeros((16, 8), np.float32).T, np.zeros((8, 16), np.float32)
+    with pytest.raises(tc.LaunchError, match="argument A: stride 1 .*contiguous"):
+        kernel(turned, good, executor="emulator")
+    with pytest.raises(tc.LaunchError, match="argument A: stride 2 ") as caught:
+        strided_rows()(np.zeros((8, 64), np.float32)[:, ::2], np.zeros((8, 32), np.float32), executor="emulator")
+    assert "contiguous" not in str(caught.value)

@@ -151,9 +151,9 @@ def _value_checks(statements: Sequence[int], context: Lowering) -> tuple[ValueCh
 
 def _sizes(described: Description) -> dict[str, SizeParameter]:
     """The sizes, each with the dimensions that it is read from."""
-    shapes = [(p.name, p.shape) for p in described.parameters if isinstance(p, Buffer)]
+    arrays = [p for p in described.parameters if isinstance(p, Buffer)]
     return {
-        p.name: p.read_from(found, shapes) for found, p in described.scalars.items() if isinstance(p, SizeParameter)
+        p.name: p.read_from(found, arrays) for found, p in described.scalars.items() if isinstance(p, SizeParameter)
     }
 
 

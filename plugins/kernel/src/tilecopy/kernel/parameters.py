@@ -22,7 +22,7 @@ import numpy as np
 
 from tilecopy_core.errors import RequestError, frozen, integer, shown
 from tilecopy_core.integers import Expr, Int, Symbol, constant_of, evaluate, key_of, symbols_of, terms_of
-from tilecopy_core.layout import DType, dtype_of
+from tilecopy_core.layout import DType, dtype_of, row_major
 from tilecopy_core.memory import Buffer
 from tilecopy_core.ptx import HostBytes, Recipe, TensorMap
 
@@ -213,10 +213,14 @@ class ArrayParameter(Parameter):
             strides = facts.strides  # of no elements, in whatever way
         for dim, (extent, found, wanted) in enumerate(zip(shape, facts.strides, strides, strict=True)):
             if extent > 1 and found != wanted:
-                raise LaunchError(
-                    f"{where}: stride {found} elements in dimension {dim}, declared {wanted}"
-                    + ("" if isinstance(self.strides[dim], Expr) else "; pass a contiguous array or declare strides=")
+                contiguous = key_of(self.strides) == key_of(row_major(self.shape))
+                remedy = (
+                    "pass a contiguous array or declare strides="
+                    if contiguous
+                    else "pass an array that has the strides"
                 )
+                declared = f"{self.strides[dim]} = {wanted}" if isinstance(self.strides[dim], Expr) else wanted
+                raise LaunchError(f"{where}: stride {found} elements in dimension {dim}, declared {declared}; {remedy}")
         if self.written:
             self._check_overlap(where, shape, strides, binding.numbers)
         if facts.device is not None and facts.pointer % self.align_bytes:
@@ -396,12 +400,18 @@ class ScalarParameter(NumberParameter):
 
 @frozen
 class Extent:
-    """A dimension that a size is read from: its extent is ``factor * size + constant``."""
+    """A dimension that a size is read from: its extent, or its stride in elements, is ``factor * size + constant``."""
 
     array: str
     dim: int
     factor: int = 1
     constant: int = 0
+    stride: bool = False
+
+    @property
+    def place(self) -> str:
+        """The dimension in words."""
+        return f"{'the stride of ' if self.stride else ''}dimension {self.dim} of argument {self.array}"
 
 
 def _extents(values: Iterable[Any]) -> tuple[Extent, ...]:
@@ -410,10 +420,10 @@ def _extents(values: Iterable[Any]) -> tuple[Extent, ...]:
 
 @frozen
 class SizeParameter(NumberParameter):
-    """A size that is read from the shapes of arrays at each launch; the caller passes nothing for it.
+    """A size that is read from the shapes of arrays at each launch, or from their strides if it is in no shape. The caller passes nothing.
 
     Attributes:
-        sources: the dimensions that have this extent (or a multiple of it, or more by a constant); they must agree.
+        sources: the dimensions that have this extent or stride (or a multiple of it, or more by a constant); they must agree.
     """
 
     sources: tuple[Extent, ...] = attrs.field(converter=_extents)
@@ -441,38 +451,45 @@ class SizeParameter(NumberParameter):
         by = self.multiple_of
         return Symbol(self.name, -(-self.lower // by) * by, self.upper // by * by, by)
 
-    def read_from(self, found: Symbol, shapes: Iterable[tuple[str, tuple[Int, ...]]]) -> SizeParameter:
-        """The size with its sources: every dimension that depends on its symbol and on nothing else.
+    def read_from(self, found: Symbol, arrays: Collection[Buffer]) -> SizeParameter:
+        """Return the size with its sources: every extent that depends on its symbol and on nothing else, or every such stride.
 
         Raises:
             RequestError: there is no such dimension.
         """
-        sources = [
-            Extent(array, dim, terms_of(extent)[0][1], constant_of(extent))
-            for array, shape in shapes
-            for dim, extent in enumerate(shape)
-            if len(terms_of(extent)) == 1 and terms_of(extent)[0][0] == found
-        ]
-        if not sources:
-            raise RequestError(
-                f"size {self.name} is read from the shapes of the arguments, and no param has a dimension of {self.name} "
-                f"(or a multiple of it, or one more by a constant); declare one, or make it a scalar"
-            )
-        return attrs.evolve(self, sources=tuple(sources))
+        for stride in (False, True):
+            sources = [
+                Extent(array.name, dim, terms_of(number)[0][1], constant_of(number), stride)
+                for array in arrays
+                for dim, number in enumerate(array.layout.strides if stride else array.shape)
+                if len(terms_of(number)) == 1 and terms_of(number)[0][0] == found
+            ]
+            if sources:
+                return attrs.evolve(self, sources=tuple(sources))
+        raise RequestError(
+            f"size {self.name} is read from the shapes of the arguments, and no param has a dimension of {self.name} (or a multiple of it, or "
+            "one more by a constant), nor such a stride; declare one, or make it a scalar"
+        )
 
     def read(self, argument: Any, binding: Binding) -> None:
         """The extent, the same in every array that has it."""
         where = f"kernel {binding.kernel}, size {self.name}"
         found: list[tuple[str, tuple[int, ...], int]] = []
         for source in self.sources:
-            shape, place = binding.arrays[source.array].shape, f"dimension {source.dim} of argument {source.array}"
+            facts, place = binding.arrays[source.array], source.place
+            shape = facts.shape
             if source.dim >= len(shape):
                 raise LaunchError(f"{where}: {place}, whose shape is {shape}")
-            number, rest = divmod(shape[source.dim] - source.constant, source.factor)
+            if source.stride and (shape[source.dim] == 1 or 0 in shape):
+                continue  # whatever the stride of no step is
+            value = (facts.strides if source.stride else shape)[source.dim]
+            number, rest = divmod(value - source.constant, source.factor)
             if rest:
-                extent = f"{source.factor}*{self.name}" + (f" + {source.constant}" if source.constant else "")
-                raise LaunchError(f"{where}: {place} is {shape[source.dim]}, declared {extent}, and no size gives that")
+                declared = f"{source.factor}*{self.name}" + (f" + {source.constant}" if source.constant else "")
+                raise LaunchError(f"{where}: {place} is {value}, declared {declared}, and no size gives that")
             found.append((place, shape, number))
+        if not found:  # any value fits, since the strides with it lead nowhere
+            found.append((self.sources[0].place, (), -(-self.lower // self.multiple_of) * self.multiple_of))
         (first, shape, number), *others = found
         for other, its, value in others:
             if value != number:
