@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tilecopy as tc
+from cuda_cpp import compiled
 from tilecopy import S, TileLayout
+from tilecopy.assemblers import available_assemblers
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit import oracle
 from tilecopy_testkit.programs import round_trip
+
+from tilecopy_core.description.target import FEATURES
 
 
 def global_(shape: tuple[int, ...], dtype: str = "float16", **more: object) -> tc.Buffer:
@@ -116,3 +120,83 @@ def test_the_ptx_version_is_one_that_older_drivers_take() -> None:
     """karpathy/llm.c#63: a .version newer than the driver."""
     kernel = round_trip((256, 64), (128, 64), target="sm_120")
     assert ".version 6.3\n.target sm_75" in kernel.ptx
+
+
+def every_bulk_copy(multicast: int | None = None) -> tc.KernelBuilder:
+    """A kernel of a cluster of two that loads, sends and stores with every variant for bulk and tensor copies."""
+    k = tc.KernelBuilder("k", threads=32)
+    a, flat, b = (
+        k.param("A", (64, 64), "float16"),
+        k.param("flat", (1 << 12,), "int8"),
+        k.param("B", (64, 64), "float16"),
+    )
+    tile, there = k.shared((64, 64), "float16", name="tile"), k.shared((64, 64), "float16", name="there")
+    bytes_, full = k.shared((1 << 12,), "int8", name="bytes"), k.mbarrier("full")
+    with k.if_(k.thread_id() == 0):
+        full.init(1)
+        k.fence_mbarrier_init()
+        full.arrive_expect_tx(8192 + 4096)
+        k.thread.copy_async(tile[:, :], a[:, :], mbar=full[0], variant="tma", multicast=multicast)
+        k.thread.copy_async(bytes_[:], flat[:], mbar=full[0], variant="bulk", prefetch=flat[:])
+        k.thread.copy_async(there[:, :], tile[:, :], mbar=full[0], remote_cta_id=1, variant="dsmem")
+        k.thread.copy_async(b[:, :], tile[:, :], variant="tma_store")
+        k.thread.copy_async(flat[:], bytes_[:], variant="bulk_store")
+    return k
+
+
+SYSTEM_CALL = b"__cuda_syscall"
+"""How the name of a function begins that ptxas calls where a GPU lacks an instruction."""
+
+
+@pytest.mark.skipif("ptxas" not in available_assemblers(), reason="no ptxas")
+@pytest.mark.parametrize("target", FEATURES["tma"])
+def test_a_kernel_without_multicast_calls_no_function_of_the_system(target: str) -> None:
+    """jax-ml/jax#40721, tile-ai/tilelang#2052: each load was a call on sm_120 and sm_121, which also took gigabytes of memory."""
+    assert SYSTEM_CALL not in every_bulk_copy().build(target=target, grid=2, cluster=2).cubin()
+
+
+@pytest.mark.skipif("ptxas" not in available_assemblers(), reason="no ptxas")
+def test_multicast_is_a_call_where_no_instruction_has_it() -> None:
+    """As docs/limits.md says."""
+    assert SYSTEM_CALL in every_bulk_copy(multicast=3).build(target="sm_120", grid=2, cluster=2).cubin()
+
+
+@pytest.mark.parametrize("variant", ["tma", "bulk"])
+def test_an_exported_load_calls_no_function_of_the_system(variant: str) -> None:
+    """jax-ml/jax#40721: the same in CUDA C++."""
+    tile, mbar = shared((64, 64), align_bytes=128), tc.Buffer((1,), "uint64", space="shared", name="mbar")
+    plan = tc.plan(
+        tile[:, :],
+        global_((64, 64))[:, :],
+        op="copy_async",
+        scope=tc.thread(),
+        target="sm_120",
+        mbar=mbar[:],
+        variant=variant,
+    )
+    arguments = "0, A, 8192, A" if variant == "tma" else "0, A, 8192"
+    kernel = tc.cuda_header([plan.cuda("load")]) + f"__global__ void k(const void* A) {{ load({arguments}); }}"
+    assert SYSTEM_CALL not in compiled(kernel, "sm_120", kind="CUBIN")
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "sm_103a"])
+def test_targets_with_instructions_for_the_cluster_keep_the_older_form(target: str) -> None:
+    """karpathy/llm.c#63: ``shared::cta`` needs ``.version`` 8.6, and so a newer driver."""
+    assert ".version 8.0" in every_bulk_copy().build(target=target, grid=2, cluster=2).ptx
+
+
+@pytest.mark.parametrize("variant", ["tma", "bulk"])
+def test_the_form_for_sm_120_moves_the_same_bytes(variant: str) -> None:
+    """jax-ml/jax#40721, on the emulator."""
+    k = tc.KernelBuilder("k", threads=32)
+    a, b = k.param("A", (64, 64), "float16"), k.param("B", (64, 64), "float16")
+    tile, full = k.shared((64, 64), "float16", name="tile"), k.mbarrier("full")
+    with k.if_(k.thread_id() == 0):
+        full.init(1)
+        k.fence_mbarrier_init()
+        full.arrive_expect_tx(8192)
+        k.thread.copy_async(tile[:, :], a[:, :], mbar=full[0], variant=variant)
+    k.cta_sync()
+    full.wait(0)
+    k.cta.copy(b[:, :], tile[:, :])
+    run(k.build(target="sm_121a", grid=1), (64, 64), "float16")

@@ -343,6 +343,15 @@ class PtxBuilder(IndexEmitter):
         mapped = block.once(("mapa", address.base, key_of(rank)), compute)
         return Address("shared::cluster", mapped, address.offset_bytes, address.align_bytes)
 
+    @property
+    def bulk_destination(self) -> str:
+        """The state space that a bulk or tensor load into the CTA's own shared memory names.
+
+        From sm_120 on ptxas makes a call of ``shared::cluster`` (``__cuda_syscall_...``), and of ``shared::cta`` an
+        instruction. ``shared::cta`` needs ``.version`` 8.6, so older targets keep ``shared::cluster``.
+        """
+        return "shared::cta" if self.target.arch >= 120 else "shared::cluster"
+
     def bulk_copy_to_cluster(self, destination: Address, source: Address, nbytes: int, barrier: Address) -> None:
         """``cp.async.bulk`` from this CTA's shared memory to another's, completing on a barrier of that CTA."""
         operation = "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"

@@ -125,7 +125,7 @@ def tilecopy_partition(request: CopyRequest) -> Load | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: Load, ptx: PtxBuilder) -> None:
-    """One bulk copy a chunk; no wait. The CTA's own shared memory has an address in its cluster's (``.version`` 8.0)."""
+    """Emit one bulk copy per chunk, and no wait."""
     mbar = mbarrier_of(request)
     assert mbar is not None
     barrier, rounds = ptx.element(mbar), partition.rounds
@@ -133,7 +133,7 @@ def tilecopy_emit(request: CopyRequest, partition: Load, ptx: PtxBuilder) -> Non
     for batch in batches(ptx, rounds.outer, words_per_round=1):
         for turn in batch:
             ptx.instr(
-                "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes",
+                f"cp.async.bulk.{ptx.bulk_destination}.global.mbarrier::complete_tx::bytes",
                 dst.address(turn),
                 src.address(turn),
                 partition.copies.chunk_bytes,

@@ -56,7 +56,8 @@ variant = Variant(
 )
 MAX_CLUSTER = 16
 """CTAs that a mask can name."""
-LOAD = "cp.async.bulk.tensor.{}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+LOAD = "cp.async.bulk.tensor.{}d.{}.global.tile.mbarrier::complete_tx::bytes"
+MULTICAST = LOAD.replace("{}.global", "shared::cluster.global") + ".multicast::cluster"
 
 
 def filled_with_zeros(request: CopyRequest) -> str | None:
@@ -109,7 +110,7 @@ def tilecopy_emit(request: CopyRequest, partition: BoxPartition, ptx: PtxBuilder
     mbar, mask = mbarrier_of(request), request.options.get("multicast")
     assert mbar is not None
     barrier, map = ptx.element(mbar), ptx.host_parameter(partition.map)
-    opcode = LOAD.format(len(partition.starts)) + (".multicast::cluster" if mask is not None else "")
+    opcode = (LOAD if mask is None else MULTICAST).format(len(partition.starts), ptx.bulk_destination)
     masked = () if mask is None else (_of_16_bits(ptx, mask),)
     dst = Walk(ptx, partition.rounds.dst, partition.rounds, 0)
     for batch in batches(ptx, partition.rounds.outer, words_per_round=1):
