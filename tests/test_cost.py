@@ -552,6 +552,17 @@ def emit_a_pointer_that_moves(ptx: Any) -> None:
     ptx.raw(f"@{again} bra $again;")
 
 
+def emit_a_loop_that_counts_down(ptx: Any) -> None:
+    load_and_store(ptx)
+    value, turn, again = ptx.reg("b32"), ptx.reg("b32"), ptx.reg("pred")
+    ptx.instr("mov.b32", turn, 4)
+    ptx.raw("$again:")
+    ptx.instr("ld.global.b32", value, ptx.address(A, ptx.tid * 2))
+    ptx.instr("sub.s32", turn, turn, 1)
+    ptx.instr("setp.gt.s32", again, turn, 0)
+    ptx.raw(f"@{again} bra $again;")
+
+
 def emit_an_endless_loop(ptx: Any) -> None:
     load_and_store(ptx)
     value, again = ptx.reg("b32"), ptx.reg("pred")
@@ -567,6 +578,7 @@ def emit_an_endless_loop(ptx: Any) -> None:
         (emit_loaded_addresses, "ld.global.v4.b32", 128),
         (emit_an_unlisted_instruction, "acme.fetch.global", None),
         (emit_a_pointer_that_moves, "ld.global.b32", 128),
+        (emit_a_loop_that_counts_down, "ld.global.b32", 128),
         (emit_an_endless_loop, "ld.global.b32", 128),
     ],
 )
@@ -581,6 +593,30 @@ def test_unknown_traffic_is_said_and_comes_last(emit: Any, opcode: str, wavefron
     for text in (str(cost), str(compared)):
         assert "unknown" in text and opcode in text
     assert opcode in compared._repr_html_() and opcode in cost._repr_html_()
+
+
+@pytest.mark.parametrize(("first", "end", "step"), [(0, 8, 1), (0, 8, 2), (1, 8, 3), (2, 3, 5), (5, 5, 1)])
+def test_loops_are_counted_turn_by_turn(first: int, end: int, step: int) -> None:
+    """Whatever the step of the counter; the body is executed once at least."""
+
+    def emit(ptx: Any) -> None:
+        value, turn, again, offset, pointer = (ptx.reg(type) for type in ("b32", "b32", "pred", "b64", "b64"))
+        base = ptx.address(A, ptx.tid * 2).base
+        ptx.instr("mov.b32", turn, first)
+        ptx.raw("$again:")
+        ptx.instr("mul.wide.s32", offset, turn, 72)
+        ptx.instr("add.s64", pointer, base, offset)
+        ptx.instr("ld.global.b32", value, f"[{pointer}]")
+        ptx.instr("add.s32", turn, turn, step)
+        ptx.instr("setp.lt.s32", again, turn, end)
+        ptx.raw(f"@{again} bra $again;")
+
+    registry = registry_of(emit)
+    plan = tc.plan(TILE[:, :], A[0:128, :], scope=tc.warp(), target="sm_90a", registry=registry)
+    cost, source = tc.cost(plan, registry), tc.ptx_text(plan, registry=registry)
+    report = run_ptx(source, [np.zeros((4096, 64), np.float16)], grid=1, block=32, profile=True)
+    assert cost.not_counted == () and cost.sectors == report.counters["global_sectors"]
+    assert cost.instructions == sum(report.instructions.values()) - 32
 
 
 def test_reductions_of_global_memory_are_counted() -> None:

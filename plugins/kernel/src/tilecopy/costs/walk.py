@@ -171,15 +171,7 @@ class Walk:
 
     def _turns(self, head: int, branch: int) -> None:
         """A loop, all its turns at once: its counter has one more dimension, and what turns hand on to each other is not known."""
-        compare, step = self._lines[branch - 1], self._lines[branch - 2]
-        turns, counter = 0, ""
-        if isinstance(compare, Line) and isinstance(step, Line) and compare.opcode.startswith("setp.lt"):
-            counter = str(step.operands[0])
-            start, stop = self._of(counter), self._of(compare.operands[2])
-            counts = None if start is None or stop is None else np.unique(stop - start)
-            if counts is not None and len(counts) == 1 and str(compare.operands[1]) == counter:
-                turns = max(1, int(counts[0]))
-                self._values[counter] = start + np.arange(turns).reshape(turns, *[1] * self._active.ndim)
+        counter, turns = self._counter(branch)
         body = [line for line in self._lines[head + 1 : branch] if isinstance(line, Line)]
         self._forget(_handed_on(body) - ({counter} if turns else set()))
         if not turns:
@@ -193,6 +185,30 @@ class Walk:
         for name, value in self._values.items():
             if isinstance(value, np.ndarray) and value.ndim > around.ndim:
                 self._values[name] = value[-1]
+
+    def _counter(self, branch: int) -> tuple[str, int]:
+        """Return the counter of a loop that ends in ``add``, ``setp.lt`` and ``bra``, and its turns; 0 where they are not known.
+
+        The counter has its values of all turns afterwards.
+        """
+        last = [line for line in self._lines[max(0, branch - 2) : branch + 1] if isinstance(line, Line)]
+        if len(last) < 3:
+            return "", 0
+        step, compare, back = last
+        counts = step.opcode.startswith("add.") and compare.opcode.startswith("setp.lt.") and step.guard is None
+        if not counts or back.unless or str(back.guard) != str(compare.operands[0]):
+            return "", 0
+        counter = str(step.operands[0])
+        start, stop, by = self._of(counter), self._of(compare.operands[2]), self._of(step.operands[2])
+        is_known = start is not None and stop is not None and isinstance(by, int) and by > 0
+        if not is_known or {str(step.operands[1]), str(compare.operands[1])} != {counter}:
+            return "", 0
+        numbers = np.unique(-(-(stop - start) // by))
+        if len(numbers) != 1:
+            return "", 0
+        turns = max(1, int(numbers[0]))
+        self._values[counter] = start + by * np.arange(turns).reshape(turns, *[1] * self._active.ndim)
+        return counter, turns
 
     def _line(self, line: Line) -> None:
         if not self._active.any():
@@ -484,7 +500,7 @@ class Walk:
         far = next((operand for operand, space in sides if space == "global"), None)
         place = None if far is None else self._place(far)
         if not isinstance(size, int) or (far is not None and place is None):
-            self._unknown(opcode, "global")
+            self._unknown(opcode, "shared" if far is None else "global")
         if not isinstance(size, int):
             return
         self.tally.accesses[size] = self.tally.accesses.get(size, 0) + number
