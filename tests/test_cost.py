@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Iterator
 from math import prod
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,8 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
+from click.testing import CliRunner
 from tilecopy import S, TileLayout, laneid
 from tilecopy.costs import distinct_sectors, distinct_wavefronts
+from tilecopy_cli.commands import tilecopy as command
 from tilecopy_emulator import EmulatorExecutor, run_ptx
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit.programs import round_trip
@@ -430,8 +434,8 @@ def test_sectors_are_split_by_rows_16_bytes_apart(variant: str, mover: str, apar
     assert cost.split_sectors == (0 if variant == "gmem_smem" or not apart else 32 // 2 * 3)
 
 
-def registry_of(emit: Any, *others: str, spaces: tuple[str, str] = ("global", "shared")) -> tc.Registry:
-    """A registry with one variant, which accepts every copy of a tile and writes what is told, and some installed ones."""
+def odd_plugin(emit: Any, spaces: tuple[str, str] = ("global", "shared")) -> Any:
+    """A variant that accepts every copy of a tile and writes what is told."""
 
     @tc.hookimpl
     def tilecopy_predicate(request: Any) -> Any:
@@ -447,8 +451,13 @@ def registry_of(emit: Any, *others: str, spaces: tuple[str, str] = ("global", "s
 
     record = tc.Variant(name="odd", op="copy", priority=1, summary="x", spaces=(spaces,), edges=True)
     hooks = {each.__name__: each for each in (tilecopy_predicate, tilecopy_partition, tilecopy_emit)}
+    return SimpleNamespace(variant=record, **hooks)
+
+
+def registry_of(emit: Any, *others: str, spaces: tuple[str, str] = ("global", "shared")) -> tc.Registry:
+    """A registry with such a variant, and some installed ones."""
     registry = tc.Registry([each for each in installed(VARIANTS_GROUP) if each.name in others])
-    registry.register(SimpleNamespace(variant=record, **hooks), name="odd")
+    registry.register(odd_plugin(emit, spaces), name="odd")
     return registry
 
 
@@ -593,6 +602,26 @@ def test_unknown_traffic_is_said_and_comes_last(emit: Any, opcode: str, wavefron
     for text in (str(cost), str(compared)):
         assert "unknown" in text and opcode in text
     assert opcode in compared._repr_html_() and opcode in cost._repr_html_()
+
+
+@pytest.fixture
+def unknown_loads() -> Iterator[str]:
+    """An installed variant that loads from addresses which come from memory."""
+    tc.default_registry().register(odd_plugin(emit_loaded_addresses), name="odd")
+    yield "ld.global.v4.b32"
+    tc.default_registry().unregister("odd")
+
+
+def test_what_is_not_counted_is_explained_and_in_json(unknown_loads: str) -> None:
+    plan = tc.plan(TILE[:, :], A[0:128, :], scope=tc.cta(128), target="sm_90a", variant="odd")
+    (line,) = (line for line in plan.explain().splitlines() if line.startswith("cost:"))
+    assert unknown_loads in line and "sectors" in line
+    words = ["compare", "gmem f16 [4096, 64] [0:128, :]", "smem f16 [128, 64]", "--op", "copy"]
+    *known, last = json.loads(CliRunner().invoke(command, [*words, "--json"]).output)["rows"]
+    assert last["variant"] == "odd" and last["cost"]["not_counted"] == [unknown_loads]
+    assert last["cost"]["sectors"] is None and last["cost"]["cycles"] is None
+    assert known and all(row["cost"]["cycles"] > 0 and row["cost"]["not_counted"] == [] for row in known)
+    assert unknown_loads in CliRunner().invoke(command, words).output
 
 
 @pytest.mark.parametrize(("first", "end", "step"), [(0, 8, 1), (0, 8, 2), (1, 8, 3), (2, 3, 5), (5, 5, 1)])
