@@ -38,7 +38,7 @@ ROOMS = {
     "description": 1_110,
     "registry": 1_360,
     "dispatch": 675,
-    "ptx": 2_550,
+    "ptx": 2_560,
     "variant_tools": 1_060,
     "errors": 415,
     "plugin": 200,
