@@ -170,6 +170,40 @@ def test_what_is_refused_on_a_device(machine: fake_gpu.Machine, watched: Watched
     assert (out == A.T).all() and len(watched.launches) == 1
 
 
+@pytest.mark.parametrize("remembered", [False, True])
+@pytest.mark.parametrize(
+    ("wrong", "values"),
+    [
+        (lambda shape, dtype: fake_gpu.ndarray(np.empty(shape, "f2")), ("float16", "float32")),
+        (lambda shape, dtype: fake_gpu.ndarray(np.empty(shape, "i4")), ("int32", "float32")),
+        (lambda shape, dtype: fake_gpu.ndarray(np.empty(shape[::-1], dtype)), ((4, 6), (6, 4))),
+        (lambda shape, dtype: fake_gpu.ndarray(np.empty(shape, dtype), 1), ("GPU 1", "GPU 0")),
+        (lambda shape, dtype: np.empty(shape, dtype), ("host", "GPU 0")),
+        (
+            lambda shape, dtype: fake_gpu.ndarray(np.broadcast_to(np.empty(shape[1:], dtype), shape)),
+            ("overlaps itself",),
+        ),
+    ],
+    ids=["narrower", "dtype", "shape", "GPU", "host", "strides"],
+)
+def test_a_new_array_that_a_framework_makes_is_checked_as_out_is(
+    machine: fake_gpu.Machine,
+    watched: Watched,
+    monkeypatch: pytest.MonkeyPatch,
+    wrong: Callable[[Any, Any], Any],
+    values: tuple[object, ...],
+    remembered: bool,
+) -> None:
+    """JAX #8178: where a framework makes another dtype than it was asked for, bytes were written past the end of its array."""
+    if remembered:
+        relayout(on_gpu(A), (1, 0))
+    launches = len(watched.launches)
+    monkeypatch.setattr(machine.cupy, "empty", wrong)
+    with pytest.raises(RequestError, match="the new array") as caught:
+        relayout(on_gpu(A), (1, 0))
+    assert all(str(value) in str(caught.value) for value in values) and len(watched.launches) == launches
+
+
 def test_nothing_is_launched_for_nothing(machine: fake_gpu.Machine, watched: Watched) -> None:
     assert relayout(on_gpu(np.zeros((3, 0), "f4")), (1, 0)).shape == (0, 3)
     assert not watched.launches and not watched.plans
@@ -224,11 +258,23 @@ def test_boxes_cover_an_array_in_its_order(shape: tuple[int, ...], most: int) ->
     assert (np.concatenate([np.empty(0, int), *parts]) == array.ravel()).all()
 
 
+@pytest.mark.parametrize("enabled", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "shape"), [("bfloat16", (4, 6)), ("float64", (4, 6)), ("int64", (4, 6)), ("float32", (0, 6))]
+)
 def test_jax_arrays_on_a_device_are_waited_for(
-    machine: fake_gpu.Machine, watched: Watched, monkeypatch: pytest.MonkeyPatch
+    machine: fake_gpu.Machine,
+    watched: Watched,
+    monkeypatch: pytest.MonkeyPatch,
+    dtype: str,
+    shape: tuple[int, int],
+    enabled: bool,
 ) -> None:
     jax = pytest.importorskip("jax")
-    array = jax.numpy.asarray(A).astype("bfloat16")  # on the CPU; what the framework would see of one on a GPU
+    with jax.enable_x64(True):
+        array = jax.numpy.asarray(A[: shape[0]]).astype(
+            dtype
+        )  # on the CPU; what the framework would see of one on a GPU
     seen = frameworks.Jax.seen
     monkeypatch.setattr(
         frameworks.Jax,
@@ -237,10 +283,11 @@ def test_jax_arrays_on_a_device_are_waited_for(
             frameworks.JaxMemory(each) if isinstance(seen(self, where, each), np.ndarray) else each
         ),
     )
-    made = relayout(array, (1, 0))
+    with jax.enable_x64(enabled):
+        made = relayout(array, (1, 0))
     assert isinstance(made, jax.Array) and made.dtype == array.dtype
-    assert (np.asarray(made).view("u2") == np.asarray(array).T.copy().view("u2")).all()
-    assert machine.gpu.calls["cuStreamSynchronize"] == 1 and len(watched.launches) == 1
+    assert np.asarray(made).tobytes() == np.asarray(array).T.copy().tobytes()
+    assert machine.gpu.calls["cuStreamSynchronize"] == len(watched.launches) == min(1, array.size)
 
 
 @pytest.mark.parametrize("off_bytes", [0, 2, 8])

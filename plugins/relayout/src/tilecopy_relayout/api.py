@@ -146,7 +146,7 @@ def _checked(
     moved = rearrangement(axes, source.shape, sizes)
     chosen = choose_executor(executor, source.device)
     result = source.framework.empty(source.owner, moved.shape, source.dtype, stream) if out is None else out
-    destination = checked_out(out, source, moved.shape) if out is not None else array_of("the new array", result)
+    destination = checked_result("the new array" if out is None else "out", result, source, moved.shape)
     if source.device is None or destination.device is None:
         with nullcontext() if device is None else _through(device, chosen):
             if 0 not in moved.shape:
@@ -186,30 +186,34 @@ def _current(source: Array, destination: Array) -> Callable[[], int]:
     return agreed_stream("relayout", {name: stream for name, stream in sides.items() if stream is not None})
 
 
-def checked_out(out: Any, source: Array, shape: tuple[int, ...]) -> Array:
-    """The facts of an ``out`` that fits a result of this shape.
+def checked_result(name: str, result: Any, source: Array, shape: tuple[int, ...]) -> Array:
+    """Return the facts of an array for a result of this shape: the caller's, or one that a framework has just made.
 
     Raises:
-        RequestError: it does not fit.
+        RequestError: the result does not fit into it.
     """
-    found = array_of("out", out)
+    found = array_of(name, result)
     if found.shape != shape:
-        raise RequestError(f"out has the shape {found.shape}, the result has {shape}, of an array of {source.shape}")
+        raise RequestError(f"{name} has the shape {found.shape}, the result has {shape}, of an array of {source.shape}")
     if dtype_name(found.dtype) != dtype_name(source.dtype) or found.itemsize != source.itemsize:
-        raise RequestError(f"out has the dtype {found.dtype}, the array {source.dtype}; a relayout converts nothing")
+        raise RequestError(f"{name} has the dtype {found.dtype}, the array {source.dtype}; a relayout converts nothing")
     if (found.device is None) != (source.device is None):
-        raise RequestError(f"out is {found.place}, the array {source.place}; a relayout stays in one memory")
-    if why := found.framework.refuses_out(out):
+        raise RequestError(f"{name} is {found.place}, the array {source.place}; a relayout stays in one memory")
+    if name != "out" and found.device != source.device:
+        raise RequestError(f"{name} is {found.place}, the array {source.place}")
+    if name == "out" and (why := found.framework.refuses_out(result)):
         raise RequestError(f"out: {why}")
-    if found.readonly:
+    if name == "out" and found.readonly:
         raise RequestError("out is read-only")
     if overlaps_itself(found.footprint):
         raise RequestError(
-            f"out overlaps itself: shape {found.shape} with strides of {found.strides_bytes} bytes has elements that share "
+            f"{name} overlaps itself: shape {found.shape} with strides of {found.strides_bytes} bytes has elements that share "
             "memory, and one result for them"
         )
     if overlaps(source.footprint, found.footprint):
-        raise RequestError("out overlaps the array; a relayout is never done in place: pass other memory, or no out")
+        raise RequestError(
+            f"{name} overlaps the array; a relayout is never done in place: pass other memory, or no out"
+        )
     return found
 
 
@@ -252,6 +256,7 @@ class _Ready:
         mask: the bits of both addresses that must be zero.
         shape: of the result.
         strides: of a new result, where torch makes it.
+        result_facts: of a result that was made as a new one is, as its reader has them.
         current: reads the framework's current stream.
         dtype: of the array.
         framework: of the array.
@@ -265,6 +270,7 @@ class _Ready:
     mask: int
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None
+    result_facts: Any
     current: Callable[[], Any]
     dtype: Any
     framework: Framework
@@ -288,6 +294,7 @@ class _Ready:
         if aligned != movement:
             return None
         assert source.device is not None
+        reader = _reader_of(type(destination.owner))
         (first, last), (out_first, out_last) = source.footprint.span, destination.footprint.span
         distance = destination.pointer - source.pointer
         return cls(
@@ -296,6 +303,7 @@ class _Ready:
             movement.word_bytes - 1,
             moved.shape,
             row_major(moved.shape) if source.framework.name == "torch" else None,
+            None if reader is None else reader(destination.owner)[0],
             _current(source, destination),
             source.dtype,
             source.framework,
@@ -334,7 +342,11 @@ def _remembered(array: Any, axes: Any, out: Any, stream: Any, executor: str | No
             out_pointer = result.data_ptr()
         else:
             result = ready.framework.empty(array, ready.shape, ready.dtype, stream)
-            out_pointer = _readers[type(result)](result)[1]
+            if type(result) not in _readers:
+                raise _UnknownError
+            result_facts, out_pointer = _readers[type(result)](result)
+            if result_facts != ready.result_facts:  # the framework made something else: the whole check says what
+                raise _UnknownError
     elif out_pointer < LOWEST_ADDRESS or ready.low < out_pointer - pointer < ready.high:
         raise _UnknownError  # may have no memory, or may overlap: exactly, by the whole check
     elif ready.across is not None:

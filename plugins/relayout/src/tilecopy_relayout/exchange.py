@@ -21,7 +21,7 @@ import torch.distributed as dist
 from tilecopy_core import RequestError
 from tilecopy_core.plugin import frozen, integer, row_major, shown
 
-from .api import checked_out, is_for_torch, relayout
+from .api import checked_result, is_for_torch, relayout
 from .arrays import array_of, dtype_name
 from .asking import PERMUTATION, items_of, sizes_of
 from .meeting import NEW, Meeting
@@ -189,7 +189,7 @@ def _told(x: torch.Tensor, call: Call, out: Any) -> Told:
         if out is not None:
             if not isinstance(out, torch.Tensor) or out.device != x.device:
                 _refuse(f"out {shown(out)}: a torch tensor on {x.device}, as x is")
-            checked_out(out, source, tuple(out.shape))
+            checked_result("out", out, source, tuple(out.shape))
         return Told(
             shape=source.shape,
             dtype=dtype_name(x.dtype),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -152,12 +153,30 @@ class Jax(Framework):
         import jax
 
         if isinstance(array, jax.core.Tracer):
-            raise RequestError(f"{where}: jax.jit is tracing it; call relayout outside, on arrays that have values")
+            transform = _TRACERS.get(type(array).__name__, "jax.jit")
+            raise RequestError(
+                f"{where}: {transform} traces the call, and a tracer has no elements; call relayout outside of JAX's transforms, or "
+                "use jax.numpy.transpose inside"
+            )
+        if not isinstance(array, jax.Array):
+            instead = "a[...], the array that it refers to" if type(array).__name__.endswith("Ref") else "an array"
+            raise RequestError(
+                f"{where}: a {type(array).__name__} of JAX is not an array with elements; pass {instead}"
+            )
+        if jax.numpy.issubdtype(array.dtype, jax.dtypes.prng_key):
+            raise RequestError(
+                f"{where}: an array of random keys; pass jax.random.key_data(a), and give the result to jax.random.wrap_key_data"
+            )
+        if array.is_deleted():
+            raise RequestError(
+                f"{where}: the array of shape {array.shape} was deleted or donated; pass one that still has memory"
+            )
         devices = array.devices()
         if len(devices) != 1:
-            raise RequestError(
-                f"{where}: it is spread over {len(devices)} devices; pass its addressable_shards one by one"
+            instead = (
+                "one copy, a.addressable_data(0)" if array.is_fully_replicated else "its addressable_shards one by one"
             )
+            raise RequestError(f"{where}: it is on {len(devices)} devices; pass {instead}")
         array.block_until_ready()
         if next(iter(devices)).platform == "cpu":
             return np.asarray(array)
@@ -174,23 +193,63 @@ class Jax(Framework):
             return np.empty(tuple(shape), dtype)
         import jax
 
-        device = next(iter(array.array.devices()))
-        return jax.numpy.zeros(tuple(shape), dtype, device=device).block_until_ready()
+        with _as_typed(array.array):
+            zeros = jax.numpy.zeros(tuple(shape), dtype, device=_placement(array.array))
+            return zeros.block_until_ready()
 
     def made(self, array: Any, result: Any, stream: Any) -> Any:
-        """The result after the stream is done, because JAX does not wait for the stream."""
+        """The result after the stream is done, because JAX does not wait for the stream. It is committed and weakly typed as the array."""
         import jax
 
-        if isinstance(result, np.ndarray):
-            return jax.device_put(result, next(iter(array.devices())))
-        driver = executor_named("cuda").driver  # type: ignore[attr-defined]
-        with driver.active(driver.device_of(result.unsafe_buffer_pointer())):
-            driver.call("cuStreamSynchronize", driver.api.CUstream(0 if stream is None else stream_pointer(stream)))
+        with _as_typed(array):
+            if isinstance(result, np.ndarray):
+                result = jax.device_put(result, _placement(array))
+            elif result.size:
+                driver = executor_named("cuda").driver  # type: ignore[attr-defined]
+                with driver.active(driver.device_of(result.unsafe_buffer_pointer())):
+                    stream_number = 0 if stream is None else stream_pointer(stream)
+                    driver.call("cuStreamSynchronize", driver.api.CUstream(stream_number))
+            if array.weak_type:
+                weak = jax.numpy.full(result.shape, np.zeros((), array.dtype).item())
+                result = weak.at[...].set(result) if weak.dtype == result.dtype else result
         return result
 
     def refuses_out(self, out: Any) -> str | None:
         """Always."""
         return "JAX arrays never change; leave out= away, a new one is made"
+
+
+_TRACERS = {"BatchTracer": "jax.vmap", "JVPTracer": "jax.jvp", "LinearizeTracer": "jax.grad"}
+"""Transforms of JAX by the class of what a function gets in them; all others are of jax.jit."""
+
+
+@contextmanager
+def _as_typed(array: Any) -> Iterator[None]:
+    """A context in which JAX makes arrays of an array's dtype, of 64 bits too, and on its device if none is named."""
+    import jax
+
+    with ExitStack() as contexts:
+        contexts.enter_context(jax.default_device(next(iter(array.devices()))))
+        if jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
+            if not callable(getattr(jax, "enable_x64", None)):  # JAX before 0.8
+                from jax.experimental import enable_x64
+            else:
+                enable_x64 = jax.enable_x64
+            contexts.enter_context(enable_x64(True))
+        yield
+
+
+def _placement(array: Any) -> Any:
+    """The sharding of a result on an array's one device, or None for an array that JAX may move to another."""
+    import jax
+
+    sharding = array.sharding
+    if not array.committed:
+        return None
+    if isinstance(sharding, jax.sharding.NamedSharding):
+        whole = jax.sharding.PartitionSpec()
+        return jax.sharding.NamedSharding(sharding.mesh, whole, memory_kind=sharding.memory_kind)
+    return jax.sharding.SingleDeviceSharding(next(iter(array.devices())), memory_kind=sharding.memory_kind)
 
 
 _NUMPY, _OTHER = NumPy(), Framework()

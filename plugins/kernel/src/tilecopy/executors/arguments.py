@@ -94,6 +94,8 @@ def _facts(where: str, argument: Any, device_of: Callable[[int], int]) -> ArrayF
     """Return the facts of an array by the first protocol that it has."""
     if isinstance(argument, np.ndarray):
         return numpy_facts(where, argument)
+    if framework_of(type(argument)) == "jax" and attribute(argument, "is_deleted") and argument.is_deleted():
+        raise LaunchError(f"{where}: the JAX array was deleted or donated; pass one that still has memory")
     if _is_tensor(type(argument)):
         return _tensor_facts(where, argument)
     try:
