@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from tilecopy import HazardError
-from tilecopy_emulator import run_ptx
+from tilecopy_emulator import run_cuda, run_ptx
 
 pytest.importorskip("cuda.bindings.nvrtc")
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs" / "examples"))
@@ -129,3 +129,48 @@ def test_sizes_that_are_computed_before_the_block_change_nothing() -> None:
         run(text, 64, 1, ROWS)
     with pytest.raises(HazardError, match="race"):
         run(text, (64, 2), 1, ROWS)
+
+
+@pytest.mark.parametrize("options", [["-DTILECOPY_ASSERT"], ["--device-debug"]])
+def test_debug_builds_demand_the_threads_of_the_plan(options: list[str]) -> None:
+    """On a GPU this is all that tells; on the emulator it is told before the first thread copies."""
+    a, b = (tc.Buffer((ROWS, COLUMNS), "float32", space="global", name=name) for name in "AB")
+    tile = tc.Buffer((ROWS, COLUMNS), "float32", space="shared", name="tile")
+    load = tc.plan(tile[:, :], a[:, :], scope=tc.cta(128), target="sm_80").cuda("load")
+    store = tc.plan(b[:, :], tile[:, :], scope=tc.cta(128), target="sm_80").cuda("store")
+    source = f"""{tc.cuda_header([load, store])}
+extern "C" __global__ void kernel(const void* A, void* B)
+{{
+    __shared__ __align__(128) char tile[{ROWS * COLUMNS * 4}];
+    uint32_t t = tilecopy::shared_address(tile);
+    {WHOLE}
+}}
+"""
+    values = np.random.default_rng(0).random((ROWS, COLUMNS), np.float32)
+    copied = np.zeros_like(values)
+    assert not run_cuda(source, [values, copied], grid=1, block=128, options=options).printed
+    assert np.array_equal(values, copied)
+    with pytest.raises(HazardError, match=r"load.*128") as error:
+        run_cuda(source, [values, copied], grid=1, block=64, options=options)
+    assert error.value.kind == "trap"
+
+
+def test_assertions_run_on_the_emulator() -> None:
+    row = tc.symbol("row", upper=3)
+    a, tile = (
+        tc.Buffer((ROWS, COLUMNS), "float32", space="global", name="A"),
+        tc.Buffer((16, COLUMNS), "float32", space="shared", name="tile"),
+    )
+    load = tc.plan(tile[:, :], a[row * 16 : row * 16 + 16, :], scope=tc.cta(128), target="sm_80").cuda("load")
+    source = f"""{tc.cuda_header([load])}
+extern "C" __global__ void kernel(const void* A, int row)
+{{
+    __shared__ __align__(128) char tile[{16 * COLUMNS * 4}];
+    load(tilecopy::shared_address(tile), A, row);
+}}
+"""
+    values = np.zeros((ROWS, COLUMNS), np.float32)
+    run_cuda(source, [values, 3], grid=1, block=128, options=["-DTILECOPY_ASSERT"])
+    with pytest.raises(HazardError, match=r"load.*row.*0 to 3") as error:
+        run_cuda(source, [values, 4], grid=1, block=128, options=["-DTILECOPY_ASSERT"])
+    assert error.value.kind == "trap" and error.value.threads

@@ -365,8 +365,11 @@ def test_clocks_go_on():
 def test_what_cannot_run_is_refused_with_the_reason():
     with pytest.raises(UnsupportedPtxError):
         cuda("recursion", [np.zeros(4, np.int32)], grid=1, block=4)
-    with pytest.raises(UnsupportedPtxError):
-        cuda("print", [3], grid=1, block=1)
+
+
+def test_what_a_kernel_prints_is_reported():
+    ((thread, text),) = cuda("print", [3], grid=1, block=1).printed
+    assert thread == "thread 0 of CTA (0,0,0)" and "3" in text
 
 
 # --------------------------------------------------------------------------------------------------- Triton

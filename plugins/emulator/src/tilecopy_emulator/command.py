@@ -24,7 +24,7 @@ from .api import run_program
 from .cuda import compile_cuda
 from .demands import shown
 from .places import readable
-from .program import UnsupportedPtxError
+from .program import UnsupportedPtxError, printable
 from .reading.parser import parse
 from .run import ALLOWABLE
 
@@ -302,10 +302,13 @@ def emulate(
             "counters": report.counters,
             "approximate": report.approximate,
             "not_counted": report.not_counted,
+            "printed": [{"thread": thread, "text": text} for thread, text in report.printed],
         }
         click.echo(json.dumps(data, indent=2))
         return
     total = sum(report.instructions.values())
+    for thread, text in report.printed:
+        click.echo(f"{thread}: {printable(text.rstrip())}")
     click.echo(f"{readable(program.name) or program.name}: {report.threads} threads, {total} instructions, no hazard")
     if report.approximate:
         click.echo(f"  the last bits of hardware may differ: {', '.join(report.approximate)}")

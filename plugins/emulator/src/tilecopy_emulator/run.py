@@ -55,6 +55,7 @@ class Report:
         not_counted: with ``profile``: opcodes that ran and whose side in shared memory is in no counter (bulk copies and other engines).
         approximate: opcodes that ran and for which the ISA gives an error bound instead of bits (``ex2.approx.f32``): what
             they compute is inside the bound, and hardware's last bits may differ.
+        printed: what ``printf`` has printed: the thread in words, and the text.
     """
 
     threads: int
@@ -63,6 +64,7 @@ class Report:
     approximate: tuple[str, ...] = ()
     lines: dict[int, int] = attrs.field(factory=dict, repr=False)
     not_counted: tuple[str, ...] = ()
+    printed: tuple[tuple[str, str], ...] = ()
 
     def _repr_html_(self) -> str:
         rows = [("threads", self.threads), ("instructions", sum(self.instructions.values()))]
@@ -281,6 +283,7 @@ def run_grid(
         tuple(sorted(approximate)),
         dict(lines),
         tuple(sorted(not_counted)),
+        tuple(launch.printed),
     )
 
 

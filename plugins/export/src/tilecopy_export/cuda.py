@@ -38,6 +38,7 @@ def cuda_function(plan: Plan, name: str, registry: Any = None) -> str:
         f"#ifdef {ASSERT}",
         *(f'    tilecopy::demand({test}, "{name}: {_one_line(what)}");' for test, what in _demands(function)),
         "#endif",
+        *_needs_threads(function),
         f"#if {_guard(target)}",
         *(f"    {statement}" for statement in lifted.statements),
         "    asm volatile(",
@@ -280,6 +281,16 @@ def _inside(function: Function, region: Region) -> Iterator[tuple[str, str]]:
         if tests:
             what = f"{region.buffer.name}, dimension {dim}: {start} to {start} + {extent} lies inside"
             yield " && ".join(tests), what
+
+
+def _needs_threads(function: Function) -> Iterator[str]:
+    """That the block has the threads of the plan, in debug builds too: nvcc -G, NVRTC --device-debug."""
+    scope = function.plan.request.scope
+    if scope.kind != "thread":
+        yield f"#if defined({ASSERT}) || defined(__CUDACC_DEBUG__)"
+        test = f"blockDim.x * blockDim.y * blockDim.z >= {scope.threads}"
+        yield f'    tilecopy::demand({test}, "{function.name}: the block has {scope.threads} threads or more");'
+        yield "#endif"
 
 
 # ------------------------------------------------------------------------------------------------- the block

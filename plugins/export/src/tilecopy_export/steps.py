@@ -121,7 +121,7 @@ __device__ __forceinline__ uint32_t shared_address(const void* place)
 // With TILECOPY_ASSERT defined, the copies hold their arguments against what was declared of them, and TILECOPY_FAIL(text)
 // is what happens where one is something else.
 #ifndef TILECOPY_FAIL
-#define TILECOPY_FAIL(text) (printf("tilecopy: not so: %s\\n", text), __trap())
+#define TILECOPY_FAIL(text) (printf("tilecopy: assertion failed: %s\\n", text), __trap())
 #endif
 __device__ inline void demand(bool holds, const char* what)
 {{

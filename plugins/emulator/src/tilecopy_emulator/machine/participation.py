@@ -7,15 +7,12 @@ of it, :data:`..program.TAKES_PART`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import numpy as np
 
-from ..threads.threads import Lanes
-
-if TYPE_CHECKING:
-    from .machine import Machine
+from ..threads.threads import Lanes, Threads
 
 
 @attrs.frozen
@@ -38,7 +35,7 @@ class _Executions:
 class Participation:
     """The copies that the threads of a machine have executed."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Threads) -> None:
         self._machine = machine
         self._executions: dict[Copy, _Executions] = {}
 

@@ -206,7 +206,13 @@ def _branch_indexed(instruction: Instruction, program: Program) -> Step:
 
 def _trap(instruction: Instruction, program: Program) -> Step:
     demand_count(instruction, 0)
-    return lambda machine, lanes: machine.hazard("trap", "the program aborts itself here", lanes)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        thread = machine.name_of(int(machine.index(lanes)[0]))
+        text = next((text for name, text in reversed(machine.launch.printed) if name == thread), "").strip()
+        machine.hazard("trap", "the program aborts itself here" + (f"; it printed: {text}" if text else ""), lanes)
+
+    return step
 
 
 def _breakpoint(instruction: Instruction, program: Program) -> Step:

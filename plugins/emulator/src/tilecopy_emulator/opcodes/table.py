@@ -37,6 +37,7 @@ from . import (
     matrices,
     moves,
     multimem,
+    printing,
     stores,
     tensor,
     tensor_products,
@@ -63,7 +64,7 @@ _MOST_TOLD, _MOST_TOLD_CHARACTERS = 4, 300
 """Packages that were set aside in one message, and of each."""
 
 _OWN: tuple[ModuleType, ...] = (arithmetic, moves, warp, matrices, wmma, loads, stores, atomics, multimem, control)
-_OWN += (copies, tensor, tensor_products, wgmma)
+_OWN += (printing, copies, tensor, tensor_products, wgmma)
 _SKIPPED: Mapping[str, Handler] = {"cp.async.bulk.prefetch": lambda instruction, program: lambda machine, lanes: None}
 """What has no effect that a program could see, unless a package knows better."""
 

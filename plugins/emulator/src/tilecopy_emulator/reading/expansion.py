@@ -555,6 +555,13 @@ class Expansion:
             draft = Instruction(start.line, text, ("trap",), (), guard, unless, self.source, place=place)
             self.drafts.append(_Draft(draft, scope, False))
             return
+        if function is None and name == "vprintf":  # what `printf` calls
+            if len(arguments) != 2 or len(results) > 1 or not self.locals.keys() >= {*arguments, *results}:
+                c.fail(f"'{text}': vprintf takes two .param variables and gives one", start.line)
+            places = tuple(Memory(variable, 0) for variable in (*arguments, *results))
+            draft = Instruction(start.line, text, (name,), places, guard, unless, self.source, place=place)
+            self.drafts.append(_Draft(draft, scope, False))
+            return
         if function is None:
             why = (
                 "calls through a register are not known"
