@@ -102,10 +102,12 @@ def test_the_reason_names_pointer_need_and_proof() -> None:
     )
 
 
-def test_four_bit_elements_are_declined_not_halved() -> None:
+def test_four_bit_elements_are_all_copied_not_half_of_them() -> None:
     """NVIDIA/cutlass#3111: half of the elements were copied."""
+    plan = tc.plan(shared((64,), "uint4")[:], global_((64,), "uint4")[:], scope=tc.warp(), target="sm_80")
+    assert plan.request.src.nbytes == plan.request.dst.nbytes == 32
     with pytest.raises(tc.NoVariantError, match=mentions(4)):
-        tc.plan(shared((64,), "uint4")[:], global_((64,), "uint4")[:], scope=tc.warp(), target="sm_80")
+        tc.plan(shared((64,), "uint4")[1:33], global_((64,), "uint4")[1:33], scope=tc.warp(), target="sm_80")
 
 
 def test_a_forced_path_fails_with_its_reason_an_automatic_one_falls_back() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = {
-    "core": 10_175,
+    "core": 10_225,
     "bulk": 275,
     "cli": 1_900,
     "cuda": 1_775,
@@ -35,7 +35,7 @@ ROOMS = {
     "integers": 850,
     "layout": 1_255,
     "memory": 650,
-    "description": 1_110,
+    "description": 1_135,
     "registry": 1_360,
     "dispatch": 675,
     "ptx": 2_560,

@@ -574,3 +574,45 @@ def test_the_missing_argument_is_named() -> None:
     k = tc.KernelBuilder("k", threads=64)
     with pytest.raises(TypeError, match=r"named_barrier\(.*'threads'"):
         k.named_barrier(1)
+
+
+FOUR_BITS = pytest.mark.parametrize("dtype", ["int4", "uint4", "float4_e2m1fn"])
+
+
+@FOUR_BITS
+@pytest.mark.parametrize("way", ["shared", "local", "shared and local", "cp.async"])
+def test_elements_of_4_bits_are_copied_where_whole_bytes_move(dtype: str, way: str) -> None:
+    k = tc.KernelBuilder("packed", threads=32)
+    a, b = k.param("A", (16, 64), "uint8"), k.param("B", (16, 64), "uint8")
+    rows = k.block_id("x") * 8
+    source, result = (region.view(dtype=dtype)[rows : rows + 8, 32:96] for region in (a, b))
+    tile = k.shared((8, 64), dtype)
+    fragment = k.local((8, 64), dtype, layout=TileLayout(S[(8, 32, 2) : (2, 1 @ tc.laneid, 1)]))
+    if way == "cp.async":
+        k.warp.copy_async(tile[:, :], source, variant="ldgsts")
+        k.cp_async_commit()
+        k.cp_async_wait(0)
+    else:
+        k.warp.copy(tile[:, :] if "shared" in way else fragment[:, :], source)
+    k.cta_sync()
+    if way == "shared and local":
+        k.warp.copy(fragment[:, :], tile[:, :])
+    k.warp.copy(result, fragment[:, :] if "local" in way else tile[:, :])
+    kernel = k.build(target="sm_80", grid=2)
+    x, y = oracle.random_array((16, 64), "uint8", 4), np.zeros((16, 64), np.uint8)
+    kernel(x, y, executor="emulator")
+    assert np.array_equal(y[:, 16:48], x[:, 16:48]) and not y[:, :16].any() and not y[:, 48:].any()
+
+
+@FOUR_BITS
+@pytest.mark.parametrize("starts", [(1, 1), (0, 1), (1, 0)])
+def test_halves_of_bytes_are_not_copied(dtype: str, starts: tuple[int, int]) -> None:
+    shared, array = (tc.Buffer((8, 64), dtype, space=space, name=space[0]) for space in ("shared", "global"))
+    (to, of), target = starts, "sm_90a"
+    with pytest.raises(tc.NoVariantError, match=mentions("gmem_smem", 4)):
+        tc.plan(shared[:, to : to + 32], array[:, of : of + 32], scope=tc.warp(), target=target)
+    with pytest.raises(tc.NoVariantError, match=mentions("gmem_smem", 4)):
+        tc.plan(shared[:, 0:31], array[:, 0:31], scope=tc.warp(), target=target)
+    turned = tc.Buffer((8, 64), dtype, space="shared", name="t", layout=TileLayout(S[(8, 64) : (1, 8)]))
+    with pytest.raises(tc.NoVariantError, match=mentions("gmem_smem", 4)):
+        tc.plan(turned[:, :], array[:, :], scope=tc.warp(), target=target)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 
 from ..description.checks import not_as_declared, of_another_kind, options_missing
+from ..description.packed import in_bytes
 from ..description.request import Accept, CopyRequest, Decline, check_request
 from ..description.scope import ActiveThreads, Scope
 from ..description.target import Target
@@ -318,9 +319,15 @@ def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry:
     accepted: list[tuple[Priority, Plugin, CopyRequest]] = []
     outcomes: list[Outcome] = []
     looked: dict[str, str | None] = {}
+    packed = in_bytes(request)
     for plugin in candidates:
-        seen = _seen_by(plugin, request, table)
-        outcome = _against(plugin, seen, looked) or _answer(plugin, "tilecopy_predicate", seen, demanded, registry)
+        for form in (
+            (request,) if packed is None else (request, packed)
+        ):  # a variant may take elements of 4 bits by itself
+            seen = _seen_by(plugin, form, table)
+            outcome = _against(plugin, seen, looked) or _answer(plugin, "tilecopy_predicate", seen, demanded, registry)
+            if not isinstance(outcome, Outcome) or outcome.kind != "declined":
+                break
         if isinstance(outcome, Outcome):
             outcomes.append(outcome)
         else:

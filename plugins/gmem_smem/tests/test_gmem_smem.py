@@ -84,8 +84,8 @@ def test_the_scope_sets_the_thread_count(kind: str, threads: int) -> None:
         (
             "bits",
             lambda: (
-                tc.Buffer(64, "int4", space="shared", name="s")[:],
-                tc.Buffer(64, "int4", space="global", name="g")[:],
+                tc.Buffer(64, "int4", space="shared", name="s")[1:33],
+                tc.Buffer(64, "int4", space="global", name="g")[1:33],
                 tc.warp(),
             ),
             (4,),
