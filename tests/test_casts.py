@@ -288,3 +288,20 @@ def test_the_table_of_conversions_is_complete() -> None:
     assert rows[start][1:] == TYPES
     table = {row[0]: row[1:] for row in rows[start + 2 : start + 2 + len(TYPES)]}
     assert table == {source: [letter(source, wanted) for wanted in TYPES] for source in TYPES}
+
+
+def test_inline_ptx_gets_the_bits_of_a_float8() -> None:
+    k = tc.KernelBuilder("bits", threads=1)
+    a, b = k.param("A", (1,), "float8_e5m2"), k.param("B", (1,), "uint32")
+    k.inline_ptx("st.global.u32 {0}, {1};", b[0], k.load(a[0]))
+    found = np.zeros(1, np.uint32)
+    k.build(target="sm_80", grid=1)(np.array([1.5], ml_dtypes.float8_e5m2), found, executor="emulator")
+    assert found[0] == 0x3E
+
+
+def test_arithmetic_on_float8_is_refused_with_the_type_that_has_it() -> None:
+    k = tc.KernelBuilder("sum", threads=1)
+    value = k.load(k.param("A", (1,), "float8_e5m2")[0])
+    with pytest.raises(tc.RequestError, match="float32"):
+        value + value
+    assert str(k.cast(value, "float32") + 1)

@@ -60,10 +60,7 @@ def constant(number: float, type: str) -> str:
 
 
 def from_storage(ptx: PtxBuilder, raw: Register, dtype: DType) -> Register:
-    """Return the value whose bits are stored, in the type that it computes in."""
-    if dtype.name in FLOAT8:
-        pair = made(ptx, "b32", f"cvt.rn.f16x2.{FLOAT8[dtype.name][0]}", made(ptx, "b16", "cvt.u16.u32", raw))
-        return made(ptx, "b32", "cvt.f32.f16", made(ptx, "b16", "cvt.u16.u32", pair))
+    """Return the value whose bits are stored, in the type that it computes in; the bits of a type that does not compute."""
     if dtype.name == "float16":
         return made(ptx, "b32", "cvt.f32.f16", made(ptx, "b16", "cvt.u16.u32", raw))
     if dtype.name == "bfloat16":
@@ -94,6 +91,9 @@ def convert(
 ) -> Register:
     """Return a value of one dtype converted to another, from the type that it computes in to that, or to bits if it is :func:`narrow`."""
     have, want = register_type(source), register_type(wanted)
+    if source.name in FLOAT8:
+        pair = made(ptx, "b32", f"cvt.rn.f16x2.{FLOAT8[source.name][0]}", made(ptx, "b16", "cvt.u16.u32", register))
+        register = made(ptx, "b32", "cvt.f32.f16", made(ptx, "b16", "cvt.u16.u32", pair))
     clamps = saturate and _reaches_past(source, wanted)
     if narrow(wanted):
         single = register if have == "f32" else _to_odd_single(ptx, register, have)
@@ -115,7 +115,7 @@ def convert(
 
 
 def narrow(dtype: DType) -> bool:
-    """Whether values of a type compute in a wider one, to which their bits are converted."""
+    """Whether values of a type are converted to bits, which are stored as they are."""
     return dtype.name in HALVES or dtype.name in FLOAT8
 
 

@@ -141,7 +141,8 @@ class Value(RunTime):
         if value.dtype != self.dtype:
             raise RequestError(f"{op} of {self.dtype} and {value.dtype}: cast one of them first")
         if not computes(self.dtype):
-            raise RequestError(f"there is no arithmetic on {self.dtype}; cast to float32 first is not possible either")
+            hint = "cast it to float32 first" if converts(self.dtype) else "and no conversion from it"
+            raise RequestError(f"{op} of {self.dtype}: there is no arithmetic on it; {hint}")
         return Value(self.dtype, op, (value, self) if swap else (self, value))
 
 
