@@ -15,7 +15,7 @@ PACKAGES = {
     "cuda": 1_775,
     "draw": 2_475,
     "dsmem": 150,
-    "emulator": 18_550,
+    "emulator": 18_800,
     "export": 1_625,
     "gmem_smem": 100,
     "kernel": 8_175,

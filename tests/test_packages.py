@@ -119,6 +119,7 @@ PUBLIC = {
         "tilecopy.executors",
         "tilecopy.files",
         "tilecopy.nvidia",
+        "tilecopy.overlap",
         "tilecopy_cli.command",
         "tilecopy_core",
         "tilecopy_core.ptx.instructions",

@@ -22,7 +22,7 @@ from ..errors.process_lock import LOCK
 from ..errors.records import frozen
 from .operands import Address, Register
 
-__all__ = ["Instruction", "Needs", "Role", "instruction_of", "nearest_to"]
+__all__ = ["Instruction", "Needs", "Place", "Role", "instruction_of", "nearest_to"]
 
 
 @frozen

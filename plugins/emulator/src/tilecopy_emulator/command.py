@@ -18,7 +18,7 @@ from tilecopy import HazardError, LaunchError
 from tilecopy.files import write_files
 from tilecopy_cli.command import DTYPE_ALIASES, FilePath, progress_bar, read_npy
 
-from tilecopy_core.layout import DTYPES
+from tilecopy_core import DTYPES
 
 from .api import run_program
 from .cuda import compile_cuda

@@ -12,6 +12,8 @@ from math import gcd
 
 from tilecopy_core.plugin import frozen
 
+__all__ = ["Footprint", "overlaps", "overlaps_itself"]
+
 _MOST_STEPS = 100_000
 """Steps of a search, a few hundredths of a second; arrays that people make take some dozens."""
 

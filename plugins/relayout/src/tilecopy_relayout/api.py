@@ -9,8 +9,7 @@ from functools import cache
 from typing import Any, cast
 
 import attrs
-from tilecopy.executors import agreed_stream, stream_pointer
-from tilecopy.executors.arguments import LOWEST_ADDRESS
+from tilecopy.executors import LOWEST_ADDRESS, agreed_stream, stream_pointer
 from tilecopy.overlap import overlaps, overlaps_itself
 
 from tilecopy_core import RequestError

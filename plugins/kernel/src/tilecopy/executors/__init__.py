@@ -11,7 +11,7 @@ from ..executor_choice import Executor, choose_executor, executor_named, executo
 from ..kernel.built import ValueCheck
 from ..kernel.parameters import ArrayFacts
 from . import arguments
-from .arguments import HostArguments, HostArray
+from .arguments import LOWEST_ADDRESS, HostArguments, HostArray
 from .streams import agreed_stream, stream_pointer
 
 array_facts = checked(LaunchError, where=TEXT, device_of=Kind("a function of an address", callable))(
@@ -19,6 +19,7 @@ array_facts = checked(LaunchError, where=TEXT, device_of=Kind("a function of an 
 )
 
 __all__ = [
+    "LOWEST_ADDRESS",
     "ArrayFacts",
     "Executor",
     "HostArguments",
