@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -95,3 +96,48 @@ def test_a_cluster_with_zarr_on_both_ends(tmp_path: Path) -> None:
         y.to_zarr(str(tmp_path / "out.zarr"))
     found = zarr.open_array(str(tmp_path / "out.zarr"), mode="r")
     assert found.chunks == (5, 4, 2) and (found[:] == X.transpose(2, 1, 0)).all()
+
+
+def test_arrays_of_no_dimensions() -> None:
+    """Dask #2932: a reduction leaves NumPy scalars as blocks."""
+    x = da.ones((4, 4), chunks=2)
+    for scalar, value in (
+        (x.sum(), 16),
+        (x[0, 0], 1),
+        (x.mean(), 1),
+        (da.asarray(3.0) + 1, 4),
+        (x.max().astype("i2"), 1),
+    ):
+        y = relayout(scalar, " -> 1", executor="emulator")
+        assert y.shape == (1,) and y.dtype == scalar.dtype and y.compute(scheduler="synchronous").tolist() == [value]
+        assert relayout(scalar, (), executor="emulator").compute(scheduler="synchronous") == value
+
+
+@pytest.mark.parametrize(
+    ("array", "arguments", "word"),
+    [
+        (lambda x: x, {"executor": "gpu"}, "gpu"),
+        (lambda x: x, {"executor": 3}, "executor"),
+        (lambda x: x, {"placements": [0]}, "placements"),
+        (lambda x: x.astype(object), {}, "object"),
+        (lambda x: da.ma.masked_greater(x, 0), {}, "filled"),
+        (lambda x: of_blocks(x), {}, "Blocks"),
+    ],
+    ids=["executor", "executor's type", "placements", "objects", "masked", "blocks"],
+)
+def test_what_each_block_would_be_refused_for_is_refused_at_the_call(array: Any, arguments: Any, word: str) -> None:
+    """Dask #7171: an error after hours on a cluster that was known at the start."""
+    x = array(da.ones((4, 4), chunks=2))
+    with pytest.raises(RequestError, match=word):
+        relayout(x, (1, 0), **arguments)
+
+
+class Blocks:
+    """Blocks of a library that is neither NumPy nor CuPy."""
+
+    ndim, shape, dtype = 2, (0, 0), np.dtype(float)
+
+
+def of_blocks(array: Any) -> Any:
+    array._meta = Blocks()
+    return array

@@ -130,7 +130,7 @@ A = np.arange(24, dtype=np.float32).reshape(4, 6)
         (A, {"out": [[0.0] * 4] * 6}, ("array",)),
         (A, {"executor": "gpu"}, ("gpu", "executor")),
         ([[1, 2]], {}, ("array",)),
-        (np.float32(3), {}, ("array", "float32")),
+        (np.float32(3), {}, ("axes", (1, 0))),
         (np.array([["a", None]]), {}, ("dtype",)),
         (np.ma.masked_array(A, A > 3), {}, ("array",)),
     ],

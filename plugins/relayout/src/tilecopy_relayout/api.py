@@ -80,16 +80,16 @@ def relayout(
             pass
     if not isinstance(axes, (str, tuple)):
         axes = items_of("axes", axes, PERMUTATION)  # an iterator is read once
-    if type(array).__module__.partition(".")[0] == "dask":
-        with LOCK:
-            from .dask_blocks import relayout_blocks
-
-        return relayout_blocks(array, axes, out=out, stream=stream, device=device, executor=executor, sizes=sizes)
     if placements is not None or _is_dtensor(array):
         _demand_dtensor(array, placements, out, stream, device)
         from .dtensors import relayout_dtensor  # torch.compile, which traces this, knows no locks
 
         return relayout_dtensor(array, axes, placements, executor, sizes)
+    if type(array).__module__.partition(".")[0] == "dask":
+        with LOCK:
+            from .dask_blocks import relayout_blocks
+
+        return relayout_blocks(array, axes, out=out, stream=stream, device=device, executor=executor, sizes=sizes)
     if torch is not None and isinstance(array, torch.Tensor):
         tensors = {name: each for name, each in (("array", array), ("out", out)) if isinstance(each, torch.Tensor)}
         for name, tensor in tensors.items():

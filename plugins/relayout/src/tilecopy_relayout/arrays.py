@@ -74,7 +74,7 @@ def array_of(where: str, argument: Any) -> Array:
 
     Args:
         where: the argument's name, for messages.
-        argument: of NumPy, torch, CuPy, JAX, or with DLPack or ``__cuda_array_interface__``.
+        argument: of NumPy, torch, CuPy, JAX, or with DLPack, ``__array_interface__`` or ``__cuda_array_interface__``.
 
     Raises:
         RequestError: it is no array, or its bytes cannot be moved as they are.
@@ -83,7 +83,7 @@ def array_of(where: str, argument: Any) -> Array:
     framework = framework_of(kind)
     argument = framework.seen(where, argument)
     if isinstance(argument, np.ndarray):
-        return _numpy(where, argument, framework)
+        return _numpy(where, argument, framework_of(np.ndarray) if type(framework) is Framework else framework)
     try:
         facts = array_facts(where, argument, _device_of)
     except LaunchError as error:
@@ -120,7 +120,8 @@ def is_masked(array: Any) -> bool:
 
 def _numpy(where: str, array: Any, framework: Framework) -> Array:
     if is_masked(array):
-        raise RequestError(f"{where}: a masked array, whose mask is not moved; pass a.filled(value)")
+        instead = "a.data, and set the mask of the result" if where == "out" else "a.filled(value)"
+        raise RequestError(f"{where}: a masked array, whose mask is not moved; pass {instead}")
     if array.dtype.hasobject or not array.dtype.itemsize:
         raise RequestError(f"{where}: elements of dtype {array.dtype} are not bytes that can be moved")
     return Array(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NoReturn
@@ -60,8 +61,15 @@ def sizes_of(sizes: Mapping[str, Any], refuse: Callable[[str], NoReturn]) -> dic
         return {}
     found: dict[str, int] = {}
     for name, size in sizes.items():
-        extent = integer(size)
+        extent, identifier = integer(size), normalized(name)
         if extent is None or not 0 <= extent < _MOST:
             refuse(f"the size {name}={shown(size)} is no extent")
-        found[name] = extent
+        if found.get(identifier, extent) != extent:
+            refuse(f"{name}={extent}: the same name has the size {found[identifier]}; Python normalizes names (NFKC)")
+        found[identifier] = extent
     return found
+
+
+def normalized(name: str) -> str:
+    """Return a name as Python normalizes identifiers, those of keyword arguments among them (NFKC)."""
+    return name if name.isascii() else unicodedata.normalize("NFKC", name)

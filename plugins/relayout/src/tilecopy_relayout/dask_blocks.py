@@ -9,10 +9,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from dask import array as da
 
 from tilecopy_core import RequestError
 
+from .arrays import array_of, is_masked
+from .frameworks import Framework, framework_of
+from .host import choose_executor
 from .patterns import rearrangement
 
 
@@ -41,6 +45,7 @@ def relayout_blocks(
         )
     if any(math.isnan(extent) for extent in array.shape):
         raise RequestError("array: its chunks are not known yet; call array.compute_chunk_sizes() first")
+    _demand_movable(array, executor)
     moved = rearrangement(axes, array.shape, sizes)
     if 0 in moved.shape:
         return da.empty_like(array, shape=moved.shape, chunks=moved.shape)
@@ -60,6 +65,21 @@ def relayout_blocks(
         meta=None if split._meta.ndim != rank else split._meta.transpose(moved.order),
     )
     return turned.reshape(moved.shape) if moved.shape != turned.shape else turned
+
+
+def _demand_movable(array: Any, executor: str | None) -> None:
+    """Check what is known of the blocks before they are computed: their class and dtype, and the executor for them.
+
+    Raises:
+        RequestError: a worker would refuse each block.
+    """
+    on_host = isinstance(array._meta, (np.ndarray, np.generic))
+    if executor is not None:
+        choose_executor(executor, None if on_host else 0)
+    if on_host:
+        array_of("array", array._meta if is_masked(array._meta) else np.empty(0, array.dtype))
+    elif type(framework_of(type(array._meta))) is Framework:
+        raise RequestError(f"array: its blocks are of {type(array._meta).__name__}; they must be NumPy or CuPy arrays")
 
 
 def _without_empty_chunks(array: Any) -> Any:

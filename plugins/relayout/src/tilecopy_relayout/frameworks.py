@@ -26,6 +26,18 @@ class Framework:
         Raises:
             RequestError: it has no memory that can be read now.
         """
+        if _has(array, "__cuda_array_interface__") or _has(array, "__dlpack__"):
+            return array
+        if _has(array, "__array_interface__"):
+            return np.asarray(array)
+        if _has(array, "__array__"):
+            kind = f"a {type(array).__name__} of {type(array).__module__.partition('.')[0]}"
+            if where == "out":
+                raise RequestError(
+                    f"out: {kind} gives copies of its elements; pass a NumPy array, and assign it to a[...] after the call"
+                )
+            lazy = " or dask.array.from_zarr(a)" if type(array).__module__.startswith("zarr") else ""
+            raise RequestError(f"{where}: {kind} gives copies of its elements; pass np.asarray(a){lazy}")
         return array
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
@@ -48,14 +60,41 @@ class Framework:
         """Tell the framework that the elements of ``out`` changed."""
 
 
+def _has(array: Any, name: str) -> bool:
+    try:
+        return getattr(array, name, None) is not None
+    except Exception:  # an object's own
+        return False
+
+
 class NumPy(Framework):
     """Host arrays."""
 
     name = "NumPy"
 
+    def seen(self, where: str, array: Any) -> Any:
+        """The array; a scalar as an array of no dimensions, which cannot be written."""
+        if isinstance(array, np.ndarray):
+            return array
+        scalar = np.array(array)
+        scalar.flags.writeable = False
+        return scalar
+
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
-        """By ``numpy.empty``."""
-        return np.empty(tuple(shape), dtype)
+        """By ``numpy.empty_like``, which keeps subclasses and what they say of their elements (units, for example)."""
+        if type(array) in (np.ndarray, np.memmap):
+            return np.empty(tuple(shape), dtype)
+        try:
+            result = np.empty_like(array, dtype=dtype, order="C", subok=True, shape=tuple(shape))
+        except Exception as error:  # the subclass's own
+            raise RequestError(
+                f"array: a {type(array).__name__} of shape {tuple(shape)} cannot be made ({error}); pass np.asarray(a)"
+            ) from error
+        if result.shape != tuple(shape):
+            raise RequestError(
+                f"array: a {type(array).__name__} cannot have the shape {tuple(shape)}; pass np.asarray(a)"
+            )
+        return result
 
 
 class Torch(Framework):
@@ -258,7 +297,7 @@ _BY_MODULE: dict[str, Framework] = {"torch": Torch(), "cupy": CuPy(), "jax": Jax
 
 def framework_of(kind: type[Any]) -> Framework:
     """The framework whose arrays are of a type, or of a class that it is derived from."""
-    if issubclass(kind, np.ndarray):
+    if issubclass(kind, (np.ndarray, np.generic)):
         return _NUMPY
     roots = (base.__module__.partition(".")[0] for base in kind.__mro__)
     return next((_BY_MODULE[root] for root in roots if root in _BY_MODULE), _OTHER)

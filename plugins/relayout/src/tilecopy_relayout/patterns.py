@@ -15,10 +15,9 @@ from typing import Any, NoReturn
 from tilecopy_core import RequestError
 from tilecopy_core.plugin import frozen, integer, shown
 
-from .asking import PERMUTATION, items_of, sizes_of
+from .asking import PERMUTATION, items_of, normalized, sizes_of
 
 _TOKEN = re.compile(r"->|\.\.\.|[^\W\d]\w*|\d+|\S")
-_PERMUTATION = re.compile(r"\s*(-?\d+\s*(,\s*-?\d+\s*)*)?")
 _ELLIPSIS = "..."
 TAKEN = ("array", "axes", "out", "stream", "device", "executor", "placements")
 """Arguments of relayout, which can give no size to a name of a pattern: ``out=`` is the array for the result."""
@@ -108,39 +107,44 @@ def rearrangement(axes: Any, shape: Sequence[int], sizes: Mapping[str, Any] | No
     Raises:
         RequestError: ``axes`` is neither, does not fit the shape, or a size is missing, unknown or does not divide.
     """
-    if isinstance(axes, str) and not _PERMUTATION.fullmatch(axes):
+    numbers = _numbers(axes) if isinstance(axes, str) else None
+    if numbers is None and isinstance(axes, str):
         return parse(axes).resolve(shape, sizes or {})
     if sizes:
         raise RequestError(
             f"{', '.join(map(repr, sizes))}: sizes belong to a pattern; axes {shown(axes)} is a permutation"
         )
-    order = _permutation(axes, shape)
+    order = _permutation(axes, numbers, shape)
     return Rearrangement(tuple((extent,) for extent in shape), order, (1,) * len(shape))
 
 
-def _permutation(axes: Any, shape: Sequence[int]) -> tuple[int, ...]:
-    """For each dimension of the result that of the array, from text or a sequence of integers."""
+def _permutation(axes: Any, numbers: list[int] | None, shape: Sequence[int]) -> tuple[int, ...]:
+    """For each dimension of the result that of the array, from the numbers in text or a sequence of integers."""
     rank = len(shape)
-    if isinstance(axes, str):
-        order = _numbers(axes)
-    else:
+    order = numbers
+    if order is None:
         given = items_of("axes", axes, PERMUTATION)
         order = [axis for axis in map(_integer, given) if axis is not None]
         if len(order) != len(given):
             raise RequestError(f"axes {shown(axes)}: {PERMUTATION}")
     positive = tuple(axis + rank if axis < 0 else axis for axis in order)
     if sorted(positive) != list(range(rank)):
-        numbers = f"0 to {rank - 1}; " if rank else ""
+        valid = f"0 to {rank - 1}; " if rank else ""
         raise RequestError(
-            f"axes {shown(axes)}: not each of the array's {rank} dimensions once ({numbers}its shape is {tuple(shape)})"
+            f"axes {shown(axes)}: not each of the array's {rank} dimensions once ({valid}its shape is {tuple(shape)})"
         )
     return positive
 
 
-def _numbers(axes: str) -> list[int]:
-    """The numbers in text such as ``"0,2,1"``; a number with too many digits for a dimension is none."""
-    parts = [part.strip() for part in axes.split(",") if part.strip()]
-    return [int(part) if len(part) < 10 else -(10**10) for part in parts]
+def _numbers(text: str) -> list[int] | None:
+    """Return the numbers in text such as ``"0,2,1"``, ``"0 2 1"`` or ``"(0, 2, 1)"``; None for other text, such as a pattern."""
+    inside = text.strip()
+    if inside[:1] + inside[-1:] in ("()", "[]"):
+        inside = inside[1:-1].strip()
+    parts = [part.strip() for part in inside.removesuffix(",").split(",")] if "," in inside else inside.split()
+    if not all(part.removeprefix("-").isdecimal() for part in parts):
+        return None
+    return [int(part) if len(part) < 10 else -(10**10) for part in parts]  # too many digits for a dimension
 
 
 def _integer(axis: Any) -> int | None:
@@ -270,7 +274,10 @@ def parse(text: str) -> Pattern:
     Raises:
         RequestError: it is no pattern; the message points at the place.
     """
-    tokens = [Term(match[0], match.start()) for match in _TOKEN.finditer(text)]
+    tokens = [Term(normalized(match[0]), match.start()) for match in _TOKEN.finditer(text)]
+    tokens = [
+        Term("1", token.at) if token.text.isdecimal() and token.text.lstrip("0") == "1" else token for token in tokens
+    ]
     whole = Pattern(text, (), ())
     arrows = [index for index, token in enumerate(tokens) if token.text == "->"]
     if len(arrows) != 1:
