@@ -99,7 +99,8 @@ def convert(
         single = register if have == "f32" else _to_odd_single(ptx, register, have)
         if wanted.name in FLOAT8:
             return _float8(ptx, single, wanted, saturate)
-        bits = _half(ptx, single, wanted, rounding)
+        exact = source.bits == 8  # whatever the rounding, of which older targets have fewer
+        bits = _half(ptx, single, wanted, "rn" if exact else rounding)
         return _finite(ptx, bits, wanted) if clamps else bits
     if wanted.kind != "f" and clamps:
         mode = f".{rounding}i" if source.kind == "f" else ".sat"  # a float is clamped without being told
