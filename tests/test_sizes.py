@@ -295,7 +295,6 @@ def refused(make: Any, error: type[Exception], message: str) -> None:
             tc.LayoutError,
             "outside the extent M",
         ),
-        (lambda k: k.param("A", (k.size("M"), 4), "int8", strides=(-4, 1)), tc.LayoutError, "not negative; found -4"),
         (lambda k: k.build(target="sm_80", grid=(k.thread_id() + 1,)), tc.RequestError, "tid.x is neither"),
         (lambda k: k.build(target="sm_80", grid=(k.size("M"), 1.5)), tc.RequestError, "grid is one to three"),
     ],

@@ -9,11 +9,21 @@ import attrs
 
 from ..errors import LayoutError
 from ..errors.records import frozen
-from ..integers.expr import Expr, Int, add, key_of, mul, same
+from ..integers.expr import Expr, Int, add, bounds_of, key_of, mul, same
 from .axes import Axis, m
 from .boxes import Iter
 from .html import html_table
 from .tile import TileLayout
+
+
+def _magnitude(stride: Int) -> Int:
+    """Return a stride without its sign, or the most that it can be if its sign is not known."""
+    lower, upper = bounds_of(stride)
+    if lower is not None and lower >= 0:
+        return stride
+    if upper is not None and upper <= 0:
+        return mul(stride, -1)
+    return 2**60 if lower is None or upper is None else max(-lower, upper)
 
 
 @frozen(repr=False)
@@ -77,7 +87,12 @@ class StridedLayout:
 
     def reach(self, axis: Axis = m) -> Int:
         """Number of elements along an axis from the first place to the last: symbolic, like the extents."""
-        return add(self.offset_of([add(extent, -1) for extent in self.shape]), 1) if axis == m else 1
+        if axis != m:
+            return 1
+        steps = [
+            mul(add(extent, -1), _magnitude(stride)) for extent, stride in zip(self.shape, self.strides, strict=True)
+        ]
+        return add(sum(steps), 1)
 
     def span(self, axis: Axis = m) -> int:
         """As :meth:`reach`, a plain integer; raises :class:`LayoutError` where it is symbolic."""

@@ -371,21 +371,24 @@ class CudaExecutor:
             for parameter in kernel.arrays:
                 if parameter.name in kernel.written.intersection(binding.on_host):
                     facts, memory = binding.arrays[parameter.name], binding.addresses[parameter.name]
-                    size = facts.span_bytes(parameter.dtype.bytes)
-                    call("cuMemcpyDtoHAsync", facts.pointer, memory, size, stream, what=what)
+                    low, nbytes = facts.span(parameter.dtype.bytes)
+                    call("cuMemcpyDtoHAsync", low, memory + low - facts.pointer, nbytes, stream, what=what)
             call("cuStreamSynchronize", stream, what=what)
 
     def _stage(self, kernel: BuiltKernel, binding: Binding, span: HostSpan, stream: Any, cleanup: ExitStack) -> None:
         """A copy of host memory on the device; the arguments that are in it have their addresses there from now on."""
         where = f"kernel {kernel.name}, argument {' and '.join(span.names)}"
         what = f"{where}: {span.nbytes} bytes of device memory"
-        memory = int(self.driver.call("cuMemAlloc", max(1, span.nbytes), what=what))
+        first = next(parameter for parameter in kernel.arrays if parameter.name in span.names)
+        room = (span.first - binding.arrays[first.name].pointer) % first.align_bytes
+        memory = int(self.driver.call("cuMemAlloc", max(1, room + span.nbytes), what=what))
         cleanup.callback(self.driver.api.cuMemFree, memory)
+        memory += room  # so that the first element is aligned
         self.driver.call("cuMemcpyHtoDAsync", memory, span.first, span.nbytes, stream, what=where)
         for parameter in kernel.arrays:
             if parameter.name in span.names:
                 apart = binding.arrays[parameter.name].pointer - span.first
-                if apart % parameter.align_bytes:
+                if (room + apart) % parameter.align_bytes:
                     raise LaunchError(
                         f"{where}: they share host memory, in which {parameter.name} begins {apart} bytes after the first; its "
                         f"address must be a multiple of {parameter.align_bytes}: declare align_bytes={apart & -apart} or less"

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import tilecopy as tc
 
-from tilecopy_core.plugin import Iter, evaluate, shown, substitute, symbols_of
+from tilecopy_core.plugin import Iter, bounds_of, evaluate, shown, substitute, symbols_of
 
 MOST_BYTES = 1 << 26
 """Of a memory that is run."""
@@ -65,6 +65,11 @@ class Around:
         self.options = dict(request.options)
         if request.src.buffer.dtype.bits % 8:
             raise tc.RequestError(f"draw: {request}: elements of 4 bits are not run")
+        for layout in (request.src.sliced_layout(), request.dst.sliced_layout()):
+            if layout is not None and any((bounds_of(it.stride)[0] or 0) < 0 for it in layout.unswizzled.shard):
+                raise tc.RequestError(
+                    f"draw: {request}: negative strides are not run; draw the copy with positive ones"
+                )
         self.mask = self.options.get("multicast")
         names = {option.name for option in self.record.options}
         self.far = "remote_cta_id" in names

@@ -88,7 +88,10 @@ class EmulatorExecutor:
                 "Launch a smaller grid, or run it on a GPU"
             )
         program, memory = parse(kernel.ptx), GlobalMemory()
-        addresses = {a.name: memory.add(a.name, a.data, a.align_bytes, writable=a.writable) for a in host.arrays}
+        addresses = {
+            a.name: memory.add(a.name, a.data, a.align_bytes, writable=a.writable, first_bytes=a.first_bytes)
+            for a in host.arrays
+        }
         encoded = host.encoded(kernel, addresses, encode_map)
         checks = kernel.values_at(host.binding.numbers) if 0 not in host.binding.grid else ()
         journal: list[tuple[Any, Any]] = []

@@ -97,17 +97,22 @@ class GlobalMemory:
         self.cell = 16
         self._by_bytes: dict[tuple[int, int, str], list[GlobalArray]] = {}
 
-    def add(self, name: str, data: Any, align_bytes: int, *, writable: bool, space: str = "global") -> int:
-        """Map a flat uint8 array; returns its base address. Of two that are the same bytes, it is the same: their accesses meet."""
+    def add(
+        self, name: str, data: Any, align_bytes: int, *, writable: bool, space: str = "global", first_bytes: int = 0
+    ) -> int:
+        """Map a flat uint8 array, and return the address of its first element, which lies ``first_bytes`` after its first byte.
+
+        Two arrays that are the same bytes have one address: their accesses meet.
+        """
         same = self._by_bytes.setdefault((data.ctypes.data, len(data), space), [])
         for each in same if len(data) else ():
-            if each.base % align_bytes == 0:
+            if (each.base + first_bytes) % align_bytes == 0:
                 each.name, each.writable = f"{each.name} (also {name})", each.writable or writable
-                return each.base
-        base = ((len(self.arrays) + 1) << WINDOW_BITS) + align_bytes
+                return each.base + first_bytes
+        base = ((len(self.arrays) + 1) << WINDOW_BITS) + align_bytes + -first_bytes % align_bytes
         self.arrays.append(GlobalArray(name, data, base, writable=writable, space=space))
         same.append(self.arrays[-1])
-        return base
+        return base + first_bytes
 
     def kept(self, most: int) -> list[Any] | None:
         """The bytes of the arrays that may be written, for :meth:`again`; None where they are more than ``most``."""

@@ -320,10 +320,9 @@ def _elements(where: str, strides_bytes: Sequence[int], itemsize: int) -> tuple[
 
 
 def flat_bytes(facts: ArrayFacts, itemsize: int) -> Any:
-    """A uint8 view of host memory from an array's first element to its last; ``facts`` keeps it alive."""
-    view = np.frombuffer(
-        memoryview((ctypes.c_uint8 * facts.span_bytes(itemsize)).from_address(facts.pointer)), np.uint8
-    )
+    """A uint8 view of host memory from an array's lowest element to its highest; ``facts`` keeps it alive."""
+    low, nbytes = facts.span(itemsize)
+    view = np.frombuffer(memoryview((ctypes.c_uint8 * nbytes).from_address(low)), np.uint8)
     view.flags.writeable = not facts.readonly
     return view
 
@@ -355,7 +354,7 @@ def host_spans(kernel: BuiltKernel, binding: Binding) -> list[HostSpan]:
     of each would lose what the kernel writes through the other.
     """
     alone = {
-        parameter.name: HostSpan(facts.pointer, facts.span_bytes(parameter.dtype.bytes), (parameter.name,))
+        parameter.name: HostSpan(*facts.span(parameter.dtype.bytes), (parameter.name,))
         for parameter in kernel.arrays
         if (facts := binding.arrays[parameter.name]).device is None
     }
@@ -374,12 +373,18 @@ def host_spans(kernel: BuiltKernel, binding: Binding) -> list[HostSpan]:
 
 @frozen(eq=False)
 class HostArray:
-    """A host array by its parameter's name: ``data`` is a uint8 view of its memory from the first element on."""
+    """A host array by its parameter's name.
+
+    Attributes:
+        data: a uint8 view of its memory from the lowest element to the highest.
+        first_bytes: where its first element is in that: 0 without negative strides.
+    """
 
     name: str
     data: Any
     align_bytes: int
     writable: bool
+    first_bytes: int = 0
 
 
 @frozen(eq=False)
@@ -411,7 +416,10 @@ class HostArguments:
         for parameter in kernel.arrays:
             facts = binding.arrays[parameter.name]
             data = flat_bytes(facts, parameter.dtype.bytes)
-            arrays.append(HostArray(parameter.name, data, parameter.align_bytes, writable=not facts.readonly))
+            first_bytes = facts.pointer - facts.span(parameter.dtype.bytes)[0]
+            arrays.append(
+                HostArray(parameter.name, data, parameter.align_bytes, not facts.readonly, first_bytes=first_bytes)
+            )
         return cls(arrays, binding)
 
     def encoded(

@@ -168,7 +168,8 @@ class KernelBuilder(Recorder):
             name: an identifier.
             shape: extents in elements. An extent may be computed from sizes and scalars, such as ``M`` or ``M * 4 + 1``.
             dtype: element type.
-            strides: in elements, row-major by default. A stride may be computed from sizes and scalars.
+            strides: in elements, row-major by default. A stride may be computed from sizes and scalars, and may be negative, as that
+                of ``a[::-1]``.
             align_bytes: the base address is a multiple of this; every launch checks it.
         """
         check_identifier(name, "param name")
@@ -185,8 +186,10 @@ class KernelBuilder(Recorder):
             for stride in strides:
                 if is_int(stride):
                     self._own(stride, f"param {name}, strides", anywhere=True)
-            if symbolic(extents):
-                layout = StridedLayout(extents, _checked_strides(strides, f"param {name}"))
+            checked_strides = _checked_strides(strides, f"param {name}")
+            reversed_ = any((bounds_of(stride)[0] or 0) < 0 for stride in checked_strides)
+            if symbolic(extents) or reversed_:
+                layout = StridedLayout(extents, checked_strides)
             else:
                 layout = TileLayout(S[extents:strides])
         buffer = Buffer(
@@ -783,13 +786,10 @@ class KernelBuilder(Recorder):
 
 
 def _checked_strides(strides: Sequence[Any], what: str) -> tuple[Int, ...]:
-    """Strides of an array whose shape is symbolic."""
+    """Strides of an array, of any sign."""
     for stride in strides:
         if not is_int(stride):
             raise LayoutError(f"{what}: a stride is an integer, not {shown(stride)}")
-        lower, _ = bounds_of(stride)
-        if lower is not None and lower < 0:
-            raise LayoutError(f"{what}: a stride is not negative; found {stride}")
     return tuple(strides)
 
 

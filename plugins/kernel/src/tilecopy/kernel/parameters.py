@@ -56,11 +56,14 @@ class ArrayFacts:
     stream: partial[int] | None = attrs.field(default=None, repr=False)
     export: Callable[..., Any] | None = attrs.field(default=None, repr=False)
 
-    def span_bytes(self, itemsize: int) -> int:
-        """Bytes from the first element to the end of the last."""
-        if 0 in self.shape:
-            return 0
-        return (sum((e - 1) * s for e, s in zip(self.shape, self.strides, strict=True)) + 1) * itemsize
+    def span(self, itemsize: int) -> tuple[int, int]:
+        """Return the address of the lowest byte of the elements, and the number of bytes to the end of the highest.
+
+        With negative strides, elements lie before the first one.
+        """
+        strides_bytes = tuple(stride * itemsize for stride in self.strides)
+        low, high = Footprint(self.pointer, self.shape, strides_bytes, itemsize).span
+        return low, high - low
 
 
 @attrs.define(eq=False)
