@@ -9,11 +9,11 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = {
-    "core": 10_225,
+    "core": 10_275,
     "bulk": 275,
     "cli": 1_900,
     "cuda": 1_775,
-    "draw": 2_475,
+    "draw": 2_500,
     "dsmem": 150,
     "emulator": 18_800,
     "export": 1_625,
@@ -33,7 +33,7 @@ PACKAGES = {
 """Lines of Python of each package, docstrings and blank ones too: the core, then the folders of plugins/."""
 ROOMS = {
     "integers": 850,
-    "layout": 1_255,
+    "layout": 1_275,
     "memory": 650,
     "description": 1_135,
     "registry": 1_360,

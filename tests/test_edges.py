@@ -693,3 +693,42 @@ def test_a_box_larger_than_its_array_overhangs_in_a_loop_of_no_turns_too(turns: 
     result = np.arange(64, dtype=np.int8).reshape(32, 1, 2)
     k.build(target="sm_80", grid=1)(result, executor="emulator")
     assert np.array_equal(result, np.arange(64, dtype=np.int8).reshape(32, 1, 2))
+
+
+EMPTY = pytest.mark.parametrize("shape", [(0, 32), (8, 0), (0, 0)])
+
+
+@EMPTY
+@pytest.mark.parametrize("strides", [None, (64, 1), (-64, 1)])
+@pytest.mark.parametrize("way", ["copy", "copy_async", "view"])
+def test_an_array_of_no_elements_is_all_outside(shape: tuple[int, int], strides: Any, way: str) -> None:
+    k = tc.KernelBuilder("empty", threads=32)
+    a, b = k.param("A", shape, "float32", strides=strides), k.param("B", (8, 32), "float32")
+    tile = k.shared((8, 32), "float32")
+    if way == "view":
+        a = a.T.permute(1, 0).view(dtype="uint32").view(dtype="float32")
+    if way == "copy_async":
+        k.warp.copy_async(tile[:, :], a[0:8, 0:32], outside="zero")
+        k.cp_async_commit()
+        k.cp_async_wait(0)
+    else:
+        k.warp.copy(tile[:, :], a[0:8, 0:32], outside="zero")
+    k.cta_sync()
+    k.warp.copy(b[:, :], tile[:, :])
+    kernel, result = k.build(target="sm_90a", grid=1), np.ones((8, 32), np.float32)
+    kernel(np.zeros(shape, np.float32), result, executor="emulator")
+    assert not result.any()
+    with pytest.raises(tc.LaunchError, match="argument A: shape"):
+        kernel(np.zeros((8, 32), np.float32), result, executor="emulator")
+
+
+@EMPTY
+def test_a_box_inside_an_array_of_no_elements_is_refused(shape: tuple[int, int]) -> None:
+    k = tc.KernelBuilder("empty", threads=32)
+    a, tile = k.param("A", shape, "float32"), k.shared((8, 32), "float32")
+    with pytest.raises(tc.LayoutError, match="A"):
+        k.warp.copy(tile[:, :], a[0:8, 0:32])
+    with pytest.raises(tc.LayoutError):
+        k.shared(shape, "float32")
+    with pytest.raises(tc.LayoutError):
+        k.param("C", (-1, *shape), "float32")

@@ -61,9 +61,9 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
             "swizzle mode '96B' is unknown; the modes are none, 32B, 64B, 128B; did you mean 64B?",
         ),
         (
-            lambda: memory(shape=(0, 4)),
+            lambda: memory(shape=(-1, 4)),
             tc.LayoutError,
-            "buffer A, shape: every extent is at least 1; found 0 in (0, 4)",
+            "buffer A, shape: every extent is at least 1; found -1 in (-1, 4)",
         ),
         (
             lambda: tc.Buffer(4, "int8", space="heap"),

@@ -32,8 +32,13 @@ def symbolic(extents: Sequence[Int]) -> bool:
 
 
 def checked_shape(shape: Any, what: str, space: str) -> tuple[Any, ...]:
-    """Extents: plain integers of at least 1, and in global memory symbolic ones that are not negative; else a LayoutError."""
+    """Extents: plain integers of at least 1, and in global memory 0 and symbolic ones that are not negative; else a LayoutError."""
     values = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    if space == "global" and any(type(extent) is int and extent == 0 for extent in values):
+        rest = checked_shape([1 if type(extent) is int and extent == 0 else extent for extent in values], what, space)
+        return tuple(
+            0 if type(extent) is int and extent == 0 else known for extent, known in zip(values, rest, strict=True)
+        )
     if not symbolic(values):
         return checked_extents(values, what)
     if space != "global":
@@ -131,7 +136,8 @@ class Buffer:
         _SPACE.check(space, where, "space")
         extents, found = checked_shape(shape, f"{where}, shape", space), dtype_of(dtype)
         if layout is None:
-            layout = StridedLayout(extents, row_major(extents)) if symbolic(extents) else S[extents]
+            strided = symbolic(extents) or 0 in extents
+            layout = StridedLayout(extents, row_major(extents)) if strided else S[extents]
         elif isinstance(layout, (TileLayout, StridedLayout)):
             layout.check_admits(extents, where)
             check_begins_inside(layout, where)

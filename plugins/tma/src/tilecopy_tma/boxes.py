@@ -301,6 +301,8 @@ def why_too_large(array: Region, axes: list[Axis], strides: tuple[Int, ...]) -> 
         extent, step = array.buffer.shape[axis.dim], strides[axis.dim] * (axis.unit * array.buffer.dtype.bytes)
         if (least := bounds_of(extent)[0] or 0) > MOST_EXTENT:
             return f"{array}: dimension {axis.dim} has {least} elements; a tensor map takes 1 to 2**31 - 1"
+        if bounds_of(extent)[1] == 0:
+            return f"{array}: dimension {axis.dim} has no elements; a tensor map takes 1 to 2**31 - 1"
         if (least := bounds_of(step)[0] or 0) < 0:
             return f"{array}: the stride of dimension {axis.dim} may be negative; a tensor map takes none"
         if least >= STRIDE_LIMIT_BYTES:

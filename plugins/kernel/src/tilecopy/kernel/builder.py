@@ -166,7 +166,7 @@ class KernelBuilder(Recorder):
 
         Args:
             name: an identifier.
-            shape: extents in elements. An extent may be computed from sizes and scalars, such as ``M`` or ``M * 4 + 1``.
+            shape: extents in elements. An extent may be 0, or computed from sizes and scalars, such as ``M`` or ``M * 4 + 1``.
             dtype: element type.
             strides: in elements, row-major by default. A stride may be computed from sizes and scalars, and may be negative, as that
                 of ``a[::-1]``.
@@ -188,7 +188,7 @@ class KernelBuilder(Recorder):
                     self._own(stride, f"param {name}, strides", anywhere=True)
             checked_strides = _checked_strides(strides, f"param {name}")
             reversed_ = any((bounds_of(stride)[0] or 0) < 0 for stride in checked_strides)
-            if symbolic(extents) or reversed_:
+            if symbolic(extents) or reversed_ or 0 in extents:
                 layout = StridedLayout(extents, checked_strides)
             else:
                 layout = TileLayout(S[extents:strides])
