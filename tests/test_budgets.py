@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = {
     "core": 10_275,
     "bulk": 275,
-    "cli": 1_900,
+    "cli": 1_985,
     "cuda": 1_775,
     "draw": 2_500,
     "dsmem": 150,

@@ -191,3 +191,107 @@ def test_what_is_refused(stored: Path, capsys: pytest.CaptureFixture[str]) -> No
         status, said = failed(capsys, stored, out, *words)
         assert status == 2 and message in said
     assert not out.exists()
+
+
+def written(path: Path, header: str, elements: bytes, version: bytes = b"\x01\x00") -> Path:
+    """A file with a header as other programs write it."""
+    text = header.encode("utf8") + b"\n"
+    path.write_bytes(
+        b"\x93NUMPY" + version + len(text).to_bytes(2 if version[0] == 1 else 4, "little") + text + elements
+    )
+    return path
+
+
+def header_text(path: Path) -> str:
+    return path.read_bytes()[:300].partition(b"\n")[0].decode("utf8", "replace")
+
+
+def test_names_of_fields_outside_of_latin_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """NumPy #7240: such names need a header of version 3.0."""
+    array = np.zeros((2, 3), [("\u03c9", "f8"), ("b", "u1")])
+    array["b"] = np.arange(6).reshape(2, 3)
+    with pytest.warns(UserWarning, match="3.0"):
+        np.save(tmp_path / "in.npy", array)
+    ran(capsys, tmp_path / "in.npy", tmp_path / "out.npy", "--axes", "1,0", "--executor", "emulator")
+    assert same(tmp_path / "out.npy", array.T)
+    assert (tmp_path / "out.npy").stat().st_size - array.nbytes == (tmp_path / "in.npy").stat().st_size - array.nbytes
+
+
+@pytest.mark.parametrize("shape", ["(np.int64(2), np.int64(3))", "(2L, 3L)", "(np.uint8(2), 3)"])
+@pytest.mark.parametrize("version", [b"\x01\x00", b"\x02\x00", b"\x03\x00"])
+def test_integers_that_are_not_literals(tmp_path: Path, shape: str, version: bytes) -> None:
+    """NumPy #28334: open_memmap of NumPy 2 writes np.int64(2) into the header."""
+    source = written(
+        tmp_path / "in.npy", f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}", bytes(6), version
+    )
+    files.relayout_file(source, tmp_path / "out.npy", files.Job("1,0", executor="emulator"))
+    assert same(tmp_path / "out.npy", np.zeros((3, 2), np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("descr", "itemsize"),
+    [
+        ("'<f1'", 1),
+        ("'bfloat16'", 2),
+        ("'float8_e4m3fn'", 1),
+        ("'int4'", 1),
+        ("[('a', '<f1'), ('b', '<i2')]", 3),
+        ("'<V2'", 2),
+    ],
+)
+@pytest.mark.parametrize("fortran_order", [False, True])
+def test_elements_that_numpy_does_not_know(tmp_path: Path, descr: str, itemsize: int, fortran_order: bool) -> None:
+    """ml_dtypes #179: np.save writes float8_e5m2 as <f1, which np.load refuses; a relayout needs the item's size alone."""
+    elements = np.arange(6 * itemsize, dtype=np.uint8).tobytes()
+    header = f"{{'descr': {descr}, 'fortran_order': {fortran_order}, 'shape': (2, 3), }}"
+    source = written(tmp_path / "in.npy", header, elements)
+    files.relayout_file(source, tmp_path / "out.npy", files.Job("1,0", executor="emulator"))
+    expected = np.ndarray((2, 3), f"V{itemsize}", elements, order="F" if fortran_order else "C").T
+    assert (tmp_path / "out.npy").read_bytes().endswith(expected.tobytes())
+    assert descr in header_text(tmp_path / "out.npy") and "(3, 2)" in header_text(tmp_path / "out.npy")
+    with pytest.raises(SystemExit) as ended:
+        tilecopy.main(["run", str(source), str(tmp_path / "copy.npy"), "--executor", "emulator"])
+    assert ended.value.code == 0 and (tmp_path / "copy.npy").read_bytes() == source.read_bytes()
+
+
+def test_what_follows_the_array_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """NumPy #2922: two calls of np.save on one file, of which np.load reads the first."""
+    with (tmp_path / "in.npy").open("wb") as file:
+        np.save(file, A)
+        first_bytes = file.tell()
+        np.save(file, A)
+    report = " ".join(
+        ran(capsys, tmp_path / "in.npy", tmp_path / "out.npy", "--axes", "2,1,0", "--executor", "emulator").split()
+    )
+    assert f"{first_bytes} bytes after the array" in report and same(tmp_path / "out.npy", A.transpose(2, 1, 0))
+
+
+@pytest.mark.parametrize(
+    ("header", "word"),
+    [
+        ("{'descr': '<f4', 'fortran_order': False, 'shape': f(2)}", "f(2)"),
+        ("{'descr': '<f4', 'fortran_order': False, 'shape': [2]}", "shape"),
+        ("{'descr': '<f4', 'fortran_order': False, 'shape': (-2,)}", "-2"),
+        ("{'descr': '<f4', 'fortran_order': 0, 'shape': (2,)}", "fortran_order"),
+        ("{'descr': '<f4', 'shape': (2,)}", "fortran_order"),
+        ("{'descr': 'complex32', 'fortran_order': False, 'shape': (2,)}", "complex32"),
+        ("{'descr': '|O', 'fortran_order': False, 'shape': (2,)}", "'O'"),
+        ("{'descr': '<f4', 'fortran_order': False, 'shape': (10**3,)}", "10**3"),
+        (f"{{'descr': '<f4', 'fortran_order': False, 'shape': {(1,) * 65}}}", "shape"),
+    ],
+)
+def test_headers_are_refused_with_what_they_say(tmp_path: Path, header: str, word: str) -> None:
+    source = written(tmp_path / "in.npy", header, bytes(8))
+    with pytest.raises(FileError) as caught:
+        files.relayout_file(source, tmp_path / "out.npy", files.Job("0", executor="emulator"))
+    message = str(caught.value)
+    assert word in message and "0x" not in message and str(source) in message
+
+
+def test_an_archive_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    np.savez(tmp_path / "in.npz", A)
+    with pytest.raises(FileError, match="unzip"):
+        files.relayout_file(tmp_path / "in.npz", tmp_path / "out.npy", files.Job("2,1,0", executor="emulator"))
+    (tmp_path / "in.npy").write_bytes(b"\x93NUMPY\x09\x00" + bytes(80))
+    with pytest.raises(FileError, match="9.0"):
+        files.relayout_file(tmp_path / "in.npy", tmp_path / "out.npy", files.Job("2,1,0", executor="emulator"))

@@ -14,6 +14,7 @@ from .copies import copy_in_words, plan_data
 from .errors import FileError, shown
 from .group import Answer, AnswerCommand, NearestGroup
 from .npy import NpyFile, read_npy, stamp_of
+from .npy_header import header_of
 from .output import output_file
 from .tables import table
 from .words import FilePath, Name
@@ -30,6 +31,7 @@ __all__ = [
     "NearestGroup",
     "NpyFile",
     "copy_in_words",
+    "header_of",
     "output_file",
     "plan_data",
     "progress_bar",

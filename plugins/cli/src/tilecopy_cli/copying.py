@@ -64,7 +64,9 @@ def copy_file(source: Path, destination: Path, job: Job, progress: Progress = la
             raise FileError(f"{shown(destination)}: the file changed while it was copied over itself; it is as it was")
         write((read.header, bytes_of(result)))
     order = "C" if array.flags.c_contiguous else "F"
-    verified = f"all {array.nbytes} bytes equal to the input's; the result was filled with other bytes before"
+    verified = (
+        f"all {array.nbytes} bytes equal to the input's; the result was filled with other bytes before{read.left_out}"
+    )
     return Outcome(
         array.shape, str(array.dtype), order, tiled, array.nbytes, seconds, runs, executor, str(target), verified
     )

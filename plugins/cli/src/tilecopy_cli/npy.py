@@ -14,15 +14,13 @@ import attrs
 import numpy as np
 from tilecopy.paths import PATH
 
-from tilecopy_core.errors import FLAG, TilecopyError, checked, instance_of
+from tilecopy_core.errors import FLAG, checked, instance_of
 from tilecopy_core.errors import shown as value_shown
 from tilecopy_core.registry import shown_error
 
 from .errors import FileError, shown
+from .npy_header import UNREADABLE, read_header
 
-_MAX_HEADER_BYTES = 1 << 16
-"""Longer ones are refused: a literal is parsed in memory many times its length (np.load stops at 10,000)."""
-_SHOWN_CHARACTERS = 200
 _SPAN_BYTES = 1 << 18
 """The most that is read at once where elements of a box lie apart in the file: several pages of a disk."""
 
@@ -36,12 +34,16 @@ class NpyFile:
         header: its bytes up to the first element.
         array: the elements, C- or Fortran-contiguous. Of a mapped file only shape, strides and dtype may be used: an element
             that is past the end of a file which has shrunk ends the process (SIGBUS).
+        descr: the dtype as the header writes it, which NumPy may not know.
+        rest_bytes: bytes after the array, which nothing reads.
         stamp: what identifies the state of the file that was read; see :func:`stamp_of`.
     """
 
     path: Path
     header: bytes
     array: Any
+    descr: Any
+    rest_bytes: int
     stamp: tuple[int, ...]
 
     def read(self, offset_bytes: int, shape: Sequence[int], strides_bytes: Sequence[int], dtype: Any) -> Any:
@@ -64,6 +66,11 @@ class NpyFile:
             if box.size:
                 _read_box(file, len(self.header) + offset_bytes, box.transpose(order), strides)
         return box
+
+    @property
+    def left_out(self) -> str:
+        """A remark on what is in the file and not in the array, for a report; "" if there is nothing."""
+        return f"; the {self.rest_bytes} bytes after the array are left out" if self.rest_bytes else ""
 
     def check_unchanged(self) -> None:
         """Check that nobody has written the file since it was opened.
@@ -103,8 +110,8 @@ def read_npy(path: str | Path, *, mapped: bool = False) -> NpyFile:
             before = os.fstat(file.fileno())
             if not stat.S_ISREG(before.st_mode):
                 raise FileError(f"{shown(path)}: not a .npy file but a device, FIFO or socket")
-            header, array = _read(file, path, before.st_size, shown(path), mapped)
-            npy = NpyFile(path, header, array, stamp_of(before))
+            npy = _read(file, path, before.st_size, shown(path), mapped)
+            npy = attrs.evolve(npy, stamp=stamp_of(before))
             npy.check_unchanged()
     return npy
 
@@ -150,48 +157,32 @@ def _read_box(file: BinaryIO, offset_bytes: int, box: Any, strides_bytes: Sequen
         part[...] = np.ndarray(part.shape, part.dtype, span, 0, tuple(strides_bytes))
 
 
-def _read(file: BinaryIO, path: str | Path, size_bytes: int, name: str, mapped: bool) -> tuple[bytes, Any]:
-    array: Any
-    try:
-        version = np.lib.format.read_magic(file)
-        length = int.from_bytes(file.read(2 if version == (1, 0) else 4), "little")
-        if length > _MAX_HEADER_BYTES:
-            raise FileError(f"{name}: a header of {length} bytes is longer than the {_MAX_HEADER_BYTES} that are read")
-        file.seek(np.lib.format.MAGIC_LEN)
-        # There is no public function for 3.0, which differs from 2.0 in the encoding of names.
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, dtype = read(file, max_header_size=_MAX_HEADER_BYTES)
-        header_bytes = file.tell()
-        _check_claim(shape, dtype, size_bytes - header_bytes, name)
-        array = np.lib.format.open_memmap(path, "r", max_header_size=_MAX_HEADER_BYTES)
-    except (TilecopyError, OSError):
-        raise
-    except Exception as error:  # a header can make Python's parser and NumPy's dtypes raise anything
-        raise FileError(f"{name}: not a .npy file that NumPy reads: {shown_error(error)[:_SHOWN_CHARACTERS]}") from None
-    if not mapped:
-        try:
-            memory = np.fromfile(file, np.uint8, array.nbytes)
-        except MemoryError:
-            raise FileError(f"{name}: {array.nbytes} bytes of elements do not fit into memory") from None
-        if memory.size < array.nbytes:
-            raise FileError(f"{name}: the file ended while it was read")
-        array = np.ndarray(array.shape, array.dtype, memory, strides=array.strides)
-    file.seek(0)
-    return file.read(header_bytes), array
-
-
-def _check_claim(shape: tuple[int, ...], dtype: np.dtype[Any], there: int, name: str) -> None:
+def _read(file: BinaryIO, path: str | Path, size_bytes: int, name: str, mapped: bool) -> NpyFile:
+    header = read_header(file, name)
+    header_bytes, shape, dtype = file.tell(), header.shape, header.dtype
     if dtype.hasobject or dtype.itemsize == 0 or dtype.subdtype is not None:
         raise FileError(f"{name}: not a .npy file of plain elements (dtype {value_shown(dtype)})")
-    if any(type(extent) is not int or extent < 0 for extent in shape):
-        raise FileError(f"{name}: shape {value_shown(shape)} is no tuple of integers of at least 0")
-    claimed = math.prod(shape) * dtype.itemsize
+    claimed, there = math.prod(shape) * dtype.itemsize, size_bytes - header_bytes
     if claimed > there:
         number = str(claimed) if claimed < 10**30 else "over 10**30"
         raise FileError(
-            f"{name}: the header claims {number} bytes of elements (shape {value_shown(shape)}, {dtype}), "
-            f"the file has {there}"
+            f"{name}: the header claims {number} bytes of elements (shape {value_shown(shape)}, {dtype}), the file has {there}"
         )
+    order: Any = "F" if header.fortran_order else "C"
+    array: Any
+    try:
+        if mapped and claimed:
+            array = np.memmap(path, dtype, "r", header_bytes, shape, order)
+        else:
+            array = np.empty(shape, dtype, order)
+            memory = np.fromfile(file, np.uint8, claimed)
+            if memory.size < claimed:
+                raise FileError(f"{name}: the file ended while it was read")
+            array = np.ndarray(shape, dtype, memory, order=order) if claimed else array
+    except (MemoryError, ValueError) as error:  # more dimensions than NumPy has, or a size beyond its integers
+        raise FileError(f"{name}: {UNREADABLE}: shape {value_shown(shape)}: {shown_error(error)}") from None
+    file.seek(0)
+    return NpyFile(Path(path), file.read(header_bytes), array, header.descr, there - claimed, ())
 
 
 def bytes_of(array: Any) -> Any:

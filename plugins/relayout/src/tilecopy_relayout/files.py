@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import time
 from collections.abc import Callable, Iterator, Mapping
 from math import prod
@@ -11,7 +10,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from tilecopy_cli.command import FileError, NpyFile, output_file, read_npy, shown
+from tilecopy_cli.command import FileError, NpyFile, header_of, output_file, read_npy, shown
 
 from tilecopy_core import TilecopyError
 from tilecopy_core.plugin import frozen, row_major
@@ -147,7 +146,7 @@ def relayout_file(source: Path, destination: Path, job: Job, progress: Progress 
     with output_file(destination) as write:
         if destination.exists() and destination.samefile(source):
             raise FileError(f"{shown(destination)}: the output is the input, which is read until the end; name another")
-        header = _header(moved.shape, array.dtype, shown(destination))
+        header = header_of(read.descr, moved.shape)
         strides = tuple(stride * array.itemsize for stride in row_major(moved.shape))
         result = attrs.evolve(array, pointer=0, shape=moved.shape, strides_bytes=strides)
         movement = movement_of(array, moved, result)
@@ -169,12 +168,12 @@ def relayout_file(source: Path, destination: Path, job: Job, progress: Progress 
             read.check_unchanged()
 
         write(parts())
-    verified = f"all {total} bytes equal to NumPy's, piece by piece, before they were written"
+    verified = f"all {total} bytes equal to NumPy's, piece by piece, before they were written{read.left_out}"
     runs = _TIMED_RUNS if executor == "cuda" else 1
     return Outcome(
         array.shape,
         moved.shape,
-        str(array.dtype),
+        read.descr if isinstance(read.descr, str) and array.dtype.kind == "V" else str(array.dtype),
         total,
         len(places),
         sum(seconds),
@@ -184,16 +183,3 @@ def relayout_file(source: Path, destination: Path, job: Job, progress: Progress 
         target,
         verified,
     )
-
-
-def _header(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> bytes:
-    """Of a C-contiguous .npy file."""
-    said = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-    for write in (np.lib.format.write_array_header_1_0, np.lib.format.write_array_header_2_0):
-        text = io.BytesIO()
-        try:
-            write(text, said)
-        except ValueError:  # it does not fit, or is no Latin-1
-            continue
-        return text.getvalue()
-    raise FileError(f"{name}: a .npy header cannot say the dtype {dtype}")
