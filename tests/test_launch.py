@@ -152,6 +152,17 @@ def test_a_launch_like_an_earlier_one_is_one_call_of_the_driver(
     assert fake.calls - before == {"cuLaunchKernel": 5}
 
 
+@WHERE_CURRENT
+def test_launches_that_take_turns_keep_their_own_numbers() -> None:
+    k = tc.KernelBuilder("one_number", threads=32)
+    k.scalar("n", "int64")
+    kernel, fake = k.build(target="sm_90", grid=1), FakeDriver(sizes=(8,))
+    cuda, numbers = CudaExecutor(fake), [3, 5, 3, 3, 5, 7, 3, 7, 5]
+    for number in numbers:
+        cuda.launch(kernel, (number,))
+    assert [launched.numbers() for launched in fake.launches] == [(number,) for number in numbers]
+
+
 @pytest.mark.parametrize(
     ("bad", "message"),
     [

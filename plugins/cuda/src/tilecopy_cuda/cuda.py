@@ -256,7 +256,7 @@ class CudaExecutor:
             repeated = kept.launches[_place_key(grid, device), *map(type, arguments)]
         except Exception:  # new, or odd: the whole check says how
             return False
-        if not repeated.launch(stream, *arguments):
+        if not repeated.launch(stream, arguments):
             return False
         if grid is None and device is None:
             kept.repeat = repeated.launch

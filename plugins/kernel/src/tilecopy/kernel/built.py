@@ -103,7 +103,7 @@ class BuiltKernel:
         notes: sentences about the text that :meth:`explain` shows after the copies.
         executors: executors that ran the kernel, by name. Copies and pickles have neither these nor ``remembered``.
         remembered: what each executor keeps for later launches.
-        repeats: executor's name -> a function ``(stream, *arguments)`` that launches if the arguments are like those of an earlier
+        repeats: executor's name -> a function ``(stream, arguments)`` that launches if the arguments are like those of an earlier
             call without ``grid=`` and ``device=``, and returns whether it did; None where there is no such function.
         inside: grids and numbers for which the bounds are known to hold.
     """
@@ -326,10 +326,10 @@ class BuiltKernel:
         """
         if grid is None and device is None and not named:
             try:
-                repeat = self.repeats.get(executor)
-            except TypeError:  # of a kind that no executor's name is
+                repeat = self.repeats[executor]
+            except Exception:  # nothing was launched yet, or it is of a kind that cannot be
                 repeat = None
-            if repeat is not None and repeat(stream, *arguments):
+            if repeat is not None and repeat(stream, arguments):
                 return None
         try:
             chosen = self.executors[executor]
