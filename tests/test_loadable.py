@@ -344,7 +344,7 @@ def held(registers: int, threads: int, **options: Any) -> tc.BuiltKernel:
 @pytest.mark.filterwarnings("ignore::tilecopy.PerformanceWarning")
 @pytest.mark.parametrize("assembler", available_assemblers())
 def test_what_a_kernel_takes(assembler: str) -> None:
-    few, many = held(16, 128).resources(assembler), held(200, 1024, min_ctas_per_sm=1).resources(assembler)
+    few, many = held(16, 128).resources(assembler), held(200, 1024).resources(assembler)
     assert 16 <= few.registers <= 64 and few.spill_bytes == few.shared_bytes == 0
     assert many.registers == 64 and many.spill_bytes >= 4 * (200 - 64)
     k = tc.KernelBuilder("shared", threads=32)
@@ -364,7 +364,7 @@ def test_shared_memory_of_the_pool_counts() -> None:
 
 @pytest.mark.filterwarnings("ignore::tilecopy.PerformanceWarning")
 def test_explain_says_that_a_kernel_spills() -> None:
-    kernel = held(200, 1024, min_ctas_per_sm=1)
+    kernel = held(200, 1024)
     assert f"spills {kernel.resources().spill_bytes} bytes" in kernel.explain()
     assert "spills" not in held(16, 128).explain()
 

@@ -72,11 +72,13 @@ def described(threads: int) -> tc.KernelBuilder:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_how_many_ctas_an_sm_is_to_hold_is_a_directive(target: str) -> None:
-    plain = described(1024).build(target=target, grid=1)
-    told = described(1024).build(target=target, grid=1, min_ctas_per_sm=1)
-    assert told.ptx == plain.ptx.replace(".reqntid 1024, 1, 1\n", ".reqntid 1024, 1, 1\n.minnctapersm 1\n") != plain.ptx
+    plain = described(1024).build(target=target, grid=1, min_ctas_per_sm=None)
+    kernel = described(1024).build(target=target, grid=1)
+    assert (
+        kernel.ptx == plain.ptx.replace(".reqntid 1024, 1, 1\n", ".reqntid 1024, 1, 1\n.minnctapersm 1\n") != plain.ptx
+    )
     for assembler in ASSEMBLERS:
-        assert assemble(told.ptx, told.target, assembler)[:4] == b"\x7fELF"
+        assert assemble(kernel.ptx, kernel.target, assembler)[:4] == b"\x7fELF"
 
 
 def test_more_threads_than_an_sm_holds_are_refused() -> None:

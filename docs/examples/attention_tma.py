@@ -219,7 +219,7 @@ def attention(heads: int, length: int) -> tc.BuiltKernel:
         own = tid - 128 * (worker + 1)
         with kb.if_((own >= 0) & (own < 128)):
             consume(worker, own)
-    return kb.build(target="sm_90a", grid=(length // (ROWS * CONSUMERS), heads), min_ctas_per_sm=1)
+    return kb.build(target="sm_90a", grid=(length // (ROWS * CONSUMERS), heads))
 
 
 def main() -> None:

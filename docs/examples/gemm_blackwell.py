@@ -137,7 +137,7 @@ def gemm(m: int, n: int, k: int, multiprocessors: int = 148) -> tc.BuiltKernel:
     kb.cta_sync()
     with kb.if_(warp == 0):
         kb.tcgen05_dealloc(results, columns=columns)
-    return kb.build(target="sm_100a", grid=ctas, min_ctas_per_sm=1)
+    return kb.build(target="sm_100a", grid=ctas)
 
 
 def main() -> None:

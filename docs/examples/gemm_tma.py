@@ -136,7 +136,7 @@ def gemm(m: int, n: int, k: int, multiprocessors: int = 132) -> tc.BuiltKernel:
             with kb.if_(own == 0):
                 kb.bulk_wait(0)
     kb.cluster_sync()
-    return kb.build(target="sm_90a", grid=clusters * CLUSTER, cluster=CLUSTER, min_ctas_per_sm=1)
+    return kb.build(target="sm_90a", grid=clusters * CLUSTER, cluster=CLUSTER)
 
 
 def main() -> None:

@@ -46,7 +46,7 @@ def build(problem: Problem, tiling: Tiling, target: str, *, name: str = "relayou
     if tiling.kind == "direct":
         k.cta.copy(vectors, src[box], **read)
         k.cta.copy(dst[into], vectors, **write)
-        return k.build(target=target, grid=grid, min_ctas_per_sm=1)
+        return k.build(target=target, grid=grid)
     words = local("words", words=True) if split.turns else vectors
     tile = k.shared(tiling.tile, dtype, layout=staged(tiling, staging_of(problem, tiling, split)), name="tile")[whole]
     if tiling.kind == "gather":
@@ -56,7 +56,7 @@ def build(problem: Problem, tiling: Tiling, target: str, *, name: str = "relayou
         if split.turns:
             k.cta.copy(vectors, words)
         k.cta.copy(dst[into], vectors, **write)
-        return k.build(target=target, grid=grid, min_ctas_per_sm=1)
+        return k.build(target=target, grid=grid)
     turns = tiling.turns(problem)
     k.cta.copy(vectors, src[box], **read)
     for turn in k.range(turns) if turns > 1 else (0,):
@@ -74,7 +74,7 @@ def build(problem: Problem, tiling: Tiling, target: str, *, name: str = "relayou
             _rows(k, problem, tiling, dst, starts, tile, write)
         if turns > 1:
             k.cta_sync()
-    return k.build(target=target, grid=grid, min_ctas_per_sm=1)
+    return k.build(target=target, grid=grid)
 
 
 def _box(problem: Problem, tiling: Tiling, starts: Sequence[Any]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:

@@ -743,7 +743,7 @@ class KernelBuilder(Recorder):
         target: Target | str,
         grid: Sequence[Int] | Int | None = None,
         cluster: Sequence[int] | int | None = None,
-        min_ctas_per_sm: int | None = None,
+        min_ctas_per_sm: int | None = 1,
         registry: Registry | None = None,
     ) -> BuiltKernel:
         """Lower the kernel.
@@ -754,6 +754,7 @@ class KernelBuilder(Recorder):
             cluster: CTAs of a cluster along x, y, z, as integers. It is part of the kernel, so you cannot give it at launch.
             min_ctas_per_sm: CTAs that an SM must hold at once, as in ``__launch_bounds__``. The assembler limits the registers
                 of a thread to what this allows, and does not limit them further to fit more CTAs (PTX ISA, ``.minnctapersm``).
+                With None it may save registers by loading in several rounds, each of which waits for memory.
             registry: the variants to choose from; by default the installed variants.
 
         Raises:

@@ -166,7 +166,7 @@ class BuiltKernel:
             if taken.spill_bytes:
                 yield (
                     f"the kernel spills {taken.spill_bytes} bytes of each thread to local memory, with {taken.registers} registers: "
-                    "hold smaller fragments, use fewer threads, or allow more registers by build(min_ctas_per_sm=1)"
+                    "hold smaller fragments, use fewer threads, or build with a smaller min_ctas_per_sm="
                 )
 
     def resources(self, assembler: str | None = None) -> Resources:
