@@ -926,6 +926,22 @@ def test_a_kernel_that_is_launched_on_host_arrays_stays_loaded(fake: FakeDriver,
     assert len(fake.loaded) == 1 and fake.calls["cuModuleLoadDataEx"] == 1
 
 
+def test_host_arrays_in_a_capture_are_refused_before_memory_is_allocated(
+    kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CuPy #4567: an allocation invalidates the capture of another stream, whatever is raised after it."""
+    arrays = [np.zeros((256, 64), np.float16) for _ in range(2)]
+    stream = types.SimpleNamespace(ptr=7, is_capturing=lambda: True)
+    cupy = types.SimpleNamespace(cuda=types.SimpleNamespace(get_current_stream=lambda device=0: stream))
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    with pytest.raises(tc.LaunchError, match="captured"):
+        cuda.launch(kernel, arrays, device=fake.home)
+    assert not fake.calls["cuMemAlloc"] and not fake.launches
+    stream.is_capturing = lambda: False
+    cuda.launch(kernel, arrays, device=fake.home)
+    assert fake.calls["cuMemAlloc"] == 2
+
+
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_a_graph_keeps_what_it_has_captured(fake: FakeDriver, cuda: CudaExecutor, elsewhere: bool) -> None:
     kernels = [loads_of_rows(9), loads_of_rows(10)]

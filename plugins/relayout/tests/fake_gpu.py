@@ -103,7 +103,11 @@ def cupy_module(streams: list[int]) -> types.ModuleType:
         return ndarray(np.empty(shape, dtype), devices[-1])
 
     module.ndarray, module.empty = ndarray, empty
-    current = lambda device: types.SimpleNamespace(ptr=streams[-1] + (device << 16))  # noqa: E731
+    module.captures = False
+
+    def current(device: int = 0) -> Any:
+        return types.SimpleNamespace(ptr=streams[-1] + (device << 16), is_capturing=lambda: module.captures)
+
     module.cuda = types.SimpleNamespace(get_current_stream=current, ExternalStream=ExternalStream, Device=Device)
     return module
 

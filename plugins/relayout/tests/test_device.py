@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -149,6 +152,53 @@ def test_streams(machine: fake_gpu.Machine, watched: Watched) -> None:
     for stream, expected in ((None, 77), (5, 5), (None, 77), (5, 5)):
         relayout(on_gpu(A), (1, 0), stream=stream)
         assert watched.launches[-1][2] == expected and machine.cupy.made_on[-1] == expected
+
+
+class TorchStream:
+    """A stream of torch as a context; what is allocated in it is its memory."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+        if handle & 1:
+            raise RuntimeError("invalid StreamId")  # as torch's ExternalStream of the handle 1
+
+
+@pytest.mark.parametrize(("stream", "owner"), [(0, "default"), (1, "default"), (2, 2), (0x50, 0x50)])
+def test_results_of_torch_are_memory_of_the_stream(monkeypatch: pytest.MonkeyPatch, stream: int, owner: object) -> None:
+    """PyTorch #67618, #182960: the handles 0 and 1 are the legacy default stream, whose memory torch's allocator reuses."""
+    entered: list[Any] = []
+
+    def within(chosen: Any) -> Any:
+        entered.append(getattr(chosen, "handle", chosen))
+        return nullcontext()
+
+    cuda = SimpleNamespace(
+        default_stream=lambda device: "default",
+        ExternalStream=lambda handle, device: TorchStream(handle),
+        stream=within,
+    )
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    tensor = SimpleNamespace(is_cuda=True, device="cuda:0", new_empty=lambda shape: shape)
+    assert frameworks.Torch().empty(tensor, (2, 3), None, stream) == (2, 3) and entered == [owner]
+
+
+def test_the_legacy_default_stream_has_two_handles(machine: fake_gpu.Machine, watched: Watched) -> None:
+    for stream, owner in ((0, 0), (1, 0), (2, 2)):
+        for _ in range(2):
+            relayout(on_gpu(A), (1, 0), stream=stream)
+            assert watched.launches[-1][2] == stream and machine.cupy.made_on[-1] == owner
+
+
+def test_host_arrays_are_refused_before_anything_is_allocated_in_a_capture(
+    machine: fake_gpu.Machine, watched: Watched
+) -> None:
+    """CuPy #4567: an allocation invalidates the capture, whatever is raised after it."""
+    machine.cupy.captures = True
+    with pytest.raises(RequestError, match="captured"):
+        relayout(A, (1, 0))
+    assert not machine.gpu.allocated and not watched.launches
+    machine.cupy.captures = False
+    assert (relayout(A, (1, 0)) == A.T).all()
 
 
 def test_what_is_refused_on_a_device(machine: fake_gpu.Machine, watched: Watched) -> None:

@@ -20,6 +20,7 @@ from tilecopy.executors.arguments import HostSpan, array_facts, bind, host_spans
 from tilecopy.executors.streams import (
     CurrentStream,
     agreed_stream,
+    capturing_framework,
     current_stream,
     framework_of,
     share_memory,
@@ -358,7 +359,7 @@ class CudaExecutor:
         """Launch with host arrays: each is copied to the device, and back where the kernel writes it."""
         call, what = self.driver.call, f"kernel {kernel.name}"
         with self.driver.active(ordinal), ExitStack() as cleanup:
-            if int(call("cuStreamIsCapturing", stream)):
+            if capturing_framework() or int(call("cuStreamIsCapturing", stream)):
                 raise LaunchError(
                     f"{what}: the stream is being captured into a graph, and {', '.join(binding.on_host)} is in host "
                     "memory; pass device arrays"

@@ -12,6 +12,9 @@ from tilecopy.executors import executor_named, stream_pointer
 
 from tilecopy_core import RequestError
 
+_LEGACY_STREAM = (0, 1)
+"""The handles of the legacy default stream (CUDA driver API, "Stream synchronization behavior"); 2 is the thread's default stream."""
+
 
 class Framework:
     """A framework without a class of its own: its arrays can be read and written, none can be made."""
@@ -116,7 +119,12 @@ class Torch(Framework):
             return array.new_empty(shape)
         import torch
 
-        with torch.cuda.stream(torch.cuda.ExternalStream(stream_pointer(stream), device=array.device)):
+        number = stream_pointer(stream)
+        if number in _LEGACY_STREAM:  # which torch's allocator knows as its own default stream alone
+            owner = torch.cuda.default_stream(array.device)
+        else:
+            owner = torch.cuda.ExternalStream(number, device=array.device)
+        with torch.cuda.stream(owner):
             return array.new_empty(shape)
 
     def refuses_out(self, out: Any) -> str | None:
@@ -164,7 +172,8 @@ class CuPy(Framework):
         with array.device:
             if stream is None:
                 return cupy.empty(tuple(shape), dtype)
-            with cupy.cuda.ExternalStream(stream_pointer(stream)):
+            number = stream_pointer(stream)
+            with cupy.cuda.ExternalStream(0 if number in _LEGACY_STREAM else number):
                 return cupy.empty(tuple(shape), dtype)
 
 

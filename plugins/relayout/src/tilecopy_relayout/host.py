@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from tilecopy.executors import executor_named, why_unavailable
+from tilecopy.executors import capturing_framework, executor_named, why_unavailable
 from tilecopy.overlap import Footprint
 
 from tilecopy_core import RequestError
@@ -169,6 +169,11 @@ def _through_gpu(source: Any, result: Any, axes: Sequence[int], target: str, tim
 
         from .planner import plan_relayout
 
+    if capturing := capturing_framework():
+        raise RequestError(
+            f"the current stream of {capturing} is captured into a graph, and the array is in host memory: a graph cannot have its "
+            "copies; pass device arrays, or call relayout before the capture"
+        )
     cuda: Any = executor_named("cuda")
     memory, first, source = _compact(source)
     strides = tuple(stride // source.itemsize for stride in source.strides)

@@ -12,7 +12,7 @@ from ..kernel.built import ValueCheck
 from ..kernel.parameters import ArrayFacts
 from . import arguments
 from .arguments import LOWEST_ADDRESS, HostArguments, HostArray
-from .streams import agreed_stream, stream_pointer
+from .streams import agreed_stream, capturing_framework, stream_pointer
 
 array_facts = checked(LaunchError, where=TEXT, device_of=Kind("a function of an address", callable))(
     arguments.array_facts
@@ -27,6 +27,7 @@ __all__ = [
     "ValueCheck",
     "agreed_stream",
     "array_facts",
+    "capturing_framework",
     "choose_executor",
     "executor_named",
     "executors",

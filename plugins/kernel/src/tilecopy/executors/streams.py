@@ -86,6 +86,18 @@ def current_stream(framework: str, device: int) -> CurrentStream | None:
     return partial(_cupy_stream, module, device) if framework == "cupy" else None
 
 
+def capturing_framework() -> str:
+    """Return the name of a framework whose current stream is captured into a graph, or "". Memory that is allocated then ends the capture."""
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+        return "torch"
+    cupy: Any = sys.modules.get("cupy")
+    try:
+        return "CuPy" if cupy is not None and cupy.cuda.get_current_stream().is_capturing() else ""
+    except Exception:  # without a GPU, or before CuPy 9
+        return ""
+
+
 def share_memory(device: int, other: int) -> None:
     """Have torch, where it is in use, give one GPU access to its memory of another, as its allocators do at the first copy between both."""
     torch: Any = sys.modules.get("torch")
