@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = {
-    "core": 10_275,
+    "core": 10_430,
     "bulk": 275,
     "cli": 2_000,
     "cuda": 1_775,
@@ -28,7 +28,7 @@ PACKAGES = {
     "tcgen05_cp": 500,
     "tcgen05_ldst": 800,
     "testkit": 6_575,
-    "tma": 585,
+    "tma": 640,
 }
 """Lines of Python of each package, docstrings and blank ones too: the core, then the folders of plugins/."""
 ROOMS = {
@@ -37,8 +37,8 @@ ROOMS = {
     "memory": 650,
     "description": 1_135,
     "registry": 1_360,
-    "dispatch": 675,
-    "ptx": 2_560,
+    "dispatch": 800,
+    "ptx": 2_570,
     "variant_tools": 1_060,
     "errors": 415,
     "plugin": 200,

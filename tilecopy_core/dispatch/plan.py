@@ -22,7 +22,8 @@ from ..memory.buffers import Region
 from ..registry import LOCK, PluginWarning, Source, WrapperError, __version__, exporter, known_variants, shown_error
 from ..registry.entry_points import CORE
 from ..registry.priorities import Priority
-from .reasons import Note, Outcome, OutcomeKind, folded, no_variant, of_choice, of_left_out
+from .notes import Note, of_choice, of_left_out
+from .reasons import Outcome, OutcomeKind, folded, no_variant
 
 if TYPE_CHECKING:
     from ..ptx.builder import PtxBuilder
