@@ -141,7 +141,7 @@ def test_what_would_be_taken_with_the_option_is_named(shape: tuple[int, int], co
         warnings.simplefilter("ignore", tc.PerformanceWarning)
         how: dict[str, Any] = {"op": "copy_async", "scope": tc.thread(), "target": "sm_90a", "registry": registry}
         found = tc.plan(dst[:, :], src, **how)
-        assert found.variant == "ldgsts" and [note.other for note in found.notes] == ([named] if named else [])
+        assert found.variant == "ldgsts" and [note.other for note in found.notes] == [named]
         if named:
             assert tc.plan(dst[:, :], src, mbar=mbar[0], **how).variant == named
 
@@ -161,8 +161,9 @@ def test_bulk_copies_of_a_swizzled_tile_name_a_variant_that_takes_the_tile_whole
     with pytest.warns(tc.PerformanceWarning, match=mentions(1024, "instructions", "variant", "boxes")):
         (plan,) = async_kernel(layout=SWIZZLED, mbar=True, registry=with_installed(boxes, but=("tma",))).plans
     assert plan.variant == "bulk" and kinds(plan) == ["instructions"]
-    (plan,) = async_kernel(layout=SWIZZLED, mbar=True, registry=with_installed(but=("tma",))).plans
-    assert plan.variant == "bulk" and kinds(plan) == []  # no other takes it
+    with pytest.warns(tc.PerformanceWarning, match=mentions(1024, "k.cta.copy_async")):  # no other takes it
+        (plan,) = async_kernel(layout=SWIZZLED, mbar=True, registry=with_installed(but=("tma",))).plans
+    assert plan.variant == "bulk" and kinds(plan) == ["copies"] and plan.notes[0].other == ""
 
 
 @pytest.mark.parametrize(
@@ -171,7 +172,6 @@ def test_bulk_copies_of_a_swizzled_tile_name_a_variant_that_takes_the_tile_whole
         {"rows": 16},  # 128 instructions are not too many
         {"scope": "cta"},
         {"scope": "warp"},  # more than one thread shares them
-        {"target": "sm_80"},  # nothing there is made for one thread
         {"mbar": True},  # one instruction
         {"layout": SWIZZLED, "mbar": True},  # one instruction
         {"variant": "ldgsts"},  # it is meant
@@ -214,9 +214,111 @@ def test_the_best_of_those_that_can_be_meant_is_named_and_none_is_asked_for_more
     assert "variant lacking is" in named(single, lacking, declines, raises, lower), "the one that would be taken"
     with warnings.catch_warnings():
         warnings.simplefilter("error", tc.PluginWarning)  # a hook without an option that it needs is not at fault
-        assert kinds(third_party(Split(129), declines, raises)) == []
-    assert kinds(third_party(Split(129), wide, no)) == []
-    assert kinds(third_party(Split(129))) == []
+        warnings.simplefilter("ignore", tc.PerformanceWarning)
+        for others in ((declines, raises), (wide, no), ()):
+            plan = third_party(Split(129), *others)
+            assert kinds(plan) == ["copies"] and plan.notes[0].other == ""
+
+
+# ------------------------------------------------------------------------------------ asynchronous copies of one thread
+
+
+def test_one_thread_that_no_other_variant_helps_is_told_to_share_the_copies() -> None:
+    with pytest.warns(tc.PerformanceWarning, match=mentions(1024, "k.cta.copy_async")):
+        (plan,) = async_kernel(target="sm_80").plans
+    assert plan.variant == "ldgsts" and kinds(plan) == ["copies"]
+    (shared_by_all,) = async_kernel(target="sm_80", scope="cta").plans
+    assert kinds(shared_by_all) == [] and tc.cost(shared_by_all).per_thread < 128
+
+
+BOXES = {
+    "all of six dimensions": ((2, 2, 2, 2, 2, 64), (slice(0, 2),) * 5 + (slice(0, 64),), (32, 64), (32, 64)),
+    "a part of six": (
+        (2, 2, 2, 2, 16, 64),
+        (slice(1, 2), slice(0, 2), slice(1, 2), slice(0, 2), slice(0, 16), slice(0, 64)),
+        (2, 2, 2, 32, 64),
+        (1, 2, 1, 32, 64),
+    ),
+    "seven with a start": (
+        (4, 2, 2, 2, 2, 2, 64),
+        (slice(2, 4),) + (slice(0, 2),) * 5 + (slice(0, 64),),
+        (128, 64),
+        (64, 64),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_dimensions_that_can_be_joined_are_named(name: str) -> None:
+    """NVIDIA/Fuser#3472: tensor copies have five dimensions, and of more the neighbours can be joined."""
+    shape, box, source_shape, tile_shape = BOXES[name]
+    extents = tuple(part.stop - part.start for part in box)
+    layout = tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[extents]))
+    a = tc.Buffer(shape, "float16", space="global", name="A")
+    tile = tc.Buffer(extents, "float16", space="shared", layout=layout, name="tile", align_bytes=1024)
+    mbar = tc.Buffer((1,), "uint64", space="shared", name="mbar")
+    how: dict[str, Any] = {"op": "copy_async", "scope": tc.thread(), "target": "sm_90", "mbar": mbar[0]}
+    copies = tile[:].nbytes // 16
+    with pytest.warns(tc.PerformanceWarning, match=mentions(copies, "tma", source_shape, tile_shape)):
+        plan = tc.plan(tile[:], a[box], registry=tc.Registry(), **how)
+    assert plan.variant == "bulk" and kinds(plan) == ["copies"] and plan.notes[0].other == "tma"
+    written = plan.notes[0].text.partition(" from ")[2].split(" to ")
+    regions = [eval(text, {"A": a, "tile": tile}) for text in written]
+    followed = tc.plan(regions[1], regions[0], **how)
+    assert followed.variant == "tma" and followed.partition.instructions_per_thread == 1
+
+
+# ------------------------------------------------------------------------- a variant that needs a quarter, at any scope
+
+
+def tile_plan(shape: tuple[int, int], scope: tc.Scope, **how: Any) -> tc.Plan:
+    a, s = (tc.Buffer(shape, "float16", space=space, name=space[0]) for space in ("global", "shared"))
+    return tc.plan(s[:, :], a[:, :], scope=scope, target="sm_90", **how)
+
+
+@pytest.mark.parametrize(
+    ("shape", "scope"),
+    [((514, 64), tc.cta(128)), ((258, 64), tc.cta(128)), ((131, 32), tc.warp()), ((258, 64), tc.warpgroup())],
+)
+def test_a_variant_that_needs_a_quarter_of_the_instructions_is_named(shape: tuple[int, int], scope: tc.Scope) -> None:
+    """One element at a time, where sixteen bytes at a time would do but for the last rows."""
+    registry = tc.Registry()
+    with pytest.warns(tc.PerformanceWarning, match=mentions("ragged")):
+        plan = tile_plan(shape, scope, registry=registry)
+    assert plan.variant == "gmem_smem" and kinds(plan) == ["instructions"] and plan.notes[0].other == "ragged"
+    ragged = tile_plan(shape, scope, variant="ragged")
+    assert 4 * tc.cost(ragged).per_thread <= tc.cost(plan).per_thread
+    assert kinds(tile_plan(shape, scope, variant="gmem_smem", registry=registry)) == []  # it is meant
+
+
+@pytest.mark.parametrize("rows", [512, 1000, 12])
+def test_a_choice_that_no_other_needs_a_quarter_of_is_not_told(rows: int) -> None:
+    assert kinds(tile_plan((rows, 32), tc.cta(128), registry=tc.Registry())) == []
+
+
+def test_others_are_partitioned_only_if_the_chosen_one_needs_many() -> None:
+    asked = []
+
+    class Counting(Split):
+        pass
+
+    def second() -> Source:
+        source = other("second", Counting(), threads="any", priority=5)
+        plugin = source.load()
+        partition = plugin.tilecopy_partition
+
+        @tc.hookimpl
+        def tilecopy_partition(request: Any) -> Any:
+            asked.append(request)
+            return partition(request)
+
+        plugin.tilecopy_partition = tilecopy_partition
+        return attrs.evolve(source, load=lambda: plugin)
+
+    assert kinds(third_party(Split(128), second())) == [] and asked == []
+    with pytest.warns(tc.PerformanceWarning, match=mentions(129, "second")):
+        plan = third_party(Split(129), second())
+    assert kinds(plan) == ["instructions"] and len(asked) == 1
 
 
 # ------------------------------------------------------------------------------------------------- registers a thread

@@ -6,17 +6,23 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
+from attrs import evolve
+
 from ..description.request import CopyRequest, Decline, Variant
-from ..errors import attribute, integer
+from ..errors import LayoutError, RequestError, attribute, integer
 from ..errors.records import frozen
+from ..integers import Int, add, mul
 from ..layout import TileLayout, m
+from ..memory.buffers import Region
 from .reasons import Outcome
 
 if TYPE_CHECKING:
     from ..registry import Registry
 
 _MOST_INSTRUCTIONS = 128
-"""Instructions of a copy by one thread; past that a variant that is made for one thread is named."""
+"""Instructions of one copy that a thread may issue; past that, other ways to do the copy are looked at."""
+_QUARTER = 4
+"""Another way is named if it needs at most one such part of the instructions."""
 _AXES = {"warp": "laneid", "warpgroup": "tid_in_wg", "cta": "tx"}
 
 
@@ -24,11 +30,12 @@ _AXES = {"warp": "laneid", "warpgroup": "tid_in_wg", "cta": "tx"}
 class Note:
     """Why a plan is likely a mistake, and what to do; or what was left out of the request.
 
-    The kind is ``instructions`` or ``registers``, of which a thread needs too many, or ``option``: one was left out, which is no
-    mistake. The text is one line for a person to read; ``other`` is the variant that is named instead, or "".
+    The kind is ``instructions`` or ``registers``, of which a thread needs too many, ``copies``: one thread issues too many
+    asynchronous copies, or ``option``: one was left out, which is not a mistake. The text is one line for a person to read;
+    ``other`` is the variant that is named instead, or "".
     """
 
-    kind: Literal["instructions", "registers", "option"]
+    kind: Literal["instructions", "registers", "copies", "option"]
     text: str
     other: str = ""
 
@@ -76,26 +83,136 @@ def _of_registers(count: int, request: CopyRequest) -> Note:
     )
 
 
-def _would(outcome: Outcome, request: CopyRequest, registry: Registry) -> tuple[int, Variant] | None:
-    """Priority and record of a variant for one thread that takes a copy; without an option that it needs it may raise, and None is given."""
-    plugin = registry.table().named(outcome.name) if outcome.lacks or outcome.priority is not None else None
+@frozen
+class _Way:
+    """Another variant that takes a copy, or would with the options that it ``lacks``; ``count`` instructions per thread, 0 if unknown."""
+
+    record: Variant
+    priority: int
+    count: int
+    lacks: tuple[str, ...]
+
+
+def _issued(request: CopyRequest, partition: Any) -> int:
+    """Return how many instructions that move data each thread issues, as far as a partition says; a load and its store are two."""
+    count = integer(attribute(partition, "instructions_per_thread")) or 0
+    return 2 * count if request.op == "copy" and {*request.spaces} == {"global", "shared"} else count
+
+
+def _way(outcome: Outcome, request: CopyRequest, registry: Registry) -> _Way | None:
+    """Return the way of a variant that was not chosen, or None; without an option that it needs it may raise, and None is returned."""
+    plugin = registry.table().named(outcome.name)
     with suppress(Exception):
-        if plugin and plugin.record.threads == "one":
+        if plugin and (plugin.record.threads == "one" or not outcome.lacks):
             verdict = registry.call(plugin, "tilecopy_predicate", request=request)
-            if verdict and not isinstance(registry.call(plugin, "tilecopy_partition", request=request), Decline | None):
-                return registry.priority_of(plugin, verdict.priority).value, plugin.record
+            partition = registry.call(plugin, "tilecopy_partition", request=request) if verdict else None
+            if partition is not None and not isinstance(partition, Decline):
+                priority = registry.priority_of(plugin, verdict.priority).value
+                return _Way(plugin.record, priority, _issued(request, partition), outcome.lacks)
     return None
 
 
+def _fewer(count: int, outcomes: list[Outcome], request: CopyRequest, registry: Registry) -> list[_Way]:
+    """Return the ways that need at most a quarter of the instructions, the highest priority first."""
+    ways = filter(None, (_way(outcome, request, registry) for outcome in outcomes))
+    fewer = [way for way in ways if _QUARTER * way.count <= count]
+    return sorted(fewer, key=lambda way: (-way.priority, way.record.name))
+
+
+def _with_fewer_dimensions(request: CopyRequest) -> CopyRequest | None:
+    """Return the copy with each dimension that both sides copy whole joined to the one before it; the last stays.
+
+    None where nothing can be joined.
+    """
+    sides = request.dst, request.src
+    kept = [[dim for dim, extent in enumerate(side.extents) if extent > 1] for side in sides]
+    joined: list[set[int]] = [set(), set()]
+    for at in range(1, len(kept[0]) - 1):
+        pair = [(side, dims[at - 1], dims[at]) for side, dims in zip(sides, kept, strict=True)]
+        if all(dim == before + 1 and _is_whole(side, dim) for side, before, dim in pair):
+            for dims, (_, _, dim) in zip(joined, pair, strict=True):
+                dims.add(dim)
+    if not any(joined):
+        return None
+    dst, src = (_with_joined(side, dims) for side, dims in zip(sides, joined, strict=True))
+    return evolve(request, dst=dst, src=src)
+
+
+def _is_whole(region: Region, dim: int) -> bool:
+    return region.starts[dim] == 0 and region.extents[dim] == region.buffer.shape[dim]
+
+
+def _with_joined(region: Region, dims: set[int]) -> Region:
+    """Return the same box of a view in which some dimensions, copied whole, are one with those before them."""
+    parts: list[tuple[Int, Int, int]] = []
+    for dim, (size, start, extent) in enumerate(zip(region.buffer.shape, region.starts, region.extents, strict=True)):
+        outer_size, outer_start, outer_extent = parts.pop() if dim in dims else (1, 0, 1)
+        parts.append((mul(outer_size, size), add(mul(outer_start, size), start), outer_extent * extent))
+    shape, starts, extents = zip(*parts, strict=True)
+    inside = tuple(ends for dim, ends in enumerate(region.inside) if dim not in dims)
+    return Region(region.buffer.view(shape=shape), starts, extents, inside)
+
+
+def _as_written(region: Region) -> str:
+    """Return a box of a view as a person writes it."""
+    name = region.buffer.name
+    return f"{name}.view(shape={region.buffer.shape}){str(region).removeprefix(name)}"
+
+
+def _of_copies(count: int, request: CopyRequest, chosen: str, outcomes: list[Outcome], registry: Registry) -> Note:
+    """Return the note that one thread issues ``count`` asynchronous copies, with a notation that needs fewer."""
+    start, joined, ways = f"one thread issues {count:,} asynchronous copies", None, []
+    with suppress(LayoutError, RequestError):
+        joined = _with_fewer_dimensions(request)
+    if joined is not None:
+        ways = _fewer(count, outcomes, joined, registry)
+    if joined is not None and ways:
+        name, needed = ways[0].record.name, f"{ways[0].count:,} " if ways[0].count else "fewer "
+        lacks = "".join(f", with {option}=" for option in ways[0].lacks)
+        views = f"from {_as_written(joined.src)} to {_as_written(joined.dst)}"
+        return Note("copies", f"{start}; variant {name} needs {needed}if you copy {views}{lacks}", name)
+    plugin = registry.table().named(chosen)
+    if plugin is not None and plugin.record.threads != "one":
+        return Note("copies", f"{start}; let more threads share them: copy by the scope of the CTA (k.cta.copy_async)")
+    return Note(
+        "copies",
+        f"{start}, one for each piece that is contiguous on both sides; give the tile a layout with longer pieces, or let the "
+        "threads of the CTA share the copy by a variant that takes one (k.cta.copy_async)",
+    )
+
+
 def of_choice(
-    request: CopyRequest, chosen: str, partition: Any, outcomes: list[Outcome], registry: Registry
+    request: CopyRequest, chosen: str, partition: Any, outcomes: list[Outcome], registry: Registry, *, demanded: bool
 ) -> tuple[Note, ...]:
-    """What is likely a mistake; only where one thread issues too much are variants that were not chosen asked for more."""
+    """Return the notes of a choice; only where a thread issues too much are variants that were not chosen asked for more."""
     notes: list[Note] = []
-    if request.scope.kind == "thread" and (count := _past(_MOST_INSTRUCTIONS, partition, "instructions_per_thread")):
-        able = [(*found, o.lacks) for o in outcomes if (found := _would(o, request, registry))]
-        for _, record, lacks in sorted(able, key=lambda each: (-each[0], each[1].name))[:1]:
-            notes.append(_of_instructions(count, chosen, record, lacks))
+    count = _issued(request, partition)
+    if count > _MOST_INSTRUCTIONS:
+        notes += _of_too_many(count, request, chosen, outcomes, registry, demanded=demanded)
     if "local" in request.spaces and (count := _past(request.most_registers, partition, "registers_per_thread")):
         notes.append(_of_registers(count, request))
     return tuple(notes)
+
+
+def _of_too_many(
+    count: int, request: CopyRequest, chosen: str, outcomes: list[Outcome], registry: Registry, *, demanded: bool
+) -> list[Note]:
+    """Return the note of a copy of which each thread issues ``count`` instructions, if there is a better way."""
+    single = request.scope.kind == "thread"
+    able = [o for o in outcomes if o.priority is not None or (single and o.lacks)]
+    ways = _fewer(count, able, request, registry)
+    for way in ways if single else ():
+        if way.record.threads == "one":
+            return [_of_instructions(count, chosen, way.record, way.lacks)]
+    accepting = [way for way in ways if way.count and not way.lacks]
+    if accepting:
+        best = min(accepting, key=lambda way: way.count)
+        who = "one thread" if single else "each thread"
+        text = (
+            f"{who} issues {count:,} instructions; variant {best.record.name} accepts the copy and needs {best.count:,}: ask for it "
+            f"by variant={best.record.name!r}; its completion is {best.record.completion}; variant={chosen!r} says that this one is meant"
+        )
+        return [Note("instructions", text, best.record.name)]
+    if single and request.op == "copy_async" and not demanded:
+        return [_of_copies(count, request, chosen, outcomes, registry)]
+    return []

@@ -356,7 +356,7 @@ def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry:
             completion_steps=plugin.record.completion_steps,
             demanded=bool(demanded),
             outcomes=(*outcomes, *others),
-            notes=left_out + of_choice(request, plugin.name, partition, outcomes, registry),
+            notes=left_out + of_choice(request, plugin.name, partition, outcomes, registry, demanded=bool(demanded)),
             priority_origin=priority.origin,
         )
     raise no_variant(request, demanded, [*outcomes, *others], table)
