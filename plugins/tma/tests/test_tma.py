@@ -280,6 +280,45 @@ def test_what_the_hardware_refuses_is_declined(dst: Any, src: Any, why: tuple[ob
         plan(dst, src)
 
 
+@pytest.mark.parametrize(
+    ("extents", "mode", "numbers"),
+    [
+        ((16, 24), "32B", ("t", 48, "32B", 32)),
+        ((16, 72), "128B", ("t", 144, "128B", 128)),
+        ((16, 8), "32B", ("t", 16, "32B", 32)),
+        ((16, 20), None, ("t", 40, 16)),
+        ((16, 20), "32B", ("t", 40, 32)),
+        ((257, 32), None, (257, 256, 64, 128, 1)),
+        ((514, 8), None, (514, 256, 2, 32, 128, 512)),
+        ((8, 2056), None, (2056, 256, 8, 2048)),
+        ((2, 2, 2, 8, 32), "32B", ("t", 64, 32, 128)),
+    ],
+)
+def test_a_reason_has_the_numbers_that_were_written(
+    extents: tuple[int, ...], mode: str | None, numbers: tuple[object, ...]
+) -> None:
+    """Bytes of a row, the span of a swizzle and the size of a box, not the pieces that a partition made of the tile."""
+    layout: Any = TileLayout(S[extents])
+    if mode is not None:
+        layout = tc.SwizzledLayout(tc.swizzle(mode, "float16"), layout)
+    a, t = array(extents), tc.Buffer(extents, "float16", space="shared", name="t", layout=layout, align_bytes=1024)
+    with pytest.raises(tc.NoVariantError, match=mentions("tma", *numbers)) as refused:
+        plan(t[:], a[:])
+    reason = refused.value.declined["tma"]
+    assert "step between" not in reason and "innermost extent" not in reason
+
+
+def test_a_size_that_the_launch_knows_is_told_what_it_must_be_a_multiple_of() -> None:
+    k = tc.KernelBuilder("k", threads=32)
+    width, rows = k.size("K", multiple_of=2), k.size("M")
+    a, t = k.param("A", (rows, width), "float16"), k.shared((8, 64), "float16", name="t")
+    full = k.mbarrier("full")
+    with k.if_(k.thread_id() == 0):
+        k.thread.copy_async(t[:, :], a[0:8, 0:64], mbar=full[0], variant="tma")
+    with pytest.raises(tc.NoVariantError, match=mentions("K", "multiple_of=8", 4, 16)):
+        k.build(target="sm_90", grid=1)
+
+
 def test_the_largest_extent_and_stride_of_a_map_are_taken_and_past_them_others_take_the_copy() -> None:
     tile, bar = shared((8, 16), align_bytes=128)[:, :], tc.Buffer((1,), "uint64", space="shared", name="bar")
     n = tc.symbol("n", lower=1, upper=2**32)  # which the launch knows

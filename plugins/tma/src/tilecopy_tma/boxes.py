@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from math import gcd, prod
 
 import attrs
@@ -29,6 +28,8 @@ from tilecopy_core.plugin import (
     is_multiple,
     m,
     same,
+    substitute,
+    symbols_of,
 )
 
 AFTER_BULK = 5
@@ -265,7 +266,7 @@ def _of_pieces(
     carried = {(axis.dim, axis.unit) for axis in axes}
     axes += [Axis(dim, 1, 1) for dim in [*sorted(others), *fixed] if (dim, 1) not in carried]
     why = why_too_large(array, axes, strides)
-    if why := why or why_misaligned(tile, array, layout, boxes, steps, axes, strides, mode):
+    if why := why or why_misaligned(tile, array, layout, pieces, steps, axes, strides, mode):
         return Decline(why)
     dims = [array.buffer.shape[axis.dim] if axis.unit == 1 else axis.box for axis in axes]
     tensor = TensorMap(
@@ -314,38 +315,93 @@ def why_misaligned(
     tile: Region,
     array: Region,
     layout: TileLayout,
-    boxes: list[Piece],
+    pieces: list[Piece],
     steps: list[Piece],
     axes: list[Axis],
     strides: tuple[Int, ...],
     mode: str,
 ) -> str | None:
-    """Why an address, a stride or a start is not the multiple that the hardware needs, or None."""
+    """Why an address, a stride, a start or a row is not the multiple that the hardware needs, or None."""
     size, inner = array.buffer.dtype.bytes, array.starts[axes[0].dim]
     repeat = max(SHARED_ALIGN_BYTES, 8 * SPAN_BYTES[mode])
-    rules: Iterator[tuple[str, Int, int]] = iter(
-        [
-            (f"{array}: the innermost start", inner * size, ALIGN_BYTES),
-            (f"{array}: the innermost extent of a box", axes[0].box * size, ALIGN_BYTES),
-            *(
-                (f"{array}: the stride of dimension {a.dim}", strides[a.dim] * (a.unit * size), ALIGN_BYTES)
-                for a in axes[1:]
-            ),
-            (f"{array.buffer.name}: the address", array.buffer.align_bytes, ALIGN_BYTES),
-            (f"{array.buffer.name}: its own start", array.buffer.elem_offset * size, ALIGN_BYTES),
-            (f"{tile.buffer.name}: the address", tile.buffer.align_bytes, repeat),
-            (f"{tile.buffer.name}: its own start", tile.buffer.elem_offset * size, repeat),
-            (f"{tile}: the start", layout.offset_on(m) * size, SHARED_ALIGN_BYTES),
-            *((f"{tile}: a step between boxes", piece.shared * size, SHARED_ALIGN_BYTES) for piece in steps),
-        ]
-    )
+    stepped = next((piece for piece in steps if piece.shared * size % SHARED_ALIGN_BYTES), None)
+    why_innermost = why_row(tile, array, pieces, mode) if axes[0].box * size % ALIGN_BYTES else None
+    rules: list[tuple[str, Int, int]] = [
+        (f"{array}: the innermost start", inner * size, ALIGN_BYTES),
+        *(
+            (f"{array}: the stride of dimension {a.dim}", strides[a.dim] * (a.unit * size), ALIGN_BYTES)
+            for a in (() if why_innermost else axes[1:])
+        ),
+        (f"{array.buffer.name}: the address", array.buffer.align_bytes, ALIGN_BYTES),
+        (f"{array.buffer.name}: its own start", array.buffer.elem_offset * size, ALIGN_BYTES),
+        (f"{tile.buffer.name}: the address", tile.buffer.align_bytes, repeat),
+        (f"{tile.buffer.name}: its own start", tile.buffer.elem_offset * size, repeat),
+        (f"{tile}: the start", layout.offset_on(m) * size, SHARED_ALIGN_BYTES),
+    ]
     for what, value, needed in rules:
         if not is_multiple(value, needed):
-            return f"{what} is a multiple of {divisor_of(value)} bytes; tensor copies need {needed}"
+            return f"{what} is {in_bytes(value)}; tensor copies need a multiple of {needed} bytes{how_declared(value, needed)}"
+    if why_innermost is not None:
+        return why_innermost
+    if stepped is not None:
+        return why_apart(tile, array, pieces, stepped, mode)
     for piece in steps:
         if piece.dim == axes[0].dim and piece.unit * size % ALIGN_BYTES:
             return f"{array}: boxes begin {piece.unit * size} bytes apart in the innermost dimension; tensor copies need {ALIGN_BYTES}"
     return None
+
+
+def in_bytes(value: Int) -> str:
+    """Return a number of bytes, or what is known of one that the launch knows."""
+    return f"{value} bytes" if isinstance(value, int) else f"only known to be a multiple of {divisor_of(value)} bytes"
+
+
+def how_declared(value: Int, needed: int) -> str:
+    """Return which symbol would have to be a multiple of what to make a value one of ``needed``, or ""."""
+    for symbol in sorted(symbols_of(value), key=lambda each: each.name):
+        multiple = symbol.multiple_of * (needed // gcd(needed, divisor_of(value)))
+        declared = (substitute(value, {symbol: number}) for number in (0, multiple, 3 * multiple))
+        if not symbol.register and all(is_multiple(each, needed) for each in declared):
+            return f": declare {symbol.name} with multiple_of={multiple}"
+    return ""
+
+
+def why_row(tile: Region, array: Region, pieces: list[Piece], mode: str) -> str:
+    """Why the rows of a tile cannot be the rows of boxes."""
+    name, size, span = tile.buffer.name, array.buffer.dtype.bytes, SPAN_BYTES[mode]
+    extent, dim = pieces[0].extent, pieces[0].dim
+    row = f"rows of {name} have {extent * size} bytes"
+    if extent != array.extents[dim]:
+        row = f"{name} has {extent * size} bytes of a row of {array.buffer.name} in one place"
+    if span and extent * size % span:
+        return f"{row}; the {mode} swizzle needs a multiple of {span} bytes"
+    if extent * size % ALIGN_BYTES:
+        return f"{row}; tensor copies need a multiple of {ALIGN_BYTES} bytes"
+    return why_divided(array, dim, extent, f"whose bytes are not a multiple of {ALIGN_BYTES}")
+
+
+def why_apart(tile: Region, array: Region, pieces: list[Piece], step: Piece, mode: str) -> str:
+    """Why boxes begin at places in shared memory that the hardware refuses."""
+    name, size, span = tile.buffer.name, array.buffer.dtype.bytes, SPAN_BYTES[mode]
+    row_bytes, extent = pieces[0].extent * size, array.extents[step.dim]
+    apart = f"{step.shared * size} bytes apart in shared memory, where tensor copies need a multiple of {SHARED_ALIGN_BYTES} bytes"
+    if span and row_bytes % span:
+        return why_row(tile, array, pieces, mode)
+    if span and row_bytes > span:
+        return f"rows of {name} have {row_bytes} bytes and boxes of the {mode} swizzle {span}, so boxes begin {apart}; give {name} rows of {span} bytes"
+    if extent > MOST_BOX:
+        return why_divided(array, step.dim, extent, f"so boxes begin {apart}")
+    return f"{name} has gaps along dimension {step.dim} of {array}, so boxes begin {apart}; leave out the gaps or make them larger"
+
+
+def why_divided(array: Region, dim: int, extent: int, consequence: str) -> str:
+    """Why a dimension of more elements than a box takes cannot be divided into boxes."""
+    divisor = next(count for count in range(MOST_BOX, 0, -1) if extent % count == 0)
+    whole = extent // MOST_BOX * MOST_BOX
+    return (
+        f"dimension {dim} of {array} has {extent} elements: a box takes at most {MOST_BOX}, and the largest divisor of {extent} "
+        f"up to that is {divisor}, {consequence}; copy {whole} and {extent - whole} elements by two copies"
+    )
 
 
 def never_negative(region: Region) -> str | None:
