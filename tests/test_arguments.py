@@ -434,15 +434,30 @@ def test_a_prepared_launch_runs_with_what_the_arrays_hold_then() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int4", "uint4", "float4_e2m1fn"])
-def test_elements_of_less_than_a_byte_are_packed_in_no_array(dtype: str) -> None:
-    ml_dtypes = pytest.importorskip("ml_dtypes")
+@pytest.mark.parametrize("seen", ["uint8", "packed"])
+def test_a_param_of_less_than_a_byte_is_refused_with_the_one_that_runs(dtype: str, seen: str) -> None:
+    """NVIDIA/cutlass#3111: the declaration that the message gives leads to a kernel that runs."""
     k = tc.KernelBuilder("k", threads=32)
-    a, s = k.param("A", (4, 16), dtype), k.shared((4, 8), "uint8")
-    k.cta.copy(s[:, :], a.view(dtype="uint8")[:, :])
-    kernel = k.build(target="sm_90a", grid=1)
-    for given in (np.zeros((4, 16), getattr(ml_dtypes, dtype)), np.zeros((4, 8), np.uint8)):
-        with pytest.raises(tc.LaunchError, match=mentions("A", "dtype", dtype, 2)):
-            kernel(given, executor="emulator")
+    with pytest.raises(tc.RequestError, match=mentions("A", dtype, 4, (4, 8), "uint8")):
+        k.param("A", (4, 16), dtype)
+    a, b = k.param("A", (4, 8), "uint8"), k.param("B", (4, 8), "uint8")
+    tile = k.shared((4, 8), "uint8") if seen == "uint8" else k.shared((4, 16), dtype, name="t").view(dtype="uint8")
+    k.cta.copy(tile[:, :], a[:, :])
+    k.cta_sync()
+    k.cta.copy(b[:, :], tile[:, :])
+    source, copied = oracle.random_array((4, 8), "uint8"), np.zeros((4, 8), np.uint8)
+    k.build(target="sm_90a", grid=1)(source, copied, executor="emulator")
+    assert oracle.same_bytes(source, copied)
+
+
+def test_a_copy_of_elements_of_less_than_a_byte_names_the_views_that_copy_them() -> None:
+    """NVIDIA/cutlass#3111."""
+    shape = (4, 16)
+    a, t = (tc.Buffer(shape, "int4", space=space, name=name) for space, name in (("global", "A"), ("shared", "t")))
+    how: dict[str, Any] = {"scope": tc.warp(), "target": "sm_80"}
+    with pytest.raises(tc.NoVariantError, match=mentions("A.view(dtype='uint8')", "t.view(dtype='uint8')")):
+        tc.plan(t[:, :], a[:, :], **how)
+    assert tc.plan(t.view(dtype="uint8")[:, :], a.view(dtype="uint8")[:, :], **how).variant == "gmem_smem"
 
 
 @pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn"])

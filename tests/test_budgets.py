@@ -39,7 +39,7 @@ ROOMS = {
     "registry": 1_360,
     "dispatch": 800,
     "ptx": 2_570,
-    "variant_tools": 1_060,
+    "variant_tools": 1_075,
     "errors": 415,
     "plugin": 200,
     "__init__": 100,

@@ -332,7 +332,7 @@ def tensor(k: tc.KernelBuilder, lanes: int, columns: int) -> tc.Buffer:
 
 
 PAST_THE_HARDWARE: list[tuple[Callable[[tc.KernelBuilder], Any], str]] = [
-    (lambda k: k.load(k.param("A", (8,), "int4")[0]), (4, 8, 64)),
+    (lambda k: k.load(k.shared((8,), "int4")[0]), (4, 8, 64)),
     (lambda k: tensor(k, 128, 513), (128, 513, 512)),
     (lambda k: tensor(k, 129, 16), (129, 16)),
     (lambda k: k.tcgen05_alloc(tensor(k, 128, 33), columns=32), (33, 32)),

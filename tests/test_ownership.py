@@ -246,3 +246,32 @@ def test_views_do_not_hide_an_axis_that_the_scope_lacks() -> None:
         for seen in (f[0], f.permute(1, 2, 0)[...], f.view(shape=(4, 8))[...], f.view(shape=(4, 8)).T.T[...]):
             with pytest.raises(tc.NoVariantError, match=mentions(axis, "scope")):
                 tc.plan(seen, g[...], scope=scope, target="sm_90a")
+
+
+@pytest.mark.parametrize(
+    ("layout", "scope", "axis"),
+    [
+        (TileLayout(S[1, 32]), "cta", "tx"),
+        (TileLayout(S[1, 32]), "warpgroup", "tid_in_wg"),
+        (TileLayout(S[1, 32]), "warp", "laneid"),
+        (TileLayout(S[(1, 32) : (0, 1 @ tc.laneid)]), "cta", "warpid"),
+        (TileLayout(S[(1, 32) : (0, 1 @ tc.laneid)]), "warpgroup", "wid_in_wg"),
+    ],
+)
+def test_a_store_of_a_fragment_that_several_threads_hold_names_the_offset_that_makes_it_one(
+    layout: TileLayout, scope: str, axis: str
+) -> None:
+    def kernel(of_fragment: TileLayout) -> tc.BuiltKernel:
+        k = tc.KernelBuilder("k", threads=128)
+        b, f = k.param("B", (1, 32), "int8"), k.local((1, 32), "int8", layout=of_fragment, name="f")
+        getattr(k, scope).copy(b[:, :], f[:, :])
+        return k.build(target="sm_90", grid=1)
+
+    with pytest.raises(tc.NoVariantError, match=mentions("f", f"0 @ {axis}")):
+        kernel(layout)
+    assert kernel(layout + 0 @ getattr(tc, axis)).plans[0].variant == "reg"
+
+
+def test_the_threads_of_a_cta_are_one_number() -> None:
+    with pytest.raises(tc.RequestError, match=mentions((9, 9), "one dimension")):
+        tc.KernelBuilder("k", threads=(9, 9))  # type: ignore[arg-type]

@@ -121,9 +121,12 @@ valid_copy: Check = why_invalid
 
 def whole_byte_elements(request: CopyRequest) -> str | None:
     """Elements are whole bytes: two elements to a byte have no address of their own."""
-    dtype = request.src.buffer.dtype
+    dtype, names = request.src.buffer.dtype, [region.buffer.name for region in (request.src, request.dst)]
     if dtype.bits < 8:
-        return f"elements of {dtype.bits} bits ({dtype}) are not addressable; view two as one uint8"
+        source, destination = (f"{name}.view(dtype='uint8')" for name in names)
+        return (
+            f"elements of {dtype.bits} bits ({dtype}) are not addressable: copy bytes, from {source} to {destination}"
+        )
     return None
 
 

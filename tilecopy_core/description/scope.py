@@ -65,7 +65,8 @@ def cta(threads: int) -> Scope:
     """All threads of the CTA. Raises RequestError where these are not 1 to 1024."""
     count = plain(threads)
     if not _CTA_THREADS.fits(count):
-        raise RequestError(f"a CTA has 1 to {MAX_CTA_THREADS} threads, not {shown(threads)}")
+        one = "; it has one dimension here" if isinstance(threads, (tuple, list)) else ""
+        raise RequestError(f"a CTA has 1 to {MAX_CTA_THREADS} threads, not {shown(threads)}{one}")
     return Scope("cta", int(count))
 
 

@@ -174,11 +174,12 @@ def _of_copies(count: int, request: CopyRequest, chosen: str, outcomes: list[Out
     plugin = registry.table().named(chosen)
     if plugin is not None and plugin.record.threads != "one":
         return Note("copies", f"{start}; let more threads share them: copy by the scope of the CTA (k.cta.copy_async)")
-    return Note(
-        "copies",
-        f"{start}, one for each piece that is contiguous on both sides; give the tile a layout with longer pieces, or let the "
-        "threads of the CTA share the copy by a variant that takes one (k.cta.copy_async)",
-    )
+    share = {
+        ("global", "shared"): ", or let the threads of the CTA share the copy by another variant (k.cta.copy_async)",
+        ("shared", "global"): ", or let the threads of the CTA copy (k.cta.copy)",
+    }.get(request.spaces, "")
+    text = f"{start}, one for each piece that is contiguous on both sides; choose layouts with longer pieces{share}"
+    return Note("copies", text)
 
 
 def of_choice(

@@ -17,11 +17,13 @@ from ..errors.records import frozen
 from ..integers.conditions import Condition
 from ..integers.expr import INT, Expr, Int, bounds_of, constant_of
 from ..layout import Axis, Iter, Pair, TileLayout, m
+from ..layout.axes import laneid, tid_in_wg, tx, warpid, wgid, wid_in_wg
 from ..memory.buffers import Region
 
 _SCOPES = ("thread", "warp", "warpgroup", "cta")
 """Scopes inside a CTA, from fine to coarse: a thread axis counts those of one inside another."""
 
+_THREAD_AXES = (tx, tid_in_wg, laneid, warpid, wid_in_wg, wgid)
 _COUNT = integer_in(1, 2**31 - 1)
 
 
@@ -89,8 +91,7 @@ def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
             return f"register operand {name}: the axis {axis} is coarser than the scope {kind}"
         if isinstance(layout.offset_on(axis), Expr):
             return f"register operand {fragment}: which threads own the box along {axis} is known only at run time"
-    counted = sorted((_SCOPES.index(axis.finer), _SCOPES.index(axis.coarser)) for axis in threads)
-    if any(finer < coarser for (_, coarser), (finer, _) in pairwise(counted)):
+    if _overlap(threads):
         return f"register operand {name}: the axes {', '.join(a.name for a in threads)} name the same threads twice"
     if isinstance(layout.offset_on(m), Expr) or any(isinstance(it.stride, Expr) for it in layout.shard):
         return f"register operand {fragment}: a register index that is not constant"
@@ -108,8 +109,24 @@ def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
     return (
         f"register operand {name} names {len(there)} of the {request.scope.threads} threads of the {kind} "
         f"({', '.join(a.name for a in threads) or 'no thread axis'}): each of the others holds its own values, so the store "
-        "is ambiguous"
+        f"is ambiguous; {_remedy(request.scope, threads)}"
     )
+
+
+def _overlap(axes: Sequence[Axis]) -> bool:
+    """Return whether two axes count the same threads."""
+    counted = sorted((_SCOPES.index(axis.finer), _SCOPES.index(axis.coarser)) for axis in axes)
+    return any(finer < coarser for (_, coarser), (finer, _) in pairwise(counted))
+
+
+def _remedy(scope: Scope, axes: Sequence[Axis]) -> str:
+    """Return which offset of a layout with some thread axes names the thread that stores each element."""
+    for axis in _THREAD_AXES:
+        together = (*axes, axis)
+        inside = _SCOPES.index(axis.coarser) <= _SCOPES.index(scope.kind)
+        if inside and not _overlap(together) and len(_there(scope, together)) == scope.threads:
+            return f"name the one that stores by an offset along {axis}, such as layout=... + 0 @ {axis}"
+    return "give its layout axes that tell the threads apart"
 
 
 def thread_axes(fragment: Region) -> list[Axis]:

@@ -200,6 +200,12 @@ class KernelBuilder(Recorder):
             name=name,
             align_bytes=align_bytes,
         )
+        if (bits := buffer.dtype.bits) < 8:
+            packed = (*extents[:-1], (extents[-1] + 1) // 2)
+            raise RequestError(
+                f"param {name}: elements must have 8 bits or more, got {buffer.dtype} of {bits} bits, which no array packs; declare "
+                f"k.param({name!r}, {packed}, 'uint8') and copy it to a tile of uint8, or to tile.view(dtype='uint8')"
+            )
         self._claim(name, "param")
         self._described.parameters.append(buffer)
         self._memories.add(buffer.memory)

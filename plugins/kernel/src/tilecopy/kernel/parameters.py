@@ -262,7 +262,7 @@ class ArrayParameter(Parameter):
         if self.dtype.bits < 8:
             raise LaunchError(
                 f"{where}: dtype {found}, declared {self.dtype}. A kernel packs {8 // self.dtype.bits} of these into a byte, and arrays do "
-                f"not: declare uint8 with the packed shape, and view it in the kernel (view(dtype='{self.dtype}'))"
+                "not: declare uint8 with the packed shape"
             )
         if not getattr(found, "isnative", True):
             raise LaunchError(
