@@ -28,14 +28,14 @@ PACKAGES = {
     "tcgen05_cp": 500,
     "tcgen05_ldst": 800,
     "testkit": 6_575,
-    "tma": 640,
+    "tma": 645,
 }
 """Lines of Python of each package, docstrings and blank ones too: the core, then the folders of plugins/."""
 ROOMS = {
     "integers": 850,
     "layout": 1_275,
     "memory": 650,
-    "description": 1_135,
+    "description": 1_140,
     "registry": 1_360,
     "dispatch": 800,
     "ptx": 2_570,
