@@ -6,6 +6,7 @@ import copy
 import ctypes
 import gc
 import pickle
+import struct
 import sys
 import threading
 import tracemalloc
@@ -20,6 +21,7 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from fake_driver import CPU, CUDA0, CUDA1, FLOAT16, FLOAT32, META, FakeDriver, FakeTensor, TorchDType
+from tilecopy.executors import arguments
 from tilecopy.kernel.parameters import TensorMapParameter
 from tilecopy_cuda.cuda import CudaExecutor
 from tilecopy_cuda.device_array import DeviceArray
@@ -940,6 +942,45 @@ def test_host_arrays_in_a_capture_are_refused_before_memory_is_allocated(
     stream.is_capturing = lambda: False
     cuda.launch(kernel, arrays, device=fake.home)
     assert fake.calls["cuMemAlloc"] == 2
+
+
+class Float8:
+    """An array of float8 on a GPU that says what it is by DLPack alone."""
+
+    def __init__(self, code: int) -> None:
+        tensor = struct.pack("QiiiBBHQQQ", A0, 2, 0, 1, code, 8, 1, 0, 0, 0)
+        self.memory = ctypes.create_string_buffer(tensor)
+
+    def __dlpack__(self, **_: Any) -> Any:
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+        return new(ctypes.addressof(self.memory), b"dltensor", None)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+
+@pytest.mark.parametrize(("code", "dtype"), [(10, "float8_e4m3fn"), (12, "float8_e5m2"), (77, None)])
+def test_float8_by_dlpack(monkeypatch: pytest.MonkeyPatch, code: int, dtype: str | None) -> None:
+    """cuda-python #1624: its view of such an array raises TypeError when it is asked for the dtype."""
+    pytest.importorskip("ml_dtypes")
+
+    class View:
+        shape, strides, ptr, readonly, device_id = (64,), None, A0, False, 0
+
+        @property
+        def dtype(self) -> Any:
+            raise TypeError(f"Unsupported dtype. dtype code: {code}")
+
+    monkeypatch.setattr(
+        arguments, "_memory_view", lambda: types.SimpleNamespace(from_any_interface=lambda array, stream_ptr: View())
+    )
+    if dtype is None:
+        with pytest.raises(tc.LaunchError, match="77"):
+            arguments.array_facts("array", Float8(code), lambda _: 0)
+        return
+    facts = arguments.array_facts("array", Float8(code), lambda _: 0)
+    assert facts.dtype.name == dtype and facts.dtype.itemsize == 1 and facts.device == 0
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])

@@ -26,6 +26,17 @@ View = Callable[[str, Any], ArrayFacts]
 LOWEST_ADDRESS = 1 << 32
 """Addresses of GPU memory are not below it. torch reports the offset of a tensor in its storage as the address if the storage was freed,
 so calls that skip the checks of an earlier call go through all of them below it."""
+_DLPACK_CODE_BYTES = 20
+"""Bytes before the code of the dtype in a DLTensor: its address, device and number of dimensions."""
+_DLPACK_FLOAT8 = {
+    8: "float8_e4m3",
+    10: "float8_e4m3fn",
+    11: "float8_e4m3fnuz",
+    12: "float8_e5m2",
+    13: "float8_e5m2fnuz",
+    14: "float8_e8m0fnu",
+}
+"""Dtypes of ml_dtypes by DLPack's codes (dlpack.h, kDLFloat8_...)."""
 _HOST = 1
 """DLPack's number of host memory (dlpack.h, kDLCPU)."""
 _GPU = (2, 13)
@@ -294,16 +305,34 @@ def _dlpack_facts(where: str, argument: Any) -> ArrayFacts:
             raise LaunchError(f"{where}: the array is on a device of DLPack type {device}, no CUDA device")
         _await(argument)
         view = _memory_view().from_any_interface(argument, stream_ptr=-1)  # exported_to asks again, for the stream
+        dtype = attribute(argument, "dtype")
+        dtype = _dlpack_dtype(argument, view) if dtype is None else dtype
     except LaunchError:
         raise
     except Exception as error:  # whatever the exporting framework raises
         raise LaunchError(f"{where}: {type(argument).__name__} cannot be viewed: {error}") from error
     shape = tuple(view.shape)
     strides = tuple(view.strides) if view.strides is not None else row_major(shape)
-    dtype = getattr(argument, "dtype", view.dtype)
     facts = ArrayFacts(shape, strides, dtype, int(view.ptr), bool(view.readonly), int(view.device_id), (argument, view))
     stream = current_stream(framework_of(type(argument)), int(view.device_id))
     return attrs.evolve(facts, stream=stream, export=None if stream else argument.__dlpack__)
+
+
+def _dlpack_dtype(argument: Any, view: Any) -> Any:
+    """Return the dtype of an array of DLPack, of float8 too, which NumPy does not know without ml_dtypes."""
+    try:
+        return view.dtype
+    except TypeError:
+        capsule = argument.__dlpack__(stream=-1)
+        pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+        code = ctypes.c_uint8.from_address(pointer_of(capsule, b"dltensor") + _DLPACK_CODE_BYTES).value
+        if code not in _DLPACK_FLOAT8:
+            raise
+        with LOCK:
+            import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, _DLPACK_FLOAT8[code]))
 
 
 def _elements(where: str, strides_bytes: Sequence[int], itemsize: int) -> tuple[int, ...]:

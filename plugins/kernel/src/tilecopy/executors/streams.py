@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,11 @@ CurrentStream = partial[int]
 LEGACY = 0
 """The legacy default stream, which is also the driver's default. The CUDA array interface and DLPack call it 1."""
 _LEGACY = partial(int, LEGACY)
+_CAPTURES: dict[str, Callable[[Any], bool]] = {
+    "torch": lambda torch: torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing(),
+    "cupy": lambda cupy: cupy.cuda.get_current_stream().is_capturing(),
+}
+"""Whether the current stream of a framework is captured, by the name of its module."""
 _READERS = Kind(
     "readers of streams by name",
     lambda value: isinstance(value, Mapping) and all(isinstance(reader, partial) for reader in value.values()),
@@ -87,15 +93,13 @@ def current_stream(framework: str, device: int) -> CurrentStream | None:
 
 
 def capturing_framework() -> str:
-    """Return the name of a framework whose current stream is captured into a graph, or "". Memory that is allocated then ends the capture."""
-    torch: Any = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
-        return "torch"
-    cupy: Any = sys.modules.get("cupy")
-    try:
-        return "CuPy" if cupy is not None and cupy.cuda.get_current_stream().is_capturing() else ""
-    except Exception:  # without a GPU, or before CuPy 9
-        return ""
+    """Return the name of a framework whose current stream is captured into a graph, or "". An allocation would end the capture."""
+    for name, captures in _CAPTURES.items():
+        module = sys.modules.get(name)
+        with suppress(Exception):  # no GPU, or a version that cannot tell
+            if module is not None and captures(module):
+                return name
+    return ""
 
 
 def share_memory(device: int, other: int) -> None:
