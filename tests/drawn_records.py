@@ -49,7 +49,7 @@ def changed(record: dict[str, Any], rng: random.Random) -> tuple[str, dict[str, 
         ]
         path = rng.choice(known)
         holder, value = at(record, path[:-1]), at(record, path)
-        new: Any = rng.choice(ODD)
+        new: Any = copy.deepcopy(rng.choice(ODD))
         how = rng.randrange(5)
         if how == 0 and isinstance(value, int):
             new = value + rng.choice((-8, -1, 1, 8))
