@@ -32,6 +32,7 @@ def starting_calls(w):
     tc.ActiveThreads(32).decided_by("n", (w.n,))
     tc.ActiveThreads(64).narrowed_by(w.condition)
     tc.ActiveThreads(64).why_not_all(tc.warp())
+    tc.ActiveThreads(64).why_split(tc.warp())
     tc.Axis("mine", "memory", "thread", "cta")
     tc.Buffer((8, 8), "float16", space="global", layout=w.layout, name="mine", align_bytes=16, elem_offset=8)
     tc.Buffer((8, 8), "float16", space="global", allocated_addr=w.words, memory=w.a.memory)
@@ -42,7 +43,7 @@ def starting_calls(w):
     w.y.view(dtype="uint32")
     tc.CopyRequest(op="copy", dst=w.s[:, :], src=w.a[:, :], scope=tc.cta(64), target="sm_90", outside="zero")
     tc.CopyRequest(**COPY, dst=w.s[:, :], src=w.a[:, :], active=tc.ActiveThreads(64), options={"mbar": w.mbar})
-    tc.CopyRequest(**COPY, dst=w.s[:, :], src=w.a[:, :], cluster=1, cta_group=1)
+    tc.CopyRequest(**COPY, dst=w.s[:, :], src=w.a[:, :], cluster=1, cta_group=1, min_ctas_per_sm=2)
     w.request.side_in("shared")
     tc.DType("float16", 16, "f", False)
     tc.Decline("too wide")
@@ -56,7 +57,8 @@ def starting_calls(w):
     tc.Region(w.s, (0, w.n), (8, 8), ((True, True), (False, False)))
     w.a[:, :].overhang(0)
     w.a[:, :].room(0)
-    tc.Registry([], {})
+    tc.Registry([], {}, priorities={"tma": 40})
+    tc.priorities({"tma": 40})
     tc.Registry([], {}).register(object(), name="mine", package="p", version="1")
     with_plugin().unregister("mine")
     tc.Scope("cta", 64)
@@ -120,9 +122,9 @@ def starting_calls(w):
 
 
 UNCALLED = {
-    "it takes no arguments": "ActiveThreads.count Buffer.placed_by DType.numpy Plan.explain Region.check_inside Region.sliced_layout Registry.plugins Registry.table TileLayout.canonicalize Variant.why_unusable default_registry thread warp warpgroup",
+    "it takes no arguments": "ActiveThreads.count Buffer.placed_by DType.numpy Plan.explain Region.check_inside Region.sliced_layout Registry.plugins Registry.refresh Registry.table TileLayout.canonicalize Variant.why_unusable default_registry thread warp warpgroup",
     "the core makes it": "Installed Plan Plugin Source",
-    "dispatch calls it": "Registry.advise Registry.call Registry.report_fault",
+    "dispatch calls it": "Registry.advise Registry.call Registry.priority_of Registry.report_fault",
     "an error or a warning": "PluginWarning WrapperError",
     "a protocol": "VariantPlugin",
     "pluggy's": "hookimpl",

@@ -154,10 +154,12 @@ def starting_calls(w):
     tcgen05.allocated_address(w.ptx, w.at)
     tcgen05.cp(w.ptx, w.r32, w.ptx.reg("b64"), 1, "4x256b")
     tcgen05.group(2)
-    tcgen05.matrix_descriptor(w.ptx, w.s, 8, 8, 2)
+    tcgen05.matrix_descriptor(w.ptx, w.s, 8, 8, 2, start_elems=64)
     tcgen05.plus_columns(w.ptx, w.r32, 4)
+    tcgen05.plus_units(w.ptx, w.ptx.reg("b64"), 4)
 
 
 UNCALLED = {
-    "it takes no arguments": "ChunkPartition.summary Condition.conjuncts Condition.leaves Condition.operands PtxBuilder.block PtxBuilder.declarations PtxBuilder.register_names VectorPartition.summary"
+    "it takes no arguments": "ChunkPartition.summary Condition.conjuncts Condition.leaves Condition.operands PtxBuilder.block PtxBuilder.declarations PtxBuilder.register_names VectorPartition.summary",
+    "attrs checks its options": "frozen",
 }

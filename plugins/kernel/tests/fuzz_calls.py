@@ -36,6 +36,7 @@ def starting_calls(w):
     w.k.block_id("x")
     w.k.build(target=TARGET, grid=1, cluster=1, min_ctas_per_sm=1, registry=tc.default_registry())
     w.k.cast(w.value, "float16")
+    w.k.cast(w.value, "int8", round="up", saturate=True)
     w.k.bulk_wait(1, read=True)
     w.k.cp_async_wait(1)
     w.k.fence_proxy_async("shared::cta")
@@ -77,6 +78,7 @@ def starting_calls(w):
     tc.load_kernel(launchable().save("saved"))
     w.kernel.check_bounds((1, 1, 1), {"n": 3})
     tc.KernelBuilder("empty", threads=1).build(target=TARGET).cubin("nvjitlink")
+    tc.KernelBuilder("empty", threads=1).build(target=TARGET).resources("nvjitlink")
     w.kernel.launch_grid(1, {"n": 3})
     w.kernel.values_at({"n": 3})
     w.kernel.origin_of(1)
@@ -96,12 +98,14 @@ def starting_calls(w):
     executors.stream_pointer(0)
     assemblers.assemble(w.kernel.ptx, TARGET, None, timeout_s=100.0)
     assemblers.how_to_install("nvjitlink")
+    assemblers.resources_of(w.kernel.ptx, TARGET, "nvjitlink")
     assemblers.version_of("nvjitlink")
 
 
 UNCALLED = {
-    "it takes no arguments": "BuiltKernel.explain KernelBuilder.bulk_commit KernelBuilder.cluster_rank KernelBuilder.cluster_sync KernelBuilder.cp_async_commit KernelBuilder.cta_sync KernelBuilder.elect KernelBuilder.fence_mbarrier_init KernelBuilder.lane_id KernelBuilder.tcgen05_fence_after KernelBuilder.tcgen05_fence_before KernelBuilder.tcgen05_wait_ld KernelBuilder.warp_id KernelBuilder.warp_sync Mbarrier.as_region Value.parts Value.places Value.sources available_assemblers executors",
+    "it takes no arguments": "BuiltKernel.explain KernelBuilder.bulk_commit KernelBuilder.cluster_rank KernelBuilder.cluster_sync KernelBuilder.cp_async_commit KernelBuilder.cta_sync KernelBuilder.elect KernelBuilder.fence_mbarrier_init KernelBuilder.lane_id KernelBuilder.tcgen05_fence_after KernelBuilder.tcgen05_fence_before KernelBuilder.tcgen05_wait_ld KernelBuilder.warp_id KernelBuilder.warp_sync Mbarrier.as_region Value.parts Value.places available_assemblers executors",
     "the builder makes it": "BuiltKernel Mbarrier ScopedCopies ValueCheck",
+    "an assembler makes it": "Resources",
     "costs makes it": "Comparison Cost",
     "launches make it": "ArrayFacts HostArguments HostArguments.encoded HostArray",
     "a protocol": "Executor",
