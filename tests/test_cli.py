@@ -6,6 +6,7 @@ import errno
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import stat
@@ -197,7 +198,7 @@ def test_plan_in_words() -> None:
     ]
     assert json.loads(here("plan", *row, "--json").stdout)["variant"] == "reg"
     bad = here("plan", *words, "--dst-layout", "__import__('os')")
-    assert bad.exit_code == 2 and mentions("nonsense").search(bad.stderr)
+    assert bad.exit_code == 2 and mentions("__import__").search(bad.stderr)
     assert here("plan", "global float16", words[1]).exit_code == 2
     for scope in ("warp:64", "thread:1", "cta:"):
         assert here("plan", *words, "--scope", scope).exit_code == 2
@@ -1171,7 +1172,9 @@ def test_tables_fit_80_columns(folder: Path) -> None:
     ):
         for columns in (80, 60, 40):
             done = here(*arguments, COLUMNS=str(columns))
-            assert done.exit_code == 0 and max(map(len, done.stdout.splitlines())) <= columns
+            assert done.exit_code == 0, done.output
+            for line in done.stdout.splitlines():  # a path may be wider, alone on its line
+                assert len(line) <= columns or re.fullmatch(r" *\S*/\S*", line), line
             words = done.stdout.split()
             assert "gmem_smem" in words and "…" not in done.stdout, "names stay whole"
             if arguments == ("variants",):

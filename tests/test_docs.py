@@ -11,7 +11,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-import tilecopy as tc
 from click.testing import CliRunner
 from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser

@@ -26,7 +26,8 @@ def test_every_place_is_looked_through() -> None:
 
 def test_a_line_has_the_commands_of_its_block() -> None:
     (line,) = (line for line in LINES if line.where.startswith("docs/tutorial.md"))
-    assert line.then[0].startswith("tilecopy new-variant bulk ") and "pip install -e 'tilecopy-bulk[test]'" in line.then
+    assert line.then[0].startswith("tilecopy new-variant my_bulk ")
+    assert "pip install -e 'tilecopy-my-bulk[test]'" in line.then
 
 
 @pytest.mark.parametrize(

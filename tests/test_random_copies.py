@@ -31,6 +31,8 @@ DTYPES = [
     "float64",
     "complex64",
 ]
+NAMES = {"A": "A", "s": "tile", "B": "B"}
+"""The buffer of each side."""
 SENTINEL = 0xA5
 Start = Callable[[dict[str, Any]], Any]
 
@@ -324,7 +326,7 @@ def check(case: dict[str, Any]) -> str:
             values = {drawn.starts[side][dim](e) for e in drawn.active}
             symbolic = case["starts"][side][dim].strip("0123456789") and size_of > drawn.box[dim]
             if symbolic and max(values) + drawn.box[dim] == size_of:
-                with pytest.raises(tc.TilecopyError, match=mentions("outside")):
+                with pytest.raises(tc.TilecopyError, match=mentions(NAMES[side], size_of - 1)):
                     drawn.refused_when_smaller(side, dim)
                 return "run, and refused when smaller"
     return "run"
