@@ -172,6 +172,58 @@ def test_bad_device_arguments_are_named_before_the_launch(gpu: str) -> None:
             kernel(bad, good)
 
 
+def test_tensors_without_memory_are_refused_before_the_launch(gpu: str) -> None:
+    """pytorch/pytorch#195862: freed storage, as FSDP leaves it, at the first launch, a later one, a prepared and a captured one."""
+    torch = pytest.importorskip("torch")
+    relayout = pytest.importorskip("tilecopy_relayout").relayout
+    kernel = round_trip((256, 64), (128, 64), "float16", target=gpu)
+    good, freed = (torch.rand(256, 64, device="cuda").half() for _ in range(2))
+    memory = freed.untyped_storage()
+    kernel(good, freed)
+    cuda: Any = executor_named("cuda")
+    launcher = cuda.launcher(kernel, (good, freed))
+    memory.resize_(0)
+    for _ in range(2):
+        for arguments in ((good, freed), (freed, good)):
+            with pytest.raises(tc.LaunchError):
+                kernel(*arguments)
+            with pytest.raises(tc.LaunchError):
+                cuda.prepare(kernel, arguments)
+            with pytest.raises(tc.LaunchError):
+                launcher(tuple(array.data_ptr() for array in arguments))
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        with pytest.raises(tc.LaunchError):
+            kernel(good, freed)
+        good.add_(0)
+    with pytest.raises(tc.RequestError):
+        relayout(freed, (1, 0))
+    with pytest.raises(tc.RequestError):
+        relayout(good, (1, 0), out=freed.t())
+    result = torch.zeros_like(good)
+    kernel(good, result)
+    assert torch.equal(good, result), "the context works on"
+
+
+def test_strides_of_the_launch_that_make_elements_overlap_are_refused_before_it(gpu: str) -> None:
+    k = tc.KernelBuilder("overlapping", threads=32)
+    ld = k.scalar("ld", lower=1, upper=1 << 20)
+    a, b = k.param("A", (8, 12), "float32"), k.param("B", (8, 12), "float32", strides=(ld, 1))
+    part = k.local((8, 12), "float32", layout=TileLayout(S[(8, 12) : (1 @ tc.laneid, 1)]))
+    k.warp.copy(part[:, :], a[:, :])
+    k.warp.copy(b[:, :], part[:, :])
+    kernel = k.build(target=gpu, grid=1)
+    source, memory = np.random.default_rng(0).random((8, 12)).astype(np.float32), np.zeros(8 * 16, np.float32)
+
+    def rows(stride: int) -> np.ndarray:
+        return np.lib.stride_tricks.as_strided(memory, (8, 12), (4 * stride, 4))
+
+    with pytest.raises(tc.LaunchError, match=mentions("B", 4)):
+        kernel(4, source, rows(4), executor="cuda")
+    assert not memory.any()
+    kernel(16, source, rows(16), executor="cuda")
+    assert np.array_equal(rows(16), source)
+
+
 def test_device_arrays_are_not_for_the_emulator(gpu: str) -> None:
     torch = pytest.importorskip("torch")
     kernel = round_trip((256, 64), (128, 64), "float16", target=gpu)
