@@ -18,7 +18,7 @@ PACKAGES = {
     "emulator": 18_800,
     "export": 1_625,
     "gmem_smem": 100,
-    "kernel": 8_220,
+    "kernel": 8_230,
     "ldgsts": 100,
     "ldmatrix": 600,
     "ragged": 525,

@@ -448,6 +448,12 @@ def test_tensors_of_shapes_alone(records: bool) -> None:
         relayout(x, (0, 0, 1))
 
 
+def test_tangents_of_zeros_that_have_no_memory() -> None:
+    """Forward-mode AD makes tensors of zeros without memory."""
+    zeros = torch._efficientzerotensor((2, 4, 3), dtype=torch.float64)
+    assert turned(zeros).equal(torch.zeros(3, 2, 4, dtype=torch.float64))
+
+
 class Foreign(torch.Tensor):
     """A tensor of a class that takes torch's own operators alone."""
 

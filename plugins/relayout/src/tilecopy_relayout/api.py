@@ -443,7 +443,7 @@ def is_for_torch(torch: Any, tensor: Any) -> bool:
         return True
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or torch._C._len_torch_dispatch_stack():
         return True
-    return tensor.is_meta or _recorder(torch)()
+    return tensor.is_meta or tensor._is_zerotensor() or _recorder(torch)()
 
 
 def _recorder(torch: Any) -> Callable[[], bool]:
