@@ -191,6 +191,8 @@ def first_finding(
     return None
 
 
+@pytest.mark.filterwarnings("ignore::tilecopy_core.registry.SlowPluginWarning")
+@pytest.mark.filterwarnings("ignore::tilecopy.PerformanceWarning")  # a drawn copy may be a slow choice
 class VariantSuite:
     """Subclass it as ``class TestMine(VariantSuite): plugin = "mine"`` and run pytest.
 
@@ -220,10 +222,6 @@ class VariantSuite:
     dtypes: ClassVar[Sequence[str] | None] = None
     targets: ClassVar[Sequence[str] | None] = None
     draws: ClassVar[OwnDraws | None] = None
-    pytestmark: ClassVar = [
-        pytest.mark.filterwarnings("ignore::tilecopy_core.registry.SlowPluginWarning"),
-        pytest.mark.filterwarnings("ignore::tilecopy.PerformanceWarning"),  # a drawn copy may be a slow choice
-    ]
     strategies: ClassVar[Sequence[st.SearchStrategy[Description]]] = ()
     widths_bits: ClassVar[tuple[int, ...]] = WIDTHS_BITS
     known_narrower: ClassVar[Mapping[str, Callable[[Description], bool]]] = {}
