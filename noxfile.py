@@ -152,11 +152,11 @@ def without_nvidia(session: nox.Session) -> None:
 
 @nox.session
 def frameworks(session: nox.Session) -> None:
-    """The tests of relayout with torch and JAX installed, for the CPU; on a machine with a GPU install its own and run pytest."""
+    """The tests of relayout and of kernels with torch and JAX installed, for the CPU; on a machine with a GPU install its own and run pytest."""
     sync(session, "test")
     session.run_install("uv", "pip", "install", "--quiet", "--torch-backend=cpu", "torch>=2.4")
     session.run_install("uv", "pip", "install", "--quiet", "jax[cpu]")
-    session.run("pytest", "plugins/relayout", *session.posargs)
+    session.run("pytest", "plugins/relayout", "plugins/kernel/tests/test_torch_compile.py", *session.posargs)
 
 
 @nox.session

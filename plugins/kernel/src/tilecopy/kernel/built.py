@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -324,6 +325,10 @@ class BuiltKernel:
         Raises:
             LaunchError: an argument does not fit its parameter, or the driver refuses; nothing was launched.
         """
+        compiler = getattr(sys.modules.get("torch"), "compiler", None)
+        if compiler is not None and compiler.is_dynamo_compiling():  # a graph break, and nothing below is traced
+            call = compiler.disable(BuiltKernel.__call__)
+            return call(self, *arguments, grid=grid, stream=stream, device=device, executor=executor, **named)
         if grid is None and device is None and not named:
             try:
                 repeat = self.repeats[executor]
