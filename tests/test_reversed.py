@@ -100,7 +100,7 @@ def test_a_stride_that_is_the_negative_of_a_size() -> None:
         kernel(x[::-1], y_, executor="emulator")
         assert oracle.same_bytes(y_, np.ascontiguousarray(x[::-1]))
         if shape[0] > 1:
-            with pytest.raises(tc.LaunchError, match="argument A: stride"):
+            with pytest.raises(tc.LaunchError, match=mentions("A")):
                 kernel(x, y_, executor="emulator")
 
 
@@ -117,7 +117,7 @@ def test_a_tensor_map_is_declined_for_a_negative_stride() -> None:
     tile, bar = k.shared((64, 64), "float16"), k.mbarrier("bar")
     with k.if_(k.thread_id() == 0):
         k.thread.copy_async(tile[:, :], a[:, :], mbar=bar[0], variant="tma")
-    with pytest.raises(tc.NoVariantError, match=mentions("A", "negative")):
+    with pytest.raises(tc.NoVariantError, match=mentions("tma", "A", 0)):
         k.build(target="sm_90a", grid=1)
 
 

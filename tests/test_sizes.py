@@ -501,7 +501,7 @@ def test_rows_that_overlap_in_a_written_array_are_refused(by_size: bool) -> None
         memory = np.zeros(5 * 64, np.float32)
         b, last = with_rows_apart(memory, 5, ld), np.zeros(ld, np.float32) if by_size else ld
         if ld < 12:
-            with pytest.raises(tc.LaunchError, match=rf"argument B: .*ld = {ld}\b.*\(ld, 1\) = \({ld}, 1\)"):
+            with pytest.raises(tc.LaunchError, match=mentions("B", f"ld = {ld}", "(ld, 1)", (ld, 1))):
                 kernel(a, last, b, executor="emulator")
             assert not memory.any()
         else:
@@ -530,7 +530,7 @@ def test_strides_are_held_against_the_shape_of_every_new_launch() -> None:
     a, good = FakeTensor(1 << 32, (5, 12), (12, 1), **flat), FakeTensor(1 << 33, (5, 12), (16, 1), **flat)
     for use in (cuda.launch, cuda.launch, cuda.prepare, cuda.launcher):
         cuda.launch(kernel, (a, 16, good))
-        with pytest.raises(tc.LaunchError, match="argument B: .*ld = 4"):
+        with pytest.raises(tc.LaunchError, match=mentions("B", "ld = 4")):
             use(kernel, (a, 4, FakeTensor(1 << 33, (5, 12), (4, 1), **flat)))
     assert len(fake.launches) == 4
 
@@ -569,7 +569,7 @@ def test_a_size_that_is_only_a_stride_is_read_from_the_strides(loaded: bool, tmp
         source = oracle.random_array((8, distance), "float32", distance)[:, :32]
         kernel(source, result, executor="emulator")
         assert oracle.same_bytes(result, np.ascontiguousarray(source))
-    with pytest.raises(tc.LaunchError, match=r"size ld: 33 .*argument A"):
+    with pytest.raises(tc.LaunchError, match=mentions("ld", 33, "A")):
         kernel(np.zeros((8, 33), np.float32)[:, :32], result, executor="emulator")
 
 
@@ -590,8 +590,8 @@ def test_a_stride_of_one_row_says_nothing_of_a_size() -> None:
 def test_what_to_do_about_a_stride_that_follows_from_a_size() -> None:
     _, kernel = tiled()
     turned, good = np.zeros((16, 8), np.float32).T, np.zeros((8, 16), np.float32)
-    with pytest.raises(tc.LaunchError, match="argument A: stride 1 .*contiguous"):
+    with pytest.raises(tc.LaunchError, match=mentions("A", 1, "contiguous")):
         kernel(turned, good, executor="emulator")
-    with pytest.raises(tc.LaunchError, match="argument A: stride 2 ") as caught:
+    with pytest.raises(tc.LaunchError, match=mentions("A", 2)) as caught:
         strided_rows()(np.zeros((8, 64), np.float32)[:, ::2], np.zeros((8, 32), np.float32), executor="emulator")
     assert "contiguous" not in str(caught.value)

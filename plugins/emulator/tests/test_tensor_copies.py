@@ -532,7 +532,7 @@ def test_limits_of_maps(changes: dict[str, Any], words: tuple[object, ...]) -> N
         (load(1024).replace("COORDINATES", "%d2, %c0"), (64, "s32")),
         (load(1024).replace("COORDINATES", "%c0, 0f00000000"), ()),
         (load(1024).replace("[%r2];", "[%r2], %h1;", 1).replace("expect_tx.shared.b64 _, [%r2], %h1", "expect_tx.shared.b64 _, [%r2]"), ()),
-        (load(1024, form=LOAD + ".L2::cache_hint"), (3,)),
+        (load(1024, form=LOAD + ".L2::cache_hint"), (64,)),
         (store().replace("[%r7];", "[%r7], [%r2];"), (3,)),
         ("ld.global.b32 %r7, [%d1, {%c0}];", ()),
         ("cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r1], [%d1, {0, 0, 0}], [%r2], {%h1};", ("im2col",)),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tilecopy import RequestError
 from tilecopy_relayout import relayout
+from tilecopy_test_helpers.mentions import mentions
 
 
 def moved(array: Any, axes: Any = (1, 0), **arguments: Any) -> Any:
@@ -21,7 +22,7 @@ def test_scalars_are_arrays_of_no_dimensions(dtype: Any) -> None:
     made = moved(scalar, " -> 1")
     assert made.shape == (1,) and made.dtype == scalar.dtype and made.tobytes() == scalar.tobytes()
     assert moved(scalar, ()).shape == ()
-    with pytest.raises(RequestError, match="out is read-only"):
+    with pytest.raises(RequestError, match=mentions("out")):
         moved(np.zeros((), scalar.dtype), (), out=scalar)
 
 
@@ -126,15 +127,15 @@ def test_objects_with_the_protocol_of_numpy_are_arrays() -> None:
     moved(array, out=Interface(out))
     assert (out == array.T).all()
     out.flags.writeable = False
-    with pytest.raises(RequestError, match="out is read-only"):
+    with pytest.raises(RequestError, match=mentions("out")):
         moved(array, out=Interface(out))
 
 
 def test_objects_that_give_copies_are_refused_with_what_to_pass() -> None:
     array = Convertible(np.arange(6).reshape(2, 3))
-    with pytest.raises(RequestError, match=r"^array: a Convertible .*np\.asarray\(a\)"):
+    with pytest.raises(RequestError, match=mentions("array", "Convertible", "np.asarray(a)")):
         moved(array)
-    with pytest.raises(RequestError, match=r"^out: a Convertible .*a\[\.\.\.\]"):
+    with pytest.raises(RequestError, match=mentions("out", "Convertible", "a[...]")):
         moved(np.ones((3, 2)), out=array)
 
 

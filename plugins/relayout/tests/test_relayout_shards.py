@@ -224,13 +224,13 @@ def what_torch_records_of_out() -> None:
             loss, version = (weight * value).sum(), value._version
             relayout_shards(x, axes, out=value, **arguments)
             assert value._version > version
-            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            with pytest.raises(RuntimeError, match=mentions(value._version)):
                 loss.backward()
     out = torch.zeros(2, 4, requires_grad=True)
     with torch.no_grad():
         assert relayout_shards(x, (1, 0), out=out, **arguments) is out
     for given in (out, out if rank else torch.zeros(2, 4)):
-        with pytest.raises(RequestError, match="rank .: out"):
+        with pytest.raises(RequestError, match=mentions(rank, "out")):
             relayout_shards(x, (1, 0), out=given, **arguments)
     with pytest.raises(RequestError, match="out="):
         relayout_shards(x.clone().requires_grad_(), (1, 0), out=out, **arguments)

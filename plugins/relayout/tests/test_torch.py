@@ -97,9 +97,9 @@ def test_a_kernel_refuses_a_tensor_without_memory(without_memory: Any) -> None:
         ("A", (without_memory((8, 32)), torch.ones(8, 32))),
         ("B", (torch.ones(8, 32), without_memory((8, 32)))),
     ):
-        with pytest.raises(LaunchError, match=rf"argument {name}: .*\(8, 32\)"):
+        with pytest.raises(LaunchError, match=mentions(name, (8, 32))):
             kernel(*arguments, executor="emulator")
-        with pytest.raises(LaunchError, match=rf"argument {name}: .*\(8, 32\)"):
+        with pytest.raises(LaunchError, match=mentions(name, (8, 32))):
             kernel.prepare(*arguments, executor="emulator")()
 
 
@@ -109,7 +109,7 @@ def test_a_fake_tensor_has_no_memory_for_a_kernel() -> None:
     with FakeTensorMode():
         fake = torch.ones(8, 32)
     kernel = round_trip((8, 32), (8, 32), "float32", target="sm_80")
-    with pytest.raises(LaunchError, match="argument A"):
+    with pytest.raises(LaunchError, match=mentions("A")):
         kernel(fake, torch.ones(8, 32), executor="emulator")
     assert tuple(relayout(fake, (1, 0), executor="emulator").shape) == (32, 8)  # its shape alone is traced
     with pytest.raises((RequestError, AssertionError, RuntimeError)):
@@ -283,7 +283,7 @@ def test_a_write_through_out_is_seen_by_autograd(kind: str) -> None:
     out = value[:, :] if kind == "view" else value
     relayout(source.numpy() if kind == "numpy" else source, (1, 0), out=out, executor="emulator")
     assert value._version > 0
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+    with pytest.raises(RuntimeError, match=mentions(value._version)):
         loss.backward()
 
 
@@ -294,7 +294,7 @@ def test_a_write_through_out_is_seen_in_every_mode() -> None:
         with torch.no_grad():
             relayout(array, (1, 0), out=value, executor="emulator")
         assert value._version >= number
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+    with pytest.raises(RuntimeError, match=mentions(value._version)):
         loss.backward()
     with torch.inference_mode():
         assert relayout(torch.ones(2, 3), (1, 0), out=torch.zeros(3, 2), executor="emulator").sum() == 6
@@ -438,7 +438,7 @@ def test_tensors_of_shapes_alone(records: bool) -> None:
     assert split(x).shape == (6, 2, 2) and split(x).is_meta
     out = torch.zeros(3, 2, 4, device="meta")
     assert relayout(x.detach(), (2, 0, 1), out=out) is out
-    with pytest.raises(RequestError, match=r"out has the shape \(3, 2, 4\)"):
+    with pytest.raises(RequestError, match=mentions("out", (3, 2, 4))):
         relayout(x.detach(), (0, 1, 2), out=out)
     with pytest.raises(RequestError, match="out"):
         relayout(x.detach(), (2, 0, 1), out=torch.zeros(3, 2, 4))
