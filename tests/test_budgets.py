@@ -37,7 +37,7 @@ ROOMS = {
     "memory": 650,
     "description": 1_140,
     "registry": 1_360,
-    "dispatch": 800,
+    "dispatch": 820,
     "ptx": 2_570,
     "variant_tools": 1_075,
     "errors": 415,

@@ -268,6 +268,19 @@ def test_dimensions_that_can_be_joined_are_named(name: str) -> None:
     assert followed.variant == "tma" and followed.partition.instructions_per_thread == 1
 
 
+def test_a_rest_that_makes_every_box_small_is_named() -> None:
+    """257 has no divisor that a box could have, and 256 + 1 rows are two copies."""
+    a = tc.Buffer((300, 128), "float16", space="global", name="A")
+    tile = tc.Buffer((257, 64), "float16", space="shared", name="tile", align_bytes=128)
+    mbar = tc.Buffer((1,), "uint64", space="shared", name="mbar")
+    how: dict[str, Any] = {"op": "copy_async", "scope": tc.thread(), "target": "sm_90", "mbar": mbar[0]}
+    with pytest.warns(tc.PerformanceWarning, match=mentions(257, "tma", 1)):
+        plan = tc.plan(tile[:, :], a[0:257, 0:64], registry=tc.Registry(), **how)
+    assert kinds(plan) == ["copies"] and plan.notes[0].other == "tma"
+    parts = [tc.plan(tile[rows, :], a[rows, 0:64], **how) for rows in (slice(0, 256), slice(256, 257))]
+    assert [part.partition.instructions_per_thread for part in parts] == [1, 1]
+
+
 # ------------------------------------------------------------------------- a variant that needs a quarter, at any scope
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +23,8 @@ _MOST_INSTRUCTIONS = 128
 """Instructions of one copy that a thread may issue; past that, other ways to do the copy are looked at."""
 _QUARTER = 4
 """Another way is named if it needs at most one such part of the instructions."""
+_BOX = 256
+"""Elements that a box of a tensor copy has at most along a dimension."""
 _AXES = {"warp": "laneid", "warpgroup": "tid_in_wg", "cta": "tx"}
 
 
@@ -159,18 +161,34 @@ def _as_written(region: Region) -> str:
     return f"{name}.view(shape={region.buffer.shape}){str(region).removeprefix(name)}"
 
 
+def _without_rest(request: CopyRequest) -> Iterator[tuple[CopyRequest, str]]:
+    """Yield the copy without what is left of a dimension after boxes of :data:`_BOX` elements, and what the rest is."""
+    sides = request.src, request.dst
+    kept = [[dim for dim, extent in enumerate(side.extents) if extent > 1] for side in sides]
+    for dims in zip(*kept, strict=True):
+        extent = request.src.extents[dims[0]]
+        if rest := extent % _BOX if extent > _BOX else 0:
+            src, dst = (
+                evolve(side, extents=(*side.extents[:dim], extent - rest, *side.extents[dim + 1 :]))
+                for side, dim in zip(sides, dims, strict=True)
+            )
+            yield evolve(request, src=src, dst=dst), f"the last {rest} of {extent} along dimension {dims[0]}"
+
+
 def _of_copies(count: int, request: CopyRequest, chosen: str, outcomes: list[Outcome], registry: Registry) -> Note:
     """Return the note that one thread issues ``count`` asynchronous copies, with a notation that needs fewer."""
-    start, joined, ways = f"one thread issues {count:,} asynchronous copies", None, []
+    start, asked = f"one thread issues {count:,} asynchronous copies", [*outcomes, Outcome(chosen, "not asked", "")]
+    notations: list[tuple[CopyRequest, str]] = []
     with suppress(LayoutError, RequestError):
-        joined = _with_fewer_dimensions(request)
-    if joined is not None:
-        ways = _fewer(count, outcomes, joined, registry)
-    if joined is not None and ways:
-        name, needed = ways[0].record.name, f"{ways[0].count:,} " if ways[0].count else "fewer "
-        lacks = "".join(f", with {option}=" for option in ways[0].lacks)
-        views = f"from {_as_written(joined.src)} to {_as_written(joined.dst)}"
-        return Note("copies", f"{start}; variant {name} needs {needed}if you copy {views}{lacks}", name)
+        if joined := _with_fewer_dimensions(request):
+            views = f"from {_as_written(joined.src)} to {_as_written(joined.dst)}"
+            notations.append((joined, f"if you copy {views}"))
+    notations += [(part, f"if you copy {rest} by another copy") for part, rest in _without_rest(request)]
+    for other, how in notations:
+        for way in _fewer(count, asked, other, registry)[:1]:
+            name, needed = way.record.name, f"{way.count:,} " if way.count else "fewer "
+            lacks = "".join(f", with {option}=" for option in way.lacks)
+            return Note("copies", f"{start}; variant {name} needs {needed}{how}{lacks}", name)
     plugin = registry.table().named(chosen)
     if plugin is not None and plugin.record.threads != "one":
         return Note("copies", f"{start}; let more threads share them: copy by the scope of the CTA (k.cta.copy_async)")
