@@ -1090,8 +1090,8 @@ def test_json_is_all_of_standard_output_whatever_happens(folder: Path) -> None:
         ("run", "in.npy", "out.npy", "--nonsense"),
         ("nonsense",),
         ("plan", "global int8 [8]", "shared int8 [9]"),
-        ("plan", "global int4 [8]", "shared int4 [8]", "--scope", "cta:3"),
-        ("ptx", "global int4 [8]", "shared int4 [8]", "--scope", "cta:3"),
+        ("plan", "global int8 [8]", "global int8 [8]", "--scope", "cta:3"),
+        ("ptx", "global int8 [8]", "global int8 [8]", "--scope", "cta:3"),
     ):
         done = here(*arguments, "--json")
         data = json.loads(done.stdout)
