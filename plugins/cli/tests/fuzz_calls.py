@@ -26,5 +26,5 @@ UNCALLED = {
     "click makes it": "AnswerCommand FileError FilePath Name NearestGroup",
     "read_npy makes it": "NpyFile",
     "it decorates a command": "copy_in_words",
-    "for commands: their own tests": "progress_bar table",
+    "for commands: their own tests": "header_of progress_bar table",
 }
