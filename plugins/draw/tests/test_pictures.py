@@ -134,5 +134,5 @@ def test_png_says_what_to_install(tmp_path, monkeypatch):
 
 def test_addresses_instructions_and_elements_are_told_on_request():
     tips = re.findall(r"<title>(thread 8:.*?)</title>", draw(gmem_smem()).svg)
-    assert tips[0] == "thread 8: ld.global.v4.b32 (PTX line 49), element (1, 0), bytes 128 to 143 of A"
+    assert tips[0] == "thread 8: ld.global.v4.b32 (PTX line 50), element (1, 0), bytes 128 to 143 of A"
     assert any("st.shared.v4.b32" in tip and "bytes 144 to 159 of tile" in tip for tip in tips)
