@@ -7,6 +7,7 @@ import pytest
 from tilecopy_testkit import Subject
 from tilecopy_testkit.suite import first_finding
 
+pytestmark = pytest.mark.filterwarnings("ignore::tilecopy.PerformanceWarning")  # as the suite: drawn copies may be slow
 BROKEN = {fault.name: getattr(faults, f"broken_{number}") for number, fault in enumerate(faults.FAULTS)}
 
 

@@ -16,6 +16,7 @@ from tilecopy_testkit.scaffold import PLAIN, write_package
 from tilecopy_testkit.suite import first_finding
 
 
+@pytest.mark.filterwarnings("ignore::tilecopy.PerformanceWarning")  # as the suite does: drawn copies may be slow
 @pytest.mark.parametrize(("op", "source", "destination"), PLAIN)
 def test_a_new_variant_holds_the_suite(
     op: str, source: str, destination: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
