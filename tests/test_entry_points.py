@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib.metadata import PathDistribution
+from importlib.metadata import Distribution
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ import tilecopy as tc
 from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core import PluginError
-from tilecopy_core.registry import PluginWarning, distributions, installed, load_only
+from tilecopy_core.registry import Installed, PluginWarning, distributions, installed, load_only
 
 GROUP = "acme.plugins.v1"
 
@@ -154,13 +154,14 @@ def test_the_metadata_of_packages_are_read_once_for_all_groups(
 ) -> None:
     package("site", "acme_one", "1.0", "one = acme")
     reads: list[str] = []
-    read_text = PathDistribution.read_text
+    listing = sys.modules[Installed.__module__]
+    text_of = listing.text_of
 
-    def counted(self: PathDistribution, filename: str) -> str | None:
-        reads.append(filename)
-        return read_text(self, filename)
+    def counted(metadata: Distribution, name: str) -> str:
+        reads.append(name)
+        return text_of(metadata, name)
 
-    monkeypatch.setattr(PathDistribution, "read_text", counted)
+    monkeypatch.setattr(listing, "text_of", counted)  # whichever package's finder gives the metadata
     assert sources() == [("one", "acme-one 1.0")] and "entry_points.txt" in reads
     reads.clear()
     assert sources() == [("one", "acme-one 1.0")] and not installed("acme.others.v1") and not reads

@@ -22,7 +22,7 @@ from tilecopy_core.plugin import shown
 from .objects import Objects
 from .odd_values import CallersError, odd_values
 
-MAX_EVENTS = 1_000_000
+MAX_EVENTS = 4_000_000
 """Calls and returns that one call may make, ten times as many as any needs."""
 MAX_BYTES = 1 << 30
 """Memory that one call may allocate."""

@@ -274,7 +274,7 @@ def test_what_follows_the_array_is_reported(tmp_path: Path, capsys: pytest.Captu
         ("{'descr': '<f4', 'fortran_order': False, 'shape': (-2,)}", "-2"),
         ("{'descr': '<f4', 'fortran_order': 0, 'shape': (2,)}", "fortran_order"),
         ("{'descr': '<f4', 'shape': (2,)}", "fortran_order"),
-        ("{'descr': 'complex32', 'fortran_order': False, 'shape': (2,)}", "complex32"),
+        ("{'descr': 'quaternion32', 'fortran_order': False, 'shape': (2,)}", "quaternion32"),
         ("{'descr': '|O', 'fortran_order': False, 'shape': (2,)}", "'O'"),
         ("{'descr': '<f4', 'fortran_order': False, 'shape': (10**3,)}", "10**3"),
         (f"{{'descr': '<f4', 'fortran_order': False, 'shape': {(1,) * 65}}}", "shape"),
