@@ -93,12 +93,14 @@ class Cursor:
         if self.word(f"'{text}'") != text:
             self.fail(f"'{self.tokens[self.at - 1].text}' stands where '{text}' should")
 
-    def pragma(self) -> None:
-        """Pass over what follows ``.pragma``: texts in quotation marks."""
-        self.expect("string", "a text in quotation marks")
+    def pragma(self, version: tuple[int, int]) -> None:
+        """Pass over what follows ``.pragma``: texts in quotation marks, of which one needs PTX ISA 8.3."""
+        texts = [self.expect("string", "a text in quotation marks")]
         while self.accept(","):
-            self.expect("string", "a text in quotation marks")
+            texts.append(self.expect("string", "a text in quotation marks"))
         self.expect(";", "';' after a pragma")
+        if version < (8, 3) and any("used_bytes_mask" in token.text for token in texts):
+            self.fail(f"the pragma {texts[0].text} needs .version 8.3", texts[0].line)
 
     def integer(self, what: str) -> int:
         """Take a whole number with its sign."""

@@ -165,6 +165,7 @@ class Definitions:
         self.functions: dict[str, Function] = {}
         self.entries: dict[str, Function] = {}
         self.places = Places()
+        self.version = (0, 0)
 
 
 class Expansion:
@@ -323,7 +324,7 @@ class Expansion:
                 c.fail(f"there is no label '{directive.function}' in .section .debug_str", token.line)
             self.place = self.module.places.loc(directive, self.caller)
         elif word == ".pragma":
-            c.pragma()
+            c.pragma(self.module.version)
         else:
             c.fail(f"the directive '{word}' is not known", token.line)
 

@@ -48,7 +48,6 @@ class ModuleParser(Definitions):
         found = list(tokens(text))
         self._cursor = Cursor(found, text)
         self.arch = 0
-        self.version = (0, 0)
         self._prototypes: dict[str, int] = {}
         self._read()
 
@@ -114,7 +113,7 @@ class ModuleParser(Definitions):
             if name == ".debug_str":
                 self.places.strings(c.text[start : c.tokens[c.at - 1].end])
         elif word == ".pragma":
-            c.pragma()
+            c.pragma(self.version)
         elif word == ".alias":
             names = [c.word("a function")]
             c.expect(",")
@@ -210,7 +209,7 @@ class ModuleParser(Definitions):
                     c.fail(f"'{attribute}' needs {wanted}; the text is for sm_{self.arch}, .version {have}")
                 attributes[attribute] = self._sizes(attribute)
             elif attribute == ".pragma":
-                c.pragma()
+                c.pragma(self.version)
             elif attribute == ".loc":
                 c.loc()
             else:
