@@ -24,6 +24,7 @@ HERE = Path(__file__).parent
 LISTED = {
     r"Unsupported \.version": "the text is of a newer compiler than this ptxas; the emulator runs it if it knows its instructions",
     r"died of SIGFPE": "ptxas crashes on some sizes of .reqntid and says nothing of the text",
+    r"\(C7301\) Unexpected instrinsic param": "ptxas ends with an internal error; it takes the same instruction in other texts",
     r"Unknown video selector": "a register has the name of a special register's vector, such as %tid, and hides its elements",
     r"used in inlined_at directive": "ptxas wants line numbers in an order that changes nothing of what runs",
 }

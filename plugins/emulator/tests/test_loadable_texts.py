@@ -71,9 +71,3 @@ def test_digits_of_other_scripts_are_refused(digits: str) -> None:
 def test_a_pragma_of_a_newer_version_is_refused() -> None:
     text = '.version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { .pragma "used_bytes_mask 15"; ret; }\n'
     demand_refused(text, "k")
-
-
-def test_a_load_of_tensor_memory_into_one_register_twice_is_refused() -> None:
-    load = "tcgen05.ld.sync.aligned.32x32b.x2.b32 {%a, %a}, [%t];"
-    head = ".version 8.6\n.target sm_100a\n.address_size 64\n"
-    demand_refused(f"{head}.visible .entry k() {{ .reg .b32 %a, %t; mov.b32 %t, 0; {load} ret; }}\n", "k")

@@ -113,8 +113,6 @@ def _demand_result(operand: Operand, instruction: Instruction) -> None:
         raise refuse(instruction, "elect gives a predicate: _|p")
     if opcode[0] == "ldmatrix" and not isinstance(operand, Vector):
         raise refuse(instruction, "ldmatrix writes registers in braces")
-    if opcode[:2] == ("tcgen05", "ld") and isinstance(operand, Vector) and len(set(operand.items)) < len(operand.items):
-        raise refuse(instruction, "the registers that tcgen05.ld writes must differ")
     if whole == "_" and not discards:
         raise refuse(instruction, f"the result of {opcode[0]} cannot be left out")
 
