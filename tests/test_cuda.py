@@ -178,7 +178,7 @@ def test_tensors_without_memory_are_refused_before_the_launch(gpu: str) -> None:
     relayout = pytest.importorskip("tilecopy_relayout").relayout
     kernel = round_trip((256, 64), (128, 64), "float16", target=gpu)
     good, freed = (torch.rand(256, 64, device="cuda").half() for _ in range(2))
-    memory = freed.untyped_storage()
+    memory, turned = freed.untyped_storage(), freed.t()
     kernel(good, freed)
     cuda: Any = executor_named("cuda")
     launcher = cuda.launcher(kernel, (good, freed))
@@ -198,7 +198,7 @@ def test_tensors_without_memory_are_refused_before_the_launch(gpu: str) -> None:
     with pytest.raises(tc.RequestError):
         relayout(freed, (1, 0))
     with pytest.raises(tc.RequestError):
-        relayout(good, (1, 0), out=freed.t())
+        relayout(good, (1, 0), out=turned)
     result = torch.zeros_like(good)
     kernel(good, result)
     assert torch.equal(good, result), "the context works on"
