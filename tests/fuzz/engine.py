@@ -23,7 +23,7 @@ from .objects import Objects
 from .odd_values import CallersError, odd_values
 
 MAX_EVENTS = 4_000_000
-"""Calls and returns that one call may make, ten times as many as any needs."""
+"""Calls and returns that one call may make: several times as many as any needs, imports included."""
 MAX_BYTES = 1 << 30
 """Memory that one call may allocate."""
 HANG_SECONDS = 120
