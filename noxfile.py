@@ -22,12 +22,6 @@ ROOT = Path(__file__).parent
 PLUGINS = {path.parent.name: path.parent for path in sorted(ROOT.glob("plugins/*/pyproject.toml"))}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PYTHONS = [found[1] for each in PROJECT["classifiers"] if (found := re.fullmatch(r".*Python :: (3\.\d+)", each))]
-QUICK = [
-    *(f"tests/test_{name}.py" for name in ("arguments", "cli", "cuda", "expr", "hook_versions", "kernel", "loading")),
-    *(f"tests/test_{name}.py" for name in ("layout", "observing", "ptx", "registry", "saved")),
-    *(f"plugins/{name}" for name in ("export", "gmem_smem", "relayout", "tcgen05_cp")),
-]
-"""The part of the suite that meets every dependency."""
 WORKFLOWS = sorted(ROOT.glob(".github/workflows/*.yml"))
 PLATFORMS = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu", "aarch64-apple-darwin", "x86_64-pc-windows-msvc"]
 EMULATED_TEXTS = ROOT / ".nox" / "emulated-texts"
@@ -250,21 +244,22 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def floor(session: nox.Session) -> None:
-    """A quick part of the suite with the oldest version of every distribution that a package requires."""
+    """Run the suite with the oldest version of every distribution that a package requires: `nox -s floor -- PATH` takes a part."""
     session.install("attrs", "packaging")
     floors = session.run("python", "tests/release.py", "--requirements", silent=True).splitlines()
-    ours = [option for folder in (ROOT, *PLUGINS.values()) for option in ("--editable", str(folder))]
+    folders = (ROOT, ROOT / "tests" / "helpers", *PLUGINS.values())
+    ours = [option for folder in folders for option in ("--editable", str(folder))]
     session.run_install("uv", "pip", "install", "--quiet", "--upgrade", "--resolution", "lowest-direct", *floors, *ours)
     session.run("uv", "pip", "list", "--exclude-editable")
-    session.run("pytest", "-n", "2", *(session.posargs or QUICK))
+    session.run("pytest", "-n", "2", *session.posargs)
 
 
 @nox.session(python=PYTHONS)
 def python(session: nox.Session) -> None:
-    """A quick part of the suite with each Python that the packages name; nox skips one that is not on the machine."""
+    """Run the suite with each Python that the packages name and the machine has: `nox -s python-3.13 -- PATH` takes a part."""
     sync(session, "test")
     session.run("python", "--version")
-    session.run("pytest", "-n", "2", *(session.posargs or QUICK))
+    session.run("pytest", "-n", "2", *session.posargs)
 
 
 @nox.session
