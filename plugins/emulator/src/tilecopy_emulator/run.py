@@ -16,6 +16,7 @@ from tilecopy.executors import ValueCheck, html_table
 
 from .demands import demand, is_flag, is_whole, items_of
 from .effects import is_approximate, pieces, sections, shared_side_not_counted
+from .hazards import in_words
 from .machine.machine import Machine
 from .memory.observed import Observer
 from .opcodes.operands import Step
@@ -24,7 +25,6 @@ from .order.access import STACK, STACK_BYTES
 from .order.clocks import TENSOR
 from .places import readable
 from .program import TAKES_PART, Program, UnsupportedPtxError
-from .sides import in_words
 from .threads.arrays import GlobalMemory
 from .threads.launch import Dim3, Launch, SharedVariable, Sought
 from .threads.special import RESERVED, RESERVED_BYTES, WORKSPACE, WORKSPACE_BYTES

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ..hazards import ReportedAccess, value_of
 from ..order.access import SCOPES
 from ..order.shadow import (
     ACTOR_MASK,
@@ -23,7 +24,6 @@ from ..order.shadow import (
     strength_of,
     time_of,
 )
-from ..sides import Side, value_of
 from ..threads.launch import Sought
 from ..threads.registers import Registers
 from ..threads.threads import Lanes
@@ -156,7 +156,7 @@ def blame(
     order = "both do it by one instruction: let one thread write, or use an atomic"
     machine.hazard(
         "race", text, lanes, position, copy=copy, threads=(who,), bytes=span, cause=cause,
-        action=action, value=own, before=Side.of(who, before, earlier_one, there, origin),
+        action=action, value=own, before=ReportedAccess.of(who, before, earlier_one, there, origin),
         order=order if conflict.together else _what_orders(machine, mine, other, scope=cause == "scope"),
     )  # fmt: skip
 
@@ -188,7 +188,7 @@ def blame_flight(
     machine.hazard(
         "async", f"{where} is {action} while {operation.named()} {verb} ({operation.lack})", lanes, position, copy=copy,
         threads=(operation.who(),), bytes=span, action=action, order=operation.lack,
-        before=Side.of(operation.who(), "written" if conflict.wrote else "read", machine.program.instructions[operation.at]),
+        before=ReportedAccess.of(operation.who(), "written" if conflict.wrote else "read", machine.program.instructions[operation.at]),
     )  # fmt: skip
 
 

@@ -9,10 +9,10 @@ import attrs
 import numpy as np
 from tilecopy import HazardError
 
+from ..hazards import ReportedAccess
 from ..order.access import RANK_BITS
 from ..order.clocks import Order
 from ..program import Instruction, UnsupportedPtxError
-from ..sides import Side
 from .launch import Launch
 
 RUN, AT_BARRIER, AT_WARP, AT_CLUSTER, AT_MBARRIER, DONE = range(6)
@@ -182,7 +182,7 @@ class Threads:
             lanes: those that execute it; None where no thread is meant.
             position: which of them.
             more: ``copy`` (which copy of the lane), ``at`` (another instruction), ``bytes``, ``cause``, ``threads``; of an access its
-                ``action`` and ``value``, ``before``, the :class:`Side` that it meets, and ``order``, what would order the two.
+                ``action`` and ``value``, ``before``, the :class:`ReportedAccess` that it meets, and ``order``, what would order the two.
         """
         at = more.pop("at", -1)
         copy = int(more.pop("copy", 0))
@@ -199,7 +199,7 @@ class Threads:
         if origin:
             text += f"\n  in: {origin}"
         sides = [
-            Side.of(threads[0] if threads else "", action, instruction, value, origin),
+            ReportedAccess.of(threads[0] if threads else "", action, instruction, value, origin),
             *([before] if before else []),
         ]
         order = more.pop("order", "")

@@ -17,7 +17,7 @@ _WIDTHS = ("8", "16", "32", "64")
 
 
 @attrs.frozen
-class Side:
+class ReportedAccess:
     """One access.
 
     Attributes:
@@ -39,7 +39,9 @@ class Side:
     origin: str = ""
 
     @classmethod
-    def of(cls, thread: str, action: str, instruction: Instruction | None, value: str = "", origin: str = "") -> Side:
+    def of(
+        cls, thread: str, action: str, instruction: Instruction | None, value: str = "", origin: str = ""
+    ) -> ReportedAccess:
         """The access of an instruction, or of one that is not known."""
         if instruction is None:
             return cls(thread, action, value=value)
@@ -77,7 +79,7 @@ def value_of(raw: Any, instruction: Instruction) -> str:
     return found[0] if len(found) == 1 else f"{{{', '.join(found)}}}"
 
 
-def in_words(sides: Sequence[Side], order: str, sources: Mapping[str, str]) -> str:
+def in_words(sides: Sequence[ReportedAccess], order: str, sources: Mapping[str, str]) -> str:
     """What a message says after the line of the first side: places, the other side, values, order, each on its line."""
     if not sides:
         return ""
