@@ -30,7 +30,7 @@ import numpy as np
 from tilecopy import AssemblerError, HazardError, LaunchError
 from tilecopy_emulator import UnsupportedPtxError
 from tilecopy_emulator.api import run_program
-from tilecopy_emulator.cuda import compile_cuda
+from tilecopy_emulator.cuda_cpp import compile_cuda
 from tilecopy_emulator.program import Program
 
 STATEMENTS = "requires ensures invariant global_invariant assert assume requires_fresh_array read_implies write_implies"

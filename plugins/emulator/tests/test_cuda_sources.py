@@ -11,7 +11,7 @@ import tilecopy as tc
 from click.testing import CliRunner
 from tilecopy_emulator import run_cuda
 from tilecopy_emulator.command import emulate
-from tilecopy_emulator.cuda import compile_cuda
+from tilecopy_emulator.cuda_cpp import compile_cuda
 from tilecopy_test_helpers.mentions import mentions
 
 RACY = """

@@ -10,7 +10,7 @@ a *place* is a byte of shared memory, counted over the CTAs of a machine; a *cel
 import numpy.ma  # noqa: F401 (np.unique asks for it: with the package, no fork shall meet it half imported)
 
 from .api import run_ptx
-from .cuda import run_cuda
+from .cuda_cpp import run_cuda
 from .executor import EmulatorExecutor, executor
 from .memory.observed import Access, Side, Transfer
 from .memory.tensor_maps import TensorMap, tensor_map

@@ -21,7 +21,7 @@ from tilecopy_cli.command import DTYPE_ALIASES, FilePath, progress_bar, read_npy
 from tilecopy_core import DTYPES
 
 from .api import run_program
-from .cuda import compile_cuda
+from .cuda_cpp import compile_cuda
 from .demands import shown
 from .places import readable
 from .program import UnsupportedPtxError, printable

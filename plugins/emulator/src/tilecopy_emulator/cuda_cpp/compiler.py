@@ -13,11 +13,11 @@ from tilecopy.nvidia import remedy
 from tilecopy_core import target_of
 from tilecopy_core.registry import LOCK, compiling
 
-from .api import run_program
-from .demands import demand, items_of, shown
-from .program import Program, printable
-from .reading.parser import parse_compiled
-from .run import Report
+from ..api import run_program
+from ..demands import demand, items_of, shown
+from ..program import Program, printable
+from ..reading.parser import parse_compiled
+from ..run import Report
 
 _INSTALL = 'from a checkout: pip install "plugins/emulator[cuda]"'
 _HEADERS = ("cudart", "cccl", "cutlass")
