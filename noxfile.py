@@ -171,10 +171,10 @@ def libraries(session: nox.Session) -> None:
 
 
 @nox.session
-def strangers(session: nox.Session) -> None:
-    """Programs of GPUVerify, ScoR or Indigo on the emulator, from your copy of their sources: `nox -s strangers -- PATH [WORD ...]`."""
+def verification_suites(session: nox.Session) -> None:
+    """Programs of GPUVerify, ScoR or Indigo on the emulator, from your copy of their sources: `nox -s verification_suites -- PATH [WORD ...]`."""
     sync(session, "test")
-    session.run("python", "tests/strangers.py", *session.posargs)
+    session.run("python", "tests/verification_suites.py", *session.posargs)
 
 
 @nox.session

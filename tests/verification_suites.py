@@ -1,4 +1,4 @@
-"""Programs of other suites on the emulator, from your copy of their sources: `nox -s strangers -- PATH [WORD ...]`.
+"""Programs of other suites on the emulator, from your copy of their sources: `nox -s verification_suites -- PATH [WORD ...]`.
 
 PATH is a folder of GPUVerify (testsuite/CUDA), of ScoR (microbenchmarks/src), or of CUDA codes that IndigoSuite has generated. Nothing
 of them is part of this project. Each program runs once; a fault that hangs on other arguments is missed.
@@ -69,7 +69,7 @@ def arguments_of(program: Program, source: str, threads: int) -> list[Any]:
 
 
 @attrs.frozen
-class Stranger:
+class SuiteProgram:
     """A program of a suite.
 
     Attributes:
@@ -90,7 +90,7 @@ class Stranger:
     allow: tuple[str, ...] = ()
 
 
-def of_gpuverify(source: str) -> Stranger:
+def of_gpuverify(source: str) -> SuiteProgram:
     """Its first two lines say what it is."""
     expected = "pass" if source[:6].lower() == "//pass" else "fail"
     if (
@@ -107,21 +107,21 @@ def of_gpuverify(source: str) -> Stranger:
         grid = tuple(-(-each // 2) for each in grid)
     threads = prod(grid) * prod(block)
     make = partial(arguments_of, source=source, threads=threads)
-    return Stranger(source, expected, grid, block, make, ("--device-debug", *defines), ("same-value",))
+    return SuiteProgram(source, expected, grid, block, make, ("--device-debug", *defines), ("same-value",))
 
 
-def of_scor(source: str, name: str) -> Stranger:
+def of_scor(source: str, name: str) -> SuiteProgram:
     """One array; the launch is in two macros."""
     blocks, threads = (int(re.search(rf"#define {word}\s+\(?(\d+)", source)[1]) for word in ("NBLOCKS", "TPERBLK"))  # type: ignore[index]
     device = re.sub(r"void errCheck\(\)\s*\{.*?\n\}", "", source.partition("\nint main")[0], flags=re.DOTALL)
     device = device.replace("volatile ", "")  # in PTX a volatile access is a strong one, and no race
     expected = "fail" if name.startswith("race") else "pass"
-    return Stranger(
+    return SuiteProgram(
         device, expected, (blocks,), (threads,), lambda program: [np.zeros(WORDS, np.int32)], ("--device-debug",)
     )
 
 
-def of_indigo(source: str, name: str) -> Stranger:
+def of_indigo(source: str, name: str) -> SuiteProgram:
     """A graph by rows, in which one vertex has many neighbours and the first and last have none, two arrays of data, and the number of vertices."""
     draw = np.random.default_rng(0)
     degrees = [VERTICES if v == 3 else 0 if v in (0, VERTICES - 1) else 4 for v in range(VERTICES)]
@@ -132,10 +132,10 @@ def of_indigo(source: str, name: str) -> Stranger:
     device = source.partition("void serial_code")[0].replace('#include "indigo_cuda.h"', "")
     bugs = " ".join(part for part in name.split("_") if part.endswith("Bug"))
     arguments = [index, np.concatenate(neighbours).astype(np.int32), *data, VERTICES]
-    return Stranger(device, f"fail ({bugs})" if bugs else "pass", (VERTICES + 4,), (64,), lambda program: arguments)
+    return SuiteProgram(device, f"fail ({bugs})" if bugs else "pass", (VERTICES + 4,), (64,), lambda program: arguments)
 
 
-def stranger_of(path: Path) -> Stranger | None:
+def suite_program_of(path: Path) -> SuiteProgram | None:
     """A program of one of the suites; None for any other file."""
     source = path.read_text(encoding="utf-8", errors="replace")
     if path.name.startswith(("race_", "norace_")):
@@ -145,31 +145,31 @@ def stranger_of(path: Path) -> Stranger | None:
     return of_gpuverify(source) if source[:7].lower().startswith(("//pass", "//xfail")) else None
 
 
-def outcome(stranger: Stranger, path: Path, headers: Path) -> tuple[str, str]:
+def outcome(suite_program: SuiteProgram, path: Path, headers: Path) -> tuple[str, str]:
     """What became of a program, and what the emulator said."""
     signal.alarm(SECONDS)
     try:
-        options = [f"-I{headers}", f"--pre-include={headers / 'prelude.h'}", *stranger.options]
-        program = compile_cuda(stranger.source, options=options, name=str(path))
+        options = [f"-I{headers}", f"--pre-include={headers / 'prelude.h'}", *suite_program.options]
+        program = compile_cuda(suite_program.source, options=options, name=str(path))
         run_program(
             program,
-            stranger.arguments(program),
-            grid=stranger.grid,
-            block=stranger.block,
+            suite_program.arguments(program),
+            grid=suite_program.grid,
+            block=suite_program.block,
             cluster=None,
             dynamic_shared_bytes=0,
             profile=False,
-            allow=stranger.allow,
+            allow=suite_program.allow,
         )
     except (AssemblerError, LaunchError, UnsupportedPtxError) as error:
         return "not run", str(error).partition("\n")[0 if isinstance(error, (LaunchError, UnsupportedPtxError)) else 2]
     except TimeoutError:
         return "not run", f"more than {SECONDS} s"
     except HazardError as error:
-        return f"{stranger.expected}, told: {error.kind}", str(error)
+        return f"{suite_program.expected}, told: {error.kind}", str(error)
     finally:
         signal.alarm(0)
-    return f"{stranger.expected}, clean", ""
+    return f"{suite_program.expected}, clean", ""
 
 
 def stop(*_: Any) -> None:
@@ -191,10 +191,10 @@ def main() -> None:
             (headers / name).touch()
         (headers / "prelude.h").write_text(PRELUDE)
         for path in sorted(asked.folder.rglob("*.cu")):
-            name, stranger = str(path.relative_to(asked.folder)), stranger_of(path)
-            if stranger is None or (asked.words and not any(word in name for word in asked.words)):
+            name, suite_program = str(path.relative_to(asked.folder)), suite_program_of(path)
+            if suite_program is None or (asked.words and not any(word in name for word in asked.words)):
                 continue
-            how, said = outcome(stranger, path, headers)
+            how, said = outcome(suite_program, path, headers)
             counts[how] += 1
             print(f"{name:60} {how:20} {' '.join(said.split())[:200]}", flush=True)
     for how, count in sorted(counts.items()):
