@@ -57,9 +57,9 @@ def run(body: str, threads: int = 64) -> None:
             "alignment: thread 0 of CTA (0,0,0): the global address 0x100000000102 is not a multiple of 4 bytes",
         ),
         (
-            lambda: run("setp.lt.u32 %p0, %r0, 16; @%p0 bar.sync 0;"),
+            lambda: run("setp.lt.u32 %p0, %r0, 16; @%p0 bar.sync 0; bar.sync 1;"),
             tc.HazardError,
-            "barrier: thread 0 of CTA (0,0,0): 16 of the 64 threads of the CTA wait at this barrier; thread 16 of CTA (0,0,0) of their warp exits and does not reach it",
+            "barrier: thread 0 of CTA (0,0,0): 16 of the 64 threads of the CTA wait at barrier 0 that the others do not reach (16 of 64 threads have come; thread 16 of CTA (0,0,0) has not)",
         ),
         (
             lambda: run("div.u32 %r4, %r0, %r0;"),

@@ -10,11 +10,12 @@ SYNC = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
 
 fault(
     "barrier_half_a_warp",
-    BAR,
+    BAR + "; the other half waits for it at the end",
     """
     setp.lt.u32 %p0, %t, 16;
 -   @%p0 bar.sync 0;                     // FAULT: barrier
 +   bar.sync 0;
+    bar.warp.sync 0xffffffff;            // FAULT: barrier
     """,
     block=32,
     threads=("0-31",),
@@ -216,6 +217,7 @@ fault(
 LOW:
     bar.warp.sync %r0;                   // FAULT: barrier
 END:
+    bar.sync 0;                          // FAULT: barrier
     """,
     block=32,
     threads=("0-31",),
@@ -230,6 +232,7 @@ fault(
 +   elect.sync _|%p1, 0xffff;
     @%p1 st.global.b32 [%A], 1;
 END:
+    bar.sync 0;                          // FAULT: barrier
     """,
     block=32,
     threads=("0-31",),

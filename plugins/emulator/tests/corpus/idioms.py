@@ -835,6 +835,35 @@ clean(
     gives={"A": lambda i: [2] * 20 + list(range(21, 33))},
 )
 clean(
+    "idiom_lanes_that_exit_before_the_barrier_of_the_cta",
+    "bar.sync waits for all threads of the CTA that have not exited (CUDA guide, __syncthreads)",
+    """
+    setp.ge.u32 %p0, %t, 50;
+    @%p0 bra END;
+    st.shared.b32 [%st], %t;
+    bar.sync 0;
+    ld.shared.b32 %r0, [%s+160];
+    st.global.b32 [%At], %r0;
+END:
+    """,
+    shared="s:256",
+    gives={"A": lambda i: [40] * 50 + list(range(51, 65))},
+)
+clean(
+    "idiom_vote_without_lanes_that_have_exited",
+    "vote.sync waits for the lanes of the mask that have not exited (PTX ISA 9.7.14.2)",
+    """
+    setp.ge.u32 %p0, %t, 20;
+    @%p0 bra END;
+    vote.sync.ballot.b32 %r0, 1, 0xffffffff;
+    st.global.b32 [%At], %r0;
+END:
+    """,
+    block=32,
+    arrays="A:32",
+    gives={"A": lambda i: [0xFFFFF] * 20 + list(range(21, 33))},
+)
+clean(
     "idiom_equal_values_of_one_warp",
     "the lanes of one instruction store one value to one word: one of them succeeds, all are equal (CUDA guide)",
     """

@@ -197,7 +197,6 @@ class Machine(Memories):
     def exit(self, lanes: Lanes) -> None:
         """Lanes that end."""
         ending = self.index(lanes)
-        self.barriers.leaving(ending)
         if self.warpgroups is not None:
             self.warpgroups.leaving(ending)
         self.settle()
@@ -207,7 +206,8 @@ class Machine(Memories):
             if self.tensor is not None:
                 self.tensor.left(cta)
         self.barriers.left(ending)
-        self._left_convergence(ending)
+        for waiting, masks in self.converge_without_exited():
+            self.barriers.warp_joined(waiting, masks)
 
     def finish(self) -> None:
         """Every thread has ended: nothing may be under way."""

@@ -148,6 +148,11 @@ def _ballot(here: _Group, values: Any) -> Any:
     return np.bitwise_or.reduce(np.where(here.table(values, fill=False), bits[:, None], np.uint32(0)), axis=1)
 
 
+def _executing(here: _Group) -> Any:
+    """For each lane, which lanes execute the instruction with it: those of the mask that have not exited."""
+    return _ballot(here, np.ones((len(here.lane), 1), np.bool_))[here.group]
+
+
 def _vote(instruction: Instruction, program: Program) -> Step:
     kind = next(part for part in instruction.opcode if part in ("ballot", "all", "any", "uni"))
     functions: dict[str, Callable[[_Group, Any], Any]] = {
@@ -229,8 +234,9 @@ def _match(instruction: Instruction, program: Program) -> Step:
         if of_any:
             write(machine, here.lanes, equal)
             return
-        everyone = equal == here.mask[:, None]
-        write(machine, here.lanes, np.where(everyone, here.mask[:, None], np.uint32(0)))
+        executing = _executing(here)
+        everyone = equal == executing
+        write(machine, here.lanes, np.where(everyone, executing, np.uint32(0)))
         write_all(machine, here.lanes, everyone)
 
     return step
@@ -243,13 +249,13 @@ def _active_mask(instruction: Instruction, program: Program) -> Step:
     def step(machine: Machine, lanes: Lanes) -> None:
         here = _together(machine, lanes, None)
         assert here is not None
-        write(machine, lanes, _ballot(here, np.ones((len(here.lane), 1), np.bool_))[here.group])
+        write(machine, lanes, _executing(here))
 
     return step
 
 
 def _elect(instruction: Instruction, program: Program) -> Step:
-    """``elect.sync d|p, mask``: the lowest lane of the mask leads."""
+    """``elect.sync d|p, mask``: the lowest lane of the mask that has not exited leads."""
     demand_count(instruction, 2)
     if not isinstance(instruction.operands[0], Pair):
         raise refuse(instruction, "it has two results, d|p")
@@ -261,9 +267,10 @@ def _elect(instruction: Instruction, program: Program) -> Step:
         here = _together(machine, lanes, mask)
         if here is None:
             return
-        leader = np.log2((here.mask & (~here.mask + np.uint32(1))).astype(np.float64)).astype(np.int64)
-        write(machine, here.lanes, leader.astype(np.uint32)[:, None])
-        write_leader(machine, here.lanes, (here.lane == leader)[:, None])
+        executing = _executing(here)
+        leader = np.log2((executing & (~executing + np.uint32(1))).astype(np.float64)).astype(np.uint32)
+        write(machine, here.lanes, leader)
+        write_leader(machine, here.lanes, here.lane[:, None] == leader)
 
     return step
 

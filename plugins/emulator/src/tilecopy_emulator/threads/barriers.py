@@ -17,19 +17,21 @@ class _Named:
 
     Attributes:
         expected: threads, or None for all of the CTA.
-        arrived: lane -> (place of the instruction, whether it waits).
+        arrived: lane -> (place of the instruction, whether it waits, whether whole warps must come).
         clock: what those that only arrive have released.
         last_time: when it last completed.
         last_waited: who waited then.
-        last_all: whether all the CTA took part.
+        votes: a value of each lane (``bar.red``).
+        done: called with the lanes that were waiting and their votes.
     """
 
     expected: int | None = None
-    arrived: dict[int, tuple[int, bool]] = attrs.Factory(dict)
+    arrived: dict[int, tuple[int, bool, bool]] = attrs.Factory(dict)
     clock: Clock = NOTHING
     last_time: int = 0
     last_waited: Any = None
     votes: dict[int, Any] = attrs.Factory(dict)
+    done: Any = None
 
 
 @attrs.define(eq=False)
@@ -172,13 +174,13 @@ class Barriers:
         self._know_last(state, lanes, number, expected)
         state.expected = expected
         for position, lane in enumerate(lanes.tolist()):
-            state.arrived[lane] = (machine.at, waits)
+            state.arrived[lane] = (machine.at, waits, aligned)
             if votes is not None:
                 state.votes[lane] = votes[position]
         if not waits:
             state.clock = join([state.clock, machine.order.release(lanes)])
-        state_done = self._complete(cta, number, state, aligned, done)
-        if state_done and not waits:
+        state.done = done or state.done
+        if self._complete(cta, state) and not waits:
             machine.launch.version += 1
 
     def _know_last(self, state: _Named, lanes: Any, number: int, expected: int | None) -> None:
@@ -202,7 +204,7 @@ class Barriers:
                 threads=(who,),
             )
 
-    def _complete(self, cta: int, number: int, state: _Named, aligned: bool, done: Any = None) -> bool:
+    def _complete(self, cta: int, state: _Named) -> bool:
         machine = self.machine
         living = machine.living(cta)
         if state.expected is None:
@@ -217,10 +219,8 @@ class Barriers:
             came = sum(32 if count >= alive[warp] else count for warp, count in counts.items())
             if came < state.expected:
                 return False
-        arrived = np.array(sorted(state.arrived))
-        waiting = np.array(sorted(lane for lane, (_, waits) in state.arrived.items() if waits), np.int64)
-        if aligned:
-            self._demand_warps(arrived, state)
+        waiting = np.array(sorted(lane for lane, (_, waits, _) in state.arrived.items() if waits), np.int64)
+        self._demand_warps(state)
         time = machine.launch.time.now
         if len(waiting) == len(living):
             machine.order.barrier(cta, waiting)
@@ -228,59 +228,39 @@ class Barriers:
             clock = machine.order.release(waiting) if len(waiting) else NOTHING
             machine.order.acquire(waiting, join([state.clock, clock])) if len(waiting) else None
         state.last_time, state.last_waited = time, waiting
-        votes = state.votes
-        state.arrived, state.clock, state.votes, state.expected = {}, NOTHING, {}, None
+        votes, done = state.votes, state.done
+        state.arrived, state.clock, state.votes, state.expected, state.done = {}, NOTHING, {}, None, None
         if len(waiting):
             machine.wake(waiting)
         if done is not None:
             done(waiting, votes)
         return True
 
-    def _demand_warps(self, arrived: Any, state: _Named) -> None:
+    def _demand_warps(self, state: _Named) -> None:
+        """For ``.aligned``: all lanes of a warp that have not exited came, and by one instruction."""
         machine = self.machine
+        arrived = np.array(sorted(lane for lane, (_, _, aligned) in state.arrived.items() if aligned), np.int64)
         warps = machine.warp_of[arrived]
         alive = machine.warp_bits(machine.ids[machine.status != DONE])
         here = machine.warp_bits(arrived)
         for warp in np.unique(warps):
             members = arrived[warps == warp]
             places = {state.arrived[lane][0] for lane in members.tolist()}
-            if len(places) > 1 or here[warp] != alive[warp]:
+            if len(places) > 1 or alive[warp] & ~here[warp]:
                 machine.hazard(
                     "barrier",
                     f"the lanes of one warp do not reach this barrier together ({len(members)} of the "
-                    f"{int(alive[warp]).bit_count()} threads, {len(places)} instructions)",
+                    f"{int(alive[warp] | here[warp]).bit_count()} threads, {len(places)} instructions)",
                     members,
                 )
-
-    def leaving(self, ending: Any) -> None:
-        """Lanes are about to exit: not while others of their warp wait at a barrier for all of it."""
-        machine = self.machine
-        if not self.named:
-            return
-        going = np.zeros(machine.unit_ctas * machine.warps_per_cta, bool)
-        going[machine.warp_of[ending]] = True
-        for state in self.named.values():
-            if not state.arrived:
-                continue
-            members = np.array(sorted(state.arrived))
-            bad = going[machine.warp_of[members]] & np.array([state.arrived[lane][1] for lane in members.tolist()])
-            if bad.any():
-                at = int(np.argmax(bad))
-                place = state.arrived[int(members[at])][0]
-                machine.hazard(
-                    "barrier",
-                    f"{len(members)} of the {machine.threads} threads of the CTA wait at this barrier; "
-                    f"{machine.name_of(int(ending[0]))} of their warp exits and does not reach it",
-                    members, at, at=place,
-                )  # fmt: skip
 
     def left(self, ending: Any) -> None:
         """Lanes have exited: barriers of all threads no longer wait for them."""
         machine = self.machine
         ctas = set(machine.cta_of[ending].tolist())
-        for (cta, number), state in list(self.named.items()):
-            if cta in ctas and state.arrived and state.expected is None:
-                self._complete(cta, number, state, aligned=True)
+        for (cta, _), state in self.named.items():
+            if cta in ctas and state.arrived:
+                self._complete(cta, state)
         for cluster in {cta // machine.cluster_size for cta in ctas}:
             self._cluster_complete(cluster)
         if self.resized:

@@ -287,19 +287,13 @@ class Threads:
         for lane, wanted in zip(index.tolist(), mask.tolist(), strict=True):
             waiting[lane] = wanted
         self.park(index, AT_WARP, again=not anywhere)
-        ready = self._converged(key, alive)
-        if not ready:
-            return self.ids[:0]
-        found = np.array(sorted(ready))
-        self.joined = np.array([waiting.pop(lane) for lane in found.tolist()])
-        if not waiting:
-            del self.converging[key]
-        self.wake(found)
+        found, self.joined = self._converged(key, alive)
         if not anywhere:
             self.pc[found] = self.at + 1
         return found
 
-    def _converged(self, key: int | str, alive: Any) -> set[int]:
+    def _converged(self, key: int | str, alive: Any) -> tuple[Any, Any]:
+        """Wake the lanes whose mask has come but for lanes that have exited; returns them and the mask of each."""
         waiting = self.converging[key]
         ready: set[int] = set()
         for lane, wanted in waiting.items():
@@ -310,18 +304,29 @@ class Threads:
             group = [first + bit for bit in range(32) if needed >> bit & 1]
             if all(waiting.get(other) == wanted for other in group):
                 ready |= set(group)
-        return ready
+        lanes = np.array(sorted(ready), np.int64)
+        masks = np.array([waiting.pop(lane) for lane in lanes.tolist()], np.int64)
+        if not waiting:
+            del self.converging[key]
+        if len(lanes):
+            self.wake(lanes)
+        return lanes, masks
 
-    def _left_convergence(self, ending: Any) -> None:
-        """Lanes have exited: whoever waits for them in a warp waits for ever."""
-        for waiting in self.converging.values():
-            for gone in ending.tolist():
-                first = gone - int(self.lane[gone, 0])
-                for lane, mask in waiting.items():
-                    if lane - int(self.lane[lane, 0]) == first and mask >> (gone - first) & 1:
-                        self._accuse_warp(np.array([lane]), gone)
+    def converge_without_exited(self) -> Any:
+        """Lanes have exited: let those go on that waited for nobody else.
 
-    def _accuse_warp(self, waiting: Any, gone: int = -1) -> NoReturn:
+        They execute their instruction (again), but those of a ``bar.warp.sync``, which are past it: those are returned, with
+        the mask of each.
+        """
+        alive = self.warp_bits(self.ids[self.status != DONE])
+        for key in list(self.converging):
+            lanes, masks = self._converged(key, alive)
+            if isinstance(key, str):
+                yield lanes, masks
+            else:
+                self.launch.executed[key] -= len(lanes) * self.copies
+
+    def _accuse_warp(self, waiting: Any) -> NoReturn:
         lane = int(waiting[0])
         for at, members in self.gathering.items():
             if members[lane]:
@@ -336,11 +341,9 @@ class Threads:
                 wanted = members[lane]
                 first = lane - int(self.lane[lane, 0])
                 here = sum(1 << (other - first) for other in members if 0 <= other - first < 32)
-                missing = wanted & ~here
+                missing = wanted & ~here & int(self.warp_bits(self.ids[self.status != DONE])[self.warp_of[lane]])
                 bit = (missing & -missing).bit_length() - 1
-                more = f"; {self.name_of(first + bit)} has not" if bit >= 0 and first + bit < self.units else ""
-                if gone >= 0:
-                    more = f"; {self.name_of(gone)} exits and does not come"
+                more = f"; {self.name_of(first + bit)} has not" if bit >= 0 else ""
                 self.hazard(
                     "barrier" if isinstance(key, str) else "aligned",
                     f"{bin(wanted & here).count('1')} of the {bin(wanted).count('1')} lanes of the mask 0x{wanted:08x} "
@@ -384,8 +387,7 @@ class Threads:
         """For an instruction with .aligned: lanes whose whole warp has come; the rest wait for their warps."""
         if lanes is FULL:
             return lanes
-        alive = self.warp_bits(self.ids[self.status != DONE])
-        return self.converge(lanes, alive[self.warp_of[lanes]])
+        return self.converge(lanes, np.uint32(0xFFFFFFFF))
 
     def demand_whole_warps(self, lanes: Lanes, what: str = "") -> Any:
         """For an instruction with .aligned: every living lane of each warp is here.
