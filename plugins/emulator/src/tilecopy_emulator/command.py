@@ -303,6 +303,7 @@ def emulate(
             "approximate": report.approximate,
             "not_counted": report.not_counted,
             "printed": [{"thread": thread, "text": text} for thread, text in report.printed],
+            "notes": list(report.notes),
         }
         click.echo(json.dumps(data, indent=2))
         return
@@ -310,6 +311,8 @@ def emulate(
     for thread, text in report.printed:
         click.echo(f"{thread}: {printable(text.rstrip())}")
     click.echo(f"{readable(program.name) or program.name}: {report.threads} threads, {total} instructions, no hazard")
+    for note in report.notes:
+        click.echo(f"  note: {printable(note)}")
     if report.approximate:
         click.echo(f"  the last bits of hardware may differ: {', '.join(report.approximate)}")
     for name, count in sorted(report.counters.items()):

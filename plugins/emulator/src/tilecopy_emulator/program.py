@@ -230,6 +230,7 @@ class Program:
         target: ``.target``.
         version: ``.version``.
         sources: texts of source files, by their names in ``.file``; others are read where they lie.
+        notes: what the report of a run says about how the text was made.
     """
 
     name: str
@@ -247,6 +248,7 @@ class Program:
     version: tuple[int, int] = (7, 8)
     register_types: Mapping[str, str] = attrs.Factory(dict)
     sources: Mapping[str, str] = attrs.Factory(dict)
+    notes: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=32)

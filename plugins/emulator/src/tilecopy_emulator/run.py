@@ -56,6 +56,7 @@ class Report:
         approximate: opcodes that ran and for which the ISA gives an error bound instead of bits (``ex2.approx.f32``): what
             they compute is inside the bound, and hardware's last bits may differ.
         printed: what ``printf`` has printed: the thread in words, and the text.
+        notes: what the caller should know about a run without a hazard, such as host code that was left out of a CUDA C++ file.
     """
 
     threads: int
@@ -65,6 +66,7 @@ class Report:
     lines: dict[int, int] = attrs.field(factory=dict, repr=False)
     not_counted: tuple[str, ...] = ()
     printed: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
         rows = [("threads", self.threads), ("instructions", sum(self.instructions.values()))]
@@ -284,6 +286,7 @@ def run_grid(
         dict(lines),
         tuple(sorted(not_counted)),
         tuple(launch.printed),
+        (*program.notes, *dict.fromkeys(launch.notes)),
     )
 
 

@@ -137,6 +137,7 @@ class Launch:
         allows_unfenced_init: a bulk copy may use an mbarrier whose init no fence has made known to the async proxy.
         sought: the access that this run looks for; seen: the last instruction that made it, or -1; raced: what another run should look for.
         printed: the thread and the text of each ``printf``, in the order in which they ran here.
+        notes: what the report says besides; a note that is there already is not repeated.
     """
 
     program: Program
@@ -175,6 +176,7 @@ class Launch:
     seen: int = -1
     raced: Sought | None = None
     printed: list[tuple[str, str]] = attrs.Factory(list)
+    notes: list[str] = attrs.Factory(list)
     single: bool = attrs.field(init=False)
     targets: list[int] = attrs.field(init=False)
     in_loop: NDArray[np.bool_] = attrs.field(init=False)
