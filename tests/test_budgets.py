@@ -9,16 +9,16 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = {
-    "core": 10_430,
+    "core": 10_450,
     "bulk": 275,
     "cli": 2_000,
-    "cuda": 1_775,
+    "cuda": 1_780,
     "draw": 2_500,
     "dsmem": 150,
     "emulator": 18_800,
     "export": 1_625,
     "gmem_smem": 100,
-    "kernel": 8_230,
+    "kernel": 8_235,
     "ldgsts": 100,
     "ldmatrix": 600,
     "ragged": 525,
@@ -33,9 +33,9 @@ PACKAGES = {
 """Lines of Python of each package, docstrings and blank ones too: the core, then the folders of plugins/."""
 ROOMS = {
     "integers": 850,
-    "layout": 1_275,
+    "layout": 1_280,
     "memory": 650,
-    "description": 1_140,
+    "description": 1_165,
     "registry": 1_360,
     "dispatch": 820,
     "ptx": 2_570,

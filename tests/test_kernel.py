@@ -232,7 +232,7 @@ def plan(dst: Any, src: Any, **more: Any) -> tc.Plan:
         ),
         (lambda: g((-1, 4)), tc.LayoutError, (-1,)),
         (lambda: tc.Buffer((0, 4), "float32", space="shared", name="t"), tc.LayoutError, (1, 0)),
-        (lambda: g()[4:4, :], tc.LayoutError, ("A",)),
+        (lambda: g()[4:3, :], tc.LayoutError, ("A",)),
         (lambda: plan(s()[:, :], g()[0:33, :]), tc.LayoutError, ("outside", 32)),
         (lambda: plan(s()[:, :], g()[40, :]), tc.LayoutError, ("outside",)),
         (lambda: g()[0, 0, 0], tc.LayoutError, (3,)),

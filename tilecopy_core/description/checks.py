@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 from ..errors import did_you_mean, shown
 from ..memory.buffers import Buffer, Region
+from .packed import why_not_in_bytes
 from .request import IN_A_KERNEL, Accept, CopyRequest, Decline, Variant, Verdict, why_invalid, why_not_shared
 from .target import MBARRIER_TX_LIMIT
 
@@ -121,12 +122,9 @@ valid_copy: Check = why_invalid
 
 def whole_byte_elements(request: CopyRequest) -> str | None:
     """Elements are whole bytes: two elements to a byte have no address of their own."""
-    dtype, names = request.src.buffer.dtype, [region.buffer.name for region in (request.src, request.dst)]
+    dtype = request.src.buffer.dtype
     if dtype.bits < 8:
-        source, destination = (f"{name}.view(dtype='uint8')" for name in names)
-        return (
-            f"elements of {dtype.bits} bits ({dtype}) are not addressable: copy bytes, from {source} to {destination}"
-        )
+        return f"elements of {dtype.bits} bits ({dtype}) are not addressable: {why_not_in_bytes(request)}"
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from ..errors import LayoutError
-from ..integers.expr import divisor_of, floordiv, same
+from ..integers.expr import Expr, divisor_of, floordiv, same
 from ..memory.buffers import Region
 from .request import CopyRequest
 
@@ -17,26 +17,53 @@ def in_bytes(request: CopyRequest) -> CopyRequest | None:
     """
     if request.src.buffer.dtype.bits >= 8 or request.overhangs:
         return None
-    dst, src = _packed(request.dst), _packed(request.src)
-    if dst is None or src is None or dst[1] != src[1]:
-        return None
-    return attrs.evolve(request, dst=dst[0], src=src[0], outside=None)
-
-
-def _packed(region: Region) -> tuple[Region, int] | None:
-    """Return a region as bytes, and which of its dimensions longer than 1 has fewer elements; None where it has no such form."""
-    buffer = region.buffer
     try:
-        view = buffer.view(dtype="uint8")
+        (dst, dst_place, *_), (src, src_place, *_) = _packed(request.dst), _packed(request.src)
     except LayoutError:
         return None
-    packed = [dim for dim, extent in enumerate(buffer.shape) if not same(extent, view.shape[dim])]
-    per_byte = 8 // buffer.dtype.bits
-    if len(packed) != 1:
-        return None
-    dim, starts, extents = packed[0], list(region.starts), list(region.extents)
-    if divisor_of(starts[dim]) % per_byte or extents[dim] % per_byte:
-        return None
-    place = sum(extent > 1 for extent in extents[:dim])
-    starts[dim], extents[dim] = floordiv(starts[dim], per_byte), extents[dim] // per_byte
-    return Region(view, tuple(starts), tuple(extents), region.inside), place
+    return attrs.evolve(request, dst=dst, src=src, outside=None) if dst_place == src_place else None
+
+
+def why_not_in_bytes(request: CopyRequest) -> str:
+    """Return why :func:`in_bytes` has no such request for elements of less than a byte, and what to do."""
+    try:
+        (dst, dst_place, *_), (src, src_place, *_) = _packed(request.dst), _packed(request.src)
+    except LayoutError as error:
+        try:
+            (dst, _, dst_phase), (src, _, src_phase) = (_packed(x, around=True) for x in (request.dst, request.src))
+        except LayoutError:
+            return str(error)
+        boxes = f"from {_shown(src)} to {_shown(dst)}"
+        return f"{error}; or copy the whole bytes, {boxes}" if dst_phase == src_phase else str(error)
+    if dst_place != src_place:
+        return f"neighbours in a byte must lie along the same dimension of {request.src} and {request.dst}"
+    return f"copy bytes, from {src.buffer.name}.view(dtype='uint8') to {dst.buffer.name}.view(dtype='uint8')"
+
+
+def _shown(region: Region) -> str:
+    """Return a region of bytes as a user of the elements writes it."""
+    name = region.buffer.name
+    return f"{name}.view(dtype='uint8'){str(region).removeprefix(name)}"
+
+
+def _packed(region: Region, *, around: bool = False) -> tuple[Region, int, int]:
+    """Return a region as bytes, which of its dimensions longer than 1 has fewer elements, and the elements before it in its first byte.
+
+    Raises:
+        LayoutError: the region has no such form. With ``around``, it may begin and end inside a byte at places that are known.
+    """
+    buffer, starts, extents = region.buffer, list(region.starts), list(region.extents)
+    view, per_byte = buffer.view(dtype="uint8"), 8 // buffer.dtype.bits
+    dim = next((d for d, size in enumerate(buffer.shape) if not same(size, view.shape[d])), None)
+    if dim is None:
+        raise LayoutError(f"{buffer} has no elements")
+    start, extent, phase = starts[dim], extents[dim], 0
+    if divisor_of(start) % per_byte or extent % per_byte:
+        if not around or isinstance(start, Expr):
+            raise LayoutError(
+                f"dimension {dim} of {region} must start and end at multiples of {per_byte} elements, which share a byte"
+            )
+        phase = start % per_byte
+    place = sum(each > 1 for each in extents[:dim])
+    starts[dim], extents[dim] = floordiv(start, per_byte), -(-(phase + extent) // per_byte)
+    return Region(view, tuple(starts), tuple(extents), region.inside), place, phase

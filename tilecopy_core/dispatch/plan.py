@@ -220,7 +220,8 @@ def plan(
         options: what the variant takes beyond that (``mbar=``, ``remote_cta_id=``, ``cta_group=``).
 
     Raises:
-        RequestError, LayoutError, TargetError: the copy has no meaning, or an argument is of another kind.
+        RequestError, LayoutError, TargetError: the copy has no meaning, the regions have no elements, or an argument is of
+            another kind.
         NoVariantError: no installed variant lowers it. Where none of them takes an option that was given, the error is a
             RequestError too.
         PluginError: the variant demanded by name is broken.
@@ -239,6 +240,10 @@ def plan(
         cluster=cluster,
     )
     check_request(request)
+    if not src.size:
+        raise RequestError(
+            f"{request}: the regions must have elements to plan a copy, got extents {src.extents}; in a KernelBuilder such a copy emits nothing"
+        )
     registry = _registry(registry)
     found = dispatch(request, variant, registry)
     tell(found, registry)

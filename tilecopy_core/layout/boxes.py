@@ -84,7 +84,7 @@ def box(
     """Starts and extents of a region of a shape: of each dimension ``slice(start, stop)`` or ``(start, stop)``.
 
     Extents of the shape may be symbolic. With ``overhang`` the box may leave the shape; starts and stops are coordinates,
-    negative ones too. Raises :class:`LayoutError` for another rank, an extent of the box that is symbolic or below 1, or a
+    negative ones too. Raises :class:`LayoutError` for another rank, an extent of the box that is symbolic or negative, or a
     box that is certainly outside.
     """
     if len(region) != len(shape):
@@ -121,9 +121,9 @@ def _start_and_extent(part: Any, size: Int, dim: int, overhang: bool) -> tuple[I
     extent = stop - start
     if isinstance(extent, Expr):
         raise LayoutError(f"dimension {dim}: the extent of {start} : {stop} is symbolic ({extent}); it must be fixed")
-    if extent < 1:
+    if extent < 0:
         raise LayoutError(
-            f"dimension {dim}: the region {shown(start)} : {shown(stop)} is empty (extent {shown(extent)})"
+            f"dimension {dim}: the region {shown(start)} : {shown(stop)} ends before it starts (extent {shown(extent)})"
         )
     if not overhang and surely_leaves(start, extent, size):
         raise LayoutError(leaving(dim, start, extent, size))

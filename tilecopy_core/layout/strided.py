@@ -86,9 +86,11 @@ class StridedLayout:
         return StridedLayout(tuple(self.shape[i] for i in order), tuple(self.strides[i] for i in order))
 
     def reach(self, axis: Axis = m) -> Int:
-        """Number of elements along an axis from the first place to the last: symbolic, like the extents."""
+        """Number of elements along an axis from the first place to the last: symbolic, like the extents; 0 if there are none."""
         if axis != m:
             return 1
+        if any(isinstance(extent, int) and not extent for extent in self.shape):
+            return 0
         steps = [
             mul(add(extent, -1), _magnitude(stride)) for extent, stride in zip(self.shape, self.strides, strict=True)
         ]

@@ -381,20 +381,26 @@ def along(iters: Iters, axis: Axis, index: Int, start: Int = 0) -> Int:
     return place
 
 
-def checked_extents(extents: Any, what: str) -> tuple[int, ...]:
-    """Extents as plain integers of at least 1, else a :class:`LayoutError` that names ``what`` they are of."""
+def checked_extents(extents: Any, what: str, least: int = 1) -> tuple[int, ...]:
+    """Extents as plain integers of at least ``least``, else a :class:`LayoutError` that names ``what`` they are of."""
     values = tuple(extents) if isinstance(extents, (tuple, list)) else (extents,)
-    if set(map(type, values)) == {int} and min(values) > 0 and prod(values) <= _MOST_ELEMS:
+    if set(map(type, values)) == {int} and min(values) >= least and _spread(values) <= _MOST_ELEMS:
         return values
     for extent in values:
         number = None if isinstance(extent, (Expr, np.ndarray)) else integer(extent)
         if number is None:
             raise LayoutError(f"{what}: an extent is a plain integer, not {shown(extent)}")
-        if number < 1:
-            raise LayoutError(f"{what}: every extent is at least 1; found {shown(extent)} in {shown(values)}")
-    if prod(map(int, values)) > _MOST_ELEMS:
+        if number < least:
+            raise LayoutError(f"{what}: every extent must be at least {least}, got {shown(extent)} in {shown(values)}")
+    values = tuple(map(int, values))
+    if _spread(values) > _MOST_ELEMS:
         raise LayoutError(f"{what}: the extents {shown(extents)} have more than 2**62 elements")
-    return tuple(map(int, values))
+    return values
+
+
+def _spread(extents: tuple[int, ...]) -> int:
+    """Return the number of elements, extents of 0 left out: strides grow with the other extents also where there are none."""
+    return prod(extent or 1 for extent in extents)
 
 
 def row_major(shape: Sequence[N]) -> tuple[N, ...]:

@@ -34,20 +34,16 @@ def symbolic(extents: Sequence[Int]) -> bool:
 def checked_shape(shape: Any, what: str, space: str) -> tuple[Any, ...]:
     """Extents: plain integers of at least 1, and in global memory 0 and symbolic ones that are not negative; else a LayoutError."""
     values = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
-    if space == "global" and any(type(extent) is int and extent == 0 for extent in values):
-        rest = checked_shape([1 if type(extent) is int and extent == 0 else extent for extent in values], what, space)
-        return tuple(
-            0 if type(extent) is int and extent == 0 else known for extent, known in zip(values, rest, strict=True)
-        )
+    least = 0 if space == "global" else 1
     if not symbolic(values):
-        return checked_extents(values, what)
+        return checked_extents(values, what, least)
     if space != "global":
         raise LayoutError(f"{what} {values}: memory of the space {space} has a size that is known when it is built")
     for extent in (each for each in values if isinstance(each, Expr)):
         lower, _ = bounds_of(extent)
         if lower is None or lower < 0:
             raise LayoutError(f"{what}: the extent {extent} reaches down to {lower}; declare a lower bound")
-    return tuple(extent if isinstance(extent, Expr) else checked_extents(extent, what)[0] for extent in values)
+    return tuple(extent if isinstance(extent, Expr) else checked_extents(extent, what, least)[0] for extent in values)
 
 
 def check_identifier(name: Any, what: str) -> str:
@@ -94,8 +90,8 @@ _MEMORY = optional(instance_of("a Memory, that of another buffer", Memory))
 class Buffer:
     """A shaped, typed array in one memory space.
 
-    ``buffer[0:64, start:start+8]`` is a :class:`Region`; starts may be symbolic, extents may not. A region may overhang the
-    shape at both ends, for a copy with ``outside=``: starts are coordinates, and ``-1`` is the place before the first.
+    ``buffer[0:64, start:start+8]`` is a :class:`Region`; starts may be symbolic, extents may not. An extent may be 0, and
+    a copy of such a region copies nothing. A region may overhang the shape at both ends, for a copy with ``outside=``: starts are coordinates, and ``-1`` is the place before the first.
     ``gmem``, ``smem`` and ``reg`` are taken for the spaces ``global``, ``shared`` and ``local``.
 
     Attributes:
@@ -335,10 +331,10 @@ class Region:
         rank = len(buffer.shape)
         for name, values, rule, types in (
             ("starts", self.starts, "integers", {int, Expr}),
-            ("extents", self.extents, "plain integers of at least 1", {int}),
+            ("extents", self.extents, "plain integers of at least 0", {int}),
         ):
             right = type(values) is tuple and len(values) == rank and types.issuperset(map(type, values))
-            if not right or (name == "extents" and min(values, default=1) < 1):
+            if not right or (name == "extents" and min(values, default=0) < 0):
                 raise LayoutError(
                     f"Region of {buffer}: {name} are {rule}, one a dimension, in a tuple; not {shown(values)}"
                 )
@@ -356,12 +352,13 @@ class Region:
         return self.size * self.buffer.dtype.bits // 8
 
     def sliced_layout(self) -> TileLayout | None:
-        """The layout of the box (found once), or None where the box is not a layout of its own.
+        """The layout of the box (found once), or None where the box is not a layout of its own, or has no elements.
 
         Of a box that overhangs, coordinates outside have places too, at which there is nothing.
         """
         if self._layout is False:
-            object.__setattr__(self, "_layout", self.buffer.layout.box(self.buffer.shape, self.starts, self.extents))
+            layout = self.buffer.layout.box(self.buffer.shape, self.starts, self.extents) if self.size else None
+            object.__setattr__(self, "_layout", layout)
         return self._layout or None
 
     def overhang(self, dim: int) -> tuple[bool, bool]:

@@ -30,7 +30,7 @@ class DeviceArray:
     """A row-major array in device memory. It is freed by :meth:`free`, at the end of a ``with``, or when nothing refers to it any more.
 
     Args:
-        shape: extents.
+        shape: extents. An array with an extent of 0 has no memory, and its address is 0.
         dtype: element type.
         device: the GPU's number.
         executor: whose driver context is used; by default one of its own.
@@ -45,12 +45,16 @@ class DeviceArray:
         self, shape: Sequence[int], dtype: Any, *, device: int = 0, executor: CudaExecutor | None = None
     ) -> None:
         extents = [integer(extent) for extent in (shape if isinstance(shape, (tuple, list)) else (shape,))]
-        self.shape = tuple(extent for extent in extents if extent is not None and extent >= 1)
+        self.shape = tuple(extent for extent in extents if extent is not None and extent >= 0)
         self.dtype, self.pointer = dtype_of(dtype).numpy(), 0
         self.nbytes = prod(self.shape) * self.dtype.itemsize
         if len(self.shape) != len(extents) or self.nbytes >= _ADDRESSES:
-            raise LaunchError(f"DeviceArray: shape {shown(shape)}: extents are positive integers, and fit 2**49 bytes")
+            raise LaunchError(
+                f"DeviceArray: shape {shown(shape)}: extents must be integers of at least 0 that fit 2**49 bytes"
+            )
         self._executor, self._device = executor or CudaExecutor(), device
+        if not self.nbytes:
+            return
         with self._executor.driver.active(device):
             what = f"DeviceArray: shape {shown(shape)}: {self.nbytes} bytes of device memory"
             self.pointer = int(self._executor.driver.call("cuMemAlloc", self.nbytes, what=what))
@@ -106,6 +110,8 @@ class DeviceArray:
         return host
 
     def _call(self, function: str, *arguments: Any) -> None:
+        if not self.nbytes:
+            return
         with self._executor.driver.active(self._device):
             self._executor.driver.call(function, *arguments)
 

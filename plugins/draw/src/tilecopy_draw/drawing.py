@@ -63,6 +63,8 @@ def draw(
     if isinstance(x, tc.Plan):
         return _of_plan(x, kind, wanted, before, width)
     region = _region_of(x)
+    if not region.size:
+        raise tc.RequestError(f"draw: x must have elements, got {region}")
     if region.size > MOST_ELEMENTS:
         raise tc.RequestError(
             f"draw: x has {region.size} elements; at most {MOST_ELEMENTS} are drawn. Draw a region of it, not {shown(x)}"

@@ -35,6 +35,8 @@ class ScopedCopies:
     ) -> None:
         """A synchronous copy: a thread may use its own part right after it; other threads must wait for a barrier.
 
+        A copy of regions without elements, such as ``A[0:0, :]``, is checked as any other and emits nothing.
+
         Args:
             dst: destination region.
             src: source region.

@@ -81,7 +81,7 @@ class Lowering:
             self.origins.append(f"{placed.statement.describe()}, {placed.where}")
             try:
                 placed.statement.lower(self)
-                if isinstance(placed.statement, Copy):
+                if isinstance(placed.statement, Copy) and placed.statement.src.size:
                     tell(self.plans[-1], self.registry, placed.where)
             except TilecopyError as error:
                 if not getattr(error, "located", False):
@@ -113,7 +113,7 @@ class Copy:
         return f"{self.op} {self.dst} <- {self.src}"
 
     def lower(self, context: Lowering) -> None:
-        """Dispatch and emit."""
+        """Dispatch and emit; a copy of no elements leaves a comment alone."""
         dst, src = self.dst, self.src
         if self.outside is not None:  # what is known around, and what the grid bounds, may prove it inside
             known = tuple(
@@ -141,6 +141,9 @@ class Copy:
             min_ctas_per_sm=context.min_ctas_per_sm,
         )
         check_operands(request)  # the builder has looked at where the regions lie
+        if not src.size:
+            context.ptx.comment(f"{self.describe()}: no elements, nothing to copy")
+            return
         plan = dispatch(request, self.variant, context.registry)
         context.plans.append(plan)
         context.origins[-1] = f"{plan.variant}: {context.origins[-1]}"
