@@ -75,7 +75,7 @@ def _atomic(instruction: Instruction, program: Program) -> Step:
         if machine.launch.profile:
             profile.count_atomic(machine, lanes, where, count * size)
         if count > 1:
-            _demand_aligned(machine, lanes, where, count * size)
+            machine.demand_aligned(lanes, where, count * size, "the global address {}")
         for number in range(count):
             at = where + where.dtype.type(number * size)
             old = machine.atomic(lanes, access, at, update_of([of[number] for of in values]))
@@ -83,17 +83,6 @@ def _atomic(instruction: Instruction, program: Program) -> Step:
                 write[number](machine, lanes, old)
 
     return step
-
-
-def _demand_aligned(machine: Machine, lanes: Lanes, addresses: Any, size: int) -> None:
-    """Values beside one another, each of which is an operation of its own, have one address."""
-    bad = machine.rows(addresses % addresses.dtype.type(size) != 0, lanes)
-    if bad.any():
-        position, copy = (int(each) for each in np.argwhere(bad)[0])
-        value = int(machine.rows(addresses, lanes)[position, copy])
-        machine.hazard(
-            "alignment", f"the global address 0x{value:x} is not a multiple of {size} bytes", lanes, position, copy=copy
-        )
 
 
 def _picked(value: Any, rows: Any, columns: Any) -> Any:

@@ -453,11 +453,7 @@ def start_operation(
 def global_bytes(machine: Machine, one: Any, addresses: Any, size: int) -> tuple[Any, Any]:
     """The array that bytes at an address aligned to 16 lie in, and their offsets in it."""
     addresses = np.asarray(addresses).astype(np.uint64)
-    low = addresses & np.uint64(15)
-    if low.any():
-        machine.hazard(
-            "alignment", f"the global address 0x{int(addresses.flat[np.argmax(low)]):x} is not a multiple of 16", one
-        )
+    machine.demand_aligned(one, addresses, 16, "the global address {}")
     window = addresses >> np.uint64(WINDOW_BITS)
     if not (window == window.flat[0]).all():
         machine.demand_single()

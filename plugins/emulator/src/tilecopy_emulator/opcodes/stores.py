@@ -54,14 +54,7 @@ def _discard(instruction: Instruction, program: Program) -> Step:
 
     def step(machine: Machine, lanes: Lanes) -> None:
         where = address(machine, lanes)
-        bad = machine.rows(where % where.dtype.type(_LINE) != 0, lanes)
-        if bad.any():
-            machine.hazard(
-                "alignment",
-                f"what is discarded begins at a multiple of {_LINE} bytes",
-                lanes,
-                int(np.argmax(bad.any(axis=1))),
-            )
+        machine.demand_aligned(lanes, where, _LINE, "the global address {}")
         for offset in range(0, _LINE, access.bytes):
             there = where + where.dtype.type(offset)
             pieces = machine.globals.locate(lanes, machine.globals.spread(lanes, there), access.bytes)

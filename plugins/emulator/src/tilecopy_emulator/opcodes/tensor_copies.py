@@ -314,10 +314,7 @@ CODES: dict[str, dict[int, int]] = {
 
 def _load_map(machine: Machine, lanes: Lanes, space: str, addresses: Any) -> Any:
     access, first = Access(space, PIECE), np.asarray(addresses).astype(np.uint64)
-    bad = (first % MAP_ALIGN_BYTES).astype(bool)
-    if bad.any():
-        what = f"the address of a tensor map is not a multiple of {MAP_ALIGN_BYTES}"
-        machine.hazard("alignment", what, lanes, int(np.argmax(machine.rows(bad, lanes).any(axis=1))))
+    machine.demand_aligned(lanes, first, MAP_ALIGN_BYTES, "the address {} of a tensor map")
     parts = [machine.load(lanes, access, first + np.uint64(at)) for at in range(0, MAP_BYTES, PIECE)]
     return np.concatenate(parts, axis=2)
 

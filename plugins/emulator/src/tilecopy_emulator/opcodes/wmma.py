@@ -23,6 +23,8 @@ from .operands import Handler, Lanes, Reader, Step, demand_count, reader, refuse
 
 _SHAPES = {"m16n16k16": (16, 16, 16), "m8n32k16": (8, 32, 16), "m32n8k16": (32, 8, 16), "m16n16k8": (16, 16, 8)}
 _SHAPES |= {"m8n8k4": (8, 8, 4)}
+GRANULE_BYTES = 16
+"""What a GPU loads or stores of a matrix at once: a stride is a multiple, and the first address unless the fragment is smaller."""
 _BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "f32": 4, "f64": 8, "s8": 1, "u8": 1, "s32": 4}
 
 
@@ -55,6 +57,11 @@ class _Fragment:
         return cls(rows, columns, type, slots // each, "b64" if type == "f64" else "b32")
 
     @property
+    def bytes(self) -> int:
+        """What each lane holds."""
+        return self.registers * int(self.width[1:]) // 8
+
+    @property
     def elements(self) -> Any:
         """The number of the element in each slot, shape (slots, 32)."""
         slots = self.registers * max(1, (8 if self.width == "b64" else 4) // _BYTES[self.type])
@@ -85,16 +92,19 @@ def _moved(instruction: Instruction) -> tuple[_Fragment, bool, Access]:
 
 
 def _addresses(machine: Machine, lanes: Lanes, base: Any, stride: Any, moved: tuple[_Fragment, bool, Access]) -> Any:
-    """Addresses of the elements in each slot, shape (slots, lanes, copies); the first is a multiple of 32 bytes."""
+    """Addresses of the elements in each slot, shape (slots, lanes, copies).
+
+    The first must be a multiple of the fragment's bytes (PTX ISA, matrix storage for wmma). No GPU asks for more than
+    16, so a smaller multiple of these is a note.
+    """
     fragment, row_major, access = moved
     first = machine.rows(base, lanes).astype(np.uint64)
-    bad = first % np.uint64(32) != 0
-    if bad.any():
-        position, copy = (int(each) for each in np.argwhere(bad)[0])
-        machine.hazard(
-            "alignment", f"the address 0x{int(first[position, copy]):x} of a matrix is not a multiple of 32 bytes",
-            lanes, position, copy=copy,
-        )  # fmt: skip
+    machine.demand_aligned(lanes, first, min(fragment.bytes, GRANULE_BYTES), "the address {} of a matrix")
+    if (first % np.uint64(fragment.bytes)).any():
+        machine.note(
+            f"the address of a matrix is not a multiple of {fragment.bytes} bytes, the size of its fragment, as the PTX "
+            f"ISA asks; GPUs need {GRANULE_BYTES}"
+        )
     warps, copies = len(first) // 32, max(first.shape[1], stride.shape[1])
     strides = machine.rows(stride, lanes).astype(np.uint64).reshape(warps, 32, -1)
     offsets = np.stack([fragment.offsets(each, row_major=row_major) for each in strides], axis=1)
@@ -103,9 +113,17 @@ def _addresses(machine: Machine, lanes: Lanes, base: Any, stride: Any, moved: tu
 
 
 def _stride(instruction: Instruction, program: Program, number: int, moved: tuple[_Fragment, bool, Access]) -> Reader:
-    """The distance of rows or columns in elements: an operand, or as the matrix is packed."""
+    """The distance of rows or columns in elements: an operand, a multiple of 16 bytes as the CUDA C++ guide says, or as the matrix is packed."""
     if len(instruction.operands) > number:
-        return reader(instruction.operands[number], "u32", instruction, program)
+        read = reader(instruction.operands[number], "u32", instruction, program)
+
+        def stride(machine: Machine, lanes: Lanes) -> Any:
+            elements = read(machine, lanes)
+            distance = elements.astype(np.uint64) * np.uint64(moved[2].bytes)
+            machine.demand_aligned(lanes, distance, GRANULE_BYTES, "the stride of {} bytes of a matrix")
+            return elements
+
+        return stride
     packed = np.full((1, 1), moved[0].columns if moved[1] else moved[0].rows, np.uint32)
     return lambda machine, lanes: packed
 

@@ -207,6 +207,33 @@ class Threads:
         error.details = {"sides": sides, "order": order}  # the launch tells them, once nobody catches this
         raise error
 
+    def demand_aligned(self, lanes: Lanes, addresses: Any, size_bytes: int, what: str) -> None:
+        """Demand that addresses, or distances in bytes, are multiples of a number of bytes.
+
+        Args:
+            lanes: who names them.
+            addresses: unsigned, one row a lane, or one for all.
+            size_bytes: the number.
+            what: the address in words, ``{}`` for its digits.
+
+        Raises:
+            HazardError: one is not.
+        """
+        bad = addresses % addresses.dtype.type(size_bytes) != 0
+        if bad.any():
+            position, copy = (int(each) for each in np.argwhere(self.rows(bad, lanes))[0])
+            value = f"0x{int(self.rows(addresses, lanes)[position, copy]):x}"
+            message = f"{what.format(value)} is not a multiple of {size_bytes} bytes"
+            self.hazard("alignment", message, lanes, position, copy=copy)
+
+    def note(self, message: str) -> None:
+        """Say something of the instruction that is being executed in the report of a run without a hazard, once."""
+        instruction = self.program.instructions[self.at]
+        origin = self.launch.origin_of(instruction.line)
+        text = f"{message} (PTX line {instruction.line}: {instruction.text}{', ' if origin else ''}{origin})"
+        if text not in self.launch.notes:
+            self.launch.notes.append(text)
+
     def instruction_of(self, lanes: Lanes, position: int, at: int = -1) -> Instruction:
         """The instruction that is being executed, or one at a place of the program; of several in one step a lane's own."""
         instructions = self.program.instructions
