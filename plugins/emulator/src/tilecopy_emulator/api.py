@@ -206,7 +206,7 @@ def _parameters(program: Program, arguments: Sequence[Any], memory: GlobalMemory
     except LaunchError as error:
         signature, first = _signature(program), next((each.place for each in program.instructions), None)
         said = "" if signature in str(error) else f"\n  the kernel is {program.name}{signature}"
-        there = f"\n{first.in_words(program.sources)}" if first else ""
+        there = "".join(f"\n{line}" for line in first.lines(program.sources)) if first else ""
         raise LaunchError(f"{error}{said}{there}") from None
 
 

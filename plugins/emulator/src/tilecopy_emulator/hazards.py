@@ -1,12 +1,13 @@
-"""The accesses that a hazard is about: who, what, where in PTX and in its source, which values, and what would order them."""
+"""Hazards as data, and the one place where their text is written: for people, for JSON and for a code host."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
 import numpy as np
+from tilecopy import HazardError
 
 from .effects import modifiers_of
 from .places import Place
@@ -14,20 +15,23 @@ from .program import Instruction
 
 _FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 _WIDTHS = ("8", "16", "32", "64")
+COMPLETED, IN_VAIN = "the wait for it", "a wait that does not cover it"
+"""Relations of the waits that complete a copy, and that do not."""
 
 
 @attrs.frozen
 class ReportedAccess:
-    """One access.
+    """A frozen record of one instruction that a hazard is about.
 
     Attributes:
-        thread: who, in words.
+        thread: who executes it, in words.
         action: ``"read"`` or ``"written"``; "" where the hazard is about no access.
         line: of the PTX text; 0 where it is not known.
         text: the instruction.
         place: in the source, or None.
         value: what it reads or writes, in words; "" where that is not known.
         origin: the statement of a KernelBuilder that it comes from, or "".
+        relation: what it is to the first of the hazard's accesses, in words.
     """
 
     thread: str
@@ -37,18 +41,15 @@ class ReportedAccess:
     place: Place | None = None
     value: str = ""
     origin: str = ""
+    relation: str = "before that"
 
     @classmethod
-    def of(
-        cls, thread: str, action: str, instruction: Instruction | None, value: str = "", origin: str = ""
-    ) -> ReportedAccess:
-        """The access of an instruction, or of one that is not known."""
-        if instruction is None:
-            return cls(thread, action, value=value)
-        return cls(thread, action, instruction.line, instruction.text, instruction.place, value, origin)
+    def of(cls, thread: str, action: str, instruction: Instruction, **more: str) -> ReportedAccess:
+        """Return the access of an instruction."""
+        return cls(thread, action, instruction.line, instruction.text, instruction.place, **more)
 
     def data(self, sources: Mapping[str, str]) -> dict[str, Any]:
-        """As JSON has it; the source's places innermost first."""
+        """Return the access as JSON has it; of the source's places those outside library headers come first, innermost first."""
         places = [] if self.place is None else self.place.chain()
         return {
             "thread": self.thread,
@@ -59,9 +60,60 @@ class ReportedAccess:
             "origin": self.origin,
             "source": [
                 {"file": p.file, "line": p.line, "column": p.column, "function": p.function, "text": p.text(sources)}
-                for p in places
+                for p in sorted(places, key=lambda place: place.in_library)
             ],
         }
+
+
+@attrs.frozen
+class Hazard:
+    """A frozen record of an execution that the hardware leaves undefined.
+
+    Attributes:
+        kind: the rule that was broken; the README lists the kinds.
+        message: what happened, with the thread.
+        accesses: the one that broke the rule, then those that it met; none where the program has no instructions.
+        threads: all that it is about, in words.
+        bytes: first and last byte of the access, from the start of its memory, or None.
+        cause: the reason in one word, if it is known.
+        remedy: what would order the accesses, in words, or "".
+    """
+
+    kind: str
+    message: str
+    accesses: tuple[ReportedAccess, ...] = ()
+    threads: tuple[str, ...] = ()
+    bytes: tuple[int, int] | None = None
+    cause: str = ""
+    remedy: str = ""
+
+    def error(self, sources: Mapping[str, str]) -> HazardError:
+        """Return the exception for users, with the lines of the sources."""
+        line = self.accesses[0].line if self.accesses else 0
+        error = HazardError(
+            "\n".join(self._lines(sources)),
+            kind=self.kind, line=line, threads=self.threads, bytes=self.bytes, cause=self.cause,
+        )  # fmt: skip
+        error.details = {"accesses": [each.data(sources) for each in self.accesses], "order": self.remedy}
+        return error
+
+    def _lines(self, sources: Mapping[str, str]) -> list[str]:
+        lines = [f"{self.kind}: {self.message}"]
+        for number, access in enumerate(self.accesses):
+            if not access.line:
+                continue
+            head = f"{access.relation}, {access.thread}, " if number else ""
+            lines.append(f"  {head}PTX line {access.line}: {access.text}")
+            lines += [f"  {'from' if number else 'in'}: {access.origin}"] if access.origin else []
+            lines += access.place.lines(sources) if access.place else []
+        values = [each.value for each in self.accesses[:2]]
+        if len(values) == 2 and all(values) and self.accesses[0].action == "written":
+            now, before = self.accesses[:2]
+            same = ", the same" if now.value == before.value else ""
+            lines.append(f"  values: {before.value} was {before.action}, {now.value} is written{same}")
+        elif values and values[0]:
+            lines.append(f"  value: {values[0]}")
+        return [*lines, f"  what orders them: {self.remedy}"] if self.remedy else lines
 
 
 def value_of(raw: Any, instruction: Instruction) -> str:
@@ -77,24 +129,3 @@ def value_of(raw: Any, instruction: Instruction) -> str:
         dtype = _FLOATS.get(name) or np.dtype(f"<{'i' if name[0] == 's' else 'u'}{size}")
         found = [str(each) for each in data.view(dtype)]
     return found[0] if len(found) == 1 else f"{{{', '.join(found)}}}"
-
-
-def in_words(sides: Sequence[ReportedAccess], order: str, sources: Mapping[str, str]) -> str:
-    """What a message says after the line of the first side: places, the other side, values, order, each on its line."""
-    if not sides:
-        return ""
-    first, *others = sides
-    said = [first.place.in_words(sources)] if first.place else []
-    for other in others:
-        if other.line:
-            said.append(f"  before that, {other.thread}, PTX line {other.line}: {other.text}")
-            said += [other.place.in_words(sources)] if other.place else []
-            said += [f"  from: {other.origin}"] if other.origin else []
-        if first.action == "written" and first.value and other.value:
-            same = ", the same" if first.value == other.value else ""
-            said.append(f"  values: {other.value} was {other.action}, {first.value} is {first.action}{same}")
-        elif first.value:
-            said.append(f"  value: {first.value}")
-    if order:
-        said.append(f"  what orders them: {order}")
-    return "".join(f"\n{each}" for each in said)

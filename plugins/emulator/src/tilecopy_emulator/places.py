@@ -12,7 +12,14 @@ from pathlib import Path
 import attrs
 
 _BYTES = re.compile(r"\.b8\s+[0-9\s,]+")
-_MANGLED = re.compile(r"_ZN?[rVKRO]*(?=\d)")
+_MANGLED = re.compile(r"_Z(N[rVKRO]*)?(?=L?\d)")
+_PART = re.compile(r"L?(\d{1,4})")
+_IN_TEMPLATE = re.compile(r"L[a-z]n?\d+E|Ul|[ST][0-9A-Z]*_|\d+|.")
+_LIBRARY = re.compile(
+    r"[\\/](?:(?:site|dist)-packages|cuda(?:-[\d.]+)?|cuda[\\/]std|cccl|libcudacxx|cub|thrust|cooperative_groups|usr[\\/]include)[\\/]"
+)
+"""A folder of headers that the user of a kernel has not written."""
+_FOLDER = re.compile(r".*[\\/]include[\\/]")
 _LOCAL = re.compile(r"_ZZ.*E([1-9][0-9]{0,2})([A-Za-z_]\w*)")
 _BYTE = frozenset(map(str, range(256)))
 _MOST_BYTES, _MOST_CHARACTERS, _MOST_CALLERS = 1 << 24, 200, 100
@@ -45,6 +52,11 @@ class Place:
         return found
 
     @property
+    def in_library(self) -> bool:
+        """Whether it lies in a header of the CUDA toolkit or of an installed package."""
+        return _LIBRARY.search(self.file) is not None
+
+    @property
     def shown_file(self) -> str:
         """The file's name, from the current folder on where it lies in there."""
         try:
@@ -67,15 +79,22 @@ class Place:
         found = lines[self.line - 1].strip() if 1 <= self.line <= len(lines) else ""
         return "".join(each if each.isprintable() else "?" for each in found[:_MOST_CHARACTERS])
 
-    def in_words(self, sources: Mapping[str, str]) -> str:
-        """The place, its line where that can be read, and its callers; a line each."""
-        said = []
-        for number, place in enumerate(self.chain()):
-            inside = f" in {name}" if (name := readable(place.function)) else ""
-            text = place.text(sources)
-            where = f"{place.shown_file}:{place.line}{inside}" + (f": {text}" if text else "")
-            said.append(f"  at {where}" if number == 0 else f"    inlined at {where}")
-        return "\n".join(said)
+    def lines(self, sources: Mapping[str, str]) -> list[str]:
+        """Return the place outside library headers and its callers, a line each, with the headers' place beside the first."""
+        chain = self.chain()
+        first = next((number for number, place in enumerate(chain) if not place.in_library), 0)
+        lines = []
+        for number, place in enumerate(chain[first:]):
+            name, text = readable(place.function), place.text(sources)
+            header = f" (in {_FOLDER.sub('', self.file)}:{self.line})" if first and not number else ""
+            where = (
+                f"{place.shown_file}:{place.line}"
+                + (f" in {name}" if name else "")
+                + header
+                + (f": {text}" if text else "")
+            )
+            lines.append(f"    inlined at {where}" if number else f"  at {where}")
+        return lines
 
 
 @attrs.frozen
@@ -139,10 +158,23 @@ def readable(name: str) -> str:
     start = _MANGLED.match(name)
     if start is None:
         return "" if name.startswith("_Z") else name
-    parts, at = [], start.end()
-    while found := re.match(r"\d{1,4}", name[at:]):
-        at += found.end()
-        parts.append(name[at : at + int(found[0])])
-        at += int(found[0])
-    nested = name.startswith("_ZN")
-    return "" if nested and name[at : at + 1] != "E" else "::".join(parts)
+    parts: list[str] = []
+    at = start.end()
+    while (length := _PART.match(name, at)) and (start[1] or not parts):
+        at = length.end() + int(length[1])
+        parts.append(name[length.end() : at])
+        at = _after_template(name, at)
+    if start[1] and name[at : at + 1] != "E":
+        return ""
+    return "::".join(part for part in parts if not part.startswith("_GLOBAL__N"))
+
+
+def _after_template(name: str, at: int) -> int:
+    """Return where a mangled name goes on after the template arguments at a place, if there are any."""
+    depth = 0
+    while at < len(name) and (depth or name[at] == "I"):
+        token = _IN_TEMPLATE.match(name, at)
+        assert token is not None
+        at = token.end() + (int(token[0]) if token[0].isdigit() else 0)
+        depth += (token[0] in ("I", "N", "J", "X", "Z", "Ul")) - (token[0] == "E")
+    return at

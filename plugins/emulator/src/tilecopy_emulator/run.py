@@ -16,7 +16,7 @@ from tilecopy.executors import ValueCheck, html_table
 
 from .demands import demand, is_flag, is_whole, items_of
 from .effects import is_approximate, pieces, sections, shared_side_not_counted
-from .hazards import in_words
+from .hazards import Hazard
 from .machine.machine import Machine
 from .memory.observed import Observer
 from .opcodes.operands import Step
@@ -212,7 +212,7 @@ def run_grid(
     demand("run_grid", "allow", allow, fits, f"names of what is no hazard, of {', '.join(ALLOWABLE)}")
     compiled = _with_checks(program, compile_program(program), value_checks)
 
-    def laid_out(memory: GlobalMemory, sought: Sought | None = None) -> Launch:
+    def laid_out(memory: GlobalMemory, raced: Sequence[Sought] = ()) -> Launch:
         shape = cluster or (1, 1, 1)
         symbols, variables, shared_bytes = lay_out_shared(program, dynamic_shared_bytes, pool)
         base = 0x400 if program.arch >= 90 else 0
@@ -244,12 +244,14 @@ def run_grid(
             sections(program),
             local_owner,
             profile,
-            observer if sought is None else None,
+            None if raced else observer,
             origin_of or (lambda line: ""),
             base,
         )
         launch.dynamic_shared_bytes, launch.total_shared_bytes = dynamic_shared_bytes, shared_bytes
-        launch.sought = sought
+        launch.single = profile or observer is not None
+        for sought in raced:
+            launch.sought.setdefault((sought.memory, sought.writes), []).append(sought)
         launch.explicit_cluster = cluster is not None
         launch.allows_same_value, launch.allows_unfenced_init = (name in (names or ()) for name in ALLOWABLE)
         return launch
@@ -257,16 +259,17 @@ def run_grid(
     try:
         kept = memory.kept(KEPT_BYTES)
         launch = laid_out(memory)
-        hazard = _hazard_of(launch, progress)
-        if hazard is not None and hazard.kind == "race" and launch.raced is not None and kept is not None:
-            hazard = _hazard_of(laid_out(memory.again(kept), launch.raced), None) or hazard
+        hazards = _hazards_of(launch, progress)
+        if launch.raced and kept is not None:
+            silent = None if progress is None else lambda done, total: None
+            hazards = _hazards_of(laid_out(memory.again(kept), launch.raced), silent) or hazards
     except MemoryError as error:
         raise LaunchError(
             f"kernel {program.name}: the emulator needs more memory than this process may use ({error}). "
             "Run a smaller problem, or raise the limit"
         ) from error
-    if hazard is not None:
-        raise _with_accesses(hazard, program.sources)
+    if hazards:
+        raise hazards[0].error(program.sources)
     executed: Counter[str] = Counter()
     lines: Counter[int] = Counter()
     approximate, not_counted = set(), set()
@@ -325,21 +328,13 @@ def _demand_launch(
     demand("run_grid", "parameters", parameters, fits, f"bytes by name: {wanted}")
 
 
-def _hazard_of(launch: Launch, progress: Callable[[int, int], None] | None) -> HazardError | None:
-    """Run a launch to its end, or to its first hazard."""
+def _hazards_of(launch: Launch, progress: Callable[[int, int], None] | None) -> list[Hazard]:
+    """Run a launch to its end, or to a hazard after which it cannot go on."""
     try:
         _run(launch, progress)
     except HazardError as error:
-        return error
-    return None
-
-
-def _with_accesses(hazard: HazardError, sources: Mapping[str, str]) -> HazardError:
-    """A hazard with its accesses in its message and its details."""
-    sides, order = hazard.details.get("sides", ()), hazard.details.get("order", "")
-    hazard.args = (f"{hazard}{in_words(sides, order, sources)}",)
-    hazard.details = {"accesses": [side.data(sources) for side in sides], "order": order}
-    return hazard
+        launch.record(error)
+    return launch.hazards
 
 
 def _run(launch: Launch, progress: Callable[[int, int], None] | None) -> None:

@@ -19,7 +19,7 @@ from ..order.access import TENSOR_CELLS
 from ..order.clocks import ASYNC_SHARED, BARRIER_COLUMNS, Clock, join
 from ..order.shadow import BARRIER_ACTOR, ENGINE, REDUCED, WEAK, actor_of, barrier_of, in_flight, stamp, time_of
 from ..threads.arrays import GlobalArray
-from ..threads.operations import Operation, lands_later
+from ..threads.operations import Operation, Pending, in_group, lands_later
 from ..threads.threads import Lanes
 from .mbarrier import Mbarrier, Mbarriers
 
@@ -146,6 +146,8 @@ class Engines:
         machine, now = self.machine, self.machine.launch.time.now
         stamps = stamp(now, REDUCED if operation.reduces else WEAK, actor)
         machine.shared.shadow.land(operation.actor, operation.writes, stamps)
+        if operation.writes is not None:
+            machine.shared.seek(machine.shared.shadow, operation.writes, stamps, writes=True, copy=operation.at)
         if array := operation.data.get("array_from"):
             for each in array.flying.pop(operation.number, ()):
                 machine.globals.remember(array, each, self._in_grid(np.array([actor])))
@@ -199,16 +201,16 @@ class Engines:
             for each in self.copies:
                 late = gone[each.lanes] & (each.tracked is None or each.tracked[:] < 0)
                 if np.any(late):
-                    lane = int(each.lanes[np.argmax(late)])
+                    pending = self._lack(each, int(np.argmax(late)))
                     machine.hazard(
-                        "lifetime", "the thread exits while this cp.async is in flight (a wait for it is missing)",
-                        np.array([lane]), at=each.operation.at,
+                        "lifetime", f"the thread exits while this cp.async is in flight: {pending.lack}",
+                        np.array([pending.lane]), at=each.operation.at,
                     )  # fmt: skip
         gone_set = set(ending.tolist()) if self.pending or self.machine.flying else set()
         for operation in self.machine.flying.values():
             if operation.group >= 0 and not operation.read and operation.lane in gone_set:
                 machine.hazard(
-                    "lifetime", f"the thread exits while this copy is in flight ({operation.lack})",
+                    "lifetime", f"the thread exits while this copy is in flight: {operation.pending().lack}",
                     np.array([operation.lane]), at=operation.at,
                 )  # fmt: skip
         ctas = {cta for cta in set(machine.cta_of[ending].tolist()) if not len(machine.living(cta))}
@@ -299,9 +301,7 @@ class Engines:
         index = machine.index(lanes)
         shared.check_write(lanes, places, size)
         cells, count = shared.cells_from(places, size)
-        operation = self.start(
-            "cp.async", int(index[0]), lands_later, "a commit, a wait, or a barrier after it is missing", writes=cells
-        )
+        operation = self.start("cp.async", int(index[0]), lands_later, "", writes=cells, explain=self._why_in_flight)
         self.begin(operation)
         self.copies.append(_Copies(operation, index, places, self.committed[index].copy(), fetch, count))
 
@@ -330,7 +330,32 @@ class Engines:
                     self._over(each)
             else:
                 left.append(each)
+                if waiting[each.lanes].any():
+                    each.operation.waited = machine.at
         self.copies = left
+
+    def _why_in_flight(self, operation: Operation, cell: int) -> Pending:
+        """Return what a ``cp.async`` lacks, see :class:`Operation`."""
+        first, row = next((x for x in self.copies if x.operation is operation), None), 0
+        for each in self.copies if cell >= 0 else ():
+            cells = each.places // self.machine.shared.cell
+            here = np.nonzero((cells <= cell) & (cell < cells + each.cells_each))[0]
+            if each.operation is operation and len(here):
+                first, row = each, int(here[0])
+        assert first is not None
+        return self._lack(first, row)
+
+    def _lack(self, copies: _Copies, row: int) -> Pending:
+        lane = int(copies.lanes[row])
+        if copies.tracked is not None and copies.tracked[row] >= 0:
+            return Pending(lane, "the wait on the mbarrier of cp.async.mbarrier.arrive is missing")
+        newer = int(self.committed[lane]) - int(copies.group[row]) - 1
+        return in_group(lane, "cp.async", newer, copies.operation.waited)
+
+    def bulk_lack(self, operation: Operation, _: int) -> Pending:
+        """Return what an operation of a bulk group lacks, see :class:`Operation`."""
+        newer = int(self.bulk_committed[operation.lane]) - operation.group - 1
+        return in_group(operation.lane, "cp.async.bulk", newer, operation.waited)
 
     def _owners(self, each: _Copies, rows: Any) -> Any:
         """Whose the bytes are once a lane has waited: its own, or also known by the mbarrier that tracks them."""
@@ -369,8 +394,9 @@ class Engines:
         places = each.places[rows]
         shared.put(places, np.broadcast_to(raw, (len(rows), machine.copies, raw.shape[2])))
         cells, count = shared.cells_from(places, raw.shape[2])
-        stamps = stamp(machine.launch.time.now, WEAK, actors)
-        shared.shadow.land(each.operation.actor, cells, np.repeat(stamps, count) if count > 1 else stamps)
+        stamps = np.repeat(stamp(machine.launch.time.now, WEAK, actors), count)
+        shared.shadow.land(each.operation.actor, cells, stamps)
+        shared.seek(shared.shadow, cells, stamps, writes=True, copy=each.operation.at)
         for array in machine.launch.memory.arrays:
             for part in array.flying.get(each.operation.number, ()):
                 machine.globals.remember(array, part.of_rows(rows), self._in_grid(actors))
@@ -433,6 +459,7 @@ class Engines:
             if operation.group < 0 or operation.lane not in members:
                 continue
             if operation.group >= self.bulk_committed[operation.lane] - newest:
+                operation.waited = machine.at
                 continue
             if not operation.read:
                 operation.read = True
@@ -442,7 +469,9 @@ class Engines:
             if not read:
                 array, cells, threads = operation.array_write
                 strength = REDUCED if operation.reduces else ENGINE
-                array.shadow.land(operation.actor, cells, stamp(machine.launch.time.now, strength, threads))
+                stamps = stamp(machine.launch.time.now, strength, threads)
+                array.shadow.land(operation.actor, cells, stamps)
+                machine.globals.seek(array.shadow, cells, stamps, array.base, writes=True, copy=operation.at)
                 self.machine.launch.writing.pop(operation.number)
                 self.machine.flying.pop(operation.number)
         machine.launch.version += 1

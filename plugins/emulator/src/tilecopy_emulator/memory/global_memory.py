@@ -12,7 +12,7 @@ from ..threads.arrays import GlobalArray, Reads, fetch, put
 from ..threads.registers import Registers
 from ..threads.threads import Lanes
 from . import observed, profile
-from .judgement import judge_global
+from .judgement import blame_flight, judge_global
 from .shadowed import ShadowedMemory
 
 LOG_ENTRIES = 1 << 12
@@ -121,7 +121,7 @@ class GlobalAccesses(ShadowedMemory):
                 self._fold_constant(array)
             if array.shadow is not None:
                 self._check_constant_read(array, lanes, offsets, access.bytes)
-        if array.shadow is not None or access.strength or self.machine.launch.sought is not None:
+        if array.shadow is not None or access.strength or self.machine.launch.sought:
             self.shadow_of(array)
             spread = self.spread(lanes, offsets)
             self.check_read(array, lanes, spread, access.bytes, access.strength, None, remember=remember)
@@ -248,11 +248,8 @@ class GlobalAccesses(ShadowedMemory):
             if hit.any():
                 at = int(np.argmax(hit)) // count
                 position, copy = position_of(chosen, offsets, at)
-                self.machine.hazard(
-                    "async",
-                    f"{array.where(int(offsets.ravel()[at]))} is written while {operation.named()} still reads it",
-                    lanes, position, copy=copy, threads=(operation.who(),),
-                )  # fmt: skip
+                where = array.where(int(offsets.ravel()[at]))
+                blame_flight(self.machine, operation, -1, where, "written", lanes, position, copy, None, wrote=False)
 
     def _order(
         self,

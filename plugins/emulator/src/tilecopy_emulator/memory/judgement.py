@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..hazards import ReportedAccess, value_of
+from ..hazards import COMPLETED, IN_VAIN, ReportedAccess, value_of
 from ..order.access import SCOPES
 from ..order.shadow import (
     ACTOR_MASK,
@@ -25,6 +25,7 @@ from ..order.shadow import (
     time_of,
 )
 from ..threads.launch import Sought
+from ..threads.operations import Operation
 from ..threads.registers import Registers
 from ..threads.threads import Lanes
 
@@ -120,7 +121,9 @@ def blame(
     actor = int(conflict.stamp & int(ACTOR_MASK))
     before = "written" if conflict.wrote else "read"
     if actor >= FLIGHT_ACTOR:
-        blame_flight(machine, conflict, where, action, lanes, position, copy, span)
+        operation = machine.flying.get(actor - FLIGHT_ACTOR) or machine.launch.writing[actor - FLIGHT_ACTOR]
+        cell = -1 if whole_grid else int(conflict.cell)
+        blame_flight(machine, operation, cell, where, action, lanes, position, copy, span, wrote=conflict.wrote)
     if not whole_grid:
         who = machine.actor_name(actor, copy)
     else:
@@ -144,20 +147,28 @@ def blame(
         if lane in machine.flags.narrow:
             cause = "scope"
             text += f"; {machine.flags.narrow[lane]}"
-    launch, instructions = machine.launch, machine.program.instructions
-    instruction = machine.instruction_of(lanes, position)
-    if actor < BARRIER_ACTOR and not conflict.together:
-        launch.raced = Sought(memory, int(conflict.cell), actor, conflict.wrote)
-    earlier_one = instruction if conflict.together else instructions[launch.seen] if launch.seen >= 0 else None
-    origin = launch.origin_of(earlier_one.line) if earlier_one else ""
+    launch, instruction = machine.launch, machine.instruction_of(lanes, position)
     own, there = ("" if raw is None else value_of(raw, instruction) for raw in values)
     mine = int(machine.grid_thread[int(machine.index(lanes)[position]), copy])
     other = actor if whole_grid or actor >= BARRIER_ACTOR else int(machine.grid_thread[actor, copy])
-    order = "both do it by one instruction: let one thread write, or use an atomic"
+    remedy = _what_orders(machine, mine, other, scope=cause == "scope")
+    sought = Sought(memory, int(conflict.cell), int(conflict.stamp), conflict.wrote)
+    if conflict.together:
+        remedy = "both do it by one instruction: let one thread write, or use an atomic"
+    made, waited = launch.seen.get(sought, (-1, -1))
+    if made < 0 and not conflict.together:
+        met = [ReportedAccess(who, before, value=there)]
+    else:
+        met = [
+            machine.reported(instruction if made < 0 else machine.program.instructions[made], who, before, value=there)
+        ]
+    if waited >= 0 and actor < BARRIER_ACTOR:
+        met.append(machine.reported(machine.program.instructions[waited], who, "", relation=COMPLETED))
+        text = f"{where} is {action} with no barrier since {who} waited for its copy, which counts as {before} from then on"
+        remedy = remedy.replace("between the two", "after that wait")
     machine.hazard(
-        "race", text, lanes, position, copy=copy, threads=(who,), bytes=span, cause=cause,
-        action=action, value=own, before=ReportedAccess.of(who, before, earlier_one, there, origin),
-        order=order if conflict.together else _what_orders(machine, mine, other, scope=cause == "scope"),
+        "race", text, lanes, position, copy=copy, threads=(who,), bytes=span, cause=cause, action=action, value=own, met=met,
+        remedy=remedy, sought=None if conflict.together else sought,
     )  # fmt: skip
 
 
@@ -179,16 +190,21 @@ def _what_orders(machine: Registers, mine: int, other: int, *, scope: bool) -> s
 
 
 def blame_flight(
-    machine: Registers, conflict: Conflict, where: str, action: str, lanes: Lanes, position: int, copy: int, span: Any
-) -> NoReturn:
-    """The hazard for an access to what an operation in flight uses."""
-    number = int(conflict.stamp & int(ACTOR_MASK)) - FLIGHT_ACTOR
-    operation = machine.flying.get(number) or machine.launch.writing[number]
-    verb = "to it is in flight" if conflict.wrote else "still reads it"
+    machine: Registers, operation: Operation, cell: int, where: str, action: str, lanes: Lanes, position: int, copy: int,
+    span: tuple[int, int] | None, *, wrote: bool,
+) -> NoReturn:  # fmt: skip
+    """The hazard for an access to what an operation in flight uses; ``cell``: of shared memory, or -1."""
+    pending = operation.pending(cell)
+    own = operation.machine is machine and pending.lane == int(machine.index(lanes)[position])
+    remedy = (pending.remedy or pending.lack) + ("" if own or not pending.alone else ", then a barrier")
+    who, verb = operation.machine.name_of(pending.lane), "to it is in flight" if wrote else "still reads it"
+    instructions = machine.program.instructions
+    met = [machine.reported(instructions[operation.at], who, "written" if wrote else "read")]
+    if pending.wait >= 0:
+        met.append(machine.reported(instructions[pending.wait], who, "", relation=IN_VAIN))
     machine.hazard(
-        "async", f"{where} is {action} while {operation.named()} {verb} ({operation.lack})", lanes, position, copy=copy,
-        threads=(operation.who(),), bytes=span, action=action, order=operation.lack,
-        before=ReportedAccess.of(operation.who(), "written" if conflict.wrote else "read", machine.program.instructions[operation.at]),
+        "async", f"{where} is {action} while {operation.named(pending.lane)} {verb}: {pending.lack}", lanes, position, copy=copy,
+        threads=(who,), bytes=span, action=action, remedy=remedy, met=met,
     )  # fmt: skip
 
 

@@ -9,8 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..order.access import Together
-from ..order.shadow import BARRIER_ACTOR, Conflict, Shadow, actor_of, stamp
-from ..threads.launch import Sought
+from ..order.shadow import ACTOR_MASK, BARRIER_ACTOR, Conflict, Shadow, actor_of, stamp
 from ..threads.registers import Registers
 from ..threads.threads import Lanes
 from .judgement import blame
@@ -66,9 +65,9 @@ class ShadowedMemory:
             Conflict: nothing orders one of them after an earlier one.
         """
         machine = self.machine
-        if machine.launch.sought is not None:
-            self._seek(machine.launch.sought, shadow, cells, actors, key, writes=writes)
         stamps = actors | np.int64(int(stamp(machine.launch.time.now, strength, 0)))
+        if machine.launch.sought:
+            self.seek(shadow, cells, stamps, key, writes=writes)
 
         def judge(positions: Any, before: Any) -> tuple[Any, Any]:
             machine.flags.touched = (key, cells[positions], writes)
@@ -79,16 +78,25 @@ class ShadowedMemory:
         else:
             shadow.read(cells, stamps, judge, remember=remember)
 
-    def _seek(self, sought: Sought, shadow: Shadow, cells: Any, actors: Any, key: int, *, writes: bool) -> None:
-        """Note the instruction where it makes the access that is sought; a machine's lanes may have been few then, and stood for many."""
+    def seek(self, shadow: Shadow, cells: Any, stamps: Any, key: int = 0, *, writes: bool, copy: int = -1) -> None:
+        """Note the instruction of accesses that are sought: the one that is executed, or a ``copy`` that it waits for.
+
+        A machine's lanes may have been few then, and stood for many.
+        """
         machine = self.machine
-        if sought.memory != self._which(key) or sought.writes != writes:
-            return
-        actor = sought.actor if self._whole_grid else sought.actor % machine.units
-        found = np.nonzero((cells == sought.cell % len(shadow.writer)) & (actors == actor))[0]
-        if len(found) and (machine.many is None or len(cells) % len(machine.many) == 0):
-            steps = 1 if machine.many is None else len(machine.many) // machine.each
-            machine.launch.seen = machine.at + int(found[-1]) * steps // len(cells)
+        for sought in machine.launch.sought.get((self._which(key), writes), ()):
+            wanted = sought.stamp if self._whole_grid else self._in_unit(sought.stamp)
+            found = np.nonzero((cells == sought.cell % len(shadow.writer)) & (stamps == wanted))[0]
+            if len(found) and copy >= 0:
+                machine.launch.seen[sought] = copy, machine.at
+            elif len(found) and (machine.many is None or len(cells) % len(machine.many) == 0):
+                steps = 1 if machine.many is None else len(machine.many) // machine.each
+                machine.launch.seen[sought] = machine.at + int(found[-1]) * steps // len(cells), -1
+
+    def _in_unit(self, stamp: int) -> int:
+        """Return a stamp as the machine had it when one cluster stood for many."""
+        actor = stamp & int(ACTOR_MASK)
+        return stamp - actor + actor % self.machine.units if actor < BARRIER_ACTOR else stamp
 
     def _which(self, key: int) -> int:
         """Which memory: see :class:`Sought`."""

@@ -22,8 +22,7 @@ from ..threads.operations import Operation
 from .loads import address_reader, demand_parts, gather, immediate, names_of, shared_address
 from .operands import Handler, Lanes, Step, demand_count, is_constant, reader, refuse, writer
 
-_WAITS = "a wait for its mbarrier's phase is missing"
-_WAITS_GROUP = "a commit or cp.async.bulk.wait_group is missing"
+_WAITS = "the wait for its mbarrier's phase is missing"
 
 
 def _cp(instruction: Instruction, program: Program) -> Step:
@@ -441,7 +440,8 @@ def start_operation(
     group = int(machine.engines.bulk_committed[lane]) if barrier < 0 else -1
     clock = machine.order.causes(lane) if group < 0 else None
     operation = machine.engines.start(
-        kind, lane, partial(land, machine), _WAITS if group < 0 else _WAITS_GROUP, barrier=barrier, group=group, clock=clock, **rest,
+        kind, lane, partial(land, machine), _WAITS, barrier=barrier, group=group, clock=clock,
+        explain=machine.engines.bulk_lack if group >= 0 else None, **rest,
     )  # fmt: skip
     machine.engines.begin(operation)
     if flying is not None:

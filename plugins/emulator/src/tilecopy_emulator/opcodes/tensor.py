@@ -267,7 +267,8 @@ class TensorMemory:
         before = "written" if conflict.wrote else "read"
         actor, time = int(actor_of(conflict.stamp)), int(time_of(conflict.stamp))
         if actor >= FLIGHT_ACTOR:
-            blame_flight(machine, conflict, where, action, lanes, position, 0, None)
+            operation = machine.flying[int(actor_of(conflict.stamp)) - FLIGHT_ACTOR]
+            blame_flight(machine, operation, -1, where, action, lanes, position, 0, None, wrote=conflict.wrote)
         rows = order.snapshot(np.array([leader])).rows
         if actor >= BARRIER_ACTOR:
             home, column = barrier_of(actor)

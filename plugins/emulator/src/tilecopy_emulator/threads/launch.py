@@ -9,8 +9,10 @@ from typing import Any
 import attrs
 import numpy as np
 from numpy.typing import NDArray
+from tilecopy import HazardError
 
 from ..effects import effect_of, loads_strongly
+from ..hazards import Hazard
 from ..order.clocks import Clock, Time
 from ..program import Program
 from .arrays import GlobalMemory
@@ -97,12 +99,14 @@ class Sought:
 
     Attributes:
         memory: base of an array, or ``~first`` of the machine whose shared memory it is.
-        cell: of its shadow; actor: who; writes: how.
+        cell: of its shadow.
+        stamp: who, when and how, as in shadow.py.
+        writes: whether it writes.
     """
 
     memory: int
     cell: int
-    actor: int
+    stamp: int
     writes: bool
 
 
@@ -135,7 +139,9 @@ class Launch:
         executed: thread instructions by place in the program.
         allows_same_value: threads may write the same value to the same place though nothing orders them.
         allows_unfenced_init: a bulk copy may use an mbarrier whose init no fence has made known to the async proxy.
-        sought: the access that this run looks for; seen: the last instruction that made it, or -1; raced: what another run should look for.
+        all_hazards: the run goes on after a hazard where it can.
+        hazards: those of the run; raced: of their races the earlier accesses, for another run to look for.
+        sought: what this run looks for, by memory and direction; seen: the instruction that made it, and the wait that completed it or -1.
         printed: the thread and the text of each ``printf``, in the order in which they ran here.
         notes: what the report says besides; a note that is there already is not repeated.
     """
@@ -172,9 +178,11 @@ class Launch:
     explicit_cluster: bool = False
     allows_same_value: bool = False
     allows_unfenced_init: bool = False
-    sought: Sought | None = None
-    seen: int = -1
-    raced: Sought | None = None
+    all_hazards: bool = False
+    hazards: list[Hazard] = attrs.Factory(list)
+    raced: list[Sought] = attrs.Factory(list)
+    sought: dict[tuple[int, bool], list[Sought]] = attrs.Factory(dict)
+    seen: dict[Sought, tuple[int, int]] = attrs.Factory(dict)
     printed: list[tuple[str, str]] = attrs.Factory(list)
     notes: list[str] = attrs.Factory(list)
     single: bool = attrs.field(init=False)
@@ -194,6 +202,13 @@ class Launch:
                 self.in_loop[target : at + 1] = True
         self.polls = any(self.in_loop[at] and loads_strongly(i) for at, i in enumerate(self.program.instructions))
         self.executed = np.zeros(len(self.program.instructions) + 1, np.int64)
+
+    def record(self, error: HazardError) -> None:
+        """Keep the hazard of an error, once, and what another run should look for."""
+        hazard, sought = error.details["hazard"], error.details["sought"]
+        if not any(each is hazard for each in self.hazards):
+            self.hazards.append(hazard)
+            self.raced += [] if sought is None else [sought]
 
     @property
     def threads(self) -> int:

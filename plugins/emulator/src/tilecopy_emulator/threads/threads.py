@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 from tilecopy import HazardError
 
-from ..hazards import ReportedAccess
+from ..hazards import Hazard, ReportedAccess
 from ..order.access import RANK_BITS
 from ..order.clocks import Order
 from ..program import Instruction, UnsupportedPtxError
@@ -181,31 +181,29 @@ class Threads:
             message: what is wrong, without the thread and the line.
             lanes: those that execute it; None where no thread is meant.
             position: which of them.
-            more: ``copy`` (which copy of the lane), ``at`` (another instruction), ``bytes``, ``cause``, ``threads``; of an access its
-                ``action`` and ``value``, ``before``, the :class:`ReportedAccess` that it meets, and ``order``, what would order the two.
+            more: ``copy`` (which copy of the lane), ``at`` (another instruction), the lane's ``action`` and its ``value``, ``met``, the
+                other accesses, ``sought``, the earlier one of a race; and as in :class:`Hazard` ``threads`` (without the lane's),
+                ``bytes``, ``cause`` and ``remedy``.
         """
-        at = more.pop("at", -1)
-        copy = int(more.pop("copy", 0))
+        at, copy = more.pop("at", -1), int(more.pop("copy", 0))
         who, threads = "", tuple(more.pop("threads", ()))
-        action, value, before = more.pop("action", ""), more.pop("value", ""), more.pop("before", None)
         if lanes is not None and self.size(lanes):
             name = self.name_of(int(self.index(lanes)[position]), copy)
             who, threads = f"{name}: ", (name, *threads)
-        if not self.program.instructions:
-            raise HazardError(f"{kind}: {who}{message}", kind=kind)
-        instruction = self.instruction_of(lanes, position, at)
+        action, value, met = more.pop("action", ""), more.pop("value", ""), more.pop("met", ())
+        sought = more.pop("sought", None)
+        accesses = ()
+        if self.program.instructions:
+            instruction = self.instruction_of(lanes, position, at)
+            accesses = (self.reported(instruction, threads[0] if threads else "", action, value=value), *met)
+        error = HazardError(f"{kind}: {who}{message}", kind=kind)
+        error.details = {"hazard": Hazard(kind, who + message, accesses, threads, **more), "sought": sought}
+        raise error  # the launch tells the rest, once nobody catches this
+
+    def reported(self, instruction: Instruction, thread: str, action: str, **more: str) -> ReportedAccess:
+        """Return what a hazard's report has of an instruction, with the statement that it comes from."""
         origin = self.launch.origin_of(instruction.line)
-        text = f"{kind}: {who}{message}\n  PTX line {instruction.line}: {instruction.text}"
-        if origin:
-            text += f"\n  in: {origin}"
-        sides = [
-            ReportedAccess.of(threads[0] if threads else "", action, instruction, value, origin),
-            *([before] if before else []),
-        ]
-        order = more.pop("order", "")
-        error = HazardError(text, kind=kind, line=instruction.line, threads=threads, **more)
-        error.details = {"sides": sides, "order": order}  # the launch tells them, once nobody catches this
-        raise error
+        return ReportedAccess.of(thread, action, instruction, origin=origin, **more)
 
     def demand_aligned(self, lanes: Lanes, addresses: Any, size_bytes: int, what: str) -> None:
         """Demand that addresses, or distances in bytes, are multiples of a number of bytes.

@@ -1,0 +1,133 @@
+"""What a hazard's report says: which access came before, what a copy in flight lacks, whose line is shown, and names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tilecopy as tc
+from tilecopy_emulator import run_ptx
+from tilecopy_emulator.places import readable
+
+HEAD = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 Y)
+{
+ .reg .b64 %y, %z; .reg .b32 %r<8>; .reg .pred %p<4>; .shared .align 4 .b8 s[1024];
+ ld.param.u64 %y, [Y]; mov.u32 %r0, %tid.x; mov.u32 %r1, s; mad.lo.u32 %r2, %r0, 4, %r1; mad.wide.u32 %z, %r0, 4, %y;
+ xor.b32 %r3, %r0, 63; mad.lo.u32 %r4, %r3, 4, %r1; mov.u32 %r5, %ctaid.x;
+"""
+COPY = " cp.async.ca.shared.global [%r2], [%z], 4;\n"
+READ = " ld.shared.u32 %r6, [%r4];\n st.global.u32 [%z], %r6;\n"
+
+
+def hazard(body: str, *, grid: int = 1, block: int = 64, head: str = HEAD, **options: Any) -> tc.HazardError:
+    with pytest.raises(tc.HazardError) as caught:
+        run_ptx(f"{head}{body} ret;\n}}\n", [np.zeros(256, np.int32)], grid=grid, block=block, **options)
+    return caught.value
+
+
+def instructions(error: tc.HazardError) -> list[str]:
+    words = ([word for word in access["ptx"].split() if word[0] != "@"] for access in error.details["accesses"])
+    return [opcode for opcode, *_ in words]
+
+
+@pytest.mark.parametrize("between", ["bar.sync 0;", "membar.gl;"])
+def test_the_earlier_access_of_a_race_is_the_one_that_conflicts(between: str) -> None:
+    first = " setp.eq.u32 %p0, %r0, 0; setp.eq.u32 %p1, %r5, 0; and.pred %p2, %p0, %p1; @%p2 st.global.u32 [%y], 0;\n"
+    error = hazard(f"{first} {between}\n @%p0 atom.global.add.u32 %r6, [%y], 1;\n", grid=2, block=32)
+    assert instructions(error) == ["atom.global.add.u32", "st.global.u32"]
+    assert [access["action"] for access in error.details["accesses"]] == ["written", "written"]
+
+
+def test_an_access_after_the_race_is_not_the_earlier_one() -> None:
+    late = " setp.lt.u32 %p0, %r0, 32; @!%p0 bra END; bar.warp.sync -1; st.shared.u32 [%r2], 5; END:\n"
+    error = hazard(f" st.shared.u32 [%r2], %r0;\n{READ}{late}")
+    now, before = error.details["accesses"]
+    assert before["ptx"] == "st.shared.u32 [%r2], %r0" and before["ptx_line"] < now["ptx_line"]
+
+
+@pytest.mark.parametrize("commit", ["", " cp.async.commit_group;\n"])
+def test_a_wait_after_the_barrier_is_one_of_the_accesses(commit: str) -> None:
+    wait = " cp.async.wait_group 0;\n" if commit else " cp.async.wait_all;\n"
+    error = hazard(f"{COPY}{commit} bar.sync 0;\n{wait}{READ}")
+    assert error.kind == "race"
+    assert instructions(error) == ["ld.shared.u32", "cp.async.ca.shared.global", wait.split(maxsplit=1)[0].rstrip(";")]
+    assert {access["thread"] for access in error.details["accesses"][1:]} == {"thread 63 of CTA (0,0,0)"}
+
+
+@pytest.mark.parametrize(
+    ("body", "missing", "waits"),
+    [
+        (f"{COPY} bar.sync 0;\n", ("cp.async.commit_group", "cp.async.wait_group"), 0),
+        (f"{COPY} cp.async.wait_group 0;\n", ("cp.async.commit_group",), 1),
+        (f"{COPY} cp.async.commit_group;\n", ("cp.async.wait_group 0",), 0),
+        (f"{COPY} cp.async.commit_group; cp.async.wait_group 1;\n", ("cp.async.wait_group 0",), 1),
+        (
+            f"{COPY} cp.async.commit_group; cp.async.commit_group; cp.async.wait_group 2;\n",
+            ("cp.async.wait_group 1",),
+            1,
+        ),
+    ],
+)
+@pytest.mark.parametrize("own", [False, True])
+def test_a_copy_in_flight_says_which_step_is_missing(
+    body: str, missing: tuple[str, ...], waits: int, own: bool
+) -> None:
+    error = hazard(body + (READ.replace("%r4", "%r2") if own else READ))
+    steps = [
+        name for name in ("cp.async.commit_group", "cp.async.wait_group", "barrier") if name in error.details["order"]
+    ]
+    assert error.kind == "async" and all(step in error.details["order"] for step in missing)
+    owner = "thread 0 of" if own else "thread 63 of"
+    assert len(instructions(error)) == 2 + waits and error.details["accesses"][1]["thread"].startswith(owner)
+    assert ("barrier" in steps) is not own
+
+
+def test_a_copy_of_a_builder_names_the_statements() -> None:
+    k = tc.KernelBuilder("ahead", threads=64)
+    A = k.param("A", (64,), "float32")
+    s = k.shared(64, "float32", name="s")
+    k.cta.copy_async(s[:], A[:])
+    k.cp_async_commit()
+    k.cta_sync()
+    k.cp_async_wait(pending=0)
+    k.store(A[k.thread_id()], k.load(s[k.thread_id() ^ 32]))
+    with pytest.raises(tc.HazardError) as caught:
+        k.build(target="sm_80", grid=1)(np.zeros(64, np.float32), executor="emulator")
+    accesses = caught.value.details["accesses"]
+    assert [bool(access["origin"]) for access in accesses] == [True, True, True]
+    assert all(__file__.rpartition("/")[2] in access["origin"] for access in accesses)
+
+
+LIBRARY = """.file 1 "/home/me/app.cu"
+.file 2 "/usr/local/cuda-13.0/include/cooperative_groups/details/sync.h"
+.file 3 "/home/me/include/mine.h"
+"""
+
+
+@pytest.mark.parametrize(("header", "line"), [(2, 7), (3, 70)])
+def test_the_user_s_line_stands_in_place_of_a_library_header_s(header: int, line: int) -> None:
+    head = HEAD.replace(".visible", f"{LIBRARY}.visible")
+    loc = f" .loc 1 7 3\n .loc {header} 70 5, function_name $f, inlined_at 1 7 3\n"
+    body = f" st.shared.u32 [%r2], %r0;\n{loc}{READ}"
+    head = head.replace(".visible", ".section .debug_str\n{\n$f:\n.b8 95,90,49,102,118,0\n}\n.visible")
+    error = hazard(body, head=head)
+    assert error.details["accesses"][0]["source"][0]["line"] == line
+    shown = [text for text in str(error).splitlines() if text.startswith("  at ")]
+    assert f":{line}" in shown[0] and ":70" in shown[0]
+
+
+@pytest.mark.parametrize(
+    ("mangled", "name"),
+    [
+        ("_Z4step3CfgPi", "step"), ("_Z4fillIfEvPT_S0_", "fill"), ("_ZN2ns4stepE3CfgPi", "ns::step"), ("_ZL4stepPi", "step"),
+        ("_ZN2ns4stepILi4ELb1E3CfgEEvPi", "ns::step"), ("_ZN12_GLOBAL__N_14stepEPi", "step"), ("_ZN3FooIfE3barEv", "Foo::bar"),
+        ("plain", "plain"), ("_ZZ1kPfE1s", "s"), ("_ZN3FooC1Ev", ""), ("_Z", ""),
+    ],
+)  # fmt: skip
+def test_names_of_functions_are_those_of_the_source(mangled: str, name: str) -> None:
+    assert readable(mangled) == name
