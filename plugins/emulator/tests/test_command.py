@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 from tilecopy import HazardError, LaunchError
 from tilecopy_cli.command import FileError
+from tilecopy_cli.commands import tilecopy
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
 from tilecopy_emulator.command import emulate
 from tilecopy_test_helpers.mentions import mentions
@@ -137,3 +138,41 @@ def test_the_sample_for_machines_without_a_compiler_has_a_race_at_its_line() -> 
     result = run(SAMPLE, "ones:float32:1024", "zeros:float32:4", "--grid", 4, "--block", 256)
     assert isinstance(result.exception, HazardError) and result.exception.kind == "race"
     assert "block_sum.cu:8" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "kind"),
+    [
+        (["--block", "32"], 0, ""),
+        (["--block", "128"], 1, "HazardError"),
+        (["--block", "0"], 2, "UsageError"),
+        (["--annotations", "gitlab"], 2, "UsageError"),
+        (["--no-such-option"], 2, "UsageError"),
+        (["--target", "sm_7"], 2, "TargetError"),
+        (["--entry", "none"], 3, "UnsupportedPtxError"),
+        (["1", "--block", "32"], 3, "LaunchError"),
+        (["--block", "32", "--grid", "65536,65535"], 4, "BudgetError"),
+    ],
+)
+def test_exit_statuses_and_json_of_every_end(
+    words: list[str], status: int, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    name, arguments = str(CUDA / "vector_add.ptx"), [*["zeros:float32:64"] * 3, "64" if status != 1 else "100"]
+    if "--target" in words:
+        (tmp_path / "k.cu").write_text("__global__ void k() {}")
+        name, arguments = "k.cu", []
+    with pytest.raises(SystemExit) as ended:
+        tilecopy.main(["emulate", name, *arguments, *words, "--json"])
+    data = json.loads(capsys.readouterr().out)
+    assert ended.value.code == status and data.get("error", {}).get("type", "") == kind
+
+
+def test_a_refusal_is_an_annotation_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "k.ptx").write_text("\n.nonsense\n")
+    result = CliRunner().invoke(emulate, ["k.ptx", "--annotations", "github"])
+    assert result.output.startswith("::error file=k.ptx,line=2,title=UnsupportedPtxError::")
+    assert (
+        CliRunner().invoke(emulate, ["none.ptx", "--annotations", "github"]).output.startswith("::error file=none.ptx,")
+    )

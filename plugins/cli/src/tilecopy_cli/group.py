@@ -33,7 +33,7 @@ from .streams import (
 )
 
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
-"""Exit statuses: it was done; it failed; the input is invalid."""
+"""Exit statuses: it was done; it failed; the input is invalid. An error's attribute ``exit_status`` stands in their place."""
 _SIGPIPE = getattr(signal, "SIGPIPE", 13)  # Windows does not name it
 _UNTITLED = {"UsageError", "Stopped", "FileError", "OSError"}
 COMMANDS_GROUP = "tilecopy.commands.v1"
@@ -164,6 +164,7 @@ def _run(call: Callable[[], None], words: list[str]) -> int:
         end_by(_SIGPIPE)
     except (Exception, Stopped) as error:
         kind, message, status = _failure(error)
+        status = vars(error).get("exit_status", status)  # of a command with statuses of its own
         if "--debug" in options:
             say(traceback.format_exc().rstrip())
         say(f"tilecopy: {'' if kind in _UNTITLED else f'{kind}: '}{message}")

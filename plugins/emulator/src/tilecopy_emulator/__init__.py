@@ -14,12 +14,13 @@ from .cuda_cpp import run_cuda
 from .executor import EmulatorExecutor, executor
 from .memory.observed import Access, Side, Transfer
 from .memory.tensor_maps import TensorMap, tensor_map
-from .program import Program, UnsupportedPtxError
+from .program import BudgetError, Program, UnsupportedPtxError
 from .reading.parser import parse
 from .run import Report, run_grid
 
 __all__ = [
     "Access",
+    "BudgetError",
     "EmulatorExecutor",
     "Program",
     "Report",

@@ -17,7 +17,7 @@ from tilecopy import LaunchError
 from .demands import demand, is_flag, is_whole, items_of, shown
 from .memory.observed import Observer
 from .memory.tensor_maps import MAP_BYTES, TensorMap
-from .program import Parameter, Program
+from .program import BudgetError, Parameter, Program
 from .reading.parser import parse
 from .run import ALLOWABLE, MOST_CTAS, Report, lay_out_shared, run_grid
 from .threads.arrays import GlobalMemory
@@ -161,7 +161,7 @@ def _extents(
     if any(size > most for size, most in zip(ctas, MAX_GRID, strict=True)):
         raise LaunchError(f"{where}: a grid of {ctas} CTAs; at most {MAX_GRID}")
     if prod(ctas) > MOST_CTAS:
-        raise LaunchError(
+        raise BudgetError(
             f"{where}: a grid of {prod(ctas)} CTAs; the emulator runs at most {MOST_CTAS} in one launch. Launch a smaller grid"
         )
     if prod(threads) > MAX_THREADS or threads[2] > MAX_BLOCK_Z:

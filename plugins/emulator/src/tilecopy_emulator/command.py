@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
-import json
 import math
 import re
 import sys
@@ -16,20 +14,23 @@ import click
 import numpy as np
 from tilecopy import HazardError, LaunchError
 from tilecopy.files import write_files
-from tilecopy_cli.command import DTYPE_ALIASES, FilePath, progress_bar, read_npy
+from tilecopy_cli.command import DTYPE_ALIASES, Answer, AnswerCommand, FilePath, progress_bar, read_npy
 
 from tilecopy_core import DTYPES
+from tilecopy_core.errors import TargetError, TilecopyError
 
 from .api import run_program
 from .cuda_cpp import compile_cuda
 from .demands import shown
 from .places import readable
-from .program import UnsupportedPtxError, printable
+from .program import BudgetError, UnsupportedPtxError, printable
 from .reading.parser import parse
-from .run import ALLOWABLE
+from .run import ALLOWABLE, Report
 
 _EXTENT = "[0-9]{1,19}"
 _CUDA = (".cu", ".cuh")
+HAZARD, REFUSED, OUT_OF_BUDGET = 1, 3, 4
+"""Exit statuses besides 0, and 2 for wrong usage."""
 _MADE = ("zeros", "ones", "arange", "random")
 
 
@@ -141,33 +142,31 @@ def _saves(_: Any, __: Any, texts: tuple[str, ...]) -> list[tuple[str, Path]]:
     return found
 
 
-def _annotations(hazard: HazardError, file: Path, host: str) -> list[str]:
-    """A hazard for a code host: an error at its line, a notice at the access that it meets.
-
-    GitHub takes workflow commands, a line each; GitLab a JSON list, the report of its code quality.
-    """
-    said, listed = [], []
-    for number, side in enumerate(hazard.details["accesses"]):
-        places = side["source"] or [{"file": str(file), "line": side["ptx_line"], "column": 0}]
-        here = next((each for each in places if Path(each["file"]).is_relative_to(Path.cwd())), places[0])
-        name = here["file"]
+def _annotations(error: TilecopyError, file: Path) -> list[str]:
+    """An error as GitHub's workflow commands, a line each: an error at its line, of a hazard a notice at each access that it meets."""
+    if not isinstance(error, HazardError):
+        here = re.search(rf"{re.escape(file.name)}\((\d+)\): error", str(error))
+        line = int(here[1]) if here else getattr(error, "line", 0)
+        return [_workflow_command("error", str(file), line, 0, type(error).__name__, str(error))]
+    commands = []
+    for number, access in enumerate(error.details["accesses"]):
+        places = access["source"] or [{"file": str(file), "line": access["ptx_line"], "column": 0}]
+        place = next((each for each in places if Path(each["file"]).is_relative_to(Path.cwd())), places[0])
+        name = place["file"]
         if Path(name).is_relative_to(Path.cwd()):
             name = str(Path(name).relative_to(Path.cwd()))
-        if not here["line"]:
-            continue
-        where = {"file": name, "line": here["line"]} | ({"col": here["column"]} if here["column"] else {})
-        title = f"{hazard.kind}: {side['thread']}" if number == 0 else f"the access before: {side['thread']}"
-        head = ",".join(f"{key}={_escaped(str(value), ':,')}" for key, value in (where | {"title": title}).items())
-        text = str(hazard) if number == 0 else f"{side['ptx']} (PTX line {side['ptx_line']})"
-        said.append(f"::{'notice' if number else 'error'} {head}::{_escaped(text)}")
-        found = {
-            "description": text if number == 0 else f"{title}: {text}",
-            "check_name": f"tilecopy-{hazard.kind}",
-            "severity": "info" if number else "critical",
-            "location": {"path": name, "lines": {"begin": here["line"]}},
-        }
-        listed.append(found | {"fingerprint": hashlib.sha256(json.dumps(found).encode()).hexdigest()})
-    return [json.dumps(listed, indent=2)] if host == "gitlab" else said
+        title = f"{access['relation']}: {access['thread']}" if number else f"{error.kind}: {access['thread']}"
+        text = f"{access['ptx']} (PTX line {access['ptx_line']})" if number else str(error)
+        if place["line"]:
+            level = "notice" if number else "error"
+            commands.append(_workflow_command(level, name, place["line"], place["column"], title, text))
+    return commands
+
+
+def _workflow_command(level: str, file: str, line: int, column: int, title: str, text: str) -> str:
+    values = {"file": file} | ({"line": line} if line else {}) | ({"col": column} if column else {}) | {"title": title}
+    head = ",".join(f"{key}={_escaped(str(value), ':,')}" for key, value in values.items())
+    return f"::{level} {head}::{_escaped(text)}"
 
 
 def _escaped(text: str, more: str = "") -> str:
@@ -175,7 +174,24 @@ def _escaped(text: str, more: str = "") -> str:
     return "".join(f"%{ord(each):02X}" if each in f"%\r\n{more}" else each for each in text)
 
 
+class _EmulateCommand(AnswerCommand):
+    """The command with its exit statuses, and with errors as annotations."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it and print its answer; an error carries the exit status."""
+        try:
+            return super().invoke(ctx)
+        except (TilecopyError, MemoryError) as error:
+            if ctx.params["annotations"] and isinstance(error, TilecopyError):
+                click.echo("\n".join(_annotations(error, ctx.params["file"])))
+            if not isinstance(error, TargetError):
+                status = HAZARD if isinstance(error, HazardError) else REFUSED
+                vars(error)["exit_status"] = OUT_OF_BUDGET if isinstance(error, (BudgetError, MemoryError)) else status
+            raise
+
+
 @click.command(
+    cls=_EmulateCommand,
     context_settings={"ignore_unknown_options": True},
     short_help="Run a kernel of PTX or CUDA C++ without a GPU, and report hazards.",
 )
@@ -204,11 +220,9 @@ def _escaped(text: str, more: str = "") -> str:
 @click.option("--nvrtc", "options", multiple=True, help="An option of NVRTC for CUDA C++, such as --nvrtc=-DN=4.")
 @click.option(
     "--annotations",
-    type=click.Choice(["github", "gitlab"]),
-    help="Print a hazard as this code host shows it at its line.",
+    type=click.Choice(["github"]),
+    help="Print hazards and errors also as annotations, which GitHub shows at their lines.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the report, or a hazard, as JSON.")
-@click.option("--debug", is_flag=True, expose_value=False, help="Show an error's traceback.")
 def emulate(
     file: Path,
     arguments: tuple[str, ...],
@@ -223,14 +237,13 @@ def emulate(
     target: str,
     options: tuple[str, ...],
     annotations: str | None,
-    as_json: bool,
-) -> None:
+) -> Answer:
     """Run the kernel of a FILE without a GPU, and report hazards. FILE is PTX (``-``: standard input), or CUDA C++ if it ends in .cu or .cuh.
 
     ARGUMENTS are in the order of the kernel's parameters: an integer, a number with a point, FILE.npy, or a new array
     zeros|ones|arange|random:TYPE:SHAPE, such as arange:float32:64x64. Files are not changed; --save writes an array.
 
-    Exit status: 0 no hazard; 1 a hazard, or a file or launch that cannot be run; 2 wrong usage.
+    Exit status: 0 no hazard; 1 a hazard; 2 wrong usage; 3 the file or the launch cannot be run; 4 it needs more memory or CTAs than the emulator has.
     """
     for word in (str(file), *arguments):
         if word.startswith(
@@ -238,7 +251,7 @@ def emulate(
         ):  # numbers may begin with a dash, so click takes an option that it does not know as one
             known = [option for parameter in click.get_current_context().command.params for option in parameter.opts]
             raise click.NoSuchOption(word, possibilities=get_close_matches(word, known))
-    if annotations and as_json:
+    if annotations and click.get_current_context().meta.get("tilecopy.json"):
         raise click.UsageError("--annotations and --json both write to standard output; give one")
     text = _text_of(file)
     if file.suffix.lower() in _CUDA:
@@ -264,23 +277,18 @@ def emulate(
         if name not in names:
             raise LaunchError(f"kernel {program.name} has no parameter '{name}' to save; it has: {', '.join(names)}")
     values = [argument_of(word) for word in arguments]
-    try:
-        with progress_bar("CTAs") as progress:
-            report = run_program(
-                program,
-                values,
-                grid=grid,
-                block=block,
-                cluster=cluster,
-                dynamic_shared_bytes=dynamic_shared,
-                profile=profile,
-                allow=allow,
-                progress=progress if sys.stderr is not None and sys.stderr.isatty() else None,
-            )
-    except HazardError as hazard:
-        for line in _annotations(hazard, file, annotations) if annotations else ():
-            click.echo(line)
-        raise
+    with progress_bar("CTAs") as progress:
+        report = run_program(
+            program,
+            values,
+            grid=grid,
+            block=block,
+            cluster=cluster,
+            dynamic_shared_bytes=dynamic_shared,
+            profile=profile,
+            allow=allow,
+            progress=progress if sys.stderr is not None and sys.stderr.isatty() else None,
+        )
     for name, path in saves:
         value = values[names.index(name)]
         if not isinstance(value, np.ndarray):
@@ -291,31 +299,27 @@ def emulate(
             write_files({path: [content.getbuffer()]})
         except OSError as error:
             raise LaunchError(f"{path} cannot be written: {_why(error)}") from error
-    if annotations == "gitlab":  # a report is read from standard output, also where it is empty
-        click.echo("[]")
-        return
-    if as_json:
-        data = {
-            "kernel": program.name,
-            "threads": report.threads,
-            "instructions": report.instructions,
-            "counters": report.counters,
-            "approximate": report.approximate,
-            "not_counted": report.not_counted,
-            "printed": [{"thread": thread, "text": text} for thread, text in report.printed],
-            "notes": list(report.notes),
-        }
-        click.echo(json.dumps(data, indent=2))
-        return
-    total = sum(report.instructions.values())
-    for thread, text in report.printed:
-        click.echo(f"{thread}: {printable(text.rstrip())}")
-    click.echo(f"{readable(program.name) or program.name}: {report.threads} threads, {total} instructions, no hazard")
-    for note in report.notes:
-        click.echo(f"  note: {printable(note)}")
+    data = {
+        "kernel": program.name,
+        "threads": report.threads,
+        "instructions": report.instructions,
+        "counters": report.counters,
+        "approximate": report.approximate,
+        "not_counted": report.not_counted,
+        "printed": [{"thread": thread, "text": text} for thread, text in report.printed],
+        "notes": list(report.notes),
+    }
+    return Answer(data, lambda: _in_words(report, readable(program.name) or program.name))
+
+
+def _in_words(report: Report, kernel: str) -> str:
+    """The report of a run without a hazard."""
+    lines = [f"{thread}: {printable(text.rstrip())}" for thread, text in report.printed]
+    lines.append(f"{kernel}: {report.threads} threads, {sum(report.instructions.values())} instructions, no hazard")
+    lines += [f"  note: {printable(note)}" for note in report.notes]
     if report.approximate:
-        click.echo(f"  the last bits of hardware may differ: {', '.join(report.approximate)}")
-    for name, count in sorted(report.counters.items()):
-        click.echo(f"  {name}: {count}")
+        lines.append(f"  the last bits of hardware may differ: {', '.join(report.approximate)}")
+    lines += [f"  {name}: {count}" for name, count in sorted(report.counters.items())]
     if report.not_counted:
-        click.echo(f"  shared memory is not counted for: {', '.join(report.not_counted)}")
+        lines.append(f"  shared memory is not counted for: {', '.join(report.not_counted)}")
+    return "".join(f"{line}\n" for line in lines)

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from tilecopy import BuiltKernel, HazardError, LaunchError
+from tilecopy import BuiltKernel, HazardError
 from tilecopy.executors import HostArguments, ValueCheck, stream_pointer
 
 from .demands import demand, is_flag, items_of
 from .memory.observed import Observer
 from .memory.tensor_maps import encode_map
 from .opcodes.table import packages
-from .program import Program, UnsupportedPtxError
+from .program import BudgetError, Program, UnsupportedPtxError
 from .reading.parser import parse
 from .run import MOST_CTAS, Report, run_grid
 from .threads.arrays import GlobalMemory
@@ -83,7 +83,7 @@ class EmulatorExecutor:
     def _launch(self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Sequence[int] | int | None) -> Report:
         host = HostArguments.of(kernel, arguments, grid)
         if (ctas := prod(host.binding.grid)) > MOST_CTAS:
-            raise LaunchError(
+            raise BudgetError(
                 f"kernel {kernel.name}: a grid of {ctas} CTAs; the emulator runs at most {MOST_CTAS} in one launch. "
                 "Launch a smaller grid, or run it on a GPU"
             )

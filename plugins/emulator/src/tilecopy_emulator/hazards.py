@@ -54,6 +54,7 @@ class ReportedAccess:
         return {
             "thread": self.thread,
             "action": self.action,
+            "relation": self.relation,
             "ptx_line": self.line,
             "ptx": self.text,
             "value": self.value,

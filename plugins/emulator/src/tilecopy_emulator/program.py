@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 import attrs
+from tilecopy import LaunchError
 
 from tilecopy_core import Target, TilecopyError
 
@@ -68,6 +69,10 @@ class UnsupportedPtxError(TilecopyError, NotImplementedError):
         said = printable(said)  # what a text repeats may move the cursor
         super().__init__(f"PTX line {line}: {said}" if line else said)
         self.line = line
+
+
+class BudgetError(LaunchError):
+    """The launch fits the kernel, and needs more memory or more CTAs than the emulator may use."""
 
 
 def printable(text: str) -> str:

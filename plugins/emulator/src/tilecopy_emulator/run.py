@@ -24,7 +24,7 @@ from .opcodes.table import compile_program
 from .order.access import STACK, STACK_BYTES
 from .order.clocks import TENSOR
 from .places import readable
-from .program import TAKES_PART, Program, UnsupportedPtxError
+from .program import TAKES_PART, BudgetError, Program, UnsupportedPtxError
 from .threads.arrays import GlobalMemory
 from .threads.launch import Dim3, Launch, SharedVariable, Sought
 from .threads.special import RESERVED, RESERVED_BYTES, WORKSPACE, WORKSPACE_BYTES
@@ -264,7 +264,7 @@ def run_grid(
             silent = None if progress is None else lambda done, total: None
             hazards = _hazards_of(laid_out(memory.again(kept), launch.raced), silent) or hazards
     except MemoryError as error:
-        raise LaunchError(
+        raise BudgetError(
             f"kernel {program.name}: the emulator needs more memory than this process may use ({error}). "
             "Run a smaller problem, or raise the limit"
         ) from error
@@ -316,7 +316,7 @@ def _demand_launch(
     if prod(cluster or ()) > 16:
         raise LaunchError(f"run_grid: cluster {cluster} has {prod(cluster or ())} CTAs; it must have at most 16")
     if prod(grid) > MOST_CTAS:
-        raise LaunchError(f"run_grid: grid {grid} has {prod(grid)} CTAs; the emulator runs at most {MOST_CTAS}")
+        raise BudgetError(f"run_grid: grid {grid} has {prod(grid)} CTAs; the emulator runs at most {MOST_CTAS}")
     fits = is_whole(dynamic_shared_bytes, 0, BATCH_SHARED_BYTES)
     demand("run_grid", "dynamic_shared_bytes", dynamic_shared_bytes, fits, f"0 to {BATCH_SHARED_BYTES}")
     demand("run_grid", "memory", memory, isinstance(memory, GlobalMemory), "a GlobalMemory")
