@@ -18,10 +18,9 @@ from ..demands import demand, items_of, shown
 from ..program import Program, printable
 from ..reading.parser import parse_compiled
 from ..run import Report
+from .headers import UNROLL_LIMIT, header_folders, precompiling
 
 _INSTALL = 'from a checkout: pip install "plugins/emulator[cuda]"'
-_HEADERS = ("cudart", "cccl", "cutlass")
-"""What NVIDIA's locator calls the header folders of wheels and of an installed toolkit."""
 _MOST_OF_LOG, _MOST_OF_NAME = 4000, 1000
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _DECLARED = re.compile(r"__global__\b[^{;]*?\b(\w+)\s*\(([^(){;]*)\)\s*[{;]")
@@ -115,7 +114,7 @@ def compile_cuda(
     file = str(path)
     words = [f"--gpu-architecture=compute_{str(target_of(target)).removeprefix('sm_')}", "-lineinfo", "--device-int128"]
     words += [] if any(each.lstrip("-").startswith("std") for each in given or ()) else ["--std=c++17"]
-    words += [*(given or ()), f"-I{path.parent}", *(f"-I{folder}" for folder in _header_folders())]
+    words += [UNROLL_LIMIT, *(given or ()), f"-I{path.parent}", *(f"-I{folder}" for folder in header_folders())]
     text, mangled, log = _nvrtc(source, file, words, entry)
     if text:
         return parse_compiled(_as_in_source(text, source), mangled, file, source)
@@ -155,16 +154,6 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and "\0" not in value and not any("\ud800" <= each <= "\udfff" for each in value)
 
 
-def _header_folders() -> list[str]:
-    try:
-        with LOCK:
-            from cuda.pathfinder import find_nvidia_header_directory
-
-        return [folder for each in _HEADERS if (folder := find_nvidia_header_directory(each))]
-    except Exception:  # an older locator's; a source without includes needs none
-        return []
-
-
 def _nvrtc(source: str, file: str, options: Sequence[str], entry: str | None) -> tuple[str, str | None, str]:
     """The PTX or "", the mangled name of the kernel, and the compiler's log.
 
@@ -192,6 +181,7 @@ def _nvrtc(source: str, file: str, options: Sequence[str], entry: str | None) ->
         call(get, program, data)
         return data.rstrip(b"\0").decode("utf-8", "replace")
 
+    options = [*options, *precompiling(source, nvrtc)]
     with compiling():
         program = call(nvrtc.nvrtcCreateProgram, source.encode(), file.encode(), 0, [], [])
         try:

@@ -1,0 +1,60 @@
+"""The headers of CUDA C++ sources: where they lie, and how a process parses each of them once.
+
+NVRTC keeps what it has parsed of the headers at the top of a source in a precompiled header. A later source of the same process
+whose directives begin in the same way takes it from there.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from tilecopy_core.registry import LOCK
+
+_LIBRARIES = ("cudart", "cccl", "cutlass")
+"""What NVIDIA's locator calls the header folders of wheels and of an installed toolkit."""
+_INCLUDES = re.compile(r"^[ \t]*#[ \t]*include\b", re.MULTILINE)
+_HEAP_BYTES, _MOST_BYTES = 1 << 29, 1 << 30
+"""Of NVRTC's memory that can be precompiled, and of the files of one process; a precompiled header has 70 to 400 MB."""
+UNROLL_LIMIT = "-D_CCCL_META_UNROLL_LIMIT=10"
+"""How many overloads libcu++ writes out of each metafunction: with nvcc 10, with NVRTC 16, which takes three times as long to parse."""
+
+
+def header_folders() -> list[str]:
+    """The folders of NVIDIA's headers that are installed."""
+    try:
+        with LOCK:
+            from cuda.pathfinder import find_nvidia_header_directory
+
+        return [folder for each in _LIBRARIES if (folder := find_nvidia_header_directory(each))]
+    except Exception:  # an older locator's; a source without includes needs none
+        return []
+
+
+@lru_cache(maxsize=1)
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="tilecopy-headers-", ignore_cleanup_errors=True)
+
+
+def precompiled_headers() -> list[Path]:
+    """The precompiled headers of this process, oldest first."""
+    return sorted(Path(_folder().name).glob("*.pch"), key=lambda path: path.stat().st_mtime_ns)
+
+
+def precompiling(source: str, nvrtc: Any) -> list[str]:
+    """Return the options with which NVRTC takes the headers of a source from a precompiled header, or makes one; none where it cannot."""
+    if not _INCLUDES.search(source):
+        return []
+    with suppress(Exception):  # a full disk; an NVRTC before 12.8
+        Path(_folder().name).mkdir(exist_ok=True)  # the exit of a forked process removes it
+        headers = precompiled_headers()
+        if sum(path.stat().st_size for path in headers) > _MOST_BYTES:
+            for path in headers:
+                path.unlink()
+        nvrtc.nvrtcSetPCHHeapSize(_HEAP_BYTES)
+        return ["--pch", f"--pch-dir={_folder().name}", "--pch-messages=false", "--diag-suppress=630"]
+    return []
