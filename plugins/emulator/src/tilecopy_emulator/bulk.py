@@ -1,6 +1,6 @@
 """The bulk engine's instructions, known by the entry point that a third party's would use.
 
-``cp.async.bulk`` (global to shared memory, shared to global, CTA to CTA, and the groups), ``cp.reduce.async.bulk``, and tensor copies.
+``cp.async.bulk`` (global to shared memory, shared to global, CTA to CTA, and the groups), ``cp.reduce.async.bulk``, prefetches, and tensor copies.
 """
 
 from __future__ import annotations

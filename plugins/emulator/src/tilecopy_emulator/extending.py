@@ -46,7 +46,7 @@ from .alu.forms import form
 from .machine.machine import Machine
 from .opcodes import loads, operands
 from .opcodes.arithmetic import compile_arithmetic
-from .opcodes.copies import global_bytes, issue_copy
+from .opcodes.copies import demand_bulk_size, global_bytes, issue_copy
 from .opcodes.operands import Handler, Lanes, Reader, Step, Writer
 from .order.access import Access
 from .program import (
@@ -160,13 +160,8 @@ def check_global(machine: Machine, lane: int, address: Any, size_bytes: int) -> 
         HazardError: it is not.
     """
     one = np.array([lane])
-    _demand_16(machine, one, size_bytes)
+    demand_bulk_size(machine, one, size_bytes)
     global_bytes(machine, one, address, size_bytes)
-
-
-def _demand_16(machine: Machine, one: Any, size_bytes: int) -> None:
-    if size_bytes <= 0 or size_bytes % 16:
-        machine.hazard("alignment", f"{size_bytes} bytes for the bulk engine; the size is a multiple of 16", one)
 
 
 @checked(machine=instance_of("the Machine of the step", Machine))
@@ -194,5 +189,5 @@ def start_copy(
         HazardError: the size or an address is not aligned or outside, or the bytes are not ready for the async proxy.
     """
     one = np.array([lane])
-    _demand_16(machine, one, size_bytes)
+    demand_bulk_size(machine, one, size_bytes)
     issue_copy(machine, one, size_bytes, to, source, mbarrier, None, 1, -1)

@@ -410,7 +410,12 @@ class Mbarriers:
             at = np.nonzero(places == place)[0]
             barrier = self.use(lanes, at, place)
             if parity:
-                over = (barrier.phase & 1) != (wanted[at].astype(np.int64) & 1)
+                strange = wanted[at] > 1
+                if strange.any():
+                    first = int(np.argmax(strange))
+                    message = f"the parity of a phase must be 0 or 1, got {int(wanted[at[first]])}"
+                    machine.hazard("mbarrier", message, lanes, int(at[first]))
+                over = (barrier.phase & 1) != wanted[at]
                 phases = np.where(over, barrier.phase - 1, barrier.phase)
             else:
                 phases = self._token_phases(barrier, lanes, at, wanted[at])
@@ -424,7 +429,7 @@ class Mbarriers:
             if parity:
                 # as far as a lane knows, the barrier may still be in an earlier phase, where its wait succeeds at once
                 earliest = np.searchsorted(barrier.times, have, side="right")
-                early = (earliest < barrier.phase) & ((earliest & 1) != (wanted[at].astype(np.int64) & 1))
+                early = (earliest < barrier.phase) & ((earliest & 1) != wanted[at])
                 over = over | early
             for i, lane in enumerate(members.tolist()):
                 mark = (place, int(phases[i]), machine.at)

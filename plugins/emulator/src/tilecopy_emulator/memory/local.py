@@ -72,7 +72,8 @@ class LocalMemory:
             self.written[index] &= np.arange(self.size) < tops[:, None]
         self.top[index] = tops
 
-    def _place(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
+    def place(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
+        """Where the bytes of an access lie, shape (n, access.bytes), its alignment and bounds checked."""
         machine = self.machine
         if self.data is None:
             self.data = np.zeros((machine.units, machine.copies, self.size), np.uint8)
@@ -102,7 +103,7 @@ class LocalMemory:
 
     def load(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
         """See :meth:`Machine.load`."""
-        places, index = self._place(lanes, access, addresses), self.machine.index(lanes)
+        places, index = self.place(lanes, access, addresses), self.machine.index(lanes)
         known = self.written[index[:, None], places]
         blank = None if self.blank is None else self.blank[index[:, None], places]
         if not known.all() or (blank is not None and blank.any()):
@@ -111,7 +112,7 @@ class LocalMemory:
 
     def store(self, lanes: Lanes, access: Access, addresses: Any, raw: Any, origins: Any = None) -> None:
         """See :meth:`Machine.store`."""
-        places, index = self._place(lanes, access, addresses), self.machine.index(lanes)
+        places, index = self.place(lanes, access, addresses), self.machine.index(lanes)
         self.written[index[:, None], places] = True
         if self.blank is None and origins is not None:
             self.blank = np.zeros(self.written.shape, np.int64)

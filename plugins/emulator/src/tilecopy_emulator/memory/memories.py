@@ -20,6 +20,9 @@ from .local import LocalMemory
 from .shared import SharedMemory
 from .tensor_maps import TensorMaps
 
+LINE_BYTES = 128
+"""Of a cache line."""
+
 
 class Memories(Registers):
     """The threads of a batch, their registers, and the memories that they reach (see :class:`Threads`)."""
@@ -97,6 +100,16 @@ class Memories(Registers):
         if access.space[:6] == "shared":
             return self.shared.atomic(lanes, access, addresses, partial(update, shared=True))
         return self.globals.atomic(lanes, access, addresses, update)
+
+    def demand_mapped(self, lanes: Lanes, access: Access, addresses: Any) -> None:
+        """Demand that there is memory in the cache line at an address, and access none of it; shared memory is in no line."""
+        if access.space == "":
+            self._generic(lanes, access, addresses, lambda to, x, at, rows: self.demand_mapped(to, x, at))
+        elif access.space == "local":
+            self.local.place(lanes, access, addresses)
+        elif access.space == "global":
+            lines = addresses - addresses % np.uint64(LINE_BYTES)
+            self.globals.locate(lanes, self.globals.spread(lanes, lines), access.bytes)
 
     def _memory_of(self, space: str) -> SharedMemory | LocalMemory | GlobalAccesses:
         return self.shared if space[:6] == "shared" else self.local if space == "local" else self.globals

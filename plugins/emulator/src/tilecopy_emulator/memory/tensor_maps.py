@@ -252,8 +252,6 @@ class TensorMaps:
         machine, where = self.machine, np.full((1, 1), address, np.uint64)
         array = self.memory.array_at(one, address, where)
         offset = address - array.base
-        if not 0 <= offset <= len(array.data) - MAP_BYTES:
-            self.memory.outside(one, array, np.array([[offset]]), np.array([[True]]), MAP_BYTES)
         program = machine.program
         declared = {parameter.name: parameter.align for parameter in program.parameters if array.space == "param"}
         declared |= {variable.name: variable.align for variable in program.variables if array.space == "const"}
@@ -262,6 +260,8 @@ class TensorMaps:
             why = f" ({array.name} is declared with .align {align})" if align % MAP_ALIGN_BYTES else ""
             what = f"the address 0x{address:x} of a tensor map is not a multiple of {MAP_ALIGN_BYTES}{why}"
             machine.hazard("alignment", what, one)
+        if not 0 <= offset <= len(array.data) - MAP_BYTES:
+            self.memory.outside(one, array, np.array([[offset]]), np.array([[True]]), MAP_BYTES)
         return array, offset
 
     def _check_order(self, one: Any, array: GlobalArray, offset: int) -> None:

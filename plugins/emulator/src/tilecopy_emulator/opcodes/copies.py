@@ -211,8 +211,7 @@ def _bulk_copy(
         for position in range(len(index)):
             one = index[position : position + 1]
             count = int(sizes[position])
-            if count % 16 or count <= 0:
-                machine.hazard("alignment", f"a bulk copy of {count} bytes; the size is a multiple of 16", one)
+            demand_bulk_size(machine, one, count)
             where, origin = row_of(targets, position), row_of(sources, position)
             phase = None if barriers is None else row_of(barriers, position)
             bits = None if masks is None else int(masks[position])
@@ -235,6 +234,12 @@ def _bulk_copy(
                 profile.count_bulk(machine, first + np.arange(0, count, 16, dtype=np.uint64)[:, None])
 
     return step
+
+
+def demand_bulk_size(machine: Machine, one: Any, count: int) -> None:
+    """Demand that a number of bytes is one that the bulk engine moves."""
+    if count % 16 or count <= 0:
+        machine.hazard("alignment", f"{count} bytes for the bulk engine: the size must be a multiple of 16", one)
 
 
 def row_of(values: Any, position: int) -> Any:

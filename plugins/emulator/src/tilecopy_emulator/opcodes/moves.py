@@ -8,7 +8,7 @@ import numpy as np
 
 from ..machine.machine import Machine
 from ..order.access import LOCAL_WINDOW, RANK_BITS, SHARED_WINDOW, WINDOW_BITS
-from ..program import Instruction, Memory, Program, Vector
+from ..program import Instruction, Program, Vector
 from .loads import immediate
 from .operands import Handler, Lanes, Step, demand_count, reader, refuse, width_of, writer
 
@@ -244,10 +244,8 @@ def _stack(instruction: Instruction, program: Program) -> Step:
 
 
 def _hint(instruction: Instruction, program: Program) -> Step:
-    """Instructions about time and caches: they change no value that a program can read."""
+    """Instructions about time: they change no value that a program can read."""
     for operand in instruction.operands:
-        if isinstance(operand, Memory):
-            continue
         reader(operand, "u32", instruction, program)
     return lambda machine, lanes: None
 
@@ -270,5 +268,5 @@ INSTRUCTIONS: dict[str, Handler] = {
     "brkpt": _breakpoint,
     **dict.fromkeys(["alloca", "stacksave", "stackrestore"], _stack),
     "createpolicy": _create_policy,
-    **dict.fromkeys(["nanosleep", "griddepcontrol", "pmevent", "prefetch", "prefetchu", "applypriority"], _hint),
+    **dict.fromkeys(["nanosleep", "griddepcontrol", "pmevent"], _hint),
 }

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..effects import modifiers_of
 from ..machine.machine import Machine
+from ..memory.memories import LINE_BYTES
 from ..order.access import Access
 from ..program import REGISTER_BITS, Instruction, Program
 from .loads import data_address, immediate
@@ -15,7 +16,7 @@ from .operands import Handler, Lanes, Step, demand_count, reader, refuse
 
 _PIECE = 8
 """Bytes that ``st.bulk`` sets at once: its size and address are multiples."""
-_LINE, _SCRAMBLED = 128, np.uint8(0xA5)
+_SCRAMBLED = np.uint8(0xA5)
 
 
 def _bulk(instruction: Instruction, program: Program) -> Step:
@@ -47,15 +48,15 @@ def _bulk(instruction: Instruction, program: Program) -> Step:
 def _discard(instruction: Instruction, program: Program) -> Step:
     """``discard.L2``: who reads the 128 bytes afterwards finds anything, so here something else than was there."""
     demand_count(instruction, 2)
-    if immediate(instruction.operands[1], instruction, "the size") != _LINE:
-        raise refuse(instruction, f"the size is {_LINE}")
+    if immediate(instruction.operands[1], instruction, "the size") != LINE_BYTES:
+        raise refuse(instruction, f"the size is {LINE_BYTES}")
     address = data_address(instruction.operands[0], "global", instruction, program)
     access = Access("global", 16)
 
     def step(machine: Machine, lanes: Lanes) -> None:
         where = address(machine, lanes)
-        machine.demand_aligned(lanes, where, _LINE, "the global address {}")
-        for offset in range(0, _LINE, access.bytes):
+        machine.demand_aligned(lanes, where, LINE_BYTES, "the global address {}")
+        for offset in range(0, LINE_BYTES, access.bytes):
             there = where + where.dtype.type(offset)
             pieces = machine.globals.locate(lanes, machine.globals.spread(lanes, there), access.bytes)
             raw: Any = np.empty((machine.size(lanes), machine.copies, access.bytes), np.uint8)

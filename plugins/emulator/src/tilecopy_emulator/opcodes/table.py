@@ -37,6 +37,7 @@ from . import (
     matrices,
     moves,
     multimem,
+    prefetches,
     printing,
     stores,
     tensor,
@@ -64,9 +65,7 @@ _MOST_TOLD, _MOST_TOLD_CHARACTERS = 4, 300
 """Packages that were set aside in one message, and of each."""
 
 _OWN: tuple[ModuleType, ...] = (arithmetic, moves, warp, matrices, wmma, loads, stores, atomics, multimem, control)
-_OWN += (printing, copies, tensor, tensor_products, wgmma)
-_SKIPPED: Mapping[str, Handler] = {"cp.async.bulk.prefetch": lambda instruction, program: lambda machine, lanes: None}
-"""What has no effect that a program could see, unless a package knows better."""
+_OWN += (prefetches, printing, copies, tensor, tensor_products, wgmma)
 
 
 @attrs.frozen(eq=False)
@@ -145,9 +144,9 @@ def handlers() -> dict[str, Handler]:
 
 @cache
 def _others() -> dict[str, Handler]:
-    """The handlers of other packages, a prefix that two of them have being nobody's; and what is skipped where they have none."""
+    """The handlers of other packages, a prefix that two of them have being nobody's; and bulk prefetches where they have none."""
     owners: dict[str, list[str]] = {}
-    found = dict(_SKIPPED)
+    found: dict[str, Handler] = {"cp.async.bulk.prefetch": prefetches.bulk_prefetch}
     for package in packages():
         for prefix, handler in package.table.items():
             owners.setdefault(prefix, []).append(f"'{package.name}' ({package.owner})")
@@ -184,7 +183,7 @@ def _step(instruction: Instruction, program: Program, *, in_ptx: bool) -> Step:
                 continue
             try:
                 step = handler(instruction, program)
-                if in_ptx or (table is _others and handler is not _SKIPPED.get(".".join(instruction.opcode[:length]))):
+                if in_ptx or (table is _others and handler is not prefetches.bulk_prefetch):
                     return step
                 raise refuse(instruction, f"PTX has no '{instruction.spelled}'")
             except UnsupportedPtxError as error:

@@ -47,19 +47,23 @@ class _Where:
     parameter: str
     """Whose bare address the map's register always holds, or ""."""
 
+    def maps(self, machine: Machine, lanes: Lanes) -> Iterator[tuple[Any, TensorMap]]:
+        """Number of each lane, and the map that it names."""
+        addresses = machine.uniform(self.map(machine, lanes), lanes)
+        for one, address in zip(machine.index(lanes)[:, None], addresses.tolist(), strict=True):
+            if self.parameter:
+                what = f"the address of the parameter {self.parameter} is not a generic one: cvta.param is missing"
+                machine.hazard("window", what, one)
+            yield one, machine.maps.read(one, address)
+
     def boxes(
         self, machine: Machine, lanes: Lanes, *, stores: bool = False
     ) -> Iterator[tuple[int, Any, TensorMap, _Box]]:
         """Position and number of each lane, the map that it names, and its box."""
-        maps = machine.uniform(self.map(machine, lanes), lanes)
+        maps = list(self.maps(machine, lanes))
         bits = [np.ascontiguousarray(read(machine, lanes)).astype(np.uint32) for read in self.starts]
         starts = [each.view(np.int32).astype(np.int64) for each in bits]
-        for position, lane in enumerate(machine.index(lanes).tolist()):
-            one = np.array([lane])
-            if self.parameter:
-                what = f"the address of the parameter {self.parameter} is no generic one: cvta.param is missing"
-                machine.hazard("window", what, one)
-            found = machine.maps.read(one, int(maps[position]))
+        for position, (one, found) in enumerate(maps):
             if len(found.sizes) != self.dimensions:
                 what = f"the tensor map has {len(found.sizes)} dimensions, the instruction {self.dimensions}"
                 machine.hazard("descriptor", what, one)
@@ -292,6 +296,21 @@ def tensor_prefetch(instruction: Instruction, program: Program) -> Step:
 
     def step(machine: Machine, lanes: Lanes) -> None:
         for _ in where.boxes(machine, lanes):
+            pass
+
+    return step
+
+
+def map_prefetch(instruction: Instruction, program: Program) -> Step:
+    """``prefetch.tensormap``: nothing that a program could see, but there must be a map."""
+    (operand,) = operands_of(instruction, 1)
+    space = modifiers_of(instruction.opcode).space
+    address = data_address(operand, space, instruction, program)
+    base = operand.base if isinstance(operand, Memory) else ""
+    where = _Where(address, (), 0, apart=False, parameter="" if space else _bare_parameters(program).get(base, ""))
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        for _ in where.maps(machine, lanes):
             pass
 
     return step

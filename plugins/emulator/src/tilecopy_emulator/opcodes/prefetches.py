@@ -1,0 +1,55 @@
+"""Prefetches and eviction priorities: they change no value that a program can read, but what they name must be there.
+
+Source: PTX ISA, ``prefetch``, ``applypriority``, ``cp.async.bulk.prefetch``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..effects import modifiers_of
+from ..machine.machine import Machine
+from ..memory.memories import LINE_BYTES
+from ..order.access import Access
+from ..program import Instruction, Program
+from .copies import demand_bulk_size, global_bytes, row_of
+from .loads import address_reader, data_address, immediate, operands_of
+from .operands import Handler, Lanes, Step, demand_count, reader, refuse
+from .tensor_copies import map_prefetch
+
+
+def _line(instruction: Instruction, program: Program) -> Step:
+    """``prefetch``, ``prefetchu`` and ``applypriority`` of the cache line at an address, or of a tensor map."""
+    if "tensormap" in instruction.opcode:
+        return map_prefetch(instruction, program)
+    sized = instruction.opcode[0] == "applypriority"
+    demand_count(instruction, 2 if sized else 1)
+    if sized and immediate(instruction.operands[1], instruction, "the size") != LINE_BYTES:
+        raise refuse(instruction, f"the size is {LINE_BYTES}")
+    space = modifiers_of(instruction.opcode).space
+    address = data_address(instruction.operands[0], space, instruction, program)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        where = np.asarray(address(machine, lanes)).astype(np.uint64)
+        if sized:
+            machine.demand_aligned(lanes, where, LINE_BYTES, "the address {}")
+        machine.demand_mapped(lanes, Access(space, 1), where)
+
+    return step
+
+
+def bulk_prefetch(instruction: Instruction, program: Program) -> Step:
+    """``cp.async.bulk.prefetch.L2``: bytes of global memory, as a bulk copy would read them."""
+    place, size = operands_of(instruction, 2)
+    address, read = address_reader(place, instruction, program), reader(size, "u32", instruction, program)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        where, sizes = address(machine, lanes), machine.uniform(read(machine, lanes), lanes).astype(np.int64)
+        for position, one in enumerate(machine.index(lanes)[:, None]):
+            demand_bulk_size(machine, one, int(sizes[position]))
+            global_bytes(machine, one, row_of(where, position), int(sizes[position]))
+
+    return step
+
+
+INSTRUCTIONS: dict[str, Handler] = dict.fromkeys(("prefetch", "prefetchu", "applypriority"), _line)
