@@ -16,8 +16,7 @@ from tilecopy import HazardError, LaunchError
 from tilecopy.files import write_files
 from tilecopy_cli.command import DTYPE_ALIASES, Answer, AnswerCommand, FilePath, progress_bar, read_npy
 
-from tilecopy_core import DTYPES
-from tilecopy_core.errors import TargetError, TilecopyError
+from tilecopy_core import DTYPES, TargetError, TilecopyError
 
 from .api import run_program
 from .cuda_cpp import compile_cuda
