@@ -1,23 +1,23 @@
 """Starting calls of the core for the argument fuzzing of tests/fuzz."""
 
-from fuzz.objects import TARGET
+from fuzz.objects import ARITHMETIC, SPACES, TARGET
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout, plugin, registry
 
 MODULES = (tc, registry)
 OPERATIONS = {
-    "Expr": (lambda w: w.n, "+ - * / // % ** ^ & | << >> == != < <= > >= r+ r- r* r/ r// r% r^"),
-    "Axis": (lambda w: tc.laneid, "r@"),
-    "TileLayout": (lambda w: w.layout, "+ r+"),
-    "Buffer": (lambda w: w.a, "[]"),
-    "S": (lambda w: S, "[] [:] [::]"),
-    "R": (lambda w: tc.R, "[] [:] [::]"),
+    "Expr": (lambda w: w.n, f"{ARITHMETIC} b^a"),
+    "Axis": (lambda w: tc.laneid, "b@a"),
+    "TileLayout": (lambda w: w.layout, "a+b b+a"),
+    "Buffer": (lambda w: w.a, "a[b]"),
+    "S": (lambda w: S, "a[b] a[8:b] a[8:8:b]"),
+    "R": (lambda w: tc.R, "a[b] a[8:b] a[8:8:b]"),
 }
 
-
 COPY = {"op": "copy", "scope": tc.cta(64), "target": "sm_90"}
-PROBE = {"name": "probe", "op": "copy", "priority": 1, "summary": "does", "spaces": (("global", "shared"),)}
+ALONE = {"op": "copy_async", "scope": tc.thread(), "target": "sm_90"}
+PROBE = {"name": "probe", "op": "copy", "priority": 1, "summary": "does", "spaces": SPACES}
 
 
 def with_plugin():
@@ -34,16 +34,10 @@ def starting_calls(w):
     tc.ActiveThreads(64).why_not_all(tc.warp())
     tc.ActiveThreads(64).why_split(tc.warp())
     tc.Axis("mine", "memory", "thread", "cta")
-    tc.Buffer((8, 8), "float16", space="global", layout=w.layout, name="mine", align_bytes=16, elem_offset=8)
-    tc.Buffer((8, 8), "float16", space="global", allocated_addr=w.words, memory=w.a.memory)
+    tc.Buffer((8, 8), "float16", space="global", layout=w.layout, align_bytes=16, elem_offset=8, memory=w.a.memory)
     w.a.permute(1, 0)
-    w.y.permute((1, 0))
     w.s.view(shape=(32, 64), layout=TileLayout(S[32, 64]), dtype="float32")
-    w.s.view(shape=(128, 32))
-    w.y.view(dtype="uint32")
-    tc.CopyRequest(op="copy", dst=w.s[:, :], src=w.a[:, :], scope=tc.cta(64), target="sm_90", outside="zero")
     tc.CopyRequest(**COPY, dst=w.s[:, :], src=w.a[:, :], active=tc.ActiveThreads(64), options={"mbar": w.mbar})
-    tc.CopyRequest(**COPY, dst=w.s[:, :], src=w.a[:, :], cluster=1, cta_group=1, min_ctas_per_sm=2)
     w.request.side_in("shared")
     tc.DType("float16", 16, "f", False)
     tc.Decline("too wide")
@@ -84,30 +78,15 @@ def starting_calls(w):
     w.layout.span(tc.m)
     w.layout.tile_to((16, 16), (8, 8))
     w.layout.with_iters((w.iter,))
-    tc.Variant(
-        name="mine", op="copy", priority=1, summary="does", spaces=(("global", "shared"),), min_arch=80, edges=True
-    )
-    tc.Variant(**PROBE, specific=False, options=(w.option,), completion="mine", completion_steps=("wait",))
-    tc.Variant(**PROBE, threads="all", instructions="ld", features=("tma",))
+    tc.Variant(**PROBE, features=("tma",), options=(w.option,), completion="mine", completion_steps=("wait",))
     w.variant.option(w.request, "size")
     tc.target_of(TARGET).has("tma")
     w.variant.why_not_on(tc.target_of(TARGET))
     tc.cta(64)
     tc.dtype_of("float16")
     tc.ptx_text(w.plan, "copy", tc.default_registry())
-    tc.plan(
-        w.words[0:4], w.words[4:8], op="copy_async", scope=tc.thread(), target="sm_90", mbar=w.mbar[0], remote_cta_id=1
-    )
-    tc.plan(
-        w.s[:, :],
-        w.a[:, :],
-        scope=tc.cta(64),
-        target=TARGET,
-        variant="ragged",
-        outside=None,
-        active=tc.ActiveThreads(64),
-    )
-    tc.plan(w.s[:, :], w.a[:, :], scope=tc.cta(64), target=TARGET, registry=tc.default_registry(), cluster=1)
+    tc.plan(w.words[0:4], w.words[4:8], **ALONE, mbar=w.mbar[0], remote_cta_id=1)
+    tc.plan(w.s[:, :], w.a[:, :], scope=tc.cta(64), target=TARGET, active=tc.ActiveThreads(64), cluster=1)
     tc.swizzle("128B", "float16")
     tc.symbol("s", lower=0, upper=8, multiple_of=2, varies="grid")
     tc.target_of("sm_90")

@@ -7,9 +7,9 @@ import tilecopy_core as tc
 from tilecopy_core import plugin
 from tilecopy_core.plugin import tcgen05
 
-MODULES = (plugin,)
+MODULES = (plugin, tcgen05)
 FOR_AUTHORS = True
-OPERATIONS = {"Condition": (lambda w: w.condition, "& | r& r|"), "Address": (lambda w: w.at, "+")}
+OPERATIONS = {"Condition": (lambda w: w.condition, "a&b a|b b&a b|a"), "Address": (lambda w: w.at, "a+b")}
 
 
 def of_numbers(addresses, numbers):
@@ -29,7 +29,7 @@ def starting_calls(w):
     w.guard.position(w.k.thread_id())
     plugin.Guard.rest(w.request, 60, 4)
     w.guard.why_split(4)
-    plugin.Masks(w.ptx, w.edge, w.ptx.tid)
+    plugin.Masks(w.ptx, w.edge.edge, w.ptx.tid)
     plugin.Masks(w.ptx, w.edge.edge, w.ptx.tid).source(1)
     plugin.Masks(w.ptx, w.edge.edge, w.ptx.tid).target(1)
     plugin.relaxed_to_global(w.request)
@@ -41,9 +41,7 @@ def starting_calls(w):
     w.run.why_not_width(128)
     plugin.Side(w.s[:, :], w.s.layout)
     w.partition.dst.offset(0, w.k.thread_id(), w.partition.shape)
-    plugin.VectorPartition(
-        8, 64, 8, 128, w.partition.dst, w.partition.src, ("512 bits: no",), (w.guard,), w.partition, w.partition
-    )
+    plugin.VectorPartition(8, 64, 8, 128, w.partition.dst, w.partition.src, ("512 bits: no",), (w.guard,))
     plugin.Walk(w.ptx, w.partition.dst, w.partition, w.ptx.tid, whole=True)
     plugin.Walk(w.ptx, w.partition.dst, w.partition, w.ptx.tid).address(1)
     plugin.asynchronously(w.ptx, w.edge_request, w.edge)
@@ -130,7 +128,6 @@ def starting_calls(w):
     w.ptx.place_first("\tret;")
     w.ptx.all_of([w.pred, True])
     w.ptx.constant((0, 1), 64)
-    w.ptx.either(w.pred, w.writes, w.writes, uniform=False)
     w.ptx.either(w.pred, w.writes, w.writes, uniform=False)
     w.ptx.fill([w.r32], (0, 1))
     w.ptx.inside(w.k.thread_id(), 8, (True, True))

@@ -4,11 +4,13 @@ Each package has ``fuzz_calls*.py`` beside its tests:
 
 - ``starting_calls(w)`` is a list of working calls, one or more of each public name. It never runs: ``f(x)`` is evaluated as
   ``partial(f, x)`` when its test asks for it, so a name that is gone fails one test. ``w`` is a new :class:`Objects`.
-- ``OPERATIONS``: operators of public objects; ``UNCALLED``: public names without a call, by the reason.
+- ``OPERATIONS``: expressions with a public object ``a`` and any operand ``b``; ``UNCALLED``: public names without a call, by
+  the reason.
 - ``MODULES``: the public modules; ``CLASSES``: classes that are public without a name in those.
 - ``FOR_AUTHORS``: whether the callers are authors of variants.
 
-The test of a name replaces one argument at a time, then each value inside a tuple, list or dict, and asserts:
+The test of a name replaces one argument at a time, defaults included, then each value inside a tuple, list or dict, and
+asserts:
 
 - The call succeeds or raises a TilecopyError. What an object of the caller raises may pass through. Authors run mypy over
   what they pass to helpers, so there any Exception will do.

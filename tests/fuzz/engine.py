@@ -6,10 +6,9 @@ import inspect
 import resource
 import signal
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,15 +21,12 @@ from tilecopy_core.plugin import shown
 from .objects import Objects
 from .odd_values import CallersError, odd_values
 
-MAX_EVENTS = 4_000_000
-"""Calls and returns that one call may make: several times as many as any needs, imports included."""
+MAX_EVENTS = 1_000_000
+"""Calls and returns that one call may make: several times as many as any needs."""
 MAX_BYTES = 1 << 30
 """Memory that one call may allocate."""
 HANG_SECONDS = 120
 """Ends a loop that calls nothing; a call takes milliseconds."""
-
-Place = tuple[int | str, ...]
-"""The number or name of an argument, then the indices that lead to a value inside it."""
 
 
 class UnboundedWork(BaseException):
@@ -85,84 +81,61 @@ def limited_memory() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-def parameters(call: partial[Any]) -> dict[str, bool]:
-    """Return for each parameter whether the call passes it."""
+def arguments_of(call: partial[Any]) -> inspect.BoundArguments:
+    """Return the arguments of a call by parameter, defaults included."""
     try:
         signature = inspect.signature(call.func)
     except ValueError:  # an exception of Python's own making
-        return {}
-    passed = signature.bind(*call.args, **call.keywords).arguments
-    return {name: name in passed for name, p in signature.parameters.items() if p.kind != p.VAR_KEYWORD}
+        signature = inspect.signature(lambda *arguments, **keywords: None)
+    bound = signature.bind(*call.args, **call.keywords)
+    bound.apply_defaults()
+    return bound
 
 
-def places_of(call: partial[Any]) -> list[Place]:
-    """Return the place of every argument and of every value inside one."""
-    arguments = [*enumerate(call.args), *call.keywords.items()]
-    return [(place, *inside) for place, argument in arguments for inside in _places_inside(argument)]
+def values_in(container: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yield each value of a tuple, list or dict, and each inside those, with the indices that lead to it."""
+    for index in container if isinstance(container, dict) else range(len(container)):
+        yield (index,), container[index]
+        if type(container[index]) in (tuple, list, dict):
+            yield from (((index, *inside), value) for inside, value in values_in(container[index]))
 
 
-def _places_inside(value: Any) -> Iterator[Place]:
-    yield ()
-    if type(value) in (tuple, list, dict):
-        for index, item in enumerate(value.values() if isinstance(value, dict) else value):
-            yield from ((index, *inside) for inside in _places_inside(item))
+def replaced(container: Any, place: tuple[Any, ...], value: object) -> Any:
+    """Return a copy of a container with another value where the indices lead."""
+    index, *inside = place
+    items = dict(container if isinstance(container, dict) else enumerate(container))
+    items[index] = replaced(items[index], tuple(inside), value) if inside else value
+    return items if isinstance(container, dict) else type(container)(items.values())
 
 
-def argument_at(call: partial[Any], place: Place) -> Any:
-    """Return what a call passes at a place."""
-    first, *inside = place
-    value = call.args[first] if isinstance(first, int) else call.keywords[first]
-    for index in inside:
-        value = (list(value.values()) if isinstance(value, dict) else value)[index]
-    return value
-
-
-def with_argument(call: partial[Any], place: Place, value: object) -> partial[Any]:
-    """Return a call that passes another value at a place."""
-    first, *inside = place
-    argument = _with_item(argument_at(call, (first,)), inside, value)
-    if isinstance(first, str):
-        return partial(call.func, *call.args, **{**call.keywords, first: argument})
-    return partial(call.func, *call.args[:first], argument, *call.args[first + 1 :], **call.keywords)
-
-
-def _with_item(container: Any, place: list[Any], value: object) -> Any:
-    if not place:
-        return value
-    index, *rest = place
-    items = list(container.values() if isinstance(container, dict) else container)
-    items[index] = _with_item(items[index], rest, value)
-    return dict(zip(container, items, strict=True)) if isinstance(container, dict) else type(container)(items)
-
-
-def contents(call: partial[Any]) -> list[Any]:
-    """Return what a call could overwrite: arrays among its arguments, or one level inside them, and files."""
-    arguments = [*call.args, *call.keywords.values()]
-    items = chain.from_iterable(
-        argument.values() if isinstance(argument, Mapping) else argument
-        for argument in arguments
-        if isinstance(argument, (tuple, list, dict)) and len(argument) < 100
-    )
-    arrays = [value for value in (*arguments, *items) if isinstance(value, (np.ndarray, bytearray, memoryview))]
-    files = [(path, path.read_bytes()) for path in sorted(Path().rglob("*")) if path.is_file()]
-    return [*(array.tobytes() if not isinstance(array, bytearray) else bytes(array) for array in arrays), files]
+def contents(values: list[Any]) -> list[Any]:
+    """Return what a call could overwrite: the arrays among some values, and all files."""
+    arrays = [bytes(value) for value in values if isinstance(value, (bytearray, memoryview))]
+    arrays += [value.tobytes() for value in values if isinstance(value, np.ndarray)]
+    return [arrays, [(path, path.read_bytes()) for path in sorted(Path().rglob("*")) if path.is_file()]]
 
 
 def faults(bind: Callable[[Objects], partial[Any]], refusals: type[Exception]) -> Iterator[str]:
     """Yield what is wrong with a starting call, and with each call that has an odd value in it."""
-    if (error := outcome(bind(Objects()))) is not None:
-        yield f"the starting call raised {error!r}"
-        return
-    for place in places_of(bind(Objects())):
-        for value in odd_values():
-            good = bind(Objects())
-            if callable(value) and callable(argument_at(good, place)):
-                continue  # a function of the caller: what it raises is its own
-            call = with_argument(good, place, value)
-            before = contents(call)
-            error = outcome(call)
+    use(bind(Objects())())  # what it imports is imported before calls are counted
+    bound = arguments_of(bind(Objects()))
+    variadic = {
+        (name,) for name, p in bound.signature.parameters.items() if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    }
+    for number in range(len(list(values_in(bound.arguments)))):
+        for odd in odd_values():
+            call = bind(Objects())
+            bound = arguments_of(call)
+            places, good = zip(*values_in(bound.arguments), strict=True)
+            place = places[number]
+            if place in variadic or (callable(odd) and callable(good[number])):
+                continue  # what a function of the caller raises is its own
+            bound.arguments = replaced(bound.arguments, place, odd)
+            written = [*good, odd]
+            before = contents(written)
+            error = outcome(partial(call.func, *bound.args, **bound.kwargs))
             allowed = isinstance(error, (type(None), refusals, CallersError)) and not isinstance(error, MemoryError)
-            wrote = error is not None and not isinstance(error, tc.HazardError) and contents(call) != before
+            wrote = error is not None and not isinstance(error, tc.HazardError) and contents(written) != before
             if wrote or not allowed:
-                text = f"{'.'.join(map(str, place))} = {shown(value)}: {'wrote, then ' * wrote}raised {error!r:.300}"
+                text = f"{'.'.join(map(str, place))} = {shown(odd)}: {'wrote, then ' * wrote}raised {error!r:.300}"
                 yield text.encode("ascii", "backslashreplace").decode()

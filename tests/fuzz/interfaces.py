@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import inspect
 import types
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -27,47 +28,48 @@ class Interface:
 
     package: str
     things: dict[str, Any]
-    """Public functions, classes and modules."""
+    """What its modules make public, and no file before."""
     calls: list[tuple[str, Binding]]
     """Public names, and how to make a call of each."""
     uncalled: set[str]
     refusals: type[Exception]
 
     @classmethod
-    def load(cls, path: Path) -> Interface:
-        """Read a file of starting calls."""
-        spec = importlib.util.spec_from_file_location(f"{path.parts[-3]}_{path.stem}", path)
+    def load(cls, path: Path, seen: set[int]) -> Interface:
+        """Read a file of starting calls. What `seen` has is left out; what it has not is added."""
+        package = "core" if path.parents[1] == ROOT else path.parts[-3]
+        spec = importlib.util.spec_from_file_location(f"{package}_{path.stem}", path)
         assert spec and spec.loader
         file: Any = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(file)
         functions = {node.name: node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)}
         calls = [_starting_call(node.value, vars(file)) for node in functions["starting_calls"].body]
-        for name, (make, symbols) in getattr(file, "OPERATIONS", {}).items():
-            calls += [(name, operation(make, symbol)) for symbol in symbols.split()]
+        for name, (make, expressions) in getattr(file, "OPERATIONS", {}).items():
+            calls += [(name, operation(make, expression)) for expression in expressions.split()]
+        public = [(thing.__name__, thing) for thing in getattr(file, "CLASSES", ())]
+        public += [pair for module in file.MODULES for pair in _public(module)]
+        things = {name: thing for name, thing in public if id(inspect.unwrap(thing)) not in seen}
+        seen.update(id(inspect.unwrap(thing)) for thing in things.values())
         uncalled = {name for names in file.UNCALLED.values() for name in names.split()}
-        things = {thing.__name__: thing for thing in getattr(file, "CLASSES", ())}
-        package = "core" if path.parents[1] == ROOT else path.parts[-3]
         if getattr(file, "FOR_AUTHORS", False):
-            return cls(f"{package} for authors", things | _public(file.MODULES), calls, uncalled, Exception)
-        return cls(package, things | _public(file.MODULES), calls, uncalled, tc.TilecopyError)
+            return cls(f"{package} for authors", things, calls, uncalled, Exception)
+        return cls(package, things, calls, uncalled, tc.TilecopyError)
 
     @property
     def listed(self) -> set[str]:
-        """The names that have a starting call or a reason for none."""
-        return {*self.uncalled, *(name for name, _ in self.calls)}
+        """The names that have a starting call or a reason for none, without the methods of a class that is gone."""
+        names = {*self.uncalled, *(name for name, _ in self.calls)}
+        return {name for name in names if "." not in name or name.split(".")[0] in self.things}
 
     def has(self, name: str) -> bool:
         """Return whether the package has something of this name."""
-        first, *rest = name.split(".")
-        thing = self.things.get(first)
-        return thing is not None and (not rest or hasattr(thing, rest[0]))
+        owner, _, method = name.partition(".")
+        return owner in self.things and (not method or hasattr(self.things[owner], method))
 
     def callables(self) -> Iterator[str]:
         """Yield each public function, class and method. The methods of an uncalled class do not count."""
         for name, thing in self.things.items():
-            if isinstance(thing, types.ModuleType):
-                yield from (f"{name}.{key}" for key, f in vars(thing).items() if _is_public(key, f, thing))
-            elif isinstance(thing, types.FunctionType) or (isinstance(thing, type) and "__init__" in vars(thing)):
+            if isinstance(thing, types.FunctionType) or (isinstance(thing, type) and "__init__" in vars(thing)):
                 yield name
             if isinstance(thing, type) and (
                 name not in self.uncalled or any(listed.startswith(f"{name}.") for listed in self.listed)
@@ -104,29 +106,26 @@ def _name_of(function: ast.expr, names: dict[str, Any]) -> str:
     """Return the public name of what is called."""
     if isinstance(function, ast.Call):  # what it returns is called
         return _name_of(function.func, names)
-    if isinstance(function, ast.Name):
-        return function.id
-    assert isinstance(function, ast.Attribute)
+    if not isinstance(function, ast.Attribute):
+        return ast.unparse(function)
     try:
         owner = eval(ast.unparse(function.value), {**names, "w": Objects()})
     except Exception:  # it is gone, and its test says so
         return ast.unparse(function)
     if isinstance(owner, types.ModuleType):
-        return f"tcgen05.{function.attr}" if owner.__name__.endswith("tcgen05") else function.attr
+        return function.attr
     return f"{(owner if isinstance(owner, type) else type(owner)).__name__}.{function.attr}"
 
 
-def _public(modules: tuple[types.ModuleType, ...]) -> dict[str, Any]:
-    things = {}
-    for module in modules:
-        for name in getattr(module, "__all__", [key for key, f in vars(module).items() if _is_public(key, f, module)]):
-            thing = getattr(module, name, None)
-            things[thing.__name__ if isinstance(thing, type) else name] = thing
-    return things
+def _public(module: types.ModuleType) -> list[tuple[str, Any]]:
+    """Return what a module's `__all__` names or, where it has none, the functions and classes that it defines."""
+    names = getattr(module, "__all__", [name for name, f in vars(module).items() if _defines(module, name, f)])
+    things = [(name, getattr(module, name, None)) for name in names]
+    return [(thing.__name__ if isinstance(thing, type) else name, thing) for name, thing in things]
 
 
-def _is_public(name: str, thing: Any, module: types.ModuleType) -> bool:
-    return isinstance(thing, (type, types.FunctionType)) and thing.__module__ == module.__name__ and name[0] != "_"
+def _defines(module: types.ModuleType, name: str, thing: Any) -> bool:
+    return name[0] != "_" and getattr(thing, "__module__", "") == module.__name__
 
 
 def _methods(thing: type) -> Iterator[str]:
@@ -140,29 +139,8 @@ def _methods(thing: type) -> Iterator[str]:
 
 @cache
 def public_names() -> dict[str, tuple[Interface, str]]:
-    """Return every public name to test, by the id of its test: what a file lists, and what some file should list.
-
-    One file lists what several packages name. The methods of a class that is gone do not count.
-    """
+    """Return every public name to test, by the id of its test: what a file lists, and what it should list."""
     files = [*sorted(ROOT.glob("tests/fuzz_calls*.py")), *sorted(ROOT.glob("plugins/*/tests/fuzz_calls*.py"))]
-    names: dict[str, tuple[Interface, str]] = {}
-    identities = set()
-    interfaces = [Interface.load(path) for path in files]
-    for interface in interfaces:
-        for name in interface.listed:
-            owner = interface.things.get(name.split(".")[0])
-            if owner is not None or "." not in name:
-                names[f"{interface.package}: {name}"] = interface, name
-                identities.add((name, _identity(owner)))
-    for interface in interfaces:
-        for name in interface.callables():
-            identity = name, _identity(interface.things[name.split(".")[0]])
-            if identity not in identities:
-                names[f"{interface.package}: {name}"] = interface, name
-                identities.add(identity)
-    return names
-
-
-def _identity(thing: Any) -> tuple[str, str]:
-    """Return what a function shares with the wrappers around it."""
-    return getattr(thing, "__module__", ""), getattr(thing, "__qualname__", repr(thing))
+    seen: set[int] = set()
+    interfaces = [Interface.load(path, seen) for path in files]
+    return {f"{i.package}: {name}": (i, name) for i in interfaces for name in {*i.listed, *i.callables()}}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import operator as op
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -14,6 +13,8 @@ from tilecopy import S, TileLayout
 from tilecopy_core import plugin
 
 TARGET = "sm_100a"
+SPACES = (("global", "shared"),)
+ARITHMETIC = "a+b a-b a*b a/b a//b a%b a**b a^b a&b a|b a<<b a>>b a==b a!=b a<b a<=b a>b a>=b b+a b-a b*a b/a b//a b%a"
 
 
 class Objects:
@@ -64,13 +65,7 @@ PARTS: dict[str, Callable[[Objects], Any]] = {
     "plan": lambda w: tc.plan(w.s[:, :], w.a[:, :], scope=tc.cta(64), target=TARGET),
     "option": lambda w: plugin.Option("size", int, "how many"),
     "variant": lambda w: tc.Variant(
-        name="probe",
-        op="copy",
-        priority=1,
-        summary="-",
-        spaces=(("global", "shared"),),
-        options=(w.option,),
-        edges=True,
+        name="probe", op="copy", priority=1, summary="-", spaces=SPACES, options=(w.option,), edges=True
     ),
     "request": lambda w: _copy(w, w.s, w.a[:, :]),
     "partition": lambda w: plugin.synthesize(w.request, w.request.dst),
@@ -93,44 +88,16 @@ PARTS: dict[str, Callable[[Objects], Any]] = {
 """What the objects have, each made from others."""
 
 
-OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "+": op.add,
-    "-": op.sub,
-    "*": op.mul,
-    "/": op.truediv,
-    "//": op.floordiv,
-    "%": op.mod,
-    "**": op.pow,
-    "^": op.xor,
-    "&": op.and_,
-    "|": op.or_,
-    "<<": op.lshift,
-    ">>": op.rshift,
-    "@": op.matmul,
-    "==": op.eq,
-    "!=": op.ne,
-    "<": op.lt,
-    "<=": op.le,
-    ">": op.gt,
-    ">=": op.ge,
-    "[]": op.getitem,
-    "[:]": lambda a, b: a[8:b],
-    "[::]": lambda a, b: a[8:8:b],
-}
-
-
-def operation(make: Callable[[Objects], Any], symbol: str) -> Callable[[Objects], partial[Any]]:
-    """Return a starting call of an operator; "r+" has the other operand on the left. Some refuse any operand."""
+def operation(make: Callable[[Objects], Any], expression: str) -> Callable[[Objects], partial[Any]]:
+    """Return a starting call of an expression with the object `a` and an operand `b`. Some refuse any operand."""
 
     def bind(w: Objects) -> partial[Any]:
-        apply, operand = OPERATORS[symbol.removeprefix("r")], make(w)
+        a = make(w)
 
-        def operate(other: object) -> None:
+        def operate(b: object) -> None:
             with contextlib.suppress(tc.TilecopyError):
-                if not symbol.startswith("r"):
-                    apply(operand, other)
-                elif symbol != "r%" or not isinstance(other, (str, bytes, bytearray)):  # Python's own formatting
-                    apply(other, operand)
+                if expression != "b%a" or not isinstance(b, (str, bytes, bytearray)):  # Python's own formatting
+                    eval(expression, {"a": a, "b": b})
 
         return partial(operate, 3)
 

@@ -17,45 +17,17 @@ class CallersError(Exception):
     """Raised by an object of the caller; whoever used it may let it pass."""
 
 
-class IntegerMember(int, enum.Enum):
-    """An integer that prints as its name."""
-
-    ONE = 1
+def _raise(*_: Any) -> Any:
+    raise CallersError
 
 
-class Member(enum.Enum):
-    """A class and its member."""
-
-    RED = 1
-
-
-class TextSubclass(str):
-    """A text of another class."""
-
-
-class Raising:
-    """It raises whatever is asked of it."""
-
-    def _refuse(self, *_: Any) -> Any:
-        raise CallersError
-
-    __repr__ = __eq__ = __hash__ = __index__ = __int__ = __float__ = __bool__ = __len__ = __iter__ = __array__ = _refuse
-
-
-class Closed:
-    """It raises whatever attribute is asked for."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise CallersError
-
-
-class Unprintable:
-    """It prints what moves a terminal's cursor."""
-
-    def __repr__(self) -> str:
-        return "\x1b[31m \u202e \ud800"
-
-
+Member = enum.Enum("Member", "RED")
+IntegerMember = enum.Enum("IntegerMember", "ONE", type=int)
+TextSubclass = type("TextSubclass", (str,), {})
+SPECIAL = "__repr__ __eq__ __hash__ __index__ __int__ __float__ __bool__ __len__ __iter__ __array__"
+Raising = type("Raising", (), dict.fromkeys(SPECIAL.split(), _raise))
+Closed = type("Closed", (), {"__getattr__": _raise})
+Unprintable = type("Unprintable", (), {"__repr__": lambda self: "\x1b[31m \u202e \ud800"})
 INTEGERS = (-1, 0, 2**31, 2**70, 10**5000, -(10**5000), True, np.int64(3), IntegerMember.ONE)
 NUMBERS = (1.5, float("nan"), float("inf"), 1 + 2j, np.float32(1.5), np.complex64(1 + 2j), np.datetime64("NaT"))
 TEXTS = ("", " ", "x", "é", "float61", "\0", "\x1b[31m\u202e", "a\ud800", "x" * 10**5, np.str_("x"), b"x")
@@ -70,11 +42,8 @@ CALLERS = (Raising(), (Raising(),), Closed(), Unprintable())
 def _foreign() -> tuple[Any, ...]:
     """Return objects of another kernel."""
     k = tc.KernelBuilder("foreign", threads=64)
-    n, s, value = (
-        k.scalar("n", upper=32),
-        k.shared((64, 64), "float16", name="tile"),
-        k.load(k.param("X", 4, "int8")[0]),
-    )
+    n, s = k.scalar("n", upper=32), k.shared((64, 64), "float16", name="tile")
+    value = k.load(k.param("X", 4, "int8")[0])
     columns = TileLayout(S[(128, 8) : (1 @ tc.TLane, 1 @ tc.TCol)])
     integers = (n, n * 2**70, tc.symbol("free", lower=None), value, value > 1)
     tensor, fragment = k.tmem((128, 8), "uint32", layout=columns, name="columns"), k.local((4,), "uint32", name="frag")

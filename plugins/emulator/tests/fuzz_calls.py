@@ -22,9 +22,6 @@ ONLY_READS = PTX.replace("st.global.b32 [%d1], %r1;", "")
 TENSOR = ("float32", (8, 4), (32,), (8, 4), (1, 2), "32B", "nan")
 
 
-CTA = {"grid": 1, "block": 1}
-
-
 def program(text=PTX):
     return tilecopy_emulator.parse(text)
 
@@ -47,14 +44,9 @@ GRID = {**SHAPE, "parameters": NUMBERS, "memory": GlobalMemory()}
 
 
 def starting_calls(w):
-    tilecopy_emulator.run_ptx(PTX, arguments(), entry="k", grid=1, block=(1, 1, 1), cluster=None, observer=ignore)
-    tilecopy_emulator.run_ptx(PTX, arguments(), **CTA, dynamic_shared_bytes=0, profile=False, progress=ignore)
-    tilecopy_emulator.run_ptx(PTX, arguments(), **CTA, allow=("same-value",))
+    tilecopy_emulator.run_ptx(PTX, arguments(), **SHAPE, allow=("same-value",), observer=ignore, progress=ignore)
     tilecopy_emulator.parse(PTX, "k")
-    tilecopy_emulator.run_grid(
-        program(ONLY_READS), **GRID, pool=(), dynamic_shared_bytes=0, profile=False, progress=ignore
-    )
-    tilecopy_emulator.run_grid(program(ONLY_READS), **GRID, origin_of=str, value_checks=(), allow=(), observer=ignore)
+    tilecopy_emulator.run_grid(program(ONLY_READS), **GRID, origin_of=str, observer=ignore, progress=ignore)
     tilecopy_emulator.EmulatorExecutor(profile=True, progress=ignore, observer=ignore)
     tilecopy_emulator.executor().why_unavailable(w.kernel)
     tilecopy_emulator.executor().launch(w.kernel, [], grid=1, stream=None)
@@ -62,8 +54,8 @@ def starting_calls(w):
     tilecopy_emulator.TensorMap(4096, *TENSOR).encode(4096)
     tilecopy_emulator.tensor_map(4096, *TENSOR)
     tilecopy_emulator.UnsupportedPtxError("no", 1)
-    extending.Access("global", 4, "weak", "gpu", volatile=False, dtype=None, read_only=False, exchange=False, scan=None)
-    extending.Form("avg", ((("up",), False),), frozenset({("u32",)}), ("t",), ("t", "t"), ignore, approximate=False)
+    extending.Access("global", 4, "weak", "gpu")
+    extending.Form("avg", ((("up",), False),), frozenset({("u32",)}), ("t",), ("t", "t"), ignore)
     a_form().match(("u32",), ("up",))
     a_form().type_of("t", extending.Mode(("u32",), frozenset()))
     extending.Mode(("u32",), frozenset({"up"}))
@@ -72,12 +64,12 @@ def starting_calls(w):
     extending.address_reader(extending.Memory("%d1", 0), program().instructions[2], program())
     extending.arithmetic(a_form())
     extending.demand_parts(program().instructions[2], {"global", "b32"})
-    extending.form("avg{.up}", "u32", "t = t t", lambda mode: None, approximate=False)
+    extending.form("avg{.up}", "u32", "t = t t", lambda mode: None)
     extending.is_constant("12")
-    extending.reader("%r1", "u32", program().instructions[2], program(), wider=True)
+    extending.reader("%r1", "u32", program().instructions[2], program())
     extending.refuse(program().instructions[2], "no")
     extending.width_of("u32")
-    extending.writer("%r1", "u32", program().instructions[2], program(), wider=True)
+    extending.writer("%r1", "u32", program().instructions[2], program())
 
 
 UNCALLED = {

@@ -18,10 +18,8 @@ def relayout_plan():
 
 def starting_calls(w):
     tilecopy_relayout.relayout(array(), (1, 0), out=np.zeros((8, 4), np.float32), executor="emulator")
-    tilecopy_relayout.relayout(array(), (1, 0), stream=None, device=None, placements=None, executor="emulator")
     tilecopy_relayout.relayout(array(), "(p q) c -> c p q", p=2)
     tilecopy_relayout.plan_relayout((4, 8), "float32", (1, 0), strides=(8, 1), out_strides=(4, 1), target="sm_90")
-    tilecopy_relayout.plan_relayout((4, 8), "int8", (1, 0), align_bytes=4, out_align_bytes=8, target="sm_90")
     tilecopy_relayout.plan_relayout((4, 8), "float32", "(p q) c -> c p q", target="sm_90", p=2)
     relayout_plan().bind("emulator", None)
     relayout_plan().bind("emulator")(array(), np.zeros((8, 4), np.float32), None)

@@ -12,13 +12,14 @@ MODULES = (kit, campaign, scaffold)
 VECTORS = Path(__file__).parents[2] / "emulator" / "tests" / "vectors_sm_90.json"
 VARIANT = tilecopy_gmem_smem.variant
 
-
 SPACES = (("global", "shared"),)
 STARTS = (kit.Start(0), kit.Start(0))
-TILE = kit.Operand("shared", (4, 8), (4, 8), STARTS, ((4, 8, "m"), (8, 1, "m")), swizzle=(1, 1, 1))
+SHARD = ((4, 8, "m"), (8, 1, "m"))
+TILE = kit.Operand("shared", (4, 8), (4, 8), STARTS, SHARD, swizzle=(1, 1, 1))
 BLOCKS = kit.Start(0, (kit.Term("block", 1),))
 ARRAY_LAYOUT = ((2, 40, "m"), (4, 8, "m"), (8, 1, "m"))
 OPERANDS = {"dst": TILE, "src": kit.Operand("global", (2, 4, 8), (1, 4, 8), (BLOCKS, *STARTS), ARRAY_LAYOUT)}
+SUITE = {"examples": 1, "spaces": SPACES}
 COPY = {"op": "copy", "dtype": "float32", "scope": "warp", "threads": 32, "target": "sm_80"}
 
 
@@ -55,27 +56,18 @@ def starting_calls(w):
     kit.Term("block", 8).at({"block": 1})
     kit.Start(8, (kit.Term("block", 8),))
     kit.Start(8, (kit.Term("block", 8),)).at({"block": 1})
-    kit.Operand(
-        "global", (4, 8), (2, 8), STARTS, ((4, 8, "m"), (8, 1, "m")), replica=((2, 64, "m"),), offset=(("m", 8),)
-    )
-    kit.Operand(
-        "global", (4, 8), (2, 8), STARTS, ((4, 8, "m"), (8, 1, "m")), swizzle=(1, 1, 1), own_start=8, align_bytes=16
-    )
+    kit.Operand("global", (4, 8), (2, 8), STARTS, SHARD, replica=((2, 64, "m"),), offset=(("m", 8),))
+    kit.Operand("global", (4, 8), (2, 8), STARTS, SHARD, swizzle=(1, 1, 1))
     TILE.box({"block": 1})
-    kit.Description(
-        op="copy", dtype="float32", scope="warp", threads=32, target="sm_80", **OPERANDS, issuers="all", blocks=2
-    )
-    kit.Description(**COPY, **OPERANDS, blocks=2, sized=False, cluster=1, hop=0, turns=1, n=0, multiple_of=1)
-    kit.Description(**COPY, **OPERANDS, blocks=2, outside=None, options=())
+    kit.Description(**COPY, **OPERANDS, blocks=2)
     kit.Description.from_json(copy().to_json())
-    kit.Ranges(VARIANT, (("global", "shared"),), ("int8",), ("sm_80",), None)
-    kit.Ranges.of(VARIANT, (("global", "shared"),), ("int8",), ("sm_80",), None)
+    kit.Ranges(VARIANT, SPACES, ("int8",), ("sm_80",), None)
+    kit.Ranges.of(VARIANT, SPACES, ("int8",), ("sm_80",), None)
     kit.Ranges.of(VARIANT).have(copy())
     kit.Finding("a rule", "nothing", copy(), line=1, text="ret;")
     kit.Step("fence", "before", "all", lambda around: None, ("global",))
-    kit.Subject("gmem_smem", *parts_of_subject(), widths_bits=(128,), known_narrower={}, moves=ignore)
-    kit.Subject.of("gmem_smem", spaces=SPACES, dtypes=("int8",), targets=("sm_80",), steps=(), options={}, arguments={})
-    kit.Subject.of("gmem_smem", draws=ignore, widths_bits=(128,), known_narrower={}, moves=ignore)
+    kit.Subject("gmem_smem", *parts_of_subject(), widths_bits=(128,), moves=ignore)
+    kit.Subject.of("gmem_smem", spaces=SPACES, dtypes=("int8",), targets=("sm_80",), draws=ignore, moves=ignore)
     kit.recorded_vectors(VECTORS)
     kit.Subject.of("gmem_smem").with_wrapper(object())
     kit.Around(copy(), Surroundings.of(VARIANT), None, (), unread=0)
@@ -84,14 +76,10 @@ def starting_calls(w):
     kit.arguments_of(copy(), *kit.arrays_of(copy()), None)
     kit.arrays_of(copy(), 1)
     kit.expected(copy(), kit.arrays_of(copy()))
-    kit.for_all(kit.Subject.of("gmem_smem"), rules.hooks_are_pure, 1, seeded_by=0, strategies=(), least=0, shrink=False)
-    kit.requests("gmem_smem", spaces=(("global", "shared"),), dtypes=("int8",), targets=("sm_80",))
-    VariantSuite(
-        plugin="gmem_smem", spaces=SPACES, dtypes=("int8",), targets=("sm_80",), strategies=(), examples=1, seed=1
-    )
-    VariantSuite(
-        plugin="gmem_smem", draws=ignore, widths_bits=(128,), known_narrower={}, steps=(), options={}, examples=1
-    )
+    kit.for_all(kit.Subject.of("gmem_smem"), rules.hooks_are_pure, 1, seeded_by=0, strategies=(), least=0)
+    kit.requests("gmem_smem", spaces=SPACES, dtypes=("int8",), targets=("sm_80",))
+    VariantSuite(plugin="gmem_smem", **SUITE, seed=1, dtypes=("int8",), targets=("sm_80",), strategies=())
+    VariantSuite(plugin="gmem_smem", **SUITE, draws=ignore, widths_bits=(128,), known_narrower={}, steps=(), options={})
     campaign.Campaign(0, 1, ("gmem_smem",))
     campaign.Chunk("gmem_smem", 0, 0, 1)
     campaign.finished(Path("state.jsonl"))
