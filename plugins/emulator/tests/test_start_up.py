@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tilecopy_emulator import run_cuda
-from tilecopy_emulator.cuda_cpp.headers import precompiled_headers
+from tilecopy_emulator.cuda_cpp.precompiled import precompiled_headers
 
 KERNEL = """
 __global__ void k(int* x) {{ auto block = cooperative_groups::this_thread_block(); x[block.thread_rank()] = {}; block.sync(); }}

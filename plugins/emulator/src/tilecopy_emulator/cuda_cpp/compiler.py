@@ -18,7 +18,7 @@ from ..demands import demand, items_of, shown
 from ..program import Program, printable
 from ..reading.parser import parse_compiled
 from ..run import Report
-from .headers import UNROLL_LIMIT, header_folders, precompiling
+from .precompiled import UNROLL_LIMIT, header_folders, precompiling
 
 _INSTALL = 'from a checkout: pip install "plugins/emulator[cuda]"'
 _MOST_OF_LOG, _MOST_OF_NAME = 4000, 1000
