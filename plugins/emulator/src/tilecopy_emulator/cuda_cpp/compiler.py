@@ -22,7 +22,7 @@ from .precompiled import UNROLL_LIMIT, header_folders, precompiling
 
 _INSTALL = 'from a checkout: pip install "plugins/emulator[cuda]"'
 _MOST_OF_LOG, _MOST_OF_NAME = 4000, 1000
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _DECLARED = re.compile(r"__global__\b[^{;]*?\b(\w+)\s*\(([^(){;]*)\)\s*[{;]")
 """A kernel of the source: its name, and its parameters where these are plain."""
 _NAMED = re.compile(
@@ -117,12 +117,12 @@ def compile_cuda(
     words += [UNROLL_LIMIT, *(given or ()), f"-I{path.parent}", *(f"-I{folder}" for folder in header_folders())]
     text, mangled, log = _nvrtc(source, file, words, entry)
     if text:
-        return parse_compiled(_as_in_source(text, source), mangled, file, source)
+        return parse_compiled(_as_in_source(text, source, mangled), mangled, file, source)
     if entry is not None:  # the name alone may be at fault
         text, _, _ = _nvrtc(source, file, words, None)
         entries = re.findall(r"\.entry\s+([\w$]+)", text)
         if entry in entries:
-            return parse_compiled(_as_in_source(text, source), entry, file, source)
+            return parse_compiled(_as_in_source(text, source, entry), entry, file, source)
         if text:
             raise LaunchError(
                 f"the source {name} has no entry {shown(entry)}, or several; it has: {', '.join(entries) or 'none'}"
@@ -132,13 +132,13 @@ def compile_cuda(
     )
 
 
-def _as_in_source(text: str, source: str) -> str:
-    """PTX whose parameters have the names of the source, wherever it is clear which these are and nothing else is called so."""
+def _as_in_source(text: str, source: str, wanted: str | None) -> str:
+    """PTX whose wanted entry has parameters with the names of the source, where it is clear which these are and nothing else is called so."""
     named, declared = text, dict[str, set[tuple[str, ...]]]()
     for name, listed in _DECLARED.findall(_COMMENT.sub(" ", source)):
         found = [_NAMED.fullmatch(re.sub(r"=.*", "", each)) for each in re.split(r",(?![^<]*>)", listed)]
         declared.setdefault(name, set()).add(tuple(each[1] if each else "" for each in found))
-    for entry in re.findall(r"\.entry\s+([\w$]+)", text):
+    for entry in [wanted] if wanted else re.findall(r"\.entry\s+([\w$]+)", text)[:1]:
         mangled = ((rf"(?<!\d){len(name)}{name}", names) for name, names in declared.items())
         lists = [declared[entry]] if entry in declared else [names for part, names in mangled if re.search(part, entry)]
         if len(lists) != 1 or len(lists[0]) != 1:

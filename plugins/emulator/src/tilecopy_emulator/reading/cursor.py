@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import NoReturn
 
 from ..places import LineDirective
 from ..program import UnsupportedPtxError
-from .lexer import Token
+from .lexer import Extent, Token, bodies, tokens
 
 _NAME = re.compile(r"[A-Za-z][\w$]*|[_$%][\w$]+", re.ASCII)
 MOST_BRACES = 200
@@ -16,10 +15,38 @@ MOST_BRACES = 200
 
 
 class Cursor:
-    """A position among tokens; every fault raises :class:`UnsupportedPtxError` with its line."""
+    """A position among the tokens of a text; every fault raises :class:`UnsupportedPtxError` with its line.
 
-    def __init__(self, found: Sequence[Token], text: str) -> None:
-        self.tokens, self.text, self.at = found, text, 0
+    Bodies of functions are empty at first: :meth:`opened` has the tokens of one.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text, self.at = text, 0
+        self.tokens: list[Token] = []
+        self._bodies: dict[int, Extent] = {}
+        self._opened: dict[int, int] = {}
+        position, line = 0, 1
+        for body in bodies(text):
+            self.tokens += list(tokens(text, position, body.start, line))[:-1]
+            self._bodies[len(self.tokens)] = body
+            last = body.line + text.count("\n", body.start, body.end)
+            self.tokens.append(Token("{", "{", body.line, body.start, body.start + 1))
+            self.tokens.append(Token("}", "}", last, body.end - 1, body.end))
+            position, line = body.end, last
+        self.tokens += tokens(text, position, line=line)
+
+    def opened(self, at: int) -> int:
+        """The position of a body's tokens, which are cut when they are wanted; ``at``: that of its brace in the module."""
+        body = self._bodies.get(at)
+        if body is None:
+            return at
+        if at not in self._opened:
+            self._opened[at] = first = len(self.tokens)
+            self.tokens += tokens(self.text, body.start, body.end, body.line)
+            before, self.at = self.at, first
+            self.skip_braces()
+            self.at = before
+        return self._opened[at]
 
     @property
     def token(self) -> Token:

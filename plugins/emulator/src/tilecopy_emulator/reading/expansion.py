@@ -195,7 +195,7 @@ class Expansion:
         names = {name: name for name in self.module.variables}
         names |= {formal.name: formal.name for formal in entry.parameters}
         self.root = _Scope(None, "", {name: name for name in self.module.variables})
-        self._enter(_Scope(None, "", names), entry.body)
+        self._enter(_Scope(None, "", names), self.c.opened(entry.body))
         self._statements()
         if self.shared:
             self.drafts.append(_Draft(Instruction(entry.line, "exit", ("exit",), ()), self.root))
@@ -611,7 +611,7 @@ class Expansion:
         self.calls[name] = None
         self.ends.append(end)
         self.caller = place
-        self._enter(inner, function.body, leave)
+        self._enter(inner, self.c.opened(function.body), leave)
 
     def _call_shared(
         self, function: Function, results: list[str], arguments: list[str], emit: Callable[..., None], end: str
@@ -640,7 +640,7 @@ class Expansion:
         function = body.function
         self.calls, self.ends, self.caller, self.source = {function.name: None}, [body.end], None, ""
         self.labels[body.start] = len(self.drafts)
-        self._enter(body.scope, function.body)
+        self._enter(body.scope, self.c.opened(function.body))
         self._statements()
         self.labels[body.end] = len(self.drafts)
         draft = _Draft(Instruction(function.line, f"return from {function.name}", ("brx", "idx"), ()), body.scope)

@@ -47,16 +47,55 @@ _TOKEN = re.compile(
 )
 
 
-def tokens(text: str) -> Iterator[Token]:
-    """Cut a text into tokens.
+_BLOCKS = re.compile(r'[{}]|//[^\n]*|/\*.*?\*/|"[^"\n]*"|(?P<open>/\*)', re.DOTALL)
+_INITIAL_VALUE = re.compile(r"=(?:\s|//[^\n]*\n|/\*.*?\*/)*", re.DOTALL)
+
+
+@attrs.frozen
+class Extent:
+    """A block in braces that no other block of the text holds.
+
+    Attributes:
+        start: of its opening brace.
+        end: behind its closing brace.
+        line: of its opening brace.
+    """
+
+    start: int
+    end: int
+    line: int
+
+
+def bodies(text: str) -> Iterator[Extent]:
+    """Find the bodies of functions and sections, without cutting them into tokens; up to the first that is never closed."""
+    depth, start, line, counted, outside = 0, 0, 1, 0, 0
+    for match in _BLOCKS.finditer(text):
+        if match["open"]:
+            return
+        if match[0] == "{":
+            start = start if depth else match.start()
+            depth += 1
+        elif match[0] == "}" and depth:
+            depth -= 1
+            if depth:
+                continue
+            line, counted = line + text.count("\n", counted, start), start
+            equals = text.rfind("=", outside, start)
+            outside = match.end()
+            if equals < 0 or not _INITIAL_VALUE.fullmatch(text, equals, start):
+                yield Extent(start, outside, line)
+
+
+def tokens(text: str, position: int = 0, end: int | None = None, line: int = 1) -> Iterator[Token]:
+    """Cut a text into tokens, from a position on whose line is known; behind them comes one of the kind ``end``.
 
     Raises:
         UnsupportedPtxError: a character or a number that PTX does not have.
     """
-    position, line, fresh = 0, 1, True
+    fresh, end = True, len(text) if end is None else end
     above: str | None = None
-    while position < len(text):
-        match = _TOKEN.match(text, position)
+    while position < end:
+        match = _TOKEN.match(text, position, end)
         if match is None:
             if text.startswith("/*", position):
                 raise UnsupportedPtxError("the comment that begins here is never closed", line)

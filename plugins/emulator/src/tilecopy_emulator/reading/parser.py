@@ -18,7 +18,6 @@ from ..demands import demand
 from ..program import DECLARABLE, REGISTER_BITS, Parameter, Program, UnsupportedPtxError, Variable
 from .cursor import Cursor
 from .expansion import LINKAGE, Definitions, Expansion, Formal, Function
-from .lexer import tokens
 from .variables import variable_declarations
 
 _NEWEST_MINORS = {1: 5, 2: 3, 3: 2, 4: 3, 5: 0, 6: 5, 7: 8, 8: 8, 9: 9}
@@ -45,8 +44,7 @@ class ModuleParser(Definitions):
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        found = list(tokens(text))
-        self._cursor = Cursor(found, text)
+        self._cursor = Cursor(text)
         self.arch = 0
         self._prototypes: dict[str, int] = {}
         self._read()
