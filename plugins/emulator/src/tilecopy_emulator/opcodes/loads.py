@@ -13,7 +13,7 @@ from tilecopy import HazardError
 
 from ..effects import effect_of, is_hint, loads_somewhere, modifiers_of, parts_of, written_by
 from ..machine.machine import Machine
-from ..order.access import SHARED_WINDOW, Access
+from ..order.access import LOCAL_WINDOW, SHARED_WINDOW, Access
 from ..program import Instruction, Memory, Operand, Program, UnsupportedPtxError, Vector
 from .operands import Handler, Lanes, Reader, Step, constant_bits, is_constant, reader, refuse, writer
 
@@ -60,7 +60,7 @@ def shared_address(operand: Operand, instruction: Instruction, program: Program)
 
 
 def data_address(operand: Operand, space: str, instruction: Instruction, program: Program) -> Reader:
-    """As :func:`address_reader`, of what is loaded or stored in a space; ``""`` is generic."""
+    """As :func:`address_reader`, of what is loaded or stored in a space; ``""`` is generic, or the space of a variable that is named."""
     read = address_reader(operand, instruction, program)
     base = operand.base if isinstance(operand, Memory) else ""
     if not space and program.register_bits.get(base) == 32:
@@ -68,7 +68,8 @@ def data_address(operand: Operand, space: str, instruction: Instruction, program
     there = next((variable.space for variable in program.variables if variable.name == base), "")
     if space and there and there != space.partition("::")[0]:
         raise refuse(instruction, f"the variable {base} is in .{there}")
-    return read
+    window = np.uint64(0 if space else {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(there, 0))
+    return (lambda machine, lanes: read(machine, lanes) + window) if window else read
 
 
 def names_of(operand: Any, count: int, instruction: Instruction) -> tuple[str, ...]:

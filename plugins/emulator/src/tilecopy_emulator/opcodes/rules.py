@@ -133,7 +133,7 @@ def _demand_address(
             raise refuse(instruction, "a number is an address in .local memory only")
     else:
         own = spaces_of(program).get(base, "param")
-        if own not in {space.partition("::")[0] for space in spaces or _SPACES[:-1]}:
+        if own not in {space.partition("::")[0] for space in spaces or _SPACES[:3]}:
             raise refuse(instruction, f"{base} is in .{own}, the address of another space is wanted")
 
 
