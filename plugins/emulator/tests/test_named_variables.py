@@ -54,7 +54,9 @@ def test_its_bounds_are_checked_there() -> None:
         run("ld.u32 %r2, [s]; st.global.u32 [%d0], %r2;")
 
 
-@pytest.mark.parametrize("body", ["ld.u32 %r2, [c];", "atom.add.u32 %r2, [c], 1;", "ld.u64 %d1, [A];", "prefetch.L1 [c];"])
+@pytest.mark.parametrize(
+    "body", ["ld.u32 %r2, [c];", "atom.add.u32 %r2, [c], 1;", "ld.u64 %d1, [A];", "prefetch.L1 [c];"]
+)
 def test_constants_and_parameters_are_read_by_their_space_alone(body: str) -> None:
     with pytest.raises(UnsupportedPtxError, match=mentions(12)):
         run(body)

@@ -178,9 +178,18 @@ class GlobalAccesses(ShadowedMemory):
         self._order(array, lanes, offsets, size, strength, chosen, remember=remember)
 
     def check_write(
-        self, array: GlobalArray, lanes: Lanes, offsets: Any, size: int, strength: int, chosen: Any, *, raw: Any = None
+        self,
+        array: GlobalArray,
+        lanes: Lanes,
+        offsets: Any,
+        size: int,
+        strength: int,
+        chosen: Any,
+        *,
+        raw: Any = None,
+        modifies: bool = False,
     ) -> None:
-        """Order of a write; ``raw``: the bytes, where lanes of one warp may write the same ones to the same place.
+        """Order of a write; ``raw``: the bytes, where lanes of one warp may write the same ones to the same place; ``modifies``: it is an atomic operation.
 
         Raises:
             Together: they write there, and the values decide.
@@ -194,7 +203,7 @@ class GlobalAccesses(ShadowedMemory):
         if raw is not None and self.machine.launch.allows_same_value:
             equal = (fetch(array, offsets, size) == raw).all(axis=-1).ravel()
             equal = np.repeat(equal, max(1, size // self.cell))
-        self._order(array, lanes, offsets, size, strength, chosen, raw=raw, writes=True, equal=equal)
+        self._order(array, lanes, offsets, size, strength, chosen, raw=raw, writes=True, equal=equal, modifies=modifies)
 
     def _fold_constant(self, array: GlobalArray) -> None:
         if array.constant_cells is None:
@@ -366,7 +375,7 @@ class GlobalAccesses(ShadowedMemory):
         for array, chosen, offsets in self.locate(lanes, addresses, access.bytes):
             if not array.writable or array.space != "global":
                 machine.hazard("read-only", f"{array.name} is written and may not be", lanes)
-            self.check_write(array, lanes, offsets, access.bytes, access.strength, chosen)
+            self.check_write(array, lanes, offsets, access.bytes, access.strength, chosen, modifies=True)
             rows, columns = np.nonzero(chosen) if chosen is not None else _grid(addresses.shape)
             flat = offsets.ravel()
             if access.scan is not None and machine.flags.quiet(access):

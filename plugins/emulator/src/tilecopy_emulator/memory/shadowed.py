@@ -48,6 +48,7 @@ class ShadowedMemory:
         writes: bool = False,
         remember: bool = True,
         equal: Any = None,
+        modifies: bool = False,
     ) -> None:
         """Hold accesses of cells, each by its actor, against those before.
 
@@ -60,6 +61,7 @@ class ShadowedMemory:
             writes: whether they write.
             remember: whether later ones are held against these reads.
             equal: of writes, see :meth:`..order.shadow.Shadow.write`.
+            modifies: likewise.
 
         Raises:
             Conflict: nothing orders one of them after an earlier one.
@@ -74,7 +76,7 @@ class ShadowedMemory:
             return self._judge_access(machine, actors[positions], strength, before)
 
         if writes:
-            shadow.write(cells, stamps, judge, equal=equal)
+            shadow.write(cells, stamps, judge, equal=equal, modifies=modifies)
         else:
             shadow.read(cells, stamps, judge, remember=remember)
 

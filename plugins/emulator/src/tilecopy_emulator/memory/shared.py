@@ -245,7 +245,7 @@ class SharedMemory(ShadowedMemory):
         machine = self.machine
         places = self._placed(lanes, access, addresses)
         self.check_read(lanes, places, access.bytes, access.strength, remember=False)
-        self.check_write(lanes, places, access.bytes, access.strength)
+        self.check_write(lanes, places, access.bytes, access.strength, modifies=True)
         if access.scan is not None and machine.flags.quiet(access, shared=True):
             old = self._scanned(lanes, access, access.scan, places, update)
             if machine.launch.observer is not None:
@@ -319,7 +319,9 @@ class SharedMemory(ShadowedMemory):
                 self.machine.tell(*self.machine.unwritten.pop())
         self._order(lanes, places, size, cells, count, strength, remember=remember)
 
-    def check_write(self, lanes: Lanes, places: Any, size: int, strength: int = WEAK, *, raw: Any = None) -> None:
+    def check_write(
+        self, lanes: Lanes, places: Any, size: int, strength: int = WEAK, *, raw: Any = None, modifies: bool = False
+    ) -> None:
         """The write must be ordered after every reader and writer; see :meth:`GlobalMemory.check_write`."""
         cells, count = self.cells_from(places, size)
         if self.blank is not None:
@@ -327,7 +329,7 @@ class SharedMemory(ShadowedMemory):
         equal = None
         if raw is not None and self.machine.launch.allows_same_value:
             equal = np.repeat((self.fetch(places, size) == raw).all(axis=(1, 2)), count)
-        self._order(lanes, places, size, cells, count, strength, raw=raw, writes=True, equal=equal)
+        self._order(lanes, places, size, cells, count, strength, raw=raw, writes=True, equal=equal, modifies=modifies)
 
     def _order(
         self,

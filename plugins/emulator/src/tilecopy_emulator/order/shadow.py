@@ -27,6 +27,9 @@ SIZES = 6
 REDUCED, ENGINE = 30, 31
 """In a strength's place: a reduction, or an ordinary write, that the asynchronous engine does for the thread of the stamp."""
 COMPACT = 1 << 14
+READ, WROTE, OBSERVED = range(3)
+"""What an access in the log was. OBSERVED: a strong write whose value an atomic operation took that stands for the cell after it, or
+for one that did: whatever is ordered after that operation is ordered after the write, too (PTX ISA, observation and causality order)."""
 
 
 _STRENGTHS = np.arange(32) % ENGINE
@@ -160,7 +163,8 @@ class Shadow:
         self.writer, self.reader = _zeros(cells), _zeros(cells)
         self.logged: Any = None
         self.count = 0
-        self._cell, self._stamp, self._wrote = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, bool)
+        self._cell, self._stamp = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._kind: Any = np.zeros(0, np.int8)
         self._compact_at = COMPACT
 
     def copied(self, copies: int, shifts: tuple[int, int, int]) -> Shadow:
@@ -180,7 +184,7 @@ class Shadow:
             cell = np.arange(copies)[:, None] * cells + self._cell[: self.count]
             new._cell = cell.ravel()
             new._stamp = _shifted(self._stamp[: self.count], copies, shifts)
-            new._wrote = np.tile(self._wrote[: self.count], copies)
+            new._kind = np.tile(self._kind[: self.count], copies)
         return new
 
     # ------------------------------------------------------------------------------------------- accesses
@@ -196,7 +200,7 @@ class Shadow:
         if len(other):
             self._demand(other, before[other], cells, judge, wrote=True)
         if self.count and self.logged[cells].any():
-            entries, positions = self._matches(cells, stamps, wrote=True)
+            entries, positions = self._matches(cells, stamps, _writes_met(stamps))
             if len(entries):
                 foreign = actor_of(self._stamp[entries]) != actor_of(stamps[positions])
                 entries, positions = entries[foreign], positions[foreign]
@@ -207,7 +211,7 @@ class Shadow:
     def remember(self, cells: Any, stamps: Any, judge: Judge) -> None:
         """Later writes are held against these reads."""
         if len(stamps) and strength_of(stamps[0]):
-            self.push(cells, stamps, wrote=False)
+            self.push(cells, stamps)
             return
         before = self.reader[cells]
         other = np.nonzero(((before ^ stamps) & ACTOR_MASK != 0) & (before != 0))[0]
@@ -215,14 +219,14 @@ class Shadow:
             ordered, _ = judge(other, before[other])
             lost = other[~ordered]
             if len(lost):
-                self.push(cells[lost], before[lost], wrote=False)
+                self.push(cells[lost], before[lost])
         self.reader[cells] = stamps
         if len(cells) > 1:
             lost = np.nonzero(self.reader[cells] != stamps)[0]
             if len(lost):  # several lanes of this instruction read one cell
-                self.push(cells[lost], stamps[lost], wrote=False)
+                self.push(cells[lost], stamps[lost])
 
-    def write(self, cells: Any, stamps: Any, judge: Judge, *, equal: Any = None) -> None:
+    def write(self, cells: Any, stamps: Any, judge: Judge, *, equal: Any = None, modifies: bool = False) -> None:
         """A write of cells, as :meth:`read`.
 
         Args:
@@ -230,36 +234,43 @@ class Shadow:
             stamps: of this write.
             judge: of earlier accesses.
             equal: where a write may meet another thread's that nothing orders, since it writes what is there already.
+            modifies: the write is an atomic operation, which takes the value that is there.
 
         Raises:
             Conflict: it races with an earlier access, or with another lane of the same instruction.
         """
         strong = len(stamps) > 0 and bool(strength_of(stamps[0]))
+        kind = OBSERVED if modifies else WROTE
         before = self.writer[cells]
         other = np.nonzero(((before ^ stamps) & ACTOR_MASK != 0) & (before != 0))[0]
         if len(other):
             exempt = self._demand(other, before[other], cells, judge, wrote=True, equal=equal)
             if exempt.any():
                 kept = np.unique(cells[other[exempt]])
-                self.push(kept, self.writer[kept], wrote=True)
+                self.push(kept, self.writer[kept], kind)
         if strong:
-            self._keep_weak(cells, before, wrote=True)
+            self._keep_weak(cells, before, WROTE)
         before = self.reader[cells]
         other = np.nonzero(((before ^ stamps) & ACTOR_MASK != 0) & (before != 0))[0]
         if len(other):
             self._demand(other, before[other], cells, judge, wrote=False)
         if strong:
-            self._keep_weak(cells, before, wrote=False)
+            self._keep_weak(cells, before, READ)
         if self.count and self.logged[cells].any():
             entries, positions = self._matches(cells, stamps)
             foreign = actor_of(self._stamp[entries]) != actor_of(stamps[positions])
             exempt = np.zeros(len(entries), bool)
             chosen = np.nonzero(foreign)[0]
-            for wrote in (True, False):
-                part = chosen[self._wrote[entries[chosen]] == wrote]
-                allowed = equal if wrote else None
+            for kinds in (_writes_met(stamps), (READ,)):
+                part = chosen[np.isin(self._kind[entries[chosen]], kinds)]
+                wrote = READ not in kinds
                 exempt[part] = self._demand(
-                    positions[part], self._stamp[entries[part]], cells, judge, wrote=wrote, equal=allowed
+                    positions[part],
+                    self._stamp[entries[part]],
+                    cells,
+                    judge,
+                    wrote=wrote,
+                    equal=equal if wrote else None,
                 )
             if strong:
                 exempt |= strength_of(self._stamp[entries]) == 0
@@ -271,7 +282,7 @@ class Shadow:
             if len(lost):
                 if not strong:
                     if equal is not None:
-                        self.push(cells[lost], stamps[lost], wrote=True)
+                        self.push(cells[lost], stamps[lost], WROTE)
                     at = int(lost[0])
                     same = actor_of(self.writer[cells[lost]]) == actor_of(stamps[lost])
                     if not same.all():
@@ -282,7 +293,7 @@ class Shadow:
                     if not exempt.all():
                         at = int(lost[np.argmin(exempt)])
                         raise Conflict(at, int(cells[at]), int(self.writer[cells[at]]), wrote=True, together=True)
-                    self.push(cells[lost], stamps[lost], wrote=True)
+                    self.push(cells[lost], stamps[lost], kind)
 
     def farthest(self, conflict: Conflict, cells: Any, warps: Any, warp_of: Callable[[Any], Any]) -> Conflict:
         """Of the lanes that have just written one cell together, a pair of two warps where there is one."""
@@ -293,12 +304,12 @@ class Shadow:
         at = int(apart[0])
         return Conflict(at, int(cells[at]), int(last[at]), wrote=True, together=True)
 
-    def _keep_weak(self, cells: Any, before: Any, *, wrote: bool) -> None:
+    def _keep_weak(self, cells: Any, before: Any, kind: int) -> None:
         """A strong write may meet other strong ones, so it does not stand for the ordinary accesses before it."""
         weak = np.nonzero((before != 0) & (strength_of(before) == 0) & (actor_of(before) < FLIGHT_ACTOR))[0]
         if len(weak):
             _, once = np.unique(cells[weak], return_index=True)
-            self.push(cells[weak[once]], before[weak[once]], wrote=wrote)
+            self.push(cells[weak[once]], before[weak[once]], kind)
 
     def _demand(self, positions: Any, before: Any, cells: Any, judge: Judge, *, wrote: bool, equal: Any = None) -> Any:
         ordered, exempt = judge(positions, before)
@@ -313,7 +324,7 @@ class Shadow:
 
     # ------------------------------------------------------------------------------------------- the log
 
-    def push(self, cells: Any, stamps: Any, *, wrote: bool) -> None:
+    def push(self, cells: Any, stamps: Any, kind: int = READ) -> None:
         """Remember accesses one by one."""
         if self.logged is None:
             self.logged = np.zeros(len(self.writer), bool)
@@ -327,30 +338,30 @@ class Shadow:
                 self._compact_at = max(COMPACT, 2 * size)
             grown = max(256, 2 * size)
             self._cell, self._stamp = _grown(self._cell, grown), _grown(self._stamp, grown)
-            self._wrote = _grown(self._wrote, grown)
+            self._kind = _grown(self._kind, grown)
         part = slice(self.count, size)
-        self._cell[part], self._stamp[part], self._wrote[part] = cells, stamps, wrote
+        self._cell[part], self._stamp[part], self._kind[part] = cells, stamps, kind
         self.count = size
         self.logged[cells] = True
 
     def _compact(self) -> None:
         """Of the accesses of one actor to one cell in one way, the last is enough."""
-        cell, stamps, wrote = self._cell[: self.count], self._stamp[: self.count], self._wrote[: self.count]
-        order = np.lexsort((stamps, wrote, (stamps & ((np.int64(1) << TIME_SHIFT) - 1)), cell))
+        cell, stamps, kind = self._cell[: self.count], self._stamp[: self.count], self._kind[: self.count]
+        order = np.lexsort((stamps, kind, (stamps & ((np.int64(1) << TIME_SHIFT) - 1)), cell))
         who = stamps[order] & ((np.int64(1) << TIME_SHIFT) - 1)
         last = np.ones(len(order), bool)
-        last[:-1] = (np.diff(cell[order]) != 0) | (np.diff(who) != 0) | (wrote[order][:-1] != wrote[order][1:])
+        last[:-1] = (np.diff(cell[order]) != 0) | (np.diff(who) != 0) | (np.diff(kind[order]) != 0)
         kept = order[last]
         self.count = len(kept)
-        self._cell, self._stamp, self._wrote = cell[kept], stamps[kept], wrote[kept]
+        self._cell, self._stamp, self._kind = cell[kept], stamps[kept], kind[kept]
 
-    def _matches(self, cells: Any, stamps: Any, *, wrote: bool = False) -> tuple[Any, Any]:
+    def _matches(self, cells: Any, stamps: Any, kinds: tuple[int, ...] = ()) -> tuple[Any, Any]:
         """Log entries on these cells, each with every position of its cell.
 
         Args:
             cells: where.
             stamps: what accesses of these may meet is left out; None: nothing is.
-            wrote: writes alone.
+            kinds: entries of these alone.
         """
         mark = np.zeros(len(self.writer), bool) if len(self.writer) < 1 << 16 else None
         if mark is not None:
@@ -358,10 +369,10 @@ class Shadow:
             found = mark[self._cell[: self.count]]
         else:
             found = np.isin(self._cell[: self.count], cells)
-        if wrote:
-            found = found & self._wrote[: self.count]
-        entries = np.nonzero(found)[0]
+        if kinds:
+            found = found & np.isin(self._kind[: self.count], kinds)
         now = 0 if stamps is None else int(strength_of(stamps[0]))
+        entries = np.nonzero(found)[0]
         if now:
             entries = entries[~may_meet(now, self._stamp[entries])]
         if not len(entries):
@@ -394,7 +405,8 @@ class Shadow:
         keep[gone] = False
         if len(kept):
             keep[kept] = True
-        self._cell, self._stamp, self._wrote = (x[: self.count][keep] for x in (self._cell, self._stamp, self._wrote))
+        self._cell, self._stamp = self._cell[: self.count][keep], self._stamp[: self.count][keep]
+        self._kind = self._kind[: self.count][keep]
         self.count = len(self._cell)
         self.logged[cells] = False
         self.logged[self._cell] = True
@@ -407,7 +419,7 @@ class Shadow:
             self.writer[writes] = in_flight(actor, strength)
             self.reader[writes] = 0
         if reads is not None and len(reads):
-            self.push(reads, in_flight(actor), wrote=False)
+            self.push(reads, in_flight(actor))
 
     def land(self, actor: int, writes: Any, stamps: Any) -> None:
         """It has completed: its accesses are those of somebody now."""
@@ -417,7 +429,7 @@ class Shadow:
         mine = np.nonzero(actor_of(self._stamp[: self.count]) == actor)[0]
         if len(mine):  # what reads here, or adds together with others, lands for one actor
             weak = stamps & ~np.int64(31 << STRENGTH_SHIFT)
-            self._stamp[mine] = np.where(self._wrote[mine], stamps, weak)
+            self._stamp[mine] = np.where(self._kind[mine], stamps, weak)
 
     def forget(self, cells: Any) -> None:
         """As if nobody had ever touched these cells."""
@@ -426,6 +438,11 @@ class Shadow:
         if self.count and self.logged[cells].any():
             entries, _ = self._matches(cells, None)
             self._drop(cells, entries, entries[:0])
+
+
+def _writes_met(stamps: Any) -> tuple[int, ...]:
+    """The kinds of logged writes that an access is held against; an ordinary one against what stands for those observed."""
+    return (WROTE, OBSERVED) if len(stamps) and strength_of(stamps[0]) else (WROTE,)
 
 
 def _grown(array: Any, size: int) -> Any:
