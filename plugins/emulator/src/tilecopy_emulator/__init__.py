@@ -10,6 +10,7 @@ a *place* is a byte of shared memory, counted over the CTAs of a machine; a *cel
 import numpy.ma  # noqa: F401 (np.unique asks for it: with the package, no fork shall meet it half imported)
 
 from .api import run_ptx
+from .arguments import Pointer, Struct
 from .cuda_cpp import run_cuda
 from .executor import EmulatorExecutor, executor
 from .memory.observed import Access, Side, Transfer
@@ -22,9 +23,11 @@ __all__ = [
     "Access",
     "BudgetError",
     "EmulatorExecutor",
+    "Pointer",
     "Program",
     "Report",
     "Side",
+    "Struct",
     "TensorMap",
     "Transfer",
     "UnsupportedPtxError",

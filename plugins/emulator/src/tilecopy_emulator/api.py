@@ -12,7 +12,7 @@ from tilecopy import LaunchError
 from .arguments import parameter_bytes
 from .demands import demand, is_flag, is_whole, items_of, shown
 from .memory.observed import Observer
-from .program import BudgetError, Parameter, Program
+from .program import BudgetError, Program
 from .reading.parser import parse
 from .run import ALLOWABLE, MOST_CTAS, Report, lay_out_shared, run_grid
 from .threads.arrays import GlobalMemory
@@ -43,9 +43,11 @@ def run_ptx(
     Args:
         text: a PTX module.
         arguments: in the order of the parameters. For a pointer, an array (NumPy, or a CPU array with DLPack), which is
-            changed in place; two arrays that share memory share it in the kernel too. For a number, an integer or a float.
-            For a structure passed by value, its bytes (``bytes``, or a NumPy array or scalar of that size); for a tensor map,
-            a :class:`TensorMap`, whose address may be an array.
+            changed in place; two arrays that share memory share it in the kernel too. ``None`` is the null pointer. A :class:`Pointer`
+            or a list of pointers and structures is put into global memory. For a number, an integer or a float. For a structure passed
+            by value, a :class:`Struct` or its bytes (``bytes``, or a NumPy scalar, structured array or array of ``uint8`` of that
+            size); for a half or a bfloat16, a number too. For a tensor map or its address, a :class:`TensorMap`, whose address may be
+            an array.
         entry: name of the kernel; may be left out where the text has only one.
         grid: CTAs, one to three extents.
         block: threads of a CTA, one to three extents.

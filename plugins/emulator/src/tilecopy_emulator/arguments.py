@@ -5,31 +5,87 @@ from __future__ import annotations
 import ctypes
 import math
 import operator
+import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 from tilecopy import LaunchError
 
+from .alu.formats import BF16, F16, encode, quantize
 from .demands import items_of, shown
-from .memory.tensor_maps import MAP_BYTES, TensorMap
+from .memory.tensor_maps import MAP_ALIGN_BYTES, MAP_BYTES, TensorMap
 from .program import Parameter, Program
 from .threads.arrays import GlobalMemory
 
 BASE_ALIGN_BYTES = 256
 """Alignment of the arrays, as of allocations of the driver."""
+_ADDRESS = struct.Struct("<Q")
+
+
+@attrs.frozen(eq=False, init=False)
+class Struct:
+    """A structure of C++ as an argument: its fields in order, each at a multiple of its own size, as a compiler lays them out.
+
+    A field is a number (an ``int`` has 4 bytes, a ``float`` is a float32, a ``bool`` has 1 byte; ``numpy.int64(3)`` has the size of its
+    type), a :class:`Pointer`, ``None`` for a null pointer, an array or ``bytes`` that lie in the structure, or another Struct.
+
+    Attributes:
+        fields: the fields.
+    """
+
+    fields: tuple[Any, ...]
+
+    def __init__(self, *fields: Any) -> None:
+        self.__attrs_init__(fields)
+
+
+@attrs.frozen(eq=False)
+class Pointer:
+    """The address of something, as an argument or in a :class:`Struct`.
+
+    Attributes:
+        target: an array, which the kernel changes in place; or a :class:`Struct`, a :class:`TensorMap` or a list of Structs and Pointers,
+            whose bytes are put into global memory; or ``None`` for a null pointer.
+    """
+
+    target: Any
 
 
 @attrs.frozen(eq=False)
 class _Array:
-    """An array argument: the memory from its first byte to its last."""
+    """An array whose address a kernel gets: the memory from its first byte to its last."""
 
-    parameter: Parameter
+    name: str
     array: Any
     first: int
     end: int
+
+
+@attrs.define(eq=False)
+class _Block:
+    """Bytes that hold addresses, which are known when everything is mapped.
+
+    Attributes:
+        name: for messages.
+        data: the bytes.
+        align: of the first one.
+        addresses: where an address belongs, whose, and what its bytes are.
+    """
+
+    name: str
+    data: bytearray = attrs.Factory(bytearray)
+    align: int = 1
+    addresses: list[tuple[int, _Array | _Block, Callable[[int], bytes]]] = attrs.Factory(list)
+
+    def append(self, field: _Block) -> None:
+        """Add a field at the next multiple of its alignment."""
+        self.align = max(self.align, field.align)
+        self.data.extend(bytes(-len(self.data) % field.align))
+        self.addresses += [(len(self.data) + at, target, bytes_of) for at, target, bytes_of in field.addresses]
+        self.data.extend(field.data)
 
 
 def parameter_bytes(program: Program, arguments: Sequence[Any], memory: GlobalMemory) -> dict[str, bytes]:
@@ -59,31 +115,123 @@ def _encoded(program: Program, arguments: Sequence[Any], memory: GlobalMemory) -
         raise LaunchError(
             f"{where}: {len(given)} arguments for {len(program.parameters)} parameters {_signature(program)}: {shown(arguments)}"
         )
-    found: dict[str, bytes] = {}
-    arrays: list[_Array] = []
-    maps: dict[str, TensorMap] = {}
+    blocks = {}
     for number, (parameter, argument) in enumerate(zip(program.parameters, given, strict=True)):
         place = f"{where}, argument {number} ({parameter.name})"
-        is_map = isinstance(argument, TensorMap) and parameter.bytes == MAP_BYTES
-        array = _as_array(argument.address if is_map else argument, place)
-        if is_map and array is not None:
-            maps[parameter.name] = argument
-            arrays.append(_Array(parameter, array, *_span(array, place)))
-        elif is_map:
-            found[parameter.name] = argument.encode()
-        elif parameter.is_array:
-            found[parameter.name] = _structure(parameter, argument, place)
-        elif array is not None:
-            if parameter.bytes != 8:
+        blocks[parameter.name] = _argument(program, parameter, argument, place)
+    resolve(blocks.values(), memory)
+    return {name: bytes(block.data) for name, block in blocks.items()}
+
+
+def _argument(program: Program, parameter: Parameter, argument: Any, place: str) -> _Block:
+    """The block of one argument."""
+    name = parameter.name
+    if parameter.is_array:
+        if parameter.bytes == 2 and isinstance(argument, (int, float)) and not isinstance(argument, bool):
+            return _Block(name, bytearray(_half(program, parameter, argument, place)))
+        if isinstance(argument, (Struct, TensorMap)):
+            return sized(block_of(argument, name, place), parameter.bytes, place)
+        return _Block(name, bytearray(_structure(parameter, argument, place)))
+    listed = argument if isinstance(argument, (list, tuple)) else None
+    is_address = argument is None or listed is not None or isinstance(argument, (Pointer, TensorMap))
+    if not is_address and (array := _as_array(argument, place)) is None:
+        if isinstance(argument, Struct):
+            rule = f"a structure for a parameter .{parameter.type}: pass Pointer(Struct(...)) for its address"
+            raise LaunchError(f"{place}: {rule}")
+        return _Block(name, bytearray(_number(parameter, argument, place)))
+    if parameter.bytes != 8:
+        raise LaunchError(
+            f"{place}: {'an address' if is_address else 'an array'} for a parameter .{parameter.type}, which holds no address: "
+            f"{shown(argument)}"
+        )
+    return block_of(
+        argument if isinstance(argument, Pointer) else Pointer(argument if is_address else array), name, place
+    )
+
+
+def block_of(value: Any, name: str, place: str) -> _Block:
+    """The bytes of a field, and the addresses in them.
+
+    Raises:
+        LaunchError: it is nothing that a structure may hold.
+    """
+    block = _Block(name)
+    if value is None:
+        return _Block(name, bytearray(8), 8)
+    if isinstance(value, Pointer):
+        target = None if value.target is None else _target(value.target, name, place)
+        return _Block(name, bytearray(8), 8, [(0, target, _ADDRESS.pack)] if target is not None else [])
+    if isinstance(value, (Struct, list, tuple)):
+        fields, form = (value.fields, "{}.{}") if isinstance(value, Struct) else (value, "{}[{}]")
+        for number, field in enumerate(fields):
+            inner = form.format(name, number)
+            if isinstance(value, (list, tuple)) and not isinstance(field, (Struct, Pointer)):
                 raise LaunchError(
-                    f"{place}: an array for a parameter .{parameter.type}, which holds no address: {shown(argument)}"
+                    f"{place}: {inner} must be a Struct or a Pointer, got {type(field).__name__} {shown(field)}"
                 )
-            arrays.append(_Array(parameter, array, *_span(array, place)))
-        else:
-            found[parameter.name] = _number(parameter, argument, place)
+            block.append(block_of(field, inner, place))
+        block.data.extend(bytes(-len(block.data) % block.align))
+        return block
+    if isinstance(value, TensorMap):
+        array = _as_array(value.address, place)
+        if array is None:
+            return _Block(name, bytearray(value.encode()), MAP_ALIGN_BYTES)
+        target = _Array(name, array, *_span(array, place))
+        return _Block(name, bytearray(MAP_BYTES), MAP_ALIGN_BYTES, [(0, target, value.encode)])
+    if isinstance(value, (bytes, bytearray)):
+        return _Block(name, bytearray(value))
+    if isinstance(value, bool):
+        return _Block(name, bytearray([value]))
+    if isinstance(value, (int, float)) and not isinstance(value, np.generic):  # float64 is a float
+        parameter = Parameter(name, "f32" if isinstance(value, float) else "b32", 4, 4, 0)
+        return _Block(name, bytearray(_number(parameter, value, f"{place}, {name}")), 4)
+    plain = value if isinstance(value, np.generic) else _as_array(value, place)
+    if plain is None or plain.dtype.hasobject:
+        rule = f"{name} must be a number, a Pointer, a Struct, an array or bytes"
+        raise LaunchError(f"{place}: {rule}, got {type(value).__name__} {shown(value)}")
+    return _Block(name, bytearray(plain.tobytes()), plain.dtype.alignment)
+
+
+def _target(target: Any, name: str, place: str) -> _Array | _Block:
+    """What a pointer points to."""
+    if isinstance(target, (Struct, Pointer, TensorMap, list, tuple)):
+        return block_of(target, name, place)
+    array = _as_array(target, place)
+    if array is None:
+        rule = f"{name}: a pointer must point to an array, a Struct, a TensorMap or a list"
+        raise LaunchError(f"{place}: {rule}, got {type(target).__name__} {shown(target)}")
+    return _Array(name, array, *_span(array, place))
+
+
+def sized(block: _Block, size: int, place: str) -> _Block:
+    """A block, which must have some size."""
+    if len(block.data) != size:
+        raise LaunchError(
+            f"{place}: a structure must have {size} bytes, got {len(block.data)}: pass numpy.int64(3) or numpy.float64(0.5) for a "
+            "number of 8 bytes, Pointer(array) for a pointer"
+        )
+    return block
+
+
+def resolve(blocks: Iterable[_Block], memory: GlobalMemory) -> None:
+    """Map what the blocks point to into the memory, and put its addresses into them."""
+    whole, arrays = list(blocks), list[_Array]()
+    for block in whole:  # which grows
+        for _, target, _ in block.addresses:
+            if isinstance(target, _Array):
+                arrays.append(target)
+            else:
+                whole.append(target)
     addresses = _mapped(arrays, memory)
-    encoded = {name: each.encode(addresses[name]) for name, each in maps.items()}
-    return found | {name: struct.pack("<Q", address) for name, address in addresses.items()} | encoded
+    targets = {id(target): target for block in whole for _, target, _ in block.addresses if isinstance(target, _Block)}
+    for target in targets.values():
+        data = np.frombuffer(target.data, np.uint8)
+        addresses[id(target)] = memory.add(target.name, data, BASE_ALIGN_BYTES, writable=True)
+    for block in whole:
+        raw = np.frombuffer(block.data, np.uint8)
+        for at, target, bytes_of in block.addresses:
+            address = bytes_of(addresses[id(target)])
+            raw[at : at + len(address)] = np.frombuffer(address, np.uint8)
 
 
 def _as_array(argument: Any, place: str) -> Any:
@@ -122,9 +270,9 @@ def _span(array: Any, place: str) -> tuple[int, int]:
     return first, first + array.nbytes
 
 
-def _mapped(arrays: list[_Array], memory: GlobalMemory) -> dict[str, int]:
-    """Map arrays into the memory, those that share bytes as one; their addresses by parameter."""
-    found: dict[str, int] = {}
+def _mapped(arrays: list[_Array], memory: GlobalMemory) -> dict[int, int]:
+    """Map arrays into the memory, those that share bytes as one; their addresses by identity."""
+    found: dict[int, int] = {}
     group: list[_Array] = []
     end = 0
     for each in [*sorted(arrays, key=lambda a: (a.first, a.end)), None]:
@@ -136,12 +284,12 @@ def _mapped(arrays: list[_Array], memory: GlobalMemory) -> dict[str, int]:
                 if end > start
                 else None
             )
-            name = " or ".join(other.parameter.name for other in group)
+            name = " or ".join(dict.fromkeys(other.name for other in group))
             base = memory.add(
                 name, np.zeros(0, np.uint8) if data is None else data, BASE_ALIGN_BYTES, writable=writable
             )
             for other in group:
-                found[other.parameter.name] = base + other.first - start
+                found[id(other)] = base + other.first - start
             group, end = [], 0
         if each is not None:
             group.append(each)
@@ -151,17 +299,45 @@ def _mapped(arrays: list[_Array], memory: GlobalMemory) -> dict[str, int]:
 
 def _structure(parameter: Parameter, argument: Any, place: str) -> bytes:
     """The bytes of a structure passed by value."""
+    how = "pass Struct(...), its bytes, or a NumPy scalar or structured array of that size"
     try:
         known = isinstance(argument, (np.ndarray, np.generic)) and not argument.dtype.hasobject
         raw = argument.tobytes() if known else bytes(memoryview(argument).cast("B"))
     except (TypeError, ValueError):
         raise LaunchError(
-            f"{place}: a structure of {parameter.bytes} bytes is wanted (bytes, or a NumPy array), "
-            f"not {type(argument).__name__} {shown(argument)}"
+            f"{place}: the parameter is a structure of {parameter.bytes} bytes, got {type(argument).__name__} {shown(argument)}: {how}"
         ) from None
+    if (
+        isinstance(argument, np.ndarray)
+        and argument.ndim
+        and argument.dtype.type is not np.void
+        and argument.dtype != np.uint8
+    ):
+        raise LaunchError(
+            f"{place}: the parameter is a structure of {parameter.bytes} bytes, got an array of {argument.dtype}: {how}. For an array of "
+            f"numbers in a structure pass Struct(array)"
+        )
     if len(raw) != parameter.bytes:
         raise LaunchError(f"{place}: {len(raw)} bytes for a structure of {parameter.bytes}: {shown(argument)}")
     return raw
+
+
+def _half(program: Program, parameter: Parameter, value: float, place: str) -> bytes:
+    """The bytes of a number for a parameter of type half or bfloat16; the kernel's mangled name says which of them it is."""
+    names = re.findall(r"(?<!\d)(?:6__half|13__nv_bfloat16)(?!\d*_raw)", program.name)
+    halves = [each.name for each in program.parameters if each.is_array and each.bytes == 2]
+    kinds = names if len(names) == len(halves) and not re.search("[PRO]K?(?:6__half|13__nv_bf)", program.name) else []
+    kinds = [names[0]] * len(halves) if len(set(names)) == 1 else kinds
+    if not kinds:
+        raise LaunchError(
+            f"{place}: the parameter may be a half or a bfloat16, got {value!r}: pass numpy.float16({value!r}) or "
+            f"ml_dtypes.bfloat16({value!r}), on the command line float16:{value!r} or bfloat16:{value!r}"
+        )
+    form = F16 if kinds[halves.index(parameter.name)] == "6__half" else BF16
+    rounded = quantize(np.array([value], np.float64), form, "rn")
+    if math.isfinite(value) and not np.isfinite(rounded).all():
+        raise LaunchError(f"{place}: {value!r} does not fit into .{form.name}")
+    return np.asarray(encode(rounded, form)).astype("<u2").tobytes()
 
 
 def _number(parameter: Parameter, argument: Any, place: str) -> bytes:
