@@ -150,7 +150,8 @@ def frameworks(session: nox.Session) -> None:
     sync(session, "test")
     session.run_install("uv", "pip", "install", "--quiet", "--torch-backend=cpu", "torch>=2.4")
     session.run_install("uv", "pip", "install", "--quiet", "jax[cpu]")
-    session.run("pytest", "plugins/relayout", "plugins/kernel/tests/test_torch_compile.py", *session.posargs)
+    kernels = [f"plugins/kernel/tests/test_{name}.py" for name in ("torch_compile", "jax_arrays")]
+    session.run("pytest", "plugins/relayout", *kernels, *session.posargs)
 
 
 @nox.session

@@ -141,6 +141,8 @@ def test_launches_of_arrays_without_elements_on_a_device(shape: tuple[int, int])
         cuda.launch(kernel, arguments)
         cuda.launch(kernel, arguments)
     cuda.prepare(kernel, tuple(arrays))
+    host.flags.writeable = False
+    kernel(host, host, executor="emulator")  # nothing is written
     assert len(fake.launches) == 8 and fake.calls["cuMemFree"] == fake.calls["cuMemAlloc"]
     with arrays[0]:
         pass

@@ -770,6 +770,28 @@ def test_a_misspelt_hook_is_told_with_the_one_that_is_meant() -> None:
         assert plan(found).variant == "good"
 
 
+def test_messages_about_plugins_have_no_ids_of_objects() -> None:
+    class Wrong:
+        @tc.hookimpl
+        def tilecopy_partition(self, nothing: Any) -> None:
+            """Takes what the hook does not have."""
+
+    def fails(request: tc.CopyRequest) -> Any:
+        raise ValueError(f"{request} by {fails} and {object()}")
+
+    texts = []
+    for _ in range(2):
+        found = registry(source("good", variant("good")), source("bad", variant("bad", verdict=fails)))
+        wrong = Wrong()
+        found.register(wrong, name="mine")
+        with pytest.warns(PluginWarning) as caught:
+            told = plan(found).declined
+        texts.append([str(warning.message) for warning in caught])
+        assert f"{id(fails):x}" not in told["bad"] and str(id(wrong)) not in told["mine"]
+    assert texts[0] == texts[1] and any("'mine'" in text for text in texts[0])
+    assert f"{id(texts):x}" not in shown((lambda: 0, object())) and "at 0x7f>" in shown("at 0x7f>")
+
+
 def test_a_name_is_free_again_when_its_rival_is_gone() -> None:
     twice = (source("twin", variant("twin"), "acme-one"), source("twin", variant("twin"), "acme-two"))
     found = registry(*twice, source("good", variant("good", priority=1)))

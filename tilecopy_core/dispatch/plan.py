@@ -308,7 +308,9 @@ def _own_hook() -> Plugin:
     from ..registry.hookspecs import hookimpl
 
     own = SimpleNamespace(tilecopy_dispatch=hookimpl(tilecopy_dispatch))
-    return Plugin(Source("dispatch", CORE, __version__, lambda: own), "ready", hooks=hooks_of(own, hook_manager()))
+    return Plugin(
+        Source("dispatch", CORE, __version__, lambda: own), "ready", hooks=hooks_of(own, hook_manager(), "dispatch")
+    )
 
 
 def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry: Registry) -> Plan:

@@ -20,6 +20,7 @@ T = TypeVar("T")
 _SHOWN_CHARACTERS = 200
 _SHOWN_BITS = 256
 """Past that Python may refuse to write an integer out (`sys.set_int_max_str_digits`)."""
+_OBJECT_ADDRESS = pattern(r" at 0x[0-9A-Fa-f]+(?=[>,])")
 
 
 class TilecopyError(Exception):
@@ -93,11 +94,13 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 
 
 def shown(value: object) -> str:
-    """A value for a message: its repr on one line, shortened and printable, whatever the value does."""
+    """A value for a message: its repr on one line, without addresses, shortened and printable, whatever the value does."""
     try:
         if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
             return f"{'a negative' if value < 0 else 'an'} integer of {value.bit_length()} bits"
         text = " ".join(repr(value).split())
+        if not isinstance(value, (str, bytes)):
+            text = without_addresses(text)
     except KeyboardInterrupt:
         raise
     except BaseException:
@@ -105,6 +108,11 @@ def shown(value: object) -> str:
     if not text.isprintable():
         text = "".join(map(_printable, text[:_SHOWN_CHARACTERS]))
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
+
+
+def without_addresses(text: str) -> str:
+    """Return a text of somebody else's without the addresses of objects in it, which differ in every process."""
+    return _OBJECT_ADDRESS.sub("", text) if " at 0x" in text else text
 
 
 def _printable(character: str) -> str:

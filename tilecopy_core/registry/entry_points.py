@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
 
-from ..errors import TEXT, Kind, PluginError, checked
+from ..errors import TEXT, Kind, PluginError, checked, without_addresses
 from ..errors.patterns import pattern
 from ..errors.process_lock import LOCK
 from ..errors.records import frozen
@@ -218,9 +218,9 @@ def load_only(sources: list[Source], make: Callable[[Any], Any] = lambda plugin:
 
 
 def shown_error(error: BaseException) -> str:
-    """An exception's type and message on one line."""
+    """An exception's type and message on one line, without addresses of objects."""
     try:
-        text = " ".join(str(error).split())
+        text = without_addresses(" ".join(str(error).split()))
     except KeyboardInterrupt:
         raise
     except BaseException:

@@ -63,19 +63,19 @@ def hook_manager() -> pluggy.PluginManager:
     return manager
 
 
-def hooks_of(plugin: Any, manager: pluggy.PluginManager) -> dict[str, pluggy.HookImpl]:
+def hooks_of(plugin: Any, manager: pluggy.PluginManager, name: str) -> dict[str, pluggy.HookImpl]:
     """The hook implementations of a plugin object, by hook, as a manager finds them; it does not keep the plugin.
 
-    Raises ``pluggy.PluginValidationError`` where a hook is misspelt or takes what there is not.
+    pluggy's messages call the plugin ``name``. Raises ``pluggy.PluginValidationError`` where a hook is misspelt or takes what there is not.
     """
     found = {name: getattr(plugin, name, None) for name in dir(plugin)}
     own = _Hooks({name: value for name, value in found.items() if hasattr(value, f"{PROJECT}_impl")})
     known = list(vars(manager.hook))
-    for name, value in vars(own).items():
-        if name not in known and not getattr(value, f"{PROJECT}_impl")["optionalhook"]:
-            raise pluggy.PluginValidationError(plugin, f"there is no hook {name}{did_you_mean(name, known)}")
+    for hook, value in vars(own).items():
+        if hook not in known and not getattr(value, f"{PROJECT}_impl")["optionalhook"]:
+            raise pluggy.PluginValidationError(plugin, f"there is no hook {hook}{did_you_mean(hook, known)}")
     try:
-        manager.register(own)
+        manager.register(own, name)  # without a name, pluggy's messages have the object's id
         return {caller.name: caller.get_hookimpls()[0] for caller in manager.get_hookcallers(own) or ()}
     finally:
         if manager.is_registered(own):  # pluggy 1.6 leaves what it refuses half registered

@@ -230,7 +230,7 @@ class Registry:
                     raise PluginError(f"its record is named {variant.name!r}, its entry point {source.name!r}")
                 if why := variant.why_unusable():
                     raise PluginError(why)
-            hooks = hooks_of(plugin, self._manager)
+            hooks = hooks_of(plugin, self._manager, source.name)
             _check_hooks(hooks, wrapper=variant is None)
             if observes and any("ptx" in (*impl.argnames, *impl.kwargnames) for impl in hooks.values()):
                 raise PluginError("it is an observer, and its tilecopy_emit takes ptx, through which it could write")

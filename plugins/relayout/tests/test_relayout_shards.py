@@ -229,8 +229,8 @@ def what_torch_records_of_out() -> None:
     out = torch.zeros(2, 4, requires_grad=True)
     with torch.no_grad():
         assert relayout_shards(x, (1, 0), out=out, **arguments) is out
-    for given in (out, out if rank else torch.zeros(2, 4)):
-        with pytest.raises(RequestError, match=mentions(rank, "out")):
+    for given, refusing in ((out, 0), (out if rank else torch.zeros(2, 4), 1)):
+        with pytest.raises(RequestError, match=mentions(refusing, "out")):
             relayout_shards(x, (1, 0), out=given, **arguments)
     with pytest.raises(RequestError, match="out="):
         relayout_shards(x.clone().requires_grad_(), (1, 0), out=out, **arguments)

@@ -192,6 +192,37 @@ def test_compile_with_out_and_without_stream() -> None:
         torch.compile(lambda x: relayout(x, (1, 0, 2), stream=0), backend="aot_eager", fullgraph=True)(X)
 
 
+def test_vmap_in_a_compiled_function_does_not_break_the_graph() -> None:
+    torch._dynamo.reset()
+
+    def turned(x: Any) -> Any:
+        return torch.vmap(torch.vmap(lambda a: relayout(a.sin(), "a -> a 1", executor="emulator")), in_dims=1)(x)
+
+    x, y = (X[..., :3].clone().requires_grad_() for _ in range(2))
+    found = torch.compile(turned, backend="aot_eager", fullgraph=True)(x)
+    wanted = y.sin().transpose(0, 1).unsqueeze(-1)
+    assert found.equal(wanted)
+    found.square().sum().backward()
+    wanted.square().sum().backward()
+    assert x.grad.equal(y.grad)
+
+
+def test_a_compiled_function_is_right_in_a_transform_after_another() -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda a: relayout(a, (1, 0), executor="emulator"), backend="aot_eager")
+    for _ in range(2):
+        assert torch.vmap(compiled)(X).equal(X.transpose(1, 2))
+        assert torch.func.grad(lambda a: compiled(a).square().sum())(X[0].float()).equal(2 * X[0].float())
+        assert torch.func.jvp(compiled, (X[0],), (X[1],))[1].equal(X[1].T)
+        assert compiled(X[0]).equal(X[0].T)
+
+    def into(a: Any) -> Any:
+        return relayout(a, (1, 0), out=a.new_empty(a.shape[::-1]), executor="emulator")
+
+    with pytest.raises(RequestError, match=mentions("out")):
+        torch.compile(lambda a: torch.vmap(into)(a), backend="aot_eager")(X)
+
+
 @pytest.mark.parametrize("dim", [0, 1, 2])
 def test_vmap(dim: int) -> None:
     found = torch.vmap(lambda a: relayout(a, "p (q r) -> (r p) q", r=2, executor="emulator"), in_dims=dim)(X)

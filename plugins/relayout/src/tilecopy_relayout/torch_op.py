@@ -36,8 +36,7 @@ def traced(
         )
     if device is not None:
         raise RequestError("device=: an operator of torch runs on the GPU of its tensor; leave it out")
-    transformed = torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
-    if transformed and torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() and (forward_ad._current_level >= 0 or _breaks_the_graph(out is not None)):
         return _uncompiled(array, axes, out, stream, device, executor, sizes)
     if not _records_operators():
         choose_executor(executor, array.device.index)  # refuses what is wrong in the words of the caller
@@ -85,8 +84,18 @@ def _demand_no_derivatives(array: torch.Tensor, out: torch.Tensor) -> None:
         raise RequestError("out= with tensors that require gradients: torch records none through it; leave out= away")
 
 
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # torch may not be installed
+def _breaks_the_graph(writes: bool) -> bool:
+    """Return whether a transform of ``torch.func`` sees the call for which the operator has no rule: any but ``vmap``, and all if it writes.
+
+    Dynamo guards the stack of transforms by itself.
+    """
+    vmap = torch._C._functorch.TransformType.Vmap
+    return any(writes or level.key() != vmap for level in torch._C._functorch.get_interpreter_stack() or ())
+
+
 _uncompiled = torch.compiler.disable(traced)
-"""For calls that a transform sees inside torch.compile, where operators have no forward-mode derivatives: the graph breaks."""
+"""For calls that a transform sees inside torch.compile without a rule for it: the graph breaks."""
 
 
 def has_tangent(tensor: torch.Tensor) -> bool:

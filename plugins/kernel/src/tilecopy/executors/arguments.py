@@ -286,9 +286,9 @@ def _memory_view() -> Any:
 
 
 def _from_dlpack(where: str, argument: Any) -> Any:
-    """Return a host array as NumPy views it by DLPack."""
+    """Return a host array as NumPy views it by DLPack, or one of JAX as that views it, with the dtypes of ml_dtypes."""
     try:
-        return np.from_dlpack(argument)
+        return np.asarray(argument) if framework_of(type(argument)) == "jax" else np.from_dlpack(argument)
     except Exception as error:  # whatever the exporting framework raises
         raise LaunchError(
             f"{where}: NumPy cannot view a {type(argument).__name__} by DLPack: {error}. NumPy has no bfloat16, float8 or 4-bit dtype of its "

@@ -231,7 +231,7 @@ class ArrayParameter(Parameter):
                 f"{where}: its address 0x{facts.pointer:x} is not a multiple of {self.align_bytes} bytes; "
                 f"declare align_bytes={facts.pointer & -facts.pointer} or less"
             )
-        if facts.readonly and self.written:
+        if facts.readonly and self.written and 0 not in shape:
             raise LaunchError(
                 f"{where}: the array is read-only and the kernel writes it; pass a copy that may be written"
             )
