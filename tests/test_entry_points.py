@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import tilecopy as tc
+from tilecopy.executors import executors
 from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core import PluginError
@@ -27,7 +28,7 @@ GROUP = "acme.plugins.v1"
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     """Installs a package into a folder, which is put at the end of ``sys.path``; returns the folder of its metadata."""
 
-    def install(folder: str, name: str, version: str, points: str = "", requires: str = "") -> Path:
+    def install(folder: str, name: str, version: str, points: str = "", requires: str = "", group: str = GROUP) -> Path:
         if str(tmp_path / folder) not in sys.path:
             monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / folder)])
         info = tmp_path / folder / f"{name}-{version}.dist-info"
@@ -35,7 +36,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pa
         head = f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {version}\n{requires}\n"
         (info / "METADATA").write_text(head, encoding="utf-8")
         if points:
-            (info / "entry_points.txt").write_text(f"[{GROUP}]\n{points}\n", encoding="utf-8")
+            (info / "entry_points.txt").write_text(f"[{group}]\n{points}\n", encoding="utf-8")
         return info
 
     return install
@@ -229,3 +230,9 @@ def test_where_warnings_are_errors_every_copy_that_is_affected_fails(package: Ca
 def test_the_command_line_runs_as_a_module() -> None:
     done = subprocess.run([sys.executable, "-m", "tilecopy", "--version"], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "tilecopy" in done.stdout
+
+
+def test_the_name_of_a_first_party_executor_belongs_to_its_package(package: Callable[..., Path]) -> None:
+    before = executors()
+    package("site", "acme_fast", "1.0", "emulator = acme\nfast = acme", group="tilecopy.executors.v1")
+    assert executors() == {**before, "fast": "acme-fast 1.0"}

@@ -389,6 +389,8 @@ def test_names_are_claimed_once_and_buffers_belong_to_their_kernel() -> None:
         k.load(k.param("B", (4,), "int32")[:])
     with pytest.raises(tc.RequestError, match=mentions("int32", "C")):
         k.store(k.param("C", (4,), "float32")[0], k.load(k.param("D", (4,), "int32")[0]))
+    with pytest.raises(tc.RequestError, match=mentions("E[", "rows", "k")):
+        k.store(k.param("E", (4,), "int32")[0], tc.KernelBuilder("other", threads=32).scalar("rows", upper=3))
     with pytest.raises(tc.RequestError):
         with k.if_(k.thread_id() == 0):
             k.build(target="sm_80")

@@ -340,6 +340,19 @@ def test_barriers_of_the_wrong_threads_are_named(good: str, bad: str, message: t
         run_ptx(BARRIERS.replace("BODY", bad), [], grid=1, block=64)
 
 
+@pytest.mark.parametrize(("writer", "reader"), [(33, 32), (1, 0), (63, 34)])
+def test_a_warp_that_waits_for_its_lanes_orders_no_other_warp(writer: int, reader: int) -> None:
+    """Only one of two warps meets; then one of its lanes reads what another wrote."""
+    body = f"""setp.eq.u32 %p2, %r0, {writer}; setp.eq.u32 %p3, %r0, {reader};
+ @%p2 st.shared.u32 [%r1], 5;
+ @SIDE bar.warp.sync -1;
+ @%p3 ld.shared.u32 %r6, [%r1];"""
+    own, other = ("%p0", "!%p0") if reader < 32 else ("!%p0", "%p0")
+    run_ptx(BARRIERS.replace("BODY", body.replace("SIDE", own)), [], grid=1, block=64)
+    with pytest.raises(tc.HazardError, check=is_hazard("race", "s", writer)):
+        run_ptx(BARRIERS.replace("BODY", body.replace("SIDE", other)), [], grid=1, block=64)
+
+
 BULK_LOAD = """
 .version 8.0
 .target sm_90

@@ -443,12 +443,10 @@ class KernelBuilder(Recorder):
     def store(self, element: Region, value: Any) -> None:
         """Store a value or a number to one element. A value must have the buffer's dtype; a number must fit it."""
         self._element(element, written=True)
-        if isinstance(value, Expr):
-            self._own(value, f"store to {element}: value")
         value = as_value(value, element.buffer.dtype)
         if value.dtype != element.buffer.dtype:
             raise RequestError(f"store of {value.dtype} to {element}, which is {element.buffer.dtype}: cast it first")
-        self._hold(value, "store: value")
+        self._hold(value, f"store to {element}: value")
         self.record(Store(element, value))
 
     def _element(self, element: Region, *, written: bool = False) -> None:
