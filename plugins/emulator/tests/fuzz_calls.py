@@ -45,7 +45,7 @@ GRID = {**SHAPE, "parameters": NUMBERS, "memory": GlobalMemory()}
 
 def starting_calls(w):
     tilecopy_emulator.run_ptx(PTX, arguments(), **SHAPE, allow=("same-value",), observer=ignore, progress=ignore)
-    tilecopy_emulator.run_ptx(PTX, [np.zeros(4, np.uint32), 3, 1.5, tilecopy_emulator.Struct(3, 0.5, None)], **CTA)
+    tilecopy_emulator.run_ptx(PTX, [np.zeros(4, np.uint32), 3, 1.5, tilecopy_emulator.Struct(3, 0.5, None)], **SHAPE)
     tilecopy_emulator.Pointer(None)
     tilecopy_emulator.Struct(3, 0.5)
     tilecopy_emulator.parse(PTX, "k")
