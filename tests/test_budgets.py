@@ -15,7 +15,7 @@ PACKAGES = {
     "cuda": 1_780,
     "draw": 2_500,
     "dsmem": 150,
-    "emulator": 18_800,
+    "emulator": 20_500,
     "export": 1_625,
     "gmem_smem": 100,
     "kernel": 8_235,

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
 from tilecopy import AssemblerError, LaunchError
 from tilecopy.nvidia import remedy
 
@@ -15,19 +19,22 @@ from tilecopy_core.registry import LOCK, compiling
 
 from ..api import run_program
 from ..demands import demand, items_of, shown
+from ..places import readable
 from ..program import Program, printable
 from ..reading.parser import parse_compiled
 from ..run import Report
+from .headers import IMPLICIT, implicit_names, stand_in, standard_headers
+from .host_code import at_lines, host_declarations, included, marker_macros, source_file, without
+from .instances import launched_instances, parameter_names
 from .precompiled import UNROLL_LIMIT, header_folders, precompiling
 
 _INSTALL = 'from a checkout: pip install "plugins/emulator[cuda]"'
-_MOST_OF_LOG, _MOST_OF_NAME = 4000, 1000
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
-_DECLARED = re.compile(r"__global__\b[^{;]*?\b(\w+)\s*\(([^(){;]*)\)\s*[{;]")
-"""A kernel of the source: its name, and its parameters where these are plain."""
-_NAMED = re.compile(
-    r".*[\s*&>](?!(?:int|float|double|char|short|long|bool|unsigned|signed|const)\b)(\w+)(?:\s*\[\w*\])*\s*", re.DOTALL
-)
+_MOST_OF_LOG, _MOST_OF_NAME, _MOST_OF_SOURCE = 4000, 1000, 1 << 24
+_MOST_ROUNDS, _MOST_HEADERS, _MOST_NAMED = 16, 200, 5
+_NVCC_SECONDS = 300
+_FOR_DEVICES = "--device-as-default-execution-space"
+"""What is left of host code (members of classes, constants, ``constexpr`` functions) may be used by kernels."""
+_TEXTURES = ("texture\\s*<", "surface\\s*<")
 
 
 def run_cuda(
@@ -93,7 +100,7 @@ def compile_cuda(
     options: Sequence[str] = (),
     name: str = "kernel.cu",
 ) -> Program:
-    """A kernel of CUDA C++, with line information; the arguments are those of :func:`run_cuda`.
+    """Compile a kernel of CUDA C++, with line information; the arguments are those of :func:`run_cuda`.
 
     Raises:
         AssemblerError: NVRTC is missing or refused the source.
@@ -110,39 +117,218 @@ def compile_cuda(
     given = items_of(options)
     fits = given is not None and all(_is_text(each) for each in given)
     demand(where, "options", options, fits, "options of NVRTC, such as -DN=4")
+    if len(source) > _MOST_OF_SOURCE:
+        raise LaunchError(f"the source {name} has {len(source)} characters; at most {_MOST_OF_SOURCE} are compiled")
     path = Path(name).resolve()
-    file = str(path)
     words = [f"--gpu-architecture=compute_{str(target_of(target)).removeprefix('sm_')}", "-lineinfo", "--device-int128"]
     words += [] if any(each.lstrip("-").startswith("std") for each in given or ()) else ["--std=c++17"]
-    words += [UNROLL_LIMIT, *(given or ()), f"-I{path.parent}", *(f"-I{folder}" for folder in header_folders())]
-    text, mangled, log = _nvrtc(source, file, words, entry)
-    if text:
-        return parse_compiled(_as_in_source(text, source, mangled), mangled, file, source)
-    if entry is not None:  # the name alone may be at fault
-        text, _, _ = _nvrtc(source, file, words, None)
-        entries = re.findall(r"\.entry\s+([\w$]+)", text)
-        if entry in entries:
-            return parse_compiled(_as_in_source(text, source, entry), entry, file, source)
-        if text:
-            raise LaunchError(
-                f"the source {name} has no entry {shown(entry)}, or several; it has: {', '.join(entries) or 'none'}"
-            )
-    raise AssemblerError(
-        f"NVRTC refuses the source {name} with these options:\n{printable(log[:_MOST_OF_LOG].rstrip())}"
+    folders = header_folders()
+    words += [UNROLL_LIMIT, *(given or ()), f"-I{path.parent}", *(f"-I{folder}" for folder in folders)]
+    headers = standard_headers("", folders)
+    texts, missing = _local_files(source, path, _include_folders(given or ()), folders, headers)
+    unit = _Unit(str(path), source, tuple(words), headers, texts)
+    compiled = _compile(unit)
+    if not compiled.ptx:
+        unit, compiled = _device_part(unit, compiled, missing, folders)
+    if not compiled.ptx and unit.left_out:
+        by_nvcc = run_nvcc(source, path, str(target_of(target)), given or ())
+        if by_nvcc.ptx:
+            unit = attrs.evolve(unit, text=source, left_out=("compiled by nvcc, because NVRTC refuses the file",))
+            compiled = by_nvcc
+        elif by_nvcc.log:
+            compiled = attrs.evolve(compiled, log=f"{compiled.log}\n{by_nvcc.log}")
+    if not compiled.ptx:
+        raise AssemblerError(f"NVRTC refuses the source {name} with these options:\n{printable(compiled.log.rstrip())}")
+    text, mangled = _select(unit, compiled.ptx, entry, name)
+    program = parse_compiled(_as_in_source(text, mangled, unit), mangled, str(path), source)
+    sources = {name or str(path): written for name, written in texts.items()}
+    return attrs.evolve(program, sources=sources, notes=tuple(unit.left_out))
+
+
+# --------------------------------------------------------------------------------------------------- attempts
+
+
+@attrs.frozen
+class _Unit:
+    """What NVRTC is given.
+
+    Attributes:
+        file: the path of the file.
+        text: what of it is compiled; its lines have the numbers of the file's.
+        options: of NVRTC.
+        headers: those in memory, by their names.
+        written: the file as written, by the name "", and its local headers, by their names in ``#include``.
+        left_out: what of the file is not compiled, in words.
+    """
+
+    file: str
+    text: str
+    options: tuple[str, ...]
+    headers: Mapping[str, str]
+    written: Mapping[str, str]
+    left_out: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class _Compiled:
+    """What a compiler made: PTX or "", its log, and the kernel's name in PTX where one was asked for."""
+
+    ptx: str
+    log: str
+    mangled: str | None = None
+
+
+def _device_part(unit: _Unit, first: _Compiled, missing: list[str], folders: list[str]) -> tuple[_Unit, _Compiled]:
+    """Compile a file that NVRTC refused without its host code and without the headers that are not found.
+
+    Errors that point into declarations for the host take these out, too, until nothing is left to take out.
+    """
+    texts = unit.written
+    markers = marker_macros(texts.values())
+    files = {name: source_file(text, markers) for name, text in texts.items()}
+    if fault := files[""].fault:
+        return unit, _Compiled("", f"{first.log[:_MOST_OF_LOG]}\n{Path(unit.file).name}: {fault}")
+    kernels = {each.name for file in files.values() for each in file.declarations if each.marked}
+    hosts = {name: host_declarations(file, kernels) for name, file in files.items()}
+    options, known = (*unit.options, _FOR_DEVICES), implicit_names()
+    for _ in range(_MOST_ROUNDS):
+        kept = {name: without(file, hosts[name]) for name, file in files.items()}
+        said = "\n".join(line for text in kept.values() for line in text.split("\n") if "include" not in line)
+        unseen = [name for name in missing if not name.startswith("thrust/") or "thrust::" not in said]
+        every = "\n".join(kept.values())
+        headers = {**standard_headers(every, folders), **{name: stand_in(name) for name in unseen}, **kept}
+        text = headers.pop("")
+        unit = attrs.evolve(unit, text=text, options=options, headers=headers)
+        compiled = _compile(unit)
+        if compiled.ptx and not any(file.kernels for file in files.values()):
+            compiled = _Compiled("", "")  # nothing is left to run
+        if compiled.ptx:
+            break
+        undefined = known.intersection(re.findall(r'identifier "(\w+)" is undefined', compiled.log))
+        if undefined and options[-1] == _FOR_DEVICES:
+            options = (*options, f"--pre-include={IMPLICIT}")
+            continue
+        if (header := re.search(r'cannot open source file "([^"]+)"', compiled.log)) and header[1] not in missing:
+            missing.append(header[1])
+            continue
+        more = {name: at_lines(file, _error_lines(compiled.log, name or unit.file)) for name, file in files.items()}
+        if all(more[name] <= hosts[name] for name in files):
+            break
+        hosts = {name: hosts[name] | more[name] for name in files}
+    gone = [
+        f"{each.name or 'a declaration'} (line {each.first})" for each in sorted(hosts[""], key=lambda each: each.start)
+    ]
+    notes = [f"left out as host code: {_listed(gone)}"] if gone else []
+    notes += (
+        [f"left out, because they are not found: {_listed([f'#include <{each}>' for each in missing])}"]
+        if missing
+        else []
     )
+    unit = attrs.evolve(unit, left_out=tuple(notes))
+    if compiled.ptx or not notes:
+        return unit, compiled if compiled.ptx else first
+    texture = next((each for each in _TEXTURES if re.search(rf"\b{each}", unit.text)), "")
+    logs = [first.log, f"and without it, {'; '.join(notes)}:\n{compiled.log}"]
+    logs += (
+        [f"texture and surface references ({texture}) are not known: read a pointer to the data instead"]
+        if texture
+        else []
+    )
+    return unit, _Compiled("", "\n".join(log[:_MOST_OF_LOG].strip("\0\n") for log in logs))
 
 
-def _as_in_source(text: str, source: str, wanted: str | None) -> str:
+def _listed(names: Sequence[str]) -> str:
+    """Names for a note, of which the first few are enough."""
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _error_lines(log: str, file: str) -> list[int]:
+    """The lines of a file into which errors point."""
+    return [
+        int(each) for each in re.findall(rf"^{re.escape(file)}\((\d+)\): (?:catastrophic )?error", log, re.MULTILINE)
+    ]
+
+
+def _local_files(
+    source: str, path: Path, includes: Sequence[str], folders: list[str], known: Collection[str]
+) -> tuple[dict[str, str], list[str]]:
+    """The file, as "", and the headers that its folder and the caller's have, by the names in ``#include``; those that are nowhere."""
+    texts, missing = {"": source}, dict[str, None]()
+    queue = [(source, path.parent)]
+    while queue:
+        text, folder = queue.pop()
+        for name in included(text):
+            if name in known or name in texts or name in missing or name == "cub/cub.cuh":
+                continue
+            places = (each / name for each in (folder, path.parent, *map(Path, includes)))
+            local = next((place for place in places if place.is_file()), None)
+            if local is not None and len(texts) < _MOST_HEADERS:
+                texts[name] = local.read_text(encoding="utf-8", errors="replace")
+                queue.append((texts[name], local.parent))
+            elif name.startswith("thrust/") or not any((Path(each) / name).is_file() for each in [*folders, *includes]):
+                missing[name] = None
+    return texts, list(missing)
+
+
+def _include_folders(options: Sequence[str]) -> list[str]:
+    """The folders of ``-I`` among options."""
+    joined = "\n".join(options)
+    return re.findall(r"^(?:-I|--include-path=|-I\n|--include-path\n)(\S[^\n]*)$", joined, re.MULTILINE)
+
+
+# --------------------------------------------------------------------------------------------------- the kernel
+
+
+def _select(unit: _Unit, ptx: str, entry: str | None, name: str) -> tuple[str, str]:
+    """The PTX that has the wanted kernel, and the kernel's name there.
+
+    A template instance is compiled by its name only once the file has compiled without: with an error in the file, NVRTC 13
+    crashes over the name of an instance.
+    """
+    entries = re.findall(r"\.entry\s+([\w$]+)", ptx)
+    if entry in entries:
+        return ptx, str(entry)
+    named = [each for each in entries if readable(each) == entry]
+    if len(named) == 1:
+        return ptx, named[0]
+    if entry is None and len(entries) == 1:
+        return ptx, entries[0]
+    instances = launched_instances(source_file(unit.written[""]))
+    if entry is None:
+        wanted = [each for listed in instances.values() for each in listed] if not entries else []
+    else:
+        wanted = instances.get(entry.rpartition("::")[2]) or [entry]
+    compiled = _compile(unit, wanted[0]) if len(wanted) == 1 else _Compiled("", "")
+    if compiled.mangled is not None:
+        return compiled.ptx, compiled.mangled
+    if compiled.log and not named and "__nv_name_map" not in compiled.log:
+        raise AssemblerError(
+            f"NVRTC refuses {wanted[0]} of the source {name}:\n{printable(compiled.log[:_MOST_OF_LOG].rstrip())}"
+        )
+    listed = [*map(_readable_if_unique(entries), entries), *(each for listed in instances.values() for each in listed)]
+    listed += [f"{each}<...>" for each, known in instances.items() if not known]
+    has = f"it has: {_listed(listed) or 'none'}"
+    if entry is None:
+        raise LaunchError(f"the source {name} has several kernels, or templates alone: name one, {has}")
+    log = "".join(f"\n{line}" for line in printable(compiled.log).split("\n") if "error:" in line)
+    raise LaunchError(f"the source {name} has no entry {shown(entry)}, or several; {has}{log}")
+
+
+def _readable_if_unique(entries: list[str]) -> Callable[[str], str]:
+    """A kernel's name as C++ has it, where no other is called so."""
+    names = [readable(each) for each in entries]
+    return lambda entry: readable(entry) if readable(entry) and names.count(readable(entry)) == 1 else entry
+
+
+def _as_in_source(text: str, entry: str, unit: _Unit) -> str:
     """PTX whose wanted entry has parameters with the names of the source, where it is clear which these are and nothing else is called so."""
     named, declared = text, dict[str, set[tuple[str, ...]]]()
-    for name, listed in _DECLARED.findall(_COMMENT.sub(" ", source)):
-        found = [_NAMED.fullmatch(re.sub(r"=.*", "", each)) for each in re.split(r",(?![^<]*>)", listed)]
-        declared.setdefault(name, set()).add(tuple(each[1] if each else "" for each in found))
-    for entry in [wanted] if wanted else re.findall(r"\.entry\s+([\w$]+)", text)[:1]:
-        mangled = ((rf"(?<!\d){len(name)}{name}", names) for name, names in declared.items())
-        lists = [declared[entry]] if entry in declared else [names for part, names in mangled if re.search(part, entry)]
-        if len(lists) != 1 or len(lists[0]) != 1:
-            continue
+    for kernel in source_file(unit.text).kernels:
+        declared.setdefault(kernel.name, set()).add(parameter_names(kernel))
+    mangled = ((rf"(?<!\d){len(name)}{name}", names) for name, names in declared.items())
+    lists = [declared[entry]] if entry in declared else [names for part, names in mangled if re.search(part, entry)]
+    if len(lists) == len(lists[0] if lists else ()) == 1:
         for number, name in enumerate(next(iter(lists[0]))):
             if name and not re.search(rf"(?<![\w.%$]){name}(?![\w$])", text):
                 named = re.sub(rf"\b{re.escape(entry)}_param_{number}\b", name, named)
@@ -154,8 +340,11 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and "\0" not in value and not any("\ud800" <= each <= "\udfff" for each in value)
 
 
-def _nvrtc(source: str, file: str, options: Sequence[str], entry: str | None) -> tuple[str, str | None, str]:
-    """The PTX or "", the mangled name of the kernel, and the compiler's log.
+# --------------------------------------------------------------------------------------------------- compilers
+
+
+def _compile(unit: _Unit, entry: str | None = None) -> _Compiled:
+    """Compile by NVRTC, with the template instance ``entry`` if there is one.
 
     Raises:
         AssemblerError: there is no NVRTC.
@@ -181,17 +370,50 @@ def _nvrtc(source: str, file: str, options: Sequence[str], entry: str | None) ->
         call(get, program, data)
         return data.rstrip(b"\0").decode("utf-8", "replace")
 
-    options = [*options, *precompiling(source, nvrtc)]
+    names, texts = (
+        [each.encode("utf-8", "replace") for each in part] for part in (unit.headers, unit.headers.values())
+    )
     with compiling():
-        program = call(nvrtc.nvrtcCreateProgram, source.encode(), file.encode(), 0, [], [])
+        program = call(nvrtc.nvrtcCreateProgram, unit.text.encode(), unit.file.encode(), len(names), texts, names)
         try:
             if entry is not None:
                 call(nvrtc.nvrtcAddNameExpression, program, entry.encode())
-            (result,) = nvrtc.nvrtcCompileProgram(program, len(options), [each.encode() for each in options])
+            words = [*unit.options, *precompiling(unit.text, {**unit.headers, **unit.written, "": ""}, nvrtc)]
+            options = [each.encode() for each in words]
+            (result,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
             log = text_of(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
             if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-                return "", None, log or result.name
+                return _Compiled("", log or result.name)
             mangled = None if entry is None else call(nvrtc.nvrtcGetLoweredName, program, entry.encode()).decode()
-            return text_of(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX), mangled, log
+            return _Compiled(text_of(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX), log, mangled)
         finally:
             nvrtc.nvrtcDestroyProgram(program)
+
+
+def run_nvcc(source: str, path: Path, target: str, options: Sequence[str]) -> _Compiled:
+    """Compile a whole file by nvcc, where it is installed; the log says so where it is not."""
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        return _Compiled("", "nvcc would compile the host code, too, but is not installed")
+    with tempfile.TemporaryDirectory() as folder:
+        copy, made = Path(folder) / path.name, Path(folder) / "made.ptx"
+        copy.with_suffix(".cu").write_text(source, encoding="utf-8")
+        words: list[str | Path] = [
+            nvcc,
+            "-ptx",
+            "-lineinfo",
+            f"-arch={target}",
+            f"-I{path.parent}",
+            *options,
+            "-o",
+            made,
+            copy.with_suffix(".cu"),
+        ]
+        try:
+            done = subprocess.run(words, capture_output=True, text=True, timeout=_NVCC_SECONDS, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return _Compiled("", f"nvcc cannot be run: {error}")
+        if done.returncode or not made.exists():
+            return _Compiled("", f"nvcc refuses the file, too:\n{(done.stderr or done.stdout)[:_MOST_OF_LOG]}")
+        text = made.read_text(encoding="utf-8", errors="replace")
+        return _Compiled(text.replace(str(copy.with_suffix(".cu")), str(path)), "")

@@ -6,8 +6,10 @@ whose directives begin in the same way takes it from there.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import Any
 
 from tilecopy_core.registry import LOCK
 
-_LIBRARIES = ("cudart", "cccl", "cutlass")
+_LIBRARIES = ("cudart", "cccl", "cutlass", "curand")
 """What NVIDIA's locator calls the header folders of wheels and of an installed toolkit."""
 _INCLUDES = re.compile(r"^[ \t]*#[ \t]*include\b", re.MULTILINE)
 _HEAP_BYTES, _MOST_BYTES = 1 << 29, 1 << 30
@@ -45,16 +47,22 @@ def precompiled_headers() -> list[Path]:
     return sorted(Path(_folder().name).glob("*.pch"), key=lambda path: path.stat().st_mtime_ns)
 
 
-def precompiling(source: str, nvrtc: Any) -> list[str]:
-    """Return the options with which NVRTC takes the headers of a source from a precompiled header, or makes one; none where it cannot."""
+def precompiling(source: str, headers: Mapping[str, str], nvrtc: Any) -> list[str]:
+    """Return the options with which NVRTC takes the headers of a source from a precompiled header, or makes one; none where it cannot.
+
+    NVRTC does not look whether the headers of a folder or in memory are still the same, but it does so with its options: one of
+    them has a digest of the headers that may change.
+    """
     if not _INCLUDES.search(source):
         return []
     with suppress(Exception):  # a full disk; an NVRTC before 12.8
         Path(_folder().name).mkdir(exist_ok=True)  # the exit of a forked process removes it
-        headers = precompiled_headers()
-        if sum(path.stat().st_size for path in headers) > _MOST_BYTES:
-            for path in headers:
+        parsed = precompiled_headers()
+        if sum(path.stat().st_size for path in parsed) > _MOST_BYTES:
+            for path in parsed:
                 path.unlink()
         nvrtc.nvrtcSetPCHHeapSize(_HEAP_BYTES)
-        return ["--pch", f"--pch-dir={_folder().name}", "--pch-messages=false", "--diag-suppress=630"]
+        digest = hashlib.sha256(repr(sorted(headers.items())).encode("utf-8", "replace")).hexdigest()
+        same = f"-D_TILECOPY_HEADERS=0x{digest[:16]}"
+        return ["--pch", f"--pch-dir={_folder().name}", "--pch-messages=false", "--diag-suppress=629,630", same]
     return []

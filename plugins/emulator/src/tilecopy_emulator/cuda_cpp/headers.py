@@ -1,0 +1,91 @@
+"""Headers for NVRTC, which has none of C and C++: each is a file of this package, a header of libcu++, or empty.
+
+They are given in memory. NVRTC knows ``printf``, ``assert``, ``malloc``, ``memcpy`` and the functions of ``<math.h>`` by itself, and
+libcu++ has the parts of C++ that kernels can use; what is left is for the host alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+_IN_LIBCUXX = (
+    "algorithm array atomic bit cmath complex concepts cstddef cstdlib cstring functional initializer_list iterator "
+    "limits mdspan memory numbers numeric optional ratio span tuple type_traits utility variant"
+)
+"""Headers of C++ that libcu++ has under ``cuda/std``. They take seconds, so a text that does not say ``std`` gets empty ones."""
+_NUMBERS = {"cfloat": "float.h", "climits": "limits.h", "cstdint": "stdint.h"}
+"""Headers with macros and types alone, and what C calls them."""
+_FOR_HOSTS = (
+    "any barrier bitset cassert ccomplex cctype cerrno cfenv charconv chrono condition_variable csignal cstdarg cstdio ctime "
+    "deque exception execution filesystem forward_list fstream future iomanip ios iosfwd iostream istream list locale map mutex new "
+    "numbers ostream queue random regex set shared_mutex sstream stack stdexcept streambuf string string_view system_error "
+    "thread typeinfo unordered_map unordered_set valarray vector assert.h complex.h ctype.h errno.h memory.h omp.h pthread.h signal.h "
+    "stdarg.h stdbool.h stddef.h stdio.h stdlib.h string.h strings.h sys/stat.h sys/time.h sys/types.h time.h unistd.h"
+)
+IMPLICIT = "implicit.h"
+"""The header that a compilation includes first where the text uses what nvcc's own first header gives."""
+
+
+@cache
+def _own(name: str) -> str:
+    """A header of this package."""
+    return (files(__package__) / "headers" / name).read_text(encoding="utf-8")
+
+
+@cache
+def implicit_names() -> frozenset[str]:
+    """The macros and types that :data:`IMPLICIT` gives."""
+    limits = "CHAR|SCHAR|UCHAR|SHRT|USHRT|INT|UINT|LONG|ULONG|LLONG|ULLONG|INT8|INT16|INT32|INT64|UINT8|UINT16|UINT32|UINT64|SIZE"
+    found = re.findall(r"(?:#define|typedef [a-z ]+) (\w+)", _own(IMPLICIT) + _own("math.h"))
+    found += [f"{prefix}_{end}" for prefix in limits.split("|") for end in ("MIN", "MAX")]
+    found += [f"{prefix}_{end}" for prefix in ("FLT", "DBL") for end in ("MIN", "MAX", "EPSILON", "DIG", "MANT_DIG")]
+    found += [f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+    return frozenset((*found, "uintptr_t", "intptr_t"))
+
+
+def standard_headers(text: str, folders: list[str]) -> Mapping[str, str]:
+    """The headers for a compilation, by their names.
+
+    Args:
+        text: of the sources that include them.
+        folders: of installed headers.
+    """
+    found = dict.fromkeys(_FOR_HOSTS.split(), "")
+    uses_std = re.search(r"\bstd\b", text) is not None
+    for name in _IN_LIBCUXX.split():
+        found[name] = _shim(name) if uses_std else ""
+    for name, of_c in _NUMBERS.items():
+        found[name] = _shim(name) if name == "cstdint" else f"#include <cuda/std/{name}>\n"
+        found[of_c] = f"#include <cuda/std/{name}>\n"
+    found["inttypes.h"] = found["stdint.h"]
+    found["cmath"] = f'#include "math.h"\n{found["cmath"]}'
+    found |= {name: _own(name) for name in (IMPLICIT, "math.h", "cuda.h")}
+    if "cub/cub.cuh" in text:
+        found["cub/cub.cuh"] = _cub(text, folders)
+    return found
+
+
+def stand_in(name: str) -> str:
+    """The text for a header that is not found: types of 16 bits, which cuBLAS and PyTorch bring along, or nothing."""
+    return "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n" if re.match(r"cublas|torch/|ATen/|c10/", name) else ""
+
+
+def _shim(name: str) -> str:
+    """A header of C++ by that of libcu++."""
+    return f"#pragma once\n#include <cuda/std/{name}>\nnamespace std {{ using namespace ::cuda::std; }}\n"
+
+
+def _cub(text: str, folders: list[str]) -> str:
+    """``cub/cub.cuh`` with the classes of blocks, warps and threads that a text names; the rest of the real one is host code."""
+    parts = [f"cub/{part}" for part in ("block", "warp", "thread", "iterator")]
+    found = (path for folder in folders for part in parts for path in sorted((Path(folder) / part).glob("*.cuh")))
+    named = [
+        path.relative_to(path.parents[2]).as_posix()
+        for path in found
+        if path.stem == "thread_operators" or path.stem.title().replace("_", "") in text
+    ]
+    return "".join(["#pragma once\n", *(f"#include <{name}>\n" for name in dict.fromkeys(named))])

@@ -1,0 +1,10 @@
+// What nvcc's implicit <cuda_runtime.h> and the C library give every .cu file, and NVRTC does not.
+#pragma once
+#include <cuda/std/cfloat>
+#include <cuda/std/climits>
+#include <cuda/std/cstdint>
+#include "math.h"
+typedef unsigned char uchar;
+typedef unsigned short ushort;
+typedef unsigned int uint;
+typedef unsigned long ulong;

@@ -1,0 +1,176 @@
+"""Template instances of kernels that the host code of a file launches: NVRTC compiles only those that it is asked for by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from .host_code import Declaration, SourceFile, Token, tokens_of
+
+_MOST_ROUNDS = 3
+"""Functions that pass their template arguments on to a launch, one inside another."""
+_TYPE_WORDS = [
+    "int",
+    "float",
+    "double",
+    "char",
+    "short",
+    "long",
+    "bool",
+    "unsigned",
+    "signed",
+    "const",
+    "__restrict__",
+    "__grid_constant__",
+    "restrict",
+]
+
+
+def launched_instances(file: SourceFile) -> dict[str, list[str]]:
+    """For each kernel template, the instances that host code launches, such as ``["scale<float, 4>"]``.
+
+    Constants of the launching function are put in place of their names, and so are its own template arguments, where the file
+    shows them. A template whose parameters all have default arguments is launched as ``name<>``.
+    """
+    templates = {each.name: each for each in file.kernels if each.head[0].text == "template"}
+    found: dict[str, dict[str, None]] = {name: {} for name in templates}
+    for name, arguments, function in _uses(file, "<<<"):
+        base = name.rpartition("::")[2]
+        if base not in templates:
+            continue
+        if not arguments:
+            if _all_have_defaults(templates[base]):
+                found[base][f"{name}<>"] = None
+            continue
+        for resolved in _resolved(file, arguments, function, _MOST_ROUNDS):
+            found[base][f"{name}<{re.sub(r' ?(::|,) ?', lambda each: each[1] + ' ' * (each[1] == ','), resolved)}>"] = (
+                None
+            )
+    return {name: list(instances) for name, instances in found.items()}
+
+
+def _uses(file: SourceFile, before: str) -> Iterator[tuple[str, tuple[Token, ...], Declaration | None]]:
+    """Each ``name<arguments>`` that stands before a mark, and the function that it is in; the mark is ``<<<`` or ``(``."""
+    tokens = file.tokens
+    functions = [each for each in file.declarations if each.kind == "function"]
+    macros = [inner for each in tokens if each.kind == "line" and before in each.text for inner in _macro_body(each)]
+    for sequence in (tokens, macros):
+        for at, token in enumerate(sequence):
+            if token.text != before or not at:
+                continue
+            end, depth = at - 1, 0
+            start = end
+            if sequence[end].text == ">":
+                while start > 0 and (depth := depth + (sequence[start].text == ">") - (sequence[start].text == "<")):
+                    start -= 1
+                arguments = tuple(sequence[start + 1 : end])
+                start -= 1
+            else:
+                arguments = ()
+            if start < 0 or sequence[start].kind != "word":
+                continue
+            name = sequence[start].text
+            while start >= 2 and sequence[start - 1].text == "::" and sequence[start - 2].kind == "word":
+                start -= 2
+                name = f"{sequence[start].text}::{name}"
+            inside = [each for each in functions if sequence is tokens and each.start <= token.start < each.end]
+            yield name, arguments, inside[-1] if inside else None
+
+
+def _macro_body(line: Token) -> Sequence[Token]:
+    """The tokens of a ``#define``."""
+    return tokens_of(line.text.replace("\\\n", "  ").lstrip().removeprefix("#"))
+
+
+def _resolved(file: SourceFile, arguments: Sequence[Token], function: Declaration | None, rounds: int) -> Iterator[str]:
+    """Template arguments with the constants of their function in place of its names, once for each way to call it."""
+    written = " ".join(each.text for each in arguments)
+    if function is None:
+        if _known_outside(file, arguments):
+            yield written
+        return
+    body = file.text[function.start : function.end]
+    constants = dict(
+        re.findall(
+            r"\bconst(?:expr)?\s+(?:static\s+)?(?:unsigned\s+)?\w+\s+(?:const\s+)?(\w+)\s*=\s*([^;,{]+)[;,]", body
+        )
+    )
+    constants |= dict(re.findall(r"\busing\s+(\w+)\s*=\s*([^;]+);", body))
+    for _ in range(_MOST_ROUNDS):
+        for name, value in constants.items():
+            written = re.sub(rf"\b{name}\b", value if re.fullmatch(r"[\w:]+", value) else f"({value})", written)
+    parameters = template_parameters(function)
+    if not any(re.search(rf"\b{name}\b", written) for name in parameters):
+        yield written
+        return
+    for name, passed, caller in _uses(file, "(") if rounds else ():
+        if name != function.name or not passed:
+            continue
+        for values in _resolved(file, passed, caller, rounds - 1):
+            replaced, given = written, re.split(r"\s*,\s*(?![^<(]*[>)])", values)
+            for parameter, value in zip(parameters, given, strict=False):
+                replaced = re.sub(rf"\b{parameter}\b", value, replaced)
+            if not any(re.search(rf"\b{each}\b", replaced) for each in parameters[len(given) :]):
+                yield replaced
+
+
+def _known_outside(file: SourceFile, arguments: Sequence[Token]) -> bool:
+    """Whether a macro's template arguments mean something outside it: no parameter of the macro is among them."""
+    parameters = set()
+    for line in (each.text for each in file.tokens if each.kind == "line"):
+        if found := re.match(r"\s*#\s*define\s+\w+\(([^)]*)\)", line):
+            parameters |= set(re.findall(r"\w+", found[1]))
+    return not any(each.text in parameters for each in arguments)
+
+
+def template_parameters(function: Declaration) -> list[str]:
+    """The names of a function's template parameters."""
+    return [name for name, _ in _template_parameters(function)]
+
+
+def _all_have_defaults(function: Declaration) -> bool:
+    return all(default for _, default in _template_parameters(function))
+
+
+def _template_parameters(function: Declaration) -> list[tuple[str, bool]]:
+    """Name of each template parameter, and whether it has a default argument."""
+    if not function.head or function.head[0].text != "template":
+        return []
+    found: list[tuple[str, bool]] = []
+    depth, name, default = 0, "", False
+    for token in function.head[1:]:
+        depth += (token.text in ("<", "(")) - (token.text in (">", ")"))
+        if depth == 0 or (depth == 1 and token.text == ","):
+            found.append((name, default))
+            name, default = "", False
+            if depth == 0:
+                break
+        elif token.text == "=":
+            default = True
+        elif token.kind == "word" and not default:
+            name = token.text
+    return [each for each in found if each[0]]
+
+
+def parameter_names(kernel: Declaration) -> tuple[str, ...]:
+    """The names of a function's parameters, "" for one without a name."""
+    at = next(
+        (at for at, token in enumerate(kernel.head) if token.text == kernel.name and kernel.head[at + 1].text == "("),
+        -1,
+    )
+    found, depth, name, default = list[str](), 0, "", False
+    for before, token in zip(kernel.head[at:], kernel.head[at + 1 :], strict=False):
+        depth += (token.text in ("(", "<", "[", "{")) - (token.text in (")", ">", "]", "}"))
+        if depth == 0 or (depth == 1 and token.text == ","):
+            found.append(name)
+            name, default = "", False
+            if depth == 0:
+                break
+        default = default or token.text == "="
+        typed = (
+            before.text not in ("(", ",", "::", "const", "struct", "__restrict__", "unsigned")
+            or before.text == "__restrict__"
+        )
+        if token.kind == "word" and depth == 1 and typed and not default:
+            name = token.text if token.text not in _TYPE_WORDS else ""
+    return tuple(found) if found != [""] else ()
