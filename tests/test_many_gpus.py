@@ -44,6 +44,13 @@ def cuda(fake: FakeDriver) -> CudaExecutor:
     return CudaExecutor(fake)
 
 
+@pytest.fixture(autouse=True)
+def no_framework(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide real frameworks, which know only the GPUs of this machine."""
+    for name in ("torch", "cupy"):
+        monkeypatch.setitem(sys.modules, name, None)
+
+
 class TorchTensor(FakeTensor):
     __module__ = "torch"
 

@@ -54,6 +54,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
     monkeypatch.setattr(planner, "plan_relayout", plan_relayout)
     monkeypatch.setattr(api, "_calls", {})
     monkeypatch.setattr(api, "_readers", {})
+    monkeypatch.setattr(api, "LOWEST_ADDRESS", 1)  # host memory, which stands for a GPU's, may lie anywhere
     return found
 
 
@@ -321,10 +322,8 @@ def test_jax_arrays_on_a_device_are_waited_for(
     enabled: bool,
 ) -> None:
     jax = pytest.importorskip("jax")
-    with jax.enable_x64(True):
-        array = jax.numpy.asarray(A[: shape[0]]).astype(
-            dtype
-        )  # on the CPU; what the framework would see of one on a GPU
+    with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
+        array = jax.numpy.asarray(A[: shape[0]]).astype(dtype)  # what the framework would see of one on a GPU
     seen = frameworks.Jax.seen
     monkeypatch.setattr(
         frameworks.Jax,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,15 @@ from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit.programs import round_trip
 
 jnp = jax.numpy
-two_devices = pytest.mark.skipif(len(jax.devices()) < 2, reason="JAX was started with one device")
+CPUS = jax.devices("cpu")
+two_devices = pytest.mark.skipif(len(CPUS) < 2, reason="JAX was started with one device")
+
+
+@pytest.fixture(autouse=True)
+def on_the_cpu() -> Iterator[None]:
+    """Make arrays on the CPU, also where JAX finds a GPU."""
+    with jax.default_device(CPUS[0]):
+        yield
 
 
 def moved(array: Any, axes: Any = (1, 0)) -> Any:
@@ -60,7 +68,7 @@ def test_a_result_is_as_weakly_typed_as_its_input() -> None:
 @two_devices
 def test_a_result_is_committed_and_placed_as_its_input() -> None:
     """JAX #13054: a committed result cannot meet an array on another device."""
-    here, there = jax.devices()[:2]
+    here, there = CPUS[:2]
     x = jnp.ones((2, 3))
     committed = jax.device_put(jnp.ones((3, 2)), there)
     assert (moved(x) + committed).devices() == {there}
@@ -79,7 +87,7 @@ def test_a_result_is_committed_and_placed_as_its_input() -> None:
 
 
 def test_a_result_stays_in_the_kind_of_memory_of_its_input() -> None:
-    device = jax.devices()[0]
+    device = CPUS[0]
     for memory in device.addressable_memories():
         array = jax.device_put(jnp.ones((2, 3)), jax.sharding.SingleDeviceSharding(device, memory_kind=memory.kind))
         assert moved(array).sharding.memory_kind == array.sharding.memory_kind
@@ -100,7 +108,7 @@ def donated() -> Any:
 
 
 def spread(spec: tuple[Any, ...]) -> Any:
-    mesh = jax.sharding.Mesh(np.array(jax.devices()[:2]), ("i",))
+    mesh = jax.sharding.Mesh(np.array(CPUS[:2]), ("i",))
     return jax.device_put(jnp.ones((2, 3)), jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec)))
 
 

@@ -164,7 +164,8 @@ def test_neighbours_in_one_memory_are_no_overlap() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e4m3fn", "int8", "bool", "complex64"])
 def test_jax(dtype: str) -> None:
     jax = pytest.importorskip("jax")
-    array = jax.numpy.arange(24).astype(dtype).reshape(2, 3, 4)
+    with jax.default_device(jax.devices("cpu")[0]):
+        array = jax.numpy.arange(24).astype(dtype).reshape(2, 3, 4)
     made = relayout(array, "a b (c d) -> d b (a c)", d=2, executor="emulator")
     expected = np.asarray(array).reshape(2, 3, 2, 2).transpose(3, 1, 0, 2).reshape(2, 3, 4)
     assert isinstance(made, jax.Array) and made.dtype == array.dtype and made.devices() == array.devices()

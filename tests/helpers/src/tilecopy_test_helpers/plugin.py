@@ -6,6 +6,7 @@ recorded where a session asks for it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 
 import pytest
@@ -15,8 +16,9 @@ from .nvidia import without_nvidia
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Record the texts that the emulator runs, where a folder for them is named."""
+    """Record the texts that the emulator runs, where a folder for them is named. JAX takes memory of a GPU as it needs it."""
     record(config)
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # else each worker of xdist takes most of a GPU
 
 
 @pytest.hookimpl(wrapper=True)
