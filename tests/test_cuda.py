@@ -146,15 +146,16 @@ def test_torch_and_cupy_arrays_and_streams(gpu: str) -> None:
     assert bool((c == d).all())
 
 
-def test_a_jax_array_is_read(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e4m3fn"])
+def test_a_jax_array_is_read(gpu: str, dtype: str) -> None:
+    """JAX describes the last two by DLPack alone."""
     jax = pytest.importorskip("jax")
     torch = pytest.importorskip("torch")
-    kernel = round_trip((256, 64), (128, 64), "float32", target=gpu)
-    source = jax.random.normal(jax.random.PRNGKey(0), (256, 64)).block_until_ready()
-    result = torch.zeros(256, 64, device="cuda")
+    kernel = round_trip((256, 64), (128, 64), dtype, target=gpu)
+    source = jax.random.normal(jax.random.PRNGKey(0), (256, 64)).astype(dtype)
+    result = torch.zeros(256, 64, device="cuda", dtype=getattr(torch, dtype))
     kernel(source, result)
-    assert np.array_equal(np.asarray(source), result.cpu().numpy())
+    assert np.array_equal(np.asarray(source).view(np.uint8), result.cpu().view(torch.uint8).numpy())
 
 
 def test_bad_device_arguments_are_named_before_the_launch(gpu: str) -> None:
@@ -273,6 +274,8 @@ def test_a_remembered_launch_sees_other_memory_and_other_shapes(gpu: str) -> Non
     for bad, message in (
         (flat[1:].view(256, 64), (16,)),
         (a[:128], ("shape",)),
+        (a.t().contiguous().t(), (256,)),
+        (a.double(), ("dtype", "float64")),
         (a.half(), ("dtype", "float16")),
         (torch.randn(256, 64, dtype=torch.complex64, device="cuda").conj().imag, ("resolve_neg",)),
         (a.to_sparse(), ()),

@@ -960,8 +960,25 @@ class Float8:
         return 2, 0
 
 
+class JaxFloat8(Float8):
+    """JAX takes the stream of an export for a handle, and -1 for an invalid one."""
+
+    __module__ = "jaxlib"
+
+    def is_deleted(self) -> bool:
+        return False
+
+    def block_until_ready(self) -> None: ...
+
+    def __dlpack__(self, stream: int | None = None, **_: Any) -> Any:
+        if stream == -1:
+            raise RuntimeError("invalid resource handle")
+        return super().__dlpack__()
+
+
+@pytest.mark.parametrize("kind", [Float8, JaxFloat8])
 @pytest.mark.parametrize(("code", "dtype"), [(10, "float8_e4m3fn"), (12, "float8_e5m2"), (77, None)])
-def test_float8_by_dlpack(monkeypatch: pytest.MonkeyPatch, code: int, dtype: str | None) -> None:
+def test_float8_by_dlpack(monkeypatch: pytest.MonkeyPatch, kind: type[Float8], code: int, dtype: str | None) -> None:
     """cuda-python #1624: its view of such an array raises TypeError when it is asked for the dtype."""
     pytest.importorskip("ml_dtypes")
 
@@ -972,14 +989,16 @@ def test_float8_by_dlpack(monkeypatch: pytest.MonkeyPatch, code: int, dtype: str
         def dtype(self) -> Any:
             raise TypeError(f"Unsupported dtype. dtype code: {code}")
 
-    monkeypatch.setattr(
-        arguments, "_memory_view", lambda: types.SimpleNamespace(from_any_interface=lambda array, stream_ptr: View())
-    )
+    def view(array: Any, stream_ptr: int) -> Any:
+        array.__dlpack__(stream=stream_ptr)
+        return View()
+
+    monkeypatch.setattr(arguments, "_memory_view", lambda: types.SimpleNamespace(from_any_interface=view))
     if dtype is None:
         with pytest.raises(tc.LaunchError, match="77"):
-            arguments.array_facts("array", Float8(code), lambda _: 0)
+            arguments.array_facts("array", kind(code), lambda _: 0)
         return
-    facts = arguments.array_facts("array", Float8(code), lambda _: 0)
+    facts = arguments.array_facts("array", kind(code), lambda _: 0)
     assert facts.dtype.name == dtype and facts.dtype.itemsize == 1 and facts.device == 0
 
 

@@ -304,7 +304,9 @@ def _dlpack_facts(where: str, argument: Any) -> ArrayFacts:
         if device not in _GPU:
             raise LaunchError(f"{where}: the array is on a device of DLPack type {device}, no CUDA device")
         _await(argument)
-        view = _memory_view().from_any_interface(argument, stream_ptr=-1)  # exported_to asks again, for the stream
+        view = _memory_view().from_any_interface(
+            argument, stream_ptr=_any_stream(argument)
+        )  # `export` is for the launch's
         dtype = attribute(argument, "dtype")
         dtype = _dlpack_dtype(argument, view) if dtype is None else dtype
     except LaunchError:
@@ -318,12 +320,17 @@ def _dlpack_facts(where: str, argument: Any) -> ArrayFacts:
     return attrs.evolve(facts, stream=stream, export=None if stream else argument.__dlpack__)
 
 
+def _any_stream(argument: Any) -> int:
+    """Return DLPack's number of a stream for an export that nothing has to wait for: -1, but JAX takes that for a handle."""
+    return 1 if framework_of(type(argument)) == "jax" else -1
+
+
 def _dlpack_dtype(argument: Any, view: Any) -> Any:
     """Return the dtype of an array of DLPack, of float8 too, which NumPy does not know without ml_dtypes."""
     try:
         return view.dtype
     except TypeError:
-        capsule = argument.__dlpack__(stream=-1)
+        capsule = argument.__dlpack__(stream=_any_stream(argument))
         pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
         pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
         code = ctypes.c_uint8.from_address(pointer_of(capsule, b"dltensor") + _DLPACK_CODE_BYTES).value
