@@ -103,6 +103,27 @@ def test_torch_streams_graphs_and_gradients(torch: Any) -> None:
     assert compiled(x).equal((x * 2).t() + 1)
 
 
+def test_torch_transforms(torch: Any) -> None:
+    """They see the call also after it was remembered, and what they call is remembered for none."""
+    x, direction = torch.randn(4, 6, device="cuda"), torch.randn(4, 6, device="cuda")
+
+    def turned(a: Any) -> Any:
+        return relayout(a, (1, 0))
+
+    for _ in range(2):
+        made, tangent = torch.func.jvp(turned, (x,), (direction,))
+        assert made.equal(x.t()) and tangent.equal(direction.t())
+        assert torch.func.grad(lambda a: turned(a).square().sum())(x).equal(2 * x)
+        assert torch.func.vmap(lambda a: relayout(a, (0,)))(x).equal(x)
+        with torch.autograd.forward_ad.dual_level():
+            dual = turned(torch.autograd.forward_ad.make_dual(x, direction))
+            assert torch.autograd.forward_ad.unpack_dual(dual).tangent.equal(direction.t())
+        assert turned(x).equal(x.t())
+        leaf = x.clone().requires_grad_()
+        turned(leaf).sum().backward()
+        assert leaf.grad.eq(1).all()
+
+
 def test_past_2_to_the_31_elements(torch: Any) -> None:
     rows, columns = 46_349, 46_351
     x = torch.empty(rows, columns, dtype=torch.uint8, device="cuda").random_(0, 256)

@@ -1,8 +1,8 @@
 """Launches for arguments like those of an earlier call, by functions whose code is written for the arguments' types.
 
 A loop over the arguments, with a call for each, would cost the host as much as the driver's launch. So the reads of every argument
-stand one after the other in the text of one function. What they give is compared with what the newest launch has, and looked up
-only if it differs: comparing costs half of a look-up.
+stand one after the other in the text of one function. torch compares tensors with those of the newest launch in one call, which costs
+a quarter of reading them. What else decides whether the arguments fit is read and compared, and looked up only if it differs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from functools import cache
 from typing import Any
 
 import attrs
-from tilecopy.executors.arguments import LOWEST_ADDRESS, Reads, reads_of
+from tilecopy.executors.arguments import LOWEST_ADDRESS, Reads, reads_of, same_tensors
+from tilecopy.executors.streams import framework_of
 from tilecopy.kernel.built import BuiltKernel
 from tilecopy.kernel.parameters import ArrayParameter
 
@@ -26,15 +27,19 @@ def make(kinds, launches, newest, streams, legacy):
         {arguments} = arguments
         return {key}
 
+    def rest_of(arguments):
+        {arguments} = arguments
+        return {rest}
+
     def launch(stream, arguments):
         try:
             {arguments} = arguments
             if {mismatch}:
                 return False
-            key = {key}
-            known, ready = newest[0]
-            if key != known:
-                ready = launches[key]
+            rest = {rest}
+            same, known, ready = newest[0]
+            if rest != known{differ}:
+                ready = launches[{unlike}]
             {reads}
             if {without_memory}:
                 return False
@@ -59,7 +64,7 @@ def make(kinds, launches, newest, streams, legacy):
         ready.blocks.append(block)
         return True
 
-    return key_of, launch
+    return key_of, rest_of, launch
 """
 _MOST_LAUNCHES = 1024
 """Launches that are remembered for arguments of the same types, before all are forgotten."""
@@ -71,15 +76,19 @@ class RepeatedLaunch:
 
     Attributes:
         launches: the launches that were checked, by what decides whether arguments fit them.
-        newest: the only item is the newest of them, after what decides it.
+        newest: the only item has what says whether tensors of torch are like its own, what decides about the rest, and the newest launch.
         key_of: reads from the arguments what decides it.
+        rest_of: reads what decides it beside the tensors of torch.
+        tensors: the places of the tensors of torch.
         launch: ``launch(stream, arguments)`` launches if it knows the stream and the arguments fit, but for their addresses,
             and returns whether it did.
     """
 
     launches: dict[Any, ReadyLaunch]
-    newest: list[tuple[Any, ReadyLaunch]]
+    newest: list[tuple[Callable[..., bool], Any, ReadyLaunch]]
     key_of: Callable[[Sequence[Any]], Any]
+    rest_of: Callable[[Sequence[Any]], Any]
+    tensors: tuple[int, ...]
     launch: Callable[..., bool]
 
     @classmethod
@@ -94,7 +103,7 @@ class RepeatedLaunch:
             streams: the driver's handles of streams, by number.
             legacy_stream: that of the legacy default stream.
         """
-        kinds, launches, newest = tuple(map(type, arguments)), dict[Any, ReadyLaunch](), list[tuple[Any, ReadyLaunch]]()
+        kinds, launches, newest = tuple(map(type, arguments)), dict[Any, ReadyLaunch](), list[Any]()
         complex_ones = [
             isinstance(p, ArrayParameter) and p.dtype.kind == "c" for p in kernel.parameters if p.takes_argument
         ]
@@ -104,27 +113,37 @@ class RepeatedLaunch:
         ]
         if any(form is None and kind is not int for form, kind in zip(forms, kinds, strict=True)):
             return None
-        key_of, launch = _maker(tuple(forms))(kinds, launches, newest, streams, legacy_stream)
-        return cls(launches, newest, key_of, launch)
+        tensors = tuple(place for place, kind in enumerate(kinds) if framework_of(kind) == "torch")
+        key_of, rest_of, launch = _maker(tuple(forms), tensors)(kinds, launches, newest, streams, legacy_stream)
+        return cls(launches, newest, key_of, rest_of, tensors, launch)
 
     def remember(self, arguments: Sequence[Any], ready: ReadyLaunch) -> None:
         """Let later arguments that differ from these in their addresses alone be launched so."""
         if len(self.launches) >= _MOST_LAUNCHES:
             self.launches.clear()
-        key = self.key_of(arguments)
-        self.launches[key] = ready
-        self.newest[:] = [(key, ready)]
+        self.launches[self.key_of(arguments)] = ready
+        same = same_tensors([arguments[place] for place in self.tensors]) or _never
+        self.newest[:] = [(same, self.rest_of(arguments), ready)]
+
+
+def _never(*_: Any) -> bool:
+    """Say that tensors are not like others: their reads decide it."""
+    return False
 
 
 @cache
-def _maker(forms: tuple[Reads | None, ...]) -> Callable[..., Any]:
-    """Return ``make`` for arguments that are read so; None stands for an integer."""
+def _maker(forms: tuple[Reads | None, ...], tensors: tuple[int, ...]) -> Callable[..., Any]:
+    """Return ``make`` for arguments that are read so; None stands for an integer, and torch compares those at ``tensors``."""
     names = [f"a{index}" for index in range(len(forms))]
     read = [(form, name) for form, name in zip(forms, names, strict=True) if form is not None]
+    facts = [name if form is None else form.facts.format(name) for form, name in zip(forms, names, strict=True)]
     text = _TEXT.format(
         kinds=_tuple(f"k{name}" for name in names),
         arguments=_tuple(names),
-        key=_tuple(name if form is None else form.facts.format(name) for form, name in zip(forms, names, strict=True)),
+        key=_tuple(facts),
+        rest=_tuple(each for place, each in enumerate(facts) if place not in tensors),
+        differ=f" or not same({', '.join(names[place] for place in tensors)})" if tensors else "",
+        unlike=_tuple(facts) if tensors else "rest",
         mismatch=" or ".join(f"type({name}) is not k{name}" for name in names) or "False",
         reads="; ".join(f"p{name} = {form.address.format(name)}" for form, name in read) or "pass",
         without_memory=" or ".join(f"p{name} < {LOWEST_ADDRESS}" for _, name in read) or "False",

@@ -11,7 +11,7 @@ from ..executor_choice import Executor, choose_executor, executor_named, executo
 from ..kernel.built import ValueCheck
 from ..kernel.parameters import ArrayFacts
 from . import arguments
-from .arguments import LOWEST_ADDRESS, HostArguments, HostArray
+from .arguments import LOWEST_ADDRESS, HostArguments, HostArray, same_tensors
 from .streams import agreed_stream, capturing_framework, stream_pointer
 
 array_facts = checked(LaunchError, where=TEXT, device_of=Kind("a function of an address", callable))(
@@ -32,6 +32,7 @@ __all__ = [
     "executor_named",
     "executors",
     "html_table",
+    "same_tensors",
     "stream_pointer",
     "why_unavailable",
 ]

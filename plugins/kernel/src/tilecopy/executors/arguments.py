@@ -239,6 +239,21 @@ def reads_of(kind: type, *, is_complex: bool) -> Reads | None:
     return None
 
 
+def same_tensors(tensors: Sequence[Any]) -> Callable[..., bool] | None:
+    """Return a function that says whether other tensors of torch are like these, or None where torch cannot say it.
+
+    It compares class, shape, strides, dtype, device, and whether views negate or conjugate, by the guards of torch.compile.
+    """
+    try:
+        guards = sys.modules["torch"]._C._dynamo.guards.TensorGuards(
+            *tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None
+        )
+        same: Callable[..., bool] = guards.check
+        return same if same(*tensors) else None  # it says no of a tensor that is passed twice
+    except Exception:  # no torch, or a version without them
+        return None
+
+
 def _interface_facts(
     where: str, argument: Any, interface: dict[str, Any], device_of: Callable[[int], int]
 ) -> ArrayFacts:

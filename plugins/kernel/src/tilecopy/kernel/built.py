@@ -325,10 +325,11 @@ class BuiltKernel:
         Raises:
             LaunchError: an argument does not fit its parameter, or the driver refuses; nothing was launched.
         """
-        compiler = getattr(sys.modules.get("torch"), "compiler", None)
-        if compiler is not None and compiler.is_dynamo_compiling():  # a graph break, and nothing below is traced
-            call = compiler.disable(BuiltKernel.__call__)
-            return call(self, *arguments, grid=grid, stream=stream, device=device, executor=executor, **named)
+        if "torch._dynamo" in sys.modules:
+            compiler = getattr(sys.modules.get("torch"), "compiler", None)
+            if compiler is not None and compiler.is_dynamo_compiling():  # a graph break, and nothing below is traced
+                call = compiler.disable(BuiltKernel.__call__)
+                return call(self, *arguments, grid=grid, stream=stream, device=device, executor=executor, **named)
         if grid is None and device is None and not named:
             try:
                 repeat = self.repeats[executor]
