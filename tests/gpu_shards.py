@@ -209,7 +209,7 @@ def main(rank: int, ranks: int, store: str, names: list[str]) -> None:
         store=dist.FileStore(store, ranks),
         rank=rank,
         world_size=ranks,
-        timeout=dt.timedelta(seconds=60),
+        timeout=dt.timedelta(minutes=10),
         device_id=torch.device("cuda", rank),
     )
     for check in CHECKS:

@@ -40,7 +40,7 @@ def in_a_fork(work: Callable[[], Any]) -> Any:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        signal.alarm(20)
+        signal.alarm(120)
         try:
             answer = work()
         except BaseException as error:
