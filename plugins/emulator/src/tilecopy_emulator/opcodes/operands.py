@@ -85,10 +85,10 @@ def is_constant(operand: Operand) -> TypeGuard[str]:
 
 
 def constant_bits(text: str, type: str, instruction: Instruction) -> int:
-    """The bits of a constant as a type.
+    """The bits of a constant as a type; of a whole number those that the type holds.
 
     Raises:
-        UnsupportedPtxError: the type cannot hold it.
+        UnsupportedPtxError: it is a whole number and the type a floating-point one, or the other way round.
     """
     width = width_of(type)
     if text[:2] in ("0f", "0d"):
@@ -106,13 +106,9 @@ def constant_bits(text: str, type: str, instruction: Instruction) -> int:
         raise refuse(instruction, f"the floating-point constant {text} stands where .{type} is wanted")
     value = int(text)
     if type == "pred":
-        if value not in (-1, 0, 1):
-            raise refuse(instruction, f"{text} stands where a predicate is wanted")
-        return abs(value)
+        return int(value != 0)
     if type[0] == "f" or type.startswith("bf"):
         raise refuse(instruction, f"the whole number {text} stands where .{type} is wanted")
-    if not -(1 << (width - 1)) <= value < 1 << width:
-        raise refuse(instruction, f"{text} does not fit into .{type}")
     return value & ((1 << width) - 1)
 
 
@@ -136,8 +132,9 @@ def reader(operand: Operand, type: str, instruction: Instruction, program: Progr
         name = operand.name
         return lambda machine, lanes: ~machine.read(name, lanes)
     if isinstance(operand, Offset):
-        base = reader(operand.base, type, instruction, program)
-        if operand.base in program.register_bits or operand.base in SPECIAL_REGISTERS:
+        base = reader(operand.base, type, instruction, program, wider=wider)
+        no_sum = is_constant(operand.base) or type[0] == "f" or type.startswith("bf") or type.endswith("x2")
+        if no_sum or type == "pred" or operand.base in SPECIAL_REGISTERS:
             raise refuse(instruction, f"'{operand.base}' with an offset stands where a value is wanted")
         offset = np.array(operand.offset & ((1 << width_of(type)) - 1), dtype)
         return lambda machine, lanes: base(machine, lanes) + offset

@@ -6,7 +6,7 @@ import re
 from typing import NoReturn
 
 from ..places import LineDirective
-from ..program import UnsupportedPtxError
+from ..program import REGISTER_BITS, UnsupportedPtxError
 from .lexer import Extent, Token, bodies, tokens
 
 _NAME = re.compile(r"[A-Za-z][\w$]*|[_$%][\w$]+", re.ASCII)
@@ -96,6 +96,20 @@ class Cursor:
             self.fail(f"the alignment {align} is not a power of two below 2**32")
         return align
 
+    def elements(self) -> int:
+        """Take ``.v2`` or ``.v4`` where one stands; how many elements a variable or register has."""
+        if self.token.text not in (".v2", ".v4"):
+            return 1
+        return int(self.advance().text[2:])
+
+    def demand_vector(self, type: Token, elements: int) -> None:
+        """Demand that registers or variables of a type may have so many elements."""
+        if elements > 1 and (type.text == ".pred" or elements * REGISTER_BITS[type.text[1:]] > 128):
+            self.fail(
+                f"a vector of {elements} elements of {type.text} is none that PTX has: at most 128 bits, no predicates",
+                type.line,
+            )
+
     def unsigned(self, what: str) -> int:
         """Take a whole number of 32 bits with no sign."""
         token = self.token
@@ -174,10 +188,11 @@ class Cursor:
 
 
 def whole_number(text: str) -> int | None:
-    """The value of an integer constant (decimal, hexadecimal, octal, binary; an optional ``U``), or None."""
+    """The low 64 bits of an integer constant (decimal, hexadecimal, octal, binary; an optional ``U``), or None."""
     digits = text.removesuffix("U")
     try:
         value = int(digits, 8) if re.fullmatch(r"0\d+", digits) else int(digits, 0)
     except ValueError:
         return None
-    return value if value < 1 << 64 else None
+    too_large = digits.isdecimal() and digits[0] != "0" and value // 10 > ((1 << 64) - 1) // 10  # so does ptxas 13.5
+    return None if too_large else value & ((1 << 64) - 1)

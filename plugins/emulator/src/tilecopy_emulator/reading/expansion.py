@@ -53,6 +53,10 @@ _PARTED_FROM_COPIES = ("barrier", "fence", "wait", "end")
 """Kinds of instructions that no copy holds: the comment above a copy does not reach past them."""
 
 
+_MAD_WITHOUT_ROUNDING = re.compile(r"mad(\.ftz)?(\.sat)?\.f32")
+"""What texts up to PTX ISA 3.1 may have; ptxas makes the same of it as of ``.rn``."""
+
+
 @attrs.frozen
 class Formal:
     """A parameter or a result of a function: a register, or a variable in parameter space."""
@@ -63,6 +67,7 @@ class Formal:
     bytes: int
     align: int
     is_array: bool
+    elements: int = 1
 
 
 @attrs.frozen
@@ -165,7 +170,7 @@ class Definitions:
         self.functions: dict[str, Function] = {}
         self.entries: dict[str, Function] = {}
         self.places = Places()
-        self.version = (0, 0)
+        self.version = self.declared_version = (0, 0)
 
 
 class Expansion:
@@ -177,7 +182,7 @@ class Expansion:
         self.labels: dict[str, int] = {}
         self.registers: dict[str, int] = {CARRY: 1}
         self.register_types: dict[str, str] = {}
-        self.halves: dict[str, Vector] = {}  # of a register of 128 bits, which is two of 64
+        self.parts: dict[str, Vector] = {}  # of a vector, and of a register of 128 bits, which is two of 64
         self.variables: list[Variable] = []
         self.numbers = 0
         self.calls: dict[str, None] = {}
@@ -341,11 +346,11 @@ class Expansion:
 
     def _declare_registers(self, scope: _Scope) -> None:
         c = self.c
+        elements = c.elements()
         type = c.expect("word", "a type")
-        wide = type.text == ".b128"
-        if not wide and type.text[1:] not in DECLARABLE:
+        if (type.text != ".b128" or elements > 1) and type.text[1:] not in DECLARABLE:
             c.fail(f"registers of the type '{type.text}' are not known", type.line)
-        bits = 64 if wide else REGISTER_BITS[type.text[1:]]
+        c.demand_vector(type, elements)
         while True:
             name = c.name("a register's name")
             names = [name]
@@ -359,15 +364,25 @@ class Expansion:
                 if each in scope.names:  # a variable of the module, too: its name would be the register's
                     c.fail(f"'{each}' is declared twice", type.line)
                 self._claim(scope, each, type.line)
-                scope.names[each] = each + scope.suffix
-                parts = (f"{each}.low{scope.suffix}", f"{each}.high{scope.suffix}") if wide else (each + scope.suffix,)
-                self.registers.update(dict.fromkeys(parts, bits))
-                self.register_types.update(dict.fromkeys(parts, "b64" if wide else type.text[1:]))
-                if wide:
-                    self.halves[each + scope.suffix] = Vector(parts)
+                self._name_register(scope, each, type.text[1:], elements)
             if not c.accept(","):
                 break
         c.expect(";", "';' after the registers")
+
+    def _name_register(self, scope: _Scope, name: str, type: str, elements: int = 1) -> None:
+        """Give a name to a register, to a vector of several, or to the two that hold 128 bits."""
+        unique = scope.names[name] = name + scope.suffix
+        parts: tuple[str, ...] = (unique,)
+        if type == "b128":
+            type, parts = "b64", (f"{name}.low{scope.suffix}", f"{name}.high{scope.suffix}")
+        elif elements > 1:
+            parts = tuple(f"{name}.{letter}{scope.suffix}" for letter in "xyzw"[:elements])
+            for letters in ("xyzw", "rgba"):
+                scope.names.update({f"{name}.{letter}": part for letter, part in zip(letters, parts, strict=False)})
+        self.registers.update(dict.fromkeys(parts, REGISTER_BITS[type]))
+        self.register_types.update(dict.fromkeys(parts, type))
+        if len(parts) > 1:
+            self.parts[unique] = Vector(parts)
 
     # ----------------------------------------------------------------------------------------- instructions
 
@@ -392,6 +407,8 @@ class Expansion:
     def _instruction(self, scope: _Scope, guard: str, *, unless: bool, start: Token) -> None:
         c = self.c
         spelled = c.advance().text
+        if self.module.declared_version <= (3, 1) and _MAD_WITHOUT_ROUNDING.fullmatch(spelled):
+            spelled = spelled.replace("mad.", "mad.rn.", 1)
         opcode = tuple(spelled.split("."))
         if opcode[0] == "call":
             self._call(scope, opcode, guard, unless=unless, start=start)
@@ -450,8 +467,8 @@ class Expansion:
         if token.kind == "word" and is_label:
             return c.advance().text
         first = self._item(scope)
-        if first in self.halves:
-            return self.halves[first]
+        if first in self.parts:
+            return self.parts[first]
         if c.accept("|"):
             second = self._item(scope)
             if first == second == "_":
@@ -651,7 +668,7 @@ class Expansion:
         """Move an argument to a formal."""
         width = f"b{REGISTER_BITS[formal.type]}"
         if formal.space == "reg":
-            emit(("mov", width if formal.type != "pred" else "pred"), name, actual)
+            self._move(formal, name, actual, emit)
         elif actual in self.locals:
             self._copy_local(formal, name, actual, emit)
         else:
@@ -661,11 +678,21 @@ class Expansion:
         """Move a result to where its call wants it."""
         width = f"b{REGISTER_BITS[formal.type]}"
         if formal.space == "reg":
-            emit(("mov", width if formal.type != "pred" else "pred"), actual, name)
+            self._move(formal, actual, name, emit)
         elif actual in self.locals:
             self._copy_local(formal, actual, name, emit)
         else:
             emit(("ld", "local", width), actual, Memory(name, 0))
+
+    def _move(self, formal: Formal, to: str, source: str, emit: Callable[..., None]) -> None:
+        width = f"b{REGISTER_BITS[formal.type]}" if formal.type != "pred" else "pred"
+        sides = [self.parts[name].items if name in self.parts else (name,) for name in (to, source)]
+        if {len(side) for side in sides} != {formal.elements}:
+            self.c.fail(
+                f"{formal.name} is {formal.elements} registers of .{formal.type}, and the call has another number"
+            )
+        for pair in zip(*sides, strict=True):
+            emit(("mov", width), *pair)
 
     def _copy_local(self, formal: Formal, to: str, source: str, emit: Callable[..., None]) -> None:
         step = min(8, formal.align, formal.bytes & -formal.bytes)
@@ -689,8 +716,7 @@ class Expansion:
         """Give a formal its meaning; whether its value has to be moved."""
         unique = formal.name + inner.suffix
         if formal.space == "reg":
-            inner.names[formal.name] = unique
-            self.registers[unique], self.register_types[unique] = REGISTER_BITS[formal.type], formal.type
+            self._name_register(inner, formal.name, formal.type, formal.elements)
             return True
         if actual in self.locals:
             if self.locals[actual] < formal.bytes:

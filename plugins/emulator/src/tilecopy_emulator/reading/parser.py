@@ -75,7 +75,7 @@ class ModuleParser(Definitions):
         major, _, minor = version.partition(".")
         if not minor.isdigit() or f"{int(major)}.{int(minor)}" != version or not _is_version(int(major), int(minor)):
             c.fail(f"{version} is not a version of PTX", line)
-        self.version = int(major), int(minor)
+        self.version = self.declared_version = int(major), int(minor)
         self.target = self._target(self._directive(".target"))
         if c.token.text == ".address_size":
             line = self._directive(".address_size")
@@ -250,10 +250,11 @@ class ModuleParser(Definitions):
         space = c.word("a parameter")
         if space not in (".param", ".reg") or (entry and space == ".reg"):
             c.fail(f"'{space}' stands where .param{'' if entry else ' or .reg'} should")
-        align = self._alignment()
-        type = c.word("a type").rpartition(".")[2] if c.token.text.startswith(".") else ""
+        align, elements, first = self._alignment(), c.elements() if space == ".reg" else 1, c.token
+        type = c.word("a type")[1:] if first.text.startswith(".") else ""
         if type not in DECLARABLE or (space == ".param" and type in ("pred", "f16x2")):
             c.fail(f"the type '.{type}' of a parameter is not known" if type else "a parameter has no type")
+        c.demand_vector(first, elements)
         align = self._alignment() or align
         if space == ".param" and c.token.text == ".ptr":
             c.at += 1
@@ -269,7 +270,9 @@ class ModuleParser(Definitions):
                 c.fail(f"the parameter {name} has {count} elements")
             size *= count
             c.expect("]")
-        return Formal(name, space[1:], type, size, max(align if is_array else 0, REGISTER_BITS[type] // 8, 1), is_array)
+        return Formal(
+            name, space[1:], type, size, max(align if is_array else 0, REGISTER_BITS[type] // 8, 1), is_array, elements
+        )
 
     def _alignment(self) -> int:
         c = self._cursor
