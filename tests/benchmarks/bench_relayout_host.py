@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Callable
 
 import torch
@@ -18,16 +19,20 @@ from tilecopy_relayout import relayout
 CALLS, ROUNDS = 500, 31
 
 
-def microseconds(call: Callable[[], object]) -> float:
-    """Of one call, as the host sees it; the GPU is idle before each round."""
-    times = []
+def microseconds(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """Return the host's time of each call. They take turns: a processor that others use too is slower for some seconds, for all alike.
+
+    The GPU is idle before each round.
+    """
+    times = defaultdict[str, list[float]](list)
     for _ in range(ROUNDS):
-        torch.cuda.synchronize()
-        started = time.perf_counter()
-        for _ in range(CALLS):
-            call()
-        times.append((time.perf_counter() - started) / CALLS * 1e6)
-    return round(statistics.median(times), 2)
+        for name, call in calls.items():
+            torch.cuda.synchronize()
+            started = time.perf_counter()
+            for _ in range(CALLS):
+                call()
+            times[name].append((time.perf_counter() - started) / CALLS * 1e6)
+    return {name: round(statistics.median(values), 2) for name, values in times.items()}
 
 
 def main() -> None:
@@ -42,9 +47,7 @@ def main() -> None:
     }
     for call in calls.values():
         call()
-    print(
-        json.dumps({"device": torch.cuda.get_device_name(), **{n: microseconds(c) for n, c in calls.items()}}, indent=2)
-    )
+    print(json.dumps({"device": torch.cuda.get_device_name(), **microseconds(calls)}, indent=2))
 
 
 if __name__ == "__main__":
