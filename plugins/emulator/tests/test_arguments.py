@@ -119,3 +119,58 @@ def test_a_number_for_a_half_or_a_bfloat16(name, bits):
 def test_an_argument_of_the_wrong_kind_is_told_by_its_number_and_name(parameters, argument, values):
     with pytest.raises(LaunchError, match=mentions("argument 0", *values)):
         run(parameters, "", [argument])
+
+
+VARIABLES = """
+.const .align 4 .b8 w[8]; .global .align 4 .u32 counter; .global .f32 scale = 0f40000000; .global .align 8 .b8 _ZN1a6configE[16];
+"""
+
+
+def run_with_variables(body, variables=None, y=None):
+    y = np.zeros(4, np.uint32) if y is None else y
+    registers = ".reg .b32 %r<10>; .reg .b64 %d<10>; ld.param.u64 %d1, [y];"
+    text = f"{HEAD}{VARIABLES}.visible .entry k(.param .u64 y) {{ {registers} {body} ret; }}"
+    return run_ptx(text, [y], grid=1, block=1, variables=variables), y
+
+
+def test_variables_of_the_module_are_set_and_come_back():
+    body = """
+    ld.const.u32 %r1, [w+4]; st.global.u32 [%d1], %r1; ld.global.u32 %r2, [counter]; add.u32 %r2, %r2, 1; st.global.u32 [counter], %r2;
+    ld.global.u64 %d2, [_ZN1a6configE]; ld.global.u32 %r3, [_ZN1a6configE+8]; st.global.u32 [%d2+4], %r3;
+    """
+    weights, y = np.array([1.5, 2.5], np.float32), np.zeros(4, np.uint32)
+    for name in ("config", "a::config", "_ZN1a6configE"):
+        y[:] = 0
+        report, _ = run_with_variables(body, {"w": weights, "counter": 7, name: Struct(Pointer(y), np.int64(9))}, y)
+        assert y[:1].view(np.float32) == 2.5 and y[1] == 9
+        assert report.variables["counter"].tolist() == [8] and report.variables["scale"].tolist() == [2.0]
+        assert np.array_equal(report.variables["w"], weights) and report.variables["a::config"].nbytes == 16
+        assert report.notes == ()
+
+
+def test_reading_a_variable_without_a_value_is_noted_once():
+    read = "ld.global.u32 %r1, [counter]; ld.const.u32 %r2, [w]; ld.const.u32 %r2, [w+4]; ld.global.u32 %r3, [scale];"
+    report, _ = run_with_variables(read)
+    assert len(report.notes) == 2
+    assert ["counter" in note for note in report.notes] == [True, False] and "w" in report.notes[1]
+    assert run_with_variables(read, {"counter": 0, "w": bytes(8)})[0].notes == ()
+    assert run_with_variables("st.global.u32 [counter], 1; " + read, {"w": bytes(8)})[0].notes == ()
+    assert run_with_variables("atom.global.add.u32 %r1, [counter], 1;")[0].notes == ()
+
+
+@pytest.mark.parametrize(
+    ("variables", "values"),
+    [
+        ({"none": 1}, ("none", "w, counter, scale, a::config")),
+        ({"w": np.zeros(3, np.float32)}, ("variable w", 8, 12)),
+        ({"w": 1}, ("variable w", 8, 4)),
+        ({"counter": 1.5}, ("variable counter", 1.5)),
+        ({"counter": 1 << 32}, ("variable counter", 1 << 32)),
+        ({"a::config": Struct(3)}, ("variable a::config", 16, 4)),
+        ({3: 1}, ("variables",)),
+        ([("w", 1)], ("variables",)),
+    ],
+)
+def test_a_value_that_does_not_fit_its_variable_is_refused(variables, values):
+    with pytest.raises(LaunchError, match=mentions(*values)):
+        run_with_variables("", variables)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
+import numpy as np
 from tilecopy import LaunchError
 
-from .arguments import parameter_bytes
+from .arguments import argument_bytes, variable_named
 from .demands import demand, is_flag, is_whole, items_of, shown
 from .memory.observed import Observer
+from .places import readable
 from .program import BudgetError, Program
 from .reading.parser import parse
 from .run import ALLOWABLE, MOST_CTAS, Report, lay_out_shared, run_grid
@@ -37,6 +39,7 @@ def run_ptx(
     allow: Sequence[str] = (),
     observer: Observer | None = None,
     progress: Callable[[int, int], None] | None = None,
+    variables: Mapping[str, Any] | None = None,
 ) -> Report:
     """Run a kernel of any PTX text, whoever wrote it, with no GPU.
 
@@ -59,6 +62,8 @@ def run_ptx(
             an mbarrier whose ``mbarrier.init`` was not fenced (``fence.mbarrier_init`` or ``fence.proxy.async``).
         observer: called with each :class:`Access` and :class:`Transfer`, in the order in which they run here (slower).
         progress: called with CTAs done and CTAs in all.
+        variables: values of ``__constant__`` and ``__device__`` variables of the module, by name: a number, an array, a :class:`Struct` or a
+            :class:`Pointer`. Values are copied; ``Report.variables`` has what the variables hold after the run.
 
     Returns:
         What the run did.
@@ -83,6 +88,7 @@ def run_ptx(
         allow=allow,
         observer=observer,
         progress=progress,
+        variables=variables,
     )
 
 
@@ -98,6 +104,7 @@ def run_program(
     allow: Sequence[str],
     observer: Observer | None = None,
     progress: Callable[[int, int], None] | None = None,
+    variables: Mapping[str, Any] | None = None,
 ) -> Report:
     """As :func:`run_ptx`, of a text that has been parsed."""
     demand("run_ptx", "profile", profile, is_flag(profile), "True or False")
@@ -116,8 +123,10 @@ def run_program(
             f"{where}: {shared_bytes} bytes of shared memory, static and dynamic; at most {MAX_SHARED_BYTES}"
         )
     memory = GlobalMemory()
-    parameters = parameter_bytes(program, arguments, memory)
-    return run_grid(
+    fits = variables is None or (isinstance(variables, Mapping) and all(isinstance(name, str) for name in variables))
+    demand(where, "variables", variables, fits, "a dictionary of values by the names of variables")
+    parameters, values = argument_bytes(program, arguments, variables or {}, memory)
+    report = run_grid(
         program,
         grid=extents[0],
         block=extents[1],
@@ -129,7 +138,15 @@ def run_program(
         allow=tuple(names or ()),
         observer=observer,
         progress=progress,
+        variables=values,
     )
+    for name, value in (variables or {}).items():
+        if isinstance(value, np.ndarray):
+            known = variable_named(program, name).name
+            report.variables[readable(known) or known] = (
+                report.variables[readable(known) or known].view(np.uint8).view(value.dtype).reshape(value.shape)
+            )
+    return report
 
 
 # --------------------------------------------------------------------------------------------------- extents

@@ -7,7 +7,7 @@ import math
 import operator
 import re
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -17,7 +17,8 @@ from tilecopy import LaunchError
 from .alu.formats import BF16, F16, encode, quantize
 from .demands import items_of, shown
 from .memory.tensor_maps import MAP_ALIGN_BYTES, MAP_BYTES, TensorMap
-from .program import Parameter, Program
+from .places import readable
+from .program import REGISTER_BITS, Parameter, Program, Variable
 from .threads.arrays import GlobalMemory
 
 BASE_ALIGN_BYTES = 256
@@ -88,10 +89,12 @@ class _Block:
         self.data.extend(field.data)
 
 
-def parameter_bytes(program: Program, arguments: Sequence[Any], memory: GlobalMemory) -> dict[str, bytes]:
-    """The bytes of each parameter; arrays are mapped into the memory."""
+def argument_bytes(
+    program: Program, arguments: Sequence[Any], variables: Mapping[str, Any], memory: GlobalMemory
+) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """The bytes of each parameter, and of the variables of the module that are set; arrays are mapped into the memory."""
     try:
-        return _encoded(program, arguments, memory)
+        return _encoded(program, arguments, variables, memory)
     except LaunchError as error:
         signature, first = _signature(program), next((each.place for each in program.instructions), None)
         said = "" if signature in str(error) else f"\n  the kernel is {program.name}{signature}"
@@ -106,7 +109,9 @@ def _signature(program: Program) -> str:
     return f"({', '.join(found) or 'none'})"
 
 
-def _encoded(program: Program, arguments: Sequence[Any], memory: GlobalMemory) -> dict[str, bytes]:
+def _encoded(
+    program: Program, arguments: Sequence[Any], variables: Mapping[str, Any], memory: GlobalMemory
+) -> tuple[dict[str, bytes], dict[str, bytes]]:
     where = f"kernel {program.name}"
     given = items_of(arguments)
     if given is None:
@@ -119,8 +124,45 @@ def _encoded(program: Program, arguments: Sequence[Any], memory: GlobalMemory) -
     for number, (parameter, argument) in enumerate(zip(program.parameters, given, strict=True)):
         place = f"{where}, argument {number} ({parameter.name})"
         blocks[parameter.name] = _argument(program, parameter, argument, place)
-    resolve(blocks.values(), memory)
-    return {name: bytes(block.data) for name, block in blocks.items()}
+    values = {}
+    for name, value in variables.items():
+        variable = variable_named(program, name)
+        values[variable.name] = _value(variable, value, name, f"{where}, variable {name}")
+    _resolve([*blocks.values(), *values.values()], memory)
+    parameters, values_bytes = ({name: bytes(block.data) for name, block in each.items()} for each in (blocks, values))
+    return parameters, values_bytes
+
+
+def variable_named(program: Program, name: str) -> Variable:
+    """The variable of the module that has a name, in C++ or in PTX.
+
+    Raises:
+        LaunchError: there is none, or several.
+    """
+    names = {
+        each.name: readable(each.name) or each.name for each in program.variables if each.space in ("global", "const")
+    }
+    fitting = [each for each in names if each == name] or [
+        each for each, known in names.items() if known == name or known.endswith(f"::{name}")
+    ]
+    if len(fitting) != 1:
+        raise LaunchError(
+            f"kernel {program.name}: {'several variables are' if fitting else 'no variable is'} called {shown(name)}; "
+            f"the module has {', '.join(names[each] for each in fitting or names) or 'none'}"
+        )
+    return next(each for each in program.variables if each.name == fitting[0])
+
+
+def _value(variable: Variable, value: Any, name: str, place: str) -> _Block:
+    """The block of a variable's value."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if is_number and variable.bytes == max(1, REGISTER_BITS[variable.type] // 8):
+        parameter = Parameter(name, variable.type, variable.bytes, variable.align, 0)
+        return _Block(name, bytearray(_number(parameter, value, place)))
+    block = _block_of(value, name, place)
+    if len(block.data) != variable.bytes:
+        raise LaunchError(f"{place}: the value must have {variable.bytes} bytes, got {len(block.data)}: {shown(value)}")
+    return block
 
 
 def _argument(program: Program, parameter: Parameter, argument: Any, place: str) -> _Block:
@@ -130,7 +172,7 @@ def _argument(program: Program, parameter: Parameter, argument: Any, place: str)
         if parameter.bytes == 2 and isinstance(argument, (int, float)) and not isinstance(argument, bool):
             return _Block(name, bytearray(_half(program, parameter, argument, place)))
         if isinstance(argument, (Struct, TensorMap)):
-            return sized(block_of(argument, name, place), parameter.bytes, place)
+            return _sized(_block_of(argument, name, place), parameter.bytes, place)
         return _Block(name, bytearray(_structure(parameter, argument, place)))
     listed = argument if isinstance(argument, (list, tuple)) else None
     is_address = argument is None or listed is not None or isinstance(argument, (Pointer, TensorMap))
@@ -144,12 +186,12 @@ def _argument(program: Program, parameter: Parameter, argument: Any, place: str)
             f"{place}: {'an address' if is_address else 'an array'} for a parameter .{parameter.type}, which holds no address: "
             f"{shown(argument)}"
         )
-    return block_of(
+    return _block_of(
         argument if isinstance(argument, Pointer) else Pointer(argument if is_address else array), name, place
     )
 
 
-def block_of(value: Any, name: str, place: str) -> _Block:
+def _block_of(value: Any, name: str, place: str) -> _Block:
     """The bytes of a field, and the addresses in them.
 
     Raises:
@@ -169,7 +211,7 @@ def block_of(value: Any, name: str, place: str) -> _Block:
                 raise LaunchError(
                     f"{place}: {inner} must be a Struct or a Pointer, got {type(field).__name__} {shown(field)}"
                 )
-            block.append(block_of(field, inner, place))
+            block.append(_block_of(field, inner, place))
         block.data.extend(bytes(-len(block.data) % block.align))
         return block
     if isinstance(value, TensorMap):
@@ -195,7 +237,7 @@ def block_of(value: Any, name: str, place: str) -> _Block:
 def _target(target: Any, name: str, place: str) -> _Array | _Block:
     """What a pointer points to."""
     if isinstance(target, (Struct, Pointer, TensorMap, list, tuple)):
-        return block_of(target, name, place)
+        return _block_of(target, name, place)
     array = _as_array(target, place)
     if array is None:
         rule = f"{name}: a pointer must point to an array, a Struct, a TensorMap or a list"
@@ -203,7 +245,7 @@ def _target(target: Any, name: str, place: str) -> _Array | _Block:
     return _Array(name, array, *_span(array, place))
 
 
-def sized(block: _Block, size: int, place: str) -> _Block:
+def _sized(block: _Block, size: int, place: str) -> _Block:
     """A block, which must have some size."""
     if len(block.data) != size:
         raise LaunchError(
@@ -213,7 +255,7 @@ def sized(block: _Block, size: int, place: str) -> _Block:
     return block
 
 
-def resolve(blocks: Iterable[_Block], memory: GlobalMemory) -> None:
+def _resolve(blocks: Iterable[_Block], memory: GlobalMemory) -> None:
     """Map what the blocks point to into the memory, and put its addresses into them."""
     whole, arrays = list(blocks), list[_Array]()
     for block in whole:  # which grows

@@ -204,6 +204,7 @@ class Variable:
         data: initial bytes, of which the rest are zero; None where there is no initial value.
         extern: declared ``.extern``.
         relocations: addresses in the initial value.
+        type: PTX type of its elements.
     """
 
     name: str
@@ -213,6 +214,7 @@ class Variable:
     data: builtins.bytes | None = None
     extern: bool = False
     relocations: tuple[Relocation, ...] = ()
+    type: str = "b8"
 
 
 @attrs.frozen(eq=False)

@@ -24,7 +24,7 @@ from .opcodes.table import compile_program
 from .order.access import STACK, STACK_BYTES
 from .order.clocks import TENSOR
 from .places import readable
-from .program import TAKES_PART, BudgetError, Program, UnsupportedPtxError
+from .program import REGISTER_BITS, TAKES_PART, BudgetError, Program, UnsupportedPtxError
 from .threads.arrays import GlobalMemory
 from .threads.launch import Dim3, Launch, SharedVariable, Sought
 from .threads.special import RESERVED, RESERVED_BYTES, WORKSPACE, WORKSPACE_BYTES
@@ -57,6 +57,8 @@ class Report:
             they compute is inside the bound, and hardware's last bits may differ.
         printed: what ``printf`` has printed: the thread in words, and the text.
         notes: what the caller should know about a run without a hazard, such as host code that was left out of a CUDA C++ file.
+        variables: the ``__device__`` and ``__constant__`` variables of the module after the run, as arrays of their PTX type (``uint8`` for an
+            array in CUDA C++), by name.
     """
 
     threads: int
@@ -67,6 +69,7 @@ class Report:
     not_counted: tuple[str, ...] = ()
     printed: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
+    variables: dict[str, NDArray[Any]] = attrs.field(factory=dict, repr=False, eq=False)
 
     def _repr_html_(self) -> str:
         rows = [("threads", self.threads), ("instructions", sum(self.instructions.values()))]
@@ -167,6 +170,7 @@ def run_grid(
     value_checks: Sequence[ValueCheck] = (),
     allow: Sequence[str] = (),
     observer: Observer | None = None,
+    variables: Mapping[str, bytes] | None = None,
 ) -> Report:
     """Run every CTA of a grid.
 
@@ -185,6 +189,7 @@ def run_grid(
         value_checks: registers whose values must lie within bounds, by the line that defines them.
         allow: names of what is no hazard here, of :data:`ALLOWABLE`.
         observer: called with each :class:`Access` and :class:`Transfer`, in the order in which they run here.
+        variables: the bytes of variables of the module that the caller sets, by their names in PTX.
 
     Raises:
         HazardError: an execution that the hardware leaves undefined.
@@ -207,6 +212,12 @@ def run_grid(
     fits = isinstance(pool, (tuple, list)) and all(isinstance(each, tuple) and len(each) == 3 for each in pool)
     fits = fits and all(isinstance(n, str) and is_whole(at, 0, _FAR) and is_whole(b, 0, _FAR) for n, at, b in pool)
     demand("run_grid", "pool", pool, fits, "buffers, each its name, offset and bytes")
+    sizes = {each.name: each.bytes for each in program.variables}
+    fits = variables is None or isinstance(variables, Mapping)
+    fits = fits and all(
+        isinstance(raw, bytes) and sizes.get(name) == len(raw) for name, raw in (variables or {}).items()
+    )
+    demand("run_grid", "variables", variables, fits, "the bytes of variables of the module, by name")
     names = items_of(allow)
     fits = names is not None and all(isinstance(name, str) and name in ALLOWABLE for name in names)
     demand("run_grid", "allow", allow, fits, f"names of what is no hazard, of {', '.join(ALLOWABLE)}")
@@ -214,7 +225,7 @@ def run_grid(
 
     def laid_out(memory: GlobalMemory, raced: Sequence[Sought] = ()) -> Launch:
         shape = cluster or (1, 1, 1)
-        symbols, variables, shared_bytes = lay_out_shared(program, dynamic_shared_bytes, pool)
+        symbols, in_shared, shared_bytes = lay_out_shared(program, dynamic_shared_bytes, pool)
         base = 0x400 if program.arch >= 90 else 0
         table: dict[str, tuple[str, int]] = {name: ("shared", base + offset) for name, offset in symbols.items()}
         for parameter in program.parameters:
@@ -223,7 +234,7 @@ def run_grid(
                 "param",
                 memory.add(parameter.name, data, max(256, parameter.align), writable=False, space="param"),
             )
-        local_owner = _place_variables(program, memory, table)
+        local_owner = _place_variables(program, memory, table, variables or {})
         if _reserves(program, "%envreg1", "%envreg2"):  # every launch here is as cooperative as it needs to be
             table[WORKSPACE] = "global", memory.add(WORKSPACE, np.zeros(WORKSPACE_BYTES, np.uint8), 256, writable=True)
         shared_cell, global_cell = pieces(program)
@@ -237,7 +248,7 @@ def run_grid(
             _blocks(grid, shape),
             memory,
             table,
-            variables,
+            in_shared,
             shared_bytes,
             shared_cell,
             global_cell,
@@ -290,6 +301,7 @@ def run_grid(
         tuple(sorted(not_counted)),
         tuple(launch.printed),
         (*program.notes, *dict.fromkeys(launch.notes)),
+        _variables_after(program, launch),
     )
 
 
@@ -375,7 +387,9 @@ def _run(launch: Launch, progress: Callable[[int, int], None] | None) -> None:
             verdict.accuse()
 
 
-def _place_variables(program: Program, memory: GlobalMemory, table: dict[str, tuple[str, int]]) -> NDArray[np.int32]:
+def _place_variables(
+    program: Program, memory: GlobalMemory, table: dict[str, tuple[str, int]], values: Mapping[str, bytes]
+) -> NDArray[np.int32]:
     """Module variables in global and constant memory; of each byte of a thread's local memory, which variable it is."""
     local, owner = 0, []
     relocated = []
@@ -385,13 +399,16 @@ def _place_variables(program: Program, memory: GlobalMemory, table: dict[str, tu
                 data = np.zeros(variable.bytes, np.uint8)
             except MemoryError as error:
                 raise MemoryError(f"the variable {variable.name} of {variable.bytes} bytes") from error
-            if variable.data is not None:
-                data[: len(variable.data)] = np.frombuffer(variable.data, np.uint8)
+            value = values.get(variable.name, variable.data)
+            if value is not None:
+                data[: len(value)] = np.frombuffer(value, np.uint8)
             address = memory.add(
                 variable.name, data, max(256, variable.align), writable=variable.space == "global", space=variable.space
             )
+            memory.arrays[-1].has_value = value is not None
             table[variable.name] = (variable.space, address)
-            relocated.append((variable, data))
+            if variable.name not in values:
+                relocated.append((variable, data))
         elif variable.space == "local":
             start = -(-local // variable.align) * variable.align
             table[variable.name] = ("local", start)
@@ -412,6 +429,24 @@ def _place_variables(program: Program, memory: GlobalMemory, table: dict[str, tu
     for number, (start, end) in enumerate(owner):
         found[start:end] = number
     return found
+
+
+def _variables_after(program: Program, launch: Launch) -> dict[str, NDArray[Any]]:
+    """The variables of the module by their names, as the run has left them."""
+    arrays = {array.base: array.data for array in launch.memory.arrays}
+    return {
+        readable(variable.name) or variable.name: arrays[launch.symbols[variable.name][1]].view(
+            _dtype_of(variable.type)
+        )
+        for variable in program.variables
+        if variable.space in ("global", "const")
+    }
+
+
+def _dtype_of(type: str) -> np.dtype[Any]:
+    """The NumPy type of a PTX type; bits are unsigned integers."""
+    kind = {"f": "f", "s": "i"}.get(type[0], "u") if type != "f16x2" else "u"
+    return np.dtype(f"{kind}{REGISTER_BITS[type] // 8}")
 
 
 def _blocks(grid: Dim3, cluster: Dim3) -> NDArray[np.int64]:

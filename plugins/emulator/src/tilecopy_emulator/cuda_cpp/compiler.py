@@ -51,6 +51,7 @@ def run_cuda(
     target: str = "sm_90",
     options: Sequence[str] = (),
     name: str = "kernel.cu",
+    variables: Mapping[str, Any] | None = None,
 ) -> Report:
     """Compile a kernel of CUDA C++ by NVRTC and run it with no GPU; hazards name the lines of the source.
 
@@ -69,6 +70,7 @@ def run_cuda(
         target: what to compile for.
         options: more options of NVRTC, such as ``-DN=4`` or ``-Iinclude``.
         name: of the source, for messages and for ``__FILE__``.
+        variables: as of :func:`run_ptx`; named as in C++, such as ``w`` or ``ns::w``.
 
     Returns:
         What the run did.
@@ -89,6 +91,7 @@ def run_cuda(
         dynamic_shared_bytes=dynamic_shared_bytes,
         profile=profile,
         allow=allow,
+        variables=variables,
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..order.access import WINDOW_BITS, Access, Scan, Together, in_turn, new_values
 from ..order.shadow import BARRIER_ACTOR, WEAK, Conflict, Shadow, actor_of, stamp
+from ..places import readable
 from ..threads.arrays import GlobalArray, Reads, fetch, put
 from ..threads.registers import Registers
 from ..threads.threads import Lanes
@@ -311,6 +312,9 @@ class GlobalAccesses(ShadowedMemory):
         pieces = self.locate(lanes, addresses, access.bytes)
         if machine.launch.profile and access.space == "global":
             profile.count_global(machine, lanes, addresses, access.bytes)
+        for array, _, _ in pieces:
+            if not array.has_value:
+                self._note_no_value(array)
         if len(pieces) == 1:
             array, _, offsets = pieces[0]
             if array.space == "global":
@@ -330,6 +334,13 @@ class GlobalAccesses(ShadowedMemory):
         if machine.launch.observer is not None:
             observed.tell_access(machine, "load", lanes, ("global", addresses), raw)
         return raw
+
+    def _note_no_value(self, array: GlobalArray) -> None:
+        """A variable is read that has no initial value and was not set; the report says so unless the kernel has written it."""
+        array.has_value = True
+        if array.shadow is None or not array.shadow.writer.any():
+            name = readable(array.name) or array.name
+            self.machine.note(f"the variable {name} is read as zeros: it has no initial value, and nobody set it")
 
     def store(self, lanes: Lanes, access: Access, addresses: Any, raw: Any, origins: Any = None) -> None:
         """See :meth:`Machine.store`."""

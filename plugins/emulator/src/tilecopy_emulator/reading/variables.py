@@ -71,7 +71,7 @@ def _variable(c: Cursor, space: str, type: str, elements: int, align: int, *, ex
     if not count and not extern:
         c.fail(f"the variable {name} has no elements", line)
     _demand_room(c, space, name, count * size, line)
-    return Variable(name, space, align, count * size, data, extern, tuple(relocations))
+    return Variable(name, space, align, count * size, data, extern, tuple(relocations), type)
 
 
 def _count(c: Cursor) -> int:

@@ -63,6 +63,7 @@ class GlobalArray:
         self.constant: list[tuple[Any, int]] = []
         self.constant_cells: Any = None
         self.journal: list[tuple[Any, Any]] | None = None
+        self.has_value = True  # False for a variable without an initial value that nobody has set
 
     def remember(self, journal: list[tuple[Any, Any]]) -> None:
         """From now on note pages in a journal before they are written: each as it is there, and as it was."""
