@@ -24,7 +24,7 @@ PACKAGES = {
     "ragged": 525,
     "reg": 450,
     "regperm": 1_550,
-    "relayout": 5_060,
+    "relayout": 5_080,
     "tcgen05_cp": 500,
     "tcgen05_ldst": 800,
     "testkit": 6_575,

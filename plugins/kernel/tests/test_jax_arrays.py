@@ -33,6 +33,8 @@ def test_arrays_of_every_dtype_are_read_and_not_written(dtype: str) -> None:
     assert oracle.same_bytes(result, values)
     with pytest.raises(tc.LaunchError, match=mentions("B")):
         kernel(values, source, executor="emulator")
+    with pytest.raises(tc.LaunchError, match=mentions("A", "jax.jit")):
+        jax.jit(lambda a: kernel(a, result, executor="emulator"))(source)
     source.delete()
     with pytest.raises(tc.LaunchError, match=mentions("A")):
         kernel(source, result, executor="emulator")

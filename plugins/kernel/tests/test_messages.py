@@ -108,7 +108,7 @@ def launched(*arguments: Any, **launch: Any) -> None:
         (
             lambda: launched(ARRAY, [1, 2], 1),
             tc.LaunchError,
-            "kernel k, argument B: an array (NumPy, or one with DLPack or __cuda_array_interface__), not list [1, 2]",
+            "kernel k, argument B must be an array (NumPy, or one with DLPack or __cuda_array_interface__), got list [1, 2]; make an array first, a = np.asarray(a)",
         ),
         (
             lambda: launched(ARRAY, ARRAY.copy(), 10),

@@ -85,7 +85,7 @@ def run(*arguments: Any, **options: Any) -> None:
         (
             lambda: run((1, 0), out=[[0.0] * 4] * 6),
             tc.RequestError,
-            "out: an array (NumPy, or one with DLPack or __cuda_array_interface__), not list [[0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]",
+            "out must be an array (NumPy, or one with DLPack or __cuda_array_interface__), got list [[0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]; make an array first, a = np.asarray(a)",
         ),
         (
             lambda: run((1, 0), executor="gpu"),
@@ -95,7 +95,7 @@ def run(*arguments: Any, **options: Any) -> None:
         (
             lambda: relayout([[1, 2]], (1, 0)),
             tc.RequestError,
-            "array: an array (NumPy, or one with DLPack or __cuda_array_interface__), not list [[1, 2]]",
+            "array must be an array (NumPy, or one with DLPack or __cuda_array_interface__), got list [[1, 2]]; make an array first, a = np.asarray(a)",
         ),
         (
             lambda: relayout(np.array([["a", None]]), (1, 0)),

@@ -223,6 +223,44 @@ def test_a_compiled_function_is_right_in_a_transform_after_another() -> None:
         torch.compile(lambda a: torch.vmap(into)(a), backend="aot_eager")(X)
 
 
+def test_symbolic_trace_records_the_operator_for_any_shape() -> None:
+    def function(axes: Any, **arguments: Any) -> Any:
+        return lambda a: relayout(a, axes, **arguments)
+
+    for axes, sizes in (((1, 0), {}), ("a (b c) -> c b a", {"c": 2})):
+        traced = torch.fx.symbolic_trace(function(axes, **sizes))
+        for shape in ((2, 4), (3, 6)):
+            x = torch.randn(*shape)
+            wanted = x.T if not sizes else x.reshape(shape[0], -1, 2).permute(2, 1, 0)
+            assert traced(x).equal(wanted)
+    for wrong, value in (({"out": X}, "out"), ({"b": "two"}, "two")):
+        with pytest.raises(RequestError, match=mentions(value)):
+            torch.fx.symbolic_trace(function("a b c -> c b a", **wrong))
+
+
+def test_functionalize_alone_works_and_with_another_transform_is_refused() -> None:
+    def moved(a: Any) -> Any:
+        return relayout(a, (1, 0), executor="emulator")
+
+    functionalize, x = torch.func.functionalize, X[0]
+    assert functionalize(moved)(x).equal(x.T)
+    for both in (
+        lambda a: functionalize(torch.vmap(moved))(a[None]),
+        lambda a: torch.vmap(functionalize(moved))(a[None]),
+    ):
+        with pytest.raises(RequestError, match=mentions("torch.func.functionalize")):
+            both(x)
+
+
+def test_a_parameter_without_a_shape_is_refused() -> None:
+    for where, call in (
+        ("array", lambda: relayout(torch.nn.parameter.UninitializedParameter(), (1, 0))),
+        ("out", lambda: relayout(X[0], (1, 0), out=torch.nn.parameter.UninitializedBuffer())),
+    ):
+        with pytest.raises(RequestError, match=mentions(where)):
+            call()
+
+
 @pytest.mark.parametrize("dim", [0, 1, 2])
 def test_vmap(dim: int) -> None:
     found = torch.vmap(lambda a: relayout(a, "p (q r) -> (r p) q", r=2, executor="emulator"), in_dims=dim)(X)

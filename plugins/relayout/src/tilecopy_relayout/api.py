@@ -98,6 +98,10 @@ def relayout(
             from .torch_op import traced
 
             return traced(array, axes, out, stream, device, executor, sizes)
+    if _is_proxy(array):
+        from .torch_op import recorded
+
+        return recorded(array, axes, out, executor, sizes)
     dynamo = sys.modules.get("torch._dynamo")
     check = _checked if dynamo is None else _untraced(dynamo)
     return check(array, axes, out, stream, device, executor, sizes)
@@ -111,6 +115,10 @@ def _untraced(dynamo: Any) -> Callable[..., Any]:
 
 def _is_dtensor(array: Any) -> bool:
     return type(array).__name__ == "DTensor" and type(array).__module__.startswith("torch.")
+
+
+def _is_proxy(array: Any) -> bool:
+    return type(array).__name__ == "Proxy" and type(array).__module__ == "torch.fx.proxy"
 
 
 def _demand_dtensor(array: Any, placements: Any, out: Any, stream: Any, device: int | None) -> None:

@@ -142,8 +142,10 @@ def demand_strided(where: str, tensor: Any) -> None:
     """Check that the bytes of a tensor of torch are all that it consists of, and lie at strides.
 
     Raises:
-        RequestError: it has a mask, a scale, rows of different lengths, or indices.
+        RequestError: it has a mask, a scale, rows of different lengths, or indices, or no shape yet.
     """
+    if type(tensor).__name__.startswith("Uninitialized"):
+        raise RequestError(f"{where}: a {type(tensor).__name__}, which has no shape yet; run its module once before")
     if type(tensor).__name__ == "MaskedTensor":
         raise RequestError(
             f"{where}: a masked tensor, whose mask would not be moved; pass a.get_data() or a.to_tensor(value)"
@@ -201,7 +203,7 @@ class Jax(Framework):
         import jax
 
         if isinstance(array, jax.core.Tracer):
-            transform = _TRACERS.get(type(array).__name__, "jax.jit")
+            transform = _TRACERS.get(type(array).__name__, "jax.jit (or jax.lax.scan, jax.eval_shape and others)")
             raise RequestError(
                 f"{where}: {transform} traces the call, and a tracer has no elements; call relayout outside of JAX's transforms, or "
                 "use jax.numpy.transpose inside"
@@ -268,7 +270,7 @@ class Jax(Framework):
 
 
 _TRACERS = {"BatchTracer": "jax.vmap", "JVPTracer": "jax.jvp", "LinearizeTracer": "jax.grad"}
-"""Transforms of JAX by the class of what a function gets in them; all others are of jax.jit."""
+"""Transforms of JAX by the class of what a function gets in them; in jax.jit and all others it is the same class."""
 
 
 @contextmanager

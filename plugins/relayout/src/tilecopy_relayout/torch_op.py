@@ -7,7 +7,7 @@ that need one of these use them, because an operator in Python costs torch some 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch.autograd import forward_ad
@@ -16,6 +16,7 @@ from tilecopy_core import RequestError
 from tilecopy_core.plugin import shown
 
 from .api import relayout_tensor
+from .asking import sizes_of
 from .frameworks import framework_of
 from .host import choose_executor
 from .patterns import rearrangement
@@ -44,7 +45,7 @@ def traced(
         axes = axes if isinstance(axes, str) else moved.order
     if out is not None and not isinstance(out, torch.Tensor):
         raise RequestError(f"out {shown(out)} is not a torch tensor, as the array is")
-    text = axes if isinstance(axes, str) else ",".join([str(axis) for axis in axes])
+    text = _text(axes)
     if out is not None:
         _demand_no_derivatives(array, out)
     try:
@@ -61,6 +62,28 @@ def traced(
                     f"({str(error).partition(chr(10))[0]}); pass a plain tensor with its elements"
                 ) from error
         raise
+
+
+def recorded(array: Any, axes: Any, out: Any, executor: str | None, sizes: dict[str, int]) -> Any:
+    """Record the operator for a proxy of ``torch.fx.symbolic_trace``, which stands for a tensor of any shape.
+
+    Raises:
+        RequestError: there is an ``out``, or a size is not an integer.
+    """
+    if out is not None:
+        raise RequestError(
+            "out= in a function that torch.fx.symbolic_trace traces: leave it out, or trace with torch.export or make_fx"
+        )
+    extents = sizes_of(sizes, _refuse)
+    return torch.ops.tilecopy.relayout(array, _text(axes), " ".join(extents), list(extents.values()), executor or "")
+
+
+def _refuse(why: str) -> NoReturn:
+    raise RequestError(why)
+
+
+def _text(axes: Any) -> str:
+    return axes if isinstance(axes, str) else ",".join([str(axis) for axis in axes])
 
 
 def _demand_no_derivatives(array: torch.Tensor, out: torch.Tensor) -> None:
@@ -173,8 +196,23 @@ def _records_operators() -> bool:
     return bool(torch.compiler.is_compiling() or torch.jit.is_tracing())
 
 
+def _functionalizes() -> bool:
+    """Return whether ``torch.func.functionalize`` sees the call, which has a rule for operators and none for ``autograd.Function``.
+
+    Raises:
+        RequestError: another transform sees it too.
+    """
+    functionalize = torch._C._functorch.TransformType.Functionalize
+    levels = [level.key() for level in torch._C._functorch.get_interpreter_stack() or ()]
+    if functionalize in levels and len(set(levels)) > 1:
+        raise RequestError(
+            "torch.func.functionalize with another transform around or in it: relayout has no rule for both; leave one of them out"
+        )
+    return functionalize in levels
+
+
 def _operate(array: torch.Tensor, axes: str, sizes: dict[str, int], executor: str) -> Any:
-    operator = torch.ops.tilecopy.relayout if _records_operators() else _Relayout.apply
+    operator = torch.ops.tilecopy.relayout if _records_operators() or _functionalizes() else _Relayout.apply
     return operator(array, axes, " ".join(sizes), list(sizes.values()), executor)
 
 

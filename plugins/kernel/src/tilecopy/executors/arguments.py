@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -105,8 +105,13 @@ def _facts(where: str, argument: Any, device_of: Callable[[int], int]) -> ArrayF
     """Return the facts of an array by the first protocol that it has."""
     if isinstance(argument, np.ndarray):
         return numpy_facts(where, argument)
-    if framework_of(type(argument)) == "jax" and attribute(argument, "is_deleted") and argument.is_deleted():
-        raise LaunchError(f"{where}: the JAX array was deleted or donated; pass one that still has memory")
+    if framework_of(type(argument)) == "jax":
+        if type(argument).__name__.endswith("Tracer"):
+            raise LaunchError(
+                f"{where}: a transform of JAX such as jax.jit traces the call, and a tracer has no elements; call the kernel outside of it"
+            )
+        if attribute(argument, "is_deleted") and argument.is_deleted():
+            raise LaunchError(f"{where}: the JAX array was deleted or donated; pass one that still has memory")
     if _is_tensor(type(argument)):
         return _tensor_facts(where, argument)
     try:
@@ -117,9 +122,23 @@ def _facts(where: str, argument: Any, device_of: Callable[[int], int]) -> ArrayF
         return _interface_facts(where, argument, interface, device_of)
     if attribute(argument, "__dlpack__") and attribute(argument, "__dlpack_device__"):
         return _dlpack_facts(where, argument)
+    remedy = "; make an array first, a = np.asarray(a)" if _becomes_an_array(argument) else ""
     raise LaunchError(
-        f"{where}: an array (NumPy, or one with DLPack or __cuda_array_interface__), not {type(argument).__name__} {shown(argument)}"
+        f"{where} must be an array (NumPy, or one with DLPack or __cuda_array_interface__), got {type(argument).__name__} "
+        f"{shown(argument)}{remedy}"
     )
+
+
+def _becomes_an_array(argument: Any) -> bool:
+    """Return whether NumPy can view or copy an object's elements."""
+    if isinstance(argument, (list, tuple)) or any(
+        attribute(argument, f"__array_{name}__") for name in ("struct", "interface")
+    ):
+        return True
+    try:
+        return memoryview(argument).ndim > 0 and not isinstance(argument, bytes)
+    except TypeError:
+        return False
 
 
 def host_facts(where: str, argument: Any) -> ArrayFacts:
@@ -259,6 +278,8 @@ def _interface_facts(
 ) -> ArrayFacts:
     """By the CUDA array interface, version 2 or 3."""
     try:
+        if not isinstance(interface, Mapping):
+            raise TypeError(f"a dict, not {type(interface).__name__}")
         if interface.get("mask") is not None:
             raise LaunchError(f"{where}: a masked array, whose mask a kernel does not see; pass it filled")
         pointer, readonly = interface["data"]
