@@ -794,7 +794,7 @@ def thrust_in_a_thread(x):
     ]
 
 
-@kernel("thrust.cu", ints(384), block=32, lacks="there is no function 'malloc' in the text")
+@kernel("thrust.cu", ints(384), block=32)
 def thrust_sort(x):
     return [np.sort(x.reshape(32, 12), 1)]
 

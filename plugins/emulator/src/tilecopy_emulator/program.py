@@ -184,7 +184,7 @@ class Parameter:
 
 @attrs.frozen
 class Relocation:
-    """An address in a variable's initial value: at byte ``at``, that of ``symbol`` plus ``offset``."""
+    """An address in a variable's initial value: at byte ``at``, that of ``symbol`` plus ``offset``; without a symbol, ``offset`` alone."""
 
     at: int
     symbol: str

@@ -300,7 +300,7 @@ def run_grid(
         dict(lines),
         tuple(sorted(not_counted)),
         tuple(launch.printed),
-        (*program.notes, *dict.fromkeys(launch.notes)),
+        (*program.notes, *dict.fromkeys(launch.notes), *launch.memory.leaks()),
         _variables_after(program, launch),
     )
 
@@ -421,7 +421,7 @@ def _place_variables(
         owner.append((start, local))
     for variable, data in relocated:
         for each in variable.relocations:
-            space, address = table[each.symbol]
+            space, address = table[each.symbol] if each.symbol else ("code", 0)
             if space == "shared" and each.generic:
                 raise UnsupportedPtxError(f"the variable {variable.name} holds the address of shared memory")
             data[each.at : each.at + 8] = np.frombuffer((address + each.offset).to_bytes(8, "little"), np.uint8)

@@ -78,7 +78,10 @@ class GlobalAccesses(ShadowedMemory):
                 "bounds", f"0x{int(addresses[position, copy]):x} is not an address of any argument or variable",
                 lanes, position, copy=copy,
             )  # fmt: skip
-        return self.arrays[number]
+        array = self.arrays[number]
+        if array.freed:
+            self.machine.hazard("lifetime", f"{array.name} are accessed after {array.freed} freed them", lanes)
+        return array
 
     def outside(self, lanes: Lanes, array: GlobalArray, offsets: Any, bad: Any, size: int) -> NoReturn:
         """The hazard for bytes outside an array."""

@@ -1,4 +1,6 @@
-"""``printf`` of CUDA C++: a call of the driver's ``vprintf`` with the addresses of a format and of its arguments.
+"""What CUDA C++ calls and the driver defines: ``printf``, ``assert``, ``malloc`` and ``free``.
+
+``printf`` is ``vprintf`` with the addresses of a format and of its arguments.
 
 Source: CUDA programming guide, "Formatted output". Arguments lie one after another as in a structure; integers below 32 bits
 arrive as 32 bits, float as double.
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +18,8 @@ import numpy as np
 from ..machine.machine import Machine
 from ..order.access import Access
 from ..program import Instruction, Memory, Program
-from .operands import Handler, Lanes, Step
+from ..threads.arrays import HEAP_BYTES
+from .operands import Handler, Lanes, Step, reader
 
 _CONVERSION = re.compile(
     r"%(?P<flags>[-+ #0]*)(?P<width>\*|\d+)?(?:\.(?P<precision>\*|\d*))?(?P<size>hh|h|ll|l|j|z|t|L)?(?P<letter>[diouxXcsfFeEgGaAp%])"
@@ -24,26 +28,73 @@ _MOST_WIDE = 4096
 """Columns of a field: a width may be an argument."""
 _MOST_TEXT = 1 << 16
 """Characters of a format or of a text."""
-_BYTE, _ADDRESS, _RESULT = Access("", 1), Access("local", 8), Access("local", 4)
+_BYTE = Access("", 1)
 
 
-def _vprintf(instruction: Instruction, program: Program) -> Step:
-    """Operands: the variables of the two arguments and, if there is one, of the result."""
-    names = [operand.base for operand in instruction.operands if isinstance(operand, Memory)]
+def _each_lane(
+    call: Callable[[Machine, Any, list[int]], int | None], *sizes: int
+) -> Callable[[Instruction, Program], Step]:
+    """A function of the driver, called lane by lane with its arguments, which have these sizes in bytes; what it returns is its result."""
+
+    def handler(instruction: Instruction, program: Program) -> Step:
+        names = [operand.base for operand in instruction.operands if isinstance(operand, Memory)]
+
+        def step(machine: Machine, lanes: Lanes) -> None:
+            machine.demand_single()
+            for lane in machine.index(lanes).tolist():
+                one = np.array([lane])
+                arguments = [
+                    int.from_bytes(_loaded(machine, one, Access("local", size), machine.symbol(name, one)), "little")
+                    for name, size in zip(names, sizes, strict=False)
+                ]
+                result = call(machine, one, arguments)
+                for name in names[len(sizes) :]:
+                    size = 8 if len(sizes) == 1 else 4
+                    raw = np.frombuffer((result or 0).to_bytes(size, "little"), np.uint8).reshape(1, 1, size)
+                    machine.store(one, Access("local", size), machine.symbol(name, one), raw)
+
+        return step
+
+    return handler
+
+
+def _print(machine: Machine, lane: Any, arguments: list[int]) -> int:
+    text, count = _formatted(_Arguments(machine, lane, arguments[1]), _text_at(machine, lane, arguments[0]))
+    machine.launch.printed.append((machine.name_of(int(lane[0])), text))
+    return count
+
+
+def _fail(machine: Machine, lane: Any, arguments: list[int]) -> None:
+    condition, _, _, function = (
+        _text_at(machine, lane, each) if number != 2 else "" for number, each in enumerate(arguments[:4])
+    )
+    machine.hazard("trap", f"the assertion `{condition}` in {function} fails", lane)
+
+
+def _allocate(machine: Machine, lane: Any, arguments: list[int]) -> int:
+    address = machine.launch.memory.allocate(arguments[0], machine.name_of(int(lane[0])))
+    if address is None:
+        machine.launch.notes.append(
+            f"malloc returned a null pointer: the heap has {HEAP_BYTES >> 20} MiB, as on a GPU by default"
+        )
+    return address or 0
+
+
+def _free(machine: Machine, lane: Any, arguments: list[int]) -> None:
+    fault = machine.launch.memory.free(arguments[0], machine.name_of(int(lane[0]))) if arguments[0] else ""
+    if fault:
+        machine.hazard("lifetime", fault, lane)
+
+
+def _not_a_function(instruction: Instruction, program: Program) -> Step:
+    """A call through a pointer that no function fits."""
+    address = reader(instruction.operands[0], "u64", instruction, program)
 
     def step(machine: Machine, lanes: Lanes) -> None:
-        machine.demand_single()
-        for lane in machine.index(lanes).tolist():
-            one = np.array([lane])
-            format, arguments = (
-                int.from_bytes(_loaded(machine, one, _ADDRESS, machine.symbol(name, one)), "little")
-                for name in names[:2]
-            )
-            text, count = _formatted(_Arguments(machine, one, arguments), _text_at(machine, one, format))
-            machine.launch.printed.append((machine.name_of(lane), text))
-            for name in names[2:]:
-                raw = np.frombuffer(count.to_bytes(4, "little"), np.uint8).reshape(1, 1, 4)
-                machine.store(one, _RESULT, machine.symbol(name, one), raw)
+        value = int(machine.uniform(address(machine, lanes), lanes)[0])
+        machine.hazard(
+            "bounds", f"the address 0x{value:x} is called, and no function with such parameters is there", lanes
+        )
 
     return step
 
@@ -113,4 +164,10 @@ def _formatted(arguments: _Arguments, format: str) -> tuple[str, int]:
     return _CONVERSION.sub(converted, format), count
 
 
-INSTRUCTIONS: dict[str, Handler] = {"vprintf": _vprintf}
+INSTRUCTIONS: dict[str, Handler] = {
+    "vprintf": _each_lane(_print, 8, 8),
+    "__assertfail": _each_lane(_fail, 8, 8, 4, 8, 8),
+    "malloc": _each_lane(_allocate, 8),
+    "free": _each_lane(_free, 8),
+    "call": _not_a_function,
+}

@@ -44,6 +44,9 @@ MAX_INSTRUCTIONS = 1 << 18
 MOST_COPIES = 8
 """Calls of a function that are expanded in place; those after them share one body, so that a program grows with its text alone."""
 
+CODE_BASE = 1 << 12
+SYSTEM_CALLS = {"vprintf": ((2, 0), (2, 1)), "__assertfail": ((5, 0),), "malloc": ((1, 1),), "free": ((1, 0),)}
+"""Functions that the driver defines, and how many arguments and results they have."""
 LINKAGE = (".visible", ".extern", ".weak", ".common")
 _TAKES_PART = re.compile(
     r"tilecopy: (\w+): ([1-9]\d{0,3}) of ([1-9]\d{0,3}) threads copy together; this is thread (\S+)"
@@ -162,6 +165,11 @@ class _SharedBody:
     sites: list[str]
 
 
+def _takes(function: Function, arguments: int, results: int) -> bool:
+    """Whether a function has so many parameters and results."""
+    return (len(function.parameters), len(function.results)) == (arguments, results)
+
+
 class Definitions:
     """What a module defines, by name."""
 
@@ -171,6 +179,10 @@ class Definitions:
         self.entries: dict[str, Function] = {}
         self.places = Places()
         self.version = self.declared_version = (0, 0)
+
+    def code_address(self, name: str) -> int:
+        """The address of a function, which is in no window of memory."""
+        return CODE_BASE + 16 * list(self.functions).index(name)
 
 
 class Expansion:
@@ -188,6 +200,7 @@ class Expansion:
         self.calls: dict[str, None] = {}
         self.copies: Counter[str] = Counter()
         self.shared: dict[str, _SharedBody] = {}
+        self.callees: dict[str, set[str]] = {}
         self.frames: list[_Frame] = []
         self.source = ""
         self.place: Place | None = None
@@ -205,10 +218,24 @@ class Expansion:
         if self.shared:
             self.drafts.append(_Draft(Instruction(entry.line, "exit", ("exit",), ()), self.root))
         backs = [(body, self._expand_shared(body)) for body in self._all_shared()]
+        for name, body in self.shared.items():
+            if name in self._reached(name):
+                raise UnsupportedPtxError(
+                    f"the function {name} may call itself: recursive calls are not known", body.function.line
+                )
         for body, draft in backs:
             operands = body.register, Vector(tuple(body.sites))
             draft.instruction = attrs.evolve(draft.instruction, operands=operands)
         self.drafts = [self._resolved(draft) for draft in self.drafts]
+
+    def _reached(self, name: str) -> set[str]:
+        """The functions that a shared body calls, and those that they call."""
+        found, queue = set[str](), [name]
+        while queue:
+            new = self.callees.get(queue.pop(), set()) - found
+            found |= new
+            queue += new
+        return found
 
     def _all_shared(self) -> Iterator[_SharedBody]:
         """The shared bodies, those too that the expansion of earlier ones adds."""
@@ -508,8 +535,8 @@ class Expansion:
             return name
         if name.startswith("."):
             c.fail(f"'{name}' stands where an operand should", token.line)
-        if name in self.module.functions or name in self.module.entries:
-            c.fail(f"the address of the function '{name}' is not known here", token.line)
+        if name in self.module.functions:
+            return str(self.module.code_address(name))
         kind = "register" if name.startswith("%") else "register or variable"
         return c.fail(f"the {kind} '{name}' is not declared", token.line)
 
@@ -556,12 +583,12 @@ class Expansion:
             c.expect(",", "','")
         callee = c.expect("word", "a function")
         arguments: list[str] = []
+        listed = False
         if c.accept(","):
-            if c.token.kind != "(":
-                c.fail("calls through a register are not known", start.line)
-            arguments = self._arguments(scope)
-            if c.accept(","):
-                c.fail("calls through a prototype are not known", start.line)
+            arguments = self._arguments(scope) if c.token.kind == "(" else []
+            listed = c.token.kind == "word" or c.accept(",")  # how a call through a register ends
+            if listed:
+                c.word("the label of a prototype or of a list of functions")
         c.expect(";", "';' after a call")
         after = c.at
         text = " ".join(c.text[start.start : c.tokens[after - 1].start].split())
@@ -569,27 +596,30 @@ class Expansion:
         if set(opcode[1:]) - {"uni"}:
             c.fail(f"'{text}' is not known", start.line)
         function = self.module.functions.get(name)
-        if function is None and name == "__assertfail":  # what `assert` of CUDA C++ calls, the driver's own
-            draft = Instruction(start.line, text, ("trap",), (), guard, unless, self.source, place=place)
-            self.drafts.append(_Draft(draft, scope, False))
+        if function is None and name == "__assertfail" and len(arguments) != 5:
+            self.drafts.append(
+                _Draft(Instruction(start.line, text, ("trap",), (), guard, unless, self.source, place=place), scope)
+            )
             return
-        if function is None and name == "vprintf":  # what `printf` calls
-            if len(arguments) != 2 or len(results) > 1 or not self.locals.keys() >= {*arguments, *results}:
-                c.fail(f"'{text}': vprintf takes two .param variables and gives one", start.line)
-            places = tuple(Memory(variable, 0) for variable in (*arguments, *results))
+        if function is None and name in SYSTEM_CALLS:
+            operands = (*arguments, *results)
+            if (len(arguments), len(results)) not in SYSTEM_CALLS[name] or not self.locals.keys() >= set(operands):
+                c.fail(f"'{text}': the .param variables of {name} do not fit it", start.line)
+            places = tuple(Memory(variable, 0) for variable in operands)
             draft = Instruction(start.line, text, (name,), places, guard, unless, self.source, place=place)
             self.drafts.append(_Draft(draft, scope, False))
             return
-        if function is None:
+        pointer = scope.find(name) if function is None else None
+        if function is None and (self.registers.get(pointer or "") != 64 or not listed):
             why = (
-                "calls through a register are not known"
-                if scope.find(name)
+                "a call through a register names its prototype"
+                if pointer
                 else f"there is no function '{name}' in the text"
             )
             c.fail(f"'{text}': {why}", start.line)
         if name in self.calls:
             c.fail(f"'{text}': recursive calls are not known", start.line)
-        if len(arguments) != len(function.parameters) or len(results) != len(function.results):
+        if function is not None and not _takes(function, len(arguments), len(results)):
             c.fail(
                 f"'{text}': {name} takes {len(function.parameters)} arguments and gives {len(function.results)} results",
                 start.line,
@@ -603,6 +633,10 @@ class Expansion:
 
         if guard:
             emit(("bra",), behind, guard=guard, unless=not unless)
+        if function is None:
+            self._call_pointer(str(pointer), results, arguments, emit, end)
+            self.labels[behind] = len(self.drafts)
+            return
         self.copies[name] += 1
         if self.copies[name] > MOST_COPIES:
             self._call_shared(function, results, arguments, emit, end)
@@ -630,10 +664,31 @@ class Expansion:
         self.caller = place
         self._enter(inner, self.c.opened(function.body), leave)
 
+    def _call_pointer(
+        self, pointer: str, results: list[str], arguments: list[str], emit: Callable[..., None], end: str
+    ) -> None:
+        """Call the function that a register has the address of: the address is compared with that of each that could be meant."""
+        sizes = [self.locals.get(each, 0) for each in (*arguments, *results)]
+        other = f"other function@{end}"
+        self.registers[other], self.register_types[other] = 1, "pred"
+        for name, function in self.module.functions.items():
+            formals = [formal.bytes for formal in (*function.parameters, *function.results)]
+            if not _takes(function, len(arguments), len(results)) or formals != sizes or name in self.calls:
+                continue
+            emit(("setp", "ne", "u64"), other, pointer, str(self.module.code_address(name)))
+            emit(("bra",), f"not {name}@{end}", guard=other)
+            self._call_shared(function, results, arguments, emit, f"{name}@{end}")
+            emit(("bra",), f"done@{end}")
+            self.labels[f"not {name}@{end}"] = len(self.drafts)
+        emit(("call",), pointer)
+        self.labels[f"done@{end}"] = len(self.drafts)
+
     def _call_shared(
         self, function: Function, results: list[str], arguments: list[str], emit: Callable[..., None], end: str
     ) -> None:
         """Call the body that the calls of a function share: pass its arguments, branch there, take its results."""
+        for caller in self.calls:
+            self.callees.setdefault(caller, set()).add(function.name)
         body = self.shared.get(function.name)
         if body is None:
             scope = self._scope(self.root)

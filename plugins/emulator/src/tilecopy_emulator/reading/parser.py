@@ -142,12 +142,16 @@ class ModuleParser(Definitions):
 
     def _declare(self, variable: Variable, line: int) -> None:
         c, name = self._cursor, variable.name
-        known = self.variables.get(name)
-        if (known is not None and not known.extern) or name in self.functions or name in self.entries:
+        before = self.variables.get(name)
+        if (before is not None and not before.extern) or name in self.functions or name in self.entries:
             c.fail(f"'{name}' is declared twice", line)
         for relocation in variable.relocations:
-            if relocation.symbol not in self.variables:
-                c.fail(f"the initial value '{relocation.symbol}' is not a variable that is declared above", line)
+            known = relocation.symbol in self.variables or relocation.symbol in {*self._prototypes, *self.functions}
+            if not known:
+                c.fail(
+                    f"the initial value '{relocation.symbol}' is not a variable or function that is declared above",
+                    line,
+                )
         self.variables[name] = variable
 
     def _target(self, line: int) -> Target:
@@ -313,7 +317,7 @@ class ModuleParser(Definitions):
             body.labels,
             body.registers,
             tuple(parameters),
-            (*self.variables.values(), *body.variables),
+            (*map(self._with_functions, self.variables.values()), *body.variables),
             prod(block) if block else 0,
             (block[0], block[1], block[2]) if block else None,
             prod(bound) if bound else 0,
@@ -322,6 +326,16 @@ class ModuleParser(Definitions):
             self.version,
             body.register_types,
         )
+
+    def _with_functions(self, variable: Variable) -> Variable:
+        """A variable whose initial value has numbers in place of the names of functions."""
+        found = (
+            attrs.evolve(each, symbol="", offset=each.offset + self.code_address(each.symbol))
+            if each.symbol in self.functions
+            else each
+            for each in variable.relocations
+        )
+        return attrs.evolve(variable, relocations=tuple(found)) if variable.relocations else variable
 
 
 def parse(text: str, entry: str | None = None) -> Program:

@@ -10,6 +10,8 @@ import numpy as np
 from ..order.access import WINDOW_BITS, WORDS, bytes_of
 from ..order.shadow import Shadow
 
+HEAP_BYTES, MOST_BLOCKS, MOST_ARRAYS = 8 << 20, 1 << 16, 1 << 18
+"""What a device's heap holds by default (cudaLimitMallocHeapSize), and how many blocks and windows there may be."""
 PAGE_BITS = 12
 """Where a fault must leave arrays as they were, pages of 2**12 bytes are kept, each from its first write on."""
 
@@ -64,6 +66,7 @@ class GlobalArray:
         self.constant_cells: Any = None
         self.journal: list[tuple[Any, Any]] | None = None
         self.has_value = True  # False for a variable without an initial value that nobody has set
+        self.freed = ""
 
     def remember(self, journal: list[tuple[Any, Any]]) -> None:
         """From now on note pages in a journal before they are written: each as it is there, and as it was."""
@@ -96,6 +99,7 @@ class GlobalMemory:
     def __init__(self) -> None:
         self.arrays: list[GlobalArray] = []
         self.cell = 16
+        self.heap: dict[int, GlobalArray] = {}
         self._by_bytes: dict[tuple[int, int, str], list[GlobalArray]] = {}
 
     def add(
@@ -114,6 +118,41 @@ class GlobalMemory:
         self.arrays.append(GlobalArray(name, data, base, writable=writable, space=space))
         same.append(self.arrays[-1])
         return base + first_bytes
+
+    def allocate(self, size: int, where: str) -> int | None:
+        """The address of a new block of the device's heap, or None where the heap is full."""
+        full = sum(len(each.data) for each in self.heap.values()) + size > HEAP_BYTES or len(self.heap) >= MOST_BLOCKS
+        if full or len(self.arrays) >= MOST_ARRAYS:
+            return None
+        data = np.full(size, 0xA5, np.uint8)
+        base = ((len(self.arrays) + 1) << WINDOW_BITS) + 256
+        self.arrays.append(
+            GlobalArray(f"the {size} bytes that {where} allocated", data, base, writable=True, space="global")
+        )
+        self.heap[base] = self.arrays[-1]
+        return base
+
+    def free(self, address: int, where: str) -> str:
+        """Give a block back; why that cannot be, or ""."""
+        block = self.heap.pop(address, None)
+        if block is None:
+            number = (address >> WINDOW_BITS) - 1
+            array = self.arrays[number] if 0 <= number < len(self.arrays) else None
+            if array is not None and array.freed:
+                return f"{array.name} are freed twice; first {array.freed} freed them"
+            return f"0x{address:x} is freed, and malloc did not return it" + (
+                f": it is in {array.name}" if array else ""
+            )
+        block.freed = where
+        return ""
+
+    def leaks(self) -> list[str]:
+        """What the heap still holds, in words."""
+        size = sum(len(each.data) for each in self.heap.values())
+        first = next(iter(self.heap.values())).name if self.heap else ""
+        return (
+            [f"{len(self.heap)} blocks of malloc or new ({size} bytes) were not freed, first {first}"] if first else []
+        )
 
     def kept(self, most: int) -> list[Any] | None:
         """The bytes of the arrays that may be written, for :meth:`again`; None where they are more than ``most``."""
