@@ -53,9 +53,9 @@ def _register(k: tc.KernelBuilder, a: tc.Buffer, s: tc.Buffer) -> None:
     k.store(a[0], k.load(r[0]))
 
 
-def _divergent(k: tc.KernelBuilder, a: tc.Buffer, s: tc.Buffer) -> None:
+def _incomplete(k: tc.KernelBuilder, a: tc.Buffer, s: tc.Buffer) -> None:
     with k.if_(k.thread_id() < 16):
-        k.inline_ptx("bar.sync 0;")
+        k.inline_ptx("bar.sync 0, 64;")
 
 
 def _misaligned(k: tc.KernelBuilder, a: tc.Buffer, s: tc.Buffer) -> None:
@@ -73,7 +73,7 @@ def _misaligned(k: tc.KernelBuilder, a: tc.Buffer, s: tc.Buffer) -> None:
         (_poison, "poison", ("s", 12)),
         (_outside, "bounds", ("A", 256)),
         (_register, "poison", ("mov.b32",)),
-        (_divergent, "barrier", (16, 32)),
+        (_incomplete, "barrier", (16, 64)),
         (_misaligned, "alignment", (16,)),
     ],
 )

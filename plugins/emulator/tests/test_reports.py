@@ -131,3 +131,61 @@ def test_the_user_s_line_stands_in_place_of_a_library_header_s(header: int, line
 )  # fmt: skip
 def test_names_of_functions_are_those_of_the_source(mangled: str, name: str) -> None:
     assert readable(mangled) == name
+
+
+FAULTS = """ st.shared.u32 [%r2], %r0;
+ ld.shared.u32 %r6, [%r4];
+ mad.wide.u32 %y, %r0, 16, %y; ld.global.u32 %r7, [%y+12];
+ add.u32 %r7, %r7, %r6;
+ ld.shared.u32 %r6, [%r2+512];
+ st.global.u32 [%z], %r6;
+"""
+
+
+@pytest.mark.parametrize("grid", [1, 4])
+def test_all_hazards_are_reported_once_for_each_cause(grid: int) -> None:
+    first = hazard(FAULTS, grid=grid, block=128)
+    error = hazard(FAULTS, grid=grid, block=128, all_hazards=True)
+    assert str(error) == str(first) and first.others == ()
+    found = [(each.kind, instructions(each)[0]) for each in (error, *error.others)]
+    assert found[:3] == [("race", "ld.shared.u32"), ("bounds", "ld.global.u32"), ("poison", "ld.shared.u32")]
+    assert len(set(found)) == len(found) and {kind for kind, _ in found} <= {"race", "bounds", "poison"}
+    assert instructions(error) == ["ld.shared.u32", "st.shared.u32"]
+    assert [str(each) for each in error.others] == error.__notes__[: len(error.others)]
+
+
+def test_a_loop_is_one_cause_and_an_access_outside_reads_zero() -> None:
+    y = np.full(256, 7, np.int32)
+    body = " mov.u32 %r6, 0;\nL: mad.wide.u32 %z, %r6, 64, %y; ld.global.u32 %r7, [%z]; add.u32 %r6, %r6, 1; setp.lt.u32 %p0, %r6, 40; @%p0 bra L;\n"
+    with pytest.raises(tc.HazardError) as caught:
+        run_ptx(f"{HEAD}{body} st.global.u32 [%y], %r7; ret;\n}}\n", [y], grid=1, block=1, all_hazards=True)
+    assert caught.value.kind == "bounds" and caught.value.others == () and (y[0], y[1]) == (0, 7)
+
+
+def test_a_run_that_cannot_go_on_ends_with_what_it_found() -> None:
+    error = hazard(
+        " ld.shared.u32 %r6, [%r2]; st.global.u32 [%z], %r6;\n trap;\n st.global.u32 [%y], 0;\n", all_hazards=True
+    )
+    assert [each.kind for each in (error, *error.others)] == ["poison", "trap"]
+
+
+@pytest.mark.parametrize("all_hazards", [False, True])
+@pytest.mark.parametrize("grid", [1, 3])
+@pytest.mark.parametrize("after", ["", " bar.sync 0;\n"])
+def test_a_divergent_barrier_is_called_that(after: str, grid: int, all_hazards: bool) -> None:
+    body = f" st.shared.u32 [%r2], %r0; setp.lt.u32 %p0, %r0, 32;\n @!%p0 bra L;\n bar.sync 0;\nL:\n ld.shared.u32 %r6, [%r4];\n{after} st.global.u32 [%z], %r6;\n"
+    error = hazard(body, grid=grid, all_hazards=all_hazards)
+    assert (error.kind, error.cause) == ("barrier", "divergent")
+    assert instructions(error) == ["bar.sync", "ld.shared.u32", "st.shared.u32"]
+
+
+def test_a_divergent_barrier_of_a_loop_is_called_that() -> None:
+    loop = " mov.u32 %r6, 0; shr.u32 %r7, %r0, 5; add.u32 %r7, %r7, 1;\nL:\n bar.sync 0;\n add.u32 %r6, %r6, 1; setp.lt.u32 %p0, %r6, %r7; @%p0 bra L;\n"
+    error = hazard(f"{loop} st.shared.u32 [%r2], %r0;\n bar.sync 0;\n{READ}")
+    assert (error.kind, error.cause, instructions(error)[0]) == ("barrier", "divergent", "bar.sync")
+
+
+def test_a_race_before_barriers_that_all_threads_reach_stays_a_race() -> None:
+    body = " st.shared.u32 [%r2], %r0; setp.lt.u32 %p0, %r0, 32;\n @!%p0 bra L;\n bar.sync 0; bra M;\nL: ld.shared.u32 %r6, [%r4]; bar.sync 0;\nM: ret;\n"
+    straight = " setp.lt.u32 %p0, %r0, 32;\n @!%p0 bra L; st.shared.u32 [%r2], %r0;\nL: @%p0 bra M; ld.shared.u32 %r6, [%r4]; st.global.u32 [%z], %r6;\nM: bar.sync 0;\n"
+    assert hazard(straight).kind == hazard(body).kind == "race"

@@ -168,6 +168,8 @@ def _run(call: Callable[[], None], words: list[str]) -> int:
         if "--debug" in options:
             say(traceback.format_exc().rstrip())
         say(f"tilecopy: {'' if kind in _UNTITLED else f'{kind}: '}{message}")
+        for note in getattr(error, "__notes__", ()) if isinstance(error, TilecopyError) else ():
+            say(note)
         if "--json" in options:
             with suppress(TilecopyError, OSError):
                 emit(f"{json.dumps({'error': {'type': kind, 'message': message, **_more_of(error)}}, indent=2)}\n")
@@ -185,7 +187,9 @@ def _more_of(error: BaseException) -> dict[str, Any]:
     if not isinstance(error, HazardError):
         return {}
     names = ("kind", "line", "threads", "bytes", "cause")
-    return {name: getattr(error, name) for name in names} | error.details
+    hazards = [{name: getattr(each, name) for name in names} | each.details for each in (error, *error.others)]
+    messages = ({"message": str(each)} for each in (error, *error.others))
+    return hazards[0] | {"hazards": [first | rest for first, rest in zip(messages, hazards, strict=True)]}
 
 
 def _failure(error: BaseException) -> tuple[str, str, int]:

@@ -40,6 +40,7 @@ def run_ptx(
     observer: Observer | None = None,
     progress: Callable[[int, int], None] | None = None,
     variables: Mapping[str, Any] | None = None,
+    all_hazards: bool = False,
 ) -> Report:
     """Run a kernel of any PTX text, whoever wrote it, with no GPU.
 
@@ -64,6 +65,8 @@ def run_ptx(
         progress: called with CTAs done and CTAs in all.
         variables: values of ``__constant__`` and ``__device__`` variables of the module, by name: a number, an array, a :class:`Struct` or a
             :class:`Pointer`. Values are copied; ``Report.variables`` has what the variables hold after the run.
+        all_hazards: go on after a hazard where that is possible; the :class:`HazardError` of the first then has one for each
+            other cause in ``others``.
 
     Returns:
         What the run did.
@@ -89,6 +92,7 @@ def run_ptx(
         observer=observer,
         progress=progress,
         variables=variables,
+        all_hazards=all_hazards,
     )
 
 
@@ -105,9 +109,11 @@ def run_program(
     observer: Observer | None = None,
     progress: Callable[[int, int], None] | None = None,
     variables: Mapping[str, Any] | None = None,
+    all_hazards: bool = False,
 ) -> Report:
     """As :func:`run_ptx`, of a text that has been parsed."""
-    demand("run_ptx", "profile", profile, is_flag(profile), "True or False")
+    for name, flag in (("profile", profile), ("all_hazards", all_hazards)):
+        demand("run_ptx", name, flag, is_flag(flag), "True or False")
     fits = observer is None or callable(observer)
     demand("run_ptx", "observer", observer, fits, "a function of an Access or a Transfer, or None")
     names = items_of(allow)
@@ -139,6 +145,7 @@ def run_program(
         observer=observer,
         progress=progress,
         variables=values,
+        all_hazards=all_hazards,
     )
     for name, value in (variables or {}).items():
         if isinstance(value, np.ndarray):

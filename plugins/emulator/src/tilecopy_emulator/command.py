@@ -148,14 +148,15 @@ def _annotations(error: TilecopyError, file: Path) -> list[str]:
         line = int(here[1]) if here else getattr(error, "line", 0)
         return [_workflow_command("error", str(file), line, 0, type(error).__name__, str(error))]
     commands = []
-    for number, access in enumerate(error.details["accesses"]):
+    accesses = [(hazard, *each) for hazard in (error, *error.others) for each in enumerate(hazard.details["accesses"])]
+    for hazard, number, access in accesses:
         places = access["source"] or [{"file": str(file), "line": access["ptx_line"], "column": 0}]
         place = next((each for each in places if Path(each["file"]).is_relative_to(Path.cwd())), places[0])
         name = place["file"]
         if Path(name).is_relative_to(Path.cwd()):
             name = str(Path(name).relative_to(Path.cwd()))
-        title = f"{access['relation']}: {access['thread']}" if number else f"{error.kind}: {access['thread']}"
-        text = f"{access['ptx']} (PTX line {access['ptx_line']})" if number else str(error)
+        title = f"{access['relation']}: {access['thread']}" if number else f"{hazard.kind}: {access['thread']}"
+        text = f"{access['ptx']} (PTX line {access['ptx_line']})" if number else str(hazard)
         if place["line"]:
             level = "notice" if number else "error"
             commands.append(_workflow_command(level, name, place["line"], place["column"], title, text))
@@ -286,6 +287,7 @@ def emulate(
             dynamic_shared_bytes=dynamic_shared,
             profile=profile,
             allow=allow,
+            all_hazards=True,
             progress=progress if sys.stderr is not None and sys.stderr.isatty() else None,
         )
     for name, path in saves:

@@ -26,6 +26,7 @@ class EmulatorExecutor:
         profile: count memory sectors and bank conflicts too (slower).
         progress: called with CTAs done and CTAs in all.
         observer: called with each :class:`Access` and :class:`Transfer`, in the order in which they run here (slower).
+        all_hazards: as of :func:`run_ptx`.
     """
 
     name = "emulator"
@@ -36,13 +37,15 @@ class EmulatorExecutor:
         profile: bool = False,
         progress: Callable[[int, int], None] | None = None,
         observer: Observer | None = None,
+        all_hazards: bool = False,
     ) -> None:
-        demand("EmulatorExecutor", "profile", profile, is_flag(profile), "True or False")
+        for flag_name, flag in (("profile", profile), ("all_hazards", all_hazards)):
+            demand("EmulatorExecutor", flag_name, flag, is_flag(flag), "True or False")
         fits = progress is None or callable(progress)
         demand("EmulatorExecutor", "progress", progress, fits, "a function of two numbers, or None")
         fits = observer is None or callable(observer)
         demand("EmulatorExecutor", "observer", observer, fits, "a function of an Access or a Transfer, or None")
-        self._profile, self._progress, self._observer = profile, progress, observer
+        self._profile, self._progress, self._observer, self._all_hazards = profile, progress, observer, all_hazards
 
     def why_unavailable(self, kernel: BuiltKernel | None = None) -> str | None:
         """Why it cannot run a kernel here; it always can."""
@@ -126,6 +129,7 @@ class EmulatorExecutor:
             origin_of=kernel.origin_of,
             value_checks=checks,
             observer=self._observer,
+            all_hazards=self._all_hazards,
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -15,6 +15,10 @@ from .program import Instruction
 
 _FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 _WIDTHS = ("8", "16", "32", "64")
+DIVERGENT = "divergent"
+"""The cause of a barrier that some threads pass by."""
+MOST_HAZARDS = 100
+"""Hazards of one run that are reported."""
 COMPLETED, IN_VAIN = "the wait for it", "a wait that does not cover it"
 """Relations of the waits that complete a copy, and that do not."""
 
@@ -47,6 +51,12 @@ class ReportedAccess:
     def of(cls, thread: str, action: str, instruction: Instruction, **more: str) -> ReportedAccess:
         """Return the access of an instruction."""
         return cls(thread, action, instruction.line, instruction.text, instruction.place, **more)
+
+    @property
+    def source_line(self) -> tuple[str, int]:
+        """The file and line outside library headers, or the line of PTX and no file."""
+        place = self.place.outside_libraries() if self.place else None
+        return (place.file, place.line) if place else ("", self.line)
 
     def data(self, sources: Mapping[str, str]) -> dict[str, Any]:
         """Return the access as JSON has it; of the source's places those outside library headers come first, innermost first."""
@@ -88,12 +98,42 @@ class Hazard:
     cause: str = ""
     remedy: str = ""
 
+    @property
+    def line(self) -> int:
+        """The line of the PTX text, or 0."""
+        return self.accesses[0].line if self.accesses else 0
+
+    @property
+    def root(self) -> tuple[str, frozenset[tuple[str, int]]]:
+        """What hazards with one cause have in common: the kind and the lines of the first two accesses."""
+        accesses = self.accesses[: 1 if self.cause == DIVERGENT else 2]
+        return self.kind, frozenset(access.source_line for access in accesses)
+
+    def behind(self, barrier: ReportedAccess, instead: str, other: str) -> Hazard:
+        """Return the hazard of a divergent barrier that this race shows.
+
+        Args:
+            barrier: the barrier, and the earlier thread of the race, which waits there.
+            instead: what the later one does, in words.
+            other: the later one.
+        """
+        race = self.message.partition(": ")[2]
+        first = attrs.evolve(self.accesses[0], relation="an access that it does not order")
+        return attrs.evolve(
+            self,
+            kind="barrier",
+            message=f"{barrier.thread}: a divergent barrier: this thread waits here and {other} {instead}, so {race}",
+            accesses=(barrier, first, *self.accesses[1:]),
+            threads=(barrier.thread, other),
+            cause=DIVERGENT,
+            remedy="a barrier that all threads of the CTA reach: move it out of the branch or loop",
+        )
+
     def error(self, sources: Mapping[str, str]) -> HazardError:
         """Return the exception for users, with the lines of the sources."""
-        line = self.accesses[0].line if self.accesses else 0
         error = HazardError(
             "\n".join(self._lines(sources)),
-            kind=self.kind, line=line, threads=self.threads, bytes=self.bytes, cause=self.cause,
+            kind=self.kind, line=self.line, threads=self.threads, bytes=self.bytes, cause=self.cause,
         )  # fmt: skip
         error.details = {"accesses": [each.data(sources) for each in self.accesses], "order": self.remedy}
         return error
@@ -115,6 +155,26 @@ class Hazard:
         elif values and values[0]:
             lines.append(f"  value: {values[0]}")
         return [*lines, f"  what orders them: {self.remedy}"] if self.remedy else lines
+
+
+def as_one_error(hazards: Sequence[Hazard], sources: Mapping[str, str]) -> HazardError:
+    """Return the exception of the first hazard, with one for each other cause in its ``others`` and its notes."""
+    causes: dict[Any, Hazard] = {}
+    covered: set[Any] = set()
+    for hazard in hazards:
+        if hazard.root not in covered:
+            causes[hazard.root] = hazard
+        covered.add(hazard.root)
+        if hazard.cause == DIVERGENT:
+            covered.add(("race", frozenset(access.source_line for access in hazard.accesses[1:3])))
+    error, *others = (hazard.error(sources) for hazard in list(causes.values())[:MOST_HAZARDS])
+    error.others = tuple(others)
+    for other in others:
+        error.add_note(str(other))
+    if others:
+        shown = f", of which the first {MOST_HAZARDS} are shown" if len(causes) > MOST_HAZARDS else ""
+        error.add_note(f"{len(causes)} hazards{shown}; later ones may follow from earlier ones")
+    return error
 
 
 def value_of(raw: Any, instruction: Instruction) -> str:

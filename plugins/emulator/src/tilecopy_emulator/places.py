@@ -56,6 +56,10 @@ class Place:
         """Whether it lies in a header of the CUDA toolkit or of an installed package."""
         return _LIBRARY.search(self.file) is not None
 
+    def outside_libraries(self) -> Place:
+        """Return the innermost place that lies outside library headers, or this one."""
+        return next((place for place in self.chain() if not place.in_library), self)
+
     @property
     def shown_file(self) -> str:
         """The file's name, from the current folder on where it lies in there."""
@@ -82,7 +86,7 @@ class Place:
     def lines(self, sources: Mapping[str, str]) -> list[str]:
         """Return the place outside library headers and its callers, a line each, with the headers' place beside the first."""
         chain = self.chain()
-        first = next((number for number, place in enumerate(chain) if not place.in_library), 0)
+        first = chain.index(self.outside_libraries())
         lines = []
         for number, place in enumerate(chain[first:]):
             name, text = readable(place.function), place.text(sources)

@@ -16,13 +16,14 @@ from tilecopy.executors import ValueCheck, html_table
 
 from .demands import demand, is_flag, is_whole, items_of
 from .effects import is_approximate, pieces, sections, shared_side_not_counted
-from .hazards import Hazard
+from .hazards import Hazard, as_one_error
 from .machine.machine import Machine
 from .memory.observed import Observer
 from .opcodes.operands import Step
 from .opcodes.table import compile_program
 from .order.access import STACK, STACK_BYTES
 from .order.clocks import TENSOR
+from .order.shadow import time_of
 from .places import readable
 from .program import REGISTER_BITS, TAKES_PART, BudgetError, Program, UnsupportedPtxError
 from .threads.arrays import GlobalMemory
@@ -171,6 +172,7 @@ def run_grid(
     allow: Sequence[str] = (),
     observer: Observer | None = None,
     variables: Mapping[str, bytes] | None = None,
+    all_hazards: bool = False,
 ) -> Report:
     """Run every CTA of a grid.
 
@@ -190,6 +192,7 @@ def run_grid(
         allow: names of what is no hazard here, of :data:`ALLOWABLE`.
         observer: called with each :class:`Access` and :class:`Transfer`, in the order in which they run here.
         variables: the bytes of variables of the module that the caller sets, by their names in PTX.
+        all_hazards: go on after a hazard where that is possible, and report one for each cause.
 
     Raises:
         HazardError: an execution that the hardware leaves undefined.
@@ -198,6 +201,7 @@ def run_grid(
     """
     _demand_launch(program, grid, block, cluster, parameters, memory, dynamic_shared_bytes)
     demand("run_grid", "profile", profile, is_flag(profile), "True or False")
+    demand("run_grid", "all_hazards", all_hazards, is_flag(all_hazards), "True or False")
     for name, function in (("progress", progress), ("origin_of", origin_of), ("observer", observer)):
         demand("run_grid", name, function, function is None or callable(function), "a function, or None")
     fits = isinstance(value_checks, (tuple, list)) and all(isinstance(each, ValueCheck) for each in value_checks)
@@ -262,7 +266,9 @@ def run_grid(
         launch.dynamic_shared_bytes, launch.total_shared_bytes = dynamic_shared_bytes, shared_bytes
         launch.single = profile or observer is not None
         for sought in raced:
-            launch.sought.setdefault((sought.memory, sought.writes), []).append(sought)
+            key = sought.memory, sought.writes, int(time_of(sought.stamp))
+            launch.sought.setdefault(key, []).append(sought)
+        launch.all_hazards = all_hazards
         launch.explicit_cluster = cluster is not None
         launch.allows_same_value, launch.allows_unfenced_init = (name in (names or ()) for name in ALLOWABLE)
         return launch
@@ -273,14 +279,17 @@ def run_grid(
         hazards = _hazards_of(launch, progress)
         if launch.raced and kept is not None:
             silent = None if progress is None else lambda done, total: None
-            hazards = _hazards_of(laid_out(memory.again(kept), launch.raced), silent) or hazards
+            again = laid_out(memory.again(kept), launch.raced)
+            if launch.suspects and not all_hazards:
+                again.all_hazards = again.first_only = True
+            hazards = _hazards_of(again, silent) or hazards
     except MemoryError as error:
         raise BudgetError(
             f"kernel {program.name}: the emulator needs more memory than this process may use ({error}). "
             "Run a smaller problem, or raise the limit"
         ) from error
     if hazards:
-        raise hazards[0].error(program.sources)
+        raise as_one_error(hazards, program.sources)
     executed: Counter[str] = Counter()
     lines: Counter[int] = Counter()
     approximate, not_counted = set(), set()

@@ -25,6 +25,7 @@ class HazardError(TilecopyError, RuntimeError):
         bytes: first and last byte of the access that is at fault, from the start of its memory, or None.
         cause: what is behind it, if that is known, such as ``"scope"`` or the state of a barrier.
         details: what else the emulator says of it, as JSON has it: its accesses and what would order them.
+        others: the run's hazards with other causes, in the order in which they were found, if all were asked for.
     """
 
     def __init__(
@@ -44,3 +45,4 @@ class HazardError(TilecopyError, RuntimeError):
         self.bytes = bytes
         self.cause = cause
         self.details: dict[str, Any] = {}
+        self.others: tuple[HazardError, ...] = ()

@@ -48,6 +48,7 @@ def run_cuda(
     dynamic_shared_bytes: int = 0,
     profile: bool = False,
     allow: Sequence[str] = (),
+    all_hazards: bool = False,
     target: str = "sm_90",
     options: Sequence[str] = (),
     name: str = "kernel.cu",
@@ -67,6 +68,7 @@ def run_cuda(
         dynamic_shared_bytes: likewise.
         profile: likewise.
         allow: likewise.
+        all_hazards: likewise.
         target: what to compile for.
         options: more options of NVRTC, such as ``-DN=4`` or ``-Iinclude``.
         name: of the source, for messages and for ``__FILE__``.
@@ -92,6 +94,7 @@ def run_cuda(
         profile=profile,
         allow=allow,
         variables=variables,
+        all_hazards=all_hazards,
     )
 
 

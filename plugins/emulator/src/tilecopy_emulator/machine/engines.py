@@ -200,7 +200,7 @@ class Engines:
             gone[ending] = True
             for each in self.copies:
                 late = gone[each.lanes] & (each.tracked is None or each.tracked[:] < 0)
-                if np.any(late):
+                if np.any(late) and not each.operation.blamed:
                     pending = self._lack(each, int(np.argmax(late)))
                     machine.hazard(
                         "lifetime", f"the thread exits while this cp.async is in flight: {pending.lack}",
@@ -208,7 +208,7 @@ class Engines:
                     )  # fmt: skip
         gone_set = set(ending.tolist()) if self.pending or self.machine.flying else set()
         for operation in self.machine.flying.values():
-            if operation.group >= 0 and not operation.read and operation.lane in gone_set:
+            if operation.group >= 0 and not operation.read and not operation.blamed and operation.lane in gone_set:
                 machine.hazard(
                     "lifetime", f"the thread exits while this copy is in flight: {operation.pending().lack}",
                     np.array([operation.lane]), at=operation.at,
@@ -239,6 +239,8 @@ class Engines:
         return any(key in rows and rows[key][column] >= time for rows in heard)
 
     def _lifetime(self, operation: Operation) -> None:
+        if operation.blamed:
+            return
         self.machine.hazard(
             "lifetime",
             "a CTA exits while this copy still reads or writes shared memory (a wait or a cluster barrier is missing)",

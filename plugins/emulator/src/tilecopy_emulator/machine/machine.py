@@ -26,6 +26,22 @@ from .mbarrier import Mbarriers
 from .participation import Participation
 from .progress import Watch
 
+_TOLERATED = (
+    "poison",
+    "bounds",
+    "alignment",
+    "read-only",
+    "window",
+    "race",
+    "async",
+    "proxy",
+    "descriptor",
+    "arithmetic",
+)
+"""Kinds of hazards after which a thread can go on."""
+_OF_ENGINES = ("wgmma", "tcgen05", "mbarrier", "clusterlaunchcontrol", "tensormap", "bar", "barrier")
+_OF_WARPS = ("mma", "wmma", "ldmatrix", "stmatrix", "movmatrix", "shfl", "vote", "match", "redux")
+"""Opcodes that are not done again after a hazard, and those that are left out for all lanes or for none."""
 TRIALS = 10
 """Guesses at what a register that holds nothing might hold: two of the same bit everywhere, the others by chance."""
 PATIENCE_BITS = 6
@@ -88,13 +104,20 @@ class Machine(Memories):
                             self.branch(active, self.launch.targets[at])
                         else:
                             try:
-                                steps[at](self, active)
+                                if self.tolerant:
+                                    self._do_what_can_be_done(at, active)
+                                else:
+                                    steps[at](self, active)
                             except HazardError as error:
                                 self._pass_on(active, error)
                         executed[at : at + lengths[at]] += size * self.copies
             except Diverged:
                 self.expand()
                 continue
+            except HazardError as error:
+                self._tolerate(at, error)
+                continue
+            self.tolerant = False
             if self.stale or self.next_at >= self.limit:
                 if not self.settled:
                     self.pc[self.index(self.lanes)] = self.next_at
@@ -102,6 +125,33 @@ class Machine(Memories):
             else:
                 self.at = self.next_at
         return stuck
+
+    def _tolerate(self, at: int, error: HazardError) -> None:
+        """Record a hazard and let its instruction be done again, tolerantly, by each thread for itself; where it cannot, the run ends."""
+        self.launch.record(error)
+        if not self.launch.all_hazards or self.tolerant or self.settled or error.kind not in _TOLERATED:
+            raise error
+        opcode = self.program.instructions[at].opcode
+        if opcode[0] in _OF_ENGINES or "bulk" in opcode or ("async" in opcode[1:2] and opcode[0] != "cp"):
+            raise error  # some of its lanes may have started theirs
+        self.at, self.many, self.unwritten = at, None, []
+        if self.copies > 1:
+            self.expand()
+        self.tolerant = True
+
+    def _do_what_can_be_done(self, at: int, lanes: Lanes) -> None:
+        """An instruction that broke a rule: lanes that still do are left out, and their results are zero."""
+        try:
+            self.launch.steps[at](self, lanes)
+        except HazardError:
+            self.at, self.many, self.unwritten = at, None, []
+            index, last = np.array(self.index(lanes)), at + self.launch.lengths[at]
+            if len(index) > 1 and self.program.instructions[at].opcode[0] not in _OF_WARPS:
+                for half in np.array_split(index, 2):
+                    self._do_what_can_be_done(at, half)
+                return
+            for name in {name for each in self.program.instructions[at:last] for name in written_by(each)}:
+                self.write(name, index, 0)
 
     def _pass_on(self, lanes: Lanes, nothing: HazardError) -> None:
         """An instruction on registers alone has a source that holds nothing in some lanes; the same is then true of its results.

@@ -27,7 +27,7 @@ from ..order.shadow import (
 from ..threads.launch import Sought
 from ..threads.operations import Operation
 from ..threads.registers import Registers
-from ..threads.threads import Lanes
+from ..threads.threads import AT_BARRIER, Lanes
 
 
 def judge_global(machine: Registers, threads: Any, strength: int, before: Any) -> tuple[Any, Any]:
@@ -166,9 +166,15 @@ def blame(
         met.append(machine.reported(machine.program.instructions[waited], who, "", relation=COMPLETED))
         text = f"{where} is {action} with no barrier since {who} waited for its copy, which counts as {before} from then on"
         remedy = remedy.replace("between the two", "after that wait")
+    suspect = behind = None
+    if max(mine, other) < BARRIER_ACTOR and mine // machine.threads == other // machine.threads:
+        waits = machine.status[(other - machine.first * machine.threads) % machine.units] == AT_BARRIER
+        suspect = (mine, other) if waits else None
+        behind = machine.barriers.passed_by(mine, other)
     machine.hazard(
         "race", text, lanes, position, copy=copy, threads=(who,), bytes=span, cause=cause, action=action, value=own, met=met,
         remedy=remedy, sought=None if conflict.together else sought,
+        suspect=suspect, behind=behind,
     )  # fmt: skip
 
 
@@ -194,7 +200,7 @@ def blame_flight(
     span: tuple[int, int] | None, *, wrote: bool,
 ) -> NoReturn:  # fmt: skip
     """The hazard for an access to what an operation in flight uses; ``cell``: of shared memory, or -1."""
-    pending = operation.pending(cell)
+    pending, operation.blamed = operation.pending(cell), True
     own = operation.machine is machine and pending.lane == int(machine.index(lanes)[position])
     remedy = (pending.remedy or pending.lack) + ("" if own or not pending.alone else ", then a barrier")
     who, verb = operation.machine.name_of(pending.lane), "to it is in flight" if wrote else "still reads it"

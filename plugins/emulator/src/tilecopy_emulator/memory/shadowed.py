@@ -72,13 +72,19 @@ class ShadowedMemory:
             self.seek(shadow, cells, stamps, key, writes=writes)
 
         def judge(positions: Any, before: Any) -> tuple[Any, Any]:
+            if machine.tolerant:
+                return np.ones(len(positions), bool), np.zeros(len(positions), bool)
             machine.flags.touched = (key, cells[positions], writes)
             return self._judge_access(machine, actors[positions], strength, before)
 
-        if writes:
-            shadow.write(cells, stamps, judge, equal=equal, modifies=modifies)
-        else:
-            shadow.read(cells, stamps, judge, remember=remember)
+        try:
+            if writes:
+                shadow.write(cells, stamps, judge, equal=equal, modifies=modifies)
+            else:
+                shadow.read(cells, stamps, judge, remember=remember)
+        except Conflict:
+            if not machine.tolerant:
+                raise
 
     def seek(self, shadow: Shadow, cells: Any, stamps: Any, key: int = 0, *, writes: bool, copy: int = -1) -> None:
         """Note the instruction of accesses that are sought: the one that is executed, or a ``copy`` that it waits for.
@@ -86,7 +92,7 @@ class ShadowedMemory:
         A machine's lanes may have been few then, and stood for many.
         """
         machine = self.machine
-        for sought in machine.launch.sought.get((self._which(key), writes), ()):
+        for sought in machine.launch.sought.get((self._which(key), writes, machine.launch.time.now), ()):
             wanted = sought.stamp if self._whole_grid else self._in_unit(sought.stamp)
             found = np.nonzero((cells == sought.cell % len(shadow.writer)) & (stamps == wanted))[0]
             if len(found) and copy >= 0:

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import attrs
 import numpy as np
 
+from ..hazards import ReportedAccess
 from ..order.clocks import NOTHING, Clock, join
 from .threads import AT_BARRIER, AT_CLUSTER, DONE, Lanes, Threads
 
@@ -53,11 +54,18 @@ class Barriers:
         self.arrived = np.full(machine.units, -1, np.int64)
         self.passed = np.zeros(machine.units, np.int64)
         self.resized: dict[int, list[int]] = {}
+        self.mixed: dict[int, dict[int, int]] = {}
+        """Of a CTA whose threads came to a barrier of all by different instructions: which lane came by which, the last time."""
 
     def expand(self, copies: int, ctas: int, unit: int) -> None:
         """See :meth:`Machine.expand`."""
         order, first = self.machine.order, self.machine.first
         named, clusters = self.named, self.clusters
+        self.mixed = {
+            cta + copy * ctas: {lane + copy * unit: place for lane, place in places.items()}
+            for copy in range(copies)
+            for cta, places in self.mixed.items()
+        }
         self.named, self.clusters = {}, {}
         warps = ctas * self.machine.warps_per_cta
         self.resized = {w + copy * warps: list(x) for w, x in self.resized.items() for copy in range(copies)}
@@ -219,6 +227,10 @@ class Barriers:
             came = sum(32 if count >= alive[warp] else count for warp, count in counts.items())
             if came < state.expected:
                 return False
+        self._explain(cta, state)
+        places = {lane: place for lane, (place, _, _) in state.arrived.items()}
+        if state.expected is None and len(set(places.values())) > 1:
+            self.mixed[cta] = places
         waiting = np.array(sorted(lane for lane, (_, waits, _) in state.arrived.items() if waits), np.int64)
         self._demand_warps(state)
         time = machine.launch.time.now
@@ -235,6 +247,46 @@ class Barriers:
         if done is not None:
             done(waiting, votes)
         return True
+
+    def _explain(self, cta: int, state: _Named) -> None:
+        """Races whose earlier thread waited here, and whose later one passed by: it exits, waits elsewhere, or came by another instruction."""
+        machine, launch = self.machine, self.machine.launch
+        first = machine.first * machine.threads
+        for race in [*launch.suspects]:
+            hazard, mine, other = race
+            if (mine - first) // machine.threads != cta or other - first not in state.arrived:
+                continue
+            launch.suspects.remove(race)
+            place, come = state.arrived[other - first][0], state.arrived.get(mine - first)
+            if come is None or self._apart(place, come[0]):
+                number = next(number for number, each in enumerate(launch.hazards) if each is hazard)
+                launch.hazards[number] = hazard.behind(
+                    *self._divergent(other, place, mine, -1 if come is None else come[0])
+                )
+        if launch.first_only and launch.first_error is not None and not launch.suspects:
+            launch.all_hazards = False
+            raise launch.first_error
+
+    def passed_by(self, mine: int, other: int) -> tuple[ReportedAccess, str, str] | None:
+        """Return what :meth:`Hazard.behind` needs, if two threads of the grid last met at a barrier by different instructions."""
+        first = self.machine.first * self.machine.threads
+        places = self.mixed.get((mine - first) // self.machine.threads, {})
+        mine_at, other_at = places.get(mine - first, -1), places.get(other - first, -1)
+        if mine_at < 0 or other_at < 0 or not self._apart(other_at, mine_at):
+            return None
+        return self._divergent(other, other_at, mine, mine_at)
+
+    def _apart(self, place: int, other: int) -> bool:
+        """Whether two barriers are not the ends of two branches: a thread can come to both."""
+        launch = self.machine.launch
+        return place != other and (launch.reaches(place, other) or launch.reaches(other, place))
+
+    def _divergent(self, waits: int, place: int, passes: int, passes_at: int) -> tuple[ReportedAccess, str, str]:
+        machine = self.machine
+        instructions, launch = machine.program.instructions, machine.launch
+        barrier = machine.reported(instructions[place], launch.name_of(waits), "")
+        instead = "does not" if passes_at < 0 else f"at PTX line {instructions[passes_at].line}"
+        return barrier, instead, launch.name_of(passes)
 
     def _demand_warps(self, state: _Named) -> None:
         """For ``.aligned``: all lanes of a warp that have not exited came, and by one instruction."""
@@ -299,6 +351,7 @@ class Barriers:
         for (cta, number), state in self.named.items():
             if lane not in state.arrived:
                 continue
+            self._explain(cta, state)
             living = machine.living(cta)
             missing = [x for x in living.tolist() if x not in state.arrived]
             whole = machine.threads if state.expected is None else state.expected

@@ -14,10 +14,13 @@ from tilecopy import HazardError
 from ..effects import effect_of, loads_strongly
 from ..hazards import Hazard
 from ..order.clocks import Clock, Time
+from ..order.shadow import time_of
 from ..program import Program
 from .arrays import GlobalMemory
 
 Dim3 = tuple[int, int, int]
+MOST_AT_A_LINE, MOST_ALIKE = 16, 2
+"""Hazards that are kept of one kind at one line of PTX, and those of them whose earlier accesses a run cannot tell apart."""
 
 
 @attrs.frozen
@@ -141,7 +144,10 @@ class Launch:
         allows_unfenced_init: a bulk copy may use an mbarrier whose init no fence has made known to the async proxy.
         all_hazards: the run goes on after a hazard where it can.
         hazards: those of the run; raced: of their races the earlier accesses, for another run to look for.
-        sought: what this run looks for, by memory and direction; seen: the instruction that made it, and the wait that completed it or -1.
+        first_only: it goes on only until it is known whether a barrier is behind the first hazard, which ``first_error`` raised.
+        suspects: races whose earlier thread waits at a barrier, with the later and the earlier thread of the grid: a divergent barrier?
+        told: how often what has been recorded, see :meth:`record`.
+        sought: what this run looks for, by memory, direction and time; seen: the instruction that made it, and the wait that completed it or -1.
         printed: the thread and the text of each ``printf``, in the order in which they ran here.
         notes: what the report says besides; a note that is there already is not repeated.
     """
@@ -181,7 +187,11 @@ class Launch:
     all_hazards: bool = False
     hazards: list[Hazard] = attrs.Factory(list)
     raced: list[Sought] = attrs.Factory(list)
-    sought: dict[tuple[int, bool], list[Sought]] = attrs.Factory(dict)
+    first_only: bool = False
+    first_error: HazardError | None = None
+    suspects: list[tuple[Hazard, int, int]] = attrs.Factory(list)
+    told: Counter[tuple[Any, ...]] = attrs.Factory(Counter)
+    sought: dict[tuple[int, bool, int], list[Sought]] = attrs.Factory(dict)
     seen: dict[Sought, tuple[int, int]] = attrs.Factory(dict)
     printed: list[tuple[str, str]] = attrs.Factory(list)
     notes: list[str] = attrs.Factory(list)
@@ -204,11 +214,38 @@ class Launch:
         self.executed = np.zeros(len(self.program.instructions) + 1, np.int64)
 
     def record(self, error: HazardError) -> None:
-        """Keep the hazard of an error, once, and what another run should look for."""
-        hazard, sought = error.details["hazard"], error.details["sought"]
-        if not any(each is hazard for each in self.hazards):
-            self.hazards.append(hazard)
-            self.raced += [] if sought is None else [sought]
+        """Keep the hazard of an error, and what another run should look for; of many alike the first ones are enough."""
+        if self.first_only and self.hazards:
+            return
+        hazard, sought, suspect = (error.details.get(name) for name in ("hazard", "sought", "suspect"))
+        hazard = hazard or Hazard(error.kind, str(error).removeprefix(f"{error.kind}: "))
+        alike = () if sought is None else (sought.memory, sought.writes, time_of(sought.stamp))
+        place = hazard.kind, hazard.line
+        if (
+            any(each is hazard for each in self.hazards)
+            or self.told[place] >= MOST_AT_A_LINE
+            or self.told[place, alike] >= MOST_ALIKE
+        ):
+            return
+        self.told.update([place, (place, alike)])
+        self.hazards.append(hazard)
+        self.first_error = self.first_error or error
+        self.raced += [] if sought is None else [sought]
+        self.suspects += [] if suspect is None else [(hazard, *suspect)]
+
+    def reaches(self, start: int, end: int) -> bool:
+        """Return whether an instruction may be executed after another one, by the branches of the program."""
+        seen, places = set[int](), [start]
+        while places:
+            at = places.pop()
+            instruction = self.program.instructions[at]
+            goes_on = instruction.guard or not (
+                instruction.opcode[0] == "bra" or effect_of(instruction.opcode).kind == "end"
+            )
+            after = {self.targets[at], *([at + 1] if goes_on else [])} - seen
+            seen |= after
+            places += [each for each in after if 0 <= each < len(self.targets)]
+        return end in seen
 
     @property
     def threads(self) -> int:

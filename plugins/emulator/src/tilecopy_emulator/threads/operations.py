@@ -73,6 +73,7 @@ class Operation:
         ctas: whose shared memory it uses.
         clock: what it comes after (see Order.causes).
         explain: from the operation and a shadow cell (-1 for any) to what it lacks.
+        blamed: a hazard has told that its completion is missing.
         waited: the last instruction by which its lane has waited in vain, or -1.
     """
 
@@ -96,6 +97,7 @@ class Operation:
     data: dict[str, Any] = attrs.Factory(dict)
     explain: Callable[[Operation, int], Pending] | None = None
     waited: int = -1
+    blamed: bool = False
 
     @property
     def actor(self) -> int:

@@ -6,7 +6,7 @@ A register is an array of shape ``(U or 1, C or 1)``, never spread out where all
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.random import default_rng
@@ -32,6 +32,7 @@ class Registers(Threads):
         flags: what strong accesses carry.
         barriers: those of CTAs, warps and clusters.
         flying: asynchronous operations in flight, by their numbers.
+        tolerant: the instruction is done again after its hazard was told: unwritten values count as written, accesses as ordered.
         place_names: a byte of shared or local memory in words.
         barrier_name: an actor that stands for asynchronous operations, in words.
     """
@@ -87,7 +88,7 @@ class Registers(Threads):
             known = defined[lanes]
             if not known.all():
                 at = int(np.argmin(known))
-                if name in self.loading and not self.origins[name][self.index(lanes)[at]]:
+                if name in self.loading and not self.tolerant and not self.origins[name][self.index(lanes)[at]]:
                     self.hazard(
                         "async", f"register {_bare(name)} is read while a tcgen05.ld to it is in flight "
                         "(tcgen05.wait::ld is missing)", lanes, at,
@@ -103,6 +104,11 @@ class Registers(Threads):
 
     def _nothing_there(self, name: str, lanes: Lanes, known: Any) -> Any:
         """Some lanes read a register that holds nothing: a hazard, told where nothing came from, or the bits of a trial."""
+        if self.tolerant:
+            type = REGISTER_TYPES[self.program.register_bits[name]]
+            found = np.broadcast_to(self.registers.get(name, np.zeros((1, 1), type)), (self.units, self.copies))[lanes]
+            self.write(name, lanes, found)
+            return found
         whence = self.origins[name][lanes] if name in self.origins else np.zeros(len(known), np.int64)
         fresh = REGISTER << 60 | self.at << 32 | list(self.program.register_bits).index(name)
         whence = np.where(known, 0, np.where(whence == 0, fresh, whence))
@@ -117,8 +123,10 @@ class Registers(Threads):
         self.whence = np.where(self.whence == 0, whence, self.whence)
         return (values & ~holes[:, None] | guess & holes[:, None]).astype(type)
 
-    def tell(self, lanes: Lanes, origins: Any) -> NoReturn:
-        """The hazard of who uses what holds nothing: it names where that came from, see :data:`..order.access.REGISTER`."""
+    def tell(self, lanes: Lanes, origins: Any) -> None:
+        """Raise the hazard of who uses what holds nothing, if nobody has told it: see :data:`..order.access.REGISTER` for its place."""
+        if self.tolerant:
+            return
         position = int(np.argmax(origins.any(axis=1)))
         origin = int(origins[position].max())
         kind, at, place = origin >> 60, origin >> 32 & 0xFFFFFFF, origin & 0xFFFFFFFF

@@ -61,7 +61,7 @@ class Threads:
         self.next_at = 0
         self.stale = self.settled = False
         self.others: list[int] = []
-        self.suspicious = False
+        self.suspicious = self.tolerant = False
         self._lay_out()
         key = 0 if self.copies > 1 else first
         self.order = Order(launch.time, self.unit_ctas, self.threads, key, launch.sections)
@@ -182,7 +182,8 @@ class Threads:
             lanes: those that execute it; None where no thread is meant.
             position: which of them.
             more: ``copy`` (which copy of the lane), ``at`` (another instruction), the lane's ``action`` and its ``value``, ``met``, the
-                other accesses, ``sought``, the earlier one of a race; and as in :class:`Hazard` ``threads`` (without the lane's),
+                other accesses, of a race ``sought`` and ``suspect`` (see :class:`Launch`), and ``behind``, the barrier that it
+                shows to be divergent; and as in :class:`Hazard` ``threads`` (without the lane's),
                 ``bytes``, ``cause`` and ``remedy``.
         """
         at, copy = more.pop("at", -1), int(more.pop("copy", 0))
@@ -191,13 +192,14 @@ class Threads:
             name = self.name_of(int(self.index(lanes)[position]), copy)
             who, threads = f"{name}: ", (name, *threads)
         action, value, met = more.pop("action", ""), more.pop("value", ""), more.pop("met", ())
-        sought = more.pop("sought", None)
+        hidden, behind = {name: more.pop(name, None) for name in ("sought", "suspect")}, more.pop("behind", None)
         accesses = ()
         if self.program.instructions:
             instruction = self.instruction_of(lanes, position, at)
             accesses = (self.reported(instruction, threads[0] if threads else "", action, value=value), *met)
         error = HazardError(f"{kind}: {who}{message}", kind=kind)
-        error.details = {"hazard": Hazard(kind, who + message, accesses, threads, **more), "sought": sought}
+        hazard = Hazard(kind, who + message, accesses, threads, **more)
+        error.details = {"hazard": hazard.behind(*behind) if behind else hazard, **hidden}
         raise error  # the launch tells the rest, once nobody catches this
 
     def reported(self, instruction: Instruction, thread: str, action: str, **more: str) -> ReportedAccess:
