@@ -167,6 +167,12 @@ def test_a_fused_sum_is_rounded_once(addend):
     assert bits_of("fma.rn.f32", *factors, addend | 1 << 31) == (addend | 1 << 31)
 
 
+@pytest.mark.parametrize("direction", ["rn", "rz", "rm", "rp"])
+def test_an_integer_that_a_double_holds_is_rounded_nowhere(direction):
+    for value in (2**53, 2**63, 5):
+        assert bits_of(f"cvt.{direction}.f64.u64", value) == int(np.float64(value).view(np.uint64))
+
+
 def test_the_nth_bit_that_is_set():
     for base, offset, wanted in ((3, 0, 3), (4, 0, -1), (0, 1, 3), (3, 2, 5), (31, -1, 5), (5, -2, 3), (0, 3, -1)):
         assert bits_of("fns.b32", 0b101000, base, offset & 0xFFFFFFFF) == wanted & 0xFFFFFFFF

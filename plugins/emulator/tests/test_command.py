@@ -15,7 +15,7 @@ from tilecopy import HazardError, LaunchError
 from tilecopy_cli.command import FileError
 from tilecopy_cli.commands import tilecopy
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
-from tilecopy_emulator.command import emulate
+from tilecopy_emulator.command import argument_of, emulate
 from tilecopy_test_helpers.mentions import mentions
 
 SAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "block_sum.ptx"
@@ -38,6 +38,11 @@ def test_arrays_of_files_are_read_and_kept_on_demand(tmp_path):
     assert result.output.startswith("vector_add: 128 threads, ")
     assert np.array_equal(np.load(tmp_path / "c.npy"), a + b)
     assert np.array_equal(np.load(tmp_path / "a.npy"), a)
+
+
+def test_integers_are_decimal_or_hexadecimal():
+    words = {"0x1f": 31, "-0X10": -16, "007": 7, "-12": -12}
+    assert {word: argument_of(word) for word in words} == words
 
 
 def test_standard_input_is_a_file_too():

@@ -128,7 +128,7 @@ def test_redux_of_floats(kind: str, more: str) -> None:
 @pytest.mark.parametrize("kind", ["min", "max"])
 @pytest.mark.parametrize("more", ["", ".abs", ".NaN"])
 def test_redux_of_floats_by_a_part_of_a_warp(kind: str, more: str) -> None:
-    for value in (np.nan, np.inf, -2.0):
+    for value in (np.nan, np.inf, -np.inf, -2.0):
         a, b = np.full(32, value, np.float32), np.zeros(32, np.float32)
         run(
             f"""
@@ -241,6 +241,25 @@ def test_a_space_is_told_of_each_generic_address() -> None:
         [a, a, a, a], grid=1, block=1,
     )  # fmt: skip
     assert a.tolist() == [1, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("type", "registers"), [("b32", ("%r3", "%d5")), ("b16", ("%h3", "%r5")), ("b64", ("%r3", "%d5"))]
+)
+def test_the_registers_of_a_vector_have_one_width(type: str, registers: tuple[str, str]) -> None:
+    with pytest.raises(UnsupportedPtxError, match=mentions(*registers)):
+        run(f"ld.global.v2.{type} {{{', '.join(registers)}}}, [%d1];", np.zeros(4, np.uint32))
+
+
+def test_shared_memory_of_another_cta_is_shared_in_the_cluster_alone() -> None:
+    a = np.zeros(4, np.uint32)
+    body = """
+    cvta.shared.u64 %d5, s; mapa.u64 %d6, %d5, 1; isspacep.shared %p1, %d5; isspacep.shared %p2, %d6;
+    isspacep.shared::cluster %p3, %d5; isspacep.shared::cluster %p4, %d6; selp.u32 %r3, 1, 0, %p1; selp.u32 %r4, 1, 0, %p2;
+    selp.u32 %r5, 1, 0, %p3; selp.u32 %r6, 1, 0, %p4; mov.u32 %r7, %cluster_ctarank; setp.eq.u32 %p5, %r7, 0;
+    @%p5 st.global.v4.b32 [%d1], {%r3, %r4, %r5, %r6}; ret; }"""
+    run_ptx(HEAD.format(target="sm_90", version="8.4") + body, [a, a, a, a], grid=2, block=1, cluster=2)
+    assert a.tolist() == [1, 0, 1, 1]
 
 
 # ------------------------------------------------------------------------------------------------ wmma

@@ -229,6 +229,8 @@ def test_bad_bodies_are_told_with_their_line(body, line, part):
         (HEADER + ".entry k() { ret; } .entry k() { ret; }", ()),
         (HEADER + ".entry k(.param .b33 x) { ret; }", (".b33",)),
         (HEADER + ".entry k(.param x) { ret; }", ()),
+        (HEADER + ".entry k(.shared .u32 x) { ret; }", (".shared",)),
+        (HEADER + ".func f(.local .u32 x) { ret; }\n.entry k() { ret; }", (".local",)),
         (HEADER + ".global .b8 a[2] = {1, 2, 3};\n.entry k() { ret; }", (3,)),
         (HEADER + ".global .b8 a = k;\n.entry k() { ret; }", ()),
         (HEADER + ".global .b8 x = " + "{" * 3000 + ";", ()),
@@ -244,6 +246,12 @@ def test_bad_modules_are_told(text, part):
     with pytest.raises(UnsupportedPtxError) as error:
         parse(text)
     assert mentions(*part).search(str(error.value))
+
+
+@pytest.mark.parametrize("pointer", ["", ".ptr", ".ptr .global", ".ptr .align 16", ".ptr .shared .align 16"])
+def test_a_parameter_may_say_where_it_points(pointer):
+    program = parse(kernel("ret;", parameters=f".param .u64 {pointer} a, .param .u32 n"))
+    assert [(each.name, each.bytes) for each in program.parameters] == [("a", 8), ("n", 4)]
 
 
 def test_text_cut_anywhere_is_an_error_of_ours():
