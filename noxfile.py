@@ -23,6 +23,7 @@ PLUGINS = {path.parent.name: path.parent for path in sorted(ROOT.glob("plugins/*
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PYTHONS = [found[1] for each in PROJECT["classifiers"] if (found := re.fullmatch(r".*Python :: (3\.\d+)", each))]
 WORKFLOWS = sorted(ROOT.glob(".github/workflows/*.yml"))
+EXAMPLE_WORKFLOW = ROOT / "docs" / "examples" / "ci" / "hazards.yml"
 PLATFORMS = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu", "aarch64-apple-darwin", "x86_64-pc-windows-msvc"]
 EMULATED_TEXTS = ROOT / ".nox" / "emulated-texts"
 """Where the session `tests` leaves the PTX that it emulated, a file for each text."""
@@ -208,7 +209,9 @@ def lint(session: nox.Session) -> None:
     sync(session, "test", "lint")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
-    session.run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *map(str, WORKFLOWS))
+    session.run(
+        "check-jsonschema", "--builtin-schema", "vendor.github-workflows", *map(str, WORKFLOWS), str(EXAMPLE_WORKFLOW)
+    )
     sources = ["tilecopy_core", *(str(next((folder / "src").iterdir())) for folder in PLUGINS.values())]
     for platform in ("linux", "darwin", "win32"):
         cache = f".mypy_cache/{platform}"

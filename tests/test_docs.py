@@ -8,10 +8,12 @@ import re
 import runpy
 import shlex
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from install_lines import Line, faults, installed_by
 from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser
 from tilecopy_cli.commands import tilecopy
@@ -71,17 +73,18 @@ BLOCK = re.compile(
 )
 
 
-def test_the_emulator_s_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("name", ["docs/emulator.md", "docs/ci.md", "plugins/emulator/README.md"])
+def test_the_emulator_s_pages(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its files and commands, in order, print what the page says."""
+    """Their files and commands, in order, print what the page says."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "docs" / "examples", tmp_path / "docs" / "examples")
-    page = ROOT / "docs" / "emulator.md"
+    page = ROOT / name
     text = rewritten = page.read_text()
-    for name, body, line, said in BLOCK.findall(text):
-        if name:
-            Path(name).write_text(body)
+    for file, body, line, said in BLOCK.findall(text):
+        if file:
+            Path(file).write_text(body)
             continue
         with pytest.raises(SystemExit):
             tilecopy.main(shlex.split(line)[1:])
@@ -92,6 +95,38 @@ def test_the_emulator_s_page(
             assert printed == said
     if rewritten != text:
         page.write_text(rewritten)
+
+
+RUN = re.compile(r"^ +(?:- )?run: (.*)$", re.M)
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="NVIDIA publishes no NVRTC for macOS")
+@pytest.mark.parametrize("fault", ["", "saxpy", "transpose", "histogram"])
+def test_the_workflow_for_other_projects(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its steps run the sample's kernels, and the step of one with a planted fault fails with an annotation."""
+    project = shutil.copytree(ROOT / "docs" / "examples" / "ci", tmp_path / "project")
+    monkeypatch.chdir(project)
+    install, *steps = RUN.findall((project / "hazards.yml").read_text())
+    pip, folders = shlex.split(install)[:2], [Path(word.partition("[")[0]) for word in shlex.split(install)[2:]]
+    assert pip == ["pip", "install"] and {folder.parts[0] for folder in folders} == {".tilecopy"}
+    line = Line("hazards.yml", install.replace("./.tilecopy/", "").replace("./.tilecopy", "."))
+    assert list(faults(line)) == [] and "tilecopy-emulator" in installed_by(line).ours
+    kernel = project / "kernels" / f"{fault}.cu"
+    if fault:
+        text = kernel.read_text()
+        faulty = text.replace("i < n)", "i <= n)") if fault == "saxpy" else text.replace("  __syncthreads();\n", "", 1)
+        assert faulty != text
+        kernel.write_text(faulty)
+    assert len(steps) == 3
+    for step in steps:
+        with pytest.raises(SystemExit) as ended:
+            tilecopy.main(shlex.split(step)[1:])
+        printed = capsys.readouterr().out
+        failed = bool(fault) and fault in step
+        assert ended.value.code == int(failed), printed
+        assert (f"::error file=kernels/{fault}.cu,line=" in printed) is failed
 
 
 BULK = ROOT / "plugins" / "bulk"
