@@ -568,6 +568,60 @@ def halves(x: int) -> tuple[int, int]:
     return x & 0xFFFF, x >> 16
 
 
+VIDEO = ("vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vmad", "vset")
+
+
+def video(
+    name: str, types: tuple[str, ...], modifiers: frozenset, operands: list[int], marks: dict | None = None
+) -> int:
+    """A scalar video instruction, as the pseudocode of the PTX ISA; ``marks``: of operands, such as ``-b2``."""
+    marks = marks or {}
+    result, of_a, of_b = ("u32", *types) if name == "vset" else types
+
+    def part(position: int, type: str) -> int:
+        mark = marks.get(position, "").lstrip("-")
+        width = {"b": 8, "h": 16}.get(mark[:1], 32)
+        return signed(operands[position - 1] >> int(mark[1:] or 0) * width & ((1 << width) - 1), f"{type[0]}{width}")
+
+    def clamp(value: int, is_signed: bool, width: int) -> int:
+        low = -(1 << (width - 1)) if is_signed else 0
+        return max(low, min(value, low + (1 << width) - 1))
+
+    a, b = part(1, of_a), part(2, of_b)
+    if name == "vmad":
+        minus = [marks.get(position, "")[:1] == "-" for position in range(4)]
+        is_signed = "s32" in (of_a, of_b) or minus[1] != minus[2] or minus[3]
+        c = signed(operands[2], "s32") if is_signed else operands[2]
+        value = a * b * (-1 if minus[1] != minus[2] else 1) + c * (-1 if minus[3] else 1) + ("po" in modifiers)
+        value >>= 7 if "shr7" in modifiers else 15 if "shr15" in modifiers else 0
+        return (clamp(value, is_signed, 32) if "sat" in modifiers else value) & 0xFFFFFFFF
+    if name in ("vshl", "vshr"):
+        b = min(b, 32) if "clamp" in modifiers else b & 31
+    value = {
+        "vadd": lambda: a + b, "vsub": lambda: a - b, "vabsdiff": lambda: abs(a - b), "vmin": lambda: min(a, b), "vmax": lambda: max(a, b),
+        "vshl": lambda: ((a << b) + (1 << 33)) % (1 << 34) - (1 << 33), "vshr": lambda: a >> b,
+        "vset": lambda: int({"eq": a == b, "ne": a != b, "lt": a < b, "le": a <= b, "gt": a > b, "ge": a >= b}[min(modifiers - {"add", "min", "max"})]),
+    }[name]()  # fmt: skip
+    into = marks.get(0, "")
+    width = {"b": 8, "h": 16}.get(into[:1], 32)
+    if "sat" in modifiers:
+        value = clamp(value, result == "s32", width)
+    c = signed(operands[2], result) if len(operands) > 2 else 0
+    value = (
+        value + c
+        if "add" in modifiers
+        else min(value, c)
+        if "min" in modifiers
+        else max(value, c)
+        if "max" in modifiers
+        else value
+    )
+    if into:
+        shift, mask = int(into[1:]) * width, (1 << width) - 1
+        value = (value & mask) << shift | c & ~(mask << shift)
+    return value & 0xFFFFFFFF
+
+
 def evaluate(name: str, types: tuple[str, ...], modifiers: frozenset, operands: list[int]) -> list[int]:
     """The results of an instruction that is exact."""
     type = types[-1]
@@ -608,6 +662,8 @@ def evaluate(name: str, types: tuple[str, ...], modifiers: frozenset, operands: 
         parts = [[x >> i * each & ((1 << each) - 1) for x in operands] for i in (0, 1)]
         low, high = (evaluate(name, (one,), modifiers, part)[0] for part in parts)
         return [high << each | low]
+    if name in VIDEO:
+        return [video(name, types, modifiers, operands)]
     if name in ("lop3", "shf", "szext", "bmsk", "prmt", "dp4a", "dp2a"):
         return bits32(name, types, modifiers, operands)
     if type == "pred":

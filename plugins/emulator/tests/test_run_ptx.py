@@ -544,6 +544,7 @@ def test_a_read_only_array_may_not_be_written():
     ("line", "part"),
     [("frobnicate.b32 %r1, %r2;", ("frobnicate",)), ("add.rz.s32 %r1, %r2, 1;", ("add",)), ("add.s32 %r1, %r2;", (3,)),
      ("add.s32 %r1, %d2, 1;", (64,)), ("add.s32 5, %r1, 1;", (5,)), ("add.s32 %p1, %r1, 1;", ("p1",)), ("mov.u32 %r1, %p1;", ("p1",)),
+     ("add.f32 %r1, %r2, 1;", ()), ("add.u32 %r1, %r2, 0f3F800000;", ()),
      ("ld.global.b32 %r1, %d1;", ()), ("st.global.b32 [%d1];", ()), ("ld.moon.b32 %r1, [%d1];", ("moon",)), ("setp.lt.u32 %r1, %r2, 3;", ("r1",)),
      ("setp.lt.f16 %p1|%p2, %h1, %h2;", ()), ("shfl.sync.round.b32 %r1, %r2, 1, 31, -1;", ("shfl",)), ("vote.sync.most.pred %p1, %p2, -1;", ("vote",)),
      ("mov.b32 %r1, {%h1, %h2, %h3};", ()), ("mov.u32 %r1, k;", ()), ("brkpt 1;", (0,)), ("lop3.b32 %r1, %r2, %r3, %r4, %r5;", ()),

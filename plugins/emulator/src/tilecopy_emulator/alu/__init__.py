@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from . import compare, convert, floats, integers
+from . import compare, convert, floats, integers, video
 from .forms import TYPES, Form, Mode, UndefinedResultError
 
 FORMS: dict[str, tuple[Form, ...]] = {}
 """The forms of each opcode."""
-for _form in (*integers.FORMS, *floats.FORMS, *compare.FORMS, *convert.FORMS):
+for _form in (*integers.FORMS, *floats.FORMS, *compare.FORMS, *convert.FORMS, *video.FORMS):
     FORMS[_form.name] = (*FORMS.get(_form.name, ()), _form)
 
 __all__ = ["FORMS", "Form", "Mode", "UndefinedResultError", "find_forms"]

@@ -42,6 +42,7 @@ from . import (
     stores,
     tensor,
     tensor_products,
+    video,
     warp,
     wgmma,
     wmma,
@@ -65,7 +66,7 @@ _MOST_TOLD, _MOST_TOLD_CHARACTERS = 4, 300
 """Packages that were set aside in one message, and of each."""
 
 _OWN: tuple[ModuleType, ...] = (arithmetic, moves, warp, matrices, wmma, loads, stores, atomics, multimem, control)
-_OWN += (prefetches, printing, copies, tensor, tensor_products, wgmma)
+_OWN += (prefetches, printing, video, copies, tensor, tensor_products, wgmma)
 
 
 @attrs.frozen(eq=False)

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import attrs
 
+from ..alu import video
 from ..effects import effect_of
 from ..places import Place, Places
 from ..program import (
@@ -445,7 +446,12 @@ class Expansion:
         while not c.accept(";"):
             if operands:
                 c.expect(",", "',' or ';'")
-            operands.append(self._operand(scope, is_label=is_branch))
+            if opcode[0] in video.NAMES:
+                operand, mark = self._part_of_register(scope)
+                opcode += (f"{mark}@{len(operands)}",) if mark else ()
+            else:
+                operand = self._operand(scope, is_label=is_branch)
+            operands.append(operand)
         text = " ".join(c.text[start.start : c.tokens[c.at - 1].start].split())
         if "" in opcode:
             c.fail(f"'{text}' has an empty modifier", start.line)
@@ -504,6 +510,16 @@ class Expansion:
         if token.kind == "word" and c.accept("+"):
             return Offset(first, c.integer("an offset"))
         return first
+
+    def _part_of_register(self, scope: _Scope) -> tuple[Operand, str]:
+        """An operand of a video instruction, and what stands beside it: a sign, the part that counts."""
+        c = self.c
+        sign = "-" if c.token.kind == "-" and c.tokens[c.at + 1].kind == "word" else ""
+        c.at += len(sign)
+        name, _, part = c.token.text.rpartition(".")
+        if c.token.kind != "word" or part not in video.PARTS or scope.find(name) is None:
+            return self._operand(scope, is_label=False), sign
+        return self._register(scope, name, c.advance().line), sign + part
 
     def _items(self, scope: _Scope) -> tuple[str, ...]:
         c = self.c

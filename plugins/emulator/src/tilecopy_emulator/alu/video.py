@@ -1,0 +1,130 @@
+"""Scalar video instructions: parts of 32-bit words, widened, combined, clamped, then combined or merged with a third word.
+
+Source: PTX ISA, scalar video instructions. Every value is exact until its low 32 bits are written; an intermediate result has
+34 bits with its sign.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .forms import Compute, Form, Mode, form
+
+PARTS = {"b0": (0, 8), "b1": (8, 8), "b2": (16, 8), "b3": (24, 8), "h0": (0, 16), "h1": (16, 16)}
+"""A part of a word: its first bit, and how many."""
+_WHOLE = (0, 32)
+_WIDTH = 34
+_COMPARISONS = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+
+
+def computation(name: str, mode: Mode, marks: Mapping[int, str] | None = None) -> Compute:
+    """What an instruction computes.
+
+    Args:
+        name: its opcode.
+        mode: its types and modifiers.
+        marks: by the position of an operand, a sign where it is negated, and the part that counts (``b2``, ``-h0``).
+    """
+    marks = dict(marks or {})
+    types = ("u32", *mode.types) if name == "vset" else mode.types
+    target = PARTS.get(marks.get(0, ""), _WHOLE)
+
+    def compute(a: Any, b: Any, c: Any = 0) -> Any:
+        left, right = (_part(raw, marks.get(at, "").lstrip("-"), types[at]) for at, raw in ((1, a), (2, b)))
+        if name == "vmad":
+            return _low(_multiply_add(mode, marks, left, right, c))
+        found = _combine(name, mode, left, right)
+        if mode.has("sat"):
+            found = _clamped(found, types[0], target[1])
+        third = _part(c, "", types[0])
+        if mode.has("add"):
+            found = found + third
+        elif mode.has("min") or mode.has("max"):
+            found = (np.minimum if mode.has("min") else np.maximum)(found, third)
+        if target == _WHOLE:
+            return _low(found)
+        mask = ((1 << target[1]) - 1) << target[0]
+        return _low((found << target[0]) & mask | third & ~mask)
+
+    return compute
+
+
+def _low(values: Any) -> Any:
+    return np.asarray(values & 0xFFFFFFFF, np.uint32)
+
+
+def _part(raw: Any, part: str, type: str) -> Any:
+    """A part of a word as a whole number, with the sign that its type has."""
+    first, bits = PARTS.get(part, _WHOLE)
+    value = np.asarray(raw).astype(np.int64) >> first & ((1 << bits) - 1)
+    return _signed(value, bits) if type == "s32" else value
+
+
+def _signed(values: Any, bits: int) -> Any:
+    """The low bits of whole numbers, the highest of them being their sign."""
+    return (values << (64 - bits)) >> (64 - bits)
+
+
+def _clamped(values: Any, type: str, bits: int) -> Any:
+    least = -(1 << (bits - 1)) if type == "s32" else 0
+    return np.clip(values, least, least + (1 << bits) - 1)
+
+
+def _combine(name: str, mode: Mode, left: Any, right: Any) -> Any:
+    if name == "vset":
+        return _COMPARISONS[mode.one_of(*_COMPARISONS)](left, right).astype(np.int64)
+    if name in ("vshl", "vshr"):
+        by = np.minimum(right, 32) if mode.has("clamp") else right & 31
+        return _signed(left << by, _WIDTH) if name == "vshl" else left >> by
+    if name in ("vmin", "vmax"):
+        return (np.minimum if name == "vmin" else np.maximum)(left, right)
+    total = left + right if name == "vadd" else left - right
+    return np.abs(total) if name == "vabsdiff" else total
+
+
+def _multiply_add(mode: Mode, marks: Mapping[int, str], left: Any, right: Any, c: Any) -> Any:
+    """``a b + c``, of which each may be negated; ``.po`` adds one. The result is signed where a source is, or is negated."""
+    negated = [marks.get(position, "").startswith("-") for position in range(4)]
+    minus = negated[1] != negated[2]
+    is_signed = "s32" in mode.types[1:] or minus or negated[3]
+    third = _part(c, "", "s32" if is_signed else "u32")
+    product = left.astype(object) * right  # of 66 bits where a byte is not enough
+    total = (-product if minus else product) + (-third if negated[3] else third) + int(mode.has("po"))
+    total = total >> (7 if mode.has("shr7") else 15 if mode.has("shr15") else 0)
+    if mode.has("sat"):
+        total = _clamped(total, "s32" if is_signed else "u32", 32)
+    return (total & 0xFFFFFFFF).astype(np.int64)
+
+
+def _forms() -> list[Form]:
+    def of(name: str) -> Any:
+        return lambda mode: computation(name, mode)
+
+    signs = ("u32", "s32")
+    pairs = " ".join(f"{a}.{b}" for a in signs for b in signs)
+    triples = " ".join(f"{d}.{pair}" for d in signs for pair in pairs.split())
+    shifted = " ".join(f"{d}.{a}.u32" for d in signs for a in signs)
+    kinds = [(name, "{.sat}", triples) for name in ("vadd", "vsub", "vabsdiff", "vmin", "vmax")]
+    kinds += [(name, "(.clamp,.wrap){.sat}", shifted) for name in ("vshl", "vshr")]
+    kinds += [("vset", "(.eq,.ne,.lt,.le,.gt,.ge)", pairs)]
+    found = [form("vmad{.po}{.sat}{.shr7,.shr15}", triples, "u32 = u32 u32 u32", of("vmad"))]
+    for name, modifiers, types in kinds:
+        found += [
+            form(f"{name}{modifiers}", types, "u32 = u32 u32", of(name)),
+            form(f"{name}(.add,.min,.max){modifiers}", types, "u32 = u32 u32 u32", of(name)),
+        ]
+    return found
+
+
+FORMS = tuple(_forms())
+NAMES = frozenset(each.name for each in FORMS)
