@@ -13,8 +13,7 @@ from tilecopy import LaunchError
 from .arguments import argument_bytes, variable_named
 from .demands import demand, is_flag, is_whole, items_of, shown
 from .memory.observed import Observer
-from .places import readable
-from .program import BudgetError, Program
+from .program import BudgetError, Program, shown_name
 from .reading.parser import parse
 from .run import ALLOWABLE, MOST_CTAS, Report, lay_out_shared, run_grid
 from .threads.arrays import GlobalMemory
@@ -149,10 +148,8 @@ def run_program(
     )
     for name, value in (variables or {}).items():
         if isinstance(value, np.ndarray):
-            known = variable_named(program, name).name
-            report.variables[readable(known) or known] = (
-                report.variables[readable(known) or known].view(np.uint8).view(value.dtype).reshape(value.shape)
-            )
+            known = shown_name(variable_named(program, name))
+            report.variables[known] = report.variables[known].view(np.uint8).view(value.dtype).reshape(value.shape)
     return report
 
 

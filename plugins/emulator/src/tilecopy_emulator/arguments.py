@@ -17,8 +17,7 @@ from tilecopy import LaunchError
 from .alu.formats import BF16, F16, encode, quantize
 from .demands import items_of, shown
 from .memory.tensor_maps import MAP_ALIGN_BYTES, MAP_BYTES, TensorMap
-from .places import readable
-from .program import REGISTER_BITS, Parameter, Program, Variable
+from .program import REGISTER_BITS, Parameter, Program, Variable, shown_name
 from .threads.arrays import GlobalMemory
 
 BASE_ALIGN_BYTES = 256
@@ -139,9 +138,7 @@ def variable_named(program: Program, name: str) -> Variable:
     Raises:
         LaunchError: there is none, or several.
     """
-    names = {
-        each.name: readable(each.name) or each.name for each in program.variables if each.space in ("global", "const")
-    }
+    names = {each.name: shown_name(each) for each in program.variables if each.space in ("global", "const")}
     fitting = [each for each in names if each == name] or [
         each for each, known in names.items() if known == name or known.endswith(f"::{name}")
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 import re
 import sys
 from difflib import get_close_matches
@@ -14,23 +13,23 @@ import click
 import numpy as np
 from tilecopy import HazardError, LaunchError
 from tilecopy.files import write_files
-from tilecopy_cli.command import DTYPE_ALIASES, Answer, AnswerCommand, FilePath, progress_bar, read_npy
+from tilecopy_cli.command import Answer, AnswerCommand, FilePath, progress_bar
 
-from tilecopy_core import DTYPES, TargetError, TilecopyError
+from tilecopy_core import TargetError, TilecopyError
 
 from .api import run_program
+from .arguments import Pointer, Struct, variable_named
 from .cuda_cpp import compile_cuda
 from .demands import shown
+from .literals import argument_of
 from .places import readable
-from .program import BudgetError, UnsupportedPtxError, printable
+from .program import BudgetError, UnsupportedPtxError, printable, shown_name
 from .reading.parser import parse
 from .run import ALLOWABLE, Report
 
-_EXTENT = "[0-9]{1,19}"
 _CUDA = (".cu", ".cuh")
 HAZARD, REFUSED, OUT_OF_BUDGET = 1, 3, 4
 """Exit statuses besides 0, and 2 for wrong usage."""
-_MADE = ("zeros", "ones", "arange", "random")
 
 
 def _dim3(_: Any, __: Any, text: str | None) -> tuple[int, ...] | None:
@@ -39,74 +38,6 @@ def _dim3(_: Any, __: Any, text: str | None) -> tuple[int, ...] | None:
     if not re.fullmatch(r"[1-9][0-9]{0,18}([,x][1-9][0-9]{0,18}){0,2}", text):
         raise click.BadParameter(f"{shown(text)} is not one to three extents, such as 32 or 32,8")
     return tuple(int(part) for part in re.split("[,x]", text))
-
-
-def _dtype(name: str) -> Any:
-    name = DTYPE_ALIASES.get(name, name)
-    try:
-        found = np.dtype(name)
-    except TypeError:
-        found = _ml_dtype(name)
-    if found is None or found.kind not in "biufcV" or found.type is np.void:  # ml_dtypes' are of kind V
-        raise click.BadParameter(f"{shown(name)} is not a type of numbers, such as float32")
-    return found
-
-
-def _ml_dtype(name: str) -> Any:
-    """A type of ml_dtypes, or None."""
-    try:
-        import ml_dtypes
-    except ImportError:
-        if name in DTYPES:  # NumPy has the others
-            raise click.BadParameter(f"{name} needs ml_dtypes: pip install ml_dtypes") from None
-        return None
-    try:
-        return np.dtype(getattr(ml_dtypes, name))
-    except (AttributeError, TypeError):
-        return None
-
-
-def _made_up(kind: str, dtype: Any, shape: tuple[int, ...]) -> Any:
-    size = math.prod(shape)
-    if kind == "zeros":
-        return np.zeros(shape, dtype)
-    if kind == "ones":
-        return np.ones(shape, dtype)
-    if kind == "arange":
-        return np.arange(size).astype(dtype).reshape(shape)
-    rng = np.random.default_rng(0)
-    if dtype.kind in "iu":
-        return rng.integers(0, np.iinfo(dtype).max, shape, dtype, endpoint=True)
-    return rng.standard_normal(shape).astype(dtype)
-
-
-def argument_of(text: str) -> Any:
-    """An argument of a kernel from a word of the command line.
-
-    Raises:
-        click.BadParameter: it is no integer, number, ``FILE.npy`` or ``zeros:float32:64x64``.
-        FileError: a file cannot be read.
-    """
-    if re.fullmatch(r"[+-]?([0-9]{1,40}|0[xX][0-9a-fA-F]{1,40})", text):
-        return int(text, 0 if "x" in text.lower() else 10)
-    if text.endswith(".npy"):
-        return read_npy(FilePath().convert(text, None, None)).array
-    match = re.fullmatch(rf"(\w+):(\w+):({_EXTENT}(?:[,x]{_EXTENT})*)", text)
-    if match and match[1] in _MADE:
-        dtype, shape = _dtype(match[2]), tuple(int(part) for part in re.split("[,x]", match[3]))
-        try:
-            return _made_up(match[1], dtype, shape)
-        except (ValueError, MemoryError):  # NumPy's
-            raise click.BadParameter(f"{shown(text)}: there is no room for such an array") from None
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.inf
-    if math.isinf(number) and "inf" not in text.lower():  # 1e999 is no infinity that anybody asked for
-        raise click.BadParameter(
-            f"{shown(text)} is no integer, number, FILE.npy, or array as {'|'.join(_MADE)}:TYPE:SHAPE (zeros:float32:64x64)"
-        )
-    return number
 
 
 def _text_of(file: Path) -> str:
@@ -131,14 +62,36 @@ def _why(error: OSError | UnicodeDecodeError) -> str:
     return str(getattr(error, "strerror", None) or error)
 
 
-def _saves(_: Any, __: Any, texts: tuple[str, ...]) -> list[tuple[str, Path]]:
-    found = []
+def _assignments(_: Any, parameter: click.Parameter, texts: tuple[str, ...]) -> list[tuple[str, Any]]:
+    """Names, and the file or the value of each."""
+    assigned = []
     for text in texts:
-        name, equals, path = text.partition("=")
-        if not (name and equals and path):
-            raise click.BadParameter(f"{text!r} is not PARAMETER=FILE.npy")
-        found.append((name, FilePath().convert(path, None, None)))
-    return found
+        name, _equals, value = text.partition("=")
+        if not (name and value):
+            raise click.BadParameter(f"{text!r} must be NAME={'VALUE' if parameter.name == 'values' else 'FILE.npy'}")
+        assigned.append(
+            (name, argument_of(value) if parameter.name == "values" else FilePath().convert(value, None, None))
+        )
+    return assigned
+
+
+def _argument_named(names: list[str], arguments: list[Any], name: str) -> Any:
+    """The array of a parameter (its name, or its number from 0), or of a field of it (``p.0``); None where no parameter is called so."""
+    base, *path = re.split(r"\.(?=[0-9]{1,3}(?:\.|$))", name)
+    number = int(base) if re.fullmatch("[0-9]{1,3}", base) else names.index(base) if base in names else len(names)
+    if number >= len(names):
+        return None
+    value = arguments[number] if number < len(arguments) else np.empty(0)  # too few are refused later
+    for each in path:
+        value = value.target if isinstance(value, Pointer) else value
+        fields = value.fields if isinstance(value, Struct) else value if isinstance(value, list) else ()
+        value = fields[int(each)] if int(each) < len(fields) else None
+    value = value.target if isinstance(value, Pointer) else value
+    if not isinstance(value, np.ndarray):
+        raise LaunchError(
+            f"--save {name}: this argument is not an array; a field of a structure is {names[number]}.0, {names[number]}.1, ..."
+        )
+    return value
 
 
 def _annotations(error: TilecopyError, file: Path) -> list[str]:
@@ -205,9 +158,16 @@ class _EmulateCommand(AnswerCommand):
 @click.option(
     "--save",
     "saves",
-    callback=_saves,
+    callback=_assignments,
     multiple=True,
-    help="PARAMETER=FILE.npy: write an array after the run; PARAMETER is a name, or its number from 0.",
+    help="NAME=FILE.npy: write an array after the run. NAME is a parameter, its number from 0, a field of a structure (p.0), or a variable.",
+)
+@click.option(
+    "--set",
+    "values",
+    callback=_assignments,
+    multiple=True,
+    help="NAME=VALUE: set a __constant__ or __device__ variable of the file; VALUE is written as an argument is.",
 )
 @click.option("--profile", is_flag=True, help="Count memory sectors and bank conflicts.")
 @click.option(
@@ -232,6 +192,7 @@ def emulate(
     cluster: tuple[int, ...] | None,
     dynamic_shared: int,
     saves: list[tuple[str, Path]],
+    values: list[tuple[str, Any]],
     profile: bool,
     allow: tuple[str, ...],
     target: str,
@@ -240,8 +201,10 @@ def emulate(
 ) -> Answer:
     """Run the kernel of a FILE without a GPU, and report hazards. FILE is PTX (``-``: standard input), or CUDA C++ if it ends in .cu or .cuh.
 
-    ARGUMENTS are in the order of the kernel's parameters: an integer, a number with a point, FILE.npy, or a new array
-    zeros|ones|arange|random:TYPE:SHAPE, such as arange:float32:64x64. Files are not changed; --save writes an array.
+    ARGUMENTS are in the order of the kernel's parameters: an integer, a number with a point, null, FILE.npy, or a new array
+    zeros|ones|arange|random:TYPE:SHAPE, such as arange:float32:64x64, full:TYPE:SHAPE:VALUE or randint:TYPE:SHAPE:LOW:HIGH. A structure
+    is {3,0.5} or struct:zeros:float32:64,3, where an array stands for its address. int64:3 or float16:0.5 gives a number a type.
+    Files are not changed; --save writes an array.
 
     Exit status: 0 no hazard; 1 a hazard; 2 wrong usage; 3 the file or the launch cannot be run; 4 it needs more memory or CTAs than the emulator has.
     """
@@ -269,18 +232,18 @@ def emulate(
     if block is None:
         raise LaunchError(f"kernel {program.name} has no .reqntid: say --block")
     names = [parameter.name for parameter in program.parameters]
-    saves = [
-        (names[int(name)] if re.fullmatch("[0-9]{1,3}", name) and int(name) < len(names) else name, path)
-        for name, path in saves
-    ]
-    for name, _ in saves:
-        if name not in names:
-            raise LaunchError(f"kernel {program.name} has no parameter '{name}' to save; it has: {', '.join(names)}")
-    values = [argument_of(word) for word in arguments]
+    kernel_arguments = [argument_of(word) for word in arguments]
+    outputs = [(name, _argument_named(names, kernel_arguments, name), path) for name, path in saves]
+    for name, array, _path in outputs:
+        if array is None:
+            try:
+                variable_named(program, name)
+            except LaunchError as error:
+                raise LaunchError(f"{error}; the parameters are {', '.join(names) or 'none'}") from None
     with progress_bar("CTAs") as progress:
         report = run_program(
             program,
-            values,
+            kernel_arguments,
             grid=grid,
             block=block,
             cluster=cluster,
@@ -289,14 +252,12 @@ def emulate(
             allow=allow,
             all_hazards=True,
             progress=progress if sys.stderr is not None and sys.stderr.isatty() else None,
+            variables=dict(values),
         )
-    for name, path in saves:
-        value = values[names.index(name)]
-        if not isinstance(value, np.ndarray):
-            raise LaunchError(f"the parameter '{name}' is a number, there is no array to save")
+    for name, array, path in outputs:
         try:
             content = io.BytesIO()
-            np.save(content, value)
+            np.save(content, report.variables[shown_name(variable_named(program, name))] if array is None else array)
             write_files({path: [content.getbuffer()]})
         except OSError as error:
             raise LaunchError(f"{path} cannot be written: {_why(error)}") from error

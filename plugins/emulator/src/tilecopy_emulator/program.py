@@ -12,7 +12,7 @@ from tilecopy import LaunchError
 from tilecopy_core import Target, TilecopyError
 
 from .demands import demand, is_whole
-from .places import Place
+from .places import Place, readable
 
 __all__ = [
     "CARRY",
@@ -215,6 +215,11 @@ class Variable:
     extern: bool = False
     relocations: tuple[Relocation, ...] = ()
     type: str = "b8"
+
+
+def shown_name(variable: Variable) -> str:
+    """The name of a variable in C++, or in PTX where that takes more than names."""
+    return readable(variable.name) or variable.name
 
 
 @attrs.frozen(eq=False)

@@ -25,7 +25,7 @@ from .order.access import STACK, STACK_BYTES
 from .order.clocks import TENSOR
 from .order.shadow import time_of
 from .places import readable
-from .program import REGISTER_BITS, TAKES_PART, BudgetError, Program, UnsupportedPtxError
+from .program import REGISTER_BITS, TAKES_PART, BudgetError, Program, UnsupportedPtxError, shown_name
 from .threads.arrays import GlobalMemory
 from .threads.launch import Dim3, Launch, SharedVariable, Sought
 from .threads.special import RESERVED, RESERVED_BYTES, WORKSPACE, WORKSPACE_BYTES
@@ -444,9 +444,7 @@ def _variables_after(program: Program, launch: Launch) -> dict[str, NDArray[Any]
     """The variables of the module by their names, as the run has left them."""
     arrays = {array.base: array.data for array in launch.memory.arrays}
     return {
-        readable(variable.name) or variable.name: arrays[launch.symbols[variable.name][1]].view(
-            _dtype_of(variable.type)
-        )
+        shown_name(variable): arrays[launch.symbols[variable.name][1]].view(_dtype_of(variable.type))
         for variable in program.variables
         if variable.space in ("global", "const")
     }
