@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import tilecopy as tc
+from packaging.version import Version
 from tilecopy.executors import executors
 from tilecopy_test_helpers.mentions import mentions
 
@@ -57,6 +58,46 @@ def test_of_two_versions_in_one_folder_the_highest_counts(
     assert sources() == [(f"v{highest.replace('.', '_')}", f"acme-one {highest}")]
     (one,) = [found for found in distributions() if found.name == "acme-one"]
     assert one.other_versions == tuple(version for version in versions if version != highest)
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("2.0rc1", "2.0"),
+        ("2.0.dev3", "2.0a1"),
+        ("2.0b2", "2.0rc1"),
+        ("2.0alpha3", "2.0preview1"),
+        ("2.0", "2.0.post1"),
+        ("2.0rc2", "2.0rc10"),
+        ("2.0", "2.0+local"),
+        ("9.0", "1!0.1"),
+    ],
+)
+def test_pre_releases_epochs_and_local_versions_are_ordered_as_packaging_orders_them(
+    older: str, newer: str, package: Callable[..., Path]
+) -> None:
+    assert Version(older) < Version(newer)
+    for folder, versions in (("one", (older, newer)), ("two", (newer, older))):
+        for version in versions:
+            package(folder, f"acme_{folder}", version, "plugin = acme")
+    assert sources() == [("plugin", f"acme-{folder} {newer}") for folder in ("one", "two")]
+
+
+def test_a_file_of_entry_points_in_utf_16_is_reported(
+    package: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = package("site", "acme_one", "1.0")
+    (info / "entry_points.txt").write_text("[tilecopy.variants.v1]\none = acme\n", encoding="utf-16")
+    assert ("acme-one", "acme-one 1.0") in [(source.name, source.owner) for source in installed("tilecopy.variants.v1")]
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    done = subprocess.run([sys.executable, "-m", "tilecopy", "doctor"], capture_output=True, text=True, check=False)
+    assert "UTF-8" in done.stdout and "acme-one" in done.stdout, done.stderr
+
+
+def test_empty_fields_of_metadata_are_those_of_the_folder(package: Callable[..., Path]) -> None:
+    info = package("site", "acme_one", "1.0", "plugin = acme")
+    (info / "METADATA").write_text("Name: \nVersion: \n")
+    assert sources() == [("plugin", "acme-one 1.0")]
 
 
 def test_the_first_folder_counts_as_for_import(package: Callable[..., Path]) -> None:

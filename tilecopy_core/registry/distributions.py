@@ -7,7 +7,7 @@ import sys
 from functools import cached_property, lru_cache
 from importlib import invalidate_caches
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import PluginError
 from ..errors.patterns import pattern
@@ -23,6 +23,13 @@ _FOLDER_NAME = pattern(
 """The folder or file of a distribution's metadata; an ``.egg-info`` of a source tree has no version."""
 _NAME = pattern(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?", re.I)
 """A name that a distribution can have (PEP 508); pip renames what it is about to delete to ``~ame``."""
+_VERSION = pattern(
+    r"v?(?:(?P<epoch>\d+)!)?(?P<release>\d+(?:\.\d+)*)"
+    r"(?:[-_.]?(?P<phase>alpha|a|beta|b|preview|pre|rc|c|post|rev|r)[-_.]?(?P<number>\d*))?(?P<rest>[^+]*)(?P<local>.*)",
+    re.I,
+)
+_PHASES = {"dev": -4, "alpha": -3, "a": -3, "beta": -2, "b": -2, "": 0, "post": 1, "rev": 1, "r": 1}
+"""The order of a version's phases (PEP 440); other words are release candidates, -1."""
 _HEADER = pattern(r"^(name|version|requires-dist):(.*)$", re.I | re.M)
 
 
@@ -61,7 +68,7 @@ def distributions(*, declaring: str = "") -> list[Installed]:
     ``sys.path``, a folder on it or the metadata finders have changed, and after :func:`forget_distributions`.
 
     Args:
-        declaring: only those whose ``entry_points.txt`` has this text; reading the metadata of all takes much longer.
+        declaring: only those whose ``entry_points.txt`` has this text, in any case of its letters; reading the metadata of all takes much longer.
 
     Raises:
         PluginError: a metadata finder of this process raised.
@@ -106,7 +113,7 @@ def _read(
     return [
         _chosen(name, copies)
         for name, copies in by_name.items()
-        if any(declaring in text_of(metadata, "entry_points.txt") for _, _, metadata in copies)
+        if any(declaring in text_of(metadata, "entry_points.txt").lower() for _, _, metadata in copies)
     ]
 
 
@@ -115,11 +122,11 @@ def _chosen(name: str, copies: list[tuple[str, str, Distribution]]) -> Installed
     copies = list({location or id(metadata): (location, v, metadata) for location, v, metadata in copies}.values())
     first = Path(copies[0][0]).parent
     here = [copy for copy in copies if Path(copy[0]).parent == first]
-    location, version, metadata = max(here, key=lambda copy: (release(copy[1]), copy[1]))
+    location, version, metadata = max(here, key=lambda copy: version_order(copy[1]))
     fields = _header(metadata)
     return Installed(
-        fields.get("name", [name])[0],
-        fields.get("version", [version])[0],
+        fields.get("name", [""])[0] or name,
+        fields.get("version", [""])[0] or version,
         tuple(fields.get("requires-dist") or (_egg_requirements(metadata) if fields else ())),
         location,
         metadata,
@@ -150,7 +157,8 @@ def text_of(metadata: Distribution, name: str) -> str:
     try:
         return metadata.read_text(name) or ""
     except UnicodeDecodeError as error:
-        return error.object.decode(errors="replace")
+        utf_16 = error.object.startswith((b"\xff\xfe", b"\xfe\xff"))  # as Windows tools save it
+        return error.object.decode("utf-16" if utf_16 else "utf-8", errors="replace")
     except Exception:  # unreadable: somebody else's
         return ""
 
@@ -158,6 +166,17 @@ def text_of(metadata: Distribution, name: str) -> str:
 def canonical(package: str) -> str:
     """Return a distribution's name as packaging compares it (PEP 503)."""
     return re.sub(r"[-_.]+", "-", package).lower()
+
+
+def version_order(version: str) -> tuple[Any, ...]:
+    """Return a value that orders versions as packaging does (PEP 440): epochs, pre-releases, post-releases and local versions too."""
+    match = _VERSION.match(version)
+    if match is None:
+        return (-1, version)
+    word, develops = (match["phase"] or "").lower(), "dev" in match["rest"].lower()
+    phase = _PHASES["dev"] if develops and not word else _PHASES.get(word, -1)
+    number = int(match["number"] or 0)
+    return int(match["epoch"] or 0), release(match["release"]), phase, number, not develops, match["local"], version
 
 
 def release(version: str) -> tuple[int, ...]:

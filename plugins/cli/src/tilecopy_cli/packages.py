@@ -71,7 +71,11 @@ def _copies(package: Installed) -> Iterator[str]:
 
 
 def _unknown_groups(package: Installed) -> Iterator[str]:
-    text = package.metadata.read_text("entry_points.txt") or ""
+    try:
+        text = package.metadata.read_text("entry_points.txt") or ""
+    except UnicodeDecodeError:
+        yield "entry_points.txt is not UTF-8, so no group of it is read: save it as UTF-8"
+        return
     if text.startswith("\ufeff"):
         yield "entry_points.txt starts with a byte order mark, so its first group is not read: save it without one"
     for group in dict.fromkeys(re.findall(r"^\ufeff?\[\s*(tilecopy[^\]]*?)\s*\]", text, re.MULTILINE | re.IGNORECASE)):

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import entry_points
+from importlib.metadata import PackageNotFoundError, distribution
 
 from .known import install_line
 
 
 def main() -> None:
     """Run the console script ``tilecopy``, which tilecopy-cli declares."""
-    points = entry_points(group="console_scripts", name="tilecopy")
-    if not points:
+    try:
+        points = distribution("tilecopy-cli").entry_points  # of that one alone: others may be broken
+    except PackageNotFoundError:
         sys.exit(f"tilecopy: the command line is not installed: {install_line('tilecopy-cli')}")
-    next(iter(points)).load()()
+    next(iter(points.select(group="console_scripts", name="tilecopy"))).load()()
 
 
 if __name__ == "__main__":
