@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,13 @@ from tilecopy_testkit import oracle
 from tilecopy_testkit.programs import round_trip
 
 jax = pytest.importorskip("jax")
+
+
+@pytest.fixture(autouse=True)
+def on_the_cpu() -> Iterator[None]:
+    """Make arrays on the CPU, also where JAX finds a GPU."""
+    with jax.default_device(jax.devices("cpu")[0]):
+        yield
 
 
 @pytest.mark.parametrize("shape", [(0, 8), (8, 0)])

@@ -98,8 +98,10 @@ def assemble(ptx: str, target: Target | str, assembler: str | None = None, *, ti
     return _assembled(ptx, target_of(target), assembler, timeout_s)[0]
 
 
-def _assembled(ptx: str, target: Target, assembler: str | None, timeout_s: float) -> tuple[bytes, str]:
-    """Machine code, and what the assembler says of it."""
+def _assembled(
+    ptx: str, target: Target, assembler: str | None, timeout_s: float, *, describe: bool = False
+) -> tuple[bytes, str]:
+    """Machine code, and what the assembler says of it: all that it can say if it is to describe it."""
     name = _first_that_works() if assembler is None else assembler
     try:
         text = ptx.encode()
@@ -107,7 +109,7 @@ def _assembled(ptx: str, target: Target, assembler: str | None, timeout_s: float
         raise AssemblerError(f"the PTX for {target} is no text that can be encoded: {error}") from error
     if name == "ptxas":
         return _ptxas(text, target, timeout_s)
-    return _nvjitlink(text, target)
+    return _nvjitlink(text, target, _DESCRIBE if describe else ())
 
 
 @attrs.frozen
@@ -127,6 +129,8 @@ class Resources:
 
 _USED = pattern(r"[Uu]sed (\d+) registers(?:.*?\b(\d+) bytes smem)?")
 _SPILLED = pattern(r"(\d+) bytes spill stores")
+_DESCRIBE = ("-verbose", "-no-cache")
+"""Options of nvJitLink. With a driver it caches what it compiles, and of a text from its cache it does not say what spills."""
 
 
 @checked(AssemblerError, ptx=TEXT, assembler=optional(_ASSEMBLER))
@@ -142,7 +146,7 @@ def resources_of(ptx: str, target: Target | str, assembler: str | None = None) -
         AssemblerError: it is not installed, does not work, or refuses the text; the message says what to do.
         TargetError: there is no such target.
     """
-    log = _assembled(ptx, target_of(target), assembler, TIMEOUT_S)[1]
+    log = _assembled(ptx, target_of(target), assembler, TIMEOUT_S, describe=True)[1]
     used, spilled = _USED.search(log), _SPILLED.search(log)
     if used is None:
         raise AssemblerError(f"the assembler does not say how many registers the kernel takes; it says:\n{log}")
@@ -213,14 +217,13 @@ def _nvjitlink_bindings() -> tuple[Any, str]:
         ) from error
 
 
-def _nvjitlink(ptx: bytes, target: Target) -> tuple[bytes, str]:
+def _nvjitlink(ptx: bytes, target: Target, more_options: Sequence[str]) -> tuple[bytes, str]:
     nvjitlink, version = _nvjitlink_bindings()
     with compiling():
-        return _linked(nvjitlink, version, ptx, target)
+        return _linked(nvjitlink, version, ptx, target, [f"-arch={target}", *more_options])
 
 
-def _linked(nvjitlink: Any, version: str, ptx: bytes, target: Target) -> tuple[bytes, str]:
-    options = [f"-arch={target}", "-verbose"]
+def _linked(nvjitlink: Any, version: str, ptx: bytes, target: Target, options: Sequence[str]) -> tuple[bytes, str]:
     try:
         handle = nvjitlink.create(len(options), options)
     except nvjitlink.nvJitLinkError as error:
