@@ -105,7 +105,7 @@ def drop(part: str) -> tuple[str, str]:
         ((PRODUCT, f"mov.b32 %c2, 0;\n{PRODUCT}"), "proxy", ("c2", "wgmma.fence")),
         ((PRODUCT, f"mov.b32 %a1, 0;\n{FROM_REGISTERS}"), "proxy", ("a1", "wgmma.fence")),
         (drop(WAIT), "async", ("c0", "wgmma.mma_async")),
-        (drop("    wgmma.commit_group.sync.aligned;\n"), "async", ("c0",)),
+        (drop("    wgmma.commit_group.sync.aligned;\n"), "async", ("c0", "wgmma.commit_group")),
         ((WAIT, WAIT.replace("0;", "1;")), "async", ("c0",)),
         ((WAIT, f"mov.b32 %c3, 0;\n{WAIT}"), "async", ("c3",)),
         ((PRODUCT, f"{FROM_REGISTERS}mov.b32 %a2, 0;\n"), "async", ("a2",)),

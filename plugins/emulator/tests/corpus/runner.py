@@ -11,7 +11,7 @@ from tilecopy_emulator import UnsupportedPtxError, run_ptx
 from .model import Case, Text
 
 
-def run(case: Case, text: Text) -> list[Any]:
+def run(case: Case, text: Text, *, all_hazards: bool = False) -> list[Any]:
     """Run one text; returns its arguments."""
     arguments = case.arguments()
     run_ptx(
@@ -21,6 +21,7 @@ def run(case: Case, text: Text) -> list[Any]:
         block=case.block,
         cluster=case.cluster,
         dynamic_shared_bytes=case.dynamic,
+        all_hazards=all_hazards,
     )
     return arguments
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+import tilecopy as tc
+from tilecopy_emulator import UnsupportedPtxError
 from work import at_most
 
 from corpus import CASES, CLEAN, Case
@@ -36,6 +38,21 @@ def test_the_fault_is_reported(case: Case) -> None:
     with at_most(MAX_CALLS):
         problem = verdict(case, case.faulty())
     assert not problem, problem
+
+
+@pytest.mark.parametrize("case", named(CASES[::6]))
+def test_the_first_of_all_hazards_is_the_one_that_is_raised_alone(case: Case) -> None:
+    errors = []
+    for all_hazards in (False, True):
+        try:
+            run(case, case.faulty(), all_hazards=all_hazards)
+        except (tc.HazardError, UnsupportedPtxError) as error:
+            errors.append(error)
+    first, second = errors
+    assert [access["ptx_line"] for access in getattr(first, "details", {}).get("accesses", ())] == [
+        access["ptx_line"] for access in getattr(second, "details", {}).get("accesses", ())
+    ]
+    assert (getattr(first, "kind", ""), first.line) == (getattr(second, "kind", ""), second.line)
 
 
 @pytest.mark.parametrize("case", named(CASES))

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..hazards import COMPLETED, IN_VAIN, ReportedAccess, value_of
+from ..hazards import COMPLETED, ReportedAccess, value_of
 from ..order.access import SCOPES
 from ..order.shadow import (
     ACTOR_MASK,
@@ -204,10 +204,7 @@ def blame_flight(
     own = operation.machine is machine and pending.lane == int(machine.index(lanes)[position])
     remedy = (pending.remedy or pending.lack) + ("" if own or not pending.alone else ", then a barrier")
     who, verb = operation.machine.name_of(pending.lane), "to it is in flight" if wrote else "still reads it"
-    instructions = machine.program.instructions
-    met = [machine.reported(instructions[operation.at], who, "written" if wrote else "read")]
-    if pending.wait >= 0:
-        met.append(machine.reported(instructions[pending.wait], who, "", relation=IN_VAIN))
+    met = machine.in_vain(operation.at, pending, "written" if wrote else "read", who)
     machine.hazard(
         "async", f"{where} is {action} while {operation.named(pending.lane)} {verb}: {pending.lack}", lanes, position, copy=copy,
         threads=(who,), bytes=span, action=action, remedy=remedy, met=met,

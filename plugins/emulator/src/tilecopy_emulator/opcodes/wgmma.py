@@ -19,7 +19,7 @@ from ..machine.machine import Machine
 from ..order.clocks import BARRIER_COLUMNS
 from ..order.shadow import BARRIER_ACTOR
 from ..program import Instruction, Program, Vector
-from ..threads.operations import Operation, lands_later
+from ..threads.operations import Operation, Pending, in_group, lands_later
 from ..threads.threads import WARPGROUP
 from .descriptors import UNIT, WGMMA, Descriptor, matrix_of, operand_in_shared
 from .loads import immediate, names_of
@@ -117,11 +117,23 @@ class Warpgroups:
             if not shared or not each.open[lanes].any() or (each.accumulators, each.type) == (names, type):
                 continue
             name = min(shared).partition("@")[0]
-            line = self.machine.program.instructions[each.operation.at].line
+            position = int(np.argmax(each.open[lanes]))
+            pending, instruction = (
+                self._lack(each, int(lanes[position])),
+                self.machine.program.instructions[each.operation.at],
+            )
             self.machine.hazard(
-                "async", f"register {name} is {what} while wgmma.mma_async of PTX line {line} is in flight "
-                "(a wgmma.commit_group or wgmma.wait_group is missing)", lanes, int(np.argmax(each.open[lanes])),
+                "async", f"register {name} is {what} while wgmma.mma_async of PTX line {instruction.line} is in flight: {pending.lack}",
+                lanes, position, remedy=pending.remedy, met=self.machine.in_vain(each.operation.at, pending, ""),
             )  # fmt: skip
+
+    def _lack(self, product: _Product, lane: int) -> Pending:
+        newer = int(self.committed[lane]) - int(product.group[lane]) - 1
+        return in_group(lane, "wgmma", newer, product.operation.waited)
+
+    def why_in_flight(self, operation: Operation, _: int) -> Pending:
+        """Return what a product lacks, see :class:`Operation`."""
+        return next(self._lack(each, operation.lane) for each in self.flying if each.operation is operation)
 
     def touch(self, lanes: Lanes, names: frozenset[str]) -> None:
         """Another instruction is about to read or write registers of products."""
@@ -162,6 +174,7 @@ class Warpgroups:
         for each in self.flying:
             ready = each.lanes[(waiting & each.open & (each.group < self.committed - newest))[each.lanes]]
             if not len(ready):
+                each.operation.waited = machine.at if waiting[each.lanes].any() else each.operation.waited
                 continue
             cta, column = self.column(int(each.lanes[0]))
             if not each.done:
@@ -178,10 +191,11 @@ class Warpgroups:
     def leaving(self, ending: Any) -> None:
         """Lanes exit."""
         for each in self.flying:
-            if each.open[ending].any():
+            position = int(np.argmax(each.open[ending]))
+            if each.open[ending][position]:
                 self.machine.hazard(
-                    "lifetime", f"the thread exits while this product is in flight ({each.operation.lack})",
-                    ending, int(np.argmax(each.open[ending])), at=each.operation.at,
+                    "lifetime", f"the thread exits while this product is in flight: {self._lack(each, int(ending[position])).lack}",
+                    ending, position, at=each.operation.at,
                 )  # fmt: skip
 
 
@@ -301,7 +315,7 @@ def _issue(machine: Machine, lanes: Any, form: _Form) -> None:
     for write, words in zip(writers, fragment.words(raw[None]), strict=True):
         write(machine, lanes, words[0])
     operation = machine.engines.start(
-        "wgmma.mma_async", int(lanes[0]), lands_later, "a wgmma.commit_group or wgmma.wait_group is missing",
+        "wgmma.mma_async", int(lanes[0]), lands_later, "", explain=groups.why_in_flight,
         reads=np.union1d(reads, cells), ctas=(cta,),
     )  # fmt: skip
     machine.engines.begin(operation)

@@ -12,13 +12,14 @@ import numpy as np
 from numpy.random import default_rng
 from tilecopy import HazardError
 
+from ..hazards import IN_VAIN, ReportedAccess
 from ..order.access import REGISTER
 from ..order.shadow import BARRIER_ACTOR
 from ..program import UnsupportedPtxError
 from .barriers import Barriers
 from .flags import Flags
 from .launch import Launch
-from .operations import Operation
+from .operations import Operation, Pending
 from .threads import FULL, Lanes, Threads
 
 REGISTER_TYPES: dict[int, Any] = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
@@ -63,6 +64,12 @@ class Registers(Threads):
         if actor < BARRIER_ACTOR:
             return self.name_of(actor, copy)
         return self.barrier_name(actor)
+
+    def in_vain(self, at: int, pending: Pending, action: str, who: str = "") -> list[ReportedAccess]:
+        """Return what a hazard's report has of an operation in flight: the instruction, and a wait that does not cover it."""
+        who, instructions = who or self.name_of(pending.lane), self.program.instructions
+        waits = [self.reported(instructions[pending.wait], who, "", relation=IN_VAIN)] if pending.wait >= 0 else []
+        return [self.reported(instructions[at], who, action), *waits]
 
     def read(self, name: str, lanes: Lanes) -> Any:
         """A register as unsigned bits, shape ``(n or 1, C or 1)``.
