@@ -1,4 +1,4 @@
-"""Kernels that are called in a function that torch.compile compiles."""
+"""Kernels that are called in a function that torch.compile compiles, and what launches take from it: the comparison of tensors."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import sys
 import warnings
 from typing import Any
 
+import numpy as np
 import pytest
 import tilecopy as tc
+from tilecopy.executors import same_tensors
 from tilecopy_testkit.programs import round_trip
 
 
@@ -57,3 +59,17 @@ round_trip((64, 64), (32, 64), "float32")(a, np.zeros_like(a), executor="emulato
 assert "torch" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", script], check=True, env=os.environ)
+
+
+def test_tensors_are_the_same_but_for_their_memory() -> None:
+    torch = pytest.importorskip("torch")
+    a, b = torch.zeros(4, 6), torch.ones(4, 6)
+    same = same_tensors([a, b])
+    assert same is not None and same(b, a) and same(a.clone(), b + 1)
+    others = (a[:2], a.t(), a.t().contiguous().t(), a.double(), torch._neg_view(a), a.to("meta"), torch.nn.Parameter(a))
+    for other in (*others, a.clone().requires_grad_(), np.zeros((4, 6), np.float32)):
+        assert not same(other, b) and not same(a, other)
+    z = torch.zeros(4, dtype=torch.complex64)
+    same = same_tensors([z])
+    assert same is not None and same(z + 1) and not same(z.conj())
+    assert same_tensors([a, a]) is same_tensors([np.zeros(3)]) is None
