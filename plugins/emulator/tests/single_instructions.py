@@ -393,8 +393,9 @@ def _arithmetic_case(opcode: str, form: Form, mode: Mode, constants: dict[int, s
 
 def is_disputed(form: Form, mode: Mode) -> bool:
     """Whether ptxas 13.5 does not follow the pseudocode of the ISA: it compares a sum that wraps as a signed word, and adds a signed word."""
-    unsigned = form.name[0] == "v" and mode.types[0] == "u32"
-    return unsigned and (mode.has("min") or mode.has("max") or (form.name == "vmad" and mode.has("sat")))
+    if form.name == "vmad":
+        return mode.has("sat") and mode.types[1:] == ("u32", "u32")
+    return form.name[0] == "v" and mode.types[0] == "u32" and (mode.has("min") or mode.has("max"))
 
 
 def hash_of(text: str) -> int:

@@ -26,6 +26,7 @@ from .order.clocks import TENSOR
 from .order.shadow import time_of
 from .places import readable
 from .program import REGISTER_BITS, TAKES_PART, BudgetError, Program, UnsupportedPtxError, shown_name
+from .reading.variables import MOST_BYTES
 from .threads.arrays import GlobalMemory
 from .threads.launch import Dim3, Launch, SharedVariable, Sought
 from .threads.special import RESERVED, RESERVED_BYTES, WORKSPACE, WORKSPACE_BYTES
@@ -34,6 +35,8 @@ MOST_CTAS = 1 << 24
 """CTAs of one launch: their ids alone take about 100 bytes each, and running them a good part of an hour."""
 BATCH_THREADS, REPORTED_THREADS = 1 << 17, 1 << 12
 BATCH_SHARED_BYTES = 1 << 27
+GAP_BYTES = 128
+"""Behind each static variable in shared memory, where there is room: an access past its end is in no other. All banks once."""
 BATCH_TENSOR_CTAS = 64
 BATCH_LOCAL_BYTES = 1 << 27
 KEPT_BYTES = 1 << 26
@@ -115,7 +118,7 @@ def _reserves(program: Program, *names: str) -> bool:
 
 
 def lay_out_shared(
-    program: Program, dynamic_bytes: int, pool: Sequence[tuple[str, int, int]]
+    program: Program, dynamic_bytes: int, pool: Sequence[tuple[str, int, int]], gap_bytes: int = 0
 ) -> tuple[dict[str, int], tuple[SharedVariable, ...], int]:
     """Symbols, variables and bytes of a CTA's shared memory.
 
@@ -123,6 +126,7 @@ def lay_out_shared(
         program: its declarations count.
         dynamic_bytes: of the ``.extern`` array.
         pool: what stands where in that array, where it is known: name, offset, bytes.
+        gap_bytes: behind each variable, so that an access past its end is in no variable.
 
     Raises:
         LaunchError: there is dynamic shared memory and no ``.extern`` variable, or the other way round.
@@ -137,7 +141,7 @@ def lay_out_shared(
         symbols[variable.name] = start
         if variable.bytes:
             variables.append(SharedVariable(readable(variable.name) or variable.name, start, variable.bytes))
-        end = start + variable.bytes
+        end = start + variable.bytes + gap_bytes
     if dynamic:
         start = -(-end // max(v.align for v in dynamic)) * max(v.align for v in dynamic)
         for variable in dynamic:
@@ -229,7 +233,11 @@ def run_grid(
 
     def laid_out(memory: GlobalMemory, raced: Sequence[Sought] = ()) -> Launch:
         shape = cluster or (1, 1, 1)
-        symbols, in_shared, shared_bytes = lay_out_shared(program, dynamic_shared_bytes, pool)
+        symbols, in_shared, total_bytes = lay_out_shared(program, dynamic_shared_bytes, pool)
+        apart = lay_out_shared(program, dynamic_shared_bytes, pool, GAP_BYTES)
+        shared_bytes = total_bytes
+        if apart[2] <= MOST_BYTES["shared"]:
+            symbols, in_shared, shared_bytes = apart
         base = 0x400 if program.arch >= 90 else 0
         table: dict[str, tuple[str, int]] = {name: ("shared", base + offset) for name, offset in symbols.items()}
         for parameter in program.parameters:
@@ -263,7 +271,7 @@ def run_grid(
             origin_of or (lambda line: ""),
             base,
         )
-        launch.dynamic_shared_bytes, launch.total_shared_bytes = dynamic_shared_bytes, shared_bytes
+        launch.dynamic_shared_bytes, launch.total_shared_bytes = dynamic_shared_bytes, total_bytes
         launch.single = profile or observer is not None
         for sought in raced:
             key = sought.memory, sought.writes, int(time_of(sought.stamp))
