@@ -186,9 +186,11 @@ def test_a_metadata_finder_that_raises_is_named(monkeypatch: pytest.MonkeyPatch)
         def find_distributions(context: object = None) -> list[object]:
             raise RuntimeError("finder of somebody else")
 
-    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Broken])
-    with pytest.raises(PluginError, match=mentions("finder", "somebody")):
-        installed(GROUP)
+    for finder in (Broken, Broken()):
+        monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, finder])
+        with pytest.raises(PluginError, match=mentions(Broken.__qualname__, "finder of somebody else")):
+            installed(GROUP)
+        monkeypatch.undo()
 
 
 def test_the_metadata_of_packages_are_read_once_for_all_groups(

@@ -109,12 +109,26 @@ def _read(
                 version = (match["version"] if match else None) or "0"
                 by_name.setdefault(canonical(name), []).append((str(info or ""), version, metadata))
     except Exception as error:
-        raise PluginError(f"the installed packages cannot be listed: {type(error).__name__}: {error}") from error
+        finder = _raising_finder(list(path))
+        raise PluginError(f"{finder} cannot list the installed packages: {type(error).__name__}: {error}") from error
     return [
         _chosen(name, copies)
         for name, copies in by_name.items()
         if any(declaring in text_of(metadata, "entry_points.txt").lower() for _, _, metadata in copies)
     ]
+
+
+def _raising_finder(path: list[str]) -> str:
+    """Return which finder of ``sys.meta_path`` raises when it is asked for distributions."""
+    from importlib.metadata import DistributionFinder
+
+    for finder in sys.meta_path:
+        try:
+            list(getattr(finder, "find_distributions", lambda _: ())(DistributionFinder.Context(path=path)))
+        except Exception:
+            kind = finder if isinstance(finder, type) else type(finder)
+            return f"the metadata finder {kind.__module__}.{kind.__qualname__} of sys.meta_path"
+    return "a metadata finder of sys.meta_path"
 
 
 def _chosen(name: str, copies: list[tuple[str, str, Distribution]]) -> Installed:
