@@ -201,3 +201,17 @@ def test_a_value_of_too_many_operations_says_what_to_do() -> None:
     k.store(a[1], value)
     with pytest.raises(tc.RequestError, match=mentions("deep")):
         k.build(target="sm_80", grid=1)
+
+
+@pytest.mark.parametrize("split", [0, 4, 8])
+def test_each_alternative_of_a_condition_is_held_against_the_launch(split: int) -> None:
+    """Whichever of two alternatives holds, the index must stay inside."""
+    k = tc.KernelBuilder("k", threads=32)
+    a, n = k.param("A", (4,), "int32"), k.scalar("n", upper=10)
+    with k.if_((n < split) | (n >= split)):
+        k.store(a[n], 1)
+    kernel = k.build(target="sm_80", grid=1)
+    kernel.check_bounds((1, 1, 1), {"n": 3})
+    for number in (4, 10):
+        with pytest.raises(tc.LayoutError, match=mentions(number)):
+            kernel.check_bounds((1, 1, 1), {"n": number})

@@ -18,6 +18,7 @@ from tilecopy_emulator import EmulatorExecutor
 from tilecopy_test_helpers.mentions import is_hazard, mentions
 from tilecopy_testkit import oracle
 
+from tilecopy_core.integers import bounds_of
 from tilecopy_core.integers.expr import same
 
 EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
@@ -152,6 +153,19 @@ def test_what_is_unsigned_is_not_negative(dtype: str) -> None:
         kernel(source, result, executor="emulator")
     with pytest.raises(tc.RequestError, match=mentions(0, -1)):
         reader(dtype, lower=-5, upper=-1)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "taken"), [((-(2**62), 2**62), True), ((-(2**62) - 1, 0), False), ((0, 2**62 + 1), False)]
+)
+def test_an_index_is_within_2_to_the_62(bounds: tuple[int, int], taken: bool) -> None:
+    k = tc.KernelBuilder("k", threads=32)
+    loaded = k.load(k.param("at", (4,), "int64")[0])
+    if taken:
+        assert bounds_of(k.index(loaded, lower=bounds[0], upper=bounds[1])) == bounds
+    else:
+        with pytest.raises(tc.RequestError, match=mentions(*bounds)):
+            k.index(loaded, lower=bounds[0], upper=bounds[1])
 
 
 def test_an_index_is_computed_of_values_and_costs_one_move() -> None:

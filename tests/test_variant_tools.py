@@ -1,4 +1,4 @@
-"""Helpers of tilecopy_core.plugin that variants choose from: orders of iters, tensor-memory addresses."""
+"""Helpers of tilecopy_core.plugin that variants choose from: orders of iters, tensor-memory addresses, the room of a region."""
 
 from __future__ import annotations
 
@@ -31,3 +31,19 @@ def test_a_column_of_tensor_memory_is_one_of_512() -> None:
     for column in (-1, 512):
         with pytest.raises(tc.PtxError, match=mentions(column)):
             tcgen05.plus_columns(ptx, base, column)
+
+
+def test_what_a_kernel_has_once_is_written_for_the_first_copy() -> None:
+    ptx = PtxBuilder(tc.target_of(TARGET), 64)
+    written: list[PtxBuilder] = []
+    for key in ("map", "map", "other"):
+        ptx.once(key, written.append)
+    assert written == [ptx, ptx]
+
+
+def test_a_region_has_room_along_its_own_dimensions() -> None:
+    region = tc.Buffer((8, 16), "float16", space="global", name="A")[2:4, 8:16]
+    assert [int(region.room(dim)) for dim in (0, 1)] == [4, 0]
+    for dim in (-1, 2, 3):
+        with pytest.raises(tc.LayoutError, match=mentions(dim)):
+            region.room(dim)

@@ -25,6 +25,12 @@ def shared(shape: Any = (64, 64), dtype: str = "float16", **more: Any) -> tc.Buf
     return tc.Buffer(shape, dtype, space="shared", **({"name": "tile"} | more))
 
 
+def lanes(count: int) -> tc.Buffer:
+    """Rows of tensor memory, one per lane."""
+    layout = TileLayout(S[(count, 8) : (1 @ tc.TLane, 1 @ tc.TCol)])
+    return tc.Buffer((count, 8), "uint32", space="tmem", layout=layout, name="rows")
+
+
 def transpose(rows: int, columns: int, dtype: str, layout: TileLayout | None) -> tc.BuiltKernel:
     """B = A.T by 32 x 32 tiles through shared memory, read by columns."""
     k = tc.KernelBuilder("transpose", threads=128)
@@ -317,6 +323,7 @@ def test_a_view_belongs_to_its_kernel_and_its_own_shape_counts() -> None:
         ),
         (lambda: shared().view(layout=SWIZZLED), (1024, "tile", 128)),
         (lambda: shared().view(layout=(64, 64)), ("layout", 64)),
+        (lambda: lanes(64).view(shape=(65, 8), layout=lanes(65).layout), (65, 64)),
         (
             lambda: tc.Buffer((8,), "float32", space="local", name="f").view(dtype="int64"),
             ("int64", 64, "f", 32, "float32"),
