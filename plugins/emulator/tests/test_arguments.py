@@ -90,7 +90,7 @@ WAIT: mbarrier.try_wait.parity.shared.b64 %p1, [%r2], 0; @!%p1 bra WAIT;
 
 @pytest.mark.parametrize(
     ("name", "bits"),
-    [("_Z1k6__halfPt", 0x3800), ("_Z1k13__nv_bfloat16Pt", 0x3F00), ("_Z1kRK6__halfS_Pt", 0x3800)],
+    [("_Z1k6__halfPt", 0x3800), ("_Z1k13__nv_bfloat16Pt", 0x3F00), ("_Z1k6__halfPS_", 0x3800)],
 )
 def test_a_number_for_a_half_or_a_bfloat16(name, bits):
     y = np.zeros(1, np.uint16)
@@ -162,11 +162,11 @@ def test_reading_a_variable_without_a_value_is_noted_once():
     ("variables", "values"),
     [
         ({"none": 1}, ("none", "w, counter, scale, a::config")),
-        ({"w": np.zeros(3, np.float32)}, ("variable w", 8, 12)),
-        ({"w": 1}, ("variable w", 8, 4)),
-        ({"counter": 1.5}, ("variable counter", 1.5)),
-        ({"counter": 1 << 32}, ("variable counter", 1 << 32)),
-        ({"a::config": Struct(3)}, ("variable a::config", 16, 4)),
+        ({"w": np.zeros(3, np.float32)}, ("w", 8, 12)),
+        ({"w": 1}, ("w", 8, 4)),
+        ({"counter": 1.5}, ("counter", 1.5)),
+        ({"counter": 1 << 32}, ("counter", 1 << 32)),
+        ({"a::config": Struct(3)}, ("a::config", 16, 4)),
         ({3: 1}, ("variables",)),
         ([("w", 1)], ("variables",)),
     ],
@@ -174,3 +174,50 @@ def test_reading_a_variable_without_a_value_is_noted_once():
 def test_a_value_that_does_not_fit_its_variable_is_refused(variables, values):
     with pytest.raises(LaunchError, match=mentions(*values)):
         run_with_variables("", variables)
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "values"),
+    [
+        ("_Z1kPf", np.zeros(4), ("float*", "float64")),
+        ("_Z1kPKf", np.zeros(4, np.int32), ("float*", "int32")),
+        ("_ZN1a1b1kEPi", np.zeros(4, np.int64), ("int*", "int64")),
+        ("_Z1kPi", 5, ("int*", 5)),
+        ("_Z1km", np.zeros(4, np.int64), ("unsigned long",)),
+        ("_Z1kP6__half", np.zeros(4, np.float32), ("__half*", "float32")),
+    ],
+)
+def test_an_argument_that_the_kernel_s_name_does_not_fit_is_refused(name, argument, values):
+    with pytest.raises(LaunchError, match=mentions("argument 0", "p", *values)):
+        run(".param .u64 p", "", [argument], name=name)
+
+
+@pytest.mark.parametrize(
+    ("name", "argument"),
+    [
+        ("_Z1kPj", np.zeros(4, np.int32)),
+        ("_Z1kPf", np.zeros(4, np.uint8)),
+        ("_Z1kPf", None),
+        ("_Z1kPt", np.zeros(4, np.float16)),
+        ("_Z1kPv", np.zeros(4)),
+        ("_Z1kP6float4", np.zeros(4)),
+        ("_Z1kIfEvPT_", np.zeros(4)),
+        ("_Z1kPf", np.zeros(4, np.complex64)),
+        ("_Z1kl", 5),
+        ("k", np.zeros(4)),
+    ],
+)
+def test_an_argument_that_the_kernel_s_name_leaves_open_is_taken(name, argument):
+    run(".param .u64 p", "", [argument], name=name)
+
+
+def test_a_type_that_a_name_repeats_is_known():
+    y = np.zeros(2, np.uint16)
+    body = "ld.param.u16 %h1, [a]; ld.param.u64 %d1, [y]; st.global.u16 [%d1], %h1; ld.param.u16 %h1, [b]; st.global.u16 [%d1+2], %h1;"
+    parameters = ".param .align 2 .b8 a[2], .param .align 2 .b8 b[2], .param .u64 y"
+    for name, bits in (
+        ("_Z1k13__nv_bfloat16S_Pt", [0x3F80, 0x4000]),
+        ("_Z1k6__half13__nv_bfloat16Pt", [0x3C00, 0x4000]),
+    ):
+        run(parameters, body, [1, 2.0, y], name=name)
+        assert y.tolist() == bits

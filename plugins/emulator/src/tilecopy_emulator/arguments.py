@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import math
 import operator
-import re
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -18,6 +17,7 @@ from .alu.formats import BF16, F16, encode, quantize
 from .demands import items_of, shown
 from .memory.tensor_maps import MAP_ALIGN_BYTES, MAP_BYTES, TensorMap
 from .program import REGISTER_BITS, Parameter, Program, Variable, shown_name
+from .signatures import DTYPES, parameter_types
 from .threads.arrays import GlobalMemory
 
 BASE_ALIGN_BYTES = 256
@@ -119,10 +119,12 @@ def _encoded(
         raise LaunchError(
             f"{where}: {len(given)} arguments for {len(program.parameters)} parameters {_signature(program)}: {shown(arguments)}"
         )
-    blocks = {}
+    blocks, types = {}, parameter_types(program.name) or ()
+    if len(types) != len(given):
+        types = ("",) * len(given)
     for number, (parameter, argument) in enumerate(zip(program.parameters, given, strict=True)):
         place = f"{where}, argument {number} ({parameter.name})"
-        blocks[parameter.name] = _argument(program, parameter, argument, place)
+        blocks[parameter.name] = _argument(parameter, types[number], argument, place)
     values = {}
     for name, value in variables.items():
         variable = variable_named(program, name)
@@ -162,30 +164,47 @@ def _value(variable: Variable, value: Any, name: str, place: str) -> _Block:
     return block
 
 
-def _argument(program: Program, parameter: Parameter, argument: Any, place: str) -> _Block:
-    """The block of one argument."""
+def _argument(parameter: Parameter, type: str, argument: Any, place: str) -> _Block:
+    """The block of one argument; ``type`` is the parameter's type in C++, or "" where it is not known."""
     name = parameter.name
     if parameter.is_array:
         if parameter.bytes == 2 and isinstance(argument, (int, float)) and not isinstance(argument, bool):
-            return _Block(name, bytearray(_half(program, parameter, argument, place)))
+            return _Block(name, bytearray(_half(parameter, type, argument, place)))
         if isinstance(argument, (Struct, TensorMap)):
             return _sized(_block_of(argument, name, place), parameter.bytes, place)
         return _Block(name, bytearray(_structure(parameter, argument, place)))
-    listed = argument if isinstance(argument, (list, tuple)) else None
-    is_address = argument is None or listed is not None or isinstance(argument, (Pointer, TensorMap))
-    if not is_address and (array := _as_array(argument, place)) is None:
+    array = None
+    if argument is not None and not isinstance(argument, (Pointer, TensorMap, list, tuple)):
+        array = _as_array(argument, place)
         if isinstance(argument, Struct):
             rule = f"a structure for a parameter .{parameter.type}: pass Pointer(Struct(...)) for its address"
             raise LaunchError(f"{place}: {rule}")
-        return _Block(name, bytearray(_number(parameter, argument, place)))
-    if parameter.bytes != 8:
-        raise LaunchError(
-            f"{place}: {'an address' if is_address else 'an array'} for a parameter .{parameter.type}, which holds no address: "
-            f"{shown(argument)}"
-        )
+        if array is None:
+            number = _number(parameter, argument, place)
+            if type.endswith("*") and any(number):
+                raise LaunchError(
+                    f"{place}: the parameter is {type}, got the number {shown(argument)}: pass an array, or None for a null pointer"
+                )
+            return _Block(name, bytearray(number))
+    if parameter.bytes != 8 or (array is not None and type in DTYPES):
+        kind = "an address" if array is None else "an array"
+        rule = f"{kind} for a parameter {type or '.' + parameter.type}, which holds no address"
+        raise LaunchError(f"{place}: {rule}: {shown(argument)}")
+    if array is not None:
+        _check_dtype(array.dtype, type, place)
     return _block_of(
-        argument if isinstance(argument, Pointer) else Pointer(argument if is_address else array), name, place
+        argument if isinstance(argument, Pointer) else Pointer(argument if array is None else array), name, place
     )
+
+
+def _check_dtype(dtype: Any, type: str, place: str) -> None:
+    """Refuse an array of numbers that a kernel would read as others: of another size, or integers for floats of 4 or 8 bytes."""
+    wanted = np.dtype(DTYPES[type[:-1]]) if type[:-1] in DTYPES else None
+    if wanted is None or dtype.type is np.void or dtype.itemsize == 1 or dtype.kind == "c":
+        return
+    if dtype.itemsize != wanted.itemsize or (wanted.itemsize > 2 and (dtype.kind == "f") != (wanted.kind == "f")):
+        how = f"pass array.astype(numpy.{wanted}), or array.view(numpy.uint8) for its bytes"
+        raise LaunchError(f"{place}: the parameter is {type}, got an array of {dtype}: {how}")
 
 
 def _block_of(value: Any, name: str, place: str) -> _Block:
@@ -361,18 +380,14 @@ def _structure(parameter: Parameter, argument: Any, place: str) -> bytes:
     return raw
 
 
-def _half(program: Program, parameter: Parameter, value: float, place: str) -> bytes:
-    """The bytes of a number for a parameter of type half or bfloat16; the kernel's mangled name says which of them it is."""
-    names = re.findall(r"(?<!\d)(?:6__half|13__nv_bfloat16)(?!\d*_raw)", program.name)
-    halves = [each.name for each in program.parameters if each.is_array and each.bytes == 2]
-    kinds = names if len(names) == len(halves) and not re.search("[PRO]K?(?:6__half|13__nv_bf)", program.name) else []
-    kinds = [names[0]] * len(halves) if len(set(names)) == 1 else kinds
-    if not kinds:
+def _half(parameter: Parameter, type: str, value: float, place: str) -> bytes:
+    """The bytes of a number for a parameter of type half or bfloat16."""
+    if type not in ("__half", "__nv_bfloat16"):
         raise LaunchError(
             f"{place}: the parameter may be a half or a bfloat16, got {value!r}: pass numpy.float16({value!r}) or "
             f"ml_dtypes.bfloat16({value!r}), on the command line float16:{value!r} or bfloat16:{value!r}"
         )
-    form = F16 if kinds[halves.index(parameter.name)] == "6__half" else BF16
+    form = F16 if type == "__half" else BF16
     rounded = quantize(np.array([value], np.float64), form, "rn")
     if math.isfinite(value) and not np.isfinite(rounded).all():
         raise LaunchError(f"{place}: {value!r} does not fit into .{form.name}")
