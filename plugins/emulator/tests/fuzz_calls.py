@@ -30,6 +30,10 @@ def arguments():
     return [np.zeros(4, np.uint32), 3, 1.5, bytes(16)]
 
 
+def struct_arguments():
+    return [np.zeros(4, np.uint32), 3, 1.5, tilecopy_emulator.Struct(3, 0.5, None)]
+
+
 def a_form():
     return extending.form("avg{.up}", "u32", "t = t t", lambda mode: lambda a, b: a + b)
 
@@ -45,7 +49,7 @@ GRID = {**SHAPE, "parameters": NUMBERS, "memory": GlobalMemory()}
 
 def starting_calls(w):
     tilecopy_emulator.run_ptx(PTX, arguments(), **SHAPE, allow=("same-value",), observer=ignore, progress=ignore)
-    tilecopy_emulator.run_ptx(PTX, [np.zeros(4, np.uint32), 3, 1.5, tilecopy_emulator.Struct(3, 0.5, None)], **SHAPE)
+    tilecopy_emulator.run_ptx(PTX, struct_arguments(), **SHAPE, observer=ignore, progress=ignore)
     tilecopy_emulator.Pointer(None)
     tilecopy_emulator.Struct(3, 0.5)
     tilecopy_emulator.parse(PTX, "k")
