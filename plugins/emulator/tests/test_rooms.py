@@ -16,7 +16,7 @@ ROOMS = (
     "order",
     "alu",
     "effects",
-    "sides",
+    "hazards",
     "threads",
     "memory",
     "machine",
@@ -24,9 +24,11 @@ ROOMS = (
     "opcodes",
     "extending",
     "bulk mma",
-    "run",
+    "run signatures",
+    "arguments",
+    "literals",
     "api executor",
-    "cuda",
+    "cuda_cpp",
     "command __init__",
 )
 """Folders, and modules that stand beside them."""

@@ -192,6 +192,7 @@ def _elect_in_half_a_warp(correct: bool) -> tc.BuiltKernel:
     a = k.param("A", (128,), "float32")
     with k.if_(k.thread_id() < (32 if correct else 16)), k.elect():
         k.store(a[0], 1.0)
+    k.cta_sync()  # the others wait here: threads that have exited would not count
     return k.build(target="sm_90a", grid=1)
 
 
