@@ -180,6 +180,13 @@ def verification_suites(session: nox.Session) -> None:
 
 
 @nox.session
+def cuda_files(session: nox.Session) -> None:
+    """The kernels of your CUDA C++ files on the emulator, with arguments that are made up: `nox -s cuda_files -- PATH [WORD ...]`."""
+    sync(session, "test")
+    session.run("python", "tests/cuda_files.py", *session.posargs)
+
+
+@nox.session
 def fresh(session: nox.Session) -> None:
     """The property tests with new examples at every run, twenty times as many; a failure prints how to repeat it."""
     sync(session, "test")
