@@ -24,7 +24,7 @@ from ..program import Program, printable
 from ..reading.parser import parse_compiled
 from ..run import Report
 from .headers import IMPLICIT, implicit_names, stand_in, standard_headers
-from .host_code import at_lines, host_declarations, included, marker_macros, source_file, without
+from .host_code import at_lines, host_declarations, included, marker_macros, needs_host, source_file, without
 from .instances import launched_instances, parameter_names
 from .precompiled import UNROLL_LIMIT, header_folders, precompiling
 
@@ -34,7 +34,8 @@ _MOST_ROUNDS, _MOST_HEADERS, _MOST_NAMED = 16, 200, 5
 _NVCC_SECONDS = 300
 _FOR_DEVICES = "--device-as-default-execution-space"
 """What is left of host code (members of classes, constants, ``constexpr`` functions) may be used by kernels."""
-_TEXTURES = ("texture\\s*<", "surface\\s*<")
+_DEVICE_ALONE = re.compile("-+(default-device|device-as-default)")
+_TEXTURES = re.compile(r"\b(texture|surface)\s*<")
 
 
 def run_cuda(
@@ -133,7 +134,8 @@ def compile_cuda(
     headers = standard_headers("", folders)
     texts, missing = _local_files(source, path, _include_folders(given or ()), folders, headers)
     unit = _Unit(str(path), source, tuple(words), headers, texts)
-    compiled = _compile(unit)
+    fails = not any(_DEVICE_ALONE.match(each) for each in words) and needs_host(source_file(source), missing)
+    compiled = _Compiled("", "") if fails else _compile(unit)
     if not compiled.ptx:
         unit, compiled = _device_part(unit, compiled, missing, folders)
     if not compiled.ptx and unit.left_out:
@@ -193,10 +195,13 @@ def _device_part(unit: _Unit, first: _Compiled, missing: list[str], folders: lis
     markers = marker_macros(texts.values())
     files = {name: source_file(text, markers) for name, text in texts.items()}
     if fault := files[""].fault:
-        return unit, _Compiled("", f"{first.log[:_MOST_OF_LOG]}\n{Path(unit.file).name}: {fault}")
+        return unit, _Compiled(
+            "", f"{(first.log or _compile(unit).log)[:_MOST_OF_LOG]}\n{Path(unit.file).name}: {fault}"
+        )
     kernels = {each.name for file in files.values() for each in file.declarations if each.marked}
     hosts = {name: host_declarations(file, kernels) for name, file in files.items()}
-    options, known = (*unit.options, _FOR_DEVICES), implicit_names()
+    options, first_header, given = list(unit.options), f"--pre-include={IMPLICIT}", unit
+    options += [] if any(map(_DEVICE_ALONE.match, options)) else [_FOR_DEVICES]
     for _ in range(_MOST_ROUNDS):
         kept = {name: without(file, hosts[name]) for name, file in files.items()}
         said = "\n".join(line for text in kept.values() for line in text.split("\n") if "include" not in line)
@@ -204,15 +209,15 @@ def _device_part(unit: _Unit, first: _Compiled, missing: list[str], folders: lis
         every = "\n".join(kept.values())
         headers = {**standard_headers(every, folders), **{name: stand_in(name) for name in unseen}, **kept}
         text = headers.pop("")
-        unit = attrs.evolve(unit, text=text, options=options, headers=headers)
+        unit = attrs.evolve(unit, text=text, options=tuple(options), headers=headers)
         compiled = _compile(unit)
         if compiled.ptx and not any(file.kernels for file in files.values()):
             compiled = _Compiled("", "")  # nothing is left to run
         if compiled.ptx:
             break
-        undefined = known.intersection(re.findall(r'identifier "(\w+)" is undefined', compiled.log))
-        if undefined and options[-1] == _FOR_DEVICES:
-            options = (*options, f"--pre-include={IMPLICIT}")
+        undefined = re.findall(r'identifier "(\w+)" is undefined', compiled.log)
+        if first_header not in options and not implicit_names().isdisjoint(undefined):
+            options.append(first_header)
             continue
         if (header := re.search(r'cannot open source file "([^"]+)"', compiled.log)) and header[1] not in missing:
             missing.append(header[1])
@@ -221,25 +226,19 @@ def _device_part(unit: _Unit, first: _Compiled, missing: list[str], folders: lis
         if all(more[name] <= hosts[name] for name in files):
             break
         hosts = {name: hosts[name] | more[name] for name in files}
-    gone = [
-        f"{each.name or 'a declaration'} (line {each.first})" for each in sorted(hosts[""], key=lambda each: each.start)
-    ]
-    notes = [f"left out as host code: {_listed(gone)}"] if gone else []
-    notes += (
-        [f"left out, because they are not found: {_listed([f'#include <{each}>' for each in missing])}"]
-        if missing
-        else []
-    )
+    gone = sorted(hosts[""], key=lambda each: each.start)
+    parts = {
+        "left out as host code": [f"{each.name or 'a declaration'} (line {each.first})" for each in gone],
+        "left out, because they are not found": [f"#include <{each}>" for each in missing],
+    }
+    notes = [f"{why}: {_listed(names)}" for why, names in parts.items() if names]
     unit = attrs.evolve(unit, left_out=tuple(notes))
     if compiled.ptx or not notes:
         return unit, compiled if compiled.ptx else first
-    texture = next((each for each in _TEXTURES if re.search(rf"\b{each}", unit.text)), "")
-    logs = [first.log, f"and without it, {'; '.join(notes)}:\n{compiled.log}"]
-    logs += (
-        [f"texture and surface references ({texture}) are not known: read a pointer to the data instead"]
-        if texture
-        else []
-    )
+    first_log = first.log or _compile(given).log  # which was needless before
+    logs = [first_log, f"and without it, {'; '.join(notes)}:\n{compiled.log}"]
+    if texture := _TEXTURES.search(texts[""]):
+        logs.append(f"{texture[1]} references are not known: pass a pointer to the data and index it")
     return unit, _Compiled("", "\n".join(log[:_MOST_OF_LOG].strip("\0\n") for log in logs))
 
 
@@ -402,8 +401,8 @@ def run_nvcc(source: str, path: Path, target: str, options: Sequence[str]) -> _C
     if nvcc is None:
         return _Compiled("", "nvcc would compile the host code, too, but is not installed")
     with tempfile.TemporaryDirectory() as folder:
-        copy, made = Path(folder) / path.name, Path(folder) / "made.ptx"
-        copy.with_suffix(".cu").write_text(source, encoding="utf-8")
+        copy, made = Path(folder) / f"{path.stem}.cu", Path(folder) / "made.ptx"
+        copy.write_text(source, encoding="utf-8")
         words: list[str | Path] = [
             nvcc,
             "-ptx",
@@ -413,13 +412,13 @@ def run_nvcc(source: str, path: Path, target: str, options: Sequence[str]) -> _C
             *options,
             "-o",
             made,
-            copy.with_suffix(".cu"),
+            copy,
         ]
         try:
             done = subprocess.run(words, capture_output=True, text=True, timeout=_NVCC_SECONDS, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             return _Compiled("", f"nvcc cannot be run: {error}")
+        log = (done.stderr or done.stdout).replace(str(copy), str(path))
         if done.returncode or not made.exists():
-            return _Compiled("", f"nvcc refuses the file, too:\n{(done.stderr or done.stdout)[:_MOST_OF_LOG]}")
-        text = made.read_text(encoding="utf-8", errors="replace")
-        return _Compiled(text.replace(str(copy.with_suffix(".cu")), str(path)), "")
+            return _Compiled("", f"nvcc refuses the file, too:\n{log[:_MOST_OF_LOG]}")
+        return _Compiled(made.read_text(encoding="utf-8", errors="replace").replace(str(copy), str(path)), "")

@@ -110,10 +110,13 @@ class SourceFile:
         return tuple(each for each in self.declarations if each.name and each.has("__global__"))
 
 
+_INCLUDE = re.compile(r'\s*#\s*include\s*[<"]([^">\n]+)')
+
+
 def included(text: str) -> list[str]:
     """The names of the headers that a text includes."""
-    lines = (each.text for each in tokens_of(text) if each.kind == "line")
-    return [found[1] for line in lines if (found := re.match(r'\s*#\s*include\s*[<"]([^">\n]+)', line))]
+    found = (_INCLUDE.match(each.text) for each in tokens_of(text) if each.kind == "line")
+    return [each[1] for each in found if each]
 
 
 def tokens_of(text: str) -> tuple[Token, ...]:
@@ -181,6 +184,22 @@ def host_declarations(file: SourceFile, kernels: Collection[str]) -> set[Declara
         if each.kind in ("function", "prototype") or (each.kind == "variable" and not each.has("const")):
             found.add(each)
     return found
+
+
+def needs_host(file: SourceFile, missing: Collection[str]) -> bool:
+    """Whether NVRTC is sure to refuse a file: outside every ``#if`` it has a host function, or a header that is missing."""
+    functions = {each.start for each in host_declarations(file, ()) if each.kind == "function"}
+    depth = 0
+    for token in file.tokens:
+        if token.kind == "line":
+            word = re.match(r"\s*#\s*(if|endif)", token.text)
+            depth += 0 if word is None else 1 if word[1] == "if" else -1
+            name = _INCLUDE.match(token.text)
+            if not depth and name and name[1] in missing:
+                return True
+        elif not depth and token.start in functions:
+            return True
+    return False
 
 
 def at_lines(file: SourceFile, lines: Iterable[int]) -> set[Declaration]:

@@ -456,7 +456,10 @@ class Expansion:
         if "" in opcode:
             c.fail(f"'{text}' has an empty modifier", start.line)
         if "tensor" not in opcode and any(isinstance(operand, TensorAddress) for operand in operands):
-            c.fail(f"'{text}': only tensor copies have addresses with coordinates (textures are not known)", start.line)
+            c.fail(
+                f"'{text}': only tensor copies have addresses with coordinates; textures and surfaces are not known: index a pointer to the data",
+                start.line,
+            )
         if opcode[0] == "bra" and (len(operands) != 1 or not isinstance(operands[0], str)):
             c.fail(f"'{text}': bra takes one label", start.line)
         if opcode[0] == "brx":
