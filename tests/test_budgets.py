@@ -15,7 +15,7 @@ PACKAGES = {
     "cuda": 1_800,
     "draw": 2_500,
     "dsmem": 150,
-    "emulator": 21_100,
+    "emulator": 21_250,
     "export": 1_625,
     "gmem_smem": 100,
     "kernel": 8_285,
