@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from tilecopy_emulator import run_ptx
-from tilecopy_emulator.places import readable
+from tilecopy_emulator.places import Place, readable
 
 HEAD = """
 .version 8.0
@@ -119,6 +119,18 @@ def test_the_user_s_line_stands_in_place_of_a_library_header_s(header: int, line
     assert error.details["accesses"][0]["source"][0]["line"] == line
     shown = [text for text in str(error).splitlines() if text.startswith("  at ")]
     assert f":{line}" in shown[0] and ":70" in shown[0]
+
+
+@pytest.mark.parametrize(
+    ("file", "library"),
+    [
+        ("/usr/local/cuda/include/cuda_pipeline_helpers.h", True), ("/x/targets/x86_64-linux/include/cub/block/block_scan.cuh", True),
+        ("/env/lib/python3.12/site-packages/nvidia/cu13/include/mma.h", True), ("C:\\\\CUDA\\\\cuda-13.0\\\\include\\\\cuda\\\\std\\\\array", True),
+        ("/home/me/cuda/kernels/app.cu", False), ("/home/me/include/mine.h", False), ("app.cu", False), ("/home/me/cub/app.cu", False),
+    ],
+)  # fmt: skip
+def test_headers_that_the_user_has_not_written_are_known(file: str, library: bool) -> None:
+    assert Place(file, 1).in_library is library
 
 
 @pytest.mark.parametrize(

@@ -47,11 +47,6 @@ class ReportedAccess:
     origin: str = ""
     relation: str = "before that"
 
-    @classmethod
-    def of(cls, thread: str, action: str, instruction: Instruction, **more: str) -> ReportedAccess:
-        """Return the access of an instruction."""
-        return cls(thread, action, instruction.line, instruction.text, instruction.place, **more)
-
     @property
     def source_line(self) -> tuple[str, int]:
         """The file and line outside library headers, or the line of PTX and no file."""

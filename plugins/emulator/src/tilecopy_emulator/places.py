@@ -16,7 +16,7 @@ _MANGLED = re.compile(r"_Z(N[rVKRO]*)?(?=L?\d)")
 _PART = re.compile(r"L?(\d{1,4})")
 _IN_TEMPLATE = re.compile(r"L[a-z]n?\d+E|Ul|[ST][0-9A-Z]*_|\d+|.")
 _LIBRARY = re.compile(
-    r"[\\/](?:(?:site|dist)-packages|cuda(?:-[\d.]+)?|cuda[\\/]std|cccl|libcudacxx|cub|thrust|cooperative_groups|usr[\\/]include)[\\/]"
+    r"[\\/](?:(?:site|dist)-packages|cuda(?:-[\d.]+)?[\\/](?:.*[\\/])?include|cuda[\\/]std|tilecopy_emulator|cccl|libcudacxx|cub|thrust|cooperative_groups|usr[\\/]include)[\\/]"
 )
 """A folder of headers that the user of a kernel has not written."""
 _FOLDER = re.compile(r".*[\\/]include[\\/]")
@@ -54,7 +54,7 @@ class Place:
     @property
     def in_library(self) -> bool:
         """Whether it lies in a header of the CUDA toolkit or of an installed package."""
-        return _LIBRARY.search(self.file) is not None
+        return _LIBRARY.search(self.file) is not None and not self.file.endswith(".cu")
 
     def outside_libraries(self) -> Place:
         """Return the innermost place that lies outside library headers, or this one."""
@@ -89,14 +89,9 @@ class Place:
         first = chain.index(self.outside_libraries())
         lines = []
         for number, place in enumerate(chain[first:]):
-            name, text = readable(place.function), place.text(sources)
             header = f" (in {_FOLDER.sub('', self.file)}:{self.line})" if first and not number else ""
-            where = (
-                f"{place.shown_file}:{place.line}"
-                + (f" in {name}" if name else "")
-                + header
-                + (f": {text}" if text else "")
-            )
+            name, text = readable(place.function), place.text(sources)
+            where = f"{place.shown_file}:{place.line}{name and ' in '}{name}{header}{text and ': '}{text}"
             lines.append(f"    inlined at {where}" if number else f"  at {where}")
         return lines
 

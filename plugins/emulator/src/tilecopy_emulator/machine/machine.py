@@ -26,17 +26,8 @@ from .mbarrier import Mbarriers
 from .participation import Participation
 from .progress import Watch
 
-_TOLERATED = (
-    "poison",
-    "bounds",
-    "alignment",
-    "read-only",
-    "window",
-    "race",
-    "async",
-    "proxy",
-    "descriptor",
-    "arithmetic",
+_TOLERATED = frozenset(
+    ["poison", "bounds", "alignment", "read-only", "window", "race", "async", "proxy", "descriptor", "arithmetic"]
 )
 """Kinds of hazards after which a thread can go on."""
 _OF_ENGINES = ("wgmma", "tcgen05", "mbarrier", "clusterlaunchcontrol", "tensormap", "bar", "barrier")

@@ -204,8 +204,10 @@ class Threads:
 
     def reported(self, instruction: Instruction, thread: str, action: str, **more: str) -> ReportedAccess:
         """Return what a hazard's report has of an instruction, with the statement that it comes from."""
-        origin = self.launch.origin_of(instruction.line)
-        return ReportedAccess.of(thread, action, instruction, origin=origin, **more)
+        line = instruction.line
+        return ReportedAccess(
+            thread, action, line, instruction.text, instruction.place, origin=self.launch.origin_of(line), **more
+        )
 
     def demand_aligned(self, lanes: Lanes, addresses: Any, size_bytes: int, what: str) -> None:
         """Demand that addresses, or distances in bytes, are multiples of a number of bytes.
