@@ -349,7 +349,9 @@ class GlobalAccesses(ShadowedMemory):
         array.has_value = True
         if array.shadow is None or not array.shadow.writer.any():
             name = readable(array.name) or array.name
-            self.machine.note(f"the variable {name} is read as zeros: it has no initial value, and nobody set it")
+            self.machine.note(
+                f"the variable {name} is read as zeros: it has no other initial value, and it was not set"
+            )
 
     def store(self, lanes: Lanes, access: Access, addresses: Any, raw: Any, origins: Any = None) -> None:
         """See :meth:`Machine.store`."""
