@@ -176,6 +176,13 @@ def test_a_template_over_an_unknown_type_is_an_error_with_the_log(kind: str) -> 
         run_cuda(source, [np.zeros(32, np.uint8)], entry="k<4>", grid=1, block=32)
 
 
+def test_an_instance_alone_may_need_what_the_first_header_of_nvcc_gives() -> None:
+    x = np.zeros(1, np.float32)
+    source = "template <int N> __global__ void k(float* x) { uint n = N; *x = -FLT_MAX < 0 ? n : 0; }"
+    run_cuda(source, [x], entry="k<4>", grid=1, block=1)
+    assert x[0] == 4
+
+
 def test_the_log_of_a_template_instance_is_shown() -> None:
     source = "template <class T> __global__ void k(T* x) { x->nothing(); }"
     with pytest.raises(tc.AssemblerError, match=mentions("k<float>", "kernel.cu", 1)):

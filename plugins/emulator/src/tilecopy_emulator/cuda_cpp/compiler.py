@@ -34,6 +34,7 @@ _MOST_ROUNDS, _MOST_HEADERS, _MOST_NAMED = 16, 200, 5
 _NVCC_SECONDS = 300
 _FOR_DEVICES = "--device-as-default-execution-space"
 """What is left of host code (members of classes, constants, ``constexpr`` functions) may be used by kernels."""
+_FIRST_HEADER = f"--pre-include={IMPLICIT}"
 _DEVICE_ALONE = re.compile("-+(default-device|device-as-default)")
 _TEXTURES = re.compile(r"\b(texture|surface)\s*<")
 
@@ -200,7 +201,7 @@ def _device_part(unit: _Unit, first: _Compiled, missing: list[str], folders: lis
         )
     kernels = {each.name for file in files.values() for each in file.declarations if each.marked}
     hosts = {name: host_declarations(file, kernels) for name, file in files.items()}
-    options, first_header, given = list(unit.options), f"--pre-include={IMPLICIT}", unit
+    options, given = list(unit.options), unit
     options += [] if any(map(_DEVICE_ALONE.match, options)) else [_FOR_DEVICES]
     for _ in range(_MOST_ROUNDS):
         kept = {name: without(file, hosts[name]) for name, file in files.items()}
@@ -215,9 +216,8 @@ def _device_part(unit: _Unit, first: _Compiled, missing: list[str], folders: lis
             compiled = _Compiled("", "")  # nothing is left to run
         if compiled.ptx:
             break
-        undefined = re.findall(r'identifier "(\w+)" is undefined', compiled.log)
-        if first_header not in options and not implicit_names().isdisjoint(undefined):
-            options.append(first_header)
+        if _FIRST_HEADER not in options and _wants_implicit(compiled.log):
+            options.append(_FIRST_HEADER)
             continue
         if (header := re.search(r'cannot open source file "([^"]+)"', compiled.log)) and header[1] not in missing:
             missing.append(header[1])
@@ -240,6 +240,11 @@ def _device_part(unit: _Unit, first: _Compiled, missing: list[str], folders: lis
     if texture := _TEXTURES.search(texts[""]):
         logs.append(f"{texture[1]} references are not known: pass a pointer to the data and index it")
     return unit, _Compiled("", "\n".join(log[:_MOST_OF_LOG].strip("\0\n") for log in logs))
+
+
+def _wants_implicit(log: str) -> bool:
+    """Whether NVRTC lacks what nvcc's own first header gives."""
+    return not implicit_names().isdisjoint(re.findall(r'identifier "(\w+)" is undefined', log))
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -305,6 +310,8 @@ def _select(unit: _Unit, ptx: str, entry: str | None, name: str) -> tuple[str, s
     else:
         wanted = instances.get(entry.rpartition("::")[2]) or [entry]
     compiled = _compile(unit, wanted[0]) if len(wanted) == 1 else _Compiled("", "")
+    if _FIRST_HEADER not in unit.options and _wants_implicit(compiled.log):
+        compiled = _compile(attrs.evolve(unit, options=(*unit.options, _FIRST_HEADER)), wanted[0])
     if compiled.mangled is not None:
         return compiled.ptx, compiled.mangled
     if compiled.log and not named and "__nv_name_map" not in compiled.log:
