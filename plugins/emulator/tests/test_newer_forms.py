@@ -571,3 +571,58 @@ def test_nothing_is_asked_after_a_request_to_cancel_has_failed(grid: int) -> Non
     ) as caught:
         run(seen, b, grid=grid, target="sm_100a", version="8.6")
     assert "clusterlaunchcontrol.try_cancel" in str(caught.value)
+
+
+# ------------------------------------------------------------------------------------------------ addresses and warps
+
+
+def test_an_address_of_another_space_converts_to_none() -> None:
+    a = np.zeros(4, np.uint32)
+    body = "cvta.shared.u64 %d5, s; cvta.to.shared.u64 %d6, {}; mov.u32 %r3, 7; st.shared.u32 [%d6], %r3;"
+    run(body.format("%d5") + " ld.shared.u32 %r4, [s]; st.global.u32 [%d1], %r4;", a, block=1)
+    assert a[0] == 7
+    with pytest.raises(tc.HazardError, check=is_hazard("poison")):
+        run(body.format("%d1"), a, block=1)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r3}, [%r2];",
+        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r3, %r4}, {%r5}, {%f1, %f2, %f3, %f4};",
+    ],
+)
+def test_a_matrix_instruction_needs_32_threads_in_its_warp(body: str) -> None:
+    zeros = "mov.u32 %r3, 0; mov.u32 %r4, 0; mov.u32 %r5, 0; mov.f32 %f1, 0f00000000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1;"
+    fill = " mad.lo.u32 %r9, %r1, 8, %r2; mov.u64 %d9, 0; st.shared.b64 [%r9], %d9; bar.sync 0;"
+    run(zeros + fill + body)
+    with pytest.raises(tc.HazardError, check=is_hazard("aligned", 32)):
+        run(zeros + fill + body, block=16)
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_shared_memory_of_a_cta_that_has_exited_is_gone(leaves: bool) -> None:
+    """The CTA of rank 0 writes to that of rank 1, which waits for it or has left."""
+    wait = "" if leaves else "barrier.cluster.arrive; barrier.cluster.wait;"
+    body = f"""
+    barrier.cluster.arrive; barrier.cluster.wait;
+    mov.u32 %r7, %cluster_ctarank; setp.eq.u32 %p5, %r7, 1; @%p5 bra END; mov.u32 %r3, 0;
+    LOOP: add.u32 %r3, %r3, 1; setp.lt.u32 %p1, %r3, 200; @%p1 bra LOOP;
+    mapa.shared::cluster.u32 %r8, %r2, 1; st.shared::cluster.u32 [%r8], %r3;
+    END: {wait} ret; }}"""
+    text, a = HEAD.format(target="sm_90", version="8.4") + body, np.zeros(4, np.uint32)
+    if not leaves:
+        run_ptx(text, [a, a, a, a], grid=2, block=1, cluster=2)
+        return
+    with pytest.raises(tc.HazardError, check=is_hazard("lifetime", 1)):
+        run_ptx(text, [a, a, a, a], grid=2, block=1, cluster=2)
+
+
+def test_a_grid_counts_in_the_memory_that_its_launch_provides() -> None:
+    """Where cooperative groups keep the barrier of a whole grid."""
+    a = np.zeros(4, np.uint32)
+    body = """
+    mov.u32 %r3, %envreg1; mov.u32 %r4, %envreg2; mov.b64 %d5, {%r4, %r3};
+    atom.global.add.u32 %r5, [%d5], 1; mov.u32 %r6, %ctaid.x; mad.wide.u32 %d6, %r6, 4, %d1; st.global.u32 [%d6], %r5;"""
+    run(body, a, block=1, grid=4)
+    assert sorted(a.tolist()) == [0, 1, 2, 3]
