@@ -351,7 +351,7 @@ HAZARDS = {
         "deadlock", ", 512 bytes more than expected", load(512).replace("COORDINATES", "0, 36"), load(1024).replace("COORDINATES", "0, 36"),
     ),
     "the wait is missing": ("async", "tensor copy", load(1024).replace(WAIT, ""), load(1024)),
-    "the wait is missing at the end of a store": ("lifetime", "wait_group is missing", store().replace("cp.async.bulk.wait_group 0;", ""), store()),
+    "the wait is missing at the end of a store": ("lifetime", "wait_group", store().replace("cp.async.bulk.wait_group 0;", ""), store()),
     "the source is written too early": (
         "async", "still reads", store().replace("cp.async.bulk.wait_group 0;", "@%p1 st.shared.b32 [%r1], %r1; cp.async.bulk.wait_group 0;"),
         store() + "@%p1 st.shared.b32 [%r1], %r1;",

@@ -136,7 +136,9 @@ class _EmulateCommand(AnswerCommand):
             return super().invoke(ctx)
         except (TilecopyError, MemoryError) as error:
             if ctx.params["annotations"] and isinstance(error, TilecopyError):
-                click.echo("\n".join(_annotations(error, ctx.params["file"])))
+                encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+                text = "\n".join(_annotations(error, ctx.params["file"]))
+                click.echo(text.encode(encoding, "backslashreplace").decode(encoding))
             if not isinstance(error, TargetError):
                 status = HAZARD if isinstance(error, HazardError) else REFUSED
                 vars(error)["exit_status"] = OUT_OF_BUDGET if isinstance(error, (BudgetError, MemoryError)) else status

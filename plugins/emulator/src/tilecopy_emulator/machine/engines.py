@@ -203,14 +203,14 @@ class Engines:
                 if np.any(late) and not each.operation.blamed:
                     pending = self._lack(each, int(np.argmax(late)))
                     machine.hazard(
-                        "lifetime", f"the thread exits while this cp.async is in flight: {pending.lack}",
+                        "lifetime", f"the thread exits while this cp.async is in flight: {pending}",
                         np.array([pending.lane]), at=each.operation.at,
                     )  # fmt: skip
         gone_set = set(ending.tolist()) if self.pending or self.machine.flying else set()
         for operation in self.machine.flying.values():
             if operation.group >= 0 and not operation.read and not operation.blamed and operation.lane in gone_set:
                 machine.hazard(
-                    "lifetime", f"the thread exits while this copy is in flight: {operation.pending().lack}",
+                    "lifetime", f"the thread exits while this copy is in flight: {operation.pending()}",
                     np.array([operation.lane]), at=operation.at,
                 )  # fmt: skip
         ctas = {cta for cta in set(machine.cta_of[ending].tolist()) if not len(machine.living(cta))}

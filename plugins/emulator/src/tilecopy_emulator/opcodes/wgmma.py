@@ -194,7 +194,7 @@ class Warpgroups:
             position = int(np.argmax(each.open[ending]))
             if each.open[ending][position]:
                 self.machine.hazard(
-                    "lifetime", f"the thread exits while this product is in flight: {self._lack(each, int(ending[position])).lack}",
+                    "lifetime", f"the thread exits while this product is in flight: {self._lack(each, int(ending[position]))}",
                     ending, position, at=each.operation.at,
                 )  # fmt: skip
 

@@ -30,6 +30,9 @@ class Pending:
     wait: int = -1
     alone: bool = False
 
+    def __str__(self) -> str:
+        return f"{self.lack} ({self.remedy})" if self.remedy else self.lack
+
 
 def in_group(lane: int, name: str, newer: int, wait: int) -> Pending:
     """Return what an operation of a group lacks.
