@@ -132,6 +132,15 @@ def test_local_headers_are_read_in_the_same_way(tmp_path: Path, monkeypatch: pyt
     assert (x == 32).all()  # a header that has changed is read again
 
 
+def test_a_local_header_may_be_called_as_one_of_c(tmp_path: Path) -> None:
+    (tmp_path / "complex.h").write_text("struct Complex { float re, im; };\n")
+    x = np.zeros(1, np.float32)
+    source = '#include "complex.h"\n__global__ void k(float* x) { Complex c = {1, 2}; *x = c.re + c.im; }\n'
+    for text in (source, f"{source}int main() {{}}\n"):
+        run_cuda(text, [x], grid=1, block=1, name=str(tmp_path / "k.cu"))
+        assert x[0] == 3
+
+
 def test_conditional_code_and_braces_in_strings_do_not_mislead() -> None:
     source = """
 #if 0

@@ -132,8 +132,9 @@ def compile_cuda(
     words += [] if any(each.lstrip("-").startswith("std") for each in given or ()) else ["--std=c++17"]
     folders = header_folders()
     words += [UNROLL_LIMIT, *(given or ()), f"-I{path.parent}", *(f"-I{folder}" for folder in folders)]
-    headers = standard_headers("", folders)
-    texts, missing = _local_files(source, path, _include_folders(given or ()), folders, headers)
+    standard = standard_headers("", folders)
+    texts, missing = _local_files(source, path, _include_folders(given or ()), folders, standard)
+    headers = {name: text for name, text in standard.items() if name not in texts}
     unit = _Unit(str(path), source, tuple(words), headers, texts)
     fails = not any(_DEVICE_ALONE.match(each) for each in words) and needs_host(source_file(source), missing)
     compiled = _Compiled("", "") if fails else _compile(unit)
@@ -269,9 +270,11 @@ def _local_files(
     while queue:
         text, folder = queue.pop()
         for name in included(text):
-            if name in known or name in texts or name in missing or name == "cub/cub.cuh":
+            if name in texts or name in missing or name == "cub/cub.cuh":
                 continue
-            places = (each / name for each in (folder, path.parent, *map(Path, includes)))
+            places = [each / name for each in (folder, path.parent, *map(Path, includes))]
+            if name in known and not places[0].is_file():
+                continue
             local = next((place for place in places if place.is_file()), None)
             if local is not None and len(texts) < _MOST_HEADERS:
                 texts[name] = local.read_text(encoding="utf-8", errors="replace")
