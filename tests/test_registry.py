@@ -344,11 +344,11 @@ def test_equal_plugin_objects_are_told_apart() -> None:
 
 
 def test_few_frames_lie_between_a_copy_and_a_hook() -> None:
-    """Whoever reads a traceback of a variant reads them."""
+    """Whoever reads a traceback of a variant reads them, beside pluggy's own."""
     between: dict[str, list[str]] = {}
 
     def answered(what: str, answer: Any) -> Any:
-        names = [frame.name for frame in traceback.extract_stack()]
+        names = [frame.name for frame in traceback.extract_stack() if "pluggy" not in Path(frame.filename).parts]
         between[what] = names[len(names) - names[::-1].index("lower") : -2]  # without the lambda and this
         return answer
 
@@ -1002,6 +1002,28 @@ def test_what_a_variant_raises_stands_whatever_a_wrapper_makes_of_it() -> None:
     found = registry(source("bad", variant("bad", emit=KeyError("x"))), source("quiet", quiet))
     with pytest.raises(tc.PluginError, match=mentions("bad", "acme-bad", "1.0", "tilecopy_emit")):
         build(found)
+
+
+def test_a_hook_may_have_another_name_of_its_own() -> None:
+    """By pluggy's ``specname``, of a variant as of a wrapper."""
+    seen: list[tc.Verdict] = []
+    plugin = variant("a")
+
+    @tc.hookimpl(specname="tilecopy_predicate")
+    def can_copy(request: Any) -> tc.Verdict:
+        return tc.Decline("renamed")
+
+    @tc.hookimpl(wrapper=True, specname="tilecopy_predicate")
+    def look(request: Any) -> Any:
+        seen.append((yield))
+        return seen[-1]
+
+    del plugin.tilecopy_predicate
+    plugin.can_copy = can_copy
+    found = registry(source("a", plugin), source("b", variant("b")))
+    found.register(SimpleNamespace(look=look), name="trace")
+    assert plan(found).declined["a"] == "renamed"
+    assert seen == [tc.Decline("renamed"), tc.Accept()]
 
 
 def test_a_wrapper_cannot_be_asked_for() -> None:

@@ -1,14 +1,14 @@
-"""Plugins as they are once loaded, their hooks as pluggy finds them, and what one wrapper does around one call.
+"""Plugins as they are once loaded, and the PluginManager through which pluggy calls the hooks of one of them.
 
-pluggy holds each plugin's hooks against the specifications once, when it is loaded. A call then goes straight to the one
-function of the one variant (``PluginManager.subset_hook_caller`` looks through all plugins at each call), and costs the same
-however many variants are installed. Nothing that a wrapper does reaches that call but an answer that it may give.
+Each variant has a manager of its own, which knows that variant and the wrappers. A call costs the same however many variants
+are installed, and nobody else can answer it. A guard stands around each wrapper: it runs the wrapper's steps, and hands on nothing
+of what the wrapper does but an answer that the wrapper may give.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sized
+from collections.abc import Callable, Generator, Iterable, Mapping, Sized
 from types import MappingProxyType
 from typing import Any
 
@@ -20,7 +20,7 @@ from ..errors import did_you_mean, shown
 from ..errors.records import frozen
 from . import hookspecs
 from .entry_points import Source, shown_error
-from .hookspecs import PROJECT
+from .hookspecs import DISPATCH, HOOKS, PROJECT, hookimpl
 
 
 @frozen(eq=False)
@@ -70,9 +70,11 @@ def hooks_of(plugin: Any, manager: pluggy.PluginManager, name: str) -> dict[str,
     """
     found = {name: getattr(plugin, name, None) for name in dir(plugin)}
     own = _Hooks({name: value for name, value in found.items() if hasattr(value, f"{PROJECT}_impl")})
-    known = list(vars(manager.hook))
-    for hook, value in vars(own).items():
-        if hook not in known and not getattr(value, f"{PROJECT}_impl")["optionalhook"]:
+    known = (*HOOKS, DISPATCH)
+    for attribute, value in vars(own).items():
+        options = getattr(value, f"{PROJECT}_impl")
+        hook = options["specname"] or attribute
+        if hook not in known and not options["optionalhook"]:
             raise pluggy.PluginValidationError(plugin, f"there is no hook {hook}{did_you_mean(hook, known)}")
     try:
         manager.register(own, name)  # without a name, pluggy's messages have the object's id
@@ -82,7 +84,92 @@ def hooks_of(plugin: Any, manager: pluggy.PluginManager, name: str) -> dict[str,
             manager.unregister(own)
 
 
-class Wrapping:
+def manager_of(
+    plugin: Plugin,
+    wrappers: Mapping[str, Iterable[Plugin]],
+    report_seconds: Callable[[Plugin, str, float], None],
+    report_fault: Callable[[WrapperCall], None],
+) -> pluggy.PluginManager:
+    """Return a manager that calls the hooks of one plugin, with a guard around each wrapper.
+
+    Args:
+        plugin: the variant, or the core's own dispatch.
+        wrappers: by hook, the outermost first.
+        report_seconds: is told the CPU time that the hook of a plugin took, in seconds.
+        report_fault: is told of a wrapper that did what it may not, after its call.
+    """
+    manager = hook_manager()
+    manager.register(_Hooks({hook: impl.function for hook, impl in plugin.hooks.items()}), plugin.name)
+    for hook in plugin.hooks:
+        if hook != DISPATCH:  # which is as slow as the hooks that it calls
+            manager.register(_Hooks({hook: _timer(plugin, hook, report_seconds)}))
+        for wrapper in reversed([*wrappers[hook]]):  # pluggy calls last what was registered first
+            guard = _Guard(wrapper, report_seconds, report_fault)
+            manager.register(_Hooks({hook: getattr(guard, hook)}))
+    return manager
+
+
+def _timer(plugin: Plugin, hook: str, report_seconds: Callable[[Plugin, str, float], None]) -> Any:
+    """Return the innermost wrapper of a hook: it measures the CPU time of the plugin alone."""
+
+    @hookimpl(wrapper=True)
+    def timer() -> Generator[None, Any, Any]:
+        started = time.thread_time()
+        try:
+            return (yield)
+        finally:
+            report_seconds(plugin, hook, time.thread_time() - started)
+
+    return timer
+
+
+@frozen(eq=False)
+class _Guard:
+    """What pluggy calls in place of a wrapper."""
+
+    wrapper: Plugin
+    report_seconds: Callable[[Plugin, str, float], None]
+    report_fault: Callable[[WrapperCall], None]
+
+    def _around(self, hook: str, **arguments: Any) -> Generator[None, Any, Any]:
+        call = WrapperCall(self.wrapper, hook, arguments, getattr(arguments.get("ptx"), "recent", ()))
+        try:
+            answer = yield
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            call.finish(None, error)
+            self._report(call)
+            raise
+        answer = call.finish(answer, None)
+        self._report(call)
+        return answer
+
+    def _report(self, call: WrapperCall) -> None:
+        self.report_seconds(self.wrapper, call.hook, call.seconds)
+        if call.fault:
+            self.report_fault(call)
+
+    @hookimpl(wrapper=True)
+    def tilecopy_predicate(self, request: Any, variant: Any) -> Generator[None, Any, Any]:
+        return (yield from self._around("tilecopy_predicate", request=request, variant=variant))
+
+    @hookimpl(wrapper=True)
+    def tilecopy_partition(self, request: Any, variant: Any) -> Generator[None, Any, Any]:
+        return (yield from self._around("tilecopy_partition", request=request, variant=variant))
+
+    @hookimpl(wrapper=True)
+    def tilecopy_emit(self, request: Any, partition: Any, ptx: Any, variant: Any) -> Generator[None, Any, Any]:
+        arguments = {"request": request, "partition": partition, "ptx": ptx, "variant": variant}
+        return (yield from self._around("tilecopy_emit", **arguments))
+
+    @hookimpl(wrapper=True)
+    def tilecopy_dispatch(self, request: Any, demanded: Any, registry: Any) -> Generator[None, Any, Any]:
+        arguments = {"request": request, "demanded": demanded, "registry": registry}
+        return (yield from self._around("tilecopy_dispatch", **arguments))
+
+
+class WrapperCall:
     """One call of one wrapper's hook, run step by step.
 
     ``fault`` says what it did that no wrapper may, in words after its name, or is ""; ``cause`` is the exception that is its fault.
@@ -91,7 +178,7 @@ class Wrapping:
 
     def __init__(self, wrapper: Plugin, hook: str, arguments: Mapping[str, Any], lines: Sized) -> None:
         impl = wrapper.hooks[hook]
-        self.wrapper, self._hook, self._lines = wrapper, hook, lines
+        self.wrapper, self.hook, self._lines = wrapper, hook, lines
         self.fault, self.wrote, self.seconds = "", False, 0.0
         self.cause: BaseException | None = None
         self._ended, self._gave = False, None
@@ -137,10 +224,10 @@ class Wrapping:
         gave, wrapper = self._gave, self.wrapper
         if gave is came:
             return came
-        if self._hook in ("tilecopy_predicate", "tilecopy_partition") and not wrapper.observes:
+        if self.hook in ("tilecopy_predicate", "tilecopy_partition") and not wrapper.observes:
             if isinstance(gave, Decline):
                 return Decline(f"{gave.reason} (said by the wrapper {wrapper.name} ({wrapper.source.owner}))")
-            if isinstance(gave, Accept if self._hook == "tilecopy_predicate" else type(came)):
+            if isinstance(gave, Accept if self.hook == "tilecopy_predicate" else type(came)):
                 return gave
         self.fault = f"gave {shown(gave)} in place of {shown(came)}"
         return came

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import os
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -31,7 +30,7 @@ from .entry_points import (
     load,
     warn_outside,
 )
-from .hook_calls import Plugin, Wrapping, hook_manager, hooks_of
+from .hook_calls import Plugin, WrapperCall, hook_manager, hooks_of, manager_of
 from .hookspecs import DISPATCH, HOOKS, VARIANTS_GROUP
 from .installable import known_variants
 from .priorities import VARIABLE, Priority, checked_priorities, current_priorities, parsed_priorities
@@ -46,7 +45,8 @@ _VARIABLES = ("TILECOPY_DISABLE", "TILECOPY_ONLY", "TILECOPY_STRICT", VARIABLE)
 class Table:
     """Every plugin and what became of it, in the order of :meth:`Registry.plugins`, for one state of the environment's variables.
 
-    ``wrappers`` has, by hook, those whose hooks run around the others', the outermost first; ``sifted`` what dispatch has found out
+    ``wrappers`` has, by hook, those whose hooks run around the others', the outermost first; ``managers`` call the hooks of a plugin,
+    each made at its first call; ``sifted`` what dispatch has found out
     about requests of one kind; ``ignorable`` op and name of the options that variants which do not declare them may leave out;
     ``priorities`` the user's own, by variant.
     """
@@ -56,6 +56,7 @@ class Table:
     wrappers: Mapping[str, tuple[Plugin, ...]]
     priorities: Mapping[str, Priority]
     sifted: dict[Any, tuple[list[Plugin], list[Any]]] = attrs.field(factory=dict)
+    managers: dict[Plugin, pluggy.PluginManager] = attrs.field(factory=dict)
     ignorable: frozenset[tuple[str, str]] = attrs.field(init=False)
 
     @ignorable.default
@@ -309,49 +310,26 @@ class Registry:
         table = self._table or self.table()
         if plugin.variant is not None:
             arguments["variant"] = plugin.variant
-        impl, lines = plugin.hooks[hook], getattr(arguments.get("ptx"), "recent", ())
-        around: list[Wrapping] = []
-        answer, error, started = None, None, time.thread_time()
-        try:
-            for wrapper in table.wrappers[hook]:
-                around.append(Wrapping(wrapper, hook, arguments, lines))
-            answer = impl.function(*map(arguments.__getitem__, impl.argnames))
-        except BaseException as raised:
-            error = raised
-        for wrapping in reversed(around):
-            try:
-                answer = wrapping.finish(answer, error)
-            except KeyboardInterrupt as raised:
-                error = raised
-        seconds = time.thread_time() - started
-        try:
-            if (around or seconds > SLOW_SECONDS[hook]) and not isinstance(error, KeyboardInterrupt):
-                self._report(plugin, hook, seconds, around)
-            if error is not None:
-                raise error
-            return answer
-        finally:
-            error = None  # its traceback holds this frame
+        manager = table.managers.get(plugin)
+        if manager is None:
+            manager = manager_of(plugin, table.wrappers, self._report_seconds, self._set_aside)
+            table.managers[plugin] = manager
+        return getattr(manager.hook, hook)(**arguments)
 
-    def _report(self, plugin: Plugin, hook: str, seconds: float, around: list[Wrapping]) -> None:
-        """Name who was slow in a call, and set aside the wrappers that are at fault."""
-        limit, took = SLOW_SECONDS[hook], [("wrapper", each.wrapper, each.seconds) for each in around]
-        if hook != DISPATCH:  # the core's own, which is as slow as the hooks that it calls
-            took.insert(0, ("variant", plugin, seconds - sum(each.seconds for each in around)))
-        for kind, who, own in took:
-            if own > limit:
-                what = f"{hook} took {own:.1f} s of CPU time for one copy; {who.source.advice}"
-                message = f"{kind} {who.name} ({who.source.owner}): {what}"
-                self._warn_once(("slow", who, hook), message, SlowPluginWarning)
-        for wrapping in reversed(around):
-            if wrapping.fault:
-                self._set_aside(wrapping, hook)
+    def _report_seconds(self, plugin: Plugin, hook: str, seconds: float) -> None:
+        """Name a plugin whose hook was slow."""
+        if seconds > SLOW_SECONDS[hook]:
+            what = f"{hook} took {seconds:.1f} s of CPU time for one copy; {plugin.source.advice}"
+            kind = "wrapper" if plugin.variant is None else "variant"
+            message = f"{kind} {plugin.name} ({plugin.source.owner}): {what}"
+            self._warn_once(("slow", plugin, hook), message, SlowPluginWarning)
 
-    def _set_aside(self, fault: Wrapping, hook: str) -> None:
-        wrapper = fault.wrapper
-        reason = f"{wrapper.source.owner} is faulty: its wrapper of {hook} {fault.fault}; {wrapper.source.advice}"
-        if self.strict or fault.wrote:
-            raise WrapperError(f"wrapper {wrapper.name}: {reason}") from fault.cause
+    def _set_aside(self, call: WrapperCall) -> None:
+        """Set a wrapper aside that did what it may not."""
+        wrapper = call.wrapper
+        reason = f"{wrapper.source.owner} is faulty: its wrapper of {call.hook} {call.fault}; {wrapper.source.advice}"
+        if self.strict or call.wrote:
+            raise WrapperError(f"wrapper {wrapper.name}: {reason}") from call.cause
         with LOCK:
             if (wrapper.source,) in self._warned:
                 return  # another of its hooks was running when it was set aside
