@@ -68,16 +68,6 @@ def test_a_variant_raises_the_version_and_says_why() -> None:
     assert lower.ptx.startswith(".version 6.3\n")
 
 
-@pytest.mark.parametrize(
-    "version", [(8,), (8, 6, 1), "8.6", 8.6, [8, 6], (8, -1), (8, 10), (0, 9), (True, 6), (8, "6")]
-)
-def test_a_version_is_a_pair_of_numbers(version: Any) -> None:
-    with pytest.raises(tc.PtxError, match=mentions(8, 6)):
-        kernel(Words(first=lambda ptx: ptx.require(version=version, why="it must")))
-    with pytest.raises(tc.PtxError, match=mentions("why")):
-        kernel(Words(first=lambda ptx: ptx.require(version=(8, 6), why="")))
-
-
 class NeedsCluster(Words):
     """Declines what the launch cannot carry."""
 
@@ -156,9 +146,6 @@ def test_what_is_written_once_uses_what_the_whole_kernel_has() -> None:
     assert "nanosleep" in tc.ptx_text(alone, registry=found)
     with pytest.raises(tc.PtxError, match=mentions("kernel")):
         alone.cuda("f", registry=found)
-    unhashable = Words(first=lambda ptx: ptx.once([], lambda ptx: None))
-    with pytest.raises(tc.PtxError, match=mentions("key")):
-        kernel(unhashable)
 
 
 HINT = contract.Option("hint", (int,), "what the cache should keep", ignorable=True)

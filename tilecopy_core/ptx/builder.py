@@ -11,61 +11,29 @@ from functools import lru_cache
 from itertools import cycle, islice
 from typing import TypeAlias
 
-from ..description.scope import MAX_CTA_THREADS, Scope, tid_symbol
+from ..description.scope import Scope, tid_symbol
 from ..description.target import Target, Version
-from ..errors import (
-    FLAG,
-    Kind,
-    PtxError,
-    RequestError,
-    TargetError,
-    checked,
-    instance_of,
-    integer_in,
-    optional,
-    shown,
-    tuple_of,
-)
+from ..errors import PtxError, RequestError, TargetError, instance_of, shown
 from ..integers import bounds_of
-from ..integers.expr import INT, Int, key_of, symbols_of
+from ..integers.expr import Int, key_of, symbols_of
 from ..memory.buffers import Buffer
 from .bindings import Bindings, KernelBindings, SharedPlan
 from .emitter import pure_once
-from .host_parameters import RECIPE, Recipe, TensorMap
+from .host_parameters import Recipe, TensorMap
 from .index import IndexEmitter
 from .instructions import Needs, instruction_of, merge
-from .operands import ADDRESS, PREDICATE, REGISTER, WORDS, Access, Address, Register, TensorPlace, Vector, vector_of
+from .operands import Access, Address, Register, TensorPlace, Vector, vector_of
 
 Registers: TypeAlias = Sequence[Register]
 
 _WIDTHS = {8: 1, 16: 1, 32: 1, 64: 2, 128: 4, 256: 8}
 """Width of an access in bits -> 32-bit registers it fills."""
 
-_SCOPE = instance_of("a Scope", Scope)
-_LOCAL = Kind("a local Buffer", lambda value: isinstance(value, Buffer) and value.space == "local")
-_ELEM = integer_in(0, 2**31 - 1)
-_REGISTERS = tuple_of(REGISTER)
-_PREDICATE = optional(PREDICATE)
-
-_KEY = Kind("a value that can be hashed", lambda value: hash(value) is not None)
-_WHY = Kind("a text that says the reason", lambda value: isinstance(value, str) and value.strip() != "")
-_MAJOR, _MINOR = integer_in(1, 99), integer_in(0, 9)
-_VERSION = Kind(
-    "a PTX ISA version such as (8, 6)",
-    lambda value: type(value) is tuple and len(value) == 2 and _MAJOR.fits(value[0]) and _MINOR.fits(value[1]),
-)
-_BINDINGS = Kind(
-    "an object with pointer, shared_base, symbol and fragment",
-    lambda value: all(map(callable, (value.pointer, value.shared_base, value.symbol, value.fragment))),
-)
-
 
 def _parts_of(place: Access | Address) -> tuple[Address, Register | None, int | tuple[int, ...] | None]:
     """Address, predicate and fill of an access; an address is one by all threads."""
-    if type(place) is Address:
+    if isinstance(place, Address):
         return place, None, None
-    if type(place) is not Access:
-        raise PtxError(f"an access is at an Address (or is an Access), not {shown(place)}")
     return place.address, place.predicate, place.fill
 
 
@@ -75,13 +43,6 @@ class PtxBuilder(IndexEmitter):
     Instructions that the target lacks are refused. ``bindings`` say where operands come from when it is no such kernel.
     """
 
-    @checked(
-        PtxError,
-        target=instance_of("a Target", Target),
-        cta_threads=integer_in(1, MAX_CTA_THREADS),
-        shared=tuple_of(instance_of("a shared Buffer", Buffer)),
-        bindings=optional(_BINDINGS),
-    )
     def __init__(
         self, target: Target, cta_threads: int, shared: Sequence[Buffer] = (), bindings: Bindings | None = None
     ) -> None:
@@ -100,7 +61,6 @@ class PtxBuilder(IndexEmitter):
 
     def thread_index(self, scope: Scope) -> Int:
         """The thread's index in a scope."""
-        _SCOPE.check(scope, "thread_index", "scope", PtxError)
         return scope.thread_index(self.tid)
 
     # ------------------------------------------------------------------------------------------- loads and stores
@@ -128,12 +88,9 @@ class PtxBuilder(IndexEmitter):
         """
         address, predicate, _ = _parts_of(destination)
         vector = self._fitting("st", bits, registers)
-        if relaxed is not False:
-            FLAG.check(relaxed, "store", "relaxed", PtxError)
         name = "st.relaxed.gpu" if relaxed else "st"
         self.instr(self._opcode(name, address, bits, vector), address, vector, guard=predicate)
 
-    @checked(PtxError, registers=_REGISTERS, words=WORDS)
     def fill(self, registers: Registers, words: int | tuple[int, ...]) -> None:
         """Let registers hold 32-bit words, repeated; a register of 64 bits takes two."""
         repeated = cycle((words,) if isinstance(words, int) else words)
@@ -141,22 +98,19 @@ class PtxBuilder(IndexEmitter):
             taken = islice(repeated, register.bits // 32)
             self.instr(f"mov.b{register.bits}", register, sum(word << 32 * n for n, word in enumerate(taken)))
 
-    @checked(PtxError, words=WORDS)
     def constant(self, words: int | tuple[int, ...], bits: int) -> list[Register]:
         """Registers of 32 bits that hold ``bits`` of repeated words, computed once."""
         repeated = islice(cycle((words,) if isinstance(words, int) else words), self._check_width(bits))
         return [pure_once(self, self._at(0), ("word", word), "mov.b32", "b32", word) for word in repeated]
 
     def _check_width(self, bits: int) -> int:
-        if type(bits) is not int or bits not in _WIDTHS:
+        if bits not in _WIDTHS:
             raise PtxError(f"there is no access of {shown(bits)} bits; the widths are {', '.join(map(str, _WIDTHS))}")
         return _WIDTHS[bits]
 
     def _fitting(self, name: str, bits: int, registers: Registers) -> Vector:
         """The registers of an access, which hold what it moves."""
         width = self._check_width(bits)
-        if type(registers) not in (list, tuple) or set(map(type, registers)) != {Register}:
-            _REGISTERS.check(registers, name, "registers", PtxError)
         vector = vector_of(tuple(registers))
         if not vector.bits:
             raise PtxError(f"{name} of {bits} bits takes registers of 32 bits, or of 64; found {shown(registers)}")
@@ -177,12 +131,10 @@ class PtxBuilder(IndexEmitter):
 
     # ------------------------------------------------------------------------------------------- registers as memory
 
-    @checked(PtxError, buffer=_LOCAL)
     def fragment(self, buffer: Buffer) -> list[Register]:
         """The registers of a local buffer: its span, packed into words of 32 bits (64 for elements of 64)."""
         return self.bindings.fragment(self, buffer)
 
-    @checked(PtxError, buffer=_LOCAL, start_elem=_ELEM, bits=integer_in(1, 2**20))
     def local_words(self, buffer: Buffer, start_elem: int, bits: int) -> list[Register] | None:
         """The registers that ``bits`` from an element on fill exactly, or None when they share one with others."""
         words = self.fragment(buffer)
@@ -203,7 +155,6 @@ class PtxBuilder(IndexEmitter):
         self.instr("bfe.u32", result, word, position, bits)
         return [result]
 
-    @checked(PtxError, buffer=_LOCAL, registers=_REGISTERS, guard=_PREDICATE)
     def write_local(
         self, buffer: Buffer, start_elem: int, bits: int, registers: Registers, *, guard: Register | None = None
     ) -> None:
@@ -230,7 +181,6 @@ class PtxBuilder(IndexEmitter):
 
     # ------------------------------------------------------------------------------------------- what a kernel needs
 
-    @checked(PtxError, version=_VERSION, why=_WHY)
     def require(self, *, version: Version, why: str) -> None:
         """Raise the module's ``.version`` to at least a PTX ISA version such as ``(8, 6)``, and say why in a comment.
 
@@ -239,7 +189,6 @@ class PtxBuilder(IndexEmitter):
         self.comment(f"PTX ISA {version[0]}.{version[1]}: {why}")
         self._required = merge(self._required, Needs(version=version))
 
-    @checked(PtxError, key=_KEY, write=Kind("a function of the builder", callable))
     def once(self, key: Hashable, write: Callable[[PtxBuilder], None]) -> None:
         """Write what a kernel has once, however many copies ask for it, before everything else that the kernel does.
 
@@ -262,7 +211,6 @@ class PtxBuilder(IndexEmitter):
 
     # ------------------------------------------------------------------------------------------- what a launch makes
 
-    @checked(PtxError, recipe=RECIPE)
     def host_parameter(self, recipe: Recipe) -> Register:
         """The generic address of a kernel parameter whose bytes each launch makes from the arguments.
 
@@ -284,7 +232,6 @@ class PtxBuilder(IndexEmitter):
             self._required = merge(self._required, recipe.needs)
         return make(self, recipe)
 
-    @checked(PtxError, map=REGISTER, coordinates=tuple_of(INT), clamp=FLAG)
     def tensor_place(self, map: Register, coordinates: Sequence[Int], *, clamp: bool = False) -> TensorPlace:
         """The operand ``[map, {c0, c1, ..}]`` of a tensor copy, with the address of a map as :meth:`host_parameter` gives it.
 
@@ -311,13 +258,10 @@ class PtxBuilder(IndexEmitter):
         Where the predicate ``ignore`` is true nothing is read and zeros are written (``.version`` 7.5).
         """
         address, predicate, _ = _parts_of(source)
-        _ELEM.check(nbytes, "cp_async", "nbytes", PtxError)
-        _PREDICATE.check(ignore, "cp_async", "ignore", PtxError)
         opcode = f"cp.async.{'cg' if nbytes == 16 else 'ca'}.shared.global"
         ignored = () if ignore is None else (ignore,)
         self.instr(opcode, destination, address, nbytes, *ignored, guard=predicate)
 
-    @checked(PtxError, address=ADDRESS, rank=INT)
     def mapa(self, address: Address, rank: Int) -> Address:
         """The same shared address in CTA ``rank`` of the cluster, in the ``shared::cluster`` window.
 

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from typing import ParamSpec, TypeAlias
 
 from ..description.target import Target
-from ..errors import TEXT, PtxError, did_you_mean, integer_in, shown
+from ..errors import PtxError, did_you_mean, shown
 from ..errors.patterns import pattern
 from .instructions import Needs, instruction_of, merge, needs_on, needs_together
 from .lines import AnyLine, Label, Line, Text, declared_in, parsed
-from .operands import PREDICATE, STEM, TYPE_BITS, Address, Register, TensorPlace, Vector, Written, register_of
+from .operands import STEM, TYPE_BITS, Address, Register, TensorPlace, Vector, Written, register_of
 
 P = ParamSpec("P")
 Key: TypeAlias = tuple[Hashable, ...]
@@ -19,9 +19,6 @@ Key: TypeAlias = tuple[Hashable, ...]
 _CTA_GROUP = pattern(r"tcgen05\.\S*\bcta_group::(\d)")
 _LABEL = pattern(r"[A-Za-z][A-Za-z0-9_]*")
 _NUMBER = pattern(r"-?(0[xX][0-9a-fA-F]+|[0-9]+)")
-MOST_REGISTERS = 1 << 16
-"""Virtual registers that are made together."""
-_COUNT = integer_in(0, MOST_REGISTERS)
 
 
 class Block:
@@ -129,8 +126,6 @@ class Emitter:
         if type.__class__ is not str or type not in TYPE_BITS:
             known, hint = ", ".join(TYPE_BITS), did_you_mean(type, TYPE_BITS)
             raise PtxError(f"register type {shown(type)} is unknown; the types are {known}{hint}")
-        if count.__class__ is not int or not 0 <= count <= MOST_REGISTERS:
-            _COUNT.check(count, "regs", "count", PtxError)
         first, stem = self.register_counts.get(type, 0), self.mark + STEM[type]
         if count:
             self.register_counts[type] = first + count
@@ -143,9 +138,7 @@ class Emitter:
         executed where it is true; with ``unless``, where it is false. Raises TargetError where the target lacks the
         instruction, PtxError for an operand that the ISA does not allow, or a guard that is no predicate.
         """
-        if unless is not False and unless is not True:
-            raise PtxError(f"{shown(opcode)}: unless is True or False, not {shown(unless)}")
-        if guard is not None and (not isinstance(guard, Register) or guard.type != "pred"):
+        if guard is not None and guard.type != "pred":
             raise PtxError(f"{shown(opcode)}: the guard {shown(guard)} is not a predicate register")
         found = instruction_of(_text(opcode, "opcode"))
         if found.operands:
@@ -157,10 +150,6 @@ class Emitter:
 
     def pure(self, block: Block, opcode: str, result: Register, *operands: object) -> Register:
         """One instruction without side effects in the head of a block; returns its result."""
-        if not isinstance(block, Block):
-            raise PtxError(f"{shown(opcode)}: block {shown(block)} is not an open Block")
-        if type(result) is not Register:
-            raise PtxError(f"{shown(opcode)}: result {shown(result)} is not a register")
         if operands and isinstance(operands[0], str) and operands[0].startswith("%"):
             self._require(f"{_text(opcode, 'opcode')} {operands[0]}")  # %cluster_ctarank: more than mov
         elif opcode.__class__ is not str or opcode not in self._allowed:
@@ -199,10 +188,7 @@ class Emitter:
 
     def place_text(self, line: str, lines: list[AnyLine] | None = None) -> None:
         """A line at the current place, or at the end of some lines."""
-        _text(line, "line")
-        if lines is not None and type(lines) is not list:
-            raise PtxError(f"place_text: lines is the head or body of a Block, not {shown(lines)}")
-        self._place(Text(line, self.statement), lines)
+        self._place(Text(_text(line, "line"), self.statement), lines)
 
     def place_first(self, line: str) -> None:
         """A line before everything that the kernel does."""
@@ -216,7 +202,6 @@ class Emitter:
 
     def comment(self, text: str) -> None:
         """A comment line."""
-        TEXT.check(text, "comment", "text", PtxError)
         words = " ".join(text.split())
         self.place_text("\t// " + words.encode("ascii", "backslashreplace").decode())
 
@@ -245,7 +230,6 @@ class Emitter:
     @contextmanager
     def if_(self, predicate: Register) -> Iterator[None]:
         """Instructions for the threads whose predicate is true."""
-        PREDICATE.check(predicate, "if_", "the predicate", PtxError)
         end = self.new_label("endif")
         self.instr("bra", end, guard=predicate, unless=True)
         with self.block():
@@ -260,7 +244,11 @@ def pure_once(emitter: Emitter, block: Block, key: Key, opcode: str, type: str, 
 
 def _shapes(operands: Sequence[object]) -> str:
     """What of some operands decides which version of the ISA an instruction needs."""
-    return ", ".join("_" if operand == "_" else "p" if PREDICATE.fits(operand) else "x" for operand in operands)
+    return ", ".join("_" if operand == "_" else "p" if _is_predicate(operand) else "x" for operand in operands)
+
+
+def _is_predicate(operand: object) -> bool:
+    return isinstance(operand, Register) and operand.type == "pred"
 
 
 _TYPED = frozenset({Register, Address, TensorPlace, Vector, Written})

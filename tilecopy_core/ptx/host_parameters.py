@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
-from ..errors import Kind, PtxError, instance_of, integer_in, one_of, shown, tuple_of
+from ..errors import PtxError, shown
 from ..errors.records import frozen
-from ..integers.expr import INT, Int, key_of
+from ..integers.expr import Int, key_of
 from ..memory.buffers import Buffer
 from .instructions import Needs
 
-_GLOBAL = Kind("a Buffer in global memory", lambda value: isinstance(value, Buffer) and value.space == "global")
-_INTEGERS = tuple_of(INT)
-_ALIGN = Kind("a power of two, at most 128", lambda value: integer_in(1, 128).fits(value) and value.bit_count() == 1)
-_FUNCTION = Kind("a function of a module", lambda value: callable(value) and not {"<", "."} & set(value.__qualname__))
 _SM_90, _SM_100 = Needs(90, (8, 0)), Needs(100, (8, 6))
 SWIZZLES = dict.fromkeys(("none", "32B", "64B", "128B"), _SM_90) | dict.fromkeys(
     ("128B_atom_32B", "128B_atom_64B"), _SM_100
@@ -27,15 +23,6 @@ _WITH_NAN = ("float16", "bfloat16", "float32", "float64")
 
 def _keys(values: tuple[Int, ...]) -> tuple[object, ...]:
     return tuple(map(key_of, values))
-
-
-def _is(kind: Kind) -> Callable[[Any, attrs.Attribute[Any], Any], None]:
-    """A validator of attrs that raises PtxError."""
-
-    def check(record: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-        kind.check(value, type(record).__name__, attribute.name, PtxError)
-
-    return check
 
 
 @frozen
@@ -54,13 +41,13 @@ class TensorMap:
         element_strides: every so many elements of a dimension are copied, 1 to 8; () for all.
     """
 
-    array: Buffer = attrs.field(validator=_is(_GLOBAL))
-    sizes: tuple[Int, ...] = attrs.field(eq=_keys, validator=_is(_INTEGERS))
-    strides_bytes: tuple[Int, ...] = attrs.field(eq=_keys, validator=_is(_INTEGERS))
-    box: tuple[int, ...] = attrs.field(validator=_is(tuple_of(integer_in(1, 256))))
-    swizzle: str = attrs.field(default="none", validator=_is(one_of(*SWIZZLES)))
-    fill: str = attrs.field(default="zero", validator=_is(one_of("zero", "nan")))
-    element_strides: tuple[int, ...] = attrs.field(default=(), validator=_is(tuple_of(integer_in(1, 8))))
+    array: Buffer
+    sizes: tuple[Int, ...] = attrs.field(eq=_keys)
+    strides_bytes: tuple[Int, ...] = attrs.field(eq=_keys)
+    box: tuple[int, ...]
+    swizzle: str = "none"
+    fill: str = "zero"
+    element_strides: tuple[int, ...] = ()
 
     size_bytes = 128
     align_bytes = 64
@@ -72,6 +59,12 @@ class TensorMap:
 
     def __attrs_post_init__(self) -> None:
         what, dtype, rank = f"TensorMap of {self.array.name}", self.array.dtype, len(self.sizes)
+        for name, known in (("swizzle", SWIZZLES), ("fill", ("zero", "nan"))):
+            if (value := getattr(self, name)) not in known:
+                raise PtxError(f"{what}: {name} must be {' or '.join(known)}, got {shown(value)}")
+        for name, most in (("box", 256), ("element_strides", 8)):
+            if not all(1 <= value <= most for value in getattr(self, name)):
+                raise PtxError(f"{what}: {name} must be integers from 1 to {most}, got {shown(getattr(self, name))}")
         if dtype.bits not in (8, 16, 32, 64):
             raise PtxError(f"{what}: elements of 1, 2, 4 or 8 bytes, not {dtype}")
         if self.fill == "nan" and str(dtype) not in _WITH_NAN:
@@ -94,13 +87,20 @@ class HostBytes:
     name. ``align_bytes`` is what the parameter's address is a multiple of. Raises PtxError where an attribute is malformed.
     """
 
-    make: Callable[[tuple[int, ...], tuple[int, ...]], bytes] = attrs.field(validator=_is(_FUNCTION))
-    arrays: tuple[Buffer, ...] = attrs.field(default=(), validator=_is(tuple_of(_GLOBAL)))
-    numbers: tuple[Int, ...] = attrs.field(default=(), eq=_keys, validator=_is(_INTEGERS))
-    size_bytes: int = attrs.field(default=8, validator=_is(integer_in(1, 4096)))
-    align_bytes: int = attrs.field(default=8, validator=_is(_ALIGN))
+    make: Callable[[tuple[int, ...], tuple[int, ...]], bytes]
+    arrays: tuple[Buffer, ...] = ()
+    numbers: tuple[Int, ...] = attrs.field(default=(), eq=_keys)
+    size_bytes: int = 8
+    align_bytes: int = 8
+
+    def __attrs_post_init__(self) -> None:
+        if {"<", "."} & set(self.make.__qualname__):
+            raise PtxError(f"make of HostBytes must be a function of a module, got {shown(self.make)}")
+        if not 1 <= self.size_bytes <= 4096:
+            raise PtxError(f"size_bytes of HostBytes must be from 1 to 4096, got {shown(self.size_bytes)}")
+        if self.align_bytes not in (1, 2, 4, 8, 16, 32, 64, 128):
+            raise PtxError(f"align_bytes of HostBytes must be a power of two up to 128, got {shown(self.align_bytes)}")
 
 
 Recipe: TypeAlias = TensorMap | HostBytes
 """How a launch makes the bytes of a parameter."""
-RECIPE = instance_of("a TensorMap or HostBytes", TensorMap, HostBytes)

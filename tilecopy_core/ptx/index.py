@@ -9,16 +9,16 @@ from math import gcd
 from typing import TypeAlias, overload
 
 from ..description.target import Target
-from ..errors import ANY_INTEGER, FLAG, TWO_FLAGS, Kind, PtxError, checked, instance_of, one_of, optional, shown
+from ..errors import PtxError, shown
 from ..integers import bounds_of, constant_of, divisor_of, fits, key_of, of_atom, substitute, sum_of, symbols_of
-from ..integers.conditions import CONDITION, Condition
-from ..integers.expr import INT, Atom, Expr, Int, Symbol, Term, made_of, same, terms_of
+from ..integers.conditions import Condition
+from ..integers.expr import Atom, Expr, Int, Symbol, Term, made_of, same, terms_of
 from ..layout.swizzle import Swizzle, SwizzledTerms
 from ..memory.buffers import Buffer, Memory, Region
 from .bindings import Bindings
 from .emitter import Block, Emitter, Sunk, pure_once
 from .lines import Line
-from .operands import MASK, MASKS, PREDICATE, Address, Register, Written
+from .operands import Address, Register, Written
 
 SETP = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 """Comparison -> the ISA's word for it."""
@@ -27,9 +27,6 @@ IMMEDIATE_REACH_BYTES = 2**23
 
 HalfLine: TypeAlias = "tuple[Expr, str, int]"
 """A sum without constant and common factor, ``ge`` or ``le``, and the number that it is compared with."""
-
-_REGISTER = instance_of("a register", Register)
-_WAY = Kind("a function of no argument", callable)
 
 
 class IndexEmitter(Emitter):
@@ -49,10 +46,6 @@ class IndexEmitter(Emitter):
 
     def bind(self, found: Symbol, register: Register) -> None:
         """Let a symbol be a register that has just been computed at the current place."""
-        if not isinstance(found, Symbol):
-            raise PtxError(f"bind: found is a Symbol, not {shown(found)}")
-        if not isinstance(register, Register) or register.bits not in (32, 64):
-            raise PtxError(f"bind: register is one of 32 or 64 bits, not {shown(register)}")
         block = self.blocks[-1]
         block.settle()  # what depends on the symbol goes after its computation
         self._bound[found] = (register, block.depth)
@@ -77,10 +70,6 @@ class IndexEmitter(Emitter):
 
     def value(self, value: Int, bits: int = 32) -> Register:
         """A symbolic integer in a register of 64 bits, or of 32: a PtxError where it is not proved to fit those."""
-        if value.__class__ is not int and value.__class__ is not Expr:
-            INT.check(value, "value", "value", PtxError)
-        if type(bits) is not int or bits not in (32, 64):
-            raise PtxError(f"value: bits is 32 or 64, not {shown(bits)}")
         if bits == 32 and not self._fits(value):
             raise PtxError(
                 f"the value {shown(value)} is not proved to fit 32 bits; its bounds are {shown(bounds_of(value))}: declare closer ones "
@@ -162,8 +151,6 @@ class IndexEmitter(Emitter):
 
         Raises PtxError where it may be past the 64 bits in which it is computed.
         """
-        if value.__class__ is not int and value.__class__ is not Expr:
-            INT.check(value, "exact", "value", PtxError)
         if _may_pass_64_bits(value) and _may_pass_64_bits(substitute(value, self.tighter)):
             lower, upper = bounds_of(value)
             raise PtxError(
@@ -172,14 +159,6 @@ class IndexEmitter(Emitter):
             )
         return value
 
-    @checked(
-        PtxError,
-        type=one_of("s32", "u32", "s64", "u64"),
-        left=_REGISTER,
-        right=Kind("a register, or an integer", lambda value: _REGISTER.fits(value) or ANY_INTEGER.fits(value)),
-        greater=FLAG,
-        block=optional(instance_of("an open Block", Block)),
-    )
     def lesser(
         self, type: str, left: Register, right: Register | int, *, greater: bool = False, block: Block | None = None
     ) -> Register:
@@ -236,14 +215,6 @@ class IndexEmitter(Emitter):
         register alone lies inside the buffer (``mapa`` looks at nothing else). Raises PtxError where the buffer has no
         addresses, or is a shared buffer that the kernel does not declare.
         """
-        if type(buffer) is not Buffer:
-            raise PtxError(f"address: buffer is a global or shared Buffer, not {shown(buffer)}")
-        if offset_elems.__class__ is not int and offset_elems.__class__ is not Expr:
-            INT.check(offset_elems, "address", "offset_elems", PtxError)
-        if swizzle is not None and type(swizzle) is not Swizzle:
-            raise PtxError(f"address: swizzle is a Swizzle, or None, not {shown(swizzle)}")
-        if whole is not False:
-            FLAG.check(whole, "address", "whole", PtxError)
         space = buffer.space
         if buffer.dtype.bits < 8:
             raise PtxError(f"{buffer.name}: elements of {buffer.dtype.bits} bits have no address")
@@ -272,7 +243,7 @@ class IndexEmitter(Emitter):
 
     def element(self, region: Region, *, whole: bool = False) -> Address:
         """The :meth:`address` of a region of one element, such as one mbarrier; a PtxError for more, or memory without addresses."""
-        if type(region) is not Region or region.size != 1:
+        if region.size != 1:
             raise PtxError(f"element: region is a Region of one element, not {shown(region)}")
         place = region.buffer.layout.apply(*region.starts, shape=region.buffer.shape)
         return self.address(region.buffer, place.get("m", 0), whole=whole)
@@ -322,7 +293,6 @@ class IndexEmitter(Emitter):
 
     # ------------------------------------------------------------------------------------------- control
 
-    @checked(PtxError, condition=CONDITION, compare=optional(Kind("a function", callable)))
     def predicate(self, condition: Condition, compare: Callable[[Condition], Register] | None = None) -> Register:
         """A condition on integers in a predicate register; ``compare`` lowers one comparison whose operands are of another kind."""
         if condition.op in ("and", "or", "not"):
@@ -333,17 +303,13 @@ class IndexEmitter(Emitter):
         return (compare or self._compare)(condition)
 
     def _compare(self, condition: Condition) -> Register:
-        sides = condition.left, condition.right
-        if not all(map(INT.fits, sides)):
-            raise PtxError(f"predicate: condition {condition!r} is not one of integers; compare= lowers others")
-        left, right = map(self.exact, sides)
+        left, right = map(self.exact, (condition.left, condition.right))
         bits = 32 if self._fits(left) and self._fits(right) else 64
         result = self.reg("pred")
         against = self.operand(right, bits)
         self.instr(f"setp.{SETP[condition.op]}.s{bits}", result, self.value(left, bits), against)
         return result
 
-    @checked(PtxError, place=INT, size=INT, ends=TWO_FLAGS)
     def inside(self, place: Int, size: Int, ends: tuple[bool, bool] = (True, True)) -> Register | bool:
         """Whether ``0 <= place < size``: decided, or a predicate, computed once.
 
@@ -375,7 +341,6 @@ class IndexEmitter(Emitter):
 
         return block.once(("against", key_of(form), opcode, bound), compute)
 
-    @checked(PtxError, predicates=MASKS)
     def all_of(self, predicates: Sequence[Register | bool]) -> Register | bool:
         """The conjunction of predicates: decided, or a predicate, computed once."""
         if False in predicates:
@@ -391,14 +356,12 @@ class IndexEmitter(Emitter):
     @overload
     def opposite(self, predicate: bool) -> bool: ...
 
-    @checked(PtxError, predicate=MASK)
     def opposite(self, predicate: Register | bool) -> Register | bool:
         """The opposite of a predicate: decided, or a predicate, computed once."""
         if isinstance(predicate, bool):
             return not predicate
         return pure_once(self, self.blocks[-1], ("not", predicate), "not.pred", "pred", predicate)
 
-    @checked(PtxError, predicate=PREDICATE, first=_WAY, otherwise=_WAY, uniform=FLAG)
     def either(
         self, predicate: Register, first: Callable[[], None], otherwise: Callable[[], None], *, uniform: bool
     ) -> None:
@@ -425,7 +388,6 @@ class IndexEmitter(Emitter):
         self.place(end)
 
     @contextmanager
-    @checked(PtxError, index=instance_of("a Symbol", Symbol), count=INT, start=INT, unroll=FLAG)
     def loop(self, index: Symbol, count: Int, start: Int = 0, *, unroll: bool = True) -> Iterator[None]:
         """A rolled loop of ``count`` turns, ``index`` going from ``start`` up by 1; the assembler may ``unroll`` it (PTX ISA, "nounroll")."""
         stop = start + count
