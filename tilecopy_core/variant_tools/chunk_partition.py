@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from math import gcd
 
-import attrs
-
 from ..description.request import CopyRequest, Decline
-from ..errors import instance_of, integer_in
 from ..errors.records import frozen
 from ..integers.expr import Int, divisor_of, is_multiple, same
 from ..layout import Iter, Pair, TileLayout, m
@@ -22,8 +19,8 @@ ALIGN_BYTES = 16
 class ChunkPartition:
     """One bulk copy a chunk of ``chunk_bytes``; ``rounds`` has the chunks as ``[outer, 1, elements of a chunk]``."""
 
-    chunk_bytes: int = attrs.field(validator=integer_in(ALIGN_BYTES, 2**63 - 1))
-    rounds: VectorPartition = attrs.field(validator=instance_of("a VectorPartition", VectorPartition))
+    chunk_bytes: int
+    rounds: VectorPartition
 
     @property
     def chunks(self) -> tuple[tuple[Int, Int], ...]:

@@ -7,15 +7,13 @@ from functools import lru_cache
 from itertools import pairwise, product
 from math import prod
 
-import attrs
 import numpy as np
 
 from ..description.request import CopyRequest, Decline
 from ..description.scope import Scope, axis_index, by_thread
-from ..errors import FLAG, checked, instance_of, integer_in, optional, tuple_of
 from ..errors.records import frozen
 from ..integers.conditions import Condition
-from ..integers.expr import INT, Expr, Int, bounds_of, constant_of
+from ..integers.expr import Expr, Int, bounds_of, constant_of
 from ..layout import Axis, Iter, Pair, TileLayout, m
 from ..layout.axes import laneid, tid_in_wg, tx, warpid, wgid, wid_in_wg
 from ..memory.buffers import Region
@@ -24,7 +22,6 @@ _SCOPES = ("thread", "warp", "warpgroup", "cta")
 """Scopes inside a CTA, from fine to coarse: a thread axis counts those of one inside another."""
 
 _THREAD_AXES = (tx, tid_in_wg, laneid, warpid, wid_in_wg, wgid)
-_COUNT = integer_in(1, 2**31 - 1)
 
 
 @frozen
@@ -40,16 +37,15 @@ class Digit:
         along: coordinates that one step adds along each guarded dimension.
     """
 
-    axis: Axis = attrs.field(validator=instance_of("an Axis such as laneid", Axis))
-    first: int = attrs.field(validator=integer_in(0, 2**31 - 1))
-    stride: int = attrs.field(validator=_COUNT)
-    extent: int = attrs.field(validator=_COUNT)
-    modulus: int | None = attrs.field(validator=optional(_COUNT))
-    step: Int = attrs.field(validator=INT)
-    replica: bool = attrs.field(default=False, validator=FLAG)
-    along: tuple[Int, ...] = attrs.field(default=(), validator=tuple_of(INT))
+    axis: Axis
+    first: int
+    stride: int
+    extent: int
+    modulus: int | None
+    step: Int
+    replica: bool = False
+    along: tuple[Int, ...] = ()
 
-    @checked(tid=INT)
     def value(self, tid: Int) -> Int:
         """The digit of a thread."""
         digit = (axis_index(self.axis, tid) - self.first) // self.stride

@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ..description.request import CopyRequest
 from ..description.scope import Scope, differs_within, warp
-from ..errors import FLAG, Kind, RequestError, checked, instance_of, integer_in, optional, shown
-from ..integers.expr import INT, Expr, Int, Symbol, Term, add, of_atom, sum_of
+from ..integers.expr import Expr, Int, Symbol, Term, add, of_atom, sum_of
 from ..layout import Iter, Swizzle, along, fuse, m, surely_leaves
 from ..memory.buffers import Buffer
 from ..ptx import IMMEDIATE_REACH_BYTES, Address, PtxBuilder, Register, masked
-from ..ptx.builder import BUILDER
 from .vector_partition import Guard, Side, VectorPartition
 
 UNROLL_LIMIT = 64
@@ -23,18 +21,7 @@ FEW_ROUNDS = 4
 REGISTER_BUDGET = 64
 """32-bit registers that the loads of one batch may hold before its stores."""
 
-_COUNT = integer_in(0, 2**31 - 1)
-_BUFFER = instance_of("a Buffer", Buffer)
-_SWIZZLE = optional(instance_of("a Swizzle", Swizzle))
-_PARTITION = instance_of("a VectorPartition", VectorPartition)
-_PLACE = Kind(
-    "an integer of at most 56 bits, plain or symbolic",
-    lambda value: isinstance(value, Expr) or (INT.fits(value) and -(2**56) < value < 2**56),
-)
-_THREAD = Kind("a thread's index", lambda value: isinstance(value, Expr) or (INT.fits(value) and 0 <= value < 1024))
 
-
-@checked(ptx=BUILDER, outer=_COUNT, words_per_round=_COUNT, limit=integer_in(1, UNROLL_LIMIT))
 def batches(ptx: PtxBuilder, outer: int, words_per_round: int, *, limit: int = UNROLL_LIMIT) -> Iterator[list[Int]]:
     """The indices of ``outer`` rounds in batches: all loads of a batch come before its stores.
 
@@ -102,15 +89,9 @@ def _limit(partition: VectorPartition) -> int:
     return EDGE_UNROLL_LIMIT if any(guard.dim is not None for guard in partition.guards) else UNROLL_LIMIT
 
 
-def _check_round(turn: Int, rounds: int, what: str) -> None:
-    if not isinstance(turn, Expr) and (type(turn) is not int or not 0 <= turn < rounds):
-        raise RequestError(f"{what} {shown(turn)} is none of the {rounds} rounds, nor a symbolic integer")
-
-
 class Masks:
     """Whether a thread, by its index in the scope, has something to move in a round: at its source, and at its destination."""
 
-    @checked(ptx=BUILDER, partition=_PARTITION, thread=_THREAD)
     def __init__(self, ptx: PtxBuilder, partition: VectorPartition, thread: Int) -> None:
         self._ptx, self._partition, self._thread = ptx, partition, thread
         self._source = [g for g in partition.guards if g.dim is not None and g.region is partition.src.region]
@@ -126,8 +107,6 @@ class Masks:
 
     def _all(self, guards: Sequence[Guard], turn: Int) -> Register | bool:
         partition = self._partition
-        if turn.__class__ is not int or not 0 <= turn < partition.outer:
-            _check_round(turn, partition.outer, "Masks: turn")
         first = (turn * partition.threads + self._thread) * partition.vec
         return self._ptx.all_of([self._ptx.inside(g.position(first), g.size, g.ends) for g in guards])
 
@@ -201,7 +180,6 @@ class Places:
     ``mapa`` needs it.
     """
 
-    @checked(ptx=BUILDER, buffer=_BUFFER, varying=INT, swizzle=_SWIZZLE, whole=FLAG)
     def __init__(
         self, ptx: PtxBuilder, buffer: Buffer, varying: Int, swizzle: Swizzle | None = None, *, whole: bool = False
     ) -> None:
@@ -218,7 +196,6 @@ class Places:
             moved = place_elems - self._origin
             if 0 <= moved * self._elem_bytes < self._reach_bytes and not moved % self._period:
                 return first + moved * self._elem_bytes
-        _PLACE.check(place_elems, "Places.at", "place_elems")
         found = self._ptx.address(self._buffer, add(self._varying, place_elems), self._swizzle, whole=self._whole)
         near = self._swizzle is None or self._buffer.space == "shared"  # where an immediate reaches everything
         if first is None and type(place_elems) is int and near and not self._whole:
@@ -230,7 +207,6 @@ class Places:
 class Walk:
     """One side of a partition as a thread, by its index in the scope, sees it; ``whole`` as :class:`Places` has it."""
 
-    @checked(ptx=BUILDER, side=instance_of("a Side", Side), partition=_PARTITION, thread=_THREAD, whole=FLAG)
     def __init__(
         self, ptx: PtxBuilder, side: Side, partition: VectorPartition, thread: Int, *, whole: bool = False
     ) -> None:
@@ -242,9 +218,7 @@ class Walk:
 
     def address(self, round_index: Int) -> Address:
         """The thread's vector in a round (what is constant of the round costs an immediate)."""
-        rounds, steps = self._partition.outer, self._steps
-        if round_index.__class__ is not int or not 0 <= round_index < rounds:
-            _check_round(round_index, rounds, "Walk.address: round_index")
+        steps = self._steps
         if steps is None:
             return self._of(self._side.offset(round_index, self._thread, self._partition.shape)).at(0)
         # one iter nearly always: what along() gives, without a walk for each address

@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-from ..errors import PtxError, checked, instance_of, integer_in, one_of, shown
+from ..errors import PtxError
 from ..integers import constant_of, is_multiple
-from ..integers.expr import INT, Int, key_of
+from ..integers.expr import Int, key_of
 from ..memory.buffers import Buffer
-from ..ptx.builder import BUILDER, PtxBuilder
+from ..ptx.builder import PtxBuilder
 from ..ptx.emitter import pure_once
-from ..ptx.operands import ADDRESS, REGISTER, Address, Register
-
-GROUPS = (1, 2)
-"""Values of ``.cta_group``."""
-SHAPES = ("128x256b", "128x128b", "64x128b.warpx2::02_13", "64x128b.warpx2::01_23", "32x128b.warpx4", "4x256b")
-"""Shapes of ``tcgen05.cp``."""
+from ..ptx.operands import Address, Register
 
 
-def group(cta_group: int) -> str:
-    """The modifier ``.cta_group`` of an instruction, without its dot; raises PtxError for what is neither 1 nor 2."""
-    if type(cta_group) is not int or cta_group not in GROUPS:
-        raise PtxError(f"cta_group is 1 or 2, not {shown(cta_group)}")
-    return f"cta_group::{cta_group}"
-
-
-@checked(
-    PtxError,
-    ptx=BUILDER,
-    buffer=instance_of("a Buffer", Buffer),
-    ldo=integer_in(0, 2**14 - 1),
-    sdo=integer_in(0, 2**14 - 1),
-    swizzle=integer_in(0, 6),
-    start_elems=INT,
-)
 def matrix_descriptor(
     ptx: PtxBuilder, buffer: Buffer, ldo: int, sdo: int, swizzle: int, start_elems: Int = 0
 ) -> Register:
@@ -70,7 +49,6 @@ def matrix_descriptor(
     return plus_units(ptx, encoded, constant_of(units))
 
 
-@checked(PtxError, ptx=BUILDER, descriptor=REGISTER, units=integer_in(-(2**14), 2**14))
 def plus_units(ptx: PtxBuilder, descriptor: Register, units: int) -> Register:
     """Return the descriptor of rows that begin some units of 16 bytes further on."""
     return _plus(ptx, descriptor, units) if units else descriptor
@@ -82,17 +60,15 @@ def _plus(ptx: PtxBuilder, descriptor: Register, units: Register | int) -> Regis
     return result
 
 
-@checked(PtxError, ptx=BUILDER, holder=ADDRESS)
 def allocated_address(ptx: PtxBuilder, holder: Address) -> Register:
     """The tensor-memory address that ``tcgen05.alloc`` wrote to ``holder``."""
     return ptx.load(holder, 32)[0]
 
 
-@checked(PtxError, ptx=BUILDER, base=REGISTER, column=INT)
 def plus_columns(ptx: PtxBuilder, base: Register, column: Int) -> Register:
     """A tensor-memory address some columns on."""
     if isinstance(column, int) and not 0 <= column < 512:
-        raise PtxError(f"plus_columns: tensor memory has 512 columns; found column {shown(column)}")
+        raise PtxError(f"plus_columns: tensor memory has 512 columns; got column {column}")
     if isinstance(column, int) and column == 0:
         return base
     result = ptx.reg("b32")
@@ -100,11 +76,10 @@ def plus_columns(ptx: PtxBuilder, base: Register, column: Int) -> Register:
     return result
 
 
-@checked(PtxError, ptx=BUILDER, address=REGISTER, descriptor=REGISTER, shape=one_of(*SHAPES))
 def cp(
     ptx: PtxBuilder, address: Register, descriptor: Register, cta_group: int = 1, shape: str = "32x128b.warpx4"
 ) -> None:
     """``tcgen05.cp``: the rows that a descriptor names to the lanes of a shape, such as ``4x256b``."""
     if descriptor.type != "b64" or address.type != "b32":
         raise PtxError(f"tcgen05.cp takes a 32-bit address and a 64-bit descriptor, not {address}, {descriptor}")
-    ptx.instr(f"tcgen05.cp.{group(cta_group)}.{shape}", f"[{address}]", descriptor)
+    ptx.instr(f"tcgen05.cp.cta_group::{cta_group}.{shape}", f"[{address}]", descriptor)

@@ -8,19 +8,14 @@ from math import prod
 import attrs
 
 from ..description.request import CopyRequest, Decline
-from ..errors import TWO_FLAGS, LayoutError, RequestError, checked, instance_of, integer_in, optional, shown, tuple_of
+from ..errors import RequestError
 from ..errors.records import frozen
-from ..integers.expr import INT, Expr, Int, add, bounds_of, divisor_of, is_multiple, key_of, mul, same, sub
+from ..integers.expr import Expr, Int, add, bounds_of, divisor_of, is_multiple, key_of, mul, same, sub
 from ..layout import Iter, Pair, Swizzle, TileLayout, fuse, fuse_pairs, m
 from ..memory.buffers import Region
 
 WIDTHS_BITS = (128, 64, 32, 16, 8)
 """Vector widths of ordinary loads and stores, widest first."""
-
-_REGION = instance_of("a Region such as buffer[0:8, :]", Region)
-_LAYOUT = instance_of("a TileLayout", TileLayout)
-_ITERS = tuple_of(instance_of("an Iter", Iter))
-_COUNT = integer_in(1, 2**63 - 1)
 
 
 @frozen
@@ -31,8 +26,8 @@ class Side:
     ``outer * threads * vec``, or less where the last round is guarded.
     """
 
-    region: Region = attrs.field(validator=_REGION)
-    layout: TileLayout = attrs.field(validator=_LAYOUT)
+    region: Region
+    layout: TileLayout
 
     @property
     def swizzle(self) -> Swizzle | None:
@@ -41,11 +36,6 @@ class Side:
 
     def offset(self, round_index: Int, thread: Int, shape: tuple[int, int, int]) -> Int:
         """Element offset (before the swizzle) of a thread's vector in one round."""
-        if type(shape) is not tuple or len(shape) != 3 or set(map(type, shape)) != {int}:
-            raise LayoutError(f"Side.offset: shape is the three extents of the partition, not {shown(shape)}")
-        for name, value, count in (("round_index", round_index, shape[0]), ("thread", thread, shape[1])):
-            if not isinstance(value, Expr) and (type(value) is not int or not 0 <= value < count):
-                integer_in(0, count - 1).check(value, "Side.offset", name)
         return self.layout.along(m, (round_index * shape[1] + thread) * shape[2])
 
 
@@ -62,16 +52,15 @@ class Guard:
         coordinates: the coordinate of each element from the box's start, in the partition's order.
     """
 
-    region: Region = attrs.field(validator=_REGION)
-    dim: int | None = attrs.field(validator=optional(integer_in(0, 2**31 - 1)))
-    start: Int = attrs.field(eq=key_of, validator=INT)
-    size: Int = attrs.field(eq=key_of, validator=INT)
-    extent: int = attrs.field(validator=_COUNT)
-    ends: tuple[bool, bool] = attrs.field(validator=TWO_FLAGS)
-    coordinates: TileLayout = attrs.field(validator=_LAYOUT)
+    region: Region
+    dim: int | None
+    start: Int = attrs.field(eq=key_of)
+    size: Int = attrs.field(eq=key_of)
+    extent: int
+    ends: tuple[bool, bool]
+    coordinates: TileLayout
 
     @classmethod
-    @checked(region=_REGION)
     def of(cls, region: Region, dim: int) -> Guard | None:
         """The guard of one dimension, in logical order, or None where the box is proved not to leave it."""
         ends = region.overhang(dim)
@@ -82,14 +71,11 @@ class Guard:
         return cls(region, dim, region.starts[dim], region.buffer.shape[dim], own, ends, along)
 
     @classmethod
-    @checked(request=instance_of("a CopyRequest", CopyRequest), count=_COUNT, vec=_COUNT)
     def rest(cls, request: CopyRequest, count: int, vec: int) -> Guard:
         """The guard of vectors past the last element, of a copy whose vectors the threads do not divide."""
-        integer_in(1, count).check(vec, "Guard.rest", "vec")
         order = TileLayout.of((Iter(count // vec, vec), Iter(vec, 1)))
         return cls(request.dst, None, 0, count, count, (False, True), order)
 
-    @checked(iters=_ITERS)
     def over(self, iters: Sequence[Iter]) -> Guard:
         """The same of another order of the elements."""
         return attrs.evolve(self, coordinates=TileLayout.of(iters))
@@ -100,7 +86,6 @@ class Guard:
         which = {(True, True): "both ends", (True, False): "low end", (False, True): "high end"}[self.ends]
         return f"{self.region.buffer.name} dimension {self.dim} ({which})"
 
-    @checked(vec=_COUNT)
     def why_split(self, vec: int) -> str | None:
         """Why a vector of that many elements may lie partly inside, or None."""
         iters = self.coordinates.shard
@@ -119,7 +104,6 @@ class Guard:
                 return f"{what}: the {name} {value} is a multiple of {divisor_of(value)}, not of {step}: a vector may straddle the edge"
         return None
 
-    @checked(flat=INT)
     def position(self, flat: Int) -> Int:
         """Coordinate, in the buffer, of the element at a place of the partition's order."""
         return add(self.start, self.coordinates.along(m, flat))
@@ -128,9 +112,6 @@ class Guard:
 def guards_of(*regions: Region) -> tuple[Guard, ...]:
     """A guard for each dimension that a region may leave, in logical order."""
     return tuple(filter(None, (Guard.of(region, dim) for region in regions for dim in range(len(region.starts)))))
-
-
-_SIDE = instance_of("a Side", Side)
 
 
 @frozen
@@ -144,13 +125,13 @@ class VectorPartition:
         rest: the partition of what wide vectors leave of each row, or None.
     """
 
-    outer: int = attrs.field(validator=_COUNT)
-    threads: int = attrs.field(validator=_COUNT)
-    vec: int = attrs.field(validator=_COUNT)
-    vec_bits: int = attrs.field(validator=_COUNT)
-    dst: Side = attrs.field(validator=_SIDE)
-    src: Side = attrs.field(validator=_SIDE)
-    narrowed: tuple[str, ...] = attrs.field(default=(), validator=tuple_of(instance_of("a text", str)))
+    outer: int
+    threads: int
+    vec: int
+    vec_bits: int
+    dst: Side
+    src: Side
+    narrowed: tuple[str, ...] = ()
     guards: tuple[Guard, ...] = ()
     edge: VectorPartition | None = None
     rest: VectorPartition | None = None
@@ -236,19 +217,13 @@ class Run:
     box from the buffer's start.
     """
 
-    region: Region = attrs.field(validator=_REGION)
-    iters: Sequence[Iter] = attrs.field(validator=_ITERS)
-    start: Int = attrs.field(validator=INT)
+    region: Region
+    iters: Sequence[Iter]
+    start: Int
     swizzle: Swizzle | None = None
-
-    def __attrs_post_init__(self) -> None:
-        if self.swizzle is not None and type(self.swizzle) is not Swizzle:
-            raise RequestError(f"Run: swizzle is a Swizzle, or None, not {shown(self.swizzle)}")
 
     def why_not_width(self, bits: int) -> str | None:
         """Why vectors of ``bits`` do not fit, or None."""
-        if type(bits) is not int or bits < 1:
-            _COUNT.check(bits, "why_not_width", "bits")
         buffer = self.region.buffer
         vec = bits // buffer.dtype.bits
         if vec * buffer.dtype.bits != bits or vec == 0:
@@ -258,7 +233,7 @@ class Run:
             if not same(tail.stride, 1):
                 return f"{buffer.name}: the innermost stride is {tail.stride} elements, so nothing is contiguous"
             if tail.extent % vec:
-                return f"{buffer.name}: {tail.extent} contiguous elements are not a multiple of {shown(vec)}"
+                return f"{buffer.name}: {tail.extent} contiguous elements are not a multiple of {vec}"
             for it in self.iters[:-1]:
                 if not is_multiple(it.stride, vec):
                     return f"{buffer.name}: the stride {it.stride} is not a multiple of {vec} elements"

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from tilecopy_core.errors import PtxError, shown
 from tilecopy_core.integers import Int
 from tilecopy_core.ptx import Address, PtxBuilder, Register
-from tilecopy_core.variant_tools import tcgen05
 
 
 def cta_sync(ptx: PtxBuilder) -> None:
@@ -107,22 +106,22 @@ def mbarrier_wait(ptx: PtxBuilder, barrier: Address, parity: Int, *, cluster: bo
 
 def tcgen05_alloc(ptx: PtxBuilder, holder: Address, columns: int, cta_group: int) -> None:
     """``tcgen05.alloc`` by one whole warp: 32 to 512 columns, a power of two; the address goes to ``holder``."""
-    ptx.instr(f"tcgen05.alloc.{tcgen05.group(cta_group)}.sync.aligned.shared::cta.b32", holder, columns)
+    ptx.instr(f"tcgen05.alloc.cta_group::{cta_group}.sync.aligned.shared::cta.b32", holder, columns)
 
 
 def tcgen05_relinquish(ptx: PtxBuilder, cta_group: int) -> None:
     """``tcgen05.relinquish_alloc_permit``: the CTA allocates no more; by the whole warp that allocated."""
-    ptx.instr(f"tcgen05.relinquish_alloc_permit.{tcgen05.group(cta_group)}.sync.aligned")
+    ptx.instr(f"tcgen05.relinquish_alloc_permit.cta_group::{cta_group}.sync.aligned")
 
 
 def tcgen05_dealloc(ptx: PtxBuilder, address: Register, columns: int, cta_group: int) -> None:
     """``tcgen05.dealloc`` by the warp that allocated."""
-    ptx.instr(f"tcgen05.dealloc.{tcgen05.group(cta_group)}.sync.aligned.b32", address, columns)
+    ptx.instr(f"tcgen05.dealloc.cta_group::{cta_group}.sync.aligned.b32", address, columns)
 
 
 def tcgen05_commit(ptx: PtxBuilder, barrier: Address, cta_group: int) -> None:
     """Let an mbarrier count one arrival when the thread's earlier tcgen05 operations are done."""
-    ptx.instr(f"tcgen05.commit.{tcgen05.group(cta_group)}.mbarrier::arrive::one.shared::cluster.b64", barrier)
+    ptx.instr(f"tcgen05.commit.cta_group::{cta_group}.mbarrier::arrive::one.shared::cluster.b64", barrier)
 
 
 def tcgen05_fence_after(ptx: PtxBuilder) -> None:
