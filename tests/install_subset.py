@@ -28,7 +28,7 @@ ROW, N = tc.symbol("row", upper=1000), tc.symbol("n", lower=1, upper=2**31 - 1)
 GLOBAL = tc.Buffer((N, 32), "float32", space="global", name="A")[ROW * 32 : ROW * 32 + 32, :]
 RAGGED = tc.Buffer((N, 5), "float32", space="global", name="A")[ROW * 7 : ROW * 7 + 7, :]
 ASYNC: dict[str, Any] = {"op": "copy_async", "target": "sm_90a"}
-OPERAND = tc.mma_fragment("m16n8k16", "A", "float16")
+OPERAND = TileLayout(S[(2, 8, 2, 4, 2) : (2, 4 @ laneid, 4, 1 @ laneid, 1)])
 MATRICES = region("shared", (16, 16), "float16", align_bytes=16)
 LANES = region("tmem", (32, 8), layout=TileLayout(S[(32, 8) : (1 @ TLane, 1 @ TCol)]), allocated_addr=HOLDER)
 COPIES: dict[str, tuple[tc.Region, tc.Region, dict[str, Any]]] = {

@@ -144,7 +144,7 @@ def tests() -> list[Part]:
     tensor = [
         "plugins/tma/tests/test_tma.py",
         "plugins/ldmatrix/tests/test_ldmatrix.py",
-        "tests/test_fragments.py",
+        "plugins/partitions/tests/test_fragments.py",
         "tests/test_tensor_kernels.py",
     ]
     suites = [

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parent.parent
 SOURCES = {
     "tilecopy_core": ROOT / "tilecopy_core",
     "tilecopy": ROOT / "plugins" / "kernel" / "src" / "tilecopy",
+    "tilecopy_partitions": ROOT / "plugins" / "partitions" / "src" / "tilecopy_partitions",
     "tilecopy_gmem_smem": ROOT / "plugins" / "gmem_smem" / "src" / "tilecopy_gmem_smem",
 }
 pytestmark = pytest.mark.skipif(not all(path.exists() for path in SOURCES.values()), reason="this is not a checkout")
@@ -37,7 +38,7 @@ except tc.TilecopyError as error:
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
-    """A zip file with the core, the builder and one variant, and the metadata of the two that declare entry points."""
+    """A zip file with the core, the partitions, the builder and one variant, and the metadata of the two that declare entry points."""
     path = tmp_path / "bundle.zip"
     with zipfile.ZipFile(path, "w") as file:
         for package, folder in SOURCES.items():

@@ -18,7 +18,8 @@ from tilecopy_testkit.programs import tiles
 
 from tilecopy_core.integers import evaluate, symbols_of
 from tilecopy_core.memory import outside_of
-from tilecopy_core.plugin import Guard, Iter
+from tilecopy_core.plugin import Iter
+from tilecopy_partitions import Guard
 
 SENTINEL = 7
 

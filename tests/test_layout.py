@@ -16,7 +16,8 @@ from tilecopy_testkit import oracle
 
 from tilecopy_core.integers.expr import evaluate, same, symbols_of
 from tilecopy_core.layout import AXES, DType, Iter, StridedLayout, fuse, row_major, surely_leaves
-from tilecopy_core.plugin import fuse_pairs, refine
+from tilecopy_core.plugin import fuse_pairs
+from tilecopy_partitions import refine
 
 extent_lists = st.lists(st.sampled_from([1, 2, 3, 4, 5, 6, 8]), min_size=1, max_size=4)
 

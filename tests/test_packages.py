@@ -80,11 +80,13 @@ def test_a_distribution_has_one_floor_in_all_packages() -> None:
 
 def test_the_extra_all_brings_every_package_but_numba_and_the_testkit() -> None:
     """Numba is a large dependency that brings its own bounds on NumPy; the testkit is for authors of variants."""
-    (extras,) = (dict(each["optional-dependencies"]) for each in PROJECTS.values() if each["name"] == "tilecopy")
+    (kernel,) = (each for each in PROJECTS.values() if each["name"] == "tilecopy")
+    extras = dict(kernel["optional-dependencies"])
     named = {name for name in extras if name not in ("all", "test")}
     first, *others = extras["all"]
     assert first == f"tilecopy[{','.join(sorted(named))}]"
-    brought = {re.split(r"[>\[]", entry)[0] for entry in [*others, *(e for name in named for e in extras[name])]}
+    named_by_all = [*others, *(entry for name in named for entry in extras[name])]
+    brought = {re.split(r"[>\[]", entry)[0] for entry in [*named_by_all, *kernel["dependencies"]]}
     assert {project["name"] for project in PROJECTS.values()} - {"tilecopy", TESTKIT} <= brought
 
 
@@ -98,16 +100,17 @@ def test_a_package_could_go_out(name: str) -> None:
 COMMANDS = "tilecopy_cli.command"
 GRAPH = {
     "tilecopy_core": (),
-    "tilecopy": ("tilecopy_core",),
+    "tilecopy_partitions": ("tilecopy_core",),
+    "tilecopy": ("tilecopy_core", "tilecopy_partitions"),
     "tilecopy_cuda": ("tilecopy_core", "tilecopy", COMMANDS),
     "tilecopy_cli": ("tilecopy_core", "tilecopy", "tilecopy_cuda"),
     "tilecopy_export": ("tilecopy_core", "tilecopy", COMMANDS),
     "tilecopy_emulator": ("tilecopy_core", "tilecopy", COMMANDS),
     "tilecopy_draw": ("tilecopy_core", "tilecopy", "tilecopy_emulator", COMMANDS),
     "tilecopy_relayout": ("tilecopy_core", "tilecopy", "tilecopy_cuda", COMMANDS),
-    "tilecopy_testkit": ("tilecopy_core", "tilecopy", "tilecopy_emulator", COMMANDS),
+    "tilecopy_testkit": ("tilecopy_core", "tilecopy_partitions", "tilecopy", "tilecopy_emulator", COMMANDS),
 }
-"""What each package imports of ours (docs/design.md); a variant has the one module ``tilecopy_core.plugin``."""
+"""What each package imports of ours (docs/design.md); a variant has ``tilecopy_core.plugin`` and ``tilecopy_partitions``."""
 WHEN_ASKED = {("tilecopy_cli", "tilecopy_cuda"), ("tilecopy_relayout", "tilecopy_cuda")}
 """Imported inside functions alone: on a machine with a GPU, and where it is installed."""
 PUBLIC = {
@@ -127,10 +130,11 @@ PUBLIC = {
         "tilecopy_core.registry",
         "tilecopy_cuda",
         "tilecopy_export",
+        "tilecopy_partitions",
     )
 }
 """The modules that packages import from, by who imports them: docs/reference.md says which is whose."""
-INSIDE = ("tilecopy", "tilecopy_cuda", "tilecopy_cli", "tilecopy_export")
+INSIDE = ("tilecopy", "tilecopy_partitions", "tilecopy_cuda", "tilecopy_cli", "tilecopy_export")
 """Packages that were made with the core and go out with it: they import from the rooms of the core and the modules of ``tilecopy``, too."""
 ROOMS = {f"tilecopy_core.{path.parent.name}" for path in (ROOT / "tilecopy_core").glob("*/__init__.py")} | {
     "tilecopy_core.errors"
@@ -169,7 +173,7 @@ def test_packages_import_what_is_below_them(source: Path) -> None:
             package, where = module.split(".")[0], f"{path.relative_to(ROOT)}: {module}"
             if package == source.name:
                 continue
-            below = ("tilecopy_core.plugin",) if variant else GRAPH[source.name]
+            below = ("tilecopy_core.plugin", "tilecopy_partitions") if variant else GRAPH[source.name]
             if path.stem == "instructions" and variant:  # loaded by the emulator alone
                 below = (*below, "tilecopy_emulator.extending")
             assert module in below or package in below, where
@@ -197,11 +201,11 @@ NAMES = [
 
 @pytest.mark.parametrize("path", sorted((ROOT / "tilecopy_core").rglob("*.py")), ids=lambda path: path.stem)
 def test_the_core_names_no_package_of_ours(path: Path) -> None:
-    """But for the table in lazy_names.py of what other packages bring, and one parameter that is called ``ragged``."""
+    """But for the table in lazy_names.py of what other packages bring."""
     if path.name == "lazy_names.py":
         return
     found = [match[0] for name in NAMES for match in name.finditer(path.read_text())]
-    assert found in ([], ['"ragged"']), found
+    assert found == []
 
 
 def test_tilecopy_has_every_name_of_the_core() -> None:

@@ -1,4 +1,4 @@
-"""The core and one variant alone: plans, and PTX modules of one copy."""
+"""The core, the partitions and one variant alone: plans, and PTX modules of one copy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ name, package, folder = sys.argv[1:]
 
 class Absent(MetaPathFinder):
     def find_spec(self, module, path=None, target=None):
-        if module.startswith("tilecopy") and module.partition(".")[0] not in ("tilecopy_core", package):
+        if module.startswith("tilecopy") and module.partition(".")[0] not in ("tilecopy_core", "tilecopy_partitions", package):
             raise ModuleNotFoundError(module)
 
 sys.meta_path.insert(0, Absent())
@@ -42,7 +42,7 @@ assert not [module for module in sys.modules if module.partition(".")[0] in ("ti
 
 @cache
 def alone(name: str) -> str:
-    """The text of a variant's copy, made where no package of ours but the core and the variant's can be imported."""
+    """The text of a variant's copy, made where no package of ours but the core, the partitions and the variant's can be imported."""
     module = KNOWN_VARIANTS[name].package.replace("-", "_")
     command = [sys.executable, "-W", "error", "-c", ALONE, name, module, str(Path(__file__).parent)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -55,7 +55,7 @@ def test_every_variant_has_a_copy() -> None:
 
 
 @pytest.mark.parametrize("name", COPIES)
-def test_a_variant_needs_the_core_alone(name: str) -> None:
+def test_a_variant_needs_the_core_and_the_partitions_alone(name: str) -> None:
     text = alone(name)
     assert ".visible .entry alone(" in text and f"({name}, " in text
     assert re.findall(r"\.param \.(\w+) (\w+)", text) == PARAMETERS.get(name, [])
@@ -126,7 +126,7 @@ for act in (lambda: install_subset.planned("gmem_smem").cuda("f"), lambda: names
 """
     command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}){code}"]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    what = "install tilecopy-export (from a checkout: pip install plugins/kernel plugins/export)"
+    what = "install tilecopy-export (from a checkout: pip install plugins/partitions plugins/kernel plugins/export)"
     assert lines == [
         f"nothing that writes CUDA C++ ({name}) is installed; {what}" for name in ("cuda_function", "cuda_header")
     ]

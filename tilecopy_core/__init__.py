@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     )
     from .layout.boxes import Iter
     from .layout.dtypes import DTYPES, DType, dtype_of
-    from .layout.fragments import mma_fragment, tile_fragment
     from .layout.notation import R, S
     from .layout.swizzle import Swizzle, swizzle
     from .layout.tile import Layout, SwizzledLayout, TileLayout
@@ -65,7 +64,6 @@ else:  # a checker would take every name for one of the package
         ".layout.axes": "Axis TCol TLane bx by bz cbx cby cbz laneid m tid_in_wg tx warpid wgid wid_in_wg",
         ".layout.boxes": "Iter",
         ".layout.dtypes": "DTYPES DType dtype_of",
-        ".layout.fragments": "mma_fragment tile_fragment",
         ".layout.notation": "R S",
         ".layout.swizzle": "Swizzle swizzle",
         ".layout.tile": "Layout SwizzledLayout TileLayout",
@@ -83,7 +81,6 @@ __all__ = ["__version__", "Plan", "plan", "priorities", "ptx_text"]
 __all__ += ["LayoutError", "NoVariantError", "PluginError", "PtxError", "RequestError", "TargetError", "TilecopyError"]
 __all__ += ["PerformanceWarning", "PluginWarning"]
 __all__ += ["Axis", "Iter", "Layout", "R", "S", "Swizzle", "SwizzledLayout", "TCol", "TLane", "TileLayout", "swizzle"]
-__all__ += ["mma_fragment", "tile_fragment"]
 __all__ += ["bx", "by", "bz", "cbx", "cby", "cbz", "laneid", "m", "tid_in_wg", "tx", "warpid", "wgid", "wid_in_wg"]
 __all__ += ["DTYPES", "SPACES", "Buffer", "DType", "Region", "dtype_of"]
 __all__ += ["Expr", "Int", "maximum", "minimum", "same", "symbol"]

@@ -1,6 +1,6 @@
-"""Everything that a variant imports: the contract, the checks, the partitions that variants share, the PTX builder.
+"""The contract of a variant: its record and hooks, the request, the checks, integers and layouts, the PTX builder.
 
-``from tilecopy_core.plugin import ...`` is the one import of a plugin; first-party variants have no other.
+A variant imports these names, and what it chooses of a library of partitions; of the core it needs nothing else.
 """
 
 from __future__ import annotations
@@ -57,30 +57,11 @@ from .integers.expr import same, substitute
 from .layout import Axis, Iter, Pair, Swizzle, TCol, TileLayout, TLane, fuse, fuse_pairs, m, row_major, swizzle
 from .layout.axes import laneid, tid_in_wg, tx, warpid, wid_in_wg
 from .layout.dtypes import DType, dtype_of
-from .layout.fragments import mma_fragment, tile_fragment
 from .layout.notation import S
 from .memory.buffers import Buffer, Region
 from .memory.outside import Outside
 from .ptx import MBARRIER_TX_LIMIT, Access, Address, HostBytes, PtxBuilder, Register, TensorMap, TensorPlace, masked
 from .registry.hookspecs import VariantPlugin, hookimpl
-from .variant_tools import tcgen05
-from .variant_tools.chunk_partition import ChunkPartition, chunked
-from .variant_tools.fragment_owners import Digit, digits_of, operands, owners, thread_axes, why_no_owners
-from .variant_tools.round_loop import Masks, Places, Walk, asynchronously, at_edges, batches, choose, through_registers
-from .variant_tools.vector_partition import (
-    WIDTHS_BITS,
-    Guard,
-    Run,
-    Side,
-    VectorPartition,
-    by_descending_stride,
-    guards_of,
-    orders_of,
-    refine,
-    sliced,
-    synthesize,
-    widest,
-)
 
 
 def evaluate(value: Int, env: Mapping[Symbol, Any]) -> Any:
@@ -105,11 +86,11 @@ __all__ += ["Axis", "Iter", "Swizzle", "TCol", "TLane", "TileLayout", "fuse", "m
 __all__ += ["S", "laneid", "tid_in_wg", "tx", "warpid", "wid_in_wg"]
 __all__ += ["Condition", "Expr", "Int", "bounds_of", "divisor_of", "evaluate", "is_int", "is_multiple", "key_of"]
 __all__ += ["ActiveThreads", "Scope", "axis_index", "by_thread", "same", "substitute", "symbols_of"]
-__all__ += ["Pair", "by_descending_stride", "fuse_pairs", "orders_of", "refine", "sliced"]
-__all__ += ["WIDTHS_BITS", "Run", "Side", "VectorPartition", "synthesize", "widest"]
-__all__ += ["ChunkPartition", "Guard", "Masks", "at_edges", "choose", "chunked", "guards_of", "masked"]
-__all__ += ["Places", "Walk", "asynchronously", "batches", "through_registers"]
-__all__ += ["Digit", "digits_of", "operands", "owners", "thread_axes", "why_no_owners", "mma_fragment", "tile_fragment"]
+__all__ += ["Pair", "fuse_pairs"]
+
+__all__ += ["masked"]
+
+
 __all__ += ["FLAG", "TEXT", "Kind", "checked", "frozen", "integer", "shown"]
 __all__ += ["instance_of", "integer_in", "one_of", "optional", "tuple_of"]
-__all__ += ["Access", "Address", "HostBytes", "PtxBuilder", "Register", "TensorMap", "TensorPlace", "tcgen05"]
+__all__ += ["Access", "Address", "HostBytes", "PtxBuilder", "Register", "TensorMap", "TensorPlace"]

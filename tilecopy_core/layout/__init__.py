@@ -3,7 +3,6 @@
 from .axes import AXES, Axis, TCol, TLane, laneid, m
 from .boxes import Iter, Pair, box, fuse, fuse_pairs, leaving, surely_leaves
 from .dtypes import DTYPE_ALIASES, DTYPES, DType, dtype_of
-from .fragments import mma_fragment, tile_fragment
 from .html import html_table
 from .notation import R, S
 from .strided import StridedLayout
@@ -12,5 +11,5 @@ from .tile import Layout, SwizzledLayout, TileLayout, along, checked_extents, ro
 
 __all__ = ["AXES", "DTYPES", "DTYPE_ALIASES", "DType", "Axis", "Iter", "Layout", "Pair", "R", "S", "StridedLayout"]
 __all__ += ["Swizzle", "SwizzledLayout", "TCol", "TLane", "TileLayout", "along", "box", "checked_extents", "dtype_of"]
-__all__ += ["fuse", "fuse_pairs", "html_table", "laneid", "leaving", "m", "mma_fragment", "row_major", "surely_leaves"]
-__all__ += ["swizzle", "tile_fragment"]
+__all__ += ["fuse", "fuse_pairs", "html_table", "laneid", "leaving", "m", "row_major", "surely_leaves"]
+__all__ += ["swizzle"]

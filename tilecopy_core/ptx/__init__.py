@@ -4,7 +4,7 @@ from ..description.target import MBARRIER_TX_LIMIT
 from .bindings import Bindings, KernelBindings, SharedPlan
 from .builder import PtxBuilder
 from .emitted_text import emit_checked, is_special
-from .emitter import Emitter
+from .emitter import Emitter, pure_once
 from .host_parameters import HostBytes, Recipe, TensorMap
 from .index import IMMEDIATE_REACH_BYTES, SETP
 from .instructions import Instruction, Needs, Role, header_target, instruction_of, nearest_to
@@ -17,4 +17,4 @@ __all__ += ["Bindings", "Emitter", "HostBytes", "Instruction", "KernelBindings",
 __all__ += ["ParameterText", "PtxBuilder"]
 __all__ += ["Recipe", "Register", "SharedPlan", "TensorMap", "TensorPlace", "Written", "declared", "emit_checked"]
 __all__ += ["header_target", "instruction_of", "masked", "module_text", "names_in", "ptx_text", "statements"]
-__all__ += ["Role", "declared_in", "is_special", "nearest_to", "parsed"]
+__all__ += ["Role", "declared_in", "is_special", "nearest_to", "parsed", "pure_once"]

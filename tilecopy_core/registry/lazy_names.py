@@ -15,13 +15,17 @@ from .entry_points import by_name, load_only
 
 EXPORTS_GROUP = "tilecopy.exports.v1"
 """Entry-point group of functions that take plans elsewhere: ``cuda_function`` and ``cuda_header``, and ``explain`` with lines on a plan."""
-_KERNELS = "import tilecopy (from a checkout: pip install plugins/kernel)"
-_EXPORT = "install tilecopy-export (from a checkout: pip install plugins/kernel plugins/export)"
-KNOWN = "install tilecopy, which knows the first-party variants (from a checkout: pip install plugins/kernel)"
+_KERNELS = "import tilecopy (from a checkout: pip install plugins/partitions plugins/kernel)"
+_FRAGMENTS = "import them from tilecopy_partitions or tilecopy (from a checkout: pip install plugins/partitions)"
+_EXPORT = "install tilecopy-export (from a checkout: pip install plugins/partitions plugins/kernel plugins/export)"
+KNOWN = "install tilecopy, which knows the first-party variants (from a checkout: pip install plugins/partitions plugins/kernel)"
 _CLASSES = ("BuiltKernel", "Comparison", "Cost", "KernelBuilder", "Mbarrier", "Value")
 _ERRORS = ("AssemblerError", "HazardError", "LaunchError")
 _FUNCTIONS = ("compare", "cost", "cuda_header", "load_kernel")
-BROUGHT: Mapping[str, str] = MappingProxyType(dict.fromkeys((*_CLASSES, *_ERRORS, *_FUNCTIONS), _KERNELS))
+BROUGHT: Mapping[str, str] = MappingProxyType(
+    dict.fromkeys((*_CLASSES, *_ERRORS, *_FUNCTIONS), _KERNELS)
+    | dict.fromkeys(("mma_fragment", "tile_fragment"), _FRAGMENTS)
+)
 """What to do for a name that the core has not and another package brings; no other file of the core names packages."""
 
 

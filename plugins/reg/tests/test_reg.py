@@ -14,7 +14,8 @@ from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit import oracle
 from tilecopy_testkit.profiles import examples
 
-from tilecopy_core.plugin import Decline, Iter, by_thread, digits_of, owners
+from tilecopy_core.plugin import Decline, Iter, by_thread
+from tilecopy_partitions import digits_of, owners
 
 
 def plan(

@@ -396,7 +396,7 @@ def inverted_ignore(ptx: Any, dst: Any, src: Any, nbytes: int, ignore: Any = Non
 
 
 def by_registers(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
-    from tilecopy_core.plugin import at_edges, through_registers
+    from tilecopy_partitions import at_edges, through_registers
 
     at_edges(ptx, partition, request.scope, lambda part: through_registers(ptx, request, part))
 

@@ -11,25 +11,20 @@ from tilecopy_core.plugin import (
     CopyRequest,
     Decline,
     PtxBuilder,
-    Side,
     Variant,
-    VectorPartition,
     Verdict,
-    batches,
-    by_descending_stride,
     evaluate,
     first_failure,
     hookimpl,
     is_multiple,
     m,
     no_replica,
-    refine,
     same,
     scope_in,
-    sliced,
     valid_copy,
     whole_byte_elements,
 )
+from tilecopy_partitions import Side, VectorPartition, batches, by_descending_stride, refine, sliced
 
 
 @attrs.frozen

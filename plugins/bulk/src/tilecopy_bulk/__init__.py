@@ -6,7 +6,6 @@ import attrs
 
 from tilecopy_core.plugin import (
     Buffer,
-    ChunkPartition,
     CopyRequest,
     Decline,
     Option,
@@ -14,11 +13,7 @@ from tilecopy_core.plugin import (
     Region,
     Variant,
     VariantPlugin,
-    VectorPartition,
     Verdict,
-    Walk,
-    batches,
-    chunked,
     first_failure,
     fits_one_phase,
     frozen,
@@ -29,6 +24,7 @@ from tilecopy_core.plugin import (
     valid_copy,
     whole_byte_elements,
 )
+from tilecopy_partitions import ChunkPartition, VectorPartition, Walk, batches, chunked
 
 variant = Variant(
     name="bulk",

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from tilecopy_core.plugin import (
-    ChunkPartition,
     CopyRequest,
     Decline,
     PtxBuilder,
     Variant,
     VariantPlugin,
     Verdict,
-    Walk,
-    batches,
-    chunked,
     first_failure,
     hookimpl,
     no_replica,
     valid_copy,
     whole_byte_elements,
 )
+from tilecopy_partitions import ChunkPartition, Walk, batches, chunked
 
 variant = Variant(
     name="bulk_store",

@@ -11,6 +11,7 @@ from types import EllipsisType
 from typing import Any
 
 import numpy as np
+from tilecopy import mma_fragment, tile_fragment
 from tilecopy.kernel.cta_ids import block_index
 
 from tilecopy_core.description import Scope, cta, thread, warp, warpgroup
@@ -24,9 +25,7 @@ from tilecopy_core.layout import (
     Swizzle,
     SwizzledLayout,
     TileLayout,
-    mma_fragment,
     swizzle,
-    tile_fragment,
 )
 from tilecopy_core.memory import SPACE_ALIASES, SPACES, Buffer, Region
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from tilecopy_core.plugin import (
     Buffer,
-    ChunkPartition,
     CopyRequest,
     Decline,
     Expr,
@@ -19,10 +18,7 @@ from tilecopy_core.plugin import (
     Variant,
     VariantPlugin,
     Verdict,
-    Walk,
-    batches,
     bounds_of,
-    chunked,
     first_failure,
     fits_one_phase,
     hookimpl,
@@ -32,6 +28,7 @@ from tilecopy_core.plugin import (
     valid_copy,
     whole_byte_elements,
 )
+from tilecopy_partitions import ChunkPartition, Walk, batches, chunked
 
 PAIRS = (("shared", "shared"),)
 LEAST_CLUSTER, MAX_CLUSTER = 2, 16

@@ -14,20 +14,17 @@ from tilecopy_core.plugin import (
     PtxBuilder,
     Variant,
     VariantPlugin,
-    VectorPartition,
     Verdict,
-    at_edges,
     divides_threads,
     first_failure,
     hookimpl,
     no_replica,
     relaxed_to_global,
     scope_in,
-    synthesize,
-    through_registers,
     valid_copy,
     whole_byte_elements,
 )
+from tilecopy_partitions import VectorPartition, at_edges, synthesize, through_registers
 
 PAIRS = (("global", "shared"), ("shared", "global"))
 

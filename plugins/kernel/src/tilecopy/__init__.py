@@ -156,7 +156,6 @@ if TYPE_CHECKING:
         m,
         maximum,
         minimum,
-        mma_fragment,
         plan,
         priorities,
         ptx_text,
@@ -166,7 +165,6 @@ if TYPE_CHECKING:
         target_of,
         thread,
         tid_in_wg,
-        tile_fragment,
         tx,
         warp,
         warpgroup,
@@ -174,6 +172,7 @@ if TYPE_CHECKING:
         wgid,
         wid_in_wg,
     )
+    from tilecopy_partitions import mma_fragment, tile_fragment
 
     from .costs import Comparison, Cost, compare, cost
     from .exports import cuda_header
@@ -183,6 +182,7 @@ else:  # a checker would take every name for one of the package
     __getattr__ = names_later(
         __name__,
         dict.fromkeys(__all__, "tilecopy_core")
+        | dict.fromkeys(("mma_fragment", "tile_fragment"), "tilecopy_partitions")
         | {
             "BuiltKernel": ".kernel",
             "Comparison": ".costs",

@@ -12,19 +12,16 @@ from tilecopy_core.plugin import (
     PtxBuilder,
     Variant,
     VariantPlugin,
-    VectorPartition,
     Verdict,
-    asynchronously,
-    at_edges,
     divides_threads,
     first_failure,
     hookimpl,
     no_replica,
     scope_in,
-    synthesize,
     valid_copy,
     whole_byte_elements,
 )
+from tilecopy_partitions import VectorPartition, asynchronously, at_edges, synthesize
 
 PAIRS = (("global", "shared"),)
 WIDTHS_BITS = (128, 64, 32)

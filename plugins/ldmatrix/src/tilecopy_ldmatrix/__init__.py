@@ -14,20 +14,17 @@ from tilecopy_core.plugin import (
     Accept,
     CopyRequest,
     Decline,
-    Places,
     PtxBuilder,
     Variant,
     VariantPlugin,
     Verdict,
     first_failure,
     hookimpl,
-    operands,
-    owners,
     scope_in,
     valid_copy,
     whole_byte_elements,
-    why_no_owners,
 )
+from tilecopy_partitions import Places, operands, owners, why_no_owners
 
 if TYPE_CHECKING:
     from .partition import MatrixPartition

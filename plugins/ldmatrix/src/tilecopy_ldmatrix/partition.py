@@ -17,30 +17,24 @@ from tilecopy_core.plugin import (
     Axis,
     CopyRequest,
     Decline,
-    Digit,
     Int,
     Iter,
     Pair,
     Region,
-    Run,
     Swizzle,
     TileLayout,
     by_thread,
-    digits_of,
     evaluate,
     frozen,
     laneid,
     m,
-    operands,
-    owners,
-    refine,
-    sliced,
     symbols_of,
     tid_in_wg,
     tx,
     warpid,
     wid_in_wg,
 )
+from tilecopy_partitions import Digit, Run, digits_of, operands, owners, refine, sliced
 
 from . import LANES
 from .forms import FITTING, ROW_BYTES, Form, forms_of

@@ -14,18 +14,16 @@ from tilecopy_core.plugin import (
     PtxBuilder,
     Variant,
     VariantPlugin,
-    VectorPartition,
     Verdict,
-    at_edges,
     first_failure,
     hookimpl,
     no_replica,
     relaxed_to_global,
     scope_in,
-    through_registers,
     valid_copy,
     whole_byte_elements,
 )
+from tilecopy_partitions import VectorPartition, at_edges, through_registers
 
 from .fragments import FragmentElements, emit_fragment, fragment_elements, why_not_fragment
 from .partition import ragged_partition

@@ -12,13 +12,11 @@ from tilecopy_core.plugin import (
     PtxBuilder,
     Variant,
     VariantPlugin,
-    VectorPartition,
     Verdict,
-    asynchronously,
-    at_edges,
     first_failure,
     hookimpl,
 )
+from tilecopy_partitions import VectorPartition, asynchronously, at_edges
 
 from . import PREDICATE
 from .partition import ragged_partition

@@ -15,23 +15,17 @@ from tilecopy_core.plugin import (
     Access,
     CopyRequest,
     Decline,
-    Digit,
     Int,
     Iter,
     PtxBuilder,
     Region,
     Register,
-    batches,
     by_thread,
-    digits_of,
     evaluate,
     frozen,
     m,
-    operands,
-    owners,
-    thread_axes,
-    why_no_owners,
 )
+from tilecopy_partitions import Digit, batches, digits_of, operands, owners, thread_axes, why_no_owners
 
 from .places import place_of, tile_layout, why_not_memory, why_unaligned
 

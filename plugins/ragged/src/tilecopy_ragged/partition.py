@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import attrs
 
-from tilecopy_core.plugin import CopyRequest, Decline, Guard, Int, Side, VectorPartition, frozen, guards_of, synthesize
+from tilecopy_core.plugin import CopyRequest, Decline, Int, frozen
+from tilecopy_partitions import Guard, Side, VectorPartition, guards_of, synthesize
 
 from .places import place_of, tile_layout, why_not_memory, why_unaligned
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 from functools import reduce
 
-from tilecopy_core.plugin import Address, CopyRequest, Places, PtxBuilder, Register, choose, m, masked
+from tilecopy_core.plugin import Address, CopyRequest, PtxBuilder, Register, m, masked
+from tilecopy_partitions import Places, choose
 
 from .partition import FragmentPartition
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
 
-from tilecopy_core.plugin import Buffer, Digit, PtxBuilder, Register, owners
+from tilecopy_core.plugin import Buffer, PtxBuilder, Register
+from tilecopy_partitions import Digit, owners
 
 from .fields import Field, word_bytes
 from .network import Network, Value

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tilecopy_core.plugin import Buffer, Decline, Digit, Iter, Region, TileLayout, digits_of, frozen, m, thread_axes
+from tilecopy_core.plugin import Buffer, Decline, Iter, Region, TileLayout, frozen, m
+from tilecopy_partitions import Digit, digits_of, thread_axes
 
 
 @frozen

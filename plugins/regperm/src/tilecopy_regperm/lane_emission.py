@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping
 from functools import reduce
 from operator import and_, or_
 
-from tilecopy_core.plugin import Buffer, PtxBuilder, Register, owners
+from tilecopy_core.plugin import Buffer, PtxBuilder, Register
+from tilecopy_partitions import owners
 
 from .butterfly import BYTE_BITS, Butterfly, Exchange
 from .emission import Hex, by_owners, words, write

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tilecopy_core.plugin import CopyRequest, Decline, Digit, Region, frozen
+from tilecopy_core.plugin import CopyRequest, Decline, Region, frozen
+from tilecopy_partitions import Digit
 
 from .butterfly import Butterfly, butterfly
 from .fields import Field, holders, word_bytes

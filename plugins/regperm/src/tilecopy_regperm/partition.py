@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilecopy_core.plugin import CopyRequest, Decline, Digit, Region, frozen
+from tilecopy_core.plugin import CopyRequest, Decline, Region, frozen
+from tilecopy_partitions import Digit
 
 from .fields import Field, fields_of, holders, word_bytes
 from .network import WORD_BYTES, Content, Network, Value, network

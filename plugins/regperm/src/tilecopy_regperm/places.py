@@ -8,19 +8,8 @@ from typing import Any, TypeAlias
 import attrs
 import numpy as np
 
-from tilecopy_core.plugin import (
-    CopyRequest,
-    Decline,
-    Region,
-    TileLayout,
-    axis_index,
-    by_thread,
-    frozen,
-    m,
-    refine,
-    thread_axes,
-    why_no_owners,
-)
+from tilecopy_core.plugin import CopyRequest, Decline, Region, TileLayout, axis_index, by_thread, frozen, m
+from tilecopy_partitions import refine, thread_axes, why_no_owners
 
 WARP_THREADS = 32
 

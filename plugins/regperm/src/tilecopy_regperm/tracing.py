@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tilecopy_core.plugin import CopyRequest, Digit, by_thread, owners
+from tilecopy_core.plugin import CopyRequest, by_thread
+from tilecopy_partitions import Digit, owners
 
 from .butterfly import BYTE_BITS, Butterfly, Exchange
 from .fields import Field, word_bytes

@@ -19,9 +19,9 @@ from tilecopy_core.plugin import (
     Verdict,
     first_failure,
     hookimpl,
-    tcgen05,
     valid_copy,
 )
+from tilecopy_partitions import tcgen05
 
 if TYPE_CHECKING:
     from .partition import AtomPartition

@@ -23,11 +23,10 @@ from tilecopy_core.plugin import (
     fuse_pairs,
     is_multiple,
     m,
-    refine,
     same,
-    sliced,
     swizzle,
 )
+from tilecopy_partitions import refine, sliced
 
 LANES = 128
 GROUP_ROWS = 8

@@ -19,10 +19,10 @@ from tilecopy_core.plugin import (
     Verdict,
     first_failure,
     hookimpl,
-    operands,
     scope_in,
     valid_copy,
 )
+from tilecopy_partitions import operands
 
 if TYPE_CHECKING:
     from .transfers import TransferPartition

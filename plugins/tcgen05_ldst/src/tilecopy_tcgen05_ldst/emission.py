@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from tilecopy_core.plugin import Condition, CopyRequest, PtxBuilder, Register, operands, tcgen05
+from tilecopy_core.plugin import Condition, CopyRequest, PtxBuilder, Register
+from tilecopy_partitions import operands, tcgen05
 
 from .shapes import LANES
 from .transfers import Transfer, TransferPartition

@@ -20,11 +20,9 @@ from tilecopy_core.plugin import (
     frozen,
     is_multiple,
     m,
-    operands,
     symbols_of,
-    thread_axes,
-    why_no_owners,
 )
+from tilecopy_partitions import operands, thread_axes, why_no_owners
 
 from .shapes import LANES, Array
 

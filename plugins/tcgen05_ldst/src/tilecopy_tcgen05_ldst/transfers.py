@@ -8,19 +8,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from tilecopy_core.plugin import (
-    Buffer,
-    CopyRequest,
-    Decline,
-    Int,
-    bounds_of,
-    evaluate,
-    frozen,
-    mma_fragment,
-    operands,
-    tile_fragment,
-    wid_in_wg,
-)
+from tilecopy_core.plugin import Buffer, CopyRequest, Decline, Int, bounds_of, evaluate, frozen, wid_in_wg
+from tilecopy_partitions import mma_fragment, operands, tile_fragment
 
 from .places import Held, held
 from .shapes import LANES, SHAPES, Fit, Shape, fits

@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import tilecopy as tc
 
-from tilecopy_core.plugin import Guard, Side, VectorPartition, evaluate, symbols_of
+from tilecopy_core.plugin import evaluate, symbols_of
+from tilecopy_partitions import Guard, Side, VectorPartition
 
 from . import oracle
 from .description import Description, Operand

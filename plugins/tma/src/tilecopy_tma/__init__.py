@@ -18,8 +18,6 @@ from tilecopy_core.plugin import (
     Variant,
     VariantPlugin,
     Verdict,
-    Walk,
-    batches,
     bounds_of,
     first_failure,
     fits_one_phase,
@@ -30,6 +28,7 @@ from tilecopy_core.plugin import (
     valid_copy,
     whole_byte_elements,
 )
+from tilecopy_partitions import Walk, batches
 
 if TYPE_CHECKING:
     from .boxes import BoxPartition

@@ -10,19 +10,15 @@ import attrs
 from tilecopy_core.plugin import (
     Accept,
     Buffer,
-    ChunkPartition,
     CopyRequest,
     Decline,
     Int,
     Iter,
     Region,
-    Side,
     Swizzle,
     TensorMap,
     TileLayout,
-    VectorPartition,
     bounds_of,
-    chunked,
     divisor_of,
     frozen,
     is_multiple,
@@ -31,6 +27,7 @@ from tilecopy_core.plugin import (
     substitute,
     symbols_of,
 )
+from tilecopy_partitions import ChunkPartition, Side, VectorPartition, chunked
 
 AFTER_BULK = 5
 """The priority of a copy that as few bulk copies move; theirs is 10."""

@@ -12,14 +12,13 @@ from tilecopy_core.plugin import (
     Variant,
     VariantPlugin,
     Verdict,
-    Walk,
-    batches,
     first_failure,
     hookimpl,
     no_replica,
     valid_copy,
     whole_byte_elements,
 )
+from tilecopy_partitions import Walk, batches
 
 if TYPE_CHECKING:
     from .boxes import BoxPartition

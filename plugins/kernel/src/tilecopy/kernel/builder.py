@@ -51,7 +51,7 @@ from tilecopy_core.layout import S, StridedLayout, TCol, TileLayout, TLane, dtyp
 from tilecopy_core.memory import Buffer, Region, check_identifier, checked_shape, symbolic
 from tilecopy_core.ptx import PtxBuilder, Register
 from tilecopy_core.registry import Registry
-from tilecopy_core.variant_tools import tcgen05
+from tilecopy_partitions import tcgen05
 
 from . import instructions
 from .barriers import Mbarrier, barrier_address

@@ -9,14 +9,31 @@ from math import prod
 
 import numpy as np
 
-from ..description.request import CopyRequest, Decline
-from ..description.scope import Scope, axis_index, by_thread
-from ..errors.records import frozen
-from ..integers.conditions import Condition
-from ..integers.expr import Expr, Int, bounds_of, constant_of
-from ..layout import Axis, Iter, Pair, TileLayout, m
-from ..layout.axes import laneid, tid_in_wg, tx, warpid, wgid, wid_in_wg
-from ..memory.buffers import Region
+from tilecopy_core import wgid
+from tilecopy_core.integers import constant_of
+from tilecopy_core.plugin import (
+    Axis,
+    Condition,
+    CopyRequest,
+    Decline,
+    Expr,
+    Int,
+    Iter,
+    Pair,
+    Region,
+    Scope,
+    TileLayout,
+    axis_index,
+    bounds_of,
+    by_thread,
+    frozen,
+    laneid,
+    m,
+    tid_in_wg,
+    tx,
+    warpid,
+    wid_in_wg,
+)
 
 _SCOPES = ("thread", "warp", "warpgroup", "cta")
 """Scopes inside a CTA, from fine to coarse: a thread axis counts those of one inside another."""

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from ..errors import PtxError
-from ..integers import constant_of, is_multiple
-from ..integers.expr import Int, key_of
-from ..memory.buffers import Buffer
-from ..ptx.builder import PtxBuilder
-from ..ptx.emitter import pure_once
-from ..ptx.operands import Address, Register
+from tilecopy_core import PtxError
+from tilecopy_core.integers import constant_of
+from tilecopy_core.plugin import Address, Buffer, Int, PtxBuilder, Register, is_multiple, key_of
+from tilecopy_core.ptx import pure_once
 
 
 def matrix_descriptor(

@@ -11,12 +11,10 @@ from functools import cache
 from math import prod
 from typing import Any
 
-from ..errors import TEXT, LayoutError, RequestError, checked, did_you_mean, instance_of, one_of, optional, shown
-from .axes import Axis, laneid, m, warpid, wgid, wid_in_wg
-from .boxes import Iter
-from .dtypes import dtype_of
-from .notation import S
-from .tile import TileLayout, checked_extents, row_major
+from tilecopy_core import LayoutError, RequestError, wgid
+from tilecopy_core.errors import TEXT, checked, did_you_mean, instance_of, one_of, optional
+from tilecopy_core.layout import checked_extents
+from tilecopy_core.plugin import Axis, Iter, S, TileLayout, dtype_of, laneid, m, row_major, shown, warpid, wid_in_wg
 
 _INT8, _INT4, _FP8 = ("int8", "uint8"), ("int4", "uint4"), ("float8_e4m3fn", "float8_e5m2")
 _RESULTS: Mapping[str, tuple[str, ...]] = {

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from math import gcd
 
-from ..description.request import CopyRequest, Decline
-from ..errors.records import frozen
-from ..integers.expr import Int, divisor_of, is_multiple, same
-from ..layout import Iter, Pair, TileLayout, m
-from ..memory.buffers import Region
+from tilecopy_core.plugin import (
+    CopyRequest,
+    Decline,
+    Int,
+    Iter,
+    Pair,
+    Region,
+    TileLayout,
+    divisor_of,
+    frozen,
+    is_multiple,
+    m,
+    same,
+)
+
 from .vector_partition import Side, VectorPartition, by_descending_stride, refine, sliced
 
 ALIGN_BYTES = 16

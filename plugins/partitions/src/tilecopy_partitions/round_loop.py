@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ..description.request import CopyRequest
-from ..description.scope import Scope, differs_within, warp
-from ..integers.expr import Expr, Int, Symbol, Term, add, of_atom, sum_of
-from ..layout import Iter, Swizzle, along, fuse, m, surely_leaves
-from ..memory.buffers import Buffer
-from ..ptx import IMMEDIATE_REACH_BYTES, Address, PtxBuilder, Register, masked
+from tilecopy_core.description import differs_within, warp
+from tilecopy_core.integers import Atom, Symbol, add, of_atom, sum_of
+from tilecopy_core.layout import along, fuse, surely_leaves
+from tilecopy_core.plugin import (
+    Address,
+    Buffer,
+    CopyRequest,
+    Expr,
+    Int,
+    Iter,
+    PtxBuilder,
+    Register,
+    Scope,
+    Swizzle,
+    m,
+    masked,
+)
+from tilecopy_core.ptx import IMMEDIATE_REACH_BYTES
+
 from .vector_partition import Guard, Side, VectorPartition
 
 UNROLL_LIMIT = 64
@@ -214,7 +227,7 @@ class Walk:
         own = type(side) is Side  # another class says itself where its elements lie
         self._steps = _rounds_of(side.layout.shard, partition.threads * partition.vec) if own else None
         self._first = side.offset(0, thread, partition.shape) if self._steps is not None else 0
-        self._places: dict[tuple[Term, ...], Places] = {}
+        self._places: dict[tuple[tuple[Atom, int], ...], Places] = {}
 
     def address(self, round_index: Int) -> Address:
         """The thread's vector in a round (what is constant of the round costs an immediate)."""
