@@ -33,7 +33,7 @@ def architectures() -> list[str]:
     """Every architecture of tilecopy_core.TARGETS, read from its table: nox itself has no environment with the core."""
     tree = ast.parse((ROOT / "tilecopy_core" / "description" / "target.py").read_text())
     tables = {each.target.id: each.value for each in tree.body if isinstance(each, ast.AnnAssign)}
-    return [f"sm_{architecture}" for architecture in ast.literal_eval(tables["_VERSIONS"])]
+    return [f"sm_{architecture}" for architecture in ast.literal_eval(tables["_ARCHITECTURES"])]
 
 
 def entry_points(folder: Path, group: str) -> list[str]:

@@ -12,7 +12,6 @@ from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit import oracle
 from tilecopy_testkit.programs import round_trip
 
-from tilecopy_core.description.target import FEATURES
 
 
 def global_(shape: tuple[int, ...], dtype: str = "float16", **more: object) -> tc.Buffer:
@@ -151,7 +150,7 @@ SYSTEM_CALL = b"__cuda_syscall"
 
 
 @pytest.mark.skipif("ptxas" not in available_assemblers(), reason="no ptxas")
-@pytest.mark.parametrize("target", FEATURES["tma"])
+@pytest.mark.parametrize("target", [each for each in tc.TARGETS if tc.target_of(each).has("tma")])
 def test_a_kernel_without_multicast_calls_no_function_of_the_system(target: str) -> None:
     """jax-ml/jax#40721, tile-ai/tilelang#2052: each load was a call on sm_120 and sm_121, which also took gigabytes of memory."""
     assert SYSTEM_CALL not in every_bulk_copy().build(target=target, grid=2, cluster=2).cubin()

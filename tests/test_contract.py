@@ -177,8 +177,8 @@ def test_an_option_is_ignorable_where_all_that_declare_it_say_so() -> None:
     strict = contract.Option("hint", (int,), "which line is to be kept")
     with pytest.raises(tc.NoVariantError, match=mentions("hint", "plain")):
         planned(
-            Words("one", options=(HINT,), min_arch=100),
-            Words("other", options=(strict,), min_arch=100),
+            Words("one", options=(HINT,), features=("sm_100",)),
+            Words("other", options=(strict,), features=("sm_100",)),
             Words("plain"),
             hint=3,
         )

@@ -14,6 +14,7 @@ from tilecopy.executor_choice import EXECUTORS_GROUP
 from tilecopy.known import KNOWN_EXECUTORS, KNOWN_VARIANTS, install_line
 from tilecopy_test_helpers.mentions import mentions
 
+from tilecopy_core.description.target import FEATURES
 from tilecopy_core.registry import VARIANTS_GROUP, default_registry, known_variants
 
 ROOT = Path(__file__).parent.parent
@@ -191,10 +192,12 @@ def _folder(source: Path) -> Path:
     return source.parent if source.parent == ROOT else source.parent.parent
 
 
+ALSO_OTHER_WORDS = {*FEATURES, "reg", "ldgsts"}
+"""Variants that share a feature's or a memory space's name, and the one that examples name."""
 NAMES = [
     re.compile(r"(?<![\w.])tilecopy[-_](?!core\b|predicate\b|partition\b|emit\b|dispatch\b|hooks\b)\w+"),
     re.compile(r"\btilecopy\.(?!(variants|exports|known)\b)\w+|import tilecopy\b|\bplugins/"),
-    re.compile("|".join(rf"""(["'`]){name}\1""" for name in (*KNOWN_VARIANTS, *KNOWN_EXECUTORS))),
+    re.compile("|".join(f"""["'`]{name}["'`]""" for name in {*KNOWN_VARIANTS, *KNOWN_EXECUTORS} - ALSO_OTHER_WORDS)),
 ]
 """Packages, modules and folders of ours; variants and executors in quotes."""
 

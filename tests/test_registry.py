@@ -131,7 +131,7 @@ def test_priority_then_name_decide_and_partition_and_emit_go_to_the_winner_alone
 
 def test_requests_of_one_registry_are_told_apart() -> None:
     """What is found out of the records is kept, for the target and the variant that were asked for."""
-    found = registry(source("new", variant("new", priority=20, min_arch=90)), source("old", variant("old")))
+    found = registry(source("new", variant("new", priority=20, features=("sm_90",))), source("old", variant("old")))
     for _ in range(2):
         assert plan(found).variant == "new"
         assert plan(found, target="sm_80").variant == "old"
@@ -463,7 +463,7 @@ def test_the_nearest_reason_comes_first_and_what_could_never_do_it_in_a_line() -
     others = {"a": {"op": "copy_async"}, "b": {"op": "copy_async"}, "c": {"spaces": (("shared", "global"),)}}
     others |= {
         "d": {"spaces": (("shared", "shared"),)},
-        "e": {"min_arch": 120},
+        "e": {"features": ("sm_120",)},
         "x": {"verdict": tc.Decline("not today")},
     }
     with pytest.raises(tc.NoVariantError) as caught:
@@ -588,12 +588,10 @@ def test_a_hook_that_ends_the_process_is_a_fault(hook: str) -> None:
         ("priority", True),
         pytest.param("priority", 10**5000, id="priority-long"),
         ("priority", -(2**64)),
-        pytest.param("min_arch", 10**5000, id="min_arch-long"),
         ("summary", 7),
         ("spaces", "global"),
         ("spaces", ()),
         ("spaces", (("global",),)),
-        ("min_arch", "sm_90"),
         ("features", "tma"),
         ("features", (90,)),
         ("options", ("mbar",)),
@@ -602,7 +600,6 @@ def test_a_hook_that_ends_the_process_is_a_fault(hook: str) -> None:
         ("completion", "my_word"),
         ("completion_steps", "wait"),
         ("threads", "some"),
-        ("instructions", 1),
     ],
 )
 def test_a_malformed_record_names_field_and_value(field: str, value: Any) -> None:
@@ -626,6 +623,25 @@ def test_a_space_that_does_not_exist_is_no_silent_nothing(spaces: Any) -> None:
 def test_a_feature_that_this_core_does_not_know_is_named() -> None:
     with pytest.warns(PluginWarning, match=mentions("tcgen5", "tcgen05")):
         plan(registry(source("bad", variant("bad", features=["tcgen5"])), source("good", variant("good"))))
+
+
+@pytest.mark.parametrize(("name", "value"), [("min_arch", 90), ("instructions", "cp.async"), ("specific", True)])
+def test_what_a_record_of_an_earlier_core_has_in_place_of_features_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(TypeError, match=mentions(name, "features=")):
+        variant("old", **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("feature", "targets"),
+    [
+        ("sm_103f", ("sm_103a", "sm_103f")),
+        ("sm_100a", ("sm_100a",)),
+        ("sm_120", ("sm_120", "sm_120a", "sm_120f", "sm_121", "sm_121a", "sm_121f")),
+        ("tcgen05", ("sm_100a", "sm_100f", "sm_103a", "sm_103f", "sm_110a", "sm_110f")),
+    ],
+)
+def test_a_feature_is_that_of_some_targets(feature: str, targets: tuple[str, ...]) -> None:
+    assert variant("v", features=(feature,)).variant.targets == targets
 
 
 @pytest.mark.parametrize("reason", [5, None, "", ["x"]])
@@ -1048,13 +1064,9 @@ def test_the_core_enforces_what_a_record_declares() -> None:
         assert plugin.calls == []
 
     refused(("global", "shared"), spaces=(("shared", "global"),))
-    refused(("sm_90a", "v", "sm_100"), min_arch=100)
-    refused(("sm_90a", "tcgen05", "v", "sm_100"), min_arch=100, instructions="tcgen05")
+    refused(("sm_90a", "v", "sm_100"), features=("sm_100",))
     for target in ("sm_90a", "sm_100"):
-        refused(
-            (target, "tcgen05", "v", "sm_100a"),
-            {"target": target}, min_arch=100, instructions="tcgen05", specific=True,
-        )  # fmt: skip
+        refused((target, "tcgen05", "v", "sm_100a"), {"target": target}, features=("tcgen05",))
     for target, feature, having in (
         ("sm_120a", "tcgen05", ("sm_100a", "sm_100f", "sm_103a", "sm_103f", "sm_110a", "sm_110f")),
         ("sm_100a", "wgmma", ("sm_90a",)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
 from types import MappingProxyType
 from typing import Any
 
@@ -11,13 +12,11 @@ import numpy as np
 
 from ..errors import (
     FLAG,
-    TEXT,
     Kind,
     LayoutError,
     PluginError,
     RequestError,
     attribute,
-    checked,
     did_you_mean,
     instance_of,
     integer_in,
@@ -69,7 +68,6 @@ COMPLETIONS: dict[str, tuple[str, ...]] = {
 """How the caller learns that a copy is done: the words that :attr:`Variant.completion` may have, each with its steps in
 order (PTX ISA, "Asynchronous operations"). A variant may use a word of its own, and then gives the steps."""
 IN_A_KERNEL = "in a kernel"
-_REQUEST = Kind("a CopyRequest", lambda value: isinstance(value, CopyRequest))
 _INTEGER, _OP = instance_of("an integer", int), one_of(*OPS)
 
 
@@ -105,11 +103,11 @@ def _field(rule: str, fits: Callable[[Any], bool] = _is_text, **more: Any) -> An
 
 
 def _default_completion(variant: Variant) -> str:
-    return "barrier" if one_of("copy").fits(variant.op) else "undeclared"
+    return "barrier" if variant.op == "copy" else "undeclared"
 
 
 def _default_steps(variant: Variant) -> tuple[str, ...]:
-    if one_of("undeclared").fits(variant.completion):
+    if variant.completion == "undeclared":
         return ("its record does not say; see the documentation of the package",)
     return COMPLETIONS.get(variant.completion, ()) if isinstance(variant.completion, str) else ()
 
@@ -217,16 +215,14 @@ class Variant:
         priority: an integer; higher is asked first, equal priorities go by name.
         summary: one line.
         spaces: the ``(source, destination)`` pairs that it takes.
-        min_arch: the oldest architecture that has its instructions, such as 90.
-        specific: whether only targets with suffix a or f have them, such as ``sm_100a``.
         options: the options that it takes; any other is declined.
         completion: how the caller learns that a copy is done: a key of :data:`COMPLETIONS` or a word of its own. By default
             ``barrier`` for ``copy``, and ``undeclared`` for ``copy_async``.
         completion_steps: what the caller does, in order; by default the steps that :data:`COMPLETIONS` has for the word.
         threads: which threads must reach a copy: ``all`` of its scope, exactly ``one`` of the CTA, or ``any``.
         edges: whether it lowers a copy whose regions may overhang (``request.outside``); the others are never asked for one.
-        instructions: what it needs of the architecture, for the reason of a decline, such as ``"cp.async"``.
-        features: what a target must have, instead of ``min_arch`` and ``specific``: names of :data:`FEATURES`, such as ``"tcgen05"``.
+        features: what a target must have: names of :data:`FEATURES` such as ``"tcgen05"``, or of targets such as ``"sm_90"``, which stands
+            for newer ones too.
     """
 
     name: str = _field("the name of the entry point")
@@ -238,9 +234,6 @@ class Variant:
         _some(_PAIR),
         converter=lambda value: tuple(map(_tuple, value)) if isinstance(value, (list, tuple)) else value,
     )
-    min_arch: int = _field(
-        "the number of an architecture, such as 90", lambda value: _INTEGER.fits(value) and value >= 1, default=75
-    )
     options: tuple[Option, ...] = _field(
         "a tuple of Option records", tuple_of(instance_of("an Option", Option)).fits, default=(), converter=_tuple
     )
@@ -251,18 +244,15 @@ class Variant:
         default=attrs.Factory(_default_steps, takes_self=True),
         converter=_tuple,
     )
-    specific: bool = _field(FLAG.rule, FLAG.fits, default=False)
     threads: str = _field("one of all, one, any", one_of("all", "one", "any").fits, default="all")
-    instructions: str = _field(TEXT.rule, TEXT.fits, default="")
     edges: bool = _field(FLAG.rule, FLAG.fits, default=False)
     features: tuple[str, ...] = _field(
         "names of features, such as ('tma',)", tuple_of(_TEXT).fits, default=(), converter=_tuple
     )
 
     def __attrs_post_init__(self) -> None:
-        for field, value in (("priority", self.priority), ("min_arch", self.min_arch)):
-            if value.bit_length() > 64:
-                raise PluginError(f"Variant {self.name!r}: {field} is an integer of 64 bits, not {shown(value)}")
+        if self.priority.bit_length() > 64:
+            raise PluginError(f"Variant {self.name!r}: priority must have at most 64 bits, got {shown(self.priority)}")
         names = sorted([*RESERVED, *[option.name for option in self.options]])
         if twice := [name for name in names if names.count(name) > 1]:
             raise PluginError(
@@ -272,7 +262,7 @@ class Variant:
     def why_unusable(self) -> str | None:
         """Why this core can do nothing with a well-formed record (an op or a space that it does not have), or None."""
         spaces = [("the space", "spaces", space, SPACES) for pair in self.spaces for space in pair]
-        features = [("the feature", "features", feature, tuple(FEATURES)) for feature in self.features]
+        features = [("the feature", "features", feature, (*FEATURES, *TARGETS)) for feature in self.features]
         for what, plural, found, known in [("op", "ops", self.op, OPS), *spaces, *features]:
             if found not in known:
                 near = did_you_mean(found, known)
@@ -284,27 +274,38 @@ class Variant:
         """The targets that have what it needs, the oldest first."""
         return tuple(name for name in TARGETS if self.why_not_on(target_of(name)) is None)
 
-    @checked(target=instance_of("a Target", Target))
     def why_not_on(self, target: Target) -> str | None:
         """What of its needs a target lacks, or None."""
-        plain = self.specific and not target.suffix
-        if target.arch < self.min_arch or plain:
-            lacks = f"has no {self.instructions}" if self.instructions else "lacks a suffix" if plain else "is too old"
-            later = "a, or a later one with suffix a or f" if self.specific else " or newer"
-            return f"target {target} {lacks}: {self.name} needs sm_{self.min_arch}{later}"
         for feature in self.features:
             if not target.has(feature):
-                return f"target {target} has no {feature}: {self.name} needs {targets_with(feature)}"
+                lacks = f"has no {feature}" if feature in FEATURES else "does not have it"
+                return f"target {target} {lacks}: {self.name} needs {targets_with(feature)}"
         return None
 
-    @checked(request=_REQUEST)
     def option(self, request: CopyRequest, name: str) -> Any:
         """The value that a request gives an option, or the option's default; a PluginError for one that is not declared."""
         for option in self.options:
-            if isinstance(name, str) and option.name == name:
+            if option.name == name:
                 value = request.options.get(name)
                 return option.default if value is None else value
         raise PluginError(f"Variant {self.name!r}: it declares no option {shown(name)}")
+
+
+_set_fields = Variant.__init__
+
+
+@wraps(_set_fields)
+def _init(self: Variant, *values: Any, **fields: Any) -> None:
+    """Refuse what records of tilecopy-core 0.1 had in place of ``features``."""
+    for name in ("min_arch", "specific", "instructions"):
+        if name in fields:
+            raise TypeError(
+                f"Variant has no argument {name!r}: write features=, such as features=('cp.async',) or features=('sm_90',)"
+            )
+    _set_fields(self, *values, **fields)
+
+
+Variant.__init__ = _init  # type: ignore[method-assign]
 
 
 def _read_only(values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -432,7 +433,6 @@ class CopyRequest:
         """Whether stores may meet those of other CTAs: option :data:`RELAXED`."""
         return self.options.get(RELAXED.name) is True
 
-    @checked(space=one_of(*SPACES))
     def side_in(self, space: str) -> Region:
         """The operand that lies in a space (the destination when both do)."""
         return self.dst if self.dst.buffer.space == space else self.src

@@ -9,10 +9,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ..errors import TEXT, Kind, RequestError, checked, instance_of, integer_in, one_of, optional, shown, tuple_of
+from ..errors import TEXT, Kind, RequestError, integer_in, one_of, optional, shown, tuple_of
 from ..errors.records import frozen
-from ..integers import INT, Atom, Condition, Expr, Int, Symbol, is_int, plain
-from ..integers.conditions import CONDITION
+from ..integers import Atom, Condition, Int, Symbol, is_int, plain
 from ..integers.expr import bounds_of, evaluate, key_of, of_atom, substitute, sum_of, symbols_of, terms_of
 from ..layout import Axis
 
@@ -40,7 +39,6 @@ class Scope:
         """The thread's index in the scope, as a symbol bounded by its size."""
         return tid_symbol(self.threads)
 
-    @checked(tid=INT)
     def thread_index(self, tid: Int) -> Int:
         """Index within the scope of the thread whose index in the CTA is ``tid``."""
         return 0 if self.kind == "thread" else tid % self.threads if self.kind != "cta" else tid
@@ -77,7 +75,6 @@ def tid_symbol(cta_threads: int | None) -> Int:
     return of_atom(Symbol("tid.x", 0, last, varies="thread", register="%tid.x")) if last else 0
 
 
-@checked(axis=instance_of("an Axis such as laneid", Axis), tid=INT)
 def axis_index(axis: Axis, tid: Int) -> Int:
     """Where a thread lies along an axis. Raises RequestError for one that does not count threads or warps of a CTA."""
     if axis.kind != "thread" or axis.finer not in _SIZES:
@@ -87,7 +84,6 @@ def axis_index(axis: Axis, tid: Int) -> Int:
     return place % (_SIZES[axis.coarser] // threads) if axis.coarser in _SIZES else place
 
 
-@checked(value=instance_of("an integer or a condition", int, Expr, Condition), cta_threads=_CTA_THREADS)
 def by_thread(value: Int | Condition, cta_threads: int) -> Any:
     """An integer's value, or a condition's truth, in each thread of a CTA, whose index alone it depends on, else RequestError."""
 
@@ -182,7 +178,6 @@ class ActiveThreads:
 
     def why_not_all(self, scope: Scope) -> str | None:
         """Why not every thread of the scope takes part, naming the axis that was narrowed; None when all do."""
-        _SCOPE.check(scope, "why_not_all", "scope")
         if scope.kind == "thread":
             return None
         size = _SIZES.get(scope.kind)
@@ -195,7 +190,6 @@ class ActiveThreads:
 
     def why_split(self, scope: Scope) -> str | None:
         """Why some threads of a scope may be active and others not, naming the axis that was narrowed; None where they are together."""
-        _SCOPE.check(scope, "why_split", "scope")
         size, warps = _SIZES.get(scope.kind), "wid_in_wg" if scope.kind == "warpgroup" else "warpid"
         differing = [(text, value) for text, value in self.deciding if differs_within(value, scope)]
         if self.undecided or differing:
@@ -222,7 +216,6 @@ class ActiveThreads:
             return None
         return self.cta_threads if self.mask is None else sum(self.mask)
 
-    @checked(condition=CONDITION)
     def narrowed_by(self, condition: Condition) -> ActiveThreads:
         """The threads that are left inside ``if condition``."""
         return reduce(ActiveThreads._narrowed, condition.conjuncts(), self)
@@ -241,7 +234,6 @@ class ActiveThreads:
             return attrs.evolve(self, mask=tuple((mask & by_thread(condition, self.cta_threads)).tolist()))
         return self.decided_by(repr(condition), [value for values in deciding for value in values or ()])
 
-    @checked(text=TEXT, values=tuple_of(INT))
     def decided_by(self, text: str, values: Iterable[Int]) -> ActiveThreads:
         """The threads inside a loop or condition that depends on some integers."""
         added = tuple((text, value) for value in values if _may_differ(value))

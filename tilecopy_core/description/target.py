@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
-from ..errors import TargetError, checked, did_you_mean, integer_in, one_of, shown
+from ..errors import TargetError, did_you_mean, shown
 from ..errors.records import frozen
 
 Version = tuple[int, int]
 
-_SHARED_LIMIT_KIB = {75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
-_VERSIONS: dict[int, dict[str, Version]] = {
-    75: {"": (6, 3)},
-    80: {"": (7, 0)},
-    86: {"": (7, 1)},
-    87: {"": (7, 4)},
-    89: {"": (7, 8)},
-    90: {"": (7, 8), "a": (8, 0)},
-    100: {"": (8, 6), "a": (8, 6), "f": (8, 8)},
-    103: {"": (8, 8), "a": (8, 8), "f": (8, 8)},
-    110: {"": (9, 0), "a": (9, 0), "f": (9, 0)},
-    120: {"": (8, 7), "a": (8, 7), "f": (8, 8)},
-    121: {"": (8, 8), "a": (8, 8), "f": (8, 8)},
+_ARCHITECTURES: dict[int, tuple[int, dict[str, Version]]] = {
+    75: (64, {"": (6, 3)}),
+    80: (163, {"": (7, 0)}),
+    86: (99, {"": (7, 1)}),
+    87: (163, {"": (7, 4)}),
+    89: (99, {"": (7, 8)}),
+    90: (227, {"": (7, 8), "a": (8, 0)}),
+    100: (227, {"": (8, 6), "a": (8, 6), "f": (8, 8)}),
+    103: (227, {"": (8, 8), "a": (8, 8), "f": (8, 8)}),
+    110: (227, {"": (9, 0), "a": (9, 0), "f": (9, 0)}),
+    120: (99, {"": (8, 7), "a": (8, 7), "f": (8, 8)}),
+    121: (99, {"": (8, 8), "a": (8, 8), "f": (8, 8)}),
 }
-"""Architecture -> suffix -> the lowest PTX ISA version that knows the target."""
+"""Architecture -> the shared memory in KiB that one block can opt in to (CUDA programming guide, compute capabilities), and
+suffix -> the lowest PTX ISA version that knows the target."""
+FEATURES = {
+    "cluster": "sm_90",
+    "cp.async": "sm_80",
+    "cp.async.bulk": "sm_90",
+    "matrices_of_bytes": "sm_100f sm_110f sm_120f",
+    "multicast": "sm_90",
+    "stmatrix": "sm_90",
+    "swizzle_atoms": "sm_100",
+    "tcgen05": "sm_100f sm_110f",
+    "tma": "sm_90",
+    "wgmma": "sm_90a",
+}
+"""Feature -> the targets that have its instructions, any of them, as :meth:`Target.is_or_follows` reads them (PTX ISA, "Target ISA notes").
+
+``swizzle_atoms`` are the swizzles of a tensor map whose atoms have 32 or 64 bytes."""
 MBARRIER_TX_LIMIT = 2**20 - 1
 """The largest transaction count of one mbarrier phase, in bytes, and its largest arrival count (PTX ISA 9.7.13.15)."""
 STATIC_SHARED_LIMIT_BYTES = 48 * 1024
@@ -40,7 +55,7 @@ class Target:
 
     def __attrs_post_init__(self) -> None:
         arch, suffix = self.arch, self.suffix
-        if type(arch) is not int or type(suffix) is not str or suffix not in _VERSIONS.get(arch, ()):
+        if type(arch) is not int or type(suffix) is not str or suffix not in _ARCHITECTURES.get(arch, (0, ()))[1]:
             raise TargetError(
                 f"Target: no target has arch {shown(arch)} and suffix {shown(suffix)}; they are {', '.join(TARGETS)}"
             )
@@ -54,19 +69,37 @@ class Target:
     @property
     def ptx_version(self) -> Version:
         """The lowest PTX ISA version that knows this target."""
-        return _VERSIONS[self.arch][self.suffix]
+        return _ARCHITECTURES[self.arch][1][self.suffix]
 
     @property
     def shared_limit_bytes(self) -> int:
-        """The most shared memory that one block can opt in to (CUDA programming guide, compute capabilities)."""
-        return _SHARED_LIMIT_KIB[self.arch] * 1024
+        """The most shared memory that one block can opt in to."""
+        return _ARCHITECTURES[self.arch][0] * 1024
 
     def has(self, feature: str) -> bool:
-        """Whether it has the instructions of a feature. Raises TargetError for a name that is not in :data:`FEATURES`."""
-        one_of(*FEATURES).check(feature, "has", "feature", TargetError)
-        return str(self) in FEATURES[feature]
+        """Return whether it has what a feature needs: a name of :data:`FEATURES`, or of a target such as ``"sm_90"``.
 
-    @checked(TargetError, major=integer_in(0, 99), minor=integer_in(0, 9))
+        Raises:
+            TargetError: there is no such feature.
+        """
+        names = FEATURES.get(feature, feature).split()
+        if feature not in FEATURES and feature not in TARGETS:
+            raise TargetError(
+                f"feature {shown(feature)} is unknown{did_you_mean(feature, FEATURES)}; the features are {', '.join(FEATURES)}, and the targets"
+            )
+        return any(self.is_or_follows(target_of(name)) for name in names)
+
+    def is_or_follows(self, first: Target) -> bool:
+        """Return whether it has what ``first`` has.
+
+        A plain target stands for all from there on, one with suffix f for those of its family with a suffix from there on, one
+        with suffix a for itself.
+        """
+        if first.suffix == "a":
+            return self == first
+        in_family = bool(self.suffix) and self.arch // 10 == first.arch // 10
+        return self.arch >= first.arch and (not first.suffix or in_family)
+
     def runs_on(self, major: int, minor: int) -> bool:
         """Whether a module for this target runs on a GPU of that compute capability."""
         found = major * 10 + minor
@@ -85,28 +118,15 @@ def target_of(value: Target | str) -> Target:
     return _BY_NAME[value]
 
 
-_ALL = [Target(arch, suffix) for arch, versions in _VERSIONS.items() for suffix in versions]
+_ALL = [Target(arch, suffix) for arch, (_, versions) in _ARCHITECTURES.items() for suffix in versions]
 _BY_NAME = {str(target): target for target in _ALL}
 TARGETS: tuple[str, ...] = tuple(_BY_NAME)
 """Every target that tilecopy can lower for."""
 
 
-_FROM_SM_90, _FROM_SM_100 = (TARGETS[TARGETS.index(first) :] for first in ("sm_90", "sm_100"))
-FEATURES: dict[str, tuple[str, ...]] = {
-    "cluster": _FROM_SM_90,
-    "matrices_of_bytes": tuple(f"sm_{arch}{suffix}" for arch in (100, 103, 110, 120, 121) for suffix in "af"),
-    "multicast": _FROM_SM_90,
-    "swizzle_atoms": _FROM_SM_100,
-    "tcgen05": tuple(f"sm_{arch}{suffix}" for arch in (100, 103, 110) for suffix in "af"),
-    "tma": _FROM_SM_90,
-    "wgmma": ("sm_90a",),
-}
-"""Feature -> the targets that have its instructions (PTX ISA, "Target ISA notes"; ``ptx/opcodes.txt``).
-
-``swizzle_atoms`` are the swizzles of a tensor map whose atoms have 32 or 64 bytes."""
-
-
 def targets_with(feature: str) -> str:
-    """The targets that have a feature, in words."""
-    names = FEATURES[feature]
-    return f"{names[0]} or newer" if names in (_FROM_SM_90, _FROM_SM_100) else " or ".join(names)
+    """Return the targets that have a feature, in words."""
+    first = FEATURES.get(feature, feature)
+    if first in TARGETS and not target_of(first).suffix:
+        return f"{first} or newer"
+    return " or ".join(target for target in TARGETS if target_of(target).has(feature))

@@ -15,7 +15,7 @@ from ..description.packed import in_bytes
 from ..description.request import Accept, CopyRequest, Decline, check_request
 from ..description.scope import ActiveThreads, Scope
 from ..description.target import Target
-from ..errors import Kind, NoVariantError, PluginError, RequestError, TilecopyError, checked, shown
+from ..errors import NoVariantError, PluginError, RequestError, TilecopyError, shown
 from ..errors.records import frozen
 from ..layout import html_table
 from ..memory.buffers import Region
@@ -96,7 +96,6 @@ class Plan:
         except BaseException as error:
             return f"({self.package} is faulty: {what} of its partition raised {shown_error(error)})"
 
-    @checked(ptx=Kind("a PtxBuilder", lambda value: callable(getattr(value, "comment", None))))
     def emit(self, ptx: PtxBuilder, registry: Registry | None = None) -> None:
         """Write the copy's instructions to ``ptx``. The variant is looked up in ``registry``, by default the process's, by its name.
 

@@ -46,20 +46,13 @@ class Needs:
         """Whether a target has the instruction (in a PTX ISA version that is high enough)."""
         if target.arch < self.arch:
             return False
-        return not self.targets or any(_covers(target_of(name), target) for name in self.targets)
+        return not self.targets or any(target.is_or_follows(target_of(name)) for name in self.targets)
 
     def __str__(self) -> str:
         if not self.targets:
             return f"sm_{self.arch} or newer"
         names = [f"the family of {name[:-1]}" if name[-1] == "f" else name for name in self.targets]
         return f"a target with suffix a or f: {_either(names)}"
-
-
-def _covers(wanted: Target, target: Target) -> bool:
-    """Whether a target is the one that is wanted, or of the family that is wanted."""
-    if wanted.suffix == "a":
-        return target == wanted
-    return bool(target.suffix) and wanted.arch <= target.arch < wanted.arch // 10 * 10 + 10
 
 
 @frozen

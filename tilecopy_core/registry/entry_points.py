@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
 
-from ..errors import TEXT, Kind, PluginError, checked, without_addresses
+from ..errors import PluginError, without_addresses
 from ..errors.patterns import pattern
 from ..errors.process_lock import LOCK
 from ..errors.records import frozen
@@ -79,13 +79,6 @@ class Source:
         return f"TILECOPY_DISABLE={self.name} leaves it out, pip uninstall {self.package} removes it"
 
 
-_SOURCES = Kind(
-    "a list of Source records, at least one",
-    lambda value: isinstance(value, list) and value != [] and all(isinstance(each, Source) for each in value),
-)
-
-
-@checked(PluginError, group=TEXT)
 def installed(group: str) -> list[Source]:
     """The sources that entry points of a group declare, in the order of names and packages.
 
@@ -198,7 +191,6 @@ def by_name(group: str) -> dict[str, list[Source]]:
     return found
 
 
-@checked(PluginError, sources=_SOURCES, make=Kind("a function of the plugin", callable))
 def load_only(sources: list[Source], make: Callable[[Any], Any] = lambda plugin: plugin) -> Any:
     """What the one source of a name gives, or what ``make`` makes of it.
 

@@ -730,7 +730,7 @@ FAULTS = (
     Fault(
         "claims a pair that it cannot copy", "reg", record=lambda r: evolve(r, spaces=(*r.spaces, ("shared", "shared")))
     ),
-    Fault("claims an older architecture", "ldgsts", record=records(min_arch=75)),
+    Fault("claims an older architecture", "ldgsts", record=records(features=())),
     Fault("claims edges and ignores them", "gmem_smem", partition=without_edge),
     Fault("completion is undeclared", "ldgsts", record=records(completion="undeclared")),
     Fault("completion is a word without steps", "ldgsts", record=records(completion="in_due_time")),
@@ -740,7 +740,7 @@ FAULTS = (
     Fault(
         "claims architectures without tensor memory",
         "tcgen05_cp",
-        record=records(features=(), min_arch=90, specific=True),
+        record=records(features=("sm_90",)),
     ),
     # gmem_smem
     Fault("last round is missing", "gmem_smem", partition=fewer_rounds),

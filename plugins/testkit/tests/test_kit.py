@@ -118,7 +118,7 @@ class Wgmma:
 
     variant = tc.Variant(
         name="by_wgmma", op="copy_async", priority=1, summary="for what surrounds it", spaces=(("shared", "local"),),
-        min_arch=90, completion="wgmma_group", threads="all",
+        features=("sm_90",), completion="wgmma_group", threads="all",
     )  # fmt: skip
 
     @tc.hookimpl
@@ -148,7 +148,7 @@ def test_what_completes_by_wgmma_is_a_warpgroups_and_is_committed_and_waited_for
 def test_a_pair_of_ctas_and_repeated_fragments_are_drawn() -> None:
     options = tc.Option("cta_group", (int,), "1 or 2", default=1)
     record = tc.Variant(
-        name="pairs", op="copy_async", priority=1, summary="draws alone", spaces=(("shared", "tmem"),), min_arch=100,
+        name="pairs", op="copy_async", priority=1, summary="draws alone", spaces=(("shared", "tmem"),), features=("sm_100",),
         options=(options,), completion="tcgen05_commit", threads="one",
     )  # fmt: skip
     drawn = [seeded(Ranges.of(record), str(number)) for number in range(40)]

@@ -136,8 +136,7 @@ class BulkStore:
         priority=30,
         summary="bulk copies from shared to global memory; the caller commits and waits",
         spaces=(("shared", "global"),),
-        min_arch=90,
-        instructions="cp.async.bulk",
+        features=("cp.async.bulk",),
         completion="bulk_group",
         threads="one",
     )

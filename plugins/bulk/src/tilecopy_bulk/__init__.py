@@ -32,8 +32,7 @@ variant = Variant(
     priority=10,
     summary="global to shared memory by bulk copies; completes on an mbarrier",
     spaces=(("global", "shared"),),
-    min_arch=90,
-    instructions="cp.async.bulk",
+    features=("cp.async.bulk",),
     options=(
         Option("mbar", (Region, Buffer), "one mbarrier of the CTA, such as mbar[0]", required="in a kernel"),
         Option("prefetch", (Region,), "a global region of the copy's dtype and extents that comes to L2 meanwhile"),

@@ -23,8 +23,7 @@ variant = Variant(
     priority=10,
     summary="shared to global memory by bulk copies; the caller commits and waits",
     spaces=(("shared", "global"),),
-    min_arch=90,
-    instructions="cp.async.bulk",
+    features=("cp.async.bulk",),
     completion="bulk_group",
     threads="one",
 )

@@ -180,7 +180,7 @@ def variants() -> Answer:
         told = {"name": plugin.name, "package": source.package, "version": source.version, "status": plugin.status}
         rows.append(_ROW | told | {"about": plugin.reason})
         if record is not None:
-            needs = next(iter(record.targets), f"sm_{record.min_arch}")
+            needs = next(iter(record.targets), ", ".join(record.features))
             priority = registry.priority_of(plugin)
             rows[-1] |= {"op": record.op, "priority": priority.value, "priority_origin": priority.origin}
             rows[-1] |= {"needs": needs, "about": record.summary}

@@ -39,8 +39,7 @@ variant = Variant(
     priority=10,
     summary="bulk copies to another CTA's shared memory; completes on that CTA's mbarrier",
     spaces=PAIRS,
-    min_arch=90,
-    instructions="cp.async.bulk",
+    features=("cp.async.bulk", "cluster"),
     options=(
         Option(
             "mbar",

@@ -14,7 +14,7 @@ variant = Variant(
     priority=20,
     summary="matrix fragments to shared memory by stmatrix, transposed where the layouts ask for it",
     spaces=(("local", "shared"),),
-    min_arch=90,
+    features=("stmatrix",),
     completion="barrier",
     threads="all",
 )
