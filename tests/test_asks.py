@@ -13,7 +13,6 @@ from tilecopy_testkit import oracle
 from tilecopy_testkit.programs import round_trip
 
 
-
 def global_(shape: tuple[int, ...], dtype: str = "float16", **more: object) -> tc.Buffer:
     return tc.Buffer(shape, dtype, space="global", name="A", **more)  # type: ignore[arg-type]
 

@@ -1,5 +1,6 @@
 """From a request to a plan: which variant is chosen, and why the others are not."""
 
-from .plan import Plan, demanded_names, dispatch, plan, tell
+from .plan import Note, Plan, demanded_names, dispatch, plan, tell
+from .reasons import Outcome
 
-__all__ = ["Plan", "demanded_names", "dispatch", "plan", "tell"]
+__all__ = ["Note", "Outcome", "Plan", "demanded_names", "dispatch", "plan", "tell"]

@@ -15,20 +15,36 @@ from ..description.packed import in_bytes
 from ..description.request import Accept, CopyRequest, Decline, check_request
 from ..description.scope import ActiveThreads, Scope
 from ..description.target import Target
-from ..errors import NoVariantError, PluginError, RequestError, TilecopyError, shown
+from ..errors import NoVariantError, PluginError, RequestError, TilecopyError, attribute, integer, shown
 from ..errors.records import frozen
 from ..layout import html_table
 from ..memory.buffers import Region
 from ..registry import LOCK, PluginWarning, Source, WrapperError, __version__, exporter, known_variants, shown_error
 from ..registry.entry_points import CORE
 from ..registry.priorities import Priority
-from .notes import Note, of_choice, of_left_out
 from .reasons import Outcome, OutcomeKind, folded, no_variant
+
+_MANY_INSTRUCTIONS = 64
+"""Instructions of each thread up to which a plan has no notes about its cost."""
 
 if TYPE_CHECKING:
     from ..ptx.builder import PtxBuilder
     from ..registry import Plugin, Registry
     from ..registry.registry import Table
+
+
+@frozen
+class Note:
+    """Why a plan is likely a mistake, and what to do; or what was left out of the request.
+
+    The kind is ``instructions`` or ``registers``, of which a thread needs too many, ``copies``: one thread issues too many
+    asynchronous copies, or ``option``: one was left out, which is not a mistake. The text is one line for a person to read;
+    ``other`` is the variant that is named instead, or "".
+    """
+
+    kind: Literal["instructions", "registers", "copies", "option"]
+    text: str
+    other: str = ""
 
 
 @frozen(eq=False, repr=False)
@@ -348,7 +364,7 @@ def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry:
         if isinstance(partition, Outcome):
             outcomes.append(partition)
             continue
-        left_out = tuple(of_left_out(name, plugin.name) for name in request.options if name not in seen.options)
+        left_out = tuple(_left_out(name, plugin.name) for name in request.options if name not in seen.options)
         outcomes += [
             _outranked(other, theirs, plugin, priority, demanded) for theirs, other, _ in accepted[place + 1 :]
         ]
@@ -362,10 +378,30 @@ def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry:
             completion_steps=plugin.record.completion_steps,
             demanded=bool(demanded),
             outcomes=(*outcomes, *others),
-            notes=left_out + of_choice(request, plugin.name, partition, outcomes, registry, demanded=bool(demanded)),
+            notes=left_out + _notes(request, plugin.name, partition, outcomes, registry, demanded=bool(demanded)),
             priority_origin=priority.origin,
         )
     raise no_variant(request, demanded, [*outcomes, *others], table)
+
+
+def _left_out(option: str, chosen: str) -> Note:
+    """Return the note that the chosen variant does not take an option that was given, and may leave it out."""
+    return Note("option", f"option {option} was left out: {chosen} does not take it, and the copy is right without it")
+
+
+def _notes(
+    request: CopyRequest, chosen: str, partition: Any, outcomes: list[Outcome], registry: Registry, *, demanded: bool
+) -> tuple[Note, ...]:
+    """Return what another package says of a choice that costs much; () where it costs little or none is installed."""
+    instructions = integer(attribute(partition, "instructions_per_thread")) or 0
+    registers = integer(attribute(partition, "registers_per_thread")) or 0
+    if instructions > _MANY_INSTRUCTIONS or registers > request.most_registers:
+        with suppress(PluginError):
+            found: tuple[Note, ...] = exporter("notes")(
+                request, chosen, partition, outcomes, registry, demanded=demanded
+            )
+            return found
+    return ()
 
 
 def _sifted(table: Table, request: CopyRequest, demanded: tuple[str, ...]) -> tuple[list[Plugin], list[Outcome]]:

@@ -14,7 +14,7 @@ from ..errors.process_lock import LOCK
 from .entry_points import by_name, load_only
 
 EXPORTS_GROUP = "tilecopy.exports.v1"
-"""Entry-point group of functions that take plans elsewhere: ``cuda_function`` and ``cuda_header``, and ``explain`` with lines on a plan."""
+"""Entry-point group of functions that take plans elsewhere: ``cuda_function`` and ``cuda_header``, ``ptx_text``, ``explain`` with lines on a plan, and ``notes``."""
 _KERNELS = "import tilecopy (from a checkout: pip install plugins/partitions plugins/kernel)"
 _FRAGMENTS = "import them from tilecopy_partitions or tilecopy (from a checkout: pip install plugins/partitions)"
 _EXPORT = "install tilecopy-export (from a checkout: pip install plugins/partitions plugins/kernel plugins/export)"

@@ -1,23 +1,17 @@
-"""Notes of a plan: what of it is likely a mistake, and what was left out of the request."""
+"""Notes of a plan that costs much: what of it is likely a mistake, and what to do instead."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 from attrs import evolve
 
-from ..description.request import CopyRequest, Decline, Variant
-from ..errors import LayoutError, RequestError, attribute, integer
-from ..errors.records import frozen
-from ..integers import Int, add, mul
-from ..layout import TileLayout, m
-from ..memory.buffers import Region
-from .reasons import Outcome
-
-if TYPE_CHECKING:
-    from ..registry import Registry
+from tilecopy_core import CopyRequest, Decline, Int, LayoutError, Region, Registry, RequestError, TileLayout, Variant, m
+from tilecopy_core.dispatch import Note, Outcome
+from tilecopy_core.errors import attribute, frozen, integer
+from tilecopy_core.integers import add, mul
 
 _MOST_INSTRUCTIONS = 128
 """Instructions of one copy that a thread may issue; past that, other ways to do the copy are looked at."""
@@ -26,20 +20,6 @@ _QUARTER = 4
 _BOX = 256
 """Elements that a box of a tensor copy has at most along a dimension."""
 _AXES = {"warp": "laneid", "warpgroup": "tid_in_wg", "cta": "tx"}
-
-
-@frozen
-class Note:
-    """Why a plan is likely a mistake, and what to do; or what was left out of the request.
-
-    The kind is ``instructions`` or ``registers``, of which a thread needs too many, ``copies``: one thread issues too many
-    asynchronous copies, or ``option``: one was left out, which is not a mistake. The text is one line for a person to read;
-    ``other`` is the variant that is named instead, or "".
-    """
-
-    kind: Literal["instructions", "registers", "copies", "option"]
-    text: str
-    other: str = ""
 
 
 def _past(most: int, partition: Any, what: str) -> int:
@@ -61,11 +41,6 @@ def _of_instructions(count: int, chosen: str, other: Variant, lacks: Sequence[st
         f"its completion is {other.completion}; variant={chosen!r} says that this one is meant",
         other.name,
     )
-
-
-def of_left_out(option: str, chosen: str) -> Note:
-    """That the chosen variant does not take an option that was given, and may leave it out."""
-    return Note("option", f"option {option} was left out: {chosen} does not take it, and the copy is right without it")
 
 
 def _of_registers(count: int, request: CopyRequest) -> Note:
@@ -200,7 +175,7 @@ def _of_copies(count: int, request: CopyRequest, chosen: str, outcomes: list[Out
     return Note("copies", text)
 
 
-def of_choice(
+def notes(
     request: CopyRequest, chosen: str, partition: Any, outcomes: list[Outcome], registry: Registry, *, demanded: bool
 ) -> tuple[Note, ...]:
     """Return the notes of a choice; only where a thread issues too much are variants that were not chosen asked for more."""
