@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 import tilecopy as tc
+from tilecopy.emitted_text import why_malformed
 from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core.plugin import Accept, Variant, hookimpl
-from tilecopy_core.ptx.emitted_text import why_malformed
 from tilecopy_core.ptx.lines import Text
 
 REGISTERS = {"r1", "%r2", "rd1", "p1"}

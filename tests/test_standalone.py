@@ -1,4 +1,4 @@
-"""The core, the partitions and one variant alone: plans, and PTX modules of one copy."""
+"""The core, the partitions and one variant alone plan a copy; with the package tilecopy it is a PTX module."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ import install_subset, tilecopy_core
 from tilecopy_core.registry import VARIANTS_GROUP, installed
 registry = tilecopy_core.Registry([source for source in installed(VARIANTS_GROUP) if source.name == name], {})
 plan = install_subset.planned(name, registry=registry)
-print(tilecopy_core.ptx_text(plan, "alone", registry))
 assert not [module for module in sys.modules if module.partition(".")[0] in ("tilecopy", "cuda", "click")]
+sys.meta_path.pop(0)
+print(tilecopy_core.ptx_text(plan, "alone", registry))
 """
 
 
 @cache
 def alone(name: str) -> str:
-    """The text of a variant's copy, made where no package of ours but the core, the partitions and the variant's can be imported."""
+    """The text of a variant's copy, planned where no package of ours but the core, the partitions and the variant's can be imported."""
     module = KNOWN_VARIANTS[name].package.replace("-", "_")
     command = [sys.executable, "-W", "error", "-c", ALONE, name, module, str(Path(__file__).parent)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .description.request import Accept, CopyRequest, Decline, Option, Variant, Verdict
     from .description.scope import ActiveThreads, Scope, cta, thread, warp, warpgroup
     from .description.target import TARGETS, Target, target_of
-    from .dispatch.plan import Plan, plan
+    from .dispatch.plan import Plan, plan, ptx_text
     from .integers.expr import Expr, Int, maximum, minimum, same, symbol
     from .layout.axes import (
         Axis,
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from .layout.swizzle import Swizzle, swizzle
     from .layout.tile import Layout, SwizzledLayout, TileLayout
     from .memory.buffers import SPACES, Buffer, Region
-    from .ptx.module import ptx_text
     from .registry.hookspecs import VariantPlugin, hookimpl
     from .registry.registry import Registry, default_registry
 else:  # a checker would take every name for one of the package
@@ -59,7 +58,7 @@ else:  # a checker would take every name for one of the package
         ".description.request": "Accept CopyRequest Decline Option Variant Verdict",
         ".description.scope": "ActiveThreads Scope cta thread warp warpgroup",
         ".description.target": "TARGETS Target target_of",
-        ".dispatch.plan": "Plan plan",
+        ".dispatch.plan": "Plan plan ptx_text",
         ".integers.expr": "Expr Int maximum minimum same symbol",
         ".layout.axes": "Axis TCol TLane bx by bz cbx cby cbz laneid m tid_in_wg tx warpid wgid wid_in_wg",
         ".layout.boxes": "Iter",
@@ -68,7 +67,6 @@ else:  # a checker would take every name for one of the package
         ".layout.swizzle": "Swizzle swizzle",
         ".layout.tile": "Layout SwizzledLayout TileLayout",
         ".memory.buffers": "Buffer Region SPACES",
-        ".ptx.module": "ptx_text",
         ".registry.hookspecs": "VariantPlugin hookimpl",
         ".registry.registry": "Registry default_registry",
     }

@@ -62,6 +62,7 @@ def exporter(name: str) -> Callable[..., Any]:
     """
     sources = by_name(EXPORTS_GROUP).get(name)
     if sources is None:
-        raise PluginError(f"nothing that writes CUDA C++ ({name}) is installed; {_EXPORT}")
+        what, remedy = ("CUDA C++", _EXPORT) if name.startswith("cuda") else ("kernels", _KERNELS)
+        raise PluginError(f"nothing that writes {what} ({name}) is installed; {remedy}")
     found: Callable[..., Any] = load_only(sources)
     return found

@@ -25,11 +25,11 @@ from tilecopy_core.ptx import (
     SharedPlan,
     TensorMap,
     Written,
-    emit_checked,
     statements,
 )
 from tilecopy_core.registry import Registry, default_registry
 
+from ..emitted_text import emit_checked
 from .traffic import BANK_BYTES, BANKS, SECTOR_BYTES
 from .walk import GLOBAL_STEP_BYTES, SHARED_STEP_BYTES, Walk, live_registers
 

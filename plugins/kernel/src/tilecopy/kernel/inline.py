@@ -20,12 +20,12 @@ from tilecopy_core.ptx import (
     SharedPlan,
     declared_in,
     instruction_of,
-    is_special,
     nearest_to,
     parsed,
 )
 from tilecopy_core.registry import LOCK
 
+from ..emitted_text import is_special
 from .conversion import made
 from .statements import words_of
 from .values import Value, element_offset, lower_value

@@ -12,10 +12,11 @@ from tilecopy_core.description import Target, target_of
 from tilecopy_core.errors import RequestError
 from tilecopy_core.integers import Expr, Int, Symbol, bounds_of
 from tilecopy_core.memory import Buffer, symbolic
-from tilecopy_core.ptx import KernelBindings, Line, ParameterText, PtxBuilder, SharedPlan, module_text
-from tilecopy_core.ptx import declared as declared_as
+from tilecopy_core.ptx import KernelBindings, Line, PtxBuilder, SharedPlan
 from tilecopy_core.registry import Registry, default_registry
 
+from ..module_text import ParameterText, module_text
+from ..module_text import declared as declared_as
 from .bounds import Bound, Facts
 from .built import BuiltKernel, Dim3, SharedAllocation, ValueCheck, check_all, check_cluster, dim3
 from .cta_ids import GRID_LIMIT, block_index, only_symbol

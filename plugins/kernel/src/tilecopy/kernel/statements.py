@@ -13,9 +13,10 @@ from tilecopy_core.dispatch import Plan, dispatch, tell
 from tilecopy_core.errors import LayoutError, TilecopyError, frozen, shown
 from tilecopy_core.integers import Condition, Expr, Int, Symbol, bounds_of, fits, maximum, substitute
 from tilecopy_core.memory import Outside, Region
-from tilecopy_core.ptx import PtxBuilder, Register, emit_checked
+from tilecopy_core.ptx import PtxBuilder, Register
 from tilecopy_core.registry import Registry
 
+from ..emitted_text import emit_checked
 from .bounds import NOTHING, Alternatives, Facts, never_negative, together, with_ends_proved
 from .conversion import made
 from .values import Value, bind_loaded, element_offset, lower_condition, lower_value, stored_bits

@@ -6,18 +6,23 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
-from ..description.request import CopyRequest
-from ..dispatch.plan import Plan
-from ..errors import PtxError, RequestError, checked, instance_of, optional
-from ..errors.records import frozen
-from ..integers.expr import Symbol, fits, of_atom, symbols_in_order
-from ..memory.buffers import Buffer, Region, check_identifier
-from ..registry.registry import Registry
-from .bindings import POOL, KernelBindings, SharedPlan
-from .builder import PtxBuilder
+from tilecopy_core import Buffer, CopyRequest, Plan, PtxError, Region, Registry, RequestError
+from tilecopy_core.errors import checked, frozen, instance_of, optional
+from tilecopy_core.integers import Symbol, fits, of_atom, symbols_in_order
+from tilecopy_core.memory import check_identifier
+from tilecopy_core.ptx import (
+    CLUSTERS,
+    POOL,
+    KernelBindings,
+    Needs,
+    PtxBuilder,
+    Recipe,
+    SharedPlan,
+    header_target,
+    merge,
+)
+
 from .emitted_text import emit_checked
-from .host_parameters import Recipe
-from .instructions import CLUSTERS, Needs, header_target, merge
 
 _SMALL_PARAMETERS_BYTES, _PARAMETERS_BYTES, _LARGE_PARAMETERS = 4_352, 32_764, Needs(version=(8, 1))
 """The most bytes that the parameters of a kernel take, without and with what more of them need (PTX ISA, kernel parameters)."""
@@ -101,26 +106,7 @@ def module_text(
 
 @checked(plan=instance_of("a Plan, as plan() gives it", Plan), registry=optional(instance_of("a Registry", Registry)))
 def ptx_text(plan: Plan, name: str = "copy", registry: Registry | None = None) -> str:
-    """A PTX module with one kernel of a name that does a plan's copy and nothing else.
-
-    The operands come from outside, or are there with the kernel:
-
-    - a global array is a parameter ``param_NAME`` of 64 bits, its address;
-    - a symbol of starts, sizes, strides and options is a parameter ``param_NAME`` of 32 bits where its bounds are within those
-      of an int32, else of 64; special registers such as block ids are read where they are used;
-    - a shared array is a ``.shared`` variable ``smem_NAME`` of the module, past 48 KiB a place in the dynamic pool ``smem_pool``;
-    - a fragment is virtual registers;
-    - what each launch makes, such as a tensor map, is a parameter of bytes behind all others.
-
-    Parameters stand in the order destination, source, symbols of both by first appearance, then what only options name. The
-    CTA has the threads that the plan was made for, else those of the scope. What completes the copy
-    (``plan.completion_steps``), and what it waits for, is not in the text. The plan's variant is looked up by its name in the
-    registry, by default the process's.
-
-    Raises:
-        RequestError: the name is no identifier, two operands have the same name, or tensor memory has no address.
-        PtxError, PluginError: the variant's instructions cannot be written.
-    """
+    """Return the text of :func:`tilecopy_core.ptx_text`."""
     check_identifier(name, "ptx_text: name")
     request, memories, parameters = plan.request, list[Buffer](), dict[object, tuple[str, str]]()
     for what in _operands(request):

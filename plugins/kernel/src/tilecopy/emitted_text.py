@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from ..dispatch.plan import Plan
-from ..errors import PluginError
-from ..errors.patterns import pattern
-from ..registry.registry import Registry
-from .builder import PtxBuilder
-from .lines import AnyLine, Label, Line, are_checked, declared_in, statements
+from tilecopy_core import Plan, PluginError, Registry
+from tilecopy_core.errors import pattern
+from tilecopy_core.ptx import AnyLine, Label, Line, PtxBuilder, are_checked, declared_in, statements
 
 _SPECIAL = """
     tid ntid laneid warpid nwarpid ctaid nctaid smid nsmid gridid clock clock_hi clock64 globaltimer globaltimer_lo
