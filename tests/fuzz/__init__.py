@@ -7,13 +7,11 @@ Each package has ``fuzz_calls*.py`` beside its tests:
 - ``OPERATIONS``: expressions with a public object ``a`` and any operand ``b``; ``UNCALLED``: public names without a call, by
   the reason.
 - ``MODULES``: the public modules; ``CLASSES``: classes that are public without a name in those.
-- ``FOR_AUTHORS``: whether the callers are authors of variants.
 
 The test of a name replaces one argument at a time, defaults included, then each value inside a tuple, list or dict, and
 asserts:
 
-- The call succeeds or raises a TilecopyError. What an object of the caller raises may pass through. Authors run mypy over
-  what they pass to helpers, so there any Exception will do.
+- The call succeeds or raises a TilecopyError. What an object of the caller raises may pass through.
 - The work is bounded: calls are counted (``MAX_EVENTS``), and memory is limited (``MAX_BYTES``).
 - A call that raises has written nothing: its arrays and all files are as before. A HazardError is exempt, because the kernel
   already runs.

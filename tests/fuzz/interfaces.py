@@ -32,7 +32,6 @@ class Interface:
     calls: list[tuple[str, Binding]]
     """Public names, and how to make a call of each."""
     uncalled: set[str]
-    refusals: type[Exception]
 
     @classmethod
     def load(cls, path: Path, seen: set[int]) -> Interface:
@@ -51,9 +50,7 @@ class Interface:
         things = {name: thing for name, thing in public if id(inspect.unwrap(thing)) not in seen}
         seen.update(id(inspect.unwrap(thing)) for thing in things.values())
         uncalled = {name for names in file.UNCALLED.values() for name in names.split()}
-        if getattr(file, "FOR_AUTHORS", False):
-            return cls(f"{package} for authors", things, calls, uncalled, Exception)
-        return cls(package, things, calls, uncalled, tc.TilecopyError)
+        return cls(package, things, calls, uncalled)
 
     @property
     def listed(self) -> set[str]:

@@ -29,5 +29,5 @@ def test_odd_arguments(name: str) -> None:
     assert interface.has(public_name), f"{public_name} has a starting call, but is gone"
     assert public_name in interface.listed, f"{public_name} needs a starting call in fuzz_calls.py"
     calls = [bind for called, bind in interface.calls if called == public_name]
-    found = [fault for bind in calls for fault in faults(bind, interface.refusals)]
+    found = [fault for bind in calls for fault in faults(bind)]
     assert not found, "\n".join(found)
