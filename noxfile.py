@@ -286,7 +286,7 @@ def subsets(session: nox.Session) -> None:
     folder = wheels(session)
     for variant in [*VARIANTS, ""]:
         packages = [distribution(variant)] if variant else []
-        python = environment(session, variant or "none", "tilecopy", *packages, wheels=[folder])
+        python = environment(session, variant or "none", "tilecopy-partitions", *packages, wheels=[folder])
         session.chdir(Path(python).parents[1])
         session.run(python, "-P", str(ROOT / "tests" / "install_subset.py"), variant, external=True)
         session.chdir(ROOT)

@@ -1,6 +1,6 @@
 """Every line of the docs and of messages that installs something: `python tests/install_lines.py [WORD ...]` runs them as printed.
 
-The lines are those of the pages, of the strings in the sources, and of the table :mod:`tilecopy.known`. Each set of packages has
+The lines are those of the pages, of the strings in the sources, and of the tables of variants and executors. Each set of packages has
 one fresh environment, in a copy of the tree: the line, a program that uses what it installed (installed.py), and the commands
 that stand below the line in its block. The first line of README.md goes through pip itself, the others through uv, which is quicker;
 with ``--pip`` all go through pip. WORD takes the lines whose text or place contains it.
@@ -26,7 +26,9 @@ import numpy as np
 import release
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from tilecopy.known import KNOWN_EXECUTORS, KNOWN_VARIANTS, install_line
+from tilecopy.known import KNOWN_EXECUTORS
+
+from tilecopy_partitions.catalog import KNOWN_VARIANTS, install_line
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("plugins/*/README.md"))]
@@ -63,11 +65,17 @@ def tree() -> dict[str, release.Package]:
 
 def lines() -> list[Line]:
     """Every line of the pages, the sources and the tables."""
-    table = {*KNOWN_EXECUTORS.values(), *(known.package for known in KNOWN_VARIANTS.values())}
+    variants = {known.package for known in KNOWN_VARIANTS.values()}
+    tables = {"tilecopy-partitions": variants, "tilecopy": {*KNOWN_EXECUTORS.values()}}
     return [
         *(line for page in PAGES for line in _of_page(page)),
         *(line for package in tree().values() for path in _sources(package) for line in _of_source(path, package.name)),
-        *(line for package in sorted(table) for line in in_text(install_line(package), "tilecopy.known", "tilecopy")),
+        *(
+            line
+            for owner, packages in tables.items()
+            for package in sorted(packages)
+            for line in in_text(install_line(package), "the table of packages", owner)
+        ),
     ]
 
 

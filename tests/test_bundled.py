@@ -47,7 +47,7 @@ def bundle(tmp_path: Path) -> Path:
                     file.write(source, f"{package}/{source.relative_to(folder).as_posix()}")
         for name, group, point in (
             ("zipped-variants", "tilecopy.variants.v1", "gmem_smem = tilecopy_gmem_smem"),
-            ("zipped-known", "tilecopy.known.v1", "first_party = tilecopy.known:KNOWN_VARIANTS"),
+            ("zipped-known", "tilecopy.known.v1", "first_party = tilecopy_partitions.catalog:KNOWN_VARIANTS"),
         ):
             info = f"{name.replace('-', '_')}-1.0.dist-info"
             file.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")

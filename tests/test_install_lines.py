@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 from install_lines import Line, faults, in_text, lines, strings
-from tilecopy.known import KNOWN_EXECUTORS, KNOWN_VARIANTS
+from tilecopy.known import KNOWN_EXECUTORS
+
+from tilecopy_partitions.catalog import KNOWN_VARIANTS
 
 LINES = lines()
 
@@ -20,7 +22,7 @@ def test_every_place_is_looked_through() -> None:
     pages = {"README.md", "docs/plugins.md", "docs/tutorial.md", "plugins/relayout/README.md"}
     assert {(page, "") for page in pages} <= found
     assert ("tilecopy_core/registry/lazy_names.py", "tilecopy-core") in found
-    told = {line.command for line in LINES if line.where == "tilecopy.known"}
+    told = {line.command for line in LINES if line.where == "the table of packages"}
     assert len(told) == len({*KNOWN_EXECUTORS.values(), *(known.package for known in KNOWN_VARIANTS.values())})
 
 

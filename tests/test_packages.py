@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 import release
 from tilecopy.executor_choice import EXECUTORS_GROUP
-from tilecopy.known import KNOWN_EXECUTORS, KNOWN_VARIANTS, install_line
+from tilecopy.known import KNOWN_EXECUTORS
 from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core.description.target import FEATURES
 from tilecopy_core.registry import VARIANTS_GROUP, default_registry, known_variants
+from tilecopy_partitions.catalog import KNOWN_VARIANTS, install_line
 
 ROOT = Path(__file__).parent.parent
 TESTKIT = "tilecopy-testkit"
@@ -132,6 +133,7 @@ PUBLIC = {
         "tilecopy_cuda",
         "tilecopy_export",
         "tilecopy_partitions",
+        "tilecopy_partitions.catalog",
     )
 }
 """The modules that packages import from, by who imports them: docs/reference.md says which is whose."""

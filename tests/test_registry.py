@@ -445,7 +445,7 @@ def test_without_the_table_of_variants_an_error_says_who_has_it(monkeypatch: pyt
     with pytest.raises(tc.NoVariantError, match=mentions("gmem_smem")):
         plan(registry())
     monkeypatch.setattr("tilecopy_core.dispatch.reasons.known_variants", dict)
-    told = ("plugins/kernel",)
+    told = ("plugins/partitions",)
     for found, demanded, first in (
         (registry(), None, ()),
         (registry(), "tma", ("tma",)),

@@ -14,9 +14,10 @@ import tilecopy as tc
 from install_subset import COPIES
 from tilecopy import S, TileLayout
 from tilecopy.assemblers import assemble, available_assemblers
-from tilecopy.known import KNOWN_VARIANTS
 from tilecopy_emulator import run_ptx
 from tilecopy_test_helpers.mentions import mentions
+
+from tilecopy_partitions.catalog import KNOWN_VARIANTS
 
 ALONE = """
 import sys

@@ -10,14 +10,13 @@ import attrs
 import click
 from tilecopy.costs import compare
 from tilecopy.kernel import KernelBuilder
-from tilecopy.known import KNOWN_VARIANTS
 
 from tilecopy_core.description import OPS, TARGETS, Scope
 from tilecopy_core.dispatch import plan
 from tilecopy_core.errors import RequestError
 from tilecopy_core.layout import TileLayout
 from tilecopy_core.memory import Region
-from tilecopy_core.registry import default_registry
+from tilecopy_core.registry import default_registry, known_variants
 
 from .bars import progress_bar
 from .copies import TARGET, check_names, copy_in_words, plan_data, record_of, regions_in_words
@@ -184,8 +183,8 @@ def variants() -> Answer:
             priority = registry.priority_of(plugin)
             rows[-1] |= {"op": record.op, "priority": priority.value, "priority_origin": priority.origin}
             rows[-1] |= {"needs": needs, "about": record.summary}
-    for name in sorted(KNOWN_VARIANTS.keys() - {row["name"] for row in rows}):
-        known = KNOWN_VARIANTS[name]
+    for name in sorted(known_variants().keys() - {row["name"] for row in rows}):
+        known = known_variants()[name]
         told = {"name": name, "op": known.op, "package": known.package, "status": "not installed"}
         rows.append(_ROW | told | {"about": known.install})
     return Answer(rows, lambda: _variants_text(rows))

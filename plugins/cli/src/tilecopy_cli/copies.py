@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 from tilecopy.executors import executors
-from tilecopy.known import KNOWN_EXECUTORS, KNOWN_VARIANTS
+from tilecopy.known import KNOWN_EXECUTORS
 
 from tilecopy_core.description import OPS, TARGETS, Variant
 from tilecopy_core.dispatch import Plan
 from tilecopy_core.errors import checked, did_you_mean, instance_of
 from tilecopy_core.memory import Buffer
-from tilecopy_core.registry import default_registry
+from tilecopy_core.registry import default_registry, known_variants
 
 from .expressions import parse_region, parse_scope
 from .group import Answer
@@ -30,7 +30,7 @@ def check_names(**given: str | None) -> None:
     for option, value in given.items():
         if value is None:
             continue
-        first_party = KNOWN_VARIANTS if option == "variant" else KNOWN_EXECUTORS
+        first_party = known_variants() if option == "variant" else KNOWN_EXECUTORS
         others = (plugin.name for plugin in default_registry().plugins()) if option == "variant" else executors()
         known = sorted({*first_party, *others})
         if value not in known:

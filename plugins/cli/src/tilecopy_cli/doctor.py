@@ -10,10 +10,10 @@ import attrs
 from tilecopy.assemblers import ASSEMBLERS, how_to_install, ptxas_path, version_of
 from tilecopy.errors import AssemblerError
 from tilecopy.executors import executor_named, executors, why_unavailable
-from tilecopy.known import KNOWN_EXECUTORS, KNOWN_PACKAGES, KNOWN_VARIANTS, install_line
+from tilecopy.known import KNOWN_EXECUTORS, KNOWN_PACKAGES, install_line
 
 from tilecopy_core.errors import TilecopyError
-from tilecopy_core.registry import canonical, default_registry, shown_error
+from tilecopy_core.registry import canonical, default_registry, known_variants, shown_error
 
 from .packages import packages, problems
 
@@ -119,9 +119,9 @@ def _extensions(usable: list[Finding]) -> list[Finding]:
 def _variants() -> list[Finding]:
     plugins = {plugin.name: plugin for plugin in default_registry().plugins()}
     found = []
-    for name in dict.fromkeys([*KNOWN_VARIANTS, *plugins]):
+    for name in dict.fromkeys([*known_variants(), *plugins]):
         plugin = plugins.get(name)
-        text = KNOWN_VARIANTS[name].install if plugin is None else plugin.reason or plugin.source.owner
+        text = known_variants()[name].install if plugin is None else plugin.reason or plugin.source.owner
         working = plugin is not None and plugin.status in ("ready", "wrapper")
         state = "found" if working else "missing" if plugin is None else "unusable"
         found.append(Finding(f"variant {name}", state, text))

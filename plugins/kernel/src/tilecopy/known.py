@@ -1,62 +1,14 @@
-"""First-party variants and executors and their packages, for the lines of errors that say what to install.
+"""Executors and other packages that can be installed: what an error tells to install.
 
-The core reads :data:`KNOWN_VARIANTS` through the entry-point group ``tilecopy.known.v1``. tests/test_packages.py holds both
-tables against plugins/*/pyproject.toml.
+tests/test_packages.py compares :data:`KNOWN_EXECUTORS` with plugins/*/pyproject.toml.
 """
 
 from __future__ import annotations
 
-from itertools import permutations
+from tilecopy_partitions.catalog import install_line
 
-from tilecopy_core.registry import KnownVariant
+__all__ = ["KNOWN_EXECUTORS", "KNOWN_PACKAGES", "install_line"]
 
-
-def install_line(package: str) -> str:
-    """What to do to install a package of this project."""
-    folder = package.removeprefix("tilecopy-").replace("-", "_")
-    return f"install {package} (from a checkout: pip install plugins/{folder})"
-
-
-def _known(
-    package: str,
-    op: str,
-    spaces: tuple[tuple[str, str], ...],
-    options: tuple[str, ...] = (),
-    *,
-    edges: bool = False,
-) -> KnownVariant:
-    return KnownVariant(package, op, spaces, options, edges, install_line(package))
-
-
-KNOWN_VARIANTS: dict[str, KnownVariant] = {
-    "bulk": _known("tilecopy-bulk", "copy_async", (("global", "shared"),), ("mbar", "prefetch")),
-    "bulk_store": _known("tilecopy-bulk", "copy_async", (("shared", "global"),)),
-    "dsmem": _known("tilecopy-dsmem", "copy_async", (("shared", "shared"),), ("mbar", "remote_cta_id")),
-    "gmem_smem": _known(
-        "tilecopy-gmem-smem", "copy", (("global", "shared"), ("shared", "global")), ("relaxed",), edges=True
-    ),
-    "ldgsts": _known("tilecopy-ldgsts", "copy_async", (("global", "shared"),), edges=True),
-    "ldmatrix": _known("tilecopy-ldmatrix", "copy", (("shared", "local"),)),
-    "ragged": _known(
-        "tilecopy-ragged", "copy", tuple(permutations(("global", "shared", "local"), 2)), ("relaxed",), edges=True
-    ),
-    "ragged_async": _known("tilecopy-ragged", "copy_async", (("global", "shared"),), edges=True),
-    "reg": _known(
-        "tilecopy-reg",
-        "copy",
-        (("shared", "local"), ("local", "shared"), ("global", "local"), ("local", "global")),
-        ("relaxed",),
-        edges=True,
-    ),
-    "regperm": _known("tilecopy-regperm", "copy", (("local", "local"),)),
-    "regperm_shfl": _known("tilecopy-regperm", "copy", (("local", "local"),)),
-    "stmatrix": _known("tilecopy-ldmatrix", "copy", (("local", "shared"),)),
-    "tcgen05_cp": _known("tilecopy-tcgen05-cp", "copy_async", (("shared", "tmem"),), ("cta_group",)),
-    "tcgen05_ld": _known("tilecopy-tcgen05-ldst", "copy", (("tmem", "local"),), ("wait",)),
-    "tcgen05_st": _known("tilecopy-tcgen05-ldst", "copy", (("local", "tmem"),), ("wait",)),
-    "tma": _known("tilecopy-tma", "copy_async", (("global", "shared"),), ("mbar", "multicast"), edges=True),
-    "tma_store": _known("tilecopy-tma", "copy_async", (("shared", "global"),), edges=True),
-}
 KNOWN_EXECUTORS: dict[str, str] = {"cuda": "tilecopy-cuda", "emulator": "tilecopy-emulator"}
 KNOWN_PACKAGES: dict[str, str] = {
     "tilecopy-draw": "pip install plugins/emulator plugins/draw",
@@ -64,4 +16,4 @@ KNOWN_PACKAGES: dict[str, str] = {
     "tilecopy-relayout": "pip install plugins/gmem_smem plugins/ragged plugins/reg plugins/regperm plugins/relayout",
     "tilecopy-testkit": "pip install plugins/cli plugins/emulator plugins/testkit",
 }
-"""Packages that are neither, and how to install each and what it needs from a checkout."""
+"""Packages that are neither variants nor executors, and how to install each and what it needs from a checkout."""
