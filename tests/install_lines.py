@@ -26,7 +26,7 @@ import numpy as np
 import release
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from tilecopy.known import KNOWN_EXECUTORS
+from tilecopy.catalog import KNOWN_EXECUTORS
 
 from tilecopy_partitions.catalog import KNOWN_VARIANTS, install_line
 

@@ -21,7 +21,7 @@ PACKAGES = {
     "kernel": 9_130,
     "ldgsts": 80,
     "ldmatrix": 620,
-    "partitions": 1_320,
+    "partitions": 1_400,
     "ragged": 520,
     "reg": 450,
     "regperm": 1_610,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from install_lines import Line, faults, in_text, lines, strings
-from tilecopy.known import KNOWN_EXECUTORS
+from tilecopy.catalog import KNOWN_EXECUTORS
 
 from tilecopy_partitions.catalog import KNOWN_VARIANTS
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import release
+from tilecopy.catalog import KNOWN_EXECUTORS
 from tilecopy.executor_choice import EXECUTORS_GROUP
-from tilecopy.known import KNOWN_EXECUTORS
 from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core.description.target import FEATURES

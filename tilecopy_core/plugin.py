@@ -51,7 +51,7 @@ from .errors import (
 )
 from .errors.process_lock import LOCK
 from .errors.records import frozen
-from .integers import Condition, Expr, Int, Symbol, bounds_of, divisor_of, is_int, is_multiple, key_of, symbols_of
+from .integers import Condition, Expr, Int, Symbol, bounds_of, divisor_of, is_int_like, is_multiple, key_of, symbols_of
 from .integers.expr import evaluate as evaluate_within
 from .integers.expr import same, substitute
 from .layout import Axis, Iter, Pair, Swizzle, TCol, TileLayout, TLane, fuse, fuse_pairs, m, row_major, swizzle
@@ -84,7 +84,7 @@ __all__ += ["MBARRIER_TX_LIMIT", "RELAXED", "fits_one_phase", "mbarrier_of", "on
 __all__ += ["Buffer", "DType", "Outside", "Region", "Target", "dtype_of"]
 __all__ += ["Axis", "Iter", "Swizzle", "TCol", "TLane", "TileLayout", "fuse", "m", "row_major", "swizzle"]
 __all__ += ["S", "laneid", "tid_in_wg", "tx", "warpid", "wid_in_wg"]
-__all__ += ["Condition", "Expr", "Int", "bounds_of", "divisor_of", "evaluate", "is_int", "is_multiple", "key_of"]
+__all__ += ["Condition", "Expr", "Int", "bounds_of", "divisor_of", "evaluate", "is_int_like", "is_multiple", "key_of"]
 __all__ += ["ActiveThreads", "Scope", "axis_index", "by_thread", "same", "substitute", "symbols_of"]
 __all__ += ["Pair", "fuse_pairs"]
 

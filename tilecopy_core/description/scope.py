@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import TEXT, Kind, RequestError, integer_in, one_of, optional, shown, tuple_of
 from ..errors.records import frozen
-from ..integers import Atom, Condition, Int, Symbol, is_int, plain
+from ..integers import Atom, Condition, Int, Symbol, is_int_like, plain
 from ..integers.expr import bounds_of, evaluate, key_of, of_atom, substitute, sum_of, symbols_of, terms_of
 from ..layout import Axis
 
@@ -88,7 +88,7 @@ def by_thread(value: Int | Condition, cta_threads: int) -> Any:
     """An integer's value, or a condition's truth, in each thread of a CTA, whose index alone it depends on, else RequestError."""
 
     def number(operand: Int) -> Any:
-        if not is_int(operand) or not all(map(is_thread_id, symbols_of(operand))):
+        if not is_int_like(operand) or not all(map(is_thread_id, symbols_of(operand))):
             raise RequestError(f"by_thread: the value {shown(value)} depends on more than the thread's index")
         return evaluate(operand, dict.fromkeys(symbols_of(operand), np.arange(cta_threads)))
 
@@ -148,7 +148,7 @@ def _made_of(atom: Atom) -> tuple[Any, ...]:
 
 
 def _is_deciding(pair: Any) -> bool:
-    return type(pair) is tuple and len(pair) == 2 and isinstance(pair[0], str) and is_int(pair[1])
+    return type(pair) is tuple and len(pair) == 2 and isinstance(pair[0], str) and is_int_like(pair[1])
 
 
 @frozen
@@ -230,7 +230,7 @@ class ActiveThreads:
             return attrs.evolve(self, undecided=self.undecided or repr(condition))
         operands = list(condition.operands())
         found = frozenset().union(*map(symbols_of, operands))
-        if found and self.cta_threads is not None and all(map(is_int, operands)) and all(map(is_thread_id, found)):
+        if found and self.cta_threads is not None and all(map(is_int_like, operands)) and all(map(is_thread_id, found)):
             return attrs.evolve(self, mask=tuple((mask & by_thread(condition, self.cta_threads)).tolist()))
         return self.decided_by(repr(condition), [value for values in deciding for value in values or ()])
 
@@ -247,8 +247,8 @@ def _deciding(leaf: Condition) -> tuple[Int, ...] | None:
     what the lane adds to multiples is dropped.
     """
     left, right, op = leaf.left, leaf.right, leaf.op
-    if not (is_int(left) and is_int(right)):
-        sides: list[Any] = [(s,) if is_int(s) else getattr(s, "places", lambda: None)() for s in (left, right)]
+    if not (is_int_like(left) and is_int_like(right)):
+        sides: list[Any] = [(s,) if is_int_like(s) else getattr(s, "places", lambda: None)() for s in (left, right)]
         return None if None in sides else (*sides[0], *sides[1])
     if op in ("==", "!="):
         low, high = bounds_of(left - right)

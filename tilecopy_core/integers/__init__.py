@@ -14,7 +14,7 @@ from .expr import (
     evaluate,
     fits,
     floordiv,
-    is_int,
+    is_int_like,
     is_multiple,
     key_of,
     maximum,
@@ -31,6 +31,6 @@ from .expr import (
 )
 
 __all__ = ["Atom", "Condition", "Expr", "INT", "Int", "RunTime", "Symbol", "add", "bounds_of", "constant_of"]
-__all__ += ["divisor_of", "evaluate", "fits", "floordiv", "is_int", "is_multiple", "key_of", "maximum", "minimum"]
+__all__ += ["divisor_of", "evaluate", "fits", "floordiv", "is_int_like", "is_multiple", "key_of", "maximum", "minimum"]
 __all__ += ["mul", "of_atom", "plain", "sub", "substitute", "sum_of", "symbols_in_order", "symbols_of"]
 __all__ += ["terms_of"]

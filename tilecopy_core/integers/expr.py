@@ -154,7 +154,7 @@ def _operator(op: str, compute: Callable[[Any, Any], Any]) -> Callable[[Expr, An
         if type(other) is not int and not isinstance(other, Expr):
             if op in getattr(type(other), "reflects", ()):  # that class knows what to do
                 return NotImplemented
-            if not is_int(other) and not isinstance(other, np.integer):
+            if not is_int_like(other) and not isinstance(other, np.integer):
                 kind = type(other).__name__
                 raise RequestError(f"'{self} {op} {shown(other)}': index arithmetic takes integers, not {kind}")
             other = int(other)
@@ -259,18 +259,18 @@ def _is_term(term: object) -> bool:
 # --------------------------------------------------------------------------------------------- construction
 
 
-def is_int(value: object) -> bool:
+def is_int_like(value: object) -> bool:
     """Whether a value is an integer in the sense of this module: an int or an Expr (no bool)."""
     return type(value) is int or isinstance(value, Expr) or (isinstance(value, int) and not isinstance(value, bool))
 
 
 def plain(value: Any) -> Any:
     """A value; an integer of NumPy or another framework as the plain one that it is."""
-    number = None if is_int(value) else integer(value)
+    number = None if is_int_like(value) else integer(value)
     return value if number is None else number
 
 
-INT = Kind("an integer, plain or symbolic", is_int)
+INT = Kind("an integer, plain or symbolic", is_int_like)
 
 
 def symbol(
@@ -292,9 +292,9 @@ def symbol(
         raise RequestError(f"symbol name: a text that is not empty, not {shown(name)}")
     lower, upper, multiple_of = plain(lower), plain(upper), plain(multiple_of)
     for what, bound in (("lower", lower), ("upper", upper)):
-        if bound is not None and (not is_int(bound) or isinstance(bound, Expr)):
+        if bound is not None and (not is_int_like(bound) or isinstance(bound, Expr)):
             raise RequestError(f"symbol {name}: {what} is a plain integer or None, not {shown(bound)}")
-    if not is_int(multiple_of) or isinstance(multiple_of, Expr) or multiple_of < 1:
+    if not is_int_like(multiple_of) or isinstance(multiple_of, Expr) or multiple_of < 1:
         raise RequestError(f"symbol {name}: multiple_of is an integer of at least 1, not {shown(multiple_of)}")
     one_of("thread", "cta", "grid").check(varies, f"symbol {name}", "varies")
     if lower is not None and upper is not None and -(-lower // multiple_of) > upper // multiple_of:
@@ -665,7 +665,7 @@ def _least_bounds(left: Int, right: Int) -> Bounds:
 
 
 def _least(left: Any, right: Any) -> Any:
-    return minimum(left, right) if is_int(left) and is_int(right) else np.minimum(left, right)
+    return minimum(left, right) if is_int_like(left) and is_int_like(right) else np.minimum(left, right)
 
 
 OPERATIONS: dict[str, Rule] = {

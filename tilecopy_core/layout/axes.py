@@ -8,7 +8,7 @@ import attrs
 
 from ..errors import TEXT, LayoutError, one_of, shown
 from ..errors.records import frozen
-from ..integers.expr import Int, constant_of, is_int, key_of, plain, terms_of
+from ..integers.expr import Int, constant_of, is_int_like, key_of, plain, terms_of
 
 
 @frozen(repr=False, cache_hash=True)
@@ -34,7 +34,7 @@ class Axis:
 
     def __rmatmul__(self, stride: Any) -> OnAxis:
         """``stride @ axis``: a stride (or offset) along this axis."""
-        if not is_int(stride := plain(stride)):
+        if not is_int_like(stride := plain(stride)):
             raise LayoutError(f"a stride along {self.name} is an integer, not {shown(stride)}")
         return OnAxis(stride, self)
 

@@ -11,7 +11,20 @@ import attrs
 
 from ..errors import LayoutError, shown
 from ..errors.records import frozen
-from ..integers.expr import Expr, Int, add, bounds_of, divisor_of, is_int, is_multiple, key_of, mul, plain, same, sub
+from ..integers.expr import (
+    Expr,
+    Int,
+    add,
+    bounds_of,
+    divisor_of,
+    is_int_like,
+    is_multiple,
+    key_of,
+    mul,
+    plain,
+    same,
+    sub,
+)
 from .axes import Axis, OnAxis, m
 
 
@@ -26,7 +39,7 @@ class Iter:
     def __attrs_post_init__(self) -> None:
         if type(self.extent) is not int or self.extent < 1:
             raise LayoutError(f"Iter: extent is a plain integer of at least 1, not {shown(self.extent)}")
-        if type(self.stride) is not int and not is_int(self.stride):
+        if type(self.stride) is not int and not is_int_like(self.stride):
             raise LayoutError(f"Iter: stride is an integer, plain or symbolic, not {shown(self.stride)}")
         if type(self.axis) is not Axis:
             raise LayoutError(f"Iter: axis is an Axis such as m or laneid, not {shown(self.axis)}")
@@ -115,7 +128,7 @@ def _start_and_extent(part: Any, size: Int, dim: int, overhang: bool) -> tuple[I
     elif not isinstance(part, (tuple, list)) or len(part) != 2:
         raise LayoutError(f"dimension {dim}: a region is slice(start, stop) or (start, stop), not {shown(part)}")
     start, stop = plain(0 if part[0] is None else part[0]), plain(size if part[1] is None else part[1])
-    if not (is_int(start) and is_int(stop)):
+    if not (is_int_like(start) and is_int_like(stop)):
         raise LayoutError(f"dimension {dim}: a region is made of integers, not {shown(start)}:{shown(stop)}")
     start, stop = start if isinstance(start, Expr) else int(start), stop if isinstance(stop, Expr) else int(stop)
     extent = stop - start

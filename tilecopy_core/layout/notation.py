@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import LayoutError, shown
-from ..integers.expr import bounds_of, is_int, plain
+from ..integers.expr import bounds_of, is_int_like, plain
 from .axes import OnAxis, m
 from .boxes import Iter
 from .tile import TileLayout, checked_extents, row_major
@@ -40,7 +40,7 @@ class _Bracket:
 
 def _iter(letter: str, extent: int, stride: Any) -> Iter:
     stride, axis = (stride.value, stride.axis) if isinstance(stride, OnAxis) else (stride, m)
-    if not is_int(stride := plain(stride)):
+    if not is_int_like(stride := plain(stride)):
         raise LayoutError(f"a stride in {letter}[...] is an integer or `integer @ axis`, not {shown(stride)}")
     if type(stride) is int and stride >= 2**60:
         raise LayoutError(f"a stride is less than 2**60; found {shown(stride)} for extent {extent}")

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import Kind, LayoutError, did_you_mean, shown
 from ..errors.records import frozen
-from ..integers.expr import Expr, Int, Term, add, is_int, plain, possible_bits, sum_of, xor
+from ..integers.expr import Expr, Int, Term, add, is_int_like, plain, possible_bits, sum_of, xor
 from .dtypes import dtype_of
 
 MODES = {"none": 0, "32B": 1, "64B": 2, "128B": 3}
@@ -17,7 +17,7 @@ MODES = {"none": 0, "32B": 1, "64B": 2, "128B": 3}
 
 _ADDRESS = Kind(
     "an integer, plain or symbolic, or an array of integers",
-    lambda value: is_int(value) or (isinstance(value, (np.ndarray, np.integer)) and value.dtype.kind in "iu"),
+    lambda value: is_int_like(value) or (isinstance(value, (np.ndarray, np.integer)) and value.dtype.kind in "iu"),
 )
 
 

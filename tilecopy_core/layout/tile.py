@@ -18,7 +18,7 @@ import numpy as np
 
 from ..errors import TEXT, Kind, LayoutError, checked, instance_of, integer, optional, shown, tuple_of
 from ..errors.records import frozen
-from ..integers.expr import INT, Expr, Int, is_int, key_of, plain
+from ..integers.expr import INT, Expr, Int, is_int_like, key_of, plain
 from .axes import Axis, OnAxis, m
 from .boxes import Iter, Iters, Offset, add_offsets, box, cut, flat_run, fuse, surely_leaves
 from .html import html_table
@@ -38,7 +38,8 @@ N = TypeVar("N", int, Int)
 def _is_offset(value: Any) -> bool:
     pairs = value.items() if isinstance(value, Mapping) else value
     return isinstance(value, (Mapping, tuple)) and all(
-        isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], Axis) and is_int(pair[1]) for pair in pairs
+        isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], Axis) and is_int_like(pair[1])
+        for pair in pairs
     )
 
 
@@ -96,7 +97,7 @@ class TileLayout:
     def __add__(self, other: Any) -> TileLayout:
         if isinstance(other, OnAxis):
             other = TileLayout._of((), (), ((other.axis, other.value),))
-        elif is_int(other := plain(other)):
+        elif is_int_like(other := plain(other)):
             other = TileLayout._of((), (), ((m, other),))
         if not isinstance(other, TileLayout):
             raise LayoutError(f"an offset is an integer or `integer @ axis`, not {shown(other)}")
@@ -193,7 +194,7 @@ class TileLayout:
             raise LayoutError(f"{len(coordinate)} coordinates for the shape {shape}: {shown(coordinate)}")
         flat: Int = 0
         for index, extent in zip(coordinate, shape, strict=True):
-            if not is_int(index := plain(index)):
+            if not is_int_like(index := plain(index)):
                 raise LayoutError(f"a coordinate is an integer, not {shown(index)}")
             if surely_leaves(index, 1, extent):
                 raise LayoutError(f"coordinate {shown(index)} is outside its extent {extent}")

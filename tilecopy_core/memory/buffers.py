@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import TWO_FLAGS, LayoutError, RequestError, instance_of, integer_in, one_of, optional, shown, tuple_of
 from ..errors.patterns import pattern
 from ..errors.records import frozen
-from ..integers.expr import INT, Expr, Int, add, bounds_of, divisor_of, is_int, key_of, plain, same, sub
+from ..integers.expr import INT, Expr, Int, add, bounds_of, divisor_of, is_int_like, key_of, plain, same, sub
 from ..layout import S, StridedLayout, TCol, TileLayout, TLane, box, checked_extents, m, row_major
 from ..layout.boxes import leaving, surely_leaves
 from ..layout.dtypes import DType, dtype_of
@@ -175,7 +175,7 @@ class Buffer:
         for dim, part in enumerate(parts):
             if isinstance(part, slice):
                 region.append(part)
-            elif not isinstance(part, np.ndarray) and is_int(first := plain(part)):
+            elif not isinstance(part, np.ndarray) and is_int_like(first := plain(part)):
                 region.append(slice(first, first + 1))
             elif part is Ellipsis:
                 raise LayoutError(f"{self.name}: an index has one '...', for the dimensions left out, not {shown(key)}")

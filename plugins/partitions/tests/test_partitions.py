@@ -6,7 +6,7 @@ import pytest
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout
-from tilecopy_partitions import ChunkPartition, VectorPartition, chunked, synthesize
+from tilecopy_partitions import ChunkPartition, VectorPartition, partition_chunks, synthesize
 
 
 def request(shape: tuple[int, ...], tile: TileLayout | None = None, threads: int = 32) -> tc.CopyRequest:
@@ -48,7 +48,7 @@ def test_the_leader_is_an_operand_of_the_copy() -> None:
 
 
 def test_a_chunk_is_the_longest_contiguous_run() -> None:
-    whole, rows = (chunked(request((32, 64), tile)) for tile in (None, TileLayout(S[(32, 64) : (72, 1)])))
+    whole, rows = (partition_chunks(request((32, 64), tile)) for tile in (None, TileLayout(S[(32, 64) : (72, 1)])))
     assert isinstance(whole, ChunkPartition) and isinstance(rows, ChunkPartition)
     assert (whole.chunk_bytes, whole.chunks) == (4096, ((0, 0),))
     assert rows.chunk_bytes == 128 and rows.chunks == tuple((72 * row, 64 * row) for row in range(32))

@@ -123,10 +123,10 @@ def test_fewer_than_four_bytes_are_copied_asynchronously_too() -> None:
 
 def test_rows_are_wide_vectors_and_a_rest() -> None:
     padded = there_and_back((16, 33), "float16", 96, layout=TileLayout(S[(16, 33) : (40, 1)]))
-    assert padded.plans[0].partition.rest is None, "rows of 33 elements in global memory allow no vector"
+    assert padded.plans[0].partition.tail is None, "rows of 33 elements in global memory allow no vector"
     contiguous = there_and_back((77, 33), "float16", 96)
     body = contiguous.plans[0].partition
-    assert (body.vec_bits, body.outer, body.rest.vec_bits, body.rest.outer) == (128, 4, 16, 1)
+    assert (body.vec_bits, body.outer, body.tail.vec_bits, body.tail.outer) == (128, 4, 16, 1)
     check(contiguous, (77, 33), "float16")
     k = tc.KernelBuilder("k", threads=96)
     a, b = (k.param(name, (16, 33), "float16", strides=(40, 1)) for name in "AB")

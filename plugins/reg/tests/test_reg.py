@@ -15,7 +15,7 @@ from tilecopy_testkit import oracle
 from tilecopy_testkit.profiles import examples
 
 from tilecopy_core.plugin import Decline, Iter, by_thread
-from tilecopy_partitions import digits_of, owners
+from tilecopy_partitions import digits_of, owner_conditions
 
 
 def plan(
@@ -140,7 +140,7 @@ def test_who_owns_what_is_what_the_layout_says(
     lane = np.arange(64) % 32
     for store, wanted in ((False, every), (True, [of_element[0] for of_element in places])):
         owned = np.ones(64, bool)
-        for condition in owners(digits, tid, 64, store=store):
+        for condition in owner_conditions(digits, tid, 64, store=store):
             owned &= by_thread(condition, 64)
         assert (owned == np.isin(lane, wanted)).all()
     found = sum(np.broadcast_to(by_thread(d.value(tid), 64), 64) * d.step for d in digits if not d.replica)

@@ -147,7 +147,7 @@ def fewer_rounds(request: CopyRequest, partition: Any) -> Any:
 
 def narrow(request: CopyRequest, partition: Any) -> Any:
     elem = request.dst.buffer.dtype.bits
-    if partition.vec == 1 or partition.guards or partition.rest:
+    if partition.vec == 1 or partition.guards or partition.tail:
         return partition
     return evolve(partition, outer=partition.outer * partition.vec, vec=1, vec_bits=elem)
 
@@ -396,9 +396,9 @@ def inverted_ignore(ptx: Any, dst: Any, src: Any, nbytes: int, ignore: Any = Non
 
 
 def by_registers(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
-    from tilecopy_partitions import at_edges, through_registers
+    from tilecopy_partitions import emit_through_registers, emit_with_edges
 
-    at_edges(ptx, partition, request.scope, lambda part: through_registers(ptx, request, part))
+    emit_with_edges(ptx, partition, request.scope, lambda part: emit_through_registers(ptx, request, part))
 
 
 def backwards_registers(request: CopyRequest, partition: Any) -> Any:
@@ -769,7 +769,7 @@ FAULTS = (
     Fault("swizzle of cp.async is forgotten", "ldgsts", builder={"address": forgets_swizzle}),
     Fault("vectors of cp.async are single words", "ldgsts", partition=single_words, by="partitions", examples=150),
     # ragged
-    Fault("rest is forgotten", "ragged", partition=lambda r, p: evolve(p, rest=None) if hasattr(p, "rest") else p),
+    Fault("tail is forgotten", "ragged", partition=lambda r, p: evolve(p, tail=None) if hasattr(p, "tail") else p),
     Fault("guards are forgotten", "ragged", partition=lambda r, p: evolve(p, guards=()) if hasattr(p, "guards") else p),
     Fault(
         "last element of a fragment is forgotten",

@@ -24,7 +24,7 @@ from tilecopy_core.plugin import (
     valid_copy,
     whole_byte_elements,
 )
-from tilecopy_partitions import Side, VectorPartition, batches, by_descending_stride, refine, sliced
+from tilecopy_partitions import Side, VectorPartition, batches, by_descending_stride, refine, slice_layout
 
 
 @attrs.frozen
@@ -77,7 +77,7 @@ class Elementwise:
         """Both sides in logical order."""
         sides = []
         for operand, region in (("destination", request.dst), ("source", request.src)):
-            cut = sliced(operand, region)
+            cut = slice_layout(operand, region)
             if isinstance(cut, Decline):
                 return cut
             sides.append(Side(region, cut))
@@ -149,7 +149,7 @@ class BulkStore:
     @hookimpl
     def tilecopy_partition(self, request: CopyRequest) -> Rows | Decline:
         """The longest run that is contiguous on both sides, times the rest."""
-        dst, src = sliced("destination", request.dst), sliced("source", request.src)
+        dst, src = slice_layout("destination", request.dst), slice_layout("source", request.src)
         if isinstance(dst, Decline):
             return dst
         if isinstance(src, Decline):
@@ -228,7 +228,7 @@ class Renamed:
         """Both sides in logical order."""
         places = []
         for operand, region in (("source", request.src), ("destination", request.dst)):
-            cut = sliced(operand, region)
+            cut = slice_layout(operand, region)
             if isinstance(cut, Decline):
                 return cut
             places.append([int(cut.apply(index).get("m", 0)) for index in range(region.size)])

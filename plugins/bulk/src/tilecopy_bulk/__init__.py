@@ -24,7 +24,7 @@ from tilecopy_core.plugin import (
     valid_copy,
     whole_byte_elements,
 )
-from tilecopy_partitions import ChunkPartition, VectorPartition, Walk, batches, chunked
+from tilecopy_partitions import ChunkPartition, SideAddresses, VectorPartition, batches, partition_chunks
 
 variant = Variant(
     name="bulk",
@@ -111,10 +111,10 @@ class Load:
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> Load | Decline:
     """The longest chunk that is contiguous on both sides, and the loop over the rest."""
-    copies, later = chunked(request), ahead_of(request)
+    copies, later = partition_chunks(request), ahead_of(request)
     if isinstance(copies, Decline):
         return copies
-    ahead = None if later is None else chunked(later)
+    ahead = None if later is None else partition_chunks(later)
     return ahead if isinstance(ahead, Decline) else Load(copies, ahead)
 
 
@@ -124,7 +124,7 @@ def tilecopy_emit(request: CopyRequest, partition: Load, ptx: PtxBuilder) -> Non
     mbar = mbarrier_of(request)
     assert mbar is not None
     barrier, rounds = ptx.element(mbar), partition.rounds
-    dst, src = (Walk(ptx, side, rounds, 0) for side in (rounds.dst, rounds.src))
+    dst, src = (SideAddresses(ptx, side, rounds, 0) for side in (rounds.dst, rounds.src))
     for batch in batches(ptx, rounds.outer, words_per_round=1):
         for turn in batch:
             ptx.instr(
@@ -135,7 +135,7 @@ def tilecopy_emit(request: CopyRequest, partition: Load, ptx: PtxBuilder) -> Non
                 barrier,
             )
     if partition.ahead is not None:
-        later = Walk(ptx, partition.ahead.rounds.src, partition.ahead.rounds, 0)
+        later = SideAddresses(ptx, partition.ahead.rounds.src, partition.ahead.rounds, 0)
         for batch in batches(ptx, partition.ahead.rounds.outer, words_per_round=1):
             for turn in batch:
                 ptx.instr("cp.async.bulk.prefetch.L2.global", later.address(turn), partition.ahead.chunk_bytes)

@@ -15,7 +15,7 @@ from tilecopy_core.plugin import (
     valid_copy,
     whole_byte_elements,
 )
-from tilecopy_partitions import ChunkPartition, Walk, batches, chunked
+from tilecopy_partitions import ChunkPartition, SideAddresses, batches, partition_chunks
 
 variant = Variant(
     name="bulk_store",
@@ -41,14 +41,14 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> ChunkPartition | Decline:
     """The longest chunk that is contiguous on both sides, and the loop over the rest."""
-    return chunked(request)
+    return partition_chunks(request)
 
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: ChunkPartition, ptx: PtxBuilder) -> None:
     """One bulk copy a chunk; no commit and no wait."""
     rounds = partition.rounds
-    dst, src = (Walk(ptx, side, rounds, 0) for side in (rounds.dst, rounds.src))
+    dst, src = (SideAddresses(ptx, side, rounds, 0) for side in (rounds.dst, rounds.src))
     for batch in batches(ptx, rounds.outer, words_per_round=1):
         for turn in batch:
             ptx.instr(

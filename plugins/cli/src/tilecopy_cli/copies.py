@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
+from tilecopy.catalog import KNOWN_EXECUTORS
 from tilecopy.executors import executors
-from tilecopy.known import KNOWN_EXECUTORS
 
 from tilecopy_core.description import OPS, TARGETS, Variant
 from tilecopy_core.dispatch import Plan

@@ -8,9 +8,9 @@ from typing import Any
 
 import attrs
 from tilecopy.assemblers import ASSEMBLERS, how_to_install, ptxas_path, version_of
+from tilecopy.catalog import KNOWN_EXECUTORS, KNOWN_PACKAGES, install_line
 from tilecopy.errors import AssemblerError
 from tilecopy.executors import executor_named, executors, why_unavailable
-from tilecopy.known import KNOWN_EXECUTORS, KNOWN_PACKAGES, install_line
 
 from tilecopy_core.errors import TilecopyError
 from tilecopy_core.registry import canonical, default_registry, known_variants, shown_error

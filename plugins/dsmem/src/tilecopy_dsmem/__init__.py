@@ -28,7 +28,7 @@ from tilecopy_core.plugin import (
     valid_copy,
     whole_byte_elements,
 )
-from tilecopy_partitions import ChunkPartition, Walk, batches, chunked
+from tilecopy_partitions import ChunkPartition, SideAddresses, batches, partition_chunks
 
 PAIRS = (("shared", "shared"),)
 LEAST_CLUSTER, MAX_CLUSTER = 2, 16
@@ -108,7 +108,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> ChunkPartition | Decline:
     """The longest contiguous chunk and the loop over the rest."""
-    return chunked(request)
+    return partition_chunks(request)
 
 
 @hookimpl
@@ -118,7 +118,7 @@ def tilecopy_emit(request: CopyRequest, partition: ChunkPartition, ptx: PtxBuild
     assert mbar is not None
     barrier = ptx.mapa(ptx.element(mbar, whole=True), rank)
     rounds = partition.rounds
-    src, dst = Walk(ptx, rounds.src, rounds, 0), Walk(ptx, rounds.dst, rounds, 0, whole=True)
+    src, dst = SideAddresses(ptx, rounds.src, rounds, 0), SideAddresses(ptx, rounds.dst, rounds, 0, whole=True)
     for batch in batches(ptx, rounds.outer, words_per_round=1):
         for turn in batch:
             remote = ptx.mapa(dst.address(turn), rank)

@@ -24,7 +24,7 @@ from tilecopy_core.plugin import (
     valid_copy,
     whole_byte_elements,
 )
-from tilecopy_partitions import VectorPartition, at_edges, synthesize, through_registers
+from tilecopy_partitions import VectorPartition, emit_through_registers, emit_with_edges, synthesize
 
 PAIRS = (("global", "shared"), ("shared", "global"))
 
@@ -66,7 +66,7 @@ def tilecopy_partition(request: CopyRequest) -> VectorPartition | Decline:
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: VectorPartition, ptx: PtxBuilder) -> None:
     """Batches of loads, then their stores; no cache hints (docs/performance.md has what each is worth)."""
-    at_edges(ptx, partition, request.scope, lambda part: through_registers(ptx, request, part))
+    emit_with_edges(ptx, partition, request.scope, lambda part: emit_through_registers(ptx, request, part))
 
 
 def _typed() -> VariantPlugin:

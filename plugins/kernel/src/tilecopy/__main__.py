@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib.metadata import PackageNotFoundError, distribution
 
-from .known import install_line
+from .catalog import install_line
 
 
 def main() -> None:

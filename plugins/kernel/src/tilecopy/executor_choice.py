@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from tilecopy_core.errors import PluginError, TilecopyError, did_you_mean, shown
 from tilecopy_core.registry import LOCK, Source, by_name, canonical, load_only, shown_error
 
+from .catalog import KNOWN_EXECUTORS, install_line
 from .errors import LaunchError
-from .known import KNOWN_EXECUTORS, install_line
 
 EXECUTORS_GROUP = "tilecopy.executors.v1"
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilecopy_core.errors import RequestError, pattern
-from tilecopy_core.integers import Atom, Int, Symbol, constant_of, is_int, minimum, terms_of
+from tilecopy_core.integers import Atom, Int, Symbol, constant_of, is_int_like, minimum, terms_of
 
 _CPP = {
     "//": "tilecopy::quotient({}, {})",
@@ -75,7 +75,7 @@ def read(text: str | int, names: Mapping[str, Int]) -> Int:
     Raises:
         RequestError: the text is no such expression.
     """
-    if is_int(text) and isinstance(text, int):
+    if is_int_like(text) and isinstance(text, int):
         return text
     if not isinstance(text, str):
         raise RequestError(f"{text!r} is no integer, and no expression of integers")

@@ -21,7 +21,7 @@ from tilecopy_core.plugin import (
     valid_copy,
     whole_byte_elements,
 )
-from tilecopy_partitions import VectorPartition, asynchronously, at_edges, synthesize
+from tilecopy_partitions import VectorPartition, emit_cp_async, emit_with_edges, synthesize
 
 PAIRS = (("global", "shared"),)
 WIDTHS_BITS = (128, 64, 32)
@@ -64,7 +64,7 @@ def tilecopy_partition(request: CopyRequest) -> VectorPartition | Decline:
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: VectorPartition, ptx: PtxBuilder) -> None:
     """One ``cp.async`` a round; no commit, no wait."""
-    at_edges(ptx, partition, request.scope, lambda part: asynchronously(ptx, request, part))
+    emit_with_edges(ptx, partition, request.scope, lambda part: emit_cp_async(ptx, request, part))
 
 
 def _typed() -> VariantPlugin:

@@ -24,7 +24,7 @@ from tilecopy_core.plugin import (
     valid_copy,
     whole_byte_elements,
 )
-from tilecopy_partitions import Places, operands, owners, why_no_owners
+from tilecopy_partitions import AddressBase, fragment_and_memory, owner_conditions, why_no_owners
 
 if TYPE_CHECKING:
     from .partition import MatrixPartition
@@ -51,14 +51,14 @@ def whole_warps(request: CopyRequest) -> str | None:
 
 def words_of_32_bits(request: CopyRequest) -> str | None:
     """The fragment's registers have 32 bits."""
-    fragment, _ = operands(request)
+    fragment, _ = fragment_and_memory(request)
     bits = max(fragment.buffer.dtype.bits, fragment.buffer.memory.dtype.bits)
     return f"{fragment} has registers of {bits} bits; a lane gets 32 of each row" if bits > 32 else None
 
 
 def owned_fragment(request: CopyRequest) -> str | None:
     """The register operand has a layout of threads and registers that the scope can own."""
-    fragment, _ = operands(request)
+    fragment, _ = fragment_and_memory(request)
     layout = fragment.sliced_layout()
     if layout is None:
         return f"register operand {fragment} is not a layout of its own: the box cuts inside an iter of {fragment.buffer.layout}"
@@ -84,7 +84,7 @@ BELOW_REG = 5
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
     """The table, row by row; single matrices of other than 16-bit elements are left to ``reg`` where it is there."""
     verdict = first_failure(request, PREDICATE)
-    if verdict and operands(request)[0].buffer.dtype.bits != 16:
+    if verdict and fragment_and_memory(request)[0].buffer.dtype.bits != 16:
         made = tilecopy_partition(request)
         if not isinstance(made, Decline) and made.count == 1 and ".trans" not in made.form.shape:
             return Accept(BELOW_REG)
@@ -102,7 +102,7 @@ def tilecopy_partition(request: CopyRequest) -> MatrixPartition | Decline:
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: MatrixPartition, ptx: PtxBuilder) -> None:
     """One instruction a batch, by the warps that own something."""
-    guards = owners(partition.warps, ptx.tid, ptx.cta_threads, store=request.src is partition.fragment)
+    guards = owner_conditions(partition.warps, ptx.tid, ptx.cta_threads, store=request.src is partition.fragment)
     if not guards:
         walk(request, partition, ptx)
         return
@@ -114,7 +114,7 @@ def walk(request: CopyRequest, partition: MatrixPartition, ptx: PtxBuilder) -> N
     """The instructions, loads or stores."""
     store, local = request.src.buffer.space == "local", partition.fragment.buffer
     opcode = f"{'st' if store else 'ld'}matrix.sync.aligned.{partition.form.shape.format(partition.count)}"
-    places = Places(ptx, partition.other.buffer, partition.offset(ptx.tid), partition.swizzle)
+    places = AddressBase(ptx, partition.other.buffer, partition.offset(ptx.tid), partition.swizzle)
     for batch in partition.batches:
         words = [ptx.read_local(local, first, 32)[0] for first in batch.registers]
         registers = f"{{{', '.join(map(str, words))}}}"

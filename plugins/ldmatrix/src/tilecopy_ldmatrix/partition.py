@@ -34,7 +34,7 @@ from tilecopy_core.plugin import (
     warpid,
     wid_in_wg,
 )
-from tilecopy_partitions import Digit, Run, digits_of, operands, owners, refine, sliced
+from tilecopy_partitions import Digit, Run, digits_of, fragment_and_memory, owner_conditions, refine, slice_layout
 
 from . import LANES
 from .forms import FITTING, ROW_BYTES, Form, forms_of
@@ -128,7 +128,7 @@ class MatrixPartition:
         threads = np.arange(self.threads)
         owning = np.logical_and.reduce(
             [np.ones(self.threads, bool)]
-            + [by_thread(c, self.threads) for c in owners(self.warps, tid, self.threads, store=store)]
+            + [by_thread(c, self.threads) for c in owner_conditions(self.warps, tid, self.threads, store=store)]
         )
         given = np.broadcast_to(
             evaluate(self.offset(tid), {**values, **dict.fromkeys(symbols_of(tid), threads)}), (self.threads,)
@@ -155,8 +155,8 @@ class MatrixPartition:
 
 def matrices(request: CopyRequest) -> MatrixPartition | Decline:
     """The partition by the first form that the fragment is made of."""
-    fragment, other = operands(request)
-    layout, memory = fragment.sliced_layout(), sliced("shared operand", other)
+    fragment, other = fragment_and_memory(request)
+    layout, memory = fragment.sliced_layout(), slice_layout("shared operand", other)
     assert layout is not None
     if isinstance(memory, Decline):
         return memory
@@ -245,7 +245,7 @@ def _of_form(
     warps: tuple[Digit, ...],
 ) -> MatrixPartition | str:
     """The partition into matrices of one form, or what does not fit it."""
-    fragment, other = operands(request)
+    fragment, other = fragment_and_memory(request)
     each, left = 32 // fragment.buffer.dtype.bits, list(pieces)
     one = _one_matrix(form, left, each, other.buffer.name)
     if isinstance(one, str):
@@ -368,7 +368,7 @@ def _misaligned(
     request: CopyRequest, rows: Sequence[Digit], warps: Sequence[Digit], left: Sequence[Piece], memory: TileLayout
 ) -> str | None:
     """Why a row does not start at a multiple of 16 bytes, or None."""
-    fragment, other = operands(request)
+    fragment, other = fragment_and_memory(request)
     size = fragment.buffer.dtype.bytes
     for digit in rows:
         if isinstance(digit.step, int) and digit.step * size % ROW_BYTES:

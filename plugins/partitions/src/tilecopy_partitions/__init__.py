@@ -5,10 +5,19 @@ A variant imports the contract from :mod:`tilecopy_core.plugin`, and from here w
 """
 
 from . import tcgen05
-from .chunk_partition import ChunkPartition, chunked
-from .fragment_owners import Digit, digits_of, operands, owners, thread_axes, why_no_owners
+from .chunk_partition import ChunkPartition, partition_chunks
+from .fragment_owners import Digit, digits_of, fragment_and_memory, owner_conditions, thread_axes, why_no_owners
 from .fragments import mma_fragment, tile_fragment
-from .round_loop import Masks, Places, Walk, asynchronously, at_edges, batches, choose, through_registers
+from .round_loop import (
+    AddressBase,
+    Masks,
+    SideAddresses,
+    batches,
+    branch_on_edges,
+    emit_cp_async,
+    emit_through_registers,
+    emit_with_edges,
+)
 from .vector_partition import (
     WIDTHS_BITS,
     Guard,
@@ -19,15 +28,24 @@ from .vector_partition import (
     guards_of,
     orders_of,
     refine,
-    sliced,
+    slice_layout,
     synthesize,
     widest,
 )
 
 # In the order of the table in docs/plugins.md.
-__all__ = ["by_descending_stride", "orders_of", "refine", "sliced"]
+__all__ = ["by_descending_stride", "orders_of", "refine", "slice_layout"]
 __all__ += ["WIDTHS_BITS", "Run", "Side", "VectorPartition", "synthesize", "widest"]
-__all__ += ["ChunkPartition", "Guard", "Masks", "at_edges", "choose", "chunked", "guards_of"]
-__all__ += ["Places", "Walk", "asynchronously", "batches", "through_registers"]
-__all__ += ["Digit", "digits_of", "operands", "owners", "thread_axes", "why_no_owners", "mma_fragment", "tile_fragment"]
+__all__ += ["ChunkPartition", "Guard", "Masks", "emit_with_edges", "branch_on_edges", "partition_chunks", "guards_of"]
+__all__ += ["AddressBase", "SideAddresses", "emit_cp_async", "batches", "emit_through_registers"]
+__all__ += [
+    "Digit",
+    "digits_of",
+    "fragment_and_memory",
+    "owner_conditions",
+    "thread_axes",
+    "why_no_owners",
+    "mma_fragment",
+    "tile_fragment",
+]
 __all__ += ["tcgen05"]

@@ -19,7 +19,7 @@ from tilecopy_core.plugin import (
     same,
 )
 
-from .vector_partition import Side, VectorPartition, by_descending_stride, refine, sliced
+from .vector_partition import Side, VectorPartition, by_descending_stride, refine, slice_layout
 
 ALIGN_BYTES = 16
 """Size and addresses of ``cp.async.bulk`` are multiples of this (PTX ISA 9.7.9.25.4.1)."""
@@ -49,12 +49,12 @@ class ChunkPartition:
         return f"{count} bulk {'copy' if count == 1 else 'copies'} of {self.chunk_bytes} bytes"
 
 
-def chunked(request: CopyRequest) -> ChunkPartition | Decline:
+def partition_chunks(request: CopyRequest) -> ChunkPartition | Decline:
     """The longest chunk that is contiguous on both sides, times a loop over the other extents.
 
     A chunk is a multiple of 16 bytes, and so is every start and step on both sides; else the reason.
     """
-    dst, src = sliced("destination", request.dst), sliced("source", request.src)
+    dst, src = slice_layout("destination", request.dst), slice_layout("source", request.src)
     if isinstance(dst, Decline):
         return dst
     if isinstance(src, Decline):

@@ -69,7 +69,7 @@ class Digit:
         return digit if self.modulus is None else digit % self.modulus
 
 
-def owners(digits: Sequence[Digit], tid: Int, cta_threads: int, *, store: bool) -> list[Condition]:
+def owner_conditions(digits: Sequence[Digit], tid: Int, cta_threads: int, *, store: bool) -> list[Condition]:
     """What must hold of a thread for it to own anything (and, to store, to be the first of its replicas).
 
     Conditions that every thread of the CTA meets are left out.
@@ -90,14 +90,14 @@ def owners(digits: Sequence[Digit], tid: Int, cta_threads: int, *, store: bool) 
     return [c for c in found if isinstance(c, Condition) and not np.all(by_thread(c, cta_threads))]
 
 
-def operands(request: CopyRequest) -> tuple[Region, Region]:
+def fragment_and_memory(request: CopyRequest) -> tuple[Region, Region]:
     """The register operand and the other one."""
     return (request.dst, request.src) if request.dst.buffer.space == "local" else (request.src, request.dst)
 
 
 def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
     """Why the threads of the scope cannot own the register operand, whose box (or whole buffer) has a layout; or None."""
-    fragment, _ = operands(request)
+    fragment, _ = fragment_and_memory(request)
     name, kind, threads = fragment.buffer.name, request.scope.kind, thread_axes(fragment)
     for axis in threads:
         if axis.coarser not in _SCOPES[: _SCOPES.index(kind) + 1]:

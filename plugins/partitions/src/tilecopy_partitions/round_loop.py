@@ -55,7 +55,7 @@ def batches(ptx: PtxBuilder, outer: int, words_per_round: int, *, limit: int = U
         yield list(range(start, min(start + in_flight, outer)))
 
 
-def at_edges(
+def emit_with_edges(
     ptx: PtxBuilder, partition: VectorPartition, scope: Scope, write: Callable[[VectorPartition], None]
 ) -> None:
     """Write a copy whose regions may overhang: one branch, and in it the rounds of boxes inside or those of the edge.
@@ -70,10 +70,14 @@ def at_edges(
     elif ptx.bindings.inlined and edge.vec == partition.vec and edge.rounds <= FEW_ROUNDS:
         write(edge)
     else:
-        choose(ptx, [g for g in edge.guards if g.dim is not None], lambda: write(partition), lambda: write(edge))
+        branch_on_edges(
+            ptx, [g for g in edge.guards if g.dim is not None], lambda: write(partition), lambda: write(edge)
+        )
 
 
-def choose(ptx: PtxBuilder, guards: Sequence[Guard], inside: Callable[[], None], edge: Callable[[], None]) -> None:
+def branch_on_edges(
+    ptx: PtxBuilder, guards: Sequence[Guard], inside: Callable[[], None], edge: Callable[[], None]
+) -> None:
     """``inside`` where the boxes of all guards lie inside, else ``edge``."""
     leaves = any(surely_leaves(g.start, g.extent, g.size) for g in guards)
     whole = not leaves and ptx.all_of([ptx.inside(g.start, add(g.size, 1 - g.extent), g.ends) for g in guards])
@@ -124,14 +128,14 @@ class Masks:
         return self._ptx.all_of([self._ptx.inside(g.position(first), g.size, g.ends) for g in guards])
 
 
-def through_registers(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition) -> None:
+def emit_through_registers(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition) -> None:
     """The rounds of a partition as batches of vector loads, then their stores.
 
     Elements are read where the source is inside, and stand for what the request says where it is not; they are written
     where the destination is inside. The partition is that of the copy, or of its edge.
     """
     thread, bits = ptx.thread_index(request.scope), partition.vec_bits
-    src, dst = (Walk(ptx, side, partition, thread) for side in (partition.src, partition.dst))
+    src, dst = (SideAddresses(ptx, side, partition, thread) for side in (partition.src, partition.dst))
     masks = Masks(ptx, partition, thread) if partition.guards else None
     fill, relaxed = request.fill, request.relaxed
     for batch in batches(ptx, partition.outer, bits // 32, limit=_limit(partition)):
@@ -149,21 +153,21 @@ def through_registers(ptx: PtxBuilder, request: CopyRequest, partition: VectorPa
             loaded.append((turn, write, registers))
         for turn, write, registers in loaded:
             ptx.store(masked(dst.address(turn), write), bits, registers, relaxed=relaxed)
-    if partition.rest is not None:
-        through_registers(ptx, request, partition.rest)
+    if partition.tail is not None:
+        emit_through_registers(ptx, request, partition.tail)
 
 
-def asynchronously(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition) -> None:
-    """The rounds of a partition as one ``cp.async`` each; no commit, no wait. Arguments as :func:`through_registers`.
+def emit_cp_async(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition) -> None:
+    """The rounds of a partition as one ``cp.async`` each; no commit, no wait. Arguments as :func:`emit_through_registers`.
 
     Zeros come from the instruction's ignore-src predicate, another fill is stored. Vectors narrower than 4 bytes, which
     ``cp.async`` does not copy, go through registers.
     """
     if partition.vec_bits < 32:
-        through_registers(ptx, request, partition)
+        emit_through_registers(ptx, request, partition)
         return
     thread, nbytes = ptx.thread_index(request.scope), partition.vec_bytes
-    src, dst = (Walk(ptx, side, partition, thread) for side in (partition.src, partition.dst))
+    src, dst = (SideAddresses(ptx, side, partition, thread) for side in (partition.src, partition.dst))
     masks = Masks(ptx, partition, thread)
     outside, fill = request.outside, request.fill
     for batch in batches(ptx, partition.outer, words_per_round=1, limit=_limit(partition)):
@@ -181,11 +185,11 @@ def asynchronously(ptx: PtxBuilder, request: CopyRequest, partition: VectorParti
             if fill is not None and read is not True:
                 rest = ptx.all_of([ptx.opposite(read), write])
                 ptx.store(masked(address, rest), nbytes * 8, ptx.constant(fill, nbytes * 8))
-    if partition.rest is not None:
-        asynchronously(ptx, request, partition.rest)
+    if partition.tail is not None:
+        emit_cp_async(ptx, request, partition.tail)
 
 
-class Places:
+class AddressBase:
     """Elements of a global or shared buffer whose offsets differ by constants: one register, as far as an immediate reaches.
 
     ``varying`` is the element offset of the place 0. A swizzle is applied to each offset; in shared memory those that are
@@ -217,8 +221,8 @@ class Places:
         return found
 
 
-class Walk:
-    """One side of a partition as a thread, by its index in the scope, sees it; ``whole`` as :class:`Places` has it."""
+class SideAddresses:
+    """One side of a partition as a thread, by its index in the scope, sees it; ``whole`` as :class:`AddressBase` has it."""
 
     def __init__(
         self, ptx: PtxBuilder, side: Side, partition: VectorPartition, thread: Int, *, whole: bool = False
@@ -227,7 +231,7 @@ class Walk:
         own = type(side) is Side  # another class says itself where its elements lie
         self._steps = _rounds_of(side.layout.shard, partition.threads * partition.vec) if own else None
         self._first = side.offset(0, thread, partition.shape) if self._steps is not None else 0
-        self._places: dict[tuple[tuple[Atom, int], ...], Places] = {}
+        self._places: dict[tuple[tuple[Atom, int], ...], AddressBase] = {}
 
     def address(self, round_index: Int) -> Address:
         """The thread's vector in a round (what is constant of the round costs an immediate)."""
@@ -242,5 +246,5 @@ class Walk:
             places = self._places[varying] = self._of(add(self._first, sum_of(0, varying)))
         return places.at(moved)
 
-    def _of(self, offset: Int) -> Places:
-        return Places(self._ptx, self._side.region.buffer, offset, self._side.swizzle, whole=self._whole)
+    def _of(self, offset: Int) -> AddressBase:
+        return AddressBase(self._ptx, self._side.region.buffer, offset, self._side.swizzle, whole=self._whole)

@@ -87,7 +87,7 @@ class Guard:
         return cls(region, dim, region.starts[dim], region.buffer.shape[dim], own, ends, along)
 
     @classmethod
-    def rest(cls, request: CopyRequest, count: int, vec: int) -> Guard:
+    def tail(cls, request: CopyRequest, count: int, vec: int) -> Guard:
         """The guard of vectors past the last element, of a copy whose vectors the threads do not divide."""
         order = TileLayout.of((Iter(count // vec, vec), Iter(vec, 1)))
         return cls(request.dst, None, 0, count, count, (False, True), order)
@@ -98,7 +98,7 @@ class Guard:
 
     def __str__(self) -> str:
         if self.dim is None:
-            return "the rest"
+            return "the tail"
         which = {(True, True): "both ends", (True, False): "low end", (False, True): "high end"}[self.ends]
         return f"{self.region.buffer.name} dimension {self.dim} ({which})"
 
@@ -138,7 +138,7 @@ class VectorPartition:
         narrowed: why each wider width was not taken, widest first.
         guards: what a vector must meet to be moved; () where all do.
         edge: the partition for boxes that overhang, where that can be; this one is for boxes that lie inside.
-        rest: the partition of what wide vectors leave of each row, or None.
+        tail: the partition of what wide vectors leave of each row, or None.
     """
 
     outer: int
@@ -150,12 +150,12 @@ class VectorPartition:
     narrowed: tuple[str, ...] = ()
     guards: tuple[Guard, ...] = ()
     edge: VectorPartition | None = None
-    rest: VectorPartition | None = None
+    tail: VectorPartition | None = None
 
     @property
     def rounds(self) -> int:
-        """Rounds of this partition and of its rest: instructions that one thread moves data by; a load and its store are one."""
-        return self.outer + (0 if self.rest is None else self.rest.rounds)
+        """Rounds of this partition and of its tail: instructions that one thread moves data by; a load and its store are one."""
+        return self.outer + (0 if self.tail is None else self.tail.rounds)
 
     instructions_per_thread = rounds
 
@@ -172,12 +172,12 @@ class VectorPartition:
     def summary(self) -> str:
         """One line for ``plan.explain()``."""
         guarded = f", guarded: {', '.join(map(str, self.guards))}" if self.guards else ""
-        later = f"; then {self.rest.summary()}" if self.rest is not None else ""
+        later = f"; then {self.tail.summary()}" if self.tail is not None else ""
         width = f"{self.vec_bits} bits, {self.vec_bytes} bytes each"
         return f"outer {self.outer} x threads {self.threads} x vec {self.vec} ({width}){guarded}{later}"
 
 
-def sliced(operand: str, region: Region) -> TileLayout | Decline:
+def slice_layout(operand: str, region: Region) -> TileLayout | Decline:
     """The layout of a region's box over memory alone, or why it has none."""
     layout, buffer = region.sliced_layout(), region.buffer
     if layout is None:
@@ -296,7 +296,7 @@ def synthesize(
     if leader is not request.dst and leader is not request.src:
         raise RequestError(f"synthesize: leader is request.dst or request.src, not {leader}")
     regions = (leader, request.src if leader is request.dst else request.dst)
-    lead, follow = (sliced("destination" if r is request.dst else "source", r) for r in regions)
+    lead, follow = (slice_layout("destination" if r is request.dst else "source", r) for r in regions)
     if isinstance(lead, Decline):
         return lead
     if isinstance(follow, Decline):
@@ -331,44 +331,47 @@ def _best(split: _Split, widths_bits: Sequence[int]) -> VectorPartition | Declin
         orders = [[list(fuse(side)) for side in sides]]
     else:
         orders = [[[pair[n] for pair in order] for n in range(len(sides))] for order in orders_of(pairs)]
-    found = [(_with_rest if split.ragged else _vectors)(split, order, widths_bits) for order in orders]
+    found = [(_with_tail if split.ragged else _vectors)(split, order, widths_bits) for order in orders]
     fitting = [each for each in found if isinstance(each, VectorPartition)]
     return min(fitting, key=lambda each: each.rounds) if fitting else found[0]
 
 
-def _with_rest(split: _Split, iters: list[list[Iter]], widths_bits: Sequence[int]) -> VectorPartition | Decline:
-    """The partition with the fewest rounds: one width, or wide vectors and narrower ones for what is left of each row."""
+def _with_tail(split: _Split, iters: list[list[Iter]], widths_bits: Sequence[int]) -> VectorPartition | Decline:
+    """Return the partition with the fewest rounds: one width, or wide vectors and narrower ones for the tail of each row."""
     best = _vectors(split, iters, widths_bits)
-    tail = iters[0][-1].extent if iters[0] else 1
-    if any(not own or own[-1].extent != tail for own in iters):
+    row_elems = iters[0][-1].extent if iters[0] else 1
+    if any(not side or side[-1].extent != row_elems for side in iters):
         return best
     for place, bits in enumerate(widths_bits):
         vec = bits // split.regions[0].buffer.dtype.bits
-        left = tail % vec if vec > 1 else 0
-        if not left or left == tail or (isinstance(best, VectorPartition) and best.rounds == 1):
+        tail_elems = row_elems % vec if vec > 1 else 0
+        if tail_elems in (0, row_elems) or (isinstance(best, VectorPartition) and best.rounds == 1):
             continue
-        body = _vectors(split, _with_tail(iters, tail - left), (bits,))
+        body = _vectors(split, _with_rows_of(iters, row_elems - tail_elems), (bits,))
         if isinstance(body, Decline):
             continue
-        moved = [mul(own[-1].stride, tail - left) for own in iters]
+        steps = [mul(side[-1].stride, row_elems - tail_elems) for side in iters]
         lead, follow = (
-            TileLayout.of(x.shard, x.replica, {m: add(x.offset_on(m), by)}, x.swizzle)
-            for x, by in zip(split.layouts, moved, strict=False)
+            TileLayout.of(x.shard, x.replica, {m: add(x.offset_on(m), step)}, x.swizzle)
+            for x, step in zip(split.layouts, steps, strict=False)
         )
-        later = tuple(attrs.evolve(g, start=add(g.start, by)) for g, by in zip(split.guards, moved[2:], strict=True))
-        shifted = attrs.evolve(split, layouts=(lead, follow), guards=later)
-        rest = _with_rest(shifted, _with_tail(iters, left), widths_bits[place + 1 :])
-        if isinstance(rest, Decline):
+        guards = tuple(
+            attrs.evolve(guard, start=add(guard.start, step))
+            for guard, step in zip(split.guards, steps[2:], strict=True)
+        )
+        shifted = attrs.evolve(split, layouts=(lead, follow), guards=guards)
+        tail = _with_tail(shifted, _with_rows_of(iters, tail_elems), widths_bits[place + 1 :])
+        if isinstance(tail, Decline):
             continue
-        found = attrs.evolve(body, rest=rest)
-        if isinstance(best, Decline) or found.rounds < best.rounds:
-            best = found
+        both = attrs.evolve(body, tail=tail)
+        if isinstance(best, Decline) or both.rounds < best.rounds:
+            best = both
     return best
 
 
-def _with_tail(iters: list[list[Iter]], extent: int) -> list[list[Iter]]:
-    """Every side's iters with its innermost one cut to an extent."""
-    return [[*own[:-1], attrs.evolve(own[-1], extent=extent)] for own in iters]
+def _with_rows_of(iters: list[list[Iter]], row_elems: int) -> list[list[Iter]]:
+    """Return every side's iters with its innermost one cut to so many elements."""
+    return [[*side[:-1], attrs.evolve(side[-1], extent=row_elems)] for side in iters]
 
 
 def _vectors(split: _Split, iters: list[list[Iter]], widths_bits: Sequence[int]) -> VectorPartition | Decline:
@@ -391,5 +394,5 @@ def _vectors(split: _Split, iters: list[list[Iter]], widths_bits: Sequence[int])
     dst, src = (lead, follow) if split.regions[0] is split.request.dst else (follow, lead)
     vec = bits // split.regions[0].buffer.dtype.bits
     if count % (threads * vec):
-        guarded.append(Guard.rest(split.request, count, vec))
+        guarded.append(Guard.tail(split.request, count, vec))
     return VectorPartition(-(-count // (threads * vec)), threads, vec, bits, dst, src, narrowed, tuple(guarded))

@@ -23,7 +23,7 @@ from tilecopy_core.plugin import (
     valid_copy,
     whole_byte_elements,
 )
-from tilecopy_partitions import VectorPartition, at_edges, through_registers
+from tilecopy_partitions import VectorPartition, emit_through_registers, emit_with_edges
 
 from .fragments import FragmentElements, emit_fragment, fragment_elements, why_not_fragment
 from .partition import ragged_partition
@@ -73,7 +73,7 @@ def tilecopy_emit(request: CopyRequest, partition: VectorPartition | FragmentEle
     if isinstance(partition, FragmentElements):
         emit_fragment(request, partition, ptx)
         return
-    at_edges(ptx, partition, request.scope, lambda part: through_registers(ptx, request, part))
+    emit_with_edges(ptx, partition, request.scope, lambda part: emit_through_registers(ptx, request, part))
 
 
 def _typed() -> VariantPlugin:

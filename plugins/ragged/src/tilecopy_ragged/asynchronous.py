@@ -16,7 +16,7 @@ from tilecopy_core.plugin import (
     first_failure,
     hookimpl,
 )
-from tilecopy_partitions import VectorPartition, asynchronously, at_edges
+from tilecopy_partitions import VectorPartition, emit_cp_async, emit_with_edges
 
 from . import PREDICATE
 from .partition import ragged_partition
@@ -49,7 +49,7 @@ def tilecopy_partition(request: CopyRequest) -> VectorPartition | Decline:
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: VectorPartition, ptx: PtxBuilder) -> None:
     """One ``cp.async`` a round where it has the size, guarded where vectors end."""
-    at_edges(ptx, partition, request.scope, lambda part: asynchronously(ptx, request, part))
+    emit_with_edges(ptx, partition, request.scope, lambda part: emit_cp_async(ptx, request, part))
 
 
 def _typed() -> VariantPlugin:

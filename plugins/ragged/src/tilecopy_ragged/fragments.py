@@ -25,7 +25,15 @@ from tilecopy_core.plugin import (
     frozen,
     m,
 )
-from tilecopy_partitions import Digit, batches, digits_of, operands, owners, thread_axes, why_no_owners
+from tilecopy_partitions import (
+    Digit,
+    batches,
+    digits_of,
+    fragment_and_memory,
+    owner_conditions,
+    thread_axes,
+    why_no_owners,
+)
 
 from .places import place_of, tile_layout, why_not_memory, why_unaligned
 
@@ -78,7 +86,7 @@ class FragmentElements:
         fragment, other, tid = self.fragment, self.other, request.scope.tid
         store, fills = request.src.buffer.space == "local", request.fill is not None
         owns, first = np.ones(self.threads, bool), np.zeros(self.threads, np.int64)
-        for condition in owners(self.digits, tid, self.threads, store=store):
+        for condition in owner_conditions(self.digits, tid, self.threads, store=store):
             owns = owns & by_thread(condition, self.threads)
         for digit in self.digits:
             first = first + by_thread(digit.value(tid), self.threads) * evaluate(digit.step, values)
@@ -127,7 +135,7 @@ def _facing(other: Region, fragment: Region) -> dict[int, int]:
 
 def why_not_fragment(request: CopyRequest) -> str | None:
     """Why the register operand and the other one cannot be walked element by element, or None."""
-    fragment, other = operands(request)
+    fragment, other = fragment_and_memory(request)
     layout, name = tile_layout(fragment), fragment.buffer.name
     if layout.swizzle is not None:
         return f"register operand {name} has a swizzled layout; registers have no addresses to permute"
@@ -140,7 +148,7 @@ def why_not_fragment(request: CopyRequest) -> str | None:
 
 def fragment_elements(request: CopyRequest) -> FragmentElements | Decline:
     """Every register of the fragment, whatever the box."""
-    fragment, other = operands(request)
+    fragment, other = fragment_and_memory(request)
     layout = tile_layout(fragment)
     weight = layout.size
     threads: list[tuple[Iter, ...]] = []
@@ -211,7 +219,7 @@ def _emit_registers(request: CopyRequest, partition: FragmentElements, ptx: PtxB
     for digit in partition.digits:
         first = first + digit.value(ptx.tid) * digit.step
     with ExitStack() as stack:
-        conditions = owners(partition.digits, ptx.tid, ptx.cta_threads, store=store)
+        conditions = owner_conditions(partition.digits, ptx.tid, ptx.cta_threads, store=store)
         if conditions:
             stack.enter_context(ptx.if_(ptx.predicate(reduce(lambda a, b: a & b, conditions))))
         for register, index in partition.elements:

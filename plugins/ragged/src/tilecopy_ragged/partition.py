@@ -42,7 +42,7 @@ def _scattered(request: CopyRequest) -> VectorPartition | Decline:
             return Decline(why)
     dst, src = (Scattered(region, tile_layout(region)) for region in (request.dst, request.src))
     edges = guards_of(request.dst, request.src) if request.overhangs else ()
-    rest = () if count % threads == 0 else (Guard.rest(request, count, 1),)
+    tail = () if count % threads == 0 else (Guard.tail(request, count, 1),)
     whole = VectorPartition(
         -(-count // threads),
         threads,
@@ -51,8 +51,8 @@ def _scattered(request: CopyRequest) -> VectorPartition | Decline:
         dst,
         src,
         ("a box cuts inside an iter of its layout",),
-        rest,
+        tail,
     )
     if not edges:
         return whole
-    return attrs.evolve(whole, edge=attrs.evolve(whole, guards=(*edges, *rest)))
+    return attrs.evolve(whole, edge=attrs.evolve(whole, guards=(*edges, *tail)))

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from functools import reduce
 
 from tilecopy_core.plugin import Address, CopyRequest, PtxBuilder, Register, m, masked
-from tilecopy_partitions import Places, choose
+from tilecopy_partitions import AddressBase, branch_on_edges
 
 from .partition import FragmentPartition
 
@@ -21,11 +21,13 @@ def emit(request: CopyRequest, partition: FragmentPartition, ptx: PtxBuilder) ->
         if edge is None:
             _vectors(request, partition, ptx)
         else:
-            choose(ptx, edge.guards, lambda: _vectors(request, partition, ptx), lambda: _vectors(request, edge, ptx))
+            branch_on_edges(
+                ptx, edge.guards, lambda: _vectors(request, partition, ptx), lambda: _vectors(request, edge, ptx)
+            )
 
 
 def _vectors(request: CopyRequest, partition: FragmentPartition, ptx: PtxBuilder) -> None:
-    places = Places(ptx, partition.other.buffer, partition.offset(ptx.tid), partition.swizzle)
+    places = AddressBase(ptx, partition.other.buffer, partition.offset(ptx.tid), partition.swizzle)
     guards = [(guard, partition.along(number, ptx.tid)) for number, guard in enumerate(partition.guards)]
     for first in range(0, partition.outer * partition.vec, partition.vec):
         register = int(partition.registers.along(m, first))

@@ -32,12 +32,12 @@ from tilecopy_partitions import (
     Guard,
     Run,
     digits_of,
+    fragment_and_memory,
     guards_of,
-    operands,
     orders_of,
-    owners,
+    owner_conditions,
     refine,
-    sliced,
+    slice_layout,
     thread_axes,
     why_no_owners,
     widest,
@@ -146,12 +146,12 @@ class FragmentPartition:
 
     def guards_of_threads(self, tid: Int, cta_threads: int, *, store: bool) -> list[Condition]:
         """The conditions that some thread of the CTA does not meet."""
-        return owners(self.digits, tid, cta_threads, store=store)
+        return owner_conditions(self.digits, tid, cta_threads, store=store)
 
 
 def clipped(request: CopyRequest) -> CopyRequest:
     """The copy of the part of a box that the fragment has: what is outside has no register to be read or written."""
-    fragment, other = operands(request)
+    fragment, other = fragment_and_memory(request)
     if not request.overhangs or any(isinstance(start, Expr) for start in fragment.starts):
         return request
     matched = zip(*([d for d, e in enumerate(r.extents) if e != 1] for r in (fragment, other)), strict=False)
@@ -174,9 +174,9 @@ def clipped(request: CopyRequest) -> CopyRequest:
 
 def fragment_inside(request: CopyRequest) -> str | None:
     """The register operand lies inside its shape, or the elements outside need not be copied."""
-    fragment, _ = operands(request)
+    fragment, _ = fragment_and_memory(request)
     dims = [dim for dim in range(len(fragment.starts)) if request.overhangs and any(fragment.overhang(dim))]
-    if dims and any(any(operands(clipped(request))[0].overhang(dim)) for dim in dims):
+    if dims and any(any(fragment_and_memory(clipped(request))[0].overhang(dim)) for dim in dims):
         return f"{fragment} may lie outside dimension {dims[0]} of the register operand, which has no registers there; copy the part inside"
     if dims and request.src is fragment and request.fill is not None:
         return (
@@ -188,7 +188,7 @@ def fragment_inside(request: CopyRequest) -> str | None:
 
 def register_layout(request: CopyRequest) -> str | None:
     """The register operand has a layout of threads and registers that the scope can own."""
-    fragment, _ = operands(request)
+    fragment, _ = fragment_and_memory(request)
     name = fragment.buffer.name
     if fragment.buffer.layout.swizzle is not None:
         return f"register operand {name} has a swizzled layout; registers have no addresses to permute"
@@ -200,8 +200,8 @@ def register_layout(request: CopyRequest) -> str | None:
 
 def sliced_other(request: CopyRequest) -> str | None:
     """The other operand's box is a layout over memory, without replicas."""
-    _, other = operands(request)
-    cut = sliced("destination" if other is request.dst else "source", other)
+    _, other = fragment_and_memory(request)
+    cut = slice_layout("destination" if other is request.dst else "source", other)
     if isinstance(cut, Decline):
         return cut.reason
     if cut.replica:
@@ -214,7 +214,7 @@ def fragment_partition(request: CopyRequest) -> FragmentPartition | Decline:
 
     Where the other side may overhang, its ``edge`` has the widest vectors that lie wholly inside or outside.
     """
-    _, other = operands(request)
+    _, other = fragment_and_memory(request)
     inside = _induced(request, ())
     guards = guards_of(other) if request.overhangs else ()
     if not guards or isinstance(inside, Decline):
@@ -227,8 +227,8 @@ def fragment_partition(request: CopyRequest) -> FragmentPartition | Decline:
 
 def _induced(request: CopyRequest, guards: tuple[Guard, ...]) -> FragmentPartition | Decline:
     """The partition whose vectors keep to some guards."""
-    fragment, other = operands(request)
-    layout, memory = fragment.sliced_layout(), sliced("other", other)
+    fragment, other = fragment_and_memory(request)
+    layout, memory = fragment.sliced_layout(), slice_layout("other", other)
     assert layout is not None
     assert isinstance(memory, TileLayout)
     pairs = refine(layout.shard, memory.shard, *(guard.coordinates.shard for guard in guards))
@@ -251,7 +251,7 @@ def _vectors(
     guards: tuple[Guard, ...],
 ) -> FragmentPartition | Decline:
     """The partition of one order of a thread's private elements."""
-    fragment, other = operands(request)
+    fragment, other = fragment_and_memory(request)
     memory_iters, register_iters = [pair[0] for pair in order], [pair[1] for pair in order]
     moving = [digit for digit in digits if not digit.replica and digit.extent > 1]
     thread_iters = [Iter(digit.extent, digit.step) for digit in moving]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import reduce
 
 from tilecopy_core.plugin import Buffer, PtxBuilder, Register
-from tilecopy_partitions import Digit, owners
+from tilecopy_partitions import Digit, owner_conditions
 
 from .fields import Field, word_bytes
 from .network import Network, Value
@@ -44,7 +44,7 @@ def emit(partition: RegisterPermutation, ptx: PtxBuilder) -> None:
 @contextmanager
 def by_owners(ptx: PtxBuilder, digits: Sequence[Digit]) -> Iterator[None]:
     """What is inside is done by the threads that hold some of the destination."""
-    guards = owners(digits, ptx.tid, ptx.cta_threads, store=False)
+    guards = owner_conditions(digits, ptx.tid, ptx.cta_threads, store=False)
     if not guards:
         yield
         return

@@ -7,7 +7,7 @@ from functools import reduce
 from operator import and_, or_
 
 from tilecopy_core.plugin import Buffer, PtxBuilder, Register
-from tilecopy_partitions import owners
+from tilecopy_partitions import owner_conditions
 
 from .butterfly import BYTE_BITS, Butterfly, Exchange
 from .emission import Hex, by_owners, words, write
@@ -24,7 +24,7 @@ def emit(partition: LanePermutation, ptx: PtxBuilder) -> None:
     """Every lane of a warp takes part in each shuffle; what does not belong to the destination is not written."""
     dst, src = partition.dst.buffer, partition.src.buffer
     lanes = _Lanes(ptx)
-    if owners(partition.source_digits, ptx.tid, ptx.cta_threads, store=False):
+    if owner_conditions(partition.source_digits, ptx.tid, ptx.cta_threads, store=False):
         _let_all_have(ptx, src, partition.form.sources)
     sources = _halves(ptx, ptx.fragment(src), partition.form.sources)
     if isinstance(partition.form, Gather):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tilecopy_core.plugin import CopyRequest, by_thread
-from tilecopy_partitions import Digit, owners
+from tilecopy_partitions import Digit, owner_conditions
 
 from .butterfly import BYTE_BITS, Butterfly, Exchange
 from .fields import Field, word_bytes
@@ -95,7 +95,7 @@ def element_moves(
     dst, threads = request.dst.buffer, request.scope.threads
     size, width = dst.dtype.bytes, word_bytes(dst)
     writes = np.ones(threads, bool)
-    for condition in owners(digits, request.scope.tid, threads, store=False):
+    for condition in owner_conditions(digits, request.scope.tid, threads, store=False):
         writes = writes & by_thread(condition, threads)
     found = []
     for thread in np.flatnonzero(writes).tolist():

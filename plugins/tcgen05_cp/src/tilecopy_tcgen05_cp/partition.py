@@ -26,7 +26,7 @@ from tilecopy_core.plugin import (
     same,
     swizzle,
 )
-from tilecopy_partitions import refine, sliced
+from tilecopy_partitions import refine, slice_layout
 
 LANES = 128
 GROUP_ROWS = 8
@@ -164,7 +164,7 @@ class AtomPartition:
 
 def atom_partition(request: CopyRequest) -> AtomPartition | Decline:
     """Lanes, middle tiles and 16 bytes, with the descriptor that fits the source's rows, in the first shape that has them."""
-    source = sliced("source", request.src)
+    source = slice_layout("source", request.src)
     if isinstance(source, Decline):
         return source
     target = request.dst.sliced_layout()

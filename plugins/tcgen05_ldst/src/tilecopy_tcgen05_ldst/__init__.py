@@ -22,7 +22,7 @@ from tilecopy_core.plugin import (
     scope_in,
     valid_copy,
 )
-from tilecopy_partitions import operands
+from tilecopy_partitions import fragment_and_memory
 
 if TYPE_CHECKING:
     from .transfers import TransferPartition
@@ -40,7 +40,7 @@ def element_width(request: CopyRequest) -> str | None:
 
 def allocated(request: CopyRequest) -> str | None:
     """``tcgen05.alloc`` has given the tensor an address (a plan with no kernel around it has none to give)."""
-    _, tensor = operands(request)
+    _, tensor = fragment_and_memory(request)
     in_a_kernel = request.active.cta_threads is not None and request.scope.kind != "cta"
     if tensor.buffer.allocated_addr is None and in_a_kernel:
         return f"{tensor.buffer.name} has no allocated address; use KernelBuilder.tmem and tcgen05_alloc"

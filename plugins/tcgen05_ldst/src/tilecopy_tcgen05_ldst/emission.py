@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from tilecopy_core.plugin import Condition, CopyRequest, PtxBuilder, Register
-from tilecopy_partitions import operands, tcgen05
+from tilecopy_partitions import fragment_and_memory, tcgen05
 
 from .shapes import LANES
 from .transfers import Transfer, TransferPartition
@@ -13,7 +13,7 @@ from .transfers import Transfer, TransferPartition
 
 def emit(request: CopyRequest, partition: TransferPartition, ptx: PtxBuilder, *, wait: bool) -> None:
     """One address for each warp, the instructions from there, and the wait."""
-    fragment, tensor = operands(request)
+    fragment, tensor = fragment_and_memory(request)
     kind = "st" if request.dst is tensor else "ld"
     warp, (first, last) = ptx.thread_index(request.scope) // LANES % partition.period, partition.warps
     conditions = [warp >= first] if first else []

@@ -22,7 +22,7 @@ from tilecopy_core.plugin import (
     m,
     symbols_of,
 )
-from tilecopy_partitions import operands, thread_axes, why_no_owners
+from tilecopy_partitions import fragment_and_memory, thread_axes, why_no_owners
 
 from .shapes import LANES, Array
 
@@ -50,7 +50,7 @@ class Held:
 
 def held(request: CopyRequest) -> Held | Decline:
     """Every register of the copy, or the first that breaks what ``tcgen05.ld`` and ``st`` ask for."""
-    fragment, tensor = operands(request)
+    fragment, tensor = fragment_and_memory(request)
     own, there = fragment.sliced_layout(), tensor.sliced_layout()
     for region, layout in ((fragment, own), (tensor, there)):
         if layout is None:
@@ -88,7 +88,7 @@ def held(request: CopyRequest) -> Held | Decline:
 
 
 def _why_not_plain(request: CopyRequest, own: TileLayout, there: TileLayout) -> str | None:
-    fragment, tensor = operands(request)
+    fragment, tensor = fragment_and_memory(request)
     if tensor.buffer.layout.swizzle is not None or any(axis not in (TLane, TCol) for axis in there.axes):
         return f"{tensor.buffer.name}: a layout over TLane and TCol alone, not {tensor.buffer.layout}"
     if fragment.buffer.layout.swizzle is not None:
@@ -174,7 +174,7 @@ def _slabs(request: CopyRequest, thread: Array, lane: Array) -> Array:
 
 def _why_not_stored(request: CopyRequest, thread: Array, row: Array, column: Array, places: int) -> str | None:
     """Each place of a destination is written, and once, by each of the scope's instances."""
-    fragment, tensor = operands(request)
+    fragment, tensor = fragment_and_memory(request)
     unit = thread // request.scope.threads
     found, counts = np.unique(np.stack([unit, row, column]), axis=1, return_counts=True)
     if (counts > 1).any():
@@ -193,7 +193,7 @@ def _words(
     request: CopyRequest, thread: Array, register: Array, row: Array, column: Array, there: TileLayout
 ) -> Held | Decline:
     """The elements of each 32-bit register together, and the same registers in all threads."""
-    fragment, tensor = operands(request)
+    fragment, tensor = fragment_and_memory(request)
     bits, name = fragment.buffer.dtype.bits, fragment.buffer.name
     per = 32 // bits
     place = np.stack([thread, register])

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from tilecopy_core.plugin import Buffer, CopyRequest, Decline, Int, bounds_of, evaluate, frozen, wid_in_wg
-from tilecopy_partitions import mma_fragment, operands, tile_fragment
+from tilecopy_partitions import fragment_and_memory, mma_fragment, tile_fragment
 
 from .places import Held, held
 from .shapes import LANES, SHAPES, Fit, Shape, fits
@@ -85,7 +85,7 @@ class TransferPartition:
             request: the copy.
             values: of every symbol of the request.
         """
-        fragment, tensor = operands(request)
+        fragment, tensor = fragment_and_memory(request)
         per, scale = 32 // fragment.buffer.dtype.bits, 2 if self.halves else 1
         store = request.dst is tensor
         first_thread = max((value for symbol, value in values.items() if symbol.register == "%tid.x"), default=0)
@@ -121,7 +121,7 @@ def transferred(request: CopyRequest) -> TransferPartition | Decline:
 
 
 def _transferred(request: CopyRequest, found: Held) -> TransferPartition | Decline:
-    fragment, tensor = operands(request)
+    fragment, tensor = fragment_and_memory(request)
     name, scale = fragment.buffer.name, 2 if found.halves else 1
     base = found.columns[:, :1, :1]
     other = (found.lanes != found.lanes[:1]) | (found.columns - base != found.columns[:1] - base[:1])
@@ -226,7 +226,7 @@ def _powers(count: int, shape: Shape) -> Iterator[tuple[int, int]]:
 
 def _fitting(request: CopyRequest) -> str | None:
     """A layout by name that the copy would be taken with, or None where the tensor is what does not fit."""
-    fragment, tensor = operands(request)
+    fragment, tensor = fragment_and_memory(request)
     shape = tuple(extent for extent in tensor.extents if extent > 1)
     warps = request.scope.threads // LANES
     if len(shape) != 2:

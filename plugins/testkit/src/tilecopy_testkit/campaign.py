@@ -181,7 +181,7 @@ def _branch(partition: Any) -> str:
     outer = getattr(rounds, "outer", getattr(partition, "outer", 0))
     if isinstance(outer, int):
         parts.append("one round" if outer == 1 else "rolled" if outer > 64 else "unrolled")
-    for part in ("guards", "edge", "rest", "narrowed"):
+    for part in ("guards", "edge", "tail", "narrowed"):
         if getattr(partition, part, None):
             parts.append(part)
     return ", ".join(parts)

@@ -48,7 +48,7 @@ def moves_of(request: tc.CopyRequest, partition: Any, values: Values) -> list[Mo
     part: VectorPartition | None = rounds
     while part is not None:
         found += _vectors(request, part, values)
-        part = part.rest
+        part = part.tail
     return found
 
 

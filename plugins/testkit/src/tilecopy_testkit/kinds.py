@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tilecopy as tc
 
-from tilecopy_core.plugin import Kind, instance_of, integer_in, is_int, one_of, optional
+from tilecopy_core.plugin import Kind, instance_of, integer_in, is_int_like, one_of, optional
 
 MOST = 2**62
 ANY = integer_in(-MOST, MOST)
@@ -48,7 +48,7 @@ SHAPE_FROM_0 = tuples(NATURAL)
 VALUES = Kind(
     "a mapping from block, turn, unit and n to integers",
     lambda value: (
-        isinstance(value, Mapping) and all(isinstance(key, str) and is_int(each) for key, each in value.items())
+        isinstance(value, Mapping) and all(isinstance(key, str) and is_int_like(each) for key, each in value.items())
     ),
 )
 FUNCTION = Kind("a function", callable)

@@ -278,7 +278,7 @@ def _judge_width(subject: Subject, description: Description, request: tc.CopyReq
     found = getattr(partition, "vec_bits", None)
     if not isinstance(found, int) or not subject.widths_bits or "tmem" in description.spaces:
         return
-    if getattr(partition, "guards", ()) or getattr(partition, "rest", None) is not None:
+    if getattr(partition, "guards", ()) or getattr(partition, "tail", None) is not None:
         return  # the last vectors are left out or others: what the threads do not divide has no one width
     wanted = brute_force(description, request.scope.threads, subject.widths_bits)
     if wanted == found:

@@ -28,7 +28,7 @@ from tilecopy_core.plugin import (
     valid_copy,
     whole_byte_elements,
 )
-from tilecopy_partitions import Walk, batches
+from tilecopy_partitions import SideAddresses, batches
 
 if TYPE_CHECKING:
     from .boxes import BoxPartition
@@ -111,7 +111,7 @@ def tilecopy_emit(request: CopyRequest, partition: BoxPartition, ptx: PtxBuilder
     barrier, map = ptx.element(mbar), ptx.host_parameter(partition.map)
     opcode = (LOAD if mask is None else MULTICAST).format(len(partition.starts), ptx.bulk_destination)
     masked = () if mask is None else (_of_16_bits(ptx, mask),)
-    dst = Walk(ptx, partition.rounds.dst, partition.rounds, 0)
+    dst = SideAddresses(ptx, partition.rounds.dst, partition.rounds, 0)
     for batch in batches(ptx, partition.rounds.outer, words_per_round=1):
         for turn in batch:
             to = dst.address(turn)

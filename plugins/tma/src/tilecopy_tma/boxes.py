@@ -27,7 +27,7 @@ from tilecopy_core.plugin import (
     substitute,
     symbols_of,
 )
-from tilecopy_partitions import ChunkPartition, Side, VectorPartition, chunked
+from tilecopy_partitions import ChunkPartition, Side, VectorPartition, partition_chunks
 
 AFTER_BULK = 5
 """The priority of a copy that as few bulk copies move; theirs is 10."""
@@ -148,7 +148,7 @@ def accepted(request: CopyRequest, tile: Region, array: Region) -> Accept:
     """With a priority below that of bulk copies, if as few of them as boxes move the copy: they are quicker then."""
     if request.overhangs or request.options.get("multicast") is not None or not _may_be_contiguous(array):
         return Accept()
-    chunks = chunked(request)
+    chunks = partition_chunks(request)
     if isinstance(chunks, ChunkPartition) and (chunks.rounds.outer == 1 or chunks.rounds.vec > MOST_BOX):
         # several chunks that fit a box each are never fewer than the boxes, which need not be found for them
         boxes = boxed(request, tile, array)

@@ -18,7 +18,7 @@ from tilecopy_core.plugin import (
     valid_copy,
     whole_byte_elements,
 )
-from tilecopy_partitions import Walk, batches
+from tilecopy_partitions import SideAddresses, batches
 
 if TYPE_CHECKING:
     from .boxes import BoxPartition
@@ -75,7 +75,7 @@ def tilecopy_partition(request: CopyRequest) -> BoxPartition | Decline:
 def tilecopy_emit(request: CopyRequest, partition: BoxPartition, ptx: PtxBuilder) -> None:
     """One tensor copy a box; no commit and no wait."""
     map = ptx.host_parameter(partition.map)
-    src = Walk(ptx, partition.rounds.src, partition.rounds, 0)
+    src = SideAddresses(ptx, partition.rounds.src, partition.rounds, 0)
     opcode = STORE.format(len(partition.starts))
     for batch in batches(ptx, partition.rounds.outer, words_per_round=1):
         for turn in batch:

@@ -23,7 +23,7 @@ from tilecopy_core.integers import (
     constant_of,
     divisor_of,
     floordiv,
-    is_int,
+    is_int_like,
     key_of,
     mul,
     of_atom,
@@ -62,7 +62,7 @@ def known_by(condition: Condition, *, negated: bool = False) -> Alternatives:
         if (condition.op == "and") != negated:
             return together(left, right)
         return left + right if len(left) + len(right) <= _MOST_ALTERNATIVES else NOTHING
-    if not (is_int(condition.left) and is_int(condition.right)):
+    if not (is_int_like(condition.left) and is_int_like(condition.right)):
         return NOTHING
     more, less = sub(condition.left, condition.right), sub(condition.right, condition.left)
     at_least, above, at_most, below = ((fact,) for fact in (more, add(more, -1), less, add(less, -1)))

@@ -41,7 +41,7 @@ from tilecopy_core.integers import (
     Int,
     Symbol,
     bounds_of,
-    is_int,
+    is_int_like,
     is_multiple,
     maximum,
     of_atom,
@@ -184,7 +184,7 @@ class KernelBuilder(Recorder):
                 )
             strides = tuple(map(plain, strides))
             for stride in strides:
-                if is_int(stride):
+                if is_int_like(stride):
                     self._own(stride, f"param {name}, strides", anywhere=True)
             checked_strides = _checked_strides(strides, f"param {name}")
             reversed_ = any((bounds_of(stride)[0] or 0) < 0 for stride in checked_strides)
@@ -257,7 +257,7 @@ class KernelBuilder(Recorder):
         within = [bound for bound in (lower, upper) if isinstance(bound, Expr)]
         for bound in within:
             self._own(bound, f"scalar {name}, bounds", anywhere=True)
-        low, high = bounds_of(lower)[0] if is_int(lower) else lower, upper
+        low, high = bounds_of(lower)[0] if is_int_like(lower) else lower, upper
         if isinstance(upper, Expr):
             high = bounds_of(upper)[1]
         parameter = ScalarParameter.declare(name, dtype, multiple_of=multiple_of, lower=low, upper=high)  # type: ignore[arg-type]
@@ -402,7 +402,7 @@ class KernelBuilder(Recorder):
                     f"if_: condition: elect does not belong to kernel {self.name}: take it of this builder"
                 )
         for operand in condition.operands():
-            if is_int(operand):
+            if is_int_like(operand):
                 self._own(operand, "if_: condition")
             else:
                 self._hold(operand, f"if_: condition {shown(condition)}")
@@ -709,7 +709,7 @@ class KernelBuilder(Recorder):
             if isinstance(operand, Region):
                 if self._use(operand, "inline_ptx: operand"):
                     words_of(operand) if operand.buffer.space == "local" else element_offset(operand)
-            elif is_int(operand):
+            elif is_int_like(operand):
                 self._own(operand, "inline_ptx: operand")
             elif isinstance(operand, Value):
                 self._hold(operand, "inline_ptx: operand")
@@ -793,7 +793,7 @@ class KernelBuilder(Recorder):
 def _checked_strides(strides: Sequence[Any], what: str) -> tuple[Int, ...]:
     """Strides of an array, of any sign."""
     for stride in strides:
-        if not is_int(stride):
+        if not is_int_like(stride):
             raise LayoutError(f"{what}: a stride is an integer, not {shown(stride)}")
     return tuple(strides)
 

@@ -26,7 +26,7 @@ from tilecopy_core.errors import (
     integer_in,
     shown,
 )
-from tilecopy_core.integers import Int, Symbol, is_int, key_of, symbols_of
+from tilecopy_core.integers import Int, Symbol, is_int_like, key_of, symbols_of
 from tilecopy_core.layout import html_table
 from tilecopy_core.registry import LOCK
 
@@ -47,7 +47,9 @@ _COUNT = integer_in(0, 2**31 - 1)
 _GRID = Kind("three counts", lambda value: type(value) is tuple and len(value) == 3 and all(map(_COUNT.fits, value)))
 _NUMBERS = Kind(
     "integers by name",
-    lambda value: isinstance(value, Mapping) and all(isinstance(name, str) and is_int(value[name]) for name in value),
+    lambda value: (
+        isinstance(value, Mapping) and all(isinstance(name, str) and is_int_like(value[name]) for name in value)
+    ),
 )
 
 

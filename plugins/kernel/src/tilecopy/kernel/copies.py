@@ -8,7 +8,7 @@ from typing import Any
 from tilecopy_core.description import Scope
 from tilecopy_core.dispatch import demanded_names
 from tilecopy_core.errors import RequestError, shown
-from tilecopy_core.integers import is_int
+from tilecopy_core.integers import is_int_like
 from tilecopy_core.memory import Region, outside_of
 
 from .barriers import Mbarrier
@@ -82,7 +82,7 @@ class ScopedCopies:
             given = value.as_region() if isinstance(value, Mbarrier) else value
             if isinstance(given, Region):
                 kernel._use(given, f"{op}: option {name}")
-            elif is_int(given):
+            elif is_int_like(given):
                 kernel._own(given, f"{op}: option {name}")
             elif isinstance(given, Value):
                 kernel._hold(given, f"{op}: option {name}")
