@@ -32,7 +32,7 @@ PACKAGES = {
     "tma": 670,
 }
 """Lines of Python of each package, docstrings and blank ones too: the core, then the folders of plugins/."""
-TABLE = 400
+TABLE = 420
 """Lines of the table of opcodes, which is data."""
 FILES = [
     ROOT / name

@@ -127,6 +127,7 @@ PUBLIC = {
         "tilecopy.overlap",
         "tilecopy_cli.command",
         "tilecopy_core",
+        "tilecopy_core.errors",
         "tilecopy_core.ptx.instructions",
         "tilecopy_core.plugin",
         "tilecopy_core.registry",
@@ -240,6 +241,22 @@ def test_top_level_holds_only_what_the_design_names() -> None:
     }
     found = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")}
     assert found - {"dist", "build"} <= allowed
+
+
+def test_the_contract_is_small() -> None:
+    """At most 75 names, each of which a package imports or docs/plugins.md explains."""
+    names = {*PUBLIC["tilecopy_core.plugin"].__all__}
+    assert len(names) <= 75
+    imported = {
+        name
+        for source in SOURCES
+        for path in source.rglob("*.py")
+        for module, found, _ in imports_of_ours(path)
+        if module == "tilecopy_core.plugin"
+        for name in found
+    }
+    page = (ROOT / "docs" / "plugins.md").read_text()
+    assert [name for name in sorted(names - imported) if f"`{name}`" not in page] == []
 
 
 @pytest.mark.parametrize("name", PUBLIC)

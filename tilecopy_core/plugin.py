@@ -5,9 +5,6 @@ A variant imports these names, and what it chooses of a library of partitions; o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from .description.checks import (
     Check,
     divides_threads,
@@ -35,62 +32,30 @@ from .description.request import (
 )
 from .description.scope import ActiveThreads, Scope, axis_index, by_thread
 from .description.target import Target
-from .errors import (
-    FLAG,
-    TEXT,
-    Kind,
-    RequestError,
-    checked,
-    instance_of,
-    integer,
-    integer_in,
-    one_of,
-    optional,
-    shown,
-    tuple_of,
-)
+from .errors import shown
 from .errors.process_lock import LOCK
 from .errors.records import frozen
 from .integers import Condition, Expr, Int, Symbol, bounds_of, divisor_of, is_int_like, is_multiple, key_of, symbols_of
-from .integers.expr import evaluate as evaluate_within
-from .integers.expr import same, substitute
-from .layout import Axis, Iter, Pair, Swizzle, TCol, TileLayout, TLane, fuse, fuse_pairs, m, row_major, swizzle
+from .integers.expr import evaluate, same, substitute
+from .layout import Axis, Iter, Pair, Swizzle, TCol, TileLayout, TLane, fuse_pairs, m, row_major, swizzle
 from .layout.axes import laneid, tid_in_wg, tx, warpid, wid_in_wg
 from .layout.dtypes import DType, dtype_of
 from .layout.notation import S
 from .memory.buffers import Buffer, Region
 from .memory.outside import Outside
-from .ptx import MBARRIER_TX_LIMIT, Access, Address, HostBytes, PtxBuilder, Register, TensorMap, TensorPlace, masked
+from .ptx import Access, Address, HostBytes, PtxBuilder, Register, TensorMap, TensorPlace, masked
 from .registry.hookspecs import VariantPlugin, hookimpl
-
-
-def evaluate(value: Int, env: Mapping[Symbol, Any]) -> Any:
-    """The value for given symbols (each an int, an array or a symbolic integer).
-
-    Raises:
-        RequestError: a symbol of the expression is not in ``env``.
-    """
-    for found in symbols_of(value):
-        if found not in env:
-            raise RequestError(f"evaluate: env has no value for {found} of {value}: {shown(env)}")
-    return evaluate_within(value, env)
-
 
 # In the order of the table in docs/plugins.md.
 __all__ = ["COMPLETIONS", "Accept", "CopyRequest", "Decline", "Option", "Variant", "Verdict"]
 __all__ += ["LOCK", "VariantPlugin", "check_request", "hookimpl", "why_not_asked"]
 __all__ += ["Check", "divides_threads", "first_failure", "no_replica", "scope_in", "valid_copy", "whole_byte_elements"]
-__all__ += ["MBARRIER_TX_LIMIT", "RELAXED", "fits_one_phase", "mbarrier_of", "one_mbarrier", "relaxed_to_global"]
+__all__ += ["RELAXED", "fits_one_phase", "mbarrier_of", "one_mbarrier", "relaxed_to_global"]
 __all__ += ["Buffer", "DType", "Outside", "Region", "Target", "dtype_of"]
-__all__ += ["Axis", "Iter", "Swizzle", "TCol", "TLane", "TileLayout", "fuse", "m", "row_major", "swizzle"]
+__all__ += ["Axis", "Iter", "Swizzle", "TCol", "TLane", "TileLayout", "m", "row_major", "swizzle"]
 __all__ += ["S", "laneid", "tid_in_wg", "tx", "warpid", "wid_in_wg"]
-__all__ += ["Condition", "Expr", "Int", "bounds_of", "divisor_of", "evaluate", "is_int_like", "is_multiple", "key_of"]
-__all__ += ["ActiveThreads", "Scope", "axis_index", "by_thread", "same", "substitute", "symbols_of"]
-__all__ += ["Pair", "fuse_pairs"]
-
-__all__ += ["masked"]
-
-
-__all__ += ["FLAG", "TEXT", "Kind", "checked", "frozen", "integer", "shown"]
-__all__ += ["instance_of", "integer_in", "one_of", "optional", "tuple_of"]
-__all__ += ["Access", "Address", "HostBytes", "PtxBuilder", "Register", "TensorMap", "TensorPlace"]
+__all__ += ["Condition", "Expr", "Int", "Symbol", "bounds_of", "divisor_of", "evaluate", "is_int_like", "is_multiple"]
+__all__ += ["key_of", "same", "substitute", "symbols_of"]
+__all__ += ["ActiveThreads", "Scope", "axis_index", "by_thread"]
+__all__ += ["Pair", "fuse_pairs", "frozen", "shown"]
+__all__ += ["Access", "Address", "HostBytes", "PtxBuilder", "Register", "TensorMap", "TensorPlace", "masked"]

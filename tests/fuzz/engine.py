@@ -134,7 +134,9 @@ def faults(bind: Callable[[Objects], partial[Any]]) -> Iterator[str]:
             written = [*good, odd]
             before = contents(written)
             error = outcome(partial(call.func, *bound.args, **bound.kwargs))
-            allowed = isinstance(error, (type(None), tc.TilecopyError, CallersError)) and not isinstance(error, MemoryError)
+            allowed = isinstance(error, (type(None), tc.TilecopyError, CallersError)) and not isinstance(
+                error, MemoryError
+            )
             wrote = error is not None and not isinstance(error, tc.HazardError) and contents(written) != before
             if wrote or not allowed:
                 text = f"{'.'.join(map(str, place))} = {shown(odd)}: {'wrote, then ' * wrote}raised {error!r:.300}"

@@ -15,6 +15,9 @@ from .patterns import pattern as pattern
 from .process_lock import LOCK
 from .records import frozen as frozen
 
+__all__ = ["FLAG", "TEXT", "Kind", "checked", "instance_of", "integer", "integer_in", "one_of", "optional", "shown"]
+__all__ += ["tuple_of"]
+
 P = ParamSpec("P")
 T = TypeVar("T")
 _SHOWN_CHARACTERS = 200

@@ -8,7 +8,7 @@ from typing import Any
 
 import tilecopy as tc
 
-from tilecopy_core.plugin import one_of, optional, shown
+from tilecopy_core.errors import one_of, optional, shown
 
 from .banks import draw_banks, draw_layout
 from .counts import counts_of

@@ -10,7 +10,7 @@ import attrs
 import tilecopy as tc
 from tilecopy.files import write_files
 
-from tilecopy_core.plugin import one_of, shown
+from tilecopy_core.errors import one_of, shown
 from tilecopy_core.registry import LOCK
 
 SUFFIXES = (".svg", ".png", ".html")

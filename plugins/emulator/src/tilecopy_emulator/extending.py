@@ -39,7 +39,7 @@ from typing import Any
 
 import numpy as np
 
-from tilecopy_core.plugin import FLAG, TEXT, Kind, checked, instance_of, one_of
+from tilecopy_core.errors import FLAG, TEXT, Kind, checked, instance_of, one_of
 
 from .alu import Form, Mode, UndefinedResultError
 from .alu.forms import form

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, NoReturn
 
 from tilecopy_core import RequestError
-from tilecopy_core.plugin import integer, shown
+from tilecopy_core.errors import integer, shown
 
 MOST_DIMS = 64
 """Of an array, as NumPy and torch have it."""

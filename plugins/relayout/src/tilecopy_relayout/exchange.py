@@ -19,7 +19,8 @@ import torch
 import torch.distributed as dist
 
 from tilecopy_core import RequestError
-from tilecopy_core.plugin import frozen, integer, row_major, shown
+from tilecopy_core.errors import integer
+from tilecopy_core.plugin import frozen, row_major, shown
 
 from .api import checked_result, is_for_torch, relayout
 from .arrays import array_of, dtype_name

@@ -13,7 +13,8 @@ from math import prod
 from typing import Any, NoReturn
 
 from tilecopy_core import RequestError
-from tilecopy_core.plugin import frozen, integer, shown
+from tilecopy_core.errors import integer
+from tilecopy_core.plugin import frozen, shown
 
 from .asking import PERMUTATION, items_of, normalized, sizes_of
 

@@ -16,7 +16,8 @@ from typing import Any
 import attrs
 
 from tilecopy_core import RequestError
-from tilecopy_core.plugin import frozen, integer, shown
+from tilecopy_core.errors import integer
+from tilecopy_core.plugin import frozen, shown
 
 from .patterns import Rearrangement, rearrangement
 

@@ -20,7 +20,7 @@ from typing import Any, TextIO
 import attrs
 import tilecopy as tc
 
-from tilecopy_core.plugin import TEXT, Kind, checked, instance_of, integer_in, optional, shown, tuple_of
+from tilecopy_core.errors import TEXT, Kind, checked, instance_of, integer_in, optional, shown, tuple_of
 
 from . import rules
 from .description import Description

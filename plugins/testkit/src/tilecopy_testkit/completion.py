@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 import attrs
 import tilecopy as tc
 
-from tilecopy_core.plugin import TEXT, one_of, tuple_of
+from tilecopy_core.errors import TEXT, one_of, tuple_of
 
 from .kinds import FUNCTION
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 import attrs
 import tilecopy as tc
 
-from tilecopy_core.plugin import checked, instance_of, integer_in
+from tilecopy_core.errors import checked, instance_of, integer_in
 
 from .description import Description, Operand, Start
 from .drawing import seeded

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import tilecopy as tc
 
-from tilecopy_core.plugin import FLAG, TEXT, Kind, checked, instance_of, integer_in, one_of, shown
+from tilecopy_core.errors import FLAG, TEXT, Kind, checked, instance_of, integer_in, one_of, shown
 
 from .kinds import ANY, NATURAL, OPTIONS, OUTSIDE, POSITIVE, SHAPE, SHAPE_FROM_0, VALUES, tuples
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 import attrs
 import tilecopy as tc
 
-from tilecopy_core.plugin import checked, instance_of, one_of
+from tilecopy_core.errors import checked, instance_of, one_of
 
 from .closing import varied
 from .description import Description, Operand, Start, Term

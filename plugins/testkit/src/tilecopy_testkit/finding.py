@@ -6,7 +6,7 @@ from difflib import unified_diff
 
 import tilecopy as tc
 
-from tilecopy_core.plugin import TEXT, instance_of, integer_in, optional
+from tilecopy_core.errors import TEXT, instance_of, integer_in, optional
 
 from .description import Description
 

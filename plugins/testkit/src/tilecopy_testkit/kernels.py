@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 import tilecopy as tc
 
-from tilecopy_core.plugin import TEXT, checked, instance_of, integer_in, one_of, optional, shown
+from tilecopy_core.errors import TEXT, checked, instance_of, integer_in, one_of, optional, shown
 
 from .completion import COMPLETIONS, Step
 from .description import Description, Operand

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import tilecopy as tc
 
-from tilecopy_core.plugin import Kind, instance_of, integer_in, is_int_like, one_of, optional
+from tilecopy_core.errors import Kind, instance_of, integer_in, one_of, optional
+from tilecopy_core.plugin import is_int_like
 
 MOST = 2**62
 ANY = integer_in(-MOST, MOST)

@@ -8,7 +8,7 @@ from pathlib import Path
 from tilecopy.files import write_files
 
 from tilecopy_core import RequestError
-from tilecopy_core.plugin import TEXT, shown
+from tilecopy_core.errors import TEXT, shown
 from tilecopy_core.registry import canonical, distributions, known_variants
 
 from .kinds import PATH, said_by_system

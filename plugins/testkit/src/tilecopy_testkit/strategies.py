@@ -9,7 +9,7 @@ import tilecopy as tc
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from tilecopy_core.plugin import checked, shown
+from tilecopy_core.errors import checked, shown
 
 from .description import Description
 from .drawing import Ranges, describe

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import tilecopy as tc
 
-from tilecopy_core.plugin import checked, instance_of, optional, shown, tuple_of
+from tilecopy_core.errors import checked, instance_of, optional, shown, tuple_of
 from tilecopy_core.registry import VARIANTS_GROUP, Plugin, Source, installed
 
 from .completion import COMPLETIONS, Step

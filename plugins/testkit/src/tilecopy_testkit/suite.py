@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import Flaky
 from tilecopy.assemblers import how_to_install
 
-from tilecopy_core.plugin import FLAG, checked, instance_of, integer_in, tuple_of
+from tilecopy_core.errors import FLAG, checked, instance_of, integer_in, tuple_of
 
 from . import proofs, rules
 from .completion import Step

@@ -31,7 +31,7 @@ import tilecopy as tc
 from tilecopy.files import write_files
 from tilecopy_emulator import run_ptx
 
-from tilecopy_core.plugin import TEXT, Kind, checked, integer_in, shown, tuple_of
+from tilecopy_core.errors import TEXT, Kind, checked, integer_in, shown, tuple_of
 
 from .finding import Finding
 from .kinds import ANY, PATH, said_by_system

@@ -15,8 +15,8 @@ from numba.cuda import types
 from numba.cuda.extending import intrinsic
 
 from tilecopy_core import Buffer, DType, Plan, S, TileLayout, same
+from tilecopy_core.errors import checked, instance_of
 from tilecopy_core.layout import StridedLayout
-from tilecopy_core.plugin import checked, instance_of
 from tilecopy_export import Argument, Function, Number, function_of
 
 _WORD, _WIDE = ir.IntType(32), ir.IntType(64)
