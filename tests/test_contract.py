@@ -190,6 +190,11 @@ def test_an_option_is_ignorable_where_all_that_declare_it_say_so() -> None:
         contract.Option("hint", (int,), "a hint", ignorable="yes")
 
 
+def test_an_option_of_a_variant_that_is_not_installed_names_its_package() -> None:
+    with pytest.raises(tc.NoVariantError, match=mentions("mbar", "plugins/bulk")):
+        planned(Words(op="copy_async"), op="copy_async", mbar=1)
+
+
 def test_variants_of_one_module_are_objects_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     about = tmp_path / "acme_pair-1.0.dist-info"
     about.mkdir()

@@ -106,18 +106,17 @@ def _unbundled() -> str:
 
 
 def _unknown_option(request: CopyRequest, demanded: tuple[str, ...], table: Table) -> str:
-    """The sentence about an option that no variant of the op takes, installed or first-party, or ""."""
+    """Return the sentence about an option that no installed variant of the op takes, or ""."""
     op, named = request.op, [table.named(name) for name in demanded]
     if demanded and not any(plugin is not None and plugin.variant is not None for plugin in named):
         return ""
     takers: dict[str, set[str]] = {}
-    installed = [(p.name, p.variant.op, [o.name for o in p.variant.options]) for p in table.plugins if p.variant]
-    for name, lowers, options in (*installed, *((n, known.op, known.options) for n, known in known_variants().items())):
-        for option in options if lowers == op else ():
-            takers.setdefault(option, set()).add(name)
+    for plugin in table.plugins:
+        for option in plugin.variant.options if plugin.variant and plugin.variant.op == op else ():
+            takers.setdefault(option.name, set()).add(plugin.name)
     for given in request.options:
         if given not in takers:
             taken = ", ".join(f"{name} ({', '.join(sorted(who))})" for name, who in sorted(takers.items())) or "none"
             near = did_you_mean(given, takers)
-            return f"option {given!r} is not known to any variant of {op}; they take {taken}{near}"
+            return f"option {given!r} is not known to any installed variant of {op}; they take {taken}{near}"
     return ""

@@ -20,7 +20,6 @@ class KnownVariant:
     package: str
     op: str
     spaces: tuple[tuple[str, str], ...]
-    options: tuple[str, ...] = ()
     edges: bool = False
     install: str = ""
 

@@ -14,48 +14,36 @@ __all__ = ["KNOWN_VARIANTS", "install_line"]
 
 
 def install_line(package: str) -> str:
-    """What to do to install a package of this project."""
+    """Return what to do to install a package of this project."""
     folder = package.removeprefix("tilecopy-").replace("-", "_")
     return f"install {package} (from a checkout: pip install plugins/{folder})"
 
 
-def _known(
-    package: str,
-    op: str,
-    spaces: tuple[tuple[str, str], ...],
-    options: tuple[str, ...] = (),
-    *,
-    edges: bool = False,
-) -> KnownVariant:
-    return KnownVariant(package, op, spaces, options, edges, install_line(package))
+def _known(package: str, op: str, spaces: tuple[tuple[str, str], ...], *, edges: bool = False) -> KnownVariant:
+    return KnownVariant(package, op, spaces, edges, install_line(package))
 
 
 KNOWN_VARIANTS: dict[str, KnownVariant] = {
-    "bulk": _known("tilecopy-bulk", "copy_async", (("global", "shared"),), ("mbar", "prefetch")),
+    "bulk": _known("tilecopy-bulk", "copy_async", (("global", "shared"),)),
     "bulk_store": _known("tilecopy-bulk", "copy_async", (("shared", "global"),)),
-    "dsmem": _known("tilecopy-dsmem", "copy_async", (("shared", "shared"),), ("mbar", "remote_cta_id")),
-    "gmem_smem": _known(
-        "tilecopy-gmem-smem", "copy", (("global", "shared"), ("shared", "global")), ("relaxed",), edges=True
-    ),
+    "dsmem": _known("tilecopy-dsmem", "copy_async", (("shared", "shared"),)),
+    "gmem_smem": _known("tilecopy-gmem-smem", "copy", (("global", "shared"), ("shared", "global")), edges=True),
     "ldgsts": _known("tilecopy-ldgsts", "copy_async", (("global", "shared"),), edges=True),
     "ldmatrix": _known("tilecopy-ldmatrix", "copy", (("shared", "local"),)),
-    "ragged": _known(
-        "tilecopy-ragged", "copy", tuple(permutations(("global", "shared", "local"), 2)), ("relaxed",), edges=True
-    ),
+    "ragged": _known("tilecopy-ragged", "copy", tuple(permutations(("global", "shared", "local"), 2)), edges=True),
     "ragged_async": _known("tilecopy-ragged", "copy_async", (("global", "shared"),), edges=True),
     "reg": _known(
         "tilecopy-reg",
         "copy",
         (("shared", "local"), ("local", "shared"), ("global", "local"), ("local", "global")),
-        ("relaxed",),
         edges=True,
     ),
     "regperm": _known("tilecopy-regperm", "copy", (("local", "local"),)),
     "regperm_shfl": _known("tilecopy-regperm", "copy", (("local", "local"),)),
     "stmatrix": _known("tilecopy-ldmatrix", "copy", (("local", "shared"),)),
-    "tcgen05_cp": _known("tilecopy-tcgen05-cp", "copy_async", (("shared", "tmem"),), ("cta_group",)),
-    "tcgen05_ld": _known("tilecopy-tcgen05-ldst", "copy", (("tmem", "local"),), ("wait",)),
-    "tcgen05_st": _known("tilecopy-tcgen05-ldst", "copy", (("local", "tmem"),), ("wait",)),
-    "tma": _known("tilecopy-tma", "copy_async", (("global", "shared"),), ("mbar", "multicast"), edges=True),
+    "tcgen05_cp": _known("tilecopy-tcgen05-cp", "copy_async", (("shared", "tmem"),)),
+    "tcgen05_ld": _known("tilecopy-tcgen05-ldst", "copy", (("tmem", "local"),)),
+    "tcgen05_st": _known("tilecopy-tcgen05-ldst", "copy", (("local", "tmem"),)),
+    "tma": _known("tilecopy-tma", "copy_async", (("global", "shared"),), edges=True),
     "tma_store": _known("tilecopy-tma", "copy_async", (("shared", "global"),), edges=True),
 }
