@@ -5,10 +5,11 @@ Every message says what was asked, which operand it is about, the value found an
 
 from __future__ import annotations
 
-import inspect
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
+from inspect import CO_VARARGS
+from itertools import chain, repeat
 from typing import Any, ParamSpec, TypeVar
 
 from .patterns import pattern as pattern
@@ -63,7 +64,7 @@ class NoVariantError(TilecopyError, LookupError):
 
     def __init__(self, message: str, declined: Mapping[str, str]) -> None:
         if not isinstance(declined, Mapping):
-            raise RequestError(f"NoVariantError: declined is reasons by name, not {shown(declined)}")
+            raise RequestError(f"NoVariantError: declined must be reasons by name, got {shown(declined)}")
         super().__init__(message)
         self.declined = dict(declined)
 
@@ -140,12 +141,8 @@ def attribute(value: object, name: str) -> Any:
         return None
 
 
-def _is_error(value: object) -> bool:
-    return isinstance(value, type) and issubclass(value, TilecopyError)
-
-
 class Kind:
-    """What an argument may be.
+    """What an argument of a public function, or a field of a record, may be.
 
     Attributes:
         rule: in words, after "is not".
@@ -153,13 +150,7 @@ class Kind:
     """
 
     def __init__(self, rule: str, fits: Callable[[Any], bool], words: Sequence[str] = ()) -> None:
-        if not isinstance(rule, str):
-            raise RequestError(f"Kind: rule {shown(rule)} is not a text")
-        if not callable(fits):
-            raise RequestError(f"Kind: fits {shown(fits)} is not a function of a value")
-        if not (isinstance(words, (tuple, list)) and all(isinstance(word, str) for word in words)):
-            raise RequestError(f"Kind: words {shown(words)} is not a tuple in which each is a text")
-        self.rule, self._fits, self.words = rule, fits, tuple(words)
+        self.rule, self._fits, self.words = rule, fits, words
 
     def fits(self, value: Any) -> bool:
         """Whether a value is that; one that raises when it is looked at is not."""
@@ -168,30 +159,24 @@ class Kind:
         except Exception:  # an object's own
             return False
 
-    def check(self, value: Any, where: str, name: str, error: type[TilecopyError] = RequestError) -> None:
-        """Raise ``error``, which says where, the name, the value and the rule, for a value that does not fit."""
-        if not self.fits(value):
-            for text, given in (("where", where), ("name", name)):
-                if not isinstance(given, str):
-                    raise RequestError(f"Kind.check: {text} {shown(given)} is not a text")
-            if not _is_error(error):
-                raise RequestError(f"Kind.check: error {shown(error)} is not a class of TilecopyError")
-            raise error(f"{where}: {name} {shown(value)} is not {self.rule}{did_you_mean(value, self.words)}")
+    def check(self, value: Any, where: str, name: str, error: type[TilecopyError] = RequestError) -> Any:
+        """Return the value, an integer of NumPy or another framework as a plain one.
 
-    def _taken(self, value: Any, where: str, name: str, error: type[TilecopyError] = RequestError) -> Any:
-        """The value, an integer of NumPy or another framework as a plain one; what does not fit raises as :meth:`check` does."""
+        Raises:
+            error: the value does not fit; the message says where, the name, the value and the rule.
+        """
         if self.fits(value):
             return value
-        number = None if isinstance(value, int) else integer(value)
+        number = integer(value)
         if number is None or not self.fits(number):
-            self.check(value, where, name, error)
+            raise error(f"{where}: {name} {shown(value)} is not {self.rule}{did_you_mean(value, self.words)}")
         return number
 
     def __call__(self, record: Any, attribute: Any, value: Any) -> None:
         """As a validator of attrs; the record keeps an integer of a framework as a plain one."""
         if not self.fits(value):
-            taken = self._taken(value, type(record).__name__, attribute.name.lstrip("_"))
-            object.__setattr__(record, attribute.name, taken)
+            plain = self.check(value, type(record).__name__, attribute.name.lstrip("_"))
+            object.__setattr__(record, attribute.name, plain)
 
 
 def instance_of(rule: str, *types: type) -> Kind:
@@ -215,16 +200,14 @@ def one_of(*words: str) -> Kind:
 
 def optional(kind: Kind) -> Kind:
     """None, or that."""
-    fits = kind._fits
-    return Kind(f"{kind.rule}, or None", lambda value: value is None or fits(value), kind.words)
+    return Kind(f"{kind.rule}, or None", lambda value: value is None or kind.fits(value), kind.words)
 
 
 def tuple_of(kind: Kind) -> Kind:
     """A tuple or list in which each is that."""
-    fits = kind._fits
     return Kind(
         f"a tuple in which each is {kind.rule}",
-        lambda value: isinstance(value, (tuple, list)) and all(map(fits, value)),
+        lambda value: isinstance(value, (tuple, list)) and all(map(kind.fits, value)),
     )
 
 
@@ -237,48 +220,23 @@ ANY_INTEGER = integer_in(-(2**63), 2**63 - 1)
 
 
 def checked(error: type[TilecopyError] = RequestError, **kinds: Kind) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """A function that holds its arguments, by parameter, against what they may be before it starts, and raises ``error``.
+    """Return a decorator for a function that users call: each argument is checked, by its parameter, before the function starts.
 
-    The kind of a variadic parameter is that of each of its arguments. Raises RequestError itself for an ``error`` or a kind that is
-    none, and where what is decorated is no function.
+    The kind of a variadic parameter is that of each of its arguments. A value that does not fit raises ``error``.
     """
-    if not _is_error(error):
-        raise RequestError(f"checked: error {shown(error)} is not a class of TilecopyError")
-    for name, kind in kinds.items():
-        if not isinstance(kind, Kind):
-            raise RequestError(f"checked: {name} {shown(kind)} is not a Kind")
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
-        if attribute(function, "__code__") is None:
-            raise RequestError(f"checked: function {shown(function)} is not a function written in Python")
         where, code = function.__qualname__, function.__code__
         names = code.co_varnames[: code.co_argcount]
-        placed = [kinds[name]._fits if name in kinds else None for name in names]
-        while placed and placed[-1] is None:  # what is passed there is not looked at
-            placed.pop()
-        rest = code.co_varnames[len(names) + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else ""
-        variadic = rest in kinds
+        variadic = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if code.co_flags & CO_VARARGS else ""
 
-        def taken(name: str, value: Any) -> Any:
-            return kinds[name]._taken(value, where, name, error) if name in kinds else value
+        def check(name: str, value: Any) -> Any:
+            return kinds[name].check(value, where, name, error) if name in kinds else value
 
         @wraps(function)
         def checking(*arguments: Any, **keywords: Any) -> T:
-            wrong = False
-            try:
-                for fits, value in zip(placed, arguments):  # noqa: B905 - some have defaults
-                    if fits is not None and not fits(value):
-                        wrong = True
-                        break
-            except Exception:  # an object's own
-                wrong = True
-            if wrong:
-                arguments = (*map(taken, names, arguments), *arguments[len(names) :])
-            if keywords:
-                keywords = {name: taken(name, value) for name, value in keywords.items()}
-            if variadic:
-                arguments = (*arguments[: len(names)], *[taken(rest, value) for value in arguments[len(names) :]])
-            return function(*arguments, **keywords)
+            values = map(check, chain(names, repeat(variadic)), arguments)
+            return function(*values, **{name: check(name, value) for name, value in keywords.items()})
 
         return checking
 

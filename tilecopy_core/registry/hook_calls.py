@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sized
+from functools import wraps
+from inspect import signature
 from types import MappingProxyType
 from typing import Any
 
@@ -104,8 +106,7 @@ def manager_of(
         if hook != DISPATCH:  # which is as slow as the hooks that it calls
             manager.register(_Hooks({hook: _timer(plugin, hook, report_seconds)}))
         for wrapper in reversed([*wrappers[hook]]):  # pluggy calls last what was registered first
-            guard = _Guard(wrapper, report_seconds, report_fault)
-            manager.register(_Hooks({hook: getattr(guard, hook)}))
+            manager.register(_Hooks({hook: _guard(wrapper, hook, report_seconds, report_fault)}))
     return manager
 
 
@@ -123,50 +124,32 @@ def _timer(plugin: Plugin, hook: str, report_seconds: Callable[[Plugin, str, flo
     return timer
 
 
-@frozen(eq=False)
-class _Guard:
-    """What pluggy calls in place of a wrapper."""
+def _guard(
+    wrapper: Plugin,
+    hook: str,
+    report_seconds: Callable[[Plugin, str, float], None],
+    report_fault: Callable[[WrapperCall], None],
+) -> Any:
+    """Return what pluggy calls in place of a wrapper of a hook; by ``wraps``, it takes what the hook's specification takes."""
+    specification = getattr(hookspecs, hook)
+    names = tuple(signature(specification).parameters)
 
-    wrapper: Plugin
-    report_seconds: Callable[[Plugin, str, float], None]
-    report_fault: Callable[[WrapperCall], None]
-
-    def _around(self, hook: str, **arguments: Any) -> Generator[None, Any, Any]:
-        call = WrapperCall(self.wrapper, hook, arguments, getattr(arguments.get("ptx"), "recent", ()))
+    @hookimpl(wrapper=True)
+    @wraps(specification)
+    def guard(*arguments: Any) -> Generator[None, Any, Any]:
+        call = WrapperCall(wrapper, hook, dict(zip(names, arguments, strict=True)))
         try:
-            answer = yield
-        except KeyboardInterrupt:
-            raise
+            answer = call.finish((yield), None)
         except BaseException as error:
             call.finish(None, error)
-            self._report(call)
             raise
-        answer = call.finish(answer, None)
-        self._report(call)
+        finally:
+            report_seconds(wrapper, hook, call.seconds)
+            if call.fault:
+                report_fault(call)
         return answer
 
-    def _report(self, call: WrapperCall) -> None:
-        self.report_seconds(self.wrapper, call.hook, call.seconds)
-        if call.fault:
-            self.report_fault(call)
-
-    @hookimpl(wrapper=True)
-    def tilecopy_predicate(self, request: Any, variant: Any) -> Generator[None, Any, Any]:
-        return (yield from self._around("tilecopy_predicate", request=request, variant=variant))
-
-    @hookimpl(wrapper=True)
-    def tilecopy_partition(self, request: Any, variant: Any) -> Generator[None, Any, Any]:
-        return (yield from self._around("tilecopy_partition", request=request, variant=variant))
-
-    @hookimpl(wrapper=True)
-    def tilecopy_emit(self, request: Any, partition: Any, ptx: Any, variant: Any) -> Generator[None, Any, Any]:
-        arguments = {"request": request, "partition": partition, "ptx": ptx, "variant": variant}
-        return (yield from self._around("tilecopy_emit", **arguments))
-
-    @hookimpl(wrapper=True)
-    def tilecopy_dispatch(self, request: Any, demanded: Any, registry: Any) -> Generator[None, Any, Any]:
-        arguments = {"request": request, "demanded": demanded, "registry": registry}
-        return (yield from self._around("tilecopy_dispatch", **arguments))
+    return guard
 
 
 class WrapperCall:
@@ -176,9 +159,10 @@ class WrapperCall:
     ``wrote`` says whether there were more lines after it than before.
     """
 
-    def __init__(self, wrapper: Plugin, hook: str, arguments: Mapping[str, Any], lines: Sized) -> None:
+    def __init__(self, wrapper: Plugin, hook: str, arguments: Mapping[str, Any]) -> None:
         impl = wrapper.hooks[hook]
-        self.wrapper, self.hook, self._lines = wrapper, hook, lines
+        self.wrapper, self.hook = wrapper, hook
+        self._lines: Sized = getattr(arguments.get("ptx"), "recent", ())
         self.fault, self.wrote, self.seconds = "", False, 0.0
         self.cause: BaseException | None = None
         self._ended, self._gave = False, None

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
 import pluggy
 
 from ..description.request import Variant
-from ..errors import PerformanceWarning, PluginError, RequestError, did_you_mean, shown
+from ..errors import PerformanceWarning, PluginError, RequestError, did_you_mean, instance_of, shown, tuple_of
 from ..errors.process_lock import LOCK
 from ..errors.records import frozen
 from .distributions import canonical, forget_distributions
@@ -38,6 +38,7 @@ from .priorities import VARIABLE, Priority, checked_priorities, current_prioriti
 SLOW_SECONDS = {"tilecopy_predicate": 2.0, "tilecopy_partition": 2.0, "tilecopy_emit": 10.0, "tilecopy_dispatch": 2.0}
 """A hook that takes more CPU time of its thread is named. A copy is lowered in about a millisecond; the limits are far above
 what the text of the largest copies takes."""
+_SOURCES = tuple_of(instance_of("a Source", Source))
 _VARIABLES = ("TILECOPY_DISABLE", "TILECOPY_ONLY", "TILECOPY_STRICT", VARIABLE)
 
 
@@ -80,25 +81,14 @@ class Registry:
 
     def __init__(
         self,
-        sources: Iterable[Source] | None = None,
+        sources: Sequence[Source] | None = None,
         environ: Mapping[str, str] | None = None,
         *,
         priorities: Mapping[str, int] | None = None,
     ) -> None:
         self._discovers = sources is None
-        if sources is None:
-            sources = installed(VARIANTS_GROUP)
-        self._installed = list[Source]()
-        try:
-            found = None if isinstance(sources, str) else iter(sources)
-        except Exception:  # an object's own
-            found = None
-        if found is None:
-            raise RequestError(f"Registry: sources is an iterable of Source records, not {shown(sources)}")
-        for source in found:  # one by one: there may be no end of them
-            if not isinstance(source, Source):
-                raise RequestError(f"Registry: sources {shown(sources)} holds Source records, not {shown(source)}")
-            self._installed.append(source)
+        sources = installed(VARIANTS_GROUP) if sources is None else sources
+        self._installed: list[Source] = list(_SOURCES.check(sources, "Registry", "sources"))
         if not isinstance(environ, (Mapping, type(None))):
             raise RequestError(f"Registry: environ is a mapping such as os.environ, not {shown(environ)}")
         self._seen = {(source.name, source.package): source.version for source in self._installed}
