@@ -107,5 +107,5 @@ UNCALLED = {
     "an error or a warning": "PluginWarning WrapperError",
     "a protocol": "VariantPlugin",
     "pluggy's": "hookimpl",
-    "for packages that are released with the core": "KnownVariant by_name canonical compiling distributions exporter known_variants names_later shown_error warn_outside",
+    "for packages that are released with the core": "KnownVariant by_name canonical distributions exporter known_variants names_later shown_error warn_outside",
 }

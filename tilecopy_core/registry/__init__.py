@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..errors.process_lock import LOCK, compiling
+from ..errors.process_lock import LOCK
 from .distributions import Installed, canonical, distributions
 from .entry_points import (
     PluginWarning,
@@ -50,7 +50,6 @@ __all__ += [
     "__version__",
     "by_name",
     "canonical",
-    "compiling",
     "default_registry",
     "distributions",
     "exporter",

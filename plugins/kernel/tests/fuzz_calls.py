@@ -98,7 +98,7 @@ def starting_calls(w):
 
 
 UNCALLED = {
-    "it takes no arguments": "BuiltKernel.explain KernelBuilder.bulk_commit KernelBuilder.cluster_rank KernelBuilder.cluster_sync KernelBuilder.cp_async_commit KernelBuilder.cta_sync KernelBuilder.elect KernelBuilder.fence_mbarrier_init KernelBuilder.lane_id KernelBuilder.tcgen05_fence_after KernelBuilder.tcgen05_fence_before KernelBuilder.tcgen05_wait_ld KernelBuilder.warp_id KernelBuilder.warp_sync Mbarrier.as_region Value.parts Value.places available_assemblers capturing_framework executors",
+    "it takes no arguments": "BuiltKernel.explain KernelBuilder.bulk_commit KernelBuilder.cluster_rank KernelBuilder.cluster_sync KernelBuilder.cp_async_commit KernelBuilder.cta_sync KernelBuilder.elect KernelBuilder.fence_mbarrier_init KernelBuilder.lane_id KernelBuilder.tcgen05_fence_after KernelBuilder.tcgen05_fence_before KernelBuilder.tcgen05_wait_ld KernelBuilder.warp_id KernelBuilder.warp_sync Mbarrier.as_region Value.parts Value.places available_assemblers capturing_framework compiling executors",
     "the builder makes it": "BuiltKernel Mbarrier ScopedCopies ValueCheck",
     "an assembler makes it": "Resources",
     "costs makes it": "Comparison Cost",

@@ -19,8 +19,9 @@ import attrs
 
 from tilecopy_core.description import Target, target_of
 from tilecopy_core.errors import TEXT, Kind, checked, one_of, optional, pattern
-from tilecopy_core.registry import LOCK, compiling
+from tilecopy_core.registry import LOCK
 
+from .compiler_lock import compiling
 from .errors import AssemblerError
 from .nvidia import remedy
 
@@ -29,6 +30,7 @@ __all__ = [
     "Resources",
     "assemble",
     "available_assemblers",
+    "compiling",
     "how_to_install",
     "resources_of",
     "version_of",

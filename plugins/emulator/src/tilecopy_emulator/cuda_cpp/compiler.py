@@ -12,10 +12,11 @@ from typing import Any
 
 import attrs
 from tilecopy import AssemblerError, LaunchError
+from tilecopy.assemblers import compiling
 from tilecopy.nvidia import remedy
 
 from tilecopy_core import target_of
-from tilecopy_core.registry import LOCK, compiling
+from tilecopy_core.registry import LOCK
 
 from ..api import run_program
 from ..demands import demand, items_of, shown
