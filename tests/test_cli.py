@@ -972,7 +972,11 @@ def test_odd_words_in_every_place_work_or_are_refused_as_the_callers(path: tuple
         shutil.rmtree("package", ignore_errors=True)
         done = here(*line)
         told = done.stderr.replace("\n", "")
-        if done.exit_code not in range(5 if path == ("emulate",) else 3) or "(unexpected;" in told or not told.isprintable():
+        if (
+            done.exit_code not in range(5 if path == ("emulate",) else 3)
+            or "(unexpected;" in told
+            or not told.isprintable()
+        ):
             wrong.append((line, done.exit_code, done.stderr[:300]))
         if bool(done.exit_code) != bool(told) or (line is good and done.exit_code):
             wrong.append((line, done.exit_code, done.stderr[:300]))
