@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -220,6 +221,23 @@ def test_several_kernels_are_named_with_their_instances() -> None:
 def test_cut_off_binary_and_deep_texts_get_a_message(text: str) -> None:
     with pytest.raises((tc.AssemblerError, tc.LaunchError)):
         run_cuda(text, [np.zeros(1, np.int32)], grid=1, block=1)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the stand-in for nvcc is a shell script")
+def test_what_nvrtc_cannot_compile_goes_through_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 k_param_0)
+{ .reg .b64 %rd<2>; ld.param.u64 %rd1, [k_param_0]; st.global.u32 [%rd1], 7; ret; }"""
+    (tmp_path / "made").write_text(text)
+    (tmp_path / "nvcc").write_text(f'#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\n/bin/cp {tmp_path}/made "$2"\n')
+    (tmp_path / "nvcc").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    source = "#include <my_library.h>\n__global__ void k(int* x) { *x = of_my_library(); }\nint main() {}\n"
+    x = np.zeros(1, np.int32)
+    report = run_cuda(source, [x], grid=1, block=1)
+    assert x[0] == 7 and mentions("nvcc").search(report.notes[0])
 
 
 def test_a_file_from_the_command_line_says_what_was_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
