@@ -9,8 +9,4 @@ from .opcodes.copies import bulk, bulk_reduction
 from .opcodes.operands import Handler
 from .opcodes.tensor_copies import TENSOR_COPIES
 
-INSTRUCTIONS: dict[str, Handler] = {
-    "cp.async.bulk": bulk,
-    "cp.reduce.async.bulk": bulk_reduction,
-    **TENSOR_COPIES,
-}
+INSTRUCTIONS: dict[str, Handler] = {"cp.async.bulk": bulk, "cp.reduce.async.bulk": bulk_reduction, **TENSOR_COPIES}

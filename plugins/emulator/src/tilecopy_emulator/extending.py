@@ -110,13 +110,7 @@ _PARTS = Kind(
     "a set of texts", lambda value: isinstance(value, (set, frozenset)) and all(isinstance(each, str) for each in value)
 )
 _known = checked(
-    operand=_OPERAND,
-    type=_TYPE,
-    instruction=_INSTRUCTION,
-    program=_PROGRAM,
-    wider=FLAG,
-    known=_PARTS,
-    why=TEXT,
+    operand=_OPERAND, type=_TYPE, instruction=_INSTRUCTION, program=_PROGRAM, wider=FLAG, known=_PARTS, why=TEXT
 )
 """Looks at what a package passes; the emulator itself calls what is behind it."""
 
@@ -166,13 +160,7 @@ def check_global(machine: Machine, lane: int, address: Any, size_bytes: int) -> 
 
 @checked(machine=instance_of("the Machine of the step", Machine))
 def start_copy(
-    machine: Machine,
-    lane: int,
-    size_bytes: int,
-    *,
-    to: tuple[str, Any],
-    source: tuple[str, Any],
-    mbarrier: Any = None,
+    machine: Machine, lane: int, size_bytes: int, *, to: tuple[str, Any], source: tuple[str, Any], mbarrier: Any = None
 ) -> None:
     """Start a copy of the bulk engine for one lane.
 

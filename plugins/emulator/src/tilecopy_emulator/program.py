@@ -14,27 +14,6 @@ from tilecopy_core import Target, TilecopyError
 from .demands import demand, is_whole
 from .places import Place, readable
 
-__all__ = [
-    "CARRY",
-    "REGISTER_BITS",
-    "TAKES_PART",
-    "Instruction",
-    "Memory",
-    "Negated",
-    "Offset",
-    "Operand",
-    "Pair",
-    "Parameter",
-    "Program",
-    "Relocation",
-    "TensorAddress",
-    "UnsupportedPtxError",
-    "Variable",
-    "Vector",
-    "printable",
-    "refuse",
-]
-
 _SM90 = Target(90)
 
 _MOST_CHARACTERS = 1000

@@ -67,6 +67,7 @@ _GLOBAL_SUMS = (form("add", "f32", "t = t t", _sum("ftz")), form("add", "f64", "
 _SHARED_SUMS = (form("add", "f32 f64", "t = t t", _sum()),)
 """In shared memory they are a loop around the instructions of registers."""
 _NARROW_SUMS = (form("add.noftz", "f16 bf16", "t = t t", _sum()),)
+_PAIR_SUMS = (form("add.noftz", "f16x2 bf16x2", "t = t t", packed(_sum())),)
 
 ATOMICS: tuple[Form, ...] = (
     form("exch", "b32 b64 b128", "t = t t", plain(lambda old, new: np.broadcast_to(new, old.shape))),
@@ -74,7 +75,7 @@ ATOMICS: tuple[Form, ...] = (
     *_integers("u32 s32 u64", "u32 s32 u64 s64", "b32 b64"),
     *_GLOBAL_SUMS,
     *_NARROW_SUMS,
-    form("add.noftz", "f16x2 bf16x2", "t = t t", packed(_sum())),
+    *_PAIR_SUMS,
 )
 """Operations of ``atom`` and ``red`` on global memory, by their names after the scope."""
 
@@ -84,12 +85,9 @@ FAMILIES: dict[str, tuple[Form, ...]] = {
     "atom.vector": (
         form("add", "f32", "t = t t", _sum("ftz")),
         *_NARROW_SUMS,
-        form("add.noftz", "f16x2 bf16x2", "t = t t", packed(_sum())),
-        *(
-            form(f"{name}.noftz", types, "t = t t", build)
-            for name, largest in (("min", False), ("max", True))
-            for types, build in (("f16 bf16", _extreme(largest)), ("f16x2 bf16x2", packed(_extreme(largest))))
-        ),
+        *_PAIR_SUMS,
+        form("min.noftz", "f16 bf16 f16x2 bf16x2", "t = t t", packed(_extreme(largest=False))),
+        form("max.noftz", "f16 bf16 f16x2 bf16x2", "t = t t", packed(_extreme(largest=True))),
     ),
     "cp.reduce.async.bulk": (
         *_integers("u32 s32 u64", "u32 s32 u64 s64", "b32 b64"),
@@ -104,12 +102,12 @@ FAMILIES: dict[str, tuple[Form, ...]] = {
 
 
 _SCANS = {
-    "add": (np.add, "u"),
-    "min": (np.minimum, ""),
-    "max": (np.maximum, ""),
-    "and": (np.bitwise_and, "u"),
-    "or": (np.bitwise_or, "u"),
-    "xor": (np.bitwise_xor, "u"),
+    "add": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
 }
 
 
@@ -117,11 +115,11 @@ def scan_of(name: str, type: str) -> tuple[np.ufunc, Any, int] | None:
     """An associative operation on whole numbers, the dtype that it computes in, and what leaves every operand as it is."""
     if name not in _SCANS or type not in ("u32", "s32", "u64", "s64", "b32", "b64"):
         return None
-    operation, kind = _SCANS[name]
-    dtype = np.dtype((kind or {"s": "i"}.get(type[0], "u")) + str(int(type[1:]) // 8))
+    kind = "i" if type[0] == "s" and name in ("min", "max") else "u"
+    dtype = np.dtype(f"{kind}{int(type[1:]) // 8}")
     limits = np.iinfo(dtype)
     identity = {"min": limits.max, "max": limits.min, "and": limits.max}.get(name, 0)
-    return operation, dtype, int(identity)
+    return _SCANS[name], dtype, int(identity)
 
 
 def atomic_operation(name: str, type: str, *, noftz: bool = False, family: str = "atom") -> Compute | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -11,20 +12,12 @@ from .formats import FORMATS, decode, encode, flush
 from .forms import Compute, Form, Mode, form, plain
 from .integers import halves, joined, view
 
-_ORDERED: dict[str, Callable[[Any, Any], Any]] = {
-    "eq": lambda a, b: a == b,
-    "ne": lambda a, b: a != b,
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b,
+ORDERED: dict[str, Callable[[Any, Any], Any]] = {
+    name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
 }
+"""Comparisons of arrays by their names in PTX."""
 _UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
-_BOOLEAN: dict[str, Callable[[Any, Any], Any]] = {
-    "and": lambda a, b: a & b,
-    "or": lambda a, b: a | b,
-    "xor": lambda a, b: a ^ b,
-}
+_BOOLEAN: dict[str, Callable[[Any, Any], Any]] = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
 
 
 def comparison(mode: Mode) -> Compute:
@@ -36,7 +29,7 @@ def comparison(mode: Mode) -> Compute:
     name = next(part for part in mode.modifiers if part in _ALL)
     type = mode.type
     if type[0] in "bus" and type != "bf16":
-        function = _ORDERED[_UNSIGNED.get(name, name)]
+        function = ORDERED[_UNSIGNED.get(name, name)]
         return lambda a, b: function(view(a, type), view(b, type))
     format = FORMATS[type]
 
@@ -47,13 +40,13 @@ def comparison(mode: Mode) -> Compute:
         unordered = np.isnan(x) | np.isnan(y)
         if name in ("num", "nan"):
             return unordered if name == "nan" else ~unordered
-        found = _ORDERED[name.removesuffix("u") if name != "neu" else "ne"](x, y)
+        found = ORDERED[name.removesuffix("u") if name != "neu" else "ne"](x, y)
         return found | unordered if name.endswith("u") else found & ~unordered
 
     return compute
 
 
-_ALL = {*_ORDERED, *_UNSIGNED, "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"}
+_ALL = {*ORDERED, *_UNSIGNED, "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"}
 
 
 def _combined(mode: Mode, result: Any, other: Any | None) -> Any:
@@ -62,22 +55,13 @@ def _combined(mode: Mode, result: Any, other: Any | None) -> Any:
 
 
 def _set_predicate(mode: Mode) -> Compute:
-    compare = comparison(mode)
-
-    def compute(a: Any, b: Any, c: Any | None = None) -> Any:
-        result = compare(a, b)
-        return _combined(mode, result, c), _combined(mode, ~result, c)
-
-    return compute
-
-
-def _set_predicates_of_pair(mode: Mode) -> Compute:
-    """``setp.f16x2 p|q``: one comparison for each half."""
+    """``setp p|q``: the comparison and its opposite, or of pairs one comparison for each half."""
+    is_pair = mode.type.endswith("x2")
     compare = comparison(Mode((mode.type.removesuffix("x2"),), mode.modifiers))
 
     def compute(a: Any, b: Any, c: Any | None = None) -> Any:
-        (a_low, a_high), (b_low, b_high) = halves(a), halves(b)
-        return _combined(mode, compare(a_low, b_low), c), _combined(mode, compare(a_high, b_high), c)
+        found = [compare(x, y) for x, y in (zip(halves(a), halves(b), strict=True) if is_pair else [(a, b)])]
+        return tuple(_combined(mode, result, c) for result in (*found, ~found[0])[:2])
 
     return compute
 
@@ -91,25 +75,18 @@ def _true_of(type: str) -> Any:
 
 
 def _set(mode: Mode) -> Compute:
-    compare, true = comparison(mode), _true_of(mode.types[0])
+    """``set``: all ones or 1.0 where the comparison is true, of pairs in each half."""
+    result, is_pair = mode.types[0].removesuffix("x2"), mode.type.endswith("x2")
+    compare = comparison(Mode((mode.type.removesuffix("x2"),), mode.modifiers))
+    true = _true_of("u16" if is_pair and result not in FORMATS else result)
 
-    def compute(a: Any, b: Any, c: Any | None = None) -> Any:
+    def one(a: Any, b: Any, c: Any) -> Any:
         return np.where(_combined(mode, compare(a, b), c), true, true.dtype.type(0))
 
-    return compute
-
-
-def _set_pair(mode: Mode) -> Compute:
-    compare = comparison(Mode((mode.type.removesuffix("x2"),), mode.modifiers))
-    result = mode.types[0].removesuffix("x2")
-    true = _true_of(result if result in FORMATS else "u16")
-
     def compute(a: Any, b: Any, c: Any | None = None) -> Any:
-        found = [
-            np.where(_combined(mode, compare(x, y), c), true, np.uint16(0))
-            for x, y in zip(halves(a), halves(b), strict=True)
-        ]
-        return joined(found[0], found[1])
+        if not is_pair:
+            return one(a, b, c)
+        return joined(*(one(x, y, c) for x, y in zip(halves(a), halves(b), strict=True)))
 
     return compute
 
@@ -140,8 +117,8 @@ def _forms() -> list[Form]:
             form(f"setp(.cmp,.fcmp){boolean}", "f64", roles, _set_predicate),
             form(f"setp(.cmp,.fcmp){boolean}{{.ftz}}", "f16", f"pred = t t{third}", _set_predicate),
             form(f"setp(.cmp,.fcmp){boolean}", "bf16", f"pred = t t{third}", _set_predicate),
-            form(f"setp(.cmp,.fcmp){boolean}{{.ftz}}", "f16x2", f"pred pred = t t{third}", _set_predicates_of_pair),
-            form(f"setp(.cmp,.fcmp){boolean}", "bf16x2", f"pred pred = t t{third}", _set_predicates_of_pair),
+            form(f"setp(.cmp,.fcmp){boolean}{{.ftz}}", "f16x2", f"pred pred = t t{third}", _set_predicate),
+            form(f"setp(.cmp,.fcmp){boolean}", "bf16x2", f"pred pred = t t{third}", _set_predicate),
         ]
         roles = f"t0 = t t{third}"
         for result in ("u32", "s32", "f32", "f16", "bf16"):
@@ -152,17 +129,10 @@ def _forms() -> list[Form]:
                 form(f"set(.cmp,.fcmp){boolean}{'{.ftz}' if result != 'bf16' else ''}", f"{result}.f32", roles, _set),
                 form(f"set(.cmp,.fcmp){boolean}", f"{result}.f64", roles, _set),
             ]
-        halves_of = "f16.f16 u16.f16 s16.f16 u32.f16 s32.f16"
+        fp16 = "f16.f16 u16.f16 s16.f16 u32.f16 s32.f16 f16x2.f16x2 u32.f16x2 s32.f16x2"
         found += [
-            form(f"set(.cmp,.fcmp){boolean}{{.ftz}}", halves_of, roles, _set),
-            form(
-                f"set(.cmp,.fcmp){boolean}",
-                "bf16.f16 bf16.bf16 u16.bf16 s16.bf16 u32.bf16 s32.bf16",
-                roles,
-                _set,
-            ),
-            form(f"set(.cmp,.fcmp){boolean}{{.ftz}}", "f16x2.f16x2 u32.f16x2 s32.f16x2", roles, _set_pair),
-            form(f"set(.cmp,.fcmp){boolean}", "bf16x2.bf16x2 u32.bf16x2 s32.bf16x2", roles, _set_pair),
+            form(f"set(.cmp,.fcmp){boolean}{{.ftz}}", fp16, roles, _set),
+            form(f"set(.cmp,.fcmp){boolean}", f"bf16.f16 {fp16.replace('f16', 'bf16')}", roles, _set),
         ]
     every = "b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64"
     found.append(form("selp", every, "t = t t pred", plain(lambda a, b, p: np.where(p, a, b))))

@@ -89,8 +89,7 @@ def _integer_to_float(mode: Mode) -> Compute:
 def _wide_integer_to_double(raw: Any, type: str, direction: str) -> Any:
     values = view(raw, type)
     total, rest = two_sum(
-        (values >> values.dtype.type(32)).astype(np.float64) * 2.0**32,
-        (raw & np.uint64(0xFFFFFFFF)).astype(np.float64),
+        (values >> values.dtype.type(32)).astype(np.float64) * 2.0**32, (raw & np.uint64(0xFFFFFFFF)).astype(np.float64)
     )
     down = (rest < 0) & ((direction == "rm") | ((direction == "rz") & (total > 0)))
     up = (rest > 0) & ((direction == "rp") | ((direction == "rz") & (total < 0)))

@@ -343,15 +343,13 @@ _APPROXIMATE: dict[str, Callable[..., Any]] = {
 
 def _single_precision() -> list[Form]:
     found: list[Form] = []
-    for name, sources in (("add", "t t"), ("sub", "t t"), ("mul", "t t")):
+    for name in ("add", "sub", "mul"):
         found += [
-            form(f"{name}{{.rnd}}{{.ftz}}{{.sat}}", "f32", f"t = {sources}", arithmetic(name)),
-            form(f"{name}{{.rnd}}", "f64", f"t = {sources}", arithmetic(name)),
-            form(f"{name}{{.rnd}}{{.ftz}}", "f32x2", f"t = {sources}", packed(arithmetic(name))),
-            form(f"{name}{{.rn}}{{.ftz}}{{.sat}}", "f16", f"t = {sources}", arithmetic(name)),
-            form(f"{name}{{.rn}}{{.ftz}}{{.sat}}", "f16x2", f"t = {sources}", packed(arithmetic(name))),
-            form(f"{name}{{.rn}}", "bf16", f"t = {sources}", arithmetic(name)),
-            form(f"{name}{{.rn}}", "bf16x2", f"t = {sources}", packed(arithmetic(name))),
+            form(f"{name}{{.rnd}}{{.ftz}}{{.sat}}", "f32", "t = t t", arithmetic(name)),
+            form(f"{name}{{.rnd}}", "f64", "t = t t", arithmetic(name)),
+            form(f"{name}{{.rnd}}{{.ftz}}", "f32x2", "t = t t", packed(arithmetic(name))),
+            form(f"{name}{{.rn}}{{.ftz}}{{.sat}}", "f16 f16x2", "t = t t", packed(arithmetic(name))),
+            form(f"{name}{{.rn}}", "bf16 bf16x2", "t = t t", packed(arithmetic(name))),
         ]
     found += [
         form("add{.rnd}{.sat}", "f32.f16 f32.bf16", "f32 = t f32", mixed("add")),
@@ -365,12 +363,9 @@ def _single_precision() -> list[Form]:
         ]
     found += [
         form("fma(.rnd){.ftz}", "f32x2", "t = t t t", packed(arithmetic("fma"))),
-        form("fma.rn{.ftz}{.sat,.relu}", "f16", "t = t t t", arithmetic("fma")),
-        form("fma.rn{.ftz}{.sat,.relu}", "f16x2", "t = t t t", packed(arithmetic("fma"))),
-        form("fma.rn{.relu}", "bf16", "t = t t t", arithmetic("fma")),
-        form("fma.rn{.relu}", "bf16x2", "t = t t t", packed(arithmetic("fma"))),
-        form("fma.rn.oob{.relu}", "f16 bf16", "t = t t t", _guarded),
-        form("fma.rn.oob{.relu}", "f16x2 bf16x2", "t = t t t", packed(_guarded)),
+        form("fma.rn{.ftz}{.sat,.relu}", "f16 f16x2", "t = t t t", packed(arithmetic("fma"))),
+        form("fma.rn{.relu}", "bf16 bf16x2", "t = t t t", packed(arithmetic("fma"))),
+        form("fma.rn.oob{.relu}", "f16 bf16 f16x2 bf16x2", "t = t t t", packed(_guarded)),
         form("div(.rnd){.ftz}", "f32", "t = t t", arithmetic("div")),
         form("div(.rnd)", "f64", "t = t t", arithmetic("div")),
         form("rcp(.rnd){.ftz}", "f32", "t = t", arithmetic("rcp")),
@@ -382,21 +377,15 @@ def _single_precision() -> list[Form]:
 
 
 def _approximate() -> list[Form]:
-    def one(
-        pattern: str, types: str, function: Callable[..., Any], roles: str = "t = t", *, pairs: bool = False
-    ) -> Form:
-        build = approximation(function)
-        return form(pattern, types, roles, packed(build) if pairs else build, approximate=True)
+    def one(pattern: str, types: str, function: Callable[..., Any], roles: str = "t = t") -> Form:
+        return form(pattern, types, roles, packed(approximation(function)), approximate=True)
 
     found = [
         one("div.approx{.ftz}", "f32", _divide_approximately(full=False), "t = t t"),
         one("div.full{.ftz}", "f32", _divide_approximately(full=True), "t = t t"),
-        one("ex2.approx", "f16", _power_of_two),
-        one("ex2.approx", "f16x2", _power_of_two, pairs=True),
-        one("ex2.approx.ftz", "bf16", _power_of_two),
-        one("ex2.approx.ftz", "bf16x2", _power_of_two, pairs=True),
-        one("tanh.approx", "f16 bf16 f32", np.tanh),
-        one("tanh.approx", "f16x2 bf16x2", np.tanh, pairs=True),
+        one("ex2.approx", "f16 f16x2", _power_of_two),
+        one("ex2.approx.ftz", "bf16 bf16x2", _power_of_two),
+        one("tanh.approx", "f16 bf16 f32 f16x2 bf16x2", np.tanh),
     ]
     found += [
         form("rcp.approx.ftz", "f64", "t = t", _of_upper_word(_APPROXIMATE["rcp"]), approximate=True),
@@ -413,27 +402,17 @@ def _approximate() -> list[Form]:
 def _signs_and_extremes() -> list[Form]:
     found: list[Form] = []
     for name, function in (("neg", lambda raw, f: raw ^ _sign_bit(f)), ("abs", lambda raw, f: raw & ~_sign_bit(f))):
-        build = _sign_change(function)
+        build = packed(_sign_change(function))
         found += [
-            form(f"{name}{{.ftz}}", "f32 f16", "t = t", build),
-            form(name, "f64 bf16", "t = t", build),
-            form(f"{name}{{.ftz}}", "f16x2", "t = t", packed(build)),
-            form(name, "bf16x2", "t = t", packed(build)),
+            form(f"{name}{{.ftz}}", "f32 f16 f16x2", "t = t", build),
+            form(name, "f64 bf16 bf16x2", "t = t", build),
         ]
     for name, largest in (("min", False), ("max", True)):
-        build = extreme(largest)
-        found += [
-            form(f"{name}{{.ftz}}{{.NaN}}", "f32 f16", "t = t t", build),
-            form(f"{name}{{.ftz}}{{.NaN}}.xorsign.abs", "f32 f16", "t = t t", build),
-            form(f"{name}{{.ftz}}{{.NaN}}", "f32", "t = t t t", build),
-            form(f"{name}{{.ftz}}{{.NaN}}", "f16x2", "t = t t", packed(build)),
-            form(f"{name}{{.ftz}}{{.NaN}}.xorsign.abs", "f16x2", "t = t t", packed(build)),
-            form(f"{name}{{.NaN}}", "bf16", "t = t t", build),
-            form(f"{name}{{.NaN}}.xorsign.abs", "bf16", "t = t t", build),
-            form(f"{name}{{.NaN}}", "bf16x2", "t = t t", packed(build)),
-            form(f"{name}{{.NaN}}.xorsign.abs", "bf16x2", "t = t t", packed(build)),
-            form(name, "f64", "t = t t", build),
-        ]
+        build = packed(extreme(largest))
+        found += [form(f"{name}{{.ftz}}{{.NaN}}", "f32", "t = t t t", build), form(name, "f64", "t = t t", build)]
+        for both in ("", ".xorsign.abs"):
+            found.append(form(f"{name}{{.ftz}}{{.NaN}}{both}", "f32 f16 f16x2", "t = t t", build))
+            found.append(form(f"{name}{{.NaN}}{both}", "bf16 bf16x2", "t = t t", build))
     return found
 
 

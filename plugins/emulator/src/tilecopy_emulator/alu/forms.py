@@ -18,24 +18,9 @@ from ..demands import are_texts, demand, is_flag
 
 TYPES = frozenset(
     {f"{kind}{bits}" for kind in "bsu" for bits in (8, 16, 32, 64)}
+    | {f"{element}x{count}" for element in ("e4m3", "e5m2", "e2m1") for count in (2, 4)}
     | {"b128", "b4", "f16", "f16x2", "f32", "f32x2", "f64", "bf16", "bf16x2", "tf32", "u16x2", "s16x2", "pred"}
-    | {
-        "u4",
-        "s4",
-        "u2",
-        "s2",
-        "e4m3x2",
-        "e5m2x2",
-        "e4m3x4",
-        "e5m2x4",
-        "e2m1x2",
-        "e2m1x4",
-        "e2m3x2",
-        "e3m2x2",
-        "ue8m0x2",
-        "u8x4",
-        "s8x4",
-    }
+    | {"u4", "s4", "u2", "s2", "e2m3x2", "e3m2x2", "ue8m0x2", "u8x4", "s8x4"}
 )
 """Parts of an opcode that are types; all others are modifiers."""
 

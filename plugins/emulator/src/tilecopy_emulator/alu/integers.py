@@ -156,9 +156,11 @@ def joined(low: Any, high: Any) -> Any:
 
 
 def packed(build: Callable[[Mode], Compute]) -> Callable[[Mode], Compute]:
-    """An instruction on ``x2`` types from the one on their elements."""
+    """An instruction on elements, on ``x2`` types too."""
 
     def build_packed(mode: Mode) -> Compute:
+        if not mode.type.endswith("x2"):
+            return build(mode)
         types = tuple(type.removesuffix("x2") for type in mode.types)
         compute = build(Mode(types, mode.modifiers))
         width = int(types[-1].lstrip("bfsu"))
@@ -468,9 +470,8 @@ def _nth_set(mask: Any, base: Any, offset: Any) -> Any:
 
 FORMS: tuple[Form, ...] = (
     form("fns", "b32", "t = t t s32", plain(_nth_set)),
-    form("add", _INTEGERS, "t = t t", _sum(1)),
+    form("add", f"{_INTEGERS} u16x2 s16x2", "t = t t", packed(_sum(1))),
     form("add.sat", "s32", "t = t t", _sum(1)),
-    form("add", "u16x2 s16x2", "t = t t", packed(_sum(1))),
     form("sub", _INTEGERS, "t = t t", _sum(-1)),
     form("sub.sat", "s32", "t = t t", _sum(-1)),
     form("mul(.hi,.lo)", _INTEGERS, "t = t t", lambda mode: lambda a, b: _product(mode, a, b)),
@@ -488,14 +489,10 @@ FORMS: tuple[Form, ...] = (
         "abs", "s16 s32 s64", "t = t", lambda mode: lambda a: np.where(view(a, mode.type) < 0, np.zeros_like(a) - a, a)
     ),
     form("neg", "s16 s32 s64", "t = t", plain(lambda a: np.zeros_like(a) - a)),
-    form("min", _INTEGERS, "t = t t", extreme(largest=False)),
-    form("max", _INTEGERS, "t = t t", extreme(largest=True)),
-    form("min.relu", "s32", "t = t t", extreme(largest=False)),
-    form("max.relu", "s32", "t = t t", extreme(largest=True)),
-    form("min", "u16x2", "t = t t", packed(extreme(largest=False))),
-    form("max", "u16x2", "t = t t", packed(extreme(largest=True))),
-    form("min{.relu}", "s16x2", "t = t t", packed(extreme(largest=False))),
-    form("max{.relu}", "s16x2", "t = t t", packed(extreme(largest=True))),
+    form("min", f"{_INTEGERS} u16x2 s16x2", "t = t t", packed(extreme(largest=False))),
+    form("max", f"{_INTEGERS} u16x2 s16x2", "t = t t", packed(extreme(largest=True))),
+    form("min.relu", "s32 s16x2", "t = t t", packed(extreme(largest=False))),
+    form("max.relu", "s32 s16x2", "t = t t", packed(extreme(largest=True))),
     *_carry_forms(),
     form("and", f"{_BITS} pred", "t = t t", plain(lambda a, b: a & b)),
     form("or", f"{_BITS} pred", "t = t t", plain(lambda a, b: a | b)),

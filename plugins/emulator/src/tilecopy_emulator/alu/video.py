@@ -11,20 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from .compare import ORDERED
 from .forms import Compute, Form, Mode, form
 
 PARTS = {"b0": (0, 8), "b1": (8, 8), "b2": (16, 8), "b3": (24, 8), "h0": (0, 16), "h1": (16, 16)}
 """A part of a word: its first bit, and how many."""
 _WHOLE = (0, 32)
 _WIDTH = 34
-_COMPARISONS = {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-}
 
 
 def computation(name: str, mode: Mode, marks: Mapping[int, str] | None = None) -> Compute:
@@ -82,7 +75,7 @@ def _clamped(values: Any, type: str, bits: int) -> Any:
 
 def _combine(name: str, mode: Mode, left: Any, right: Any) -> Any:
     if name == "vset":
-        return _COMPARISONS[mode.one_of(*_COMPARISONS)](left, right).astype(np.int64)
+        return ORDERED[mode.one_of(*ORDERED)](left, right).astype(np.int64)
     if name in ("vshl", "vshr"):
         by = np.minimum(right, 32) if mode.has("clamp") else right & 31
         return _signed(left << by, _WIDTH) if name == "vshl" else left >> by

@@ -430,13 +430,7 @@ def check_received(machine: Machine, one: Any, places: Any, size: int, *, reduce
 
 
 def start_operation(
-    machine: Machine,
-    lane: int,
-    kind: str,
-    *,
-    barrier: int = -1,
-    flying: list[Reads] | None = None,
-    **rest: Any,
+    machine: Machine, lane: int, kind: str, *, barrier: int = -1, flying: list[Reads] | None = None, **rest: Any
 ) -> None:
     """Start an operation whose accesses have been checked: it completes on an mbarrier, or without one in the lane's bulk group.
 

@@ -96,8 +96,4 @@ def _reduce(instruction: Instruction, program: Program) -> Step:
     return step
 
 
-INSTRUCTIONS: dict[str, Handler] = {
-    "multimem.ld_reduce": _load,
-    "multimem.st": _store,
-    "multimem.red": _reduce,
-}
+INSTRUCTIONS: dict[str, Handler] = {"multimem.ld_reduce": _load, "multimem.st": _store, "multimem.red": _reduce}

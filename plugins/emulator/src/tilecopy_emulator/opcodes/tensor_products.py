@@ -208,9 +208,7 @@ def _issue(
         )  # fmt: skip
         machine.engines.begin(operation)
         memory.shadow.begin(
-            operation.actor,
-            data.get("cells_a", np.zeros(0, np.int64)).ravel(),
-            cells[data["kept_lanes"]].ravel(),
+            operation.actor, data.get("cells_a", np.zeros(0, np.int64)).ravel(), cells[data["kept_lanes"]].ravel()
         )
         memory.copies.setdefault((lane, group), []).append(operation)
 

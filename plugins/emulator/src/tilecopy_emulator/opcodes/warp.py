@@ -84,12 +84,9 @@ def _shuffle(instruction: Instruction, program: Program) -> Step:
         c = machine.uniform(clamp(machine, here.lanes), here.lanes).astype(np.int64)
         segment, last = (c >> 8) & 31, c & 31
         most, least = (here.lane & segment) | (last & ~segment), here.lane & segment
-        source = {
-            "up": here.lane - b,
-            "down": here.lane + b,
-            "bfly": here.lane ^ b,
-            "idx": least | (b & ~segment),
-        }[kind]
+        source = {"up": here.lane - b, "down": here.lane + b, "bfly": here.lane ^ b, "idx": least | (b & ~segment)}[
+            kind
+        ]
         found = source >= most if kind == "up" else source <= most
         source = np.where(found, source, here.lane)
         present = here.table(np.ones((len(source), 1), np.bool_), fill=False)
