@@ -315,7 +315,8 @@ def _select(unit: _Unit, ptx: str, entry: str | None, name: str) -> tuple[str, s
         wanted = instances.get(entry.rpartition("::")[2]) or [entry]
     compiled = _compile(unit, wanted[0]) if len(wanted) == 1 else _Compiled("", "")
     if _FIRST_HEADER not in unit.options and _wants_implicit(compiled.log):
-        compiled = _compile(attrs.evolve(unit, options=(*unit.options, _FIRST_HEADER)), wanted[0])
+        more = attrs.evolve(unit, options=(*unit.options, _FIRST_HEADER))
+        compiled = _compile(more, wanted[0]) if _compile(more).ptx else compiled
     if compiled.mangled is not None:
         return compiled.ptx, compiled.mangled
     if compiled.log and not named and "__nv_name_map" not in compiled.log:
