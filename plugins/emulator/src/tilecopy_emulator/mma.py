@@ -42,10 +42,7 @@ def _mma(instruction: Instruction, program: Program) -> Step:
     saturate, xor = "satfinite" in modifiers, "xor" in modifiers
 
     def step(machine: Machine, lanes: Lanes) -> None:
-        machine.demand_whole_warps(lanes)
-        index = machine.index(lanes)
-        if len(index) % 32 or (machine.lane[index, 0] != np.arange(len(index)) % 32).any():
-            machine.hazard("aligned", "a matrix product by a warp of less than 32 threads", lanes)
+        index = machine.demand_full_warps(lanes, "a matrix product")
         held = [_words(machine, lanes, readers) for _, readers in sources]
         left, right, before = (each.values(words) for (each, _), (words, _) in zip(sources, held, strict=True))
         raw = product(left, right, before, types[0], direction=direction, saturate=saturate, xor=xor)
@@ -64,7 +61,7 @@ def _names(instruction: Instruction, at: int, fragment: Fragment) -> tuple[str, 
 def _words(machine: Machine, lanes: Lanes, readers: list[Reader]) -> tuple[Any, Any]:
     """Registers as ``(registers, warps, threads, copies)``, and where what they lack came from, without the copies."""
     values, missing = machine.sources(readers, lanes)
-    found = np.stack(np.broadcast_arrays(*(machine.rows(each, lanes) for each in values)))
+    found = machine.stacked(values, lanes)
     lacking = np.zeros(found.shape[:2], np.int64) if missing is None else np.stack([whence for _, whence in missing])
     return found.reshape(len(found), -1, 32, found.shape[2]), lacking.reshape(len(found), -1, 32)
 

@@ -92,17 +92,10 @@ def _form_of(instruction: Instruction) -> _Form:
     return _form(name, shape, next(count for count in (1, 2, 4) if f"x{count}" in parts), packed, trans=trans)
 
 
-def _demand_warps(machine: Machine, lanes: Lanes) -> Any:
-    machine.demand_whole_warps(lanes)
-    index = machine.index(lanes)
-    if len(index) % 32 or (machine.lane[index, 0] != np.arange(len(index)) % 32).any():
-        machine.hazard("aligned", "a matrix is moved by a warp of less than 32 threads", lanes)
-    return index
-
-
 def _rows(machine: Machine, lanes: Lanes, form: _Form, addresses: Any) -> tuple[Any, Any]:
     """The lanes that give the addresses of rows, and these."""
-    index, addresses = _demand_warps(machine, lanes), machine.rows(addresses, lanes)
+    index = machine.demand_full_warps(lanes, "a matrix is moved")
+    addresses = machine.rows(addresses, lanes)
     if machine.program.arch <= 75:  # there all must be valid
         machine.shared.place(index, addresses, _ROW.bytes)
     giving = np.nonzero(machine.lane[index, 0] < form.rows * form.tiles)[0]
@@ -162,7 +155,7 @@ def _store(instruction: Instruction, program: Program) -> Step:
 def _elements(machine: Machine, lanes: Lanes, readers: list[Reader], size: int) -> tuple[Any, Any]:
     """Elements of registers ``(lanes, copies, n)``, and where what they lack came from ``(lanes, n)``, or None."""
     values, lacking = machine.sources(readers, lanes)
-    words = np.stack(np.broadcast_arrays(*(machine.rows(each, lanes) for each in values)), axis=-1)
+    words = machine.stacked(values, lanes, -1)
     origins = origins_of(lacking, 4)
     if origins is not None:
         origins = origins.reshape(len(words), -1, size).max(axis=2)
@@ -177,7 +170,7 @@ def _transpose(instruction: Instruction, program: Program) -> Step:
     as_rows, as_columns = (_form("ldmatrix", "m8n8", 1, 0, trans=trans) for trans in (False, True))
 
     def step(machine: Machine, lanes: Lanes) -> None:
-        index = _demand_warps(machine, lanes)
+        index = machine.demand_full_warps(lanes, "a matrix is moved")
         elements, origins = _elements(machine, lanes, readers, as_rows.bytes)
         write(machine, lanes, as_columns.given(as_rows.taken(elements)).view(np.uint32)[:, :, 0])
         if origins is not None:

@@ -145,15 +145,11 @@ class Warpgroups:
 
     def demand_fence(self, lanes: Any, names: Iterable[str]) -> None:
         """Since the registers were last touched by others there is a ``wgmma.fence``."""
-        fenced = self.fenced[lanes]
-        if not fenced.all():
-            at = int(np.argmin(fenced))
-            self.machine.hazard("proxy", "there is no wgmma.fence before the first wgmma.mma_async", lanes, at)
+        fenced, demand = self.fenced[lanes], self.machine.hazard_where
+        demand(fenced == 0, "proxy", "there is no wgmma.fence before the first wgmma.mma_async", lanes)
         for name in names:
-            late = self.touched[name][lanes] >= fenced if name in self.touched else np.zeros(1, bool)
-            if late.any():
-                what = f"register {name.partition('@')[0]} has been used with no wgmma.fence since"
-                self.machine.hazard("proxy", what, lanes, int(np.argmax(late)))
+            what = f"register {name.partition('@')[0]} has been used with no wgmma.fence since"
+            demand(name in self.touched and self.touched[name][lanes] >= fenced, "proxy", what, lanes)
 
     # --------------------------------------------------------------------------------------- order
 
@@ -292,9 +288,8 @@ def _issue(machine: Machine, lanes: Any, form: _Form) -> None:
     groups, firsts, cta = Warpgroups.of(machine), lanes[::32], int(machine.cta_of[lanes[0]])
     deciding = form.deciding(machine, lanes)
     for values in deciding:
-        if (values != values[0]).any():
-            at = int(np.argmax(values != values[0]))
-            machine.hazard("aligned", "the threads of a warpgroup give different descriptors or predicates", lanes, at)
+        what = "the threads of a warpgroup give different descriptors or predicates"
+        machine.hazard_where(values != values[0], "aligned", what, lanes)
     right, accumulates, *left = (int(values[0]) for values in deciding)
     fragment, names, readers, writers = form.result
     groups.demand_fence(lanes, names)
@@ -305,11 +300,13 @@ def _issue(machine: Machine, lanes: Any, form: _Form) -> None:
         groups.demand_fence(lanes, a_names)
         groups.in_flight(lanes, a_names, "read as A", a=True)
         used |= frozenset(a_names)
-        a = matrix.values(_held(machine, lanes, a_readers))[0]
+        a = matrix.values(machine.stacked((read(machine, lanes) for read in a_readers), lanes)[:, None])[0]
     else:
         a, reads = _in_shared(machine, firsts, left[0], form, 0)
     b, cells = _in_shared(machine, firsts, right, form, 1)
-    c = fragment.values(_held(machine, lanes, readers))[0] if accumulates else np.zeros((1, _ROWS, form.n))
+    c: Any = np.zeros((1, _ROWS, form.n))
+    if accumulates:
+        c = fragment.values(machine.stacked((read(machine, lanes) for read in readers), lanes)[:, None])[0]
     raw = product(a * form.signs[0], b * form.signs[1], c, fragment.type, saturate=form.saturate)
     raw = np.broadcast_to(raw, (machine.copies, *raw.shape[1:]))
     for write, words in zip(writers, fragment.words(raw[None]), strict=True):
@@ -330,12 +327,6 @@ def _in_shared(machine: Machine, firsts: Any, word: int, form: _Form, which: int
     what: Any = ((_ROWS, form.n)[which], form.k, form.types[which])
     places, cells = operand_in_shared(machine, firsts, cta, found, *what, mn_major=form.transposed[which])
     return matrix_of(machine.shared.fetch(places, UNIT), *what, mn_major=form.transposed[which]), cells
-
-
-def _held(machine: Machine, lanes: Any, readers: list[Reader]) -> Any:
-    """Registers of a warpgroup, all of them written: ``(registers, 1, threads, copies)``."""
-    values = np.broadcast_arrays(*(machine.rows(read(machine, lanes), lanes) for read in readers))
-    return np.stack(values)[:, None]
 
 
 # ------------------------------------------------------------------------------------------------ groups

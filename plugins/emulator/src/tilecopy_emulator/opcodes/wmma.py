@@ -1,8 +1,7 @@
 """``wmma``: the warp's matrix product with fragments whose layout the ISA leaves open (PTX ISA 9.7.15.3 and .4).
 
 Here slot ``s`` of lane ``t`` holds element ``(32 s + t) % elements`` of its matrix, row by row: fragments of A and B that have more
-slots than elements hold some twice, as the ISA's numbers of registers ask for. Products are exact and summed in float64, then
-rounded once, as in :mod:`..mma`; those of f64 are fused one after another.
+slots than elements hold some twice, as the ISA's numbers of registers ask for. Of the sums see :mod:`.products`.
 """
 
 from __future__ import annotations
@@ -12,14 +11,13 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ..alu.double import fused
-from ..alu.formats import BF16, F16, F32, F64, Format, decode, encode, quantize
 from ..effects import modifiers_of
 from ..machine.machine import Machine
 from ..order.access import Access
 from ..program import Instruction, Program
 from .loads import data_address, names_of
 from .operands import Handler, Lanes, Reader, Step, demand_count, reader, refuse, writer
+from .products import Fragment, product
 
 _SHAPES = {"m16n16k16": (16, 16, 16), "m8n32k16": (8, 32, 16), "m32n8k16": (32, 8, 16), "m16n16k8": (16, 16, 8)}
 _SHAPES |= {"m8n8k4": (8, 8, 4)}
@@ -50,9 +48,7 @@ class _Fragment:
         """Matrix ``a``, ``b``, ``c`` or ``d`` of a shape."""
         m, n, k = _SHAPES[shape]
         rows, columns = {"a": (m, k), "b": (k, n)}.get(matrix, (m, n))
-        slots = rows * columns // 32
-        if type == "f16" and matrix in "ab":
-            slots = 16
+        slots = 16 if type == "f16" and matrix in "ab" else rows * columns // 32
         each = 1 if type in ("tf32", "f32", "f64", "s32") else 4 // _BYTES[type]
         return cls(rows, columns, type, slots // each, "b64" if type == "f64" else "b32")
 
@@ -62,25 +58,18 @@ class _Fragment:
         return self.registers * int(self.width[1:]) // 8
 
     @property
-    def elements(self) -> Any:
-        """The number of the element in each slot, shape (slots, 32)."""
-        slots = self.registers * max(1, (8 if self.width == "b64" else 4) // _BYTES[self.type])
-        return (32 * np.arange(slots)[:, None] + np.arange(32)) % (self.rows * self.columns)
+    def once(self) -> Fragment:
+        """Each element in the first slot that holds it."""
+        number = np.arange(self.rows * self.columns)
+        return Fragment(self.rows, self.columns, self.type, number % 32, number // 32)
 
     def offsets(self, stride: Any, *, row_major: bool) -> Any:
         """Elements from the first, for each slot and lane; ``stride``: of rows or columns, shape (32, copies)."""
-        rows, columns = np.divmod(self.elements, self.columns)
+        slots = np.arange(self.bytes // _BYTES[self.type])
+        elements = (32 * slots[:, None] + np.arange(32)) % (self.rows * self.columns)
+        rows, columns = np.divmod(elements, self.columns)
         outer, inner = (rows, columns) if row_major else (columns, rows)
         return outer[:, :, None].astype(np.uint64) * stride + inner[:, :, None].astype(np.uint64)
-
-
-def _whole(machine: Machine, lanes: Lanes) -> Any:
-    """The lanes, whole warps of 32 threads that execute it together."""
-    machine.demand_whole_warps(lanes)
-    index = machine.index(lanes)
-    if len(index) % 32 or (machine.lane[index, 0] != np.arange(len(index)) % 32).any():
-        machine.hazard("aligned", "a matrix product by a warp of less than 32 threads", lanes)
-    return index
 
 
 def _moved(instruction: Instruction) -> tuple[_Fragment, bool, Access]:
@@ -137,7 +126,7 @@ def _load(instruction: Instruction, program: Program) -> Step:
     stride = _stride(instruction, program, 2, moved)
 
     def step(machine: Machine, lanes: Lanes) -> None:
-        _whole(machine, lanes)
+        machine.demand_full_warps(lanes, "a matrix product")
         places = _addresses(machine, lanes, address(machine, lanes), stride(machine, lanes), moved)
         if access.space[:6] == "shared":
             places = places.astype(np.uint32)
@@ -159,51 +148,16 @@ def _store(instruction: Instruction, program: Program) -> Step:
     stride = _stride(instruction, program, 2, moved)
 
     def step(machine: Machine, lanes: Lanes) -> None:
-        _whole(machine, lanes)
+        machine.demand_full_warps(lanes, "a matrix product")
         places = _addresses(machine, lanes, address(machine, lanes), stride(machine, lanes), moved)
         if access.space[:6] == "shared":
             places = places.astype(np.uint32)
-        values = np.broadcast_arrays(*(machine.rows(read(machine, lanes), lanes) for read in readers))
-        raw = np.ascontiguousarray(np.stack(values, axis=-1)).view(np.uint8)
+        values = machine.stacked((read(machine, lanes) for read in readers), lanes, -1)
+        raw = np.ascontiguousarray(values).view(np.uint8)
         for number, each in enumerate(places):
             machine.store(lanes, access, each, raw[..., number * access.bytes : (number + 1) * access.bytes])
 
     return step
-
-
-_FORMATS: dict[str, Format] = {"f16": F16, "bf16": BF16, "f32": F32, "tf32": F32, "f64": F64}
-
-
-def _matrix(machine: Machine, lanes: Lanes, fragment: _Fragment, readers: list[Reader]) -> Any:
-    """The matrix that the registers of each warp hold, shape (warps, copies, rows, columns)."""
-    values = np.broadcast_arrays(*(machine.rows(read(machine, lanes), lanes) for read in readers))
-    raw = np.ascontiguousarray(np.stack(values, axis=-1))
-    bits = raw.view(f"u{_BYTES[fragment.type]}")  # (lanes, copies, slots)
-    warps, copies, slots = len(bits) // 32, bits.shape[1], bits.shape[2]
-    bits = bits.reshape(warps, 32, copies, slots).transpose(0, 2, 3, 1).reshape(warps, copies, -1)
-    found = np.empty((warps, copies, fragment.rows * fragment.columns), bits.dtype)
-    found[:, :, fragment.elements.ravel()] = bits
-    if fragment.type in _FORMATS:
-        kept = found & np.uint32(0xFFFFE000) if fragment.type == "tf32" else found
-        exact: Any = decode(kept, _FORMATS[fragment.type])
-    else:
-        exact = found.view(f"i{_BYTES[fragment.type]}" if fragment.type[0] == "s" else found.dtype).astype(np.int64)
-    return exact.reshape(warps, copies, fragment.rows, fragment.columns)
-
-
-def _sum(a: Any, b: Any, c: Any, type: str, *, satfinite: bool) -> Any:
-    """``a b + c`` as bits of a type."""
-    if type == "s32":
-        total = a @ b + c
-        if satfinite:
-            total = np.clip(total, -(1 << 31), (1 << 31) - 1)
-        return total.astype(np.int32).view(np.uint32)
-    if type == "f64":
-        total = c
-        for k in range(a.shape[3]):
-            total = fused(a[:, :, :, k, None], b[:, :, None, k, :], total, "rn")
-        return encode(total, F64)
-    return encode(quantize(a @ b + c, _FORMATS[type], "rn"), _FORMATS[type])
 
 
 def _mma(instruction: Instruction, program: Program) -> Step:
@@ -225,17 +179,18 @@ def _mma(instruction: Instruction, program: Program) -> Step:
         for x, group in zip(of[1:], groups[1:], strict=True)
     ]
 
+    fragments = [x.once for x in of]
+
     def step(machine: Machine, lanes: Lanes) -> None:
-        _whole(machine, lanes)
-        a, b, c = (_matrix(machine, lanes, x, each) for x, each in zip(of[1:], readers, strict=True))
-        with np.errstate(all="ignore"):
-            bits = _sum(a, b, c, types[0], satfinite="satfinite" in opcode)
-        warps, copies = bits.shape[:2]
-        slots = bits.reshape(warps, copies, -1)[:, :, of[0].elements]  # (warps, copies, slots, 32)
-        raw = np.ascontiguousarray(slots.transpose(0, 3, 1, 2).reshape(32 * warps, copies, -1))
-        words = raw.view(f"u{int(of[0].width[1:]) // 8}")
-        for number, write in enumerate(writers):
-            write(machine, lanes, words[..., number])
+        index = machine.demand_full_warps(lanes, "a matrix product")
+        words = [machine.stacked((read(machine, lanes) for read in each), lanes) for each in readers]
+        a, b, c = (
+            x.values(each.reshape(len(each), -1, 32, each.shape[2]))
+            for x, each in zip(fragments[1:], words, strict=True)
+        )
+        bits = product(a, b.swapaxes(-1, -2), c, types[0], saturate="satfinite" in opcode)
+        for write, values in zip(writers, fragments[0].words(bits), strict=True):
+            write(machine, lanes, values.reshape(len(index), -1))
 
     return step
 

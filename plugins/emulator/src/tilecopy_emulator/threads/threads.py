@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 import attrs
@@ -121,11 +121,12 @@ class Threads:
         values = np.asarray(values)
         if values.ndim == 0:
             values = values.reshape(1, 1)
-        return (
-            values
-            if values.shape[0] == self.size(lanes)
-            else np.broadcast_to(values, (self.size(lanes), values.shape[1]))
-        )
+        size = self.size(lanes)
+        return values if values.shape[0] == size else np.broadcast_to(values, (size, values.shape[1]))
+
+    def stacked(self, values: Iterable[Any], lanes: Lanes, axis: int = 0) -> Any:
+        """Several values with one row a lane, along a new axis."""
+        return np.stack(np.broadcast_arrays(*(self.rows(each, lanes) for each in values)), axis)
 
     def uniform(self, values: Any, lanes: Lanes) -> Any:
         """One value a lane, which must be the same in every copy.
@@ -201,6 +202,24 @@ class Threads:
         hazard = Hazard(kind, who + message, accesses, threads, **more)
         error.details = {"hazard": hazard.behind(*behind) if behind else hazard, **hidden}
         raise error  # the launch tells the rest, once nobody catches this
+
+    def hazard_where(
+        self, bad: Any, kind: str, message: str | Callable[[int], str], lanes: Lanes, positions: Any = None, **more: Any
+    ) -> None:
+        """Raise the hazard of the first lane for which something is wrong, if there is one; see :meth:`hazard`.
+
+        Args:
+            bad: for each lane, or for each at some positions, whether it is wrong.
+            kind: see :meth:`hazard`.
+            message: what is wrong, or a function that says it of a lane by its place in ``bad``.
+            lanes: those that execute the instruction.
+            positions: which of them ``bad`` is of; all by default.
+            more: see :meth:`hazard`.
+        """
+        if np.any(bad):
+            at = int(np.argmax(bad))
+            text = message if isinstance(message, str) else message(at)
+            self.hazard(kind, text, lanes, at if positions is None else int(positions[at]), **more)
 
     def reported(self, instruction: Instruction, thread: str, action: str, **more: str) -> ReportedAccess:
         """Return what a hazard's report has of an instruction, with the statement that it comes from."""
@@ -293,14 +312,10 @@ class Threads:
         index = self.index(lanes)
         mask = np.broadcast_to(np.asarray(mask).astype(np.uint32), index.shape)
         own = (mask >> self.lane[index, 0]) & np.uint32(1)
-        if not own.all():
-            at = int(np.argmin(own))
-            self.hazard(
-                "barrier" if anywhere else "aligned",
-                f"the mask 0x{int(mask[at]):08x} does not name the lane itself",
-                lanes,
-                at,
-            )
+        kind = "barrier" if anywhere else "aligned"
+        self.hazard_where(
+            own == 0, kind, lambda at: f"the mask 0x{int(mask[at]):08x} does not name the lane itself", lanes
+        )
         alive = self.warp_bits(self.ids[self.status != DONE])
         warps = self.warp_of[index]
         here = self.warp_bits(index)
@@ -395,11 +410,10 @@ class Threads:
         come, alive = (
             np.bincount(group[which], minlength=int(group[-1]) + 1) for which in (waiting, self.status != DONE)
         )
-        few = alive[group[index]] < WARPGROUP
-        if few.any():
-            at = int(np.argmax(few))
-            what = f"an instruction of a warpgroup is executed where {int(alive[group[index[at]]])} of its {WARPGROUP} threads are"
-            self.hazard("aligned", what, index, at)
+        there = alive[group[index]]
+        what = f"of its {WARPGROUP} threads are"
+        say = lambda at: f"an instruction of a warpgroup is executed where {int(there[at])} {what}"  # noqa: E731
+        self.hazard_where(there < WARPGROUP, "aligned", say, index)
         ready = waiting & (come == WARPGROUP)[group]
         found = np.nonzero(ready)[0]
         waiting[found] = False
@@ -418,7 +432,15 @@ class Threads:
             return lanes
         return self.converge(lanes, np.uint32(0xFFFFFFFF))
 
-    def demand_whole_warps(self, lanes: Lanes, what: str = "") -> Any:
+    def demand_full_warps(self, lanes: Lanes, what: str) -> Any:
+        """As :meth:`demand_whole_warps`, of warps of 32 threads; returns their lanes."""
+        self.demand_whole_warps(lanes)
+        index = self.index(lanes)
+        if len(index) % 32 or (self.lane[index, 0] != np.arange(len(index)) % 32).any():
+            self.hazard("aligned", f"{what} by a warp of less than 32 threads", lanes)
+        return index
+
+    def demand_whole_warps(self, lanes: Lanes) -> Any:
         """For an instruction with .aligned: every living lane of each warp is here.
 
         Returns the first lane of each warp.
@@ -433,12 +455,7 @@ class Threads:
             warp = int(warps[np.argmax(bad)])
             at = int(np.argmax(self.warp_of[lanes] == warp))
             count = int(here[warp]).bit_count()
-            self.hazard(
-                "aligned",
-                f"an instruction with .aligned is executed by {count} of the {int(alive[warp]).bit_count()} threads "
-                f"of the warp{what}",
-                lanes,
-                at,
-            )
+            what = f"by {count} of the {int(alive[warp]).bit_count()} threads of the warp"
+            self.hazard("aligned", f"an instruction with .aligned is executed {what}", lanes, at)
         _, firsts = np.unique(self.warp_of[lanes], return_index=True)
         return lanes[firsts]
