@@ -203,23 +203,17 @@ class Mbarriers:
             fresh, where = members[new], positions[new]
             far = fresh // machine.threads != place // shared.size
             if far.any() and not barrier.fenced:
-                machine.hazard(
-                    "mbarrier",
-                    f"{barrier.name} of another CTA is used and its init was not fenced (fence.mbarrier_init)",
-                    lanes, int(where[np.argmax(far)]),
-                )  # fmt: skip
+                what = f"{barrier.name} of another CTA is used and its init was not fenced (fence.mbarrier_init)"
+                machine.hazard("mbarrier", what, lanes, int(where[np.argmax(far)]))
             cell = place // shared.cell
             stamps = np.broadcast_to(shared.shadow.writer[cell : cell + 1], fresh.shape)
             known, _ = judge_shared(machine, fresh, 0, stamps)
             known |= fresh == barrier.initialiser
             if barrier.fenced:
                 known |= machine.barriers.passed[fresh] > barrier.fenced_phase
-            if not known.all():
-                who = machine.name_of(barrier.initialiser)
-                machine.hazard(
-                    "race", f"{barrier.name} is used with no barrier since its init by {who}", lanes,
-                    int(where[np.argmin(known)]), threads=(who,),
-                )  # fmt: skip
+            who = machine.name_of(barrier.initialiser)
+            what = f"{barrier.name} is used with no barrier since its init by {who}"
+            machine.hazard_where(~known, "race", what, lanes, where, threads=(who,))
         barrier.used[members] = machine.launch.time.now
         return barrier
 
@@ -299,13 +293,11 @@ class Mbarriers:
         keys = np.full(len(members), home + machine.order.first)
         columns = np.full(len(members), machine.order.barriers_at + barrier.column)
         known = machine.order.ordered(members, keys, columns, np.full(len(members), barrier.done_at))
-        if not known.all():
-            machine.hazard(
-                "mbarrier",
-                f"{barrier.name}: arrives in phase {barrier.phase} with no successful wait for phase {barrier.phase - 1} "
-                "before it (more arrivals than the phase expects, or a wait is missing)",
-                lanes, position + int(np.argmin(known)) if len(members) > 1 else position,
-            )  # fmt: skip
+        machine.hazard_where(
+            ~known, "mbarrier", f"{barrier.name}: arrives in phase {barrier.phase} with no successful wait for phase "
+            f"{barrier.phase - 1} before it (more arrivals than the phase expects, or a wait is missing)",
+            lanes, position + np.arange(len(members)),
+        )  # fmt: skip
 
     def _note(self, barrier: Mbarrier, members: Any, *, relaxed: bool, cluster: bool) -> None:
         machine = self.machine
@@ -334,12 +326,8 @@ class Mbarriers:
         """Count bytes, within the range of the hardware."""
         barrier.tx += count
         if abs(barrier.tx) > TX_LIMIT:
-            self.machine.hazard(
-                "mbarrier",
-                f"{barrier.name}: {barrier.tx} bytes pass the {TX_LIMIT} that one phase counts",
-                lanes,
-                position,
-            )
+            what = f"{barrier.name}: {barrier.tx} bytes pass the {TX_LIMIT} that one phase counts"
+            self.machine.hazard("mbarrier", what, lanes, position)
 
     def expect_tx(self, lanes: Lanes, places: Any, amounts: Any, sign: int = 1) -> None:
         """``mbarrier.expect_tx`` (and ``complete_tx`` with sign -1)."""
@@ -410,11 +398,9 @@ class Mbarriers:
             at = np.nonzero(places == place)[0]
             barrier = self.use(lanes, at, place)
             if parity:
-                strange = wanted[at] > 1
-                if strange.any():
-                    first = int(np.argmax(strange))
-                    message = f"the parity of a phase must be 0 or 1, got {int(wanted[at[first]])}"
-                    machine.hazard("mbarrier", message, lanes, int(at[first]))
+                parities = wanted[at]
+                say = lambda i, got=parities: f"the parity of a phase must be 0 or 1, got {int(got[i])}"  # noqa: E731
+                machine.hazard_where(parities > 1, "mbarrier", say, lanes, at)
                 over = (barrier.phase & 1) != wanted[at]
                 phases = np.where(over, barrier.phase - 1, barrier.phase)
             else:
@@ -479,20 +465,12 @@ class Mbarriers:
     def _token_phases(self, barrier: Mbarrier, lanes: Lanes, at: Any, tokens: Any) -> Any:
         tokens = tokens.astype(np.uint64)
         real = (tokens >> np.uint64(56)) == np.uint64(0x5A)
-        if not real.all():
-            self.machine.hazard(
-                "mbarrier", f"{barrier.name}: 0x{int(tokens[np.argmin(real)]):x} is not a state that an arrival returned",
-                lanes, int(at[np.argmin(real)]),
-            )  # fmt: skip
+        name, what = barrier.name, "is not a state that an arrival returned"
+        self.machine.hazard_where(~real, "mbarrier", lambda i: f"{name}: 0x{int(tokens[i]):x} {what}", lanes, at)
         phases = ((tokens >> np.uint64(40)) & np.uint64(0xFFFF)).astype(np.int64)
-        old = phases < barrier.phase - 1
-        if old.any():
-            self.machine.hazard(
-                "mbarrier",
-                f"{barrier.name}: waits for phase {int(phases[np.argmax(old)])} in phase {barrier.phase}; "
-                "a thread can wait only for the current phase and the one before it",
-                lanes, int(at[np.argmax(old)]),
-            )  # fmt: skip
+        what = f"in phase {barrier.phase}; a thread can wait only for the current phase and the one before it"
+        say = lambda i: f"{name}: waits for phase {int(phases[i])} {what}"  # noqa: E731
+        self.machine.hazard_where(phases < barrier.phase - 1, "mbarrier", say, lanes, at)
         return phases
 
     def time_out(self) -> bool:

@@ -42,11 +42,9 @@ class Participation:
     def count(self, copy: Copy, lanes: Lanes, thread_ids: Any) -> None:
         """Lanes execute a copy as some of its threads."""
         machine = self._machine
-        outside = thread_ids >= copy.threads
-        if outside.any():
-            at = int(np.argmax(outside))
-            what = f"{copy.name} is called by thread {int(thread_ids[at])} of a copy of {copy.threads} threads"
-            machine.hazard("incomplete", f"{what}; pass the index among those that copy as tid", lanes, at)
+        what = f"of a copy of {copy.threads} threads; pass the index among those that copy as tid"
+        say = lambda at: f"{copy.name} is called by thread {int(thread_ids[at])} {what}"  # noqa: E731
+        machine.hazard_where(thread_ids >= copy.threads, "incomplete", say, lanes)
         executions = self._executions.get(copy)
         if executions is None:
             shape = machine.unit_ctas, -(-copy.threads // copy.together) * copy.together

@@ -51,11 +51,8 @@ class LocalMemory:
         machine, index = self.machine, self.machine.index(lanes)
         sizes = machine.uniform(sizes, lanes)
         start = -(-self.top[index] // align) * align
-        bad = sizes > (self.size - start).astype(np.uint64)
-        if bad.any():
-            at = int(np.argmax(bad))
-            have = self.size - self.bottom
-            machine.hazard("bounds", f"alloca of {int(sizes[at])} bytes: the stack has {have}", lanes, at)
+        bad, have = sizes > (self.size - start).astype(np.uint64), self.size - self.bottom
+        machine.hazard_where(bad, "bounds", lambda at: f"alloca of {int(sizes[at])} bytes: the stack has {have}", lanes)
         self.top[index] = start + sizes.astype(np.int64)
         return start
 
@@ -64,10 +61,7 @@ class LocalMemory:
         machine, index = self.machine, self.machine.index(lanes)
         tops = machine.uniform(tops, lanes).astype(np.int64)
         bad = (tops < self.bottom) | (tops > self.top[index])
-        if bad.any():
-            machine.hazard(
-                "bounds", "stackrestore of an address that stacksave has not given here", lanes, int(np.argmax(bad))
-            )
+        machine.hazard_where(bad, "bounds", "stackrestore of an address that stacksave has not given here", lanes)
         if self.written is not None:
             self.written[index] &= np.arange(self.size) < tops[:, None]
         self.top[index] = tops
@@ -79,26 +73,17 @@ class LocalMemory:
             self.data = np.zeros((machine.units, machine.copies, self.size), np.uint8)
             self.written = np.zeros((machine.units, self.size), bool)
         offsets = machine.uniform(addresses, lanes).astype(np.int64)
-        bad = offsets % access.bytes != 0
-        if bad.any():
-            at = int(np.argmax(bad))
-            machine.hazard(
-                "alignment",
-                f"the local address {int(offsets[at])} is not a multiple of {access.bytes} bytes ({self.where(int(offsets[at]))})",
-                lanes, at,
-            )  # fmt: skip
+        machine.hazard_where(
+            offsets % access.bytes != 0, "alignment", lambda at: f"the local address {int(offsets[at])} is not a multiple of "
+            f"{access.bytes} bytes ({self.where(int(offsets[at]))})", lanes,
+        )  # fmt: skip
         bad = (offsets < 0) | (offsets + access.bytes > self.size)
         if not bad.any():
             owner = machine.launch.local_owner
             bad = (owner[offsets] < 0) | (owner[offsets] != owner[offsets + access.bytes - 1])
             bad |= (offsets >= self.bottom) & (offsets + access.bytes > self.top[machine.index(lanes)])
-        if bad.any():
-            at = int(np.argmax(bad))
-            machine.hazard(
-                "bounds",
-                f"{self.where(int(offsets[at]))} (+{access.bytes}) is outside its variable, in local memory of {self.size} bytes",
-                lanes, at,
-            )  # fmt: skip
+        what = f"(+{access.bytes}) is outside its variable, in local memory of {self.size} bytes"
+        machine.hazard_where(bad, "bounds", lambda at: f"{self.where(int(offsets[at]))} {what}", lanes)
         return offsets[:, None] + np.arange(access.bytes)
 
     def load(self, lanes: Lanes, access: Access, addresses: Any) -> Any:

@@ -92,14 +92,10 @@ class SharedMemory(ShadowedMemory):
                 lanes, at,
             )  # fmt: skip
         aligned = aligned or min(size, 16)
-        bad = offsets % aligned != 0
-        if bad.any():
-            at = int(np.argmax(bad))
-            machine.hazard(
-                "alignment",
-                f"the shared offset {int(offsets[at])} is not a multiple of {aligned} bytes ({self.where_offset(int(offsets[at]))})",
-                lanes, at,
-            )  # fmt: skip
+        machine.hazard_where(
+            offsets % aligned != 0, "alignment", lambda at: f"the shared offset {int(offsets[at])} is not a multiple of "
+            f"{aligned} bytes ({self.where_offset(int(offsets[at]))})", lanes,
+        )  # fmt: skip
         bad = (offsets < 0) | (offsets + size > self.size)
         if not bad.any():
             first = self.owner[offsets]
@@ -296,14 +292,8 @@ class SharedMemory(ShadowedMemory):
     def refuse_objects(self, lanes: Lanes, places: Any, size: int) -> None:
         """An ordinary access may not touch a live mbarrier."""
         bad = self.objects[places // 8] | self.objects[(places + size - 1) // 8]
-        if bad.any():
-            at = int(np.argmax(bad))
-            self.machine.hazard(
-                "mbarrier",
-                f"{self.where(int(places[at]))} is a live mbarrier, and this is an ordinary access",
-                lanes,
-                at,
-            )
+        what = "is a live mbarrier, and this is an ordinary access"
+        self.machine.hazard_where(bad, "mbarrier", lambda at: f"{self.where(int(places[at]))} {what}", lanes)
 
     def check_read(
         self, lanes: Lanes, places: Any, size: int, strength: int = WEAK, *, remember: bool = True, loads: bool = False

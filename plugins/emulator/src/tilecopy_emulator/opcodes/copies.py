@@ -638,10 +638,8 @@ def _try_cancel(instruction: Instruction, program: Program) -> Step:
     def step(machine: Machine, lanes: Lanes) -> None:
         shared, index = machine.shared, machine.index(lanes)
         targets, barriers = to(machine, lanes), phase(machine, lanes)
-        again = machine.engines.refused[machine.cta_of[index]]
-        if again.any():
-            what = "another request after this CTA has seen that one failed (is_canceled was false), which is undefined: ask no more then"
-            machine.hazard("lifetime", what, lanes, int(np.argmax(again)))
+        what = "another request after this CTA has seen that one failed (is_canceled was false), which is undefined: ask no more then"
+        machine.hazard_where(machine.engines.refused[machine.cta_of[index]], "lifetime", what, lanes)
         for position, lane in enumerate(index.tolist()):
             one = index[position : position + 1]
             for rank in range(machine.cluster_size) if to_all else [-1]:

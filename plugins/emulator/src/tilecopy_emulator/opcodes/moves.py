@@ -155,11 +155,9 @@ def _map_address(instruction: Instruction, program: Program) -> Step:
     def step(machine: Machine, lanes: Lanes) -> None:
         address, wanted = read(machine, lanes), rank(machine, lanes)
         size = machine.ncluster[0] * machine.ncluster[1] * machine.ncluster[2]
-        bad = machine.rows(wanted >= size, lanes).any(axis=1)
-        if bad.any():
-            at = int(np.argmax(bad))
-            value = int(machine.rows(wanted, lanes)[at].max())
-            machine.hazard("window", f"maps to CTA {value} of a cluster of {size}", lanes, at)
+        most = machine.rows(wanted, lanes).max(axis=1)
+        say = lambda at: f"maps to CTA {int(most[at])} of a cluster of {size}"  # noqa: E731
+        machine.hazard_where(most >= size, "window", say, lanes)
         kept = address & ~address.dtype.type(0xFF << RANK_BITS)
         write(machine, lanes, kept | (wanted.astype(address.dtype) << address.dtype.type(RANK_BITS)))
 
@@ -193,10 +191,8 @@ def _branch_indexed(instruction: Instruction, program: Program) -> Step:
 
     def step(machine: Machine, lanes: Lanes) -> None:
         chosen = machine.uniform(read(machine, lanes), lanes)
-        outside = chosen >= len(places)
-        if outside.any():
-            at = int(np.argmax(outside))
-            machine.hazard("bounds", f"index {int(chosen[at])} in a list of {len(places)} targets", lanes, at)
+        say = lambda at: f"index {int(chosen[at])} in a list of {len(places)} targets"  # noqa: E731
+        machine.hazard_where(chosen >= len(places), "bounds", say, lanes)
         index = machine.index(lanes)
         for number in np.unique(chosen).tolist():
             machine.branch(index[chosen == number], places[number])

@@ -366,9 +366,8 @@ def _replace(instruction: Instruction, program: Program) -> Step:
         where, new = address(machine, lanes), np.asarray(value(machine, lanes)).astype(np.uint64) + (field == "rank")
         raw, tag = _load_map(machine, lanes, space, where), np.frombuffer(TAG, np.uint8)
         bad = (raw[..., : len(tag)] != tag).any(axis=-1) & raw.any(axis=-1)
-        if bad.any():
-            what = "what is replaced is a field of bytes that are neither a tensor map of the emulator's nor zeros"
-            machine.hazard("descriptor", what, lanes, int(np.argmax(machine.rows(bad, lanes).any(axis=1))))
+        what = "what is replaced is a field of bytes that are neither a tensor map of the emulator's nor zeros"
+        machine.hazard_where(machine.rows(bad, lanes).any(axis=1), "descriptor", what, lanes)
         field_bytes = np.minimum(new, np.uint64((1 << 8 * size) - 1))[..., None].view(np.uint8)[..., :size]
         raw = np.broadcast_to(raw, (*np.broadcast_shapes(raw.shape[:2], new.shape[:2]), MAP_BYTES)).copy()
         raw[..., : len(tag)], raw[..., at : at + size] = tag, field_bytes
@@ -390,8 +389,7 @@ def _publish(instruction: Instruction, program: Program) -> Step:
         targets, sources = machine.rows(target(machine, index), index), machine.rows(source(machine, index), index)
         _, firsts, warps = np.unique(machine.warp_of[index], return_index=True, return_inverse=True)
         bad = (targets != targets[firsts][warps]).any(axis=1) | (sources != sources[firsts][warps]).any(axis=1)
-        if bad.any():
-            machine.hazard("aligned", "the threads of a warp name different tensor maps", index, int(np.argmax(bad)))
+        machine.hazard_where(bad, "aligned", "the threads of a warp name different tensor maps", index)
         raw = _load_map(machine, index[firsts], "shared", sources[firsts])
         _store_map(machine, index[firsts], "global", targets[firsts], raw)
         machine.order.fence(index[firsts], (TENSORMAP,))

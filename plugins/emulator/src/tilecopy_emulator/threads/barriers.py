@@ -152,16 +152,11 @@ class Barriers:
 
     def _check(self, lanes: Lanes, numbers: Any, counts: Any) -> None:
         machine = self.machine
-        bad = (numbers < 0) | (numbers > 15)
-        if bad.any():
-            at = int(np.argmax(bad))
-            machine.hazard("barrier", f"barrier {int(numbers[at])}: there are 0 to 15", lanes, at)
-        if counts is None:
-            return
-        bad = (counts % 32 != 0) | (counts <= 0)
-        if bad.any():
-            at = int(np.argmax(bad))
-            machine.hazard("barrier", f"a barrier of {int(counts[at])} threads: a multiple of 32 is needed", lanes, at)
+        bad, what = (numbers < 0) | (numbers > 15), "there are 0 to 15"
+        machine.hazard_where(bad, "barrier", lambda at: f"barrier {int(numbers[at])}: {what}", lanes)
+        if counts is not None:
+            bad, what = (counts % 32 != 0) | (counts <= 0), "threads: a multiple of 32 is needed"
+            machine.hazard_where(bad, "barrier", lambda at: f"a barrier of {int(counts[at])} {what}", lanes)
 
     def _reach(
         self, lanes: Any, number: int, expected: int | None, waits: bool, aligned: bool, votes: Any, done: Any
@@ -170,12 +165,8 @@ class Barriers:
         cta = int(lanes[0]) // machine.threads
         state = self.named.setdefault((cta, number), _Named())
         if state.arrived and state.expected != expected:
-            machine.hazard(
-                "barrier",
-                f"barrier {number} is expected by {_count(expected)} here, and by {_count(state.expected)} where "
-                f"{machine.name_of(next(iter(state.arrived)))} came to it",
-                lanes,
-            )
+            there = f"by {_count(state.expected)} where {machine.name_of(next(iter(state.arrived)))} came to it"
+            machine.hazard("barrier", f"barrier {number} is expected by {_count(expected)} here, and {there}", lanes)
         again = [lane for lane in lanes.tolist() if lane in state.arrived]
         if again:
             machine.hazard("barrier", f"arrives twice on barrier {number} in one phase", np.array(again))
@@ -370,11 +361,8 @@ class Barriers:
         """``barrier.cluster.arrive``."""
         machine = self.machine
         index = machine.index(lanes)
-        twice = self.arrived[index] >= 0
-        if twice.any():
-            machine.hazard(
-                "barrier", "arrives twice on the cluster barrier with no wait between", lanes, int(np.argmax(twice))
-            )
+        what = "arrives twice on the cluster barrier with no wait between"
+        machine.hazard_where(self.arrived[index] >= 0, "barrier", what, lanes)
         clusters = machine.cta_of[index] // machine.cluster_size
         for cluster in np.unique(clusters).tolist():
             members = index[clusters == cluster]
@@ -411,9 +399,8 @@ class Barriers:
         """``barrier.cluster.wait``."""
         machine = self.machine
         index = machine.index(lanes)
-        bad = self.arrived[index] < 0
-        if bad.any():
-            machine.hazard("barrier", "waits on the cluster barrier and has not arrived", lanes, int(np.argmax(bad)))
+        what = "waits on the cluster barrier and has not arrived"
+        machine.hazard_where(self.arrived[index] < 0, "barrier", what, lanes)
         clusters = machine.cta_of[index] // machine.cluster_size
         for cluster in np.unique(clusters).tolist():
             members = index[clusters == cluster]
