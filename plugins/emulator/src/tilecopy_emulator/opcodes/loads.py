@@ -135,7 +135,7 @@ def _store(instruction: Instruction, program: Program) -> Step:
     return step
 
 
-MOST_ELEMENTS = 1 << 16
+MOST_ELEMENTS = 1 << 12
 """Accesses of lanes and copies that are made at once by several instructions; past it one at a time is as fast."""
 
 
