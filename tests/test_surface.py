@@ -127,7 +127,6 @@ def test_a_buffer_takes_integers_and_slices(index: Any) -> None:
         lambda k: k.tmem((128, 2**20), "uint32", layout=TileLayout(S[(128, 2**20) : (1 @ tc.TLane, 1 @ tc.TCol)])),
         lambda k: k.range(range(10**18)),
         lambda k: TileLayout(S[8] + R[2**40 : 1]).places(0),
-        lambda k: plugin.PtxBuilder(tc.target_of(TARGET), 64).regs("b32", 2**31),
     ],
 )
 def test_what_nothing_has_room_for_is_refused_at_once(make: Callable[[tc.KernelBuilder], Any]) -> None:

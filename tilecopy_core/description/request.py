@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from ..errors import (
+    ANY_INTEGER,
     FLAG,
     Kind,
     LayoutError,
@@ -18,12 +19,9 @@ from ..errors import (
     RequestError,
     attribute,
     did_you_mean,
-    instance_of,
     integer_in,
-    one_of,
     optional,
     shown,
-    tuple_of,
 )
 from ..errors.records import frozen
 from ..integers.expr import plain
@@ -68,30 +66,23 @@ COMPLETIONS: dict[str, tuple[str, ...]] = {
 """How the caller learns that a copy is done: the words that :attr:`Variant.completion` may have, each with its steps in
 order (PTX ISA, "Asynchronous operations"). A variant may use a word of its own, and then gives the steps."""
 IN_A_KERNEL = "in a kernel"
-_INTEGER, _OP = instance_of("an integer", int), one_of(*OPS)
 
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
-_TEXT = Kind("a text", _is_text)
-_PAIR = Kind("a pair of texts", lambda value: tuple_of(_TEXT).fits(value) and len(value) == 2)
-
-
-def _some(each: Kind) -> Callable[[Any], bool]:
-    """Whether a value is a tuple, not an empty one, in which each is that."""
-    fits = tuple_of(each).fits
-    return lambda value: fits(value) and value != ()
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, tuple) and all(map(_is_text, value))
 
 
 def _tuple(value: Any) -> Any:
-    """A list as a tuple; anything else as it is, for the record to judge."""
+    """Return a list as a tuple, and anything else as it is, for the record to refuse."""
     return tuple(value) if isinstance(value, list) else value
 
 
 def _field(rule: str, fits: Callable[[Any], bool] = _is_text, **more: Any) -> Any:
-    """A field of a record of the contract, and what it may be: by default a text."""
+    """Return a field of a record of the contract, which holds what fits: by default a text."""
     kind = Kind(rule, fits)
 
     def check(record: Any, attribute: attrs.Attribute[Any], value: object) -> None:
@@ -119,9 +110,7 @@ class Accept:
     A lower one leaves the copy to another variant that does it as well.
     """
 
-    priority: int | None = _field(
-        "an integer, or None for the record's", lambda value: value is None or _INTEGER.fits(value), default=None
-    )
+    priority: int | None = _field("an integer of 64 bits, or None", optional(ANY_INTEGER).fits, default=None)
 
     def __bool__(self) -> bool:
         return True
@@ -160,14 +149,12 @@ class Option:
     name: str = _field("a keyword such as 'mbar'", lambda value: isinstance(value, str) and value.isidentifier())
     types: tuple[type, ...] = _field(
         "a type or a tuple of types",
-        _some(instance_of("a type", type)),
+        lambda values: values != () and all(isinstance(each, type) for each in values),
         converter=lambda value: value if isinstance(value, tuple) else (value,),
     )
     meaning: str = _field("a text that says what the value is")
     required: bool | str = _field(
-        f"True, False or {IN_A_KERNEL!r}",
-        lambda value: FLAG.fits(value) or one_of(IN_A_KERNEL).fits(value),
-        default=False,
+        f"True, False or {IN_A_KERNEL!r}", lambda value: FLAG.fits(value) or value == IN_A_KERNEL, default=False
     )
     default: Any = None
     ignorable: bool = _field(FLAG.rule, FLAG.fits, default=False)
@@ -227,32 +214,33 @@ class Variant:
 
     name: str = _field("the name of the entry point")
     op: str = _field(f"one of {', '.join(OPS)}")
-    priority: int = _field(_INTEGER.rule, _INTEGER.fits)
+    priority: int = _field("an integer of 64 bits", ANY_INTEGER.fits)
     summary: str = _field("one line that says what it does")
     spaces: tuple[tuple[str, str], ...] = _field(
         "pairs of names, (source, destination)",
-        _some(_PAIR),
+        lambda pairs: (
+            isinstance(pairs, tuple) and pairs != () and all(_are_texts(pair) and len(pair) == 2 for pair in pairs)
+        ),
         converter=lambda value: tuple(map(_tuple, value)) if isinstance(value, (list, tuple)) else value,
     )
     options: tuple[Option, ...] = _field(
-        "a tuple of Option records", tuple_of(instance_of("an Option", Option)).fits, default=(), converter=_tuple
+        "a tuple of Option records",
+        lambda values: isinstance(values, tuple) and all(isinstance(each, Option) for each in values),
+        default=(),
+        converter=_tuple,
     )
     completion: str = _field("a word such as 'mbarrier'", default=attrs.Factory(_default_completion, takes_self=True))
     completion_steps: tuple[str, ...] = _field(
         "what the caller does after the copy (for a completion of the variant's own), as texts in order",
-        _some(_TEXT),
+        lambda value: _are_texts(value) and value != (),
         default=attrs.Factory(_default_steps, takes_self=True),
         converter=_tuple,
     )
-    threads: str = _field("one of all, one, any", one_of("all", "one", "any").fits, default="all")
+    threads: str = _field("one of all, one, any", lambda value: value in ("all", "one", "any"), default="all")
     edges: bool = _field(FLAG.rule, FLAG.fits, default=False)
-    features: tuple[str, ...] = _field(
-        "names of features, such as ('tma',)", tuple_of(_TEXT).fits, default=(), converter=_tuple
-    )
+    features: tuple[str, ...] = _field("names of features, such as ('tma',)", _are_texts, default=(), converter=_tuple)
 
     def __attrs_post_init__(self) -> None:
-        if self.priority.bit_length() > 64:
-            raise PluginError(f"Variant {self.name!r}: priority must have at most 64 bits, got {shown(self.priority)}")
         names = sorted([*RESERVED, *[option.name for option in self.options]])
         if twice := [name for name in names if names.count(name) > 1]:
             raise PluginError(
@@ -388,7 +376,7 @@ class CopyRequest:
     overhangs: bool = attrs.field(default=False, init=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
-        if not _OP.fits(self.op):
+        if not isinstance(self.op, str) or self.op not in OPS:
             raise RequestError(
                 f"op {shown(self.op)} is unknown; the ops are {', '.join(OPS)}{did_you_mean(self.op, OPS)}"
             )

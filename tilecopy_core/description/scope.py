@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ..errors import TEXT, Kind, RequestError, integer_in, one_of, optional, shown, tuple_of
+from ..errors import RequestError, integer_in, one_of, optional, shown
 from ..errors.records import frozen
 from ..integers import Atom, Condition, Int, Symbol, is_int_like, plain
 from ..integers.expr import bounds_of, evaluate, key_of, of_atom, substitute, sum_of, symbols_of, terms_of
@@ -21,7 +21,6 @@ MAX_CTA_THREADS = 1024
 _SIZES = {"thread": 1, "warp": WARP_THREADS, "warpgroup": WARPGROUP_THREADS}
 """Threads of each scope but the CTA, whose size the kernel decides."""
 _CTA_THREADS = integer_in(1, MAX_CTA_THREADS)
-_SCOPE = Kind("a Scope such as warp()", lambda value: isinstance(value, Scope))
 
 
 @frozen(repr=False)
@@ -147,10 +146,6 @@ def _made_of(atom: Atom) -> tuple[Any, ...]:
     return atom.operands
 
 
-def _is_deciding(pair: Any) -> bool:
-    return type(pair) is tuple and len(pair) == 2 and isinstance(pair[0], str) and is_int_like(pair[1])
-
-
 @frozen
 class ActiveThreads:
     """Which threads of the CTA reach a copy.
@@ -165,10 +160,8 @@ class ActiveThreads:
 
     cta_threads: int | None = attrs.field(default=None, validator=optional(_CTA_THREADS))
     mask: tuple[bool, ...] | None = attrs.field(default=None)
-    undecided: str = attrs.field(default="", validator=TEXT)
-    deciding: tuple[tuple[str, Int], ...] = attrs.field(
-        default=(), eq=key_of, validator=tuple_of(Kind("a text and the integer that it is of", _is_deciding))
-    )
+    undecided: str = ""
+    deciding: tuple[tuple[str, Int], ...] = attrs.field(default=(), eq=key_of)
 
     @mask.validator
     def _is_one_a_thread(self, attribute: Any, mask: Any) -> None:

@@ -43,7 +43,7 @@ STATIC_SHARED_LIMIT_BYTES = 48 * 1024
 """The most shared memory that a module may declare statically (PTX ISA; larger needs ``.extern`` and an opt-in)."""
 
 
-@frozen(repr=False)
+@frozen(repr=False, cache_hash=True)  # tables of what targets have look them up
 class Target:
     """An architecture to lower for, such as ``sm_90a``, whose ``arch`` is 90.
 

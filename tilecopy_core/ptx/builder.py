@@ -7,13 +7,12 @@ Each method is one instruction (or the idiom that the ISA prescribes). What an i
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from functools import lru_cache
 from itertools import cycle, islice
 from typing import TypeAlias
 
 from ..description.scope import Scope, tid_symbol
 from ..description.target import Target, Version
-from ..errors import PtxError, RequestError, TargetError, instance_of, shown
+from ..errors import PtxError, RequestError, TargetError, shown
 from ..integers import bounds_of
 from ..integers.expr import Int, key_of, symbols_of
 from ..memory.buffers import Buffer
@@ -46,9 +45,7 @@ class PtxBuilder(IndexEmitter):
     def __init__(
         self, target: Target, cta_threads: int, shared: Sequence[Buffer] = (), bindings: Bindings | None = None
     ) -> None:
-        instruction_of(
-            "ret"
-        )  # the table of instructions is read here: a variant's hook is not to blame if it cannot be
+        instruction_of("ret")  # reads the table of instructions: no hook is to blame where it cannot be read
         super().__init__(target, bindings or KernelBindings(SharedPlan.of(shared, target)))
         self.cta_threads = cta_threads
         self._started: set[Register] = set()
@@ -74,7 +71,7 @@ class PtxBuilder(IndexEmitter):
         """
         address, predicate, fill = _parts_of(source)
         registers = self.regs("b32", self._check_width(bits)) if into is None else into
-        vector = vector_of(tuple(registers)) if into is None else self._fitting("ld", bits, into)
+        vector = self._fitting("ld", bits, registers)
         opcode = self._opcode("ld", address, bits, vector)
         if predicate is not None and fill is not None:
             self.fill(registers, fill)
@@ -110,12 +107,11 @@ class PtxBuilder(IndexEmitter):
 
     def _fitting(self, name: str, bits: int, registers: Registers) -> Vector:
         """The registers of an access, which hold what it moves."""
-        width = self._check_width(bits)
-        vector = vector_of(tuple(registers))
-        if not vector.bits:
-            raise PtxError(f"{name} of {bits} bits takes registers of 32 bits, or of 64; found {shown(registers)}")
+        width, vector = self._check_width(bits), vector_of(tuple(registers))
         if vector.bits != max(bits, 32):
-            raise PtxError(f"{name} of {bits} bits takes {width} registers of 32 bits; found {list(registers)}")
+            raise PtxError(
+                f"{name} of {bits} bits takes {width} registers of 32 bits, or half as many of 64; found {shown(registers)}"
+            )
         return vector
 
     def _opcode(self, name: str, address: Address, bits: int, vector: Vector) -> str:
@@ -127,7 +123,8 @@ class PtxBuilder(IndexEmitter):
                 f"{name} of {bits} bits at {address}: the address is proved to be a multiple of "
                 f"{address.align_bytes} bytes, {bits // 8} are needed"
             )
-        return _opcode_of(name, address.space, bits, len(vector.registers), vector.registers[0].type)
+        count, type = len(vector.registers), f"u{bits}" if bits < 32 else vector.registers[0].type
+        return f"{name}.{address.space}.v{count}.{type}" if count > 1 else f"{name}.{address.space}.{type}"
 
     # ------------------------------------------------------------------------------------------- registers as memory
 
@@ -279,8 +276,7 @@ class PtxBuilder(IndexEmitter):
         block = self.blocks[-1]
 
         def compute() -> Register:
-            chosen: object = rank if isinstance(rank, int) else self.value(rank)
-            result = self.reg("b32")
+            chosen, result = self.operand(rank), self.reg("b32")
             self.instr("mapa.shared::cluster.u32", result, address.base, chosen)
             return result
 
@@ -300,11 +296,3 @@ class PtxBuilder(IndexEmitter):
         """``cp.async.bulk`` from this CTA's shared memory to another's, completing on a barrier of that CTA."""
         operation = "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"
         self.instr(operation, destination, source, nbytes, barrier)
-
-
-BUILDER = instance_of("a PtxBuilder", PtxBuilder)
-
-
-@lru_cache(maxsize=1024)
-def _opcode_of(name: str, space: str, bits: int, count: int, type: str) -> str:
-    return f"{name}.{space}{f'.v{count}' if count > 1 else ''}.{f'u{bits}' if bits < 32 else type}"

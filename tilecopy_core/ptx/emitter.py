@@ -7,18 +7,16 @@ from contextlib import contextmanager
 from typing import ParamSpec, TypeAlias
 
 from ..description.target import Target
-from ..errors import PtxError, did_you_mean, shown
+from ..errors import PtxError, shown
 from ..errors.patterns import pattern
 from .instructions import Needs, instruction_of, merge, needs_on, needs_together
 from .lines import AnyLine, Label, Line, Text, declared_in, parsed
-from .operands import STEM, TYPE_BITS, Address, Register, TensorPlace, Vector, Written, register_of
+from .operands import STEM, TYPE_BITS, Operand, Register, Written, register_of
 
 P = ParamSpec("P")
 Key: TypeAlias = tuple[Hashable, ...]
 """What a computed value is known by in its block: its kind first."""
 _CTA_GROUP = pattern(r"tcgen05\.\S*\bcta_group::(\d)")
-_LABEL = pattern(r"[A-Za-z][A-Za-z0-9_]*")
-_NUMBER = pattern(r"-?(0[xX][0-9a-fA-F]+|[0-9]+)")
 
 
 class Block:
@@ -123,15 +121,14 @@ class Emitter:
 
     def regs(self, type: str, count: int) -> list[Register]:
         """New virtual registers."""
-        if type.__class__ is not str or type not in TYPE_BITS:
-            known, hint = ", ".join(TYPE_BITS), did_you_mean(type, TYPE_BITS)
-            raise PtxError(f"register type {shown(type)} is unknown; the types are {known}{hint}")
+        if type not in TYPE_BITS:
+            raise PtxError(f"register type {shown(type)} is unknown; the types are {', '.join(TYPE_BITS)}")
         first, stem = self.register_counts.get(type, 0), self.mark + STEM[type]
         if count:
             self.register_counts[type] = first + count
         return [register_of(type, stem, number) for number in range(first, first + count)]
 
-    def instr(self, opcode: str, *operands: object, guard: Register | None = None, unless: bool = False) -> None:
+    def instr(self, opcode: str, *operands: Operand, guard: Register | None = None, unless: bool = False) -> None:
         """One instruction at the current place: the opcode with all its modifiers, operands in the ISA's order.
 
         Operands are registers, addresses, numbers, or text. With a predicate register as ``guard`` the instruction is
@@ -140,30 +137,30 @@ class Emitter:
         """
         if guard is not None and guard.type != "pred":
             raise PtxError(f"{shown(opcode)}: the guard {shown(guard)} is not a predicate register")
-        found = instruction_of(_text(opcode, "opcode"))
+        found = instruction_of(opcode)
         if found.operands:
             found.check(opcode, operands)
         needing = f"{opcode} {_shapes(operands)}" if found.varies else opcode
         if needing not in self._allowed:
             self._require(needing)
-        self._place(Line(opcode, _allowed(operands), guard, unless, self.statement))
+        self._place(Line(opcode, operands, guard, unless, self.statement))
 
-    def pure(self, block: Block, opcode: str, result: Register, *operands: object) -> Register:
-        """One instruction without side effects in the head of a block; returns its result."""
-        if operands and isinstance(operands[0], str) and operands[0].startswith("%"):
-            self._require(f"{_text(opcode, 'opcode')} {operands[0]}")  # %cluster_ctarank: more than mov
-        elif opcode.__class__ is not str or opcode not in self._allowed:
-            self._require(opcode)
-        self._place(Line(opcode, _allowed((result, *operands)), statement=self.statement), block.head)
+    def pure(self, block: Block, opcode: str, type: str, *operands: Operand) -> Register:
+        """One instruction without side effects in the head of a block; returns the new register of a type that it writes."""
+        result, first = self.regs(type, 1)[0], operands[0]
+        needing = f"{opcode} {first}" if isinstance(first, str) and first[0] == "%" else opcode  # %cluster_ctarank
+        if needing not in self._allowed:
+            self._require(needing)
+        self._place(Line(opcode, (result, *operands), statement=self.statement), block.head)
         return result
 
     def _require(self, instruction: str) -> None:
         """Let the module need what an instruction does, which the target has."""
-        needs_on(self.target, _text(instruction, "opcode"))
+        needs_on(self.target, instruction)
         if group := _CTA_GROUP.match(instruction):
             self._groups.setdefault(group[1], instruction)
-            before = next(iter(self._groups.values()))
             if len(self._groups) > 1:
+                before = next(iter(self._groups.values()))
                 raise PtxError(
                     f"'{instruction}' and '{before}': all tcgen05 instructions of a kernel must have the same cta_group"
                 )
@@ -171,7 +168,9 @@ class Emitter:
 
     def raw(self, text: str) -> None:
         """PTX text as it is, its lines indented; what it needs is read off its instructions."""
-        for part in parsed(_text(text, "text")):
+        if not text.isascii():
+            raise PtxError(f"PTX is text of ASCII characters, got {shown(text)}")
+        for part in parsed(text):
             if isinstance(part, Line):
                 operands = ["p" if str(each).strip("! ") in self._predicates else str(each) for each in part.operands]
                 self._require(f"{part.opcode} {', '.join(operands)}".strip())
@@ -186,15 +185,11 @@ class Emitter:
         (self.blocks[-1].body if lines is None else lines).append(line)
         self.recent.append(line)
 
-    def place_text(self, line: str, lines: list[AnyLine] | None = None) -> None:
-        """A line at the current place, or at the end of some lines."""
-        self._place(Text(_text(line, "line"), self.statement), lines)
-
     def place_first(self, line: str) -> None:
         """A line before everything that the kernel does."""
         root = self.blocks[0]
         at = len(root.head) if root.settled is None else root.settled
-        first = Text(_text(line, "line"), self.statement)
+        first = Text(line, self.statement)
         root.head.insert(at, first)
         if root.settled is not None:
             root.settled += 1
@@ -203,19 +198,17 @@ class Emitter:
     def comment(self, text: str) -> None:
         """A comment line."""
         words = " ".join(text.split())
-        self.place_text("\t// " + words.encode("ascii", "backslashreplace").decode())
+        self._place(Text("\t// " + words.encode("ascii", "backslashreplace").decode(), self.statement))
 
     def new_label(self, stem: str) -> Written:
         """A label that is not in use yet."""
-        if not _LABEL.fullmatch(_text(stem, "stem")):
-            raise PtxError(f"new_label: stem {shown(stem)} is not made of letters, digits and underscores")
         number = self._labels.get(stem, 0)
         self._labels[stem] = number + 1
         return Written(f"${stem}_{number}")
 
     def place(self, label: str) -> None:
         """The label at the current place."""
-        self._place(Label(_text(label, "label"), self.statement))
+        self._place(Label(label, self.statement))
 
     @contextmanager
     def block(self) -> Iterator[Block]:
@@ -237,45 +230,14 @@ class Emitter:
         self.place(end)
 
 
-def pure_once(emitter: Emitter, block: Block, key: Key, opcode: str, type: str, *operands: object) -> Register:
-    """As ``emitter.pure``, into a new register of a type and once for each key of the block."""
-    return block.once(key, lambda: emitter.pure(block, opcode, emitter.reg(type), *operands))
+def pure_once(emitter: Emitter, block: Block, key: Key, opcode: str, type: str, *operands: Operand) -> Register:
+    """As ``emitter.pure``, once for each key of the block."""
+    return block.once(key, emitter.pure, block, opcode, type, *operands)
 
 
-def _shapes(operands: Sequence[object]) -> str:
+def _shapes(operands: Sequence[Operand]) -> str:
     """What of some operands decides which version of the ISA an instruction needs."""
-    return ", ".join("_" if operand == "_" else "p" if _is_predicate(operand) else "x" for operand in operands)
-
-
-def _is_predicate(operand: object) -> bool:
-    return isinstance(operand, Register) and operand.type == "pred"
-
-
-_TYPED = frozenset({Register, Address, TensorPlace, Vector, Written})
-
-
-def _allowed(operands: tuple[object, ...]) -> tuple[object, ...]:
-    """The operands of an instruction, a number of another class as the text that it prints as; a PtxError for any other value."""
-    if _TYPED.issuperset(map(type, operands)):
-        return operands
-    return tuple([each if type(each) in _TYPED else _number_or_text(each) for each in operands])
-
-
-def _number_or_text(operand: object) -> int | str:
-    if isinstance(operand, int) and not isinstance(operand, bool) and -(2**63) <= operand < 2**64:
-        if type(operand) is int:
-            return operand
-        text = str(operand)  # a plugin's own int may print itself as 0x..., a member of an enum by its name
-        return Written(text if _NUMBER.fullmatch(text) else str(int(operand)))
-    if isinstance(operand, str) and operand and operand.isascii():
-        return operand
-    raise PtxError(
-        f"an operand of an instruction is a register, an address, a number of 64 bits or text, not {shown(operand)}"
+    predicates = [isinstance(operand, Register) and operand.type == "pred" for operand in operands]
+    return ", ".join(
+        "_" if operand == "_" else "xp"[is_one] for operand, is_one in zip(operands, predicates, strict=True)
     )
-
-
-def _text(text: object, what: str) -> str:
-    """Text that may stand in PTX, not empty and ASCII (PTX ISA 4.1); a PtxError for anything else."""
-    if not isinstance(text, str) or not text or not text.isascii():
-        raise PtxError(f"{what} is PTX, which is text of ASCII characters and not empty; not {shown(text)}")
-    return text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import gcd
 from typing import TypeAlias, overload
 
@@ -18,7 +18,7 @@ from ..memory.buffers import Buffer, Memory, Region
 from .bindings import Bindings
 from .emitter import Block, Emitter, Sunk, pure_once
 from .lines import Line
-from .operands import Address, Register, Written
+from .operands import Address, Operand, Register, Written
 
 SETP = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 """Comparison -> the ISA's word for it."""
@@ -90,8 +90,8 @@ class IndexEmitter(Emitter):
         if bits == 32:  # as a coefficient
             const = (const + 2**31) % 2**32 - 2**31
         if total is None:
-            return self.pure(block, f"mov.b{bits}", self.reg(f"b{bits}"), const)
-        return self.pure(block, f"add.s{bits}", self.reg(f"b{bits}"), total, const) if const else total
+            return self.pure(block, f"mov.b{bits}", f"b{bits}", const)
+        return self.pure(block, f"add.s{bits}", f"b{bits}", total, const) if const else total
 
     def _term(self, block: Block, atom: Atom, coefficient: int, bits: int, total: Register | None) -> Register:
         type, rest = f"b{bits}", () if total is None else (total,)
@@ -100,15 +100,15 @@ class IndexEmitter(Emitter):
             unsigned = atom.lower >= 0 and 0 < coefficient < 2**32
             if unsigned or (atom.lower >= -(2**31) and -(2**31) <= coefficient < 2**31):
                 wide, factor = "u32" if unsigned else "s32", self._atom(atom, 32)
-                return self.pure(block, f"{multiply}.wide.{wide}", self.reg(type), factor, coefficient, *rest)
+                return self.pure(block, f"{multiply}.wide.{wide}", type, factor, coefficient, *rest)
         factor = self._atom(atom, bits)
         if bits == 32:  # a coefficient past the register's width wraps as the sum does
             coefficient = (coefficient + 2**31) % 2**32 - 2**31
         if coefficient == 1:
-            return factor if total is None else self.pure(block, f"add.s{bits}", self.reg(type), total, factor)
+            return factor if total is None else self.pure(block, f"add.s{bits}", type, total, factor)
         if total is None and coefficient & (coefficient - 1) == 0 and coefficient > 0:
-            return self.pure(block, f"shl.{type}", self.reg(type), factor, coefficient.bit_length() - 1)
-        return self.pure(block, f"{multiply}.lo.s{bits}", self.reg(type), factor, coefficient, *rest)
+            return self.pure(block, f"shl.{type}", type, factor, coefficient.bit_length() - 1)
+        return self.pure(block, f"{multiply}.lo.s{bits}", type, factor, coefficient, *rest)
 
     def _atom(self, atom: Atom, bits: int) -> Register:
         block = self._home(atom.symbols)
@@ -117,9 +117,9 @@ class IndexEmitter(Emitter):
             natural = self._symbol(atom) if isinstance(atom, Symbol) else _LOWERED[atom.op](self, block, atom)
             if natural.bits < bits:
                 sign = "s" if atom.lower is None or atom.lower < 0 else "u"
-                return self.pure(block, f"cvt.{sign}64.{sign}32", self.reg("b64"), natural)
+                return self.pure(block, f"cvt.{sign}64.{sign}32", "b64", natural)
             if natural.bits > bits:
-                return self.pure(block, "cvt.u32.u64", self.reg("b32"), natural)
+                return self.pure(block, "cvt.u32.u64", "b32", natural)
             return natural
 
         return block.once(("atom", atom, bits), compute)
@@ -132,14 +132,14 @@ class IndexEmitter(Emitter):
         """An operation that is one instruction, whose name ends with the width."""
         bits = self._width(atom)
         left, right = (self.value(operand, bits) for operand in atom.operands)
-        return self.pure(block, f"{opcode}{bits}", self.reg(f"b{bits}"), left, right)
+        return self.pure(block, f"{opcode}{bits}", f"b{bits}", left, right)
 
     def _product(self, block: Block, atom: Atom) -> Register:
         if self._width(atom) == 32 or not all(map(self._fits, atom.operands)):
             return self._plain(block, atom, "mul.lo.s")
         lowest = min(-1 if (low := bounds_of(factor)[0]) is None else low for factor in atom.operands)
         left, right = map(self.value, atom.operands)
-        return self.pure(block, f"mul.wide.{'u' if lowest >= 0 else 's'}32", self.reg("b64"), left, right)
+        return self.pure(block, f"mul.wide.{'u' if lowest >= 0 else 's'}32", "b64", left, right)
 
     def _minimum(self, block: Block, atom: Atom) -> Register:
         left, right = map(self.exact, atom.operands)
@@ -167,21 +167,18 @@ class IndexEmitter(Emitter):
         Of 32 bits by a comparison and a selection: a minimum of a minimum becomes one instruction of three operands on
         sm_90, in which ptxas 13.0 and drivers of its time lose the sign of a second one that is negated (docs/design.md).
         """
-        wanted, low = f"b{type[1:]}", 0 if type[0] == "u" else -(2 ** (int(type[1:]) - 1))
-        for name, operand in (("left", left), ("right", right)):
-            if isinstance(operand, Register) and operand.type != wanted:
-                raise PtxError(f"lesser: {name} {operand} is a register of {operand.type}; {type} takes {wanted}")
-        if isinstance(right, int) and not low <= right < low + 2 ** int(type[1:]):
-            raise PtxError(f"lesser: right {shown(right)} is no {type}")
-        write = self.instr if block is None else partial(self.pure, block)
-        result = self.reg(wanted)
+
+        def write(opcode: str, type: str, *operands: Operand) -> Register:
+            if block is not None:
+                return self.pure(block, opcode, type, *operands)
+            result = self.reg(type)
+            self.instr(opcode, result, *operands)
+            return result
+
         if type[1:] == "64":
-            write(f"{'max' if greater else 'min'}.{type}", result, left, right)
-        else:
-            chosen = self.reg("pred")
-            write(f"setp.{'gt' if greater else 'lt'}.{type}", chosen, left, right)
-            write("selp.b32", result, left, right, chosen)
-        return result
+            return write(f"{'max' if greater else 'min'}.{type}", "b64", left, right)
+        chosen = write(f"setp.{'gt' if greater else 'lt'}.{type}", "pred", left, right)
+        return write("selp.b32", "b32", left, right, chosen)
 
     def _division(self, block: Block, atom: Atom) -> Register:
         (dividend, by), modulo = atom.operands, atom.op == "%"
@@ -193,16 +190,15 @@ class IndexEmitter(Emitter):
             dividend, lower = dividend + blocks_below * by, lower + blocks_below * by
         bits = 32 if fits(dividend, 32) and by <= 2**31 else 64
         divided = self.value(self.exact(dividend), bits)
-        result = self.reg(f"b{bits}")
         if by & (by - 1) == 0:
             if modulo:
-                return self.pure(block, f"and.b{bits}", result, divided, by - 1)
+                return self.pure(block, f"and.b{bits}", f"b{bits}", divided, by - 1)
             sign = "u" if lower is not None and lower >= 0 else "s"
-            return self.pure(block, f"shr.{sign}{bits}", result, divided, by.bit_length() - 1)
-        found = self.pure(block, f"{'rem' if modulo else 'div'}.u{bits}", result, divided, by)
+            return self.pure(block, f"shr.{sign}{bits}", f"b{bits}", divided, by.bit_length() - 1)
+        found = self.pure(block, f"{'rem' if modulo else 'div'}.u{bits}", f"b{bits}", divided, by)
         if modulo or not blocks_below:
             return found
-        return self.pure(block, f"add.s{bits}", self.reg(f"b{bits}"), found, -blocks_below)
+        return self.pure(block, f"add.s{bits}", f"b{bits}", found, -blocks_below)
 
     # ------------------------------------------------------------------------------------------- addresses
 
@@ -289,7 +285,7 @@ class IndexEmitter(Emitter):
         index = made_of(0, tuple((atom, coefficient // factor) for atom, coefficient in part.terms))
         narrow = block.once(("value", key_of(index), 32), self._sum, block, index, 32, None)
         product = pure_once(self, block, ("wide", key_of(index), factor), "mul.wide.u32", "b64", narrow, factor)
-        return self.pure(block, "add.s64", self.reg("b64"), start, product)
+        return self.pure(block, "add.s64", "b64", start, product)
 
     # ------------------------------------------------------------------------------------------- control
 
@@ -337,7 +333,7 @@ class IndexEmitter(Emitter):
         block, opcode = self._home(form.symbols), f"setp.{op}.{sign}{bits}"
 
         def compute() -> Register:
-            return self.pure(block, opcode, self.reg("pred"), self.value(self.exact(form), bits), bound)
+            return self.pure(block, opcode, "pred", self.value(self.exact(form), bits), bound)
 
         return block.once(("against", key_of(form), opcode, bound), compute)
 
@@ -391,8 +387,6 @@ class IndexEmitter(Emitter):
     def loop(self, index: Symbol, count: Int, start: Int = 0, *, unroll: bool = True) -> Iterator[None]:
         """A rolled loop of ``count`` turns, ``index`` going from ``start`` up by 1; the assembler may ``unroll`` it (PTX ISA, "nounroll")."""
         stop = start + count
-        if any(type(edge) is int and not fits(edge, 64) for edge in (start, stop)):
-            raise PtxError(f"loop: count {shown(count)} from start {shown(start)} is past 64 bits")
         edges = [self.exact(start), self.exact(stop)]
         bits = 32 if all(map(self._fits, edges)) else 64
         counter = self.reg(f"b{bits}")

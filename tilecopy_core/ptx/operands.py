@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import gcd
+from typing import TypeAlias
 
 import attrs
 
-from ..errors import PtxError, instance_of, shown
+from ..errors import PtxError, shown
 from ..errors.records import frozen
 
 TYPE_BITS = {"pred": 1, "b16": 16, "b32": 32, "b64": 64, "f32": 32, "f64": 64}
@@ -23,10 +24,7 @@ class Register:
 
     type: str
     name: str
-    bits: int = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "bits", TYPE_BITS[self.type])
+    bits: int = attrs.field(init=False, default=attrs.Factory(lambda self: TYPE_BITS[self.type], takes_self=True))
 
     def __repr__(self) -> str:
         return self.name
@@ -122,7 +120,8 @@ def _is_coordinate(value: object) -> bool:
     return type(value) is int and -(2**31) <= value < 2**31
 
 
-REGISTER, ADDRESS = instance_of("a Register", Register), instance_of("an Address", Address)
+Operand: TypeAlias = Register | Address | TensorPlace | Vector | int | str
+"""An operand of an instruction: what has registers, a number, or text."""
 
 
 @frozen

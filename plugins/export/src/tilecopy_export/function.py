@@ -218,7 +218,7 @@ class FunctionBindings:
         if argument is None and found.register:
             root = emitter.blocks[0]
             special = Written(found.register)
-            return root.once(("special", special), lambda: emitter.pure(root, "mov.u32", emitter.reg("b32"), special))
+            return root.once(("special", special), lambda: emitter.pure(root, "mov.u32", "b32", special))
         bits = argument.bits if isinstance(argument, Number) else 32
         return self._moved(emitter, key, f"mov.b{bits}", f"b{bits}", f"the symbol {found.name}")
 

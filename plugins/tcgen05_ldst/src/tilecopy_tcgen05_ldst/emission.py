@@ -32,7 +32,7 @@ def emit(request: CopyRequest, partition: TransferPartition, ptx: PtxBuilder, *,
             registers = "{" + ", ".join(str(word) for found in words for word in found or ()) + "}"
             place = f"[{at}+{(each.lane << 16) + constant + each.column}]"
             split = [each.split] if each.shape == "16x32bx2" else []
-            operands_of = [place, *split, registers] if kind == "st" else [registers, place, *split]
+            operands_of: list[int | str] = [place, *split, registers] if kind == "st" else [registers, place, *split]
             ptx.instr(_opcode(kind, each, halves=partition.halves), *operands_of)
         if wait:
             ptx.instr(f"tcgen05.wait::{kind}.sync.aligned")

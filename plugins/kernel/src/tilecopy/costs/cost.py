@@ -388,7 +388,7 @@ class _Outside(KernelBindings):
         block = emitter.blocks[0]
         register: Register = block.once(
             ("variable", buffer.memory),
-            lambda: emitter.pure(block, "mov.u32", emitter.reg("b32"), Written(f"smem_{buffer.name}")),
+            lambda: emitter.pure(block, "mov.u32", "b32", Written(f"smem_{buffer.name}")),
         )
         self.known[register.name] = self._base(buffer, SHARED_STEP_BYTES)
         return register

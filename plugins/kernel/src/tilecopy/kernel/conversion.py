@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from tilecopy_core.layout import DType
-from tilecopy_core.ptx import PtxBuilder, Register
+from tilecopy_core.ptx import Operand, PtxBuilder, Register
 
 HALVES = ("float16", "bfloat16")
 LARGEST = {
@@ -43,7 +43,7 @@ def register_type(dtype: DType) -> str:
     return f"{'s' if dtype.kind == 'i' else 'u'}{max(32, dtype.bits)}"
 
 
-def made(ptx: PtxBuilder, type: str, opcode: str, *operands: object) -> Register:
+def made(ptx: PtxBuilder, type: str, opcode: str, *operands: Operand) -> Register:
     """A new register with the result of one instruction."""
     result = ptx.reg(type)
     ptx.instr(opcode, result, *operands)

@@ -92,8 +92,7 @@ def mbarrier_arrive_expect_tx(ptx: PtxBuilder, barrier: Address, nbytes: int) ->
 
 def mbarrier_wait(ptx: PtxBuilder, barrier: Address, parity: Int, *, cluster: bool) -> None:
     """``try_wait`` in a loop, until the phase of a parity has completed; acquire, at cluster scope if asked."""
-    odd = parity % 2
-    phase: object = odd if isinstance(odd, int) else ptx.value(odd)
+    phase = ptx.operand(parity % 2)
     label, done = ptx.new_label("wait"), ptx.reg("pred")
     scope = ".acquire.cluster" if cluster else ""
     ptx.place(label)
