@@ -10,11 +10,12 @@ import pytest
 import tilecopy as tc
 from tilecopy import S, TileLayout
 from tilecopy.assemblers import ASSEMBLERS, assemble
+from tilecopy.module_text import header_target
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit import demos
 from tilecopy_testkit.programs import edge_of, round_trip, transposed_words
 
-from tilecopy_core.ptx import Address, Needs, PtxBuilder, SharedPlan, header_target, instruction_of
+from tilecopy_core.ptx import Address, Needs, PtxBuilder, SharedPlan, instruction_of
 
 GOLDEN = Path(__file__).parent / "golden"
 TARGETS = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103", "sm_120"]

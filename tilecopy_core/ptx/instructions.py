@@ -232,8 +232,6 @@ _OPERANDS: dict[str, tuple[Operand, ...]] = {
 }
 """Start of an opcode -> its operands; the longest start counts."""
 
-CLUSTERS = Needs(90, (7, 8))
-"""What a kernel with clusters needs."""
 NEWEST: Version = (9, 0)
 """The PTX ISA version of a module with an instruction that the table does not have: the newest that the table knows of."""
 
@@ -478,13 +476,3 @@ def needs_on(target: Target, instruction: str) -> Needs:
 def needs_together(instructions: frozenset[str], target: Target) -> Needs:
     """What some instructions need together on a target that has them; nearly always those of an earlier kernel."""
     return reduce(merge, {needs_on(target, each) for each in instructions}, Needs())
-
-
-def header_target(needs: Needs, requested: Target) -> tuple[Version, Target]:
-    """The lowest ``.version`` and ``.target`` for a module lowered for ``requested``.
-
-    A module that needs no suffix gets the plain architecture that its instructions need, so that it runs on everything
-    from there on. One with an instruction that the table does not know keeps the requested target, and has the version :data:`NEWEST`.
-    """
-    target = requested if needs.targets or not needs.known else target_of(f"sm_{needs.arch}")
-    return max(needs.version, target.ptx_version), target

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 from typing import Any, TypeAlias
 
 from ..errors.patterns import pattern
 from ..errors.records import frozen
-from .operands import Address, Register, TensorPlace, Vector, Written
+from .operands import Register, Vector
 
 _COMMENTS = pattern(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _STATEMENT = pattern(r"[{}]|[\w$%]+\s*:(?!:)|[^\s{};][^;]*;?|;")
@@ -20,7 +20,6 @@ _TYPES = pattern(r"\.align\s+\d+|\.[\w:]+|=\s*(?:\{[^}]*\}|[^,;]*)")
 _DECLARED = pattern(r"(%?[A-Za-z_$][\w$]*)\s*(?:<\s*(\d+)\s*>)?")
 _OPCODE = pattern(r"[\w.:]+|\S*")
 """An opcode ends where an operand may begin, which needs no space: ``mov.b32%r0, 1;``."""
-_NAME = pattern(r"%?[A-Za-z_$][\w$]*")
 
 
 @frozen(eq=False)
@@ -40,11 +39,6 @@ class Line:
     guard: Register | str | None = None
     unless: bool = False
     statement: int = 0
-
-    @property
-    def names(self) -> list[str]:
-        """The names in the guard and the operands: of registers, and of what else text has."""
-        return [name for operand in (self.guard, *self.operands) for name in names_in(operand)]
 
     def __str__(self) -> str:
         guard = "" if self.guard is None else f"@{'!' * self.unless}{self.guard} "
@@ -81,32 +75,6 @@ class Text:
 
 
 AnyLine: TypeAlias = Line | Label | Text
-
-
-def names_in(operand: object) -> Iterable[str]:
-    """The names of the registers of an operand; of text, those of everything in it."""
-    if isinstance(operand, Register):
-        return (operand.name,)
-    if isinstance(operand, Address):
-        return names_in(operand.base)
-    if isinstance(operand, TensorPlace):
-        return [name for part in (operand.map, *operand.coordinates) for name in names_in(part)]
-    if isinstance(operand, Vector):
-        return [register.name for register in operand.registers]
-    return _NAME.findall(operand) if isinstance(operand, str) and type(operand) is not Written else ()
-
-
-def are_checked(lines: Sequence[AnyLine]) -> bool:
-    """Whether some lines have instructions, and each of them was checked as it was written."""
-    found = False
-    for line in lines:
-        if isinstance(line, Line):
-            if not line.operands or str in map(type, line.operands):  # `ret` has no operand that is checked
-                return False
-            found = True
-        elif isinstance(line, Text) and line.loose:
-            return False
-    return found
 
 
 def parsed(text: str) -> Iterator[Line | Label | str]:

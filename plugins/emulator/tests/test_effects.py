@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from test_targets import LINES, module
+from tilecopy.emitted_text import names_in
 from tilecopy_emulator import UnsupportedPtxError
 from tilecopy_emulator.alu import FORMS
 from tilecopy_emulator.effects import EFFECTS, modifiers_of, parts_of, written_by
@@ -15,7 +16,7 @@ from tilecopy_emulator.opcodes.table import compile_program, handlers
 from tilecopy_emulator.program import CARRY, TAKES_PART
 from tilecopy_emulator.reading.parser import parse
 
-from tilecopy_core.ptx import Line, instruction_of, names_in, parsed
+from tilecopy_core.ptx import Line, instruction_of, parsed
 
 
 def test_the_table_has_the_registers_that_handlers_write(monkeypatch: pytest.MonkeyPatch) -> None:

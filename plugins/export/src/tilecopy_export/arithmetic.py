@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterable
 
 import attrs
+from tilecopy.emitted_text import names_in, names_of
 
-from tilecopy_core.ptx import AnyLine, Line, Register, names_in
+from tilecopy_core.ptx import AnyLine, Line, Register
 from tilecopy_core.ptx import statements as parts_of
 
 from .arguments import MARK
@@ -81,7 +82,7 @@ def lift(function: Function) -> Lifted:
             products = products or _multiplies(line)
         else:
             body.append(line)
-    used = {name for part in parts_of(body) if isinstance(part, Line) for name in part.names}
+    used = {name for part in parts_of(body) if isinstance(part, Line) for name in names_of(part)}
     taken = [name for name in values if name in used]
     computed = set(taken) - {move.register for move in function.inputs}
     if not computed or sum(_bits(name) // 32 for name in computed) > (MOST_WORDS if products else 1):

@@ -12,6 +12,8 @@ from itertools import takewhile
 from typing import Any
 
 import attrs
+from tilecopy.emitted_text import names_in
+from tilecopy.module_text import header_target
 
 from tilecopy_core.description import Target, Version
 from tilecopy_core.errors import PtxError, RequestError, checked
@@ -28,8 +30,6 @@ from tilecopy_core.ptx import (
     Register,
     TensorMap,
     Written,
-    header_target,
-    names_in,
     statements,
 )
 

@@ -7,11 +7,24 @@ cannot see; the emulator does.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from tilecopy_core import Plan, PluginError, Registry
 from tilecopy_core.errors import pattern
-from tilecopy_core.ptx import AnyLine, Label, Line, PtxBuilder, are_checked, declared_in, statements
+from tilecopy_core.ptx import (
+    Address,
+    AnyLine,
+    Label,
+    Line,
+    PtxBuilder,
+    Register,
+    TensorPlace,
+    Text,
+    Vector,
+    Written,
+    declared_in,
+    statements,
+)
 
 _SPECIAL = """
     tid ntid laneid warpid nwarpid ctaid nctaid smid nsmid gridid clock clock_hi clock64 globaltimer globaltimer_lo
@@ -21,6 +34,7 @@ _SPECIAL = """
 """
 SPECIAL_REGISTERS = frozenset(_SPECIAL.split())
 """Names behind ``%`` that no declaration needs (PTX ISA, "Special Registers"), without ``.x .y .z``."""
+_NAME = pattern(r"%?[A-Za-z_$][\w$]*")
 _NUMBERED = pattern(r"(pm\d+(_64)?|envreg\d+|reserved_smem_offset_\d+)\Z")
 
 
@@ -66,7 +80,7 @@ def why_malformed(lines: Iterable[AnyLine], registers: Collection[str], *, may_b
                 return f"it emits '{str(statement).strip()}': {name} ends the kernel, and a copy may not"
             if name == "bra":
                 branches.append(statement)
-            for register in (name[1:] for name in statement.names if name[0] == "%"):
+            for register in (name[1:] for name in names_of(statement) if name[0] == "%"):
                 if not (is_special(f"%{register}") or any(register in scope for scope in scopes)):
                     return f"it emits '{str(statement).strip()}', and no register %{register} is declared"
         elif statement == "{":
@@ -92,3 +106,34 @@ def why_malformed(lines: Iterable[AnyLine], registers: Collection[str], *, may_b
 def is_special(name: str) -> bool:
     """Whether a name such as ``%tid`` is that of a special register, which no declaration needs."""
     return name[:1] == "%" and (name[1:] in SPECIAL_REGISTERS or _NUMBERED.match(name[1:]) is not None)
+
+
+def are_checked(lines: Sequence[AnyLine]) -> bool:
+    """Whether some lines have instructions, and each of them was checked as it was written."""
+    found = False
+    for line in lines:
+        if isinstance(line, Line):
+            if not line.operands or str in map(type, line.operands):  # `ret` has no operand that is checked
+                return False
+            found = True
+        elif isinstance(line, Text) and line.loose:
+            return False
+    return found
+
+
+def names_in(operand: object) -> Iterable[str]:
+    """The names of the registers of an operand; of text, those of everything in it."""
+    if isinstance(operand, Register):
+        return (operand.name,)
+    if isinstance(operand, Address):
+        return names_in(operand.base)
+    if isinstance(operand, TensorPlace):
+        return [name for part in (operand.map, *operand.coordinates) for name in names_in(part)]
+    if isinstance(operand, Vector):
+        return [register.name for register in operand.registers]
+    return _NAME.findall(operand) if isinstance(operand, str) and type(operand) is not Written else ()
+
+
+def names_of(line: Line) -> list[str]:
+    """Return the names in an instruction's guard and operands: of registers, and of what else text has."""
+    return [name for operand in (line.guard, *line.operands) for name in names_in(operand)]

@@ -6,19 +6,18 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
-from tilecopy_core import Buffer, CopyRequest, Plan, PtxError, Region, Registry, RequestError
+from tilecopy_core import Buffer, CopyRequest, Plan, PtxError, Region, Registry, RequestError, Target, target_of
+from tilecopy_core.description import Version
 from tilecopy_core.errors import checked, frozen, instance_of, optional
 from tilecopy_core.integers import Symbol, fits, of_atom, symbols_in_order
 from tilecopy_core.memory import check_identifier
 from tilecopy_core.ptx import (
-    CLUSTERS,
     POOL,
     KernelBindings,
     Needs,
     PtxBuilder,
     Recipe,
     SharedPlan,
-    header_target,
     merge,
 )
 
@@ -26,6 +25,8 @@ from .emitted_text import emit_checked
 
 _SMALL_PARAMETERS_BYTES, _PARAMETERS_BYTES, _LARGE_PARAMETERS = 4_352, 32_764, Needs(version=(8, 1))
 """The most bytes that the parameters of a kernel take, without and with what more of them need (PTX ISA, kernel parameters)."""
+_CLUSTERS = Needs(90, (7, 8))
+"""What a kernel with clusters needs."""
 
 
 @frozen
@@ -46,6 +47,17 @@ class ParameterText:
         if self.count is None:
             return f".param .{self.type} param_{self.name}"
         return f".param .align {self.align_bytes} .{self.type} param_{self.name}[{self.count}]"
+
+
+def header_target(needs: Needs, requested: Target) -> tuple[Version, Target]:
+    """The lowest ``.version`` and ``.target`` for a module lowered for ``requested``.
+
+    A module that needs no suffix gets the plain architecture that its instructions need, so that it runs on everything
+    from there on. One with an instruction that the table does not know keeps the requested target, and has the newest version that
+    the table knows of.
+    """
+    target = requested if needs.targets or not needs.known else target_of(f"sm_{needs.arch}")
+    return max(needs.version, target.ptx_version), target
 
 
 def declared(recipe: Recipe, name: str) -> ParameterText:
@@ -74,7 +86,7 @@ def module_text(
 
     With the text goes, for each of its lines, the number of the statement that it came from (0 for none).
     """
-    needs = ptx.needs if cluster is None else merge(ptx.needs, CLUSTERS)
+    needs = ptx.needs if cluster is None else merge(ptx.needs, _CLUSTERS)
     total = parameter_bytes(parameters)
     if total > _PARAMETERS_BYTES:
         raise PtxError(

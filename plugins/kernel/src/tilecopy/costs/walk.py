@@ -17,8 +17,9 @@ import numpy as np
 
 from tilecopy_core.description import WARP_THREADS
 from tilecopy_core.integers import evaluate
-from tilecopy_core.ptx import Address, Label, Line, Register, Role, TensorPlace, instruction_of, names_in
+from tilecopy_core.ptx import Address, Label, Line, Register, Role, TensorPlace, instruction_of
 
+from ..emitted_text import names_in, names_of
 from .traffic import SECTOR_BYTES, distinct_sectors, distinct_wavefronts
 
 LINE_BYTES = 128
@@ -262,7 +263,7 @@ class Walk:
             return self._values.get(text)
 
     def _compute(self, line: Line) -> None:
-        if not self._arriving.isdisjoint(line.names):
+        if not self._arriving.isdisjoint(names_of(line)):
             self._batch = min(self._batch, AHEAD * self._latest_bytes)
         results = _written_by(line)
         value = self._value(line) if len(results) == 1 else None
@@ -617,7 +618,7 @@ def live_registers(
     first: dict[str, int] = dict.fromkeys(before, 0)
     last: dict[str, int] = dict.fromkeys(before, 0)
     for number, line in enumerate(lines):
-        for name in line.names if isinstance(line, Line) else ():
+        for name in names_of(line) if isinstance(line, Line) else ():
             if name in bits:
                 first.setdefault(name, number)
                 last[name] = number

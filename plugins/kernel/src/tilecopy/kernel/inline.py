@@ -25,7 +25,7 @@ from tilecopy_core.ptx import (
 )
 from tilecopy_core.registry import LOCK
 
-from ..emitted_text import is_special
+from ..emitted_text import is_special, names_of
 from .conversion import made
 from .statements import words_of
 from .values import Value, element_offset, lower_value
@@ -180,7 +180,7 @@ class _Reader:
             self._check_declared([str(line.guard)], line)
         if not instruction.needs.known:
             self.unknown[line.opcode] = None
-            names = line.names
+            names = names_of(line)
             self.copied |= {n for n in map(self._number, names) if n is not None and n < self._first_output}
             self._check_declared([name for name in names if name[0] == "%"], line)
             return
