@@ -33,9 +33,9 @@ Name: acme-{name}
 Version: 1.0
 Summary: tilecopy variant: {name}
 Requires-Python: >=3.11
-Requires-Dist: tilecopy-core<0.2,>=0.1
+Requires-Dist: tilecopy-core<0.3,>=0.2
 Provides-Extra: test
-Requires-Dist: tilecopy-testkit<0.2,>=0.1; extra == 'test'
+Requires-Dist: tilecopy-testkit<0.3,>=0.2; extra == 'test'
 Description-Content-Type: text/markdown
 
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import textwrap
 import tomllib
 from pathlib import Path
@@ -10,8 +11,10 @@ import pytest
 import tilecopy as tc
 from tilecopy_test_helpers.mentions import mentions
 
+from tilecopy_core import plugin
 from tilecopy_core.registry import __version__
-from tilecopy_core.registry.entry_points import newer_core_needed
+from tilecopy_core.registry.entry_points import core_excluded
+from tilecopy_core.registry.renamed import RENAMED
 
 ROOT = Path(__file__).parent.parent
 A = tc.Buffer((32, 32), "float32", space="global", name="A")
@@ -83,5 +86,58 @@ def test_another_hook_version_is_declined_with_what_to_install(
 
 
 def test_versions_compare_as_releases() -> None:
-    assert newer_core_needed(["tilecopy-core>=0.10"], "0.9") and not newer_core_needed(["tilecopy-core>=0.9"], "0.10")
+    assert core_excluded(["tilecopy-core>=0.10"], "0.9") and not core_excluded(["tilecopy-core>=0.9"], "0.10")
     assert __version__ == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+
+# ---------------------------------------------------------------------------------------------- from 0.1 to 0.2
+
+
+@pytest.mark.filterwarnings("ignore::tilecopy_core.PluginWarning")
+@pytest.mark.parametrize("requires", ["tilecopy-core>=0.1,<0.2", "tilecopy-core~=0.1.0", "tilecopy-core==0.1.*"])
+def test_a_package_that_excludes_this_core_is_not_imported(core_of_v2: Path, requires: str) -> None:
+    install(core_of_v2, {"tilecopy.variants.v2": "for_another_core"}, requires)
+    (core_of_v2 / "for_another_core.py").write_text("raise AssertionError('imported')")
+    (listed,) = tc.Registry(environ={}).plugins()
+    assert listed.status == "incompatible"
+    assert mentions("acme-plugin 2.5", requires, f"tilecopy-core {__version__}").search(listed.reason)
+    assert mentions("needs tilecopy-core 0.2: synthesize is now tilecopy_partitions.synthesize").search(listed.reason)
+    with pytest.raises(tc.NoVariantError, match=mentions("acme", requires)):
+        plan(tc.Registry(environ={}))
+    with pytest.raises(tc.PluginError, match=mentions("acme", requires)):
+        plan(tc.Registry(environ={"TILECOPY_STRICT": "1"}))
+
+
+def test_a_package_of_0_1_without_an_upper_bound_is_loaded(core_of_v2: Path) -> None:
+    install(core_of_v2, {"tilecopy.variants.v2": "acme_open"}, "tilecopy-core>=0.1")
+    assert plan(tc.Registry(environ={})).partition == "acme_open"
+
+
+@pytest.mark.filterwarnings("ignore::tilecopy_core.PluginWarning")
+def test_a_package_of_0_1_that_imports_a_moved_name_is_told_where_it_is(core_of_v2: Path) -> None:
+    install(core_of_v2, {"tilecopy.variants.v2": "acme_moved"}, "tilecopy-core>=0.1")
+    (core_of_v2 / "acme_moved.py").write_text("from tilecopy_core.plugin import hookimpl, at_edges")
+    (listed,) = tc.Registry(environ={}).plugins()
+    assert listed.status == "broken"
+    assert mentions("at_edges is now tilecopy_partitions.emit_with_edges").search(listed.reason)
+
+
+@pytest.mark.parametrize("name", [name for name in RENAMED if name.isidentifier()])
+def test_a_name_of_0_1_says_what_to_write(name: str) -> None:
+    assert name not in plugin.__all__
+    with pytest.raises(ImportError, match=mentions(name, RENAMED[name])):
+        getattr(plugin, name)
+    page = (ROOT / "docs" / "from_0_1_to_0_2.md").read_text()
+    assert f"`{name}`" in page
+    module, _, attribute = RENAMED[name].split(",")[0].split()[-1].rpartition(".")
+    assert hasattr(importlib.import_module(module), attribute)
+
+
+def test_a_name_that_never_was_is_an_attribute_error() -> None:
+    assert not hasattr(plugin, "synthesise")
+
+
+@pytest.mark.parametrize("field", [name for name in RENAMED if not name.isidentifier()])
+def test_a_field_of_0_1_says_what_to_write(field: str) -> None:
+    with pytest.raises(TypeError, match=mentions(field.rstrip("="), RENAMED[field])):
+        tc.Variant("acme", "copy", 1, "a test", (("global", "shared"),), **{field.rstrip("="): 90})

@@ -82,7 +82,7 @@ def built(registry: tc.Registry) -> tuple[str, dict[str, str], str]:
 
 
 def observed(observer: Any, *sources: Source, **environ: str) -> tc.Registry:
-    return tc.Registry([*sources, Source("observe", "tilecopy-observe", "0.1.0", lambda: observer)], environ)
+    return tc.Registry([*sources, Source("observe", "tilecopy-observe", "0.2.0", lambda: observer)], environ)
 
 
 def test_it_sees_request_verdicts_reasons_choice_and_times() -> None:
@@ -162,7 +162,7 @@ def test_a_fault_in_any_of_its_hooks_changes_nothing(hook: str, what: str) -> No
     found = observed(planted(hook, what), *variants())
     with pytest.warns(tc.PluginWarning) as warned:
         assert built(found) == built(tc.Registry(variants(), {}))
-    assert len(warned) == 1 and mentions("observe", "tilecopy-observe", "0.1.0", hook).search(str(warned[0].message))
+    assert len(warned) == 1 and mentions("observe", "tilecopy-observe", "0.2.0", hook).search(str(warned[0].message))
     assert built(found) == built(tc.Registry(variants(), {})), "and nothing is said again"
 
 
@@ -180,7 +180,7 @@ def test_what_a_variant_raises_is_what_it_was(hook: str, what: str) -> None:
 def test_a_strict_process_raises() -> None:
     found = observed(planted("tilecopy_predicate", "raises after"), *variants(), TILECOPY_STRICT="1")
     kind, _, message = built(found)
-    assert kind == "WrapperError" and message.startswith("wrapper observe: tilecopy-observe 0.1.0 is faulty")
+    assert kind == "WrapperError" and message.startswith("wrapper observe: tilecopy-observe 0.2.0 is faulty")
 
 
 @pytest.mark.parametrize("takes", ["ptx", "request, ptx=None"])

@@ -30,7 +30,7 @@ from tilecopy_test_helpers.mentions import mentions
 from tilecopy_core.description.request import COMPLETIONS, Option
 from tilecopy_core.plugin import shown
 from tilecopy_core.registry import PluginWarning, SlowPluginWarning, Source
-from tilecopy_core.registry.entry_points import newer_core_needed
+from tilecopy_core.registry.entry_points import core_excluded
 from tilecopy_core.registry.hookspecs import HOOKS
 
 
@@ -1434,7 +1434,7 @@ def test_an_executor_that_fails_to_load_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("requirement", "core", "newer"),
+    ("requirement", "core", "excluded"),
     [
         ("tilecopy-core>=0.2", "0.1.0", True),
         ("tilecopy_core (>=0.2,<1)", "0.1.9", True),
@@ -1442,7 +1442,17 @@ def test_an_executor_that_fails_to_load_is_named(tmp_path: Path) -> None:
         ("tilecopy-core>0.1", "0.1.0", True),
         ("Tilecopy.Core==0.3.*", "0.2", True),
         ("tilecopy-core>=0.1,<0.2", "0.1.0", False),
-        ("tilecopy-core<0.1", "0.5", False),
+        ("tilecopy-core<0.1", "0.5", True),
+        ("tilecopy-core>=0.1,<0.2", "0.2.0", True),
+        ("tilecopy-core>=0.1,<=0.2", "0.2.0", False),
+        ("tilecopy-core~=0.1", "0.2.0", False),
+        ("tilecopy-core~=0.1.3", "0.2.0", True),
+        ("tilecopy-core~=0.2.0", "0.2.4", False),
+        ("tilecopy-core==0.2.*", "0.2.4", False),
+        ("tilecopy-core==1.0.*", "1.0.0", False),
+        ("tilecopy-core!=0.2.0", "0.2", True),
+        ("tilecopy-core!=0.1.*", "0.2", False),
+        ("tilecopy-core==0.1.0", "0.2", True),
         ("tilecopy-core>=0.1.0.0", "0.1", False),
         ("tilecopy-core", "0.1", False),
         ("tilecopy-core>=9; extra == 'new'", "0.1", False),
@@ -1451,8 +1461,9 @@ def test_an_executor_that_fails_to_load_is_named(tmp_path: Path) -> None:
         ("", "0.1", False),
     ],
 )
-def test_which_requirements_ask_for_a_newer_core(requirement: str, core: str, newer: bool) -> None:
-    assert bool(newer_core_needed([requirement], core)) == newer
+def test_which_requirements_exclude_the_core(requirement: str, core: str, excluded: bool) -> None:
+    """As packaging has it, for what is no pre-release and has no marker."""
+    assert bool(core_excluded([requirement], core)) == excluded
 
 
 def _emitting(write: Any) -> tc.Registry:

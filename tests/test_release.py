@@ -60,12 +60,12 @@ def test_a_whole_package_has_no_fault(tree: Path) -> None:
 @pytest.mark.parametrize(
     ("act", "name", "fault"),
     [
-        (removed("plugins/reg/CHANGELOG.md"), "reg", "CHANGELOG.md has no entry '## 0.1.0 - unreleased'"),
-        (replaced(REG, 'version = "0.1.0"', 'version = "0.1.1"'), "reg", "0.1.1, the top entry of CHANGELOG.md 0.1.0"),
+        (removed("plugins/reg/CHANGELOG.md"), "reg", "CHANGELOG.md has no entry '## 0.2.0 - unreleased'"),
+        (replaced(REG, 'version = "0.2.0"', 'version = "0.2.1"'), "reg", "0.2.1, the top entry of CHANGELOG.md 0.2.0"),
         (
-            replaced("tilecopy_core/registry/version.py", "0.1.0", "0.1.1"),
+            replaced("tilecopy_core/registry/version.py", "0.2.0", "0.2.1"),
             "core",
-            "its version is 0.1.0, which version.py does not",
+            "its version is 0.2.0, which version.py does not",
         ),
         (replaced(REG, ">=3.11", ">=3.12"), "reg", "requires-python is >=3.12, the core's differs"),
         (replaced(REG, 'license = "Apache-2.0"', 'license = "MIT"'), "reg", "its licence is not Apache-2.0"),
@@ -83,9 +83,9 @@ def test_a_whole_package_has_no_fault(tree: Path) -> None:
             "its urls are not the core's",
         ),
         (removed(f"{SOURCE}/py.typed"), "reg", "tilecopy_reg has no py.typed"),
-        (replaced(REG, "core>=0.1,<0.2", "core>=0.2,<0.3"), "reg", "and the tree has tilecopy-core 0.1.0"),
-        (replaced(REG, "core>=0.1,<0.2", "core>=0.1"), "reg", "write tilecopy-core>=X,<Y"),
-        (replaced(REG, '"tilecopy-core>=0.1,<0.2"', '"attrs"'), "reg", "it requires no tilecopy-core>=X,<Y"),
+        (replaced(REG, "core>=0.2,<0.3", "core>=0.3,<0.4"), "reg", "and the tree has tilecopy-core 0.2.0"),
+        (replaced(REG, "core>=0.2,<0.3", "core>=0.1"), "reg", "write tilecopy-core>=X,<Y"),
+        (replaced(REG, '"tilecopy-core>=0.2,<0.3"', '"attrs"'), "reg", "it requires no tilecopy-core>=X,<Y"),
         (
             replaced(
                 f"{SOURCE}/__init__.py",
@@ -105,8 +105,8 @@ def test_what_is_wrong_is_said(act: Callable[[Path], None], name: str, fault: st
 
 def test_the_oldest_core_that_a_package_claims(tree: Path) -> None:
     package = release.packages(tree)["reg"]
-    assert release.oldest_core(package, [], "0.1.4") == "0.1.4", "none is released: the tree itself"
-    assert release.oldest_core(package, ["0.1.10", "0.1.2", "0.0.9", "0.2.0"], "0.1.11") == "0.1.2"
+    assert release.oldest_core(package, [], "0.2.4") == "0.2.4", "none is released: the tree itself"
+    assert release.oldest_core(package, ["0.2.10", "0.2.2", "0.1.9", "0.3.0"], "0.2.11") == "0.2.2"
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c"]
     for words in (
         ["init", "-q"],
@@ -119,12 +119,12 @@ def test_the_oldest_core_that_a_package_claims(tree: Path) -> None:
 
 
 def test_a_wheel_that_lacks_what_installers_need(tmp_path: Path) -> None:
-    wheel = tmp_path / "tilecopy_reg-0.1.0-py3-none-any.whl"
+    wheel = tmp_path / "tilecopy_reg-0.2.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("tilecopy_reg/__init__.py", "")
     assert release.wheel_faults(wheel) == [
         "it lacks tilecopy_reg/py.typed",
-        "it lacks tilecopy_reg-0.1.0.dist-info/licenses/LICENSE",
+        "it lacks tilecopy_reg-0.2.0.dist-info/licenses/LICENSE",
     ]
 
 

@@ -5,6 +5,8 @@ A variant imports these names, and what it chooses of a library of partitions; o
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from .description.checks import (
     Check,
     divides_threads,
@@ -45,6 +47,7 @@ from .memory.buffers import Buffer, Region
 from .memory.outside import Outside
 from .ptx import Access, Address, HostBytes, PtxBuilder, Register, TensorMap, TensorPlace, masked
 from .registry.hookspecs import VariantPlugin, hookimpl
+from .registry.renamed import RENAMED, needed_change
 
 # In the order of the table in docs/plugins.md.
 __all__ = ["COMPLETIONS", "Accept", "CopyRequest", "Decline", "Option", "Variant", "Verdict"]
@@ -59,3 +62,10 @@ __all__ += ["key_of", "same", "substitute", "symbols_of"]
 __all__ += ["ActiveThreads", "Scope", "axis_index", "by_thread"]
 __all__ += ["Pair", "fuse_pairs", "frozen", "shown"]
 __all__ += ["Access", "Address", "HostBytes", "PtxBuilder", "Register", "TensorMap", "TensorPlace", "masked"]
+
+
+def __getattr__(name: str) -> NoReturn:
+    """Say what to write for a name of version 0.1, also where it is imported."""
+    if name in RENAMED:
+        raise ImportError(f"tilecopy_core.plugin: {needed_change(name)}", name=__name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

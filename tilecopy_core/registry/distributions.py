@@ -193,10 +193,10 @@ def version_order(version: str) -> tuple[Any, ...]:
     return int(match["epoch"] or 0), release(match["release"]), phase, number, not develops, match["local"], version
 
 
-def release(version: str) -> tuple[int, ...]:
-    """Return the release numbers of a version, without trailing zeros: 0.2 and 0.2.0 are one."""
+def release(version: str, count: int | None = None) -> tuple[int, ...]:
+    """Return the release numbers of a version, or its first ones, without trailing zeros: 0.2 and 0.2.0 are one."""
     match = re.match(r"v?(\d+(?:\.\d+)*)", version)
-    numbers = [int(part) for part in match[1].split(".")] if match else []
+    numbers = [int(part) for part in match[1].split(".")[:count]] if match else []
     while numbers and numbers[-1] == 0:
         numbers.pop()
     return tuple(numbers)

@@ -22,6 +22,7 @@ from ..errors.patterns import pattern
 from ..errors.process_lock import LOCK
 from ..errors.records import frozen
 from .distributions import canonical, distributions, release, text_of
+from .renamed import needed_change
 from .version import __version__
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Source:
     """Where a plugin comes from: its entry-point ``name``, and the ``version`` of the distribution ``package`` that declares it.
 
     ``load`` imports it and returns the plugin object. ``incompatible`` says why this core cannot load it at all (made for another
-    hook API), or is ""; ``needs`` says what its distribution demands and this core is not (a newer core), or is "".
+    hook API), or is ""; ``needs`` says which requirement of its distribution excludes this core, or is "".
     """
 
     name: str
@@ -103,7 +104,7 @@ def installed(group: str) -> list[Source]:
             sources[package.name, package.name] = Source(
                 package.name, package.name, package.version, partial(_unreadable, why)
             )
-        needs = newer_core_needed(package.requirements)
+        needs = core_excluded(package.requirements)
         for point in sorted(points, key=lambda point: point.group == group):  # the best is last
             twins = [other.value for other in points if (other.group, other.name) == (point.group, point.name)]
             why = _malformed(point, twins)
@@ -144,21 +145,32 @@ def _of_another(source: Source, made_for: str, group: str) -> Source:
     return attrs.evolve(source, incompatible=why)
 
 
-def newer_core_needed(requirements: Iterable[str], core_version: str = __version__) -> str:
-    """The requirement that asks for a newer tilecopy-core than this one, in words, or "".
+def core_excluded(requirements: Iterable[str], core_version: str = __version__) -> str:
+    """Return which requirement excludes this tilecopy-core and what to install, for a message, or "".
 
-    Only release numbers are compared (PEP 440 without pre-releases), and only what bounds from below: an upper bound
-    does not say that this core is missing something. Requirements with a marker are left to the installer.
+    Release numbers are compared (PEP 440 without pre-releases). Requirements with a marker are left to the installer.
     """
-    have = release(core_version)
-    for requirement in requirements:
-        match = re.fullmatch(r"([\w.-]+)\s*(?:\[[^\]]*\])?\s*\(?([^;()]*)\)?\s*", requirement.strip())
+    for requirement in map(str.strip, requirements):
+        match = re.fullmatch(r"([\w.-]+)\s*(?:\[[^\]]*\])?\s*\(?([^;()]*)\)?\s*", requirement)
         if match is None or canonical(match[1]) != CORE:
             continue
-        for operator, version in re.findall(r"(===|==|~=|>=|>)\s*v?(\d+(?:\.\d+)*)", match[2]):
-            wanted = release(version)
-            if wanted > have or (operator == ">" and wanted == have):
-                return f"it requires {requirement.strip()}; this is {CORE} {core_version}"
+        for operator, version, wildcard in re.findall(r"(===|[=~!<>]=|[<>])\s*v?(\d+(?:\.\d+)*)(\.\*)?", match[2]):
+            series = version.count(".")
+            core, bound = release(core_version, series + 1 if wildcard else None), release(version)
+            allowed = {
+                ">=": core >= bound,
+                ">": core > bound,
+                "<": core < bound,
+                "<=": core <= bound,
+                "!=": core != bound,
+                "~=": core >= bound and release(core_version, series) == release(version, series),
+            }.get(operator, core == bound)
+            if not allowed:
+                old = core < bound or operator == ">"
+                remedy = (
+                    f"upgrade {CORE}" if old else f"install a version that {needed_change('synthesize', 'min_arch=')}"
+                )
+                return f"it requires {requirement}; this is {CORE} {core_version}; {remedy}"
     return ""
 
 
@@ -202,7 +214,7 @@ def load_only(sources: list[Source], make: Callable[[Any], Any] = lambda plugin:
         raise PluginError(f"the name {first.name!r} is registered by {owners}; pip uninstall one of them")
     remedy = f"pip install --upgrade {first.package}, or pip uninstall {first.package}"
     if first.needs or first.incompatible:
-        raise PluginError(f"{first.owner}: {first.incompatible or f'{first.needs}; {remedy}'}")
+        raise PluginError(f"{first.owner}: {first.incompatible or f'{first.needs}, or pip uninstall {first.package}'}")
     try:
         return load(attrs.evolve(first, load=lambda: make(first.load())))
     except PluginError as error:

@@ -26,7 +26,7 @@ BROUGHT: Mapping[str, str] = MappingProxyType(
     dict.fromkeys((*_CLASSES, *_ERRORS, *_FUNCTIONS), _KERNELS)
     | dict.fromkeys(("mma_fragment", "tile_fragment"), _FRAGMENTS)
 )
-"""What to do for a name that the core has not and another package brings; no other file of the core names packages."""
+"""What to do for a name that the core has not and another package brings; of the core, only this file and renamed.py name packages."""
 
 
 def names_later(module: str, later: Mapping[str, str], brought: Mapping[str, str] = MappingProxyType({})) -> Any:

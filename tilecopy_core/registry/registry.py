@@ -157,8 +157,8 @@ class Registry:
                 self._loading = False
             plugins.sort(key=lambda p: (p.variant is None, -(p.variant.priority if p.variant else 0), p.name))
             for plugin in plugins:
-                core_is_old = plugin.status == "incompatible" and plugin.source.needs
-                if core_is_old or plugin.status in ("broken", "duplicate"):
+                excludes_core = plugin.status == "incompatible" and plugin.source.needs
+                if excludes_core or plugin.status in ("broken", "duplicate"):
                     if self.strict:
                         raise PluginError(f"variant {plugin.name}: {plugin.reason}")
                     self._warn_once((plugin.source,), f"variant {plugin.name} is set aside: {plugin.reason}")
@@ -198,8 +198,7 @@ class Registry:
         if source.name in disabled:
             return Plugin(source, "disabled", disabled[source.name])
         if source.needs:
-            reason = f"{source.owner}: {source.needs}; upgrade tilecopy-core, or {source.advice}"
-            return Plugin(source, "incompatible", reason)
+            return Plugin(source, "incompatible", f"{source.owner}: {source.needs}, or {source.advice}")
         if clash := _clash(source, claimants):
             return Plugin(source, "duplicate", clash)
         if source not in self._loaded:

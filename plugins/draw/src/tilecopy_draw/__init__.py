@@ -7,4 +7,4 @@ from .drawing import KINDS, draw
 from .picture import Picture
 
 __all__ = ["KINDS", "Picture", "draw"]
-__version__ = "0.1.0"
+__version__ = "0.2.0"

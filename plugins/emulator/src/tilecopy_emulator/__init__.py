@@ -38,4 +38,4 @@ __all__ = [
     "run_ptx",
     "tensor_map",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .suite import VariantSuite, for_all
     from .vectors import Vector, recorded_vectors
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 _LATER = {
     "Vector": "vectors",
     "VariantSuite": "suite",

@@ -1,0 +1,43 @@
+"""Names of ``tilecopy_core.plugin`` and arguments of its records in version 0.1, and what to write since 0.2 (docs/from_0_1_to_0_2.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+_MOVED = {
+    "tilecopy_partitions": "ChunkPartition Digit Guard Masks Run Side VectorPartition WIDTHS_BITS batches by_descending_stride "
+    "digits_of guards_of mma_fragment orders_of refine synthesize tcgen05 thread_axes tile_fragment why_no_owners widest",
+    "tilecopy_core.errors": "FLAG Kind TEXT checked instance_of integer integer_in one_of optional tuple_of",
+}
+RENAMED: Mapping[str, str] = MappingProxyType(
+    {name: f"{module}.{name}" for module, names in _MOVED.items() for name in names.split()}
+    | {
+        "Places": "tilecopy_partitions.AddressBase",
+        "Walk": "tilecopy_partitions.SideAddresses",
+        "asynchronously": "tilecopy_partitions.emit_cp_async",
+        "at_edges": "tilecopy_partitions.emit_with_edges",
+        "choose": "tilecopy_partitions.branch_on_edges",
+        "chunked": "tilecopy_partitions.partition_chunks",
+        "operands": "tilecopy_partitions.fragment_and_memory",
+        "owners": "tilecopy_partitions.owner_conditions",
+        "sliced": "tilecopy_partitions.slice_layout",
+        "through_registers": "tilecopy_partitions.emit_through_registers",
+        "a": "tilecopy_core.errors.instance_of",
+        "many": "tilecopy_core.errors.tuple_of",
+        "maybe": "tilecopy_core.errors.optional",
+        "whole": "tilecopy_core.errors.integer_in",
+        "is_int": "tilecopy_core.plugin.is_int_like",
+        "fuse": "tilecopy_core.plugin.fuse_pairs, of tuples of one iter",
+        "MBARRIER_TX_LIMIT": "the check tilecopy_core.plugin.fits_one_phase",
+        "min_arch=": "features=",
+        "instructions=": "features=",
+        "specific=": "features=",
+    }
+)
+
+
+def needed_change(*names: str) -> str:
+    """Return, for a message, what to write in place of names of 0.1."""
+    changes = ", ".join(f"{name} is now {RENAMED[name]}" for name in names)
+    return f"needs tilecopy-core 0.2: {changes} (docs/from_0_1_to_0_2.md)"
