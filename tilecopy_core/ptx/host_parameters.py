@@ -94,7 +94,7 @@ class HostBytes:
     align_bytes: int = 8
 
     def __attrs_post_init__(self) -> None:
-        if {"<", "."} & set(self.make.__qualname__):
+        if {"<", "."} & set(getattr(self.make, "__qualname__", "<")):  # a saved kernel names it
             raise PtxError(f"make of HostBytes must be a function of a module, got {shown(self.make)}")
         if not 1 <= self.size_bytes <= 4096:
             raise PtxError(f"size_bytes of HostBytes must be from 1 to 4096, got {shown(self.size_bytes)}")

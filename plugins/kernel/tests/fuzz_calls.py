@@ -30,6 +30,8 @@ def launchable():
 def starting_calls(w):
     tc.HazardError("a race", kind="race", line=3, threads=(1, 2), bytes=(0, 4), cause="no barrier")
     tc.KernelBuilder("mine", threads=64)
+    tc.mma_fragment("m16n8k16", "A", "float16")
+    tc.tile_fragment(tc.mma_fragment("m16n8k16", "A", "float16"), (64, 64), (2, 1), atom=(16, 16), warp_axis=tc.warpid)
     w.k.block_id("x")
     w.k.cast(w.value, "int8", round="up", saturate=True)
     w.k.bulk_wait(1, read=True)

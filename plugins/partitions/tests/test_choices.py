@@ -1,4 +1,4 @@
-"""Helpers of tilecopy_core.plugin that variants choose from: orders of iters, tensor-memory addresses, the room of a region."""
+"""What variants choose from: orders of iters, tensor-memory addresses, the room of a region."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import tilecopy as tc
 from fuzz.objects import TARGET
 from tilecopy_test_helpers.mentions import mentions
 
-from tilecopy_core.plugin import Iter, PtxBuilder, orders_of, tcgen05
+from tilecopy_core.plugin import Iter, PtxBuilder
+from tilecopy_partitions import orders_of, tcgen05
 
 
 def strides(orders: list[list[tuple[Iter, ...]]]) -> list[list[int]]:
