@@ -188,6 +188,7 @@ def test_the_call_of_a_kernel_takes_a_device(
         (types.SimpleNamespace(device=GPUS[2]), 2),  # torch
         (types.SimpleNamespace(device_id=2), 2),  # CuPy
         (types.SimpleNamespace(device=types.SimpleNamespace(device_id=2)), 2),  # cuda.core
+        (types.SimpleNamespace(device_id=0), 0),
         (types.SimpleNamespace(device_id=-1), None),
         (5, None),
     ],

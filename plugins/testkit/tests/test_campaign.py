@@ -93,6 +93,13 @@ def test_a_campaign_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert "1000 distinct requests were drawn" in text and "**0 were wrong.**" in text and "c: it has no record" in text
 
 
+def test_the_chunks_of_a_variant_are_its_share_of_the_requests() -> None:
+    chunks = Campaign(3, 600, ("a", "b")).chunks()
+    for variant in ("a", "b"):
+        numbers = [n for each in chunks if each.variant == variant for n in range(each.first, each.first + each.count)]
+        assert numbers == list(range(300))
+
+
 def test_what_fails_is_kept_once(tmp_path: Path) -> None:
     subject = subject_of(ABLE[0])
     from tilecopy_testkit.drawing import seeded

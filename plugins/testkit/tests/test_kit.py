@@ -71,6 +71,15 @@ def test_the_oracle_moves_what_is_written_by_hand() -> None:
                 assert np.array_equal(after[block, place], wanted), (block, row, column)
 
 
+@pytest.mark.parametrize(("columns", "allocated"), [(1, 32), (32, 32), (33, 64), (64, 64), (100, 128), (512, 512)])
+def test_tensor_memory_has_the_allocated_columns_around_a_box(columns: int, allocated: int) -> None:
+    """An allocation has a power of two of columns, 32 at least (PTX ISA, tcgen05.alloc)."""
+    box = Operand(
+        "tmem", (128, columns), (128, columns), (Start(0), Start(0)), ((128, 1, "TLane"), (columns, 1, "TCol"))
+    )
+    assert oracle.memory_shape(attrs.evolve(COPY, dst=box), box) == (COPY.blocks, 128, allocated, 4)
+
+
 def test_brute_force_finds_what_is_known() -> None:
     """The yardstick itself: rows of 8, a start of 2, a gap."""
     rows = np.arange(64)
