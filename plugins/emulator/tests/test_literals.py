@@ -42,6 +42,7 @@ def bytes_of(tmp_path, word, size):
     ("word", "wanted"),
     [
         ("{3, 0.25}", struct.pack("=if", 3, 0.25)),
+        ("{}", b"\0"),
         ("struct:3,0.25,-1", struct.pack("=ifi", 3, 0.25, -1)),
         ("{int64:3,float16:0.5,int8:-1,bool:1}", struct.pack("=qeb?xxxx", 3, 0.5, -1, True)),
         ("{{1,int8:2},{3},null}", struct.pack("=ibxxxixxxxQ", 1, 2, 3, 0)),

@@ -152,6 +152,12 @@ def test_a_called_function_s_places_lead_to_the_call() -> None:
     assert [place["line"] for place in now["source"]] == [4, 3]
 
 
+def test_code_that_a_compiler_merged_has_the_line_before_it() -> None:
+    text = TEXT.replace("ACCESS", READ).replace("SWAP", "33").replace(" .loc 1 3 3", " .loc 1 3 3\n .loc 1 0 0")
+    now, _ = hazard(text).details["accesses"]
+    assert [place["line"] for place in now["source"]] == [3]
+
+
 @pytest.mark.parametrize("loc", [".loc 9 1 1", ".loc 1 99999999 1"])
 def test_lines_that_name_nothing_are_passed_over(loc: str) -> None:
     text = TEXT.replace("ACCESS", READ).replace("SWAP", "1").replace(" .loc 1 3 3", f" {loc}")

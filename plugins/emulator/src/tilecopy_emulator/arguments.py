@@ -216,6 +216,8 @@ def _block_of(value: Any, name: str, place: str) -> _Block:
     block = _Block(name)
     if value is None:
         return _Block(name, bytearray(8), 8)
+    if isinstance(value, Struct) and not value.fields:
+        return _Block(name, bytearray(1))  # C++ has no type of 0 bytes
     if isinstance(value, Pointer):
         target = None if value.target is None else _target(value.target, name, place)
         return _Block(name, bytearray(8), 8, [(0, target, _ADDRESS.pack)] if target is not None else [])

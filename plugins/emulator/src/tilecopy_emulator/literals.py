@@ -11,7 +11,7 @@
 ``random:T:SHAPE[:SEED]``                   random numbers: of a normal distribution, or all integers of the dtype
 ``randint:T:SHAPE:LOW:HIGH[:SEED]``         random integers from LOW to HIGH - 1 (without LOW from 0)
 ``bytes:HEX``                               the bytes of a structure
-``{FIELD,...}``, ``struct:FIELD,...``       a structure; a field is any of these, an array its address
+``{FIELD,...}``, ``struct:FIELD,...``       a structure; a field is any of these, an array its address; ``{}`` has none
 ``[ITEM,...]``                              structures, or addresses of arrays, one after another in global memory
 ==========================================  =====================================================================
 """
@@ -59,6 +59,8 @@ def _argument(word: str, depth: int) -> Any:
         raise click.BadParameter(f"braces are nested at most {_MOST_BRACES} deep")
     if word == "null":
         return None
+    if word == "{}":
+        return Struct()
     if word[:1] + word[-1:] == "[]":
         return [field if isinstance(field, Struct) else Pointer(field) for field in _items(word[1:-1], depth)]
     if word[:1] + word[-1:] == "{}" or word.startswith("struct:"):

@@ -1,54 +1,61 @@
-// A tiled product of matrices.
-#include <cstdio>
 #include <cstdlib>
+#include <iostream>
+#include <stdexcept>
+#include <string>
 #include <vector>
-#include <chrono>
-#include <random>
 
-#define CHECK(call)                                                            \
-  do {                                                                         \
-    cudaError_t status = (call);                                               \
-    if (status != cudaSuccess) {                                               \
-      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, cudaGetErrorString(status)); \
-      exit(EXIT_FAILURE);                                                      \
-    }                                                                          \
-  } while (0)
+template <typename T>
+struct Matrix {
+  int rows, cols;
+  T *data;
+  __host__ __device__ T &operator()(int r, int c) const { return data[r * cols + c]; }
+};
 
-#define TILE 16
+// C = alpha A B + beta C
+template <typename T>
+__global__ void gemm(Matrix<T> A, Matrix<T> B, Matrix<T> C, T alpha, T beta) {
+  const int row = blockIdx.y * blockDim.y + threadIdx.y;
+  const int col = blockIdx.x * blockDim.x + threadIdx.x;
+  if (row >= C.rows || col >= C.cols) return;
+  T sum = T(0);
+  for (int k = 0; k < A.cols; ++k) sum += A(row, k) * B(k, col);
+  C(row, col) = alpha * sum + beta * C(row, col);
+}
 
-__global__ void matmul(const float *a, const float *b, float *c, int n) {
-  __shared__ float as[TILE][TILE], bs[TILE][TILE];
-  int row = blockIdx.y * TILE + threadIdx.y, col = blockIdx.x * TILE + threadIdx.x;
-  float sum = 0;
-  for (int k = 0; k < n; k += TILE) {
-    as[threadIdx.y][threadIdx.x] = a[row * n + k + threadIdx.x];
-    bs[threadIdx.y][threadIdx.x] = b[(k + threadIdx.y) * n + col];
-    __syncthreads();
-#pragma unroll
-    for (int i = 0; i < TILE; ++i) sum += as[threadIdx.y][i] * bs[i][threadIdx.x];
-    __syncthreads();
+static void check(cudaError_t status) {
+  if (status != cudaSuccess) throw std::runtime_error(std::string("CUDA: ") + cudaGetErrorString(status));
+}
+
+template <typename T>
+class DeviceMatrix {
+ public:
+  DeviceMatrix(int rows, int cols, T value) : host_(rows * cols, value), view_{rows, cols, nullptr} {
+    check(cudaMalloc(&view_.data, bytes()));
+    check(cudaMemcpy(view_.data, host_.data(), bytes(), cudaMemcpyHostToDevice));
   }
-  c[row * n + col] = sum;
-}
+  ~DeviceMatrix() { cudaFree(view_.data); }
+  Matrix<T> view() const { return view_; }
+  const std::vector<T> &fetch() {
+    check(cudaMemcpy(host_.data(), view_.data, bytes(), cudaMemcpyDeviceToHost));
+    return host_;
+  }
 
-double seconds() {
-  auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(now).count();
-}
+ private:
+  size_t bytes() const { return host_.size() * sizeof(T); }
+  std::vector<T> host_;
+  Matrix<T> view_;
+};
 
-int main() {
-  std::vector<float> host(1024, 1.0f);
-  float *in, *out;
-  CHECK(cudaMalloc(&in, 1024 * sizeof(float)));
-  CHECK(cudaMalloc(&out, 1024 * sizeof(float)));
-  CHECK(cudaMemcpy(in, host.data(), 1024 * sizeof(float), cudaMemcpyHostToDevice));
-  matmul<<<dim3(2, 2), dim3(TILE, TILE)>>>(in, in, out, 32);
-  CHECK(cudaGetLastError());
-  CHECK(cudaDeviceSynchronize());
-  CHECK(cudaMemcpy(host.data(), out, 1024 * sizeof(float), cudaMemcpyDeviceToHost));
-  printf("%f s\n", seconds());
-  printf("matmul: ok\n");
-  CHECK(cudaFree(in));
-  CHECK(cudaFree(out));
+int main() try {
+  DeviceMatrix<double> a(40, 30, 2.0), b(30, 50, 0.5), c(40, 50, 1.0);
+  dim3 threads(16, 16), blocks((50 + 15) / 16, (40 + 15) / 16);
+  gemm<double><<<blocks, threads>>>(a.view(), b.view(), c.view(), 2.0, -1.0);
+  check(cudaGetLastError());
+  for (double v : c.fetch())
+    if (v != 2.0 * 30 - 1.0) throw std::runtime_error("wrong result " + std::to_string(v));
+  std::cout << "ok\n";
   return EXIT_SUCCESS;
+} catch (const std::exception &error) {
+  std::cerr << error.what() << '\n';
+  return EXIT_FAILURE;
 }

@@ -1,55 +1,72 @@
-// An inclusive scan of a block by warp shuffles.
-#include <cstdio>
-#include <cstdlib>
+#include <iostream>
 #include <vector>
-#include <limits>
+using namespace std;
 
-#define CHECK(call)                                                            \
-  do {                                                                         \
-    cudaError_t status = (call);                                               \
-    if (status != cudaSuccess) {                                               \
-      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, cudaGetErrorString(status)); \
-      exit(EXIT_FAILURE);                                                      \
-    }                                                                          \
-  } while (0)
+#define NUM_BANKS 32
+#define LOG_NUM_BANKS 5
+#define CONFLICT_FREE_OFFSET(n) ((n) >> LOG_NUM_BANKS)
 
-__global__ void scan(const int *x, int *y, int n) {
-  __shared__ int totals[32];
-  int t = threadIdx.x, lane = t % warpSize, warp = t / warpSize;
-  int v = t < n ? x[t] : 0;
-  for (int offset = 1; offset < 32; offset *= 2) {
-    int other = __shfl_up_sync(~0u, v, offset);
-    if (lane >= offset) v += other;
-  }
-  if (lane == 31) totals[warp] = v;
-  __syncthreads();
-  if (warp == 0) {
-    int sum = lane < (int)blockDim.x / 32 ? totals[lane] : 0;
-    for (int offset = 1; offset < 32; offset *= 2) {
-      int other = __shfl_up_sync(~0u, sum, offset);
-      if (lane >= offset) sum += other;
-    }
-    totals[lane] = sum;
-  }
-  __syncthreads();
-  if (warp > 0) v += totals[warp - 1];
-  if (t < n) y[t] = v;
+// Work-efficient exclusive scan (Blelloch); n is a power of two, one block of n / 2 threads.
+__global__ void prescan(int *g_odata, const int *g_idata, int n)
+{
+	extern __shared__ int temp[];
+	int thid = threadIdx.x;
+	int offset = 1;
+
+	int ai = thid, bi = thid + (n / 2);
+	int bankOffsetA = CONFLICT_FREE_OFFSET(ai), bankOffsetB = CONFLICT_FREE_OFFSET(bi);
+	temp[ai + bankOffsetA] = g_idata[ai];
+	temp[bi + bankOffsetB] = g_idata[bi];
+
+	for (int d = n >> 1; d > 0; d >>= 1)	// up-sweep
+	{
+		__syncthreads();	// up
+		if (thid < d)
+		{
+			int ai = offset * (2 * thid + 1) - 1, bi = offset * (2 * thid + 2) - 1;
+			ai += CONFLICT_FREE_OFFSET(ai);
+			bi += CONFLICT_FREE_OFFSET(bi);
+			temp[bi] += temp[ai];
+		}
+		offset *= 2;
+	}
+	if (thid == 0) { temp[n - 1 + CONFLICT_FREE_OFFSET(n - 1)] = 0; }
+	for (int d = 1; d < n; d *= 2)		// down-sweep
+	{
+		offset >>= 1;
+		__syncthreads();	// down
+		if (thid < d)
+		{
+			int ai = offset * (2 * thid + 1) - 1, bi = offset * (2 * thid + 2) - 1;
+			ai += CONFLICT_FREE_OFFSET(ai);
+			bi += CONFLICT_FREE_OFFSET(bi);
+			int t = temp[ai];
+			temp[ai] = temp[bi];
+			temp[bi] += t;
+		}
+	}
+	__syncthreads();
+	g_odata[ai] = temp[ai + bankOffsetA];
+	g_odata[bi] = temp[bi + bankOffsetB];
 }
-static_assert(std::numeric_limits<int>::digits == 31, "int has 32 bits");
 
-int main() {
-  std::vector<float> host(256, 1.0f);
-  float *in, *out;
-  CHECK(cudaMalloc(&in, 256 * sizeof(float)));
-  CHECK(cudaMalloc(&out, 256 * sizeof(float)));
-  CHECK(cudaMemcpy(in, host.data(), 256 * sizeof(float), cudaMemcpyHostToDevice));
-  scan<<<1, 256>>>((int *)in, (int *)out, 250);
-  CHECK(cudaGetLastError());
-  CHECK(cudaDeviceSynchronize());
-  CHECK(cudaMemcpy(host.data(), out, 256 * sizeof(float), cudaMemcpyDeviceToHost));
-  if (host[0] < 0) std::abort();
-  printf("scan: ok\n");
-  CHECK(cudaFree(in));
-  CHECK(cudaFree(out));
-  return EXIT_SUCCESS;
+int main()
+{
+	const int n = 256;
+	vector<int> in(n), out(n);
+	for (int i = 0; i < n; i++) in[i] = i % 7;
+	int *d_in, *d_out;
+	cudaMalloc(&d_in, sizeof(int) * n);
+	cudaMalloc(&d_out, sizeof(int) * n);
+	cudaMemcpy(d_in, &in[0], sizeof(int) * n, cudaMemcpyHostToDevice);
+	prescan<<<1, n / 2, (n + CONFLICT_FREE_OFFSET(n)) * sizeof(int)>>>(d_out, d_in, n);
+	cudaMemcpy(&out[0], d_out, sizeof(int) * n, cudaMemcpyDeviceToHost);
+	int sum = 0;
+	for (int i = 0; i < n; i++)
+	{
+		if (out[i] != sum) { cerr << "mismatch at " << i << ": " << out[i] << " != " << sum << endl; return 1; }
+		sum += in[i];
+	}
+	cout << "OK" << endl;
+	return 0;
 }

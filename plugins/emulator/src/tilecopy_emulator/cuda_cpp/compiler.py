@@ -344,10 +344,11 @@ def _as_in_source(text: str, entry: str, unit: _Unit) -> str:
     for kernel in source_file(unit.text).kernels:
         declared.setdefault(kernel.name, set()).add(parameter_names(kernel))
     mangled = ((rf"(?<!\d){len(name)}{name}", names) for name, names in declared.items())
+    outside_strings = re.sub(r'"[^"\n]*"', '""', text)
     lists = [declared[entry]] if entry in declared else [names for part, names in mangled if re.search(part, entry)]
     if len(lists) == len(lists[0] if lists else ()) == 1:
         for number, name in enumerate(next(iter(lists[0]))):
-            if name and not re.search(rf"(?<![\w.%$]){name}(?![\w$])", text):
+            if name and not re.search(rf"(?<![\w.%$]){name}(?![\w$])", outside_strings):
                 named = re.sub(rf"\b{re.escape(entry)}_param_{number}\b", name, named)
     return named
 

@@ -355,7 +355,8 @@ class Expansion:
             directive = c.loc()
             if directive.function and not self.module.places.knows(directive.function):
                 c.fail(f"there is no label '{directive.function}' in .section .debug_str", token.line)
-            self.place = self.module.places.loc(directive, self.caller)
+            if directive.line:  # 0: compilers merged code of several lines; those before it say more
+                self.place = self.module.places.loc(directive, self.caller)
         elif word == ".pragma":
             c.pragma(self.module.version)
         else:
