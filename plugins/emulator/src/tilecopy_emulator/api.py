@@ -15,7 +15,7 @@ from .demands import demand, is_flag, is_whole, items_of, shown
 from .memory.observed import Observer
 from .program import BudgetError, Program, shown_name
 from .reading.parser import parse
-from .run import ALLOWABLE, MOST_CTAS, Report, lay_out_shared, run_grid
+from .run import MOST_CTAS, Report, lay_out_shared, run_grid
 from .threads.arrays import GlobalMemory
 
 Dim3 = tuple[int, int, int]
@@ -101,25 +101,14 @@ def run_program(
     *,
     grid: Sequence[int] | int,
     block: Sequence[int] | int,
-    cluster: Sequence[int] | int | None,
-    dynamic_shared_bytes: int,
-    profile: bool,
-    allow: Sequence[str],
-    observer: Observer | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    cluster: Sequence[int] | int | None = None,
+    dynamic_shared_bytes: int = 0,
     variables: Mapping[str, Any] | None = None,
-    all_hazards: bool = False,
+    **options: Any,
 ) -> Report:
-    """As :func:`run_ptx`, of a text that has been parsed."""
-    for name, flag in (("profile", profile), ("all_hazards", all_hazards)):
-        demand("run_ptx", name, flag, is_flag(flag), "True or False")
-    fits = observer is None or callable(observer)
-    demand("run_ptx", "observer", observer, fits, "a function of an Access or a Transfer, or None")
-    names = items_of(allow)
-    fits = names is not None and all(isinstance(name, str) and name in ALLOWABLE for name in names)
-    demand("run_ptx", "allow", allow, fits, f"names of what is no hazard here, of {', '.join(ALLOWABLE)}")
+    """As :func:`run_ptx`, of a text that has been parsed; the other options go to :func:`run_grid`."""
     where = f"kernel {program.name}"
-    extents = _extents(program, grid, block, cluster)
+    ctas, threads, size = _extents(program, grid, block, cluster)
     fits = is_whole(dynamic_shared_bytes, 0, MAX_SHARED_BYTES)
     demand(where, "dynamic_shared_bytes", dynamic_shared_bytes, fits, f"0 to {MAX_SHARED_BYTES}")
     _, _, shared_bytes = lay_out_shared(program, dynamic_shared_bytes, ())
@@ -132,20 +121,9 @@ def run_program(
     demand(where, "variables", variables, fits, "a dictionary of values by the names of variables")
     parameters, values = argument_bytes(program, arguments, variables or {}, memory)
     report = run_grid(
-        program,
-        grid=extents[0],
-        block=extents[1],
-        cluster=extents[2],
-        parameters=parameters,
-        memory=memory,
-        dynamic_shared_bytes=dynamic_shared_bytes,
-        profile=profile,
-        allow=tuple(names or ()),
-        observer=observer,
-        progress=progress,
-        variables=values,
-        all_hazards=all_hazards,
-    )
+        program, grid=ctas, block=threads, cluster=size, parameters=parameters, memory=memory,
+        dynamic_shared_bytes=dynamic_shared_bytes, variables=values, **options,
+    )  # fmt: skip
     for name, value in (variables or {}).items():
         if isinstance(value, np.ndarray):
             known = shown_name(variable_named(program, name))

@@ -263,11 +263,8 @@ def parts_of(instruction: Instruction) -> Parts:
         UnsupportedPtxError: a part that is not known or does not go with the others.
     """
     name, said = instruction.opcode[0], modifiers_of(instruction.opcode)
-    type, count, known = (
-        said.type,
-        said.count or 1,
-        ("volatile", "mmio", "nc") if name == "ld" else ("volatile", "mmio"),
-    )
+    type, count = said.type, said.count or 1
+    known = ("volatile", "mmio", "nc") if name == "ld" else ("volatile", "mmio")
     if type in ("", "pred", "f16x2", "bf16x2", "bf16") or any(part in _TYPES for part in said.rest):
         raise refuse(instruction, f"{name} does not have one type that memory has")
     unknown = [part for part in said.rest if part not in known]

@@ -204,19 +204,15 @@ def run_grid(
         LaunchError: the launch does not fit the program.
     """
     _demand_launch(program, grid, block, cluster, parameters, memory, dynamic_shared_bytes)
-    demand("run_grid", "profile", profile, is_flag(profile), "True or False")
-    demand("run_grid", "all_hazards", all_hazards, is_flag(all_hazards), "True or False")
+    where = f"kernel {program.name}"
+    for name, flag in (("profile", profile), ("all_hazards", all_hazards)):
+        demand(where, name, flag, is_flag(flag), "True or False")
     for name, function in (("progress", progress), ("origin_of", origin_of), ("observer", observer)):
-        demand("run_grid", name, function, function is None or callable(function), "a function, or None")
+        demand(where, name, function, function is None or callable(function), "a function, or None")
     fits = isinstance(value_checks, (tuple, list)) and all(isinstance(each, ValueCheck) for each in value_checks)
     fits = fits and all(program.register_bits.get(each.register) in (16, 32, 64) for each in value_checks)
-    demand(
-        "run_grid",
-        "value_checks",
-        value_checks,
-        fits,
-        "the checks of a kernel's values, in registers of 16, 32 or 64 bits",
-    )
+    rule = "the checks of a kernel's values, in registers of 16, 32 or 64 bits"
+    demand("run_grid", "value_checks", value_checks, fits, rule)
     fits = isinstance(pool, (tuple, list)) and all(isinstance(each, tuple) and len(each) == 3 for each in pool)
     fits = fits and all(isinstance(n, str) and is_whole(at, 0, _FAR) and is_whole(b, 0, _FAR) for n, at, b in pool)
     demand("run_grid", "pool", pool, fits, "buffers, each its name, offset and bytes")
@@ -228,7 +224,7 @@ def run_grid(
     demand("run_grid", "variables", variables, fits, "the bytes of variables of the module, by name")
     names = items_of(allow)
     fits = names is not None and all(isinstance(name, str) and name in ALLOWABLE for name in names)
-    demand("run_grid", "allow", allow, fits, f"names of what is no hazard, of {', '.join(ALLOWABLE)}")
+    demand(where, "allow", allow, fits, f"names of what is no hazard, of {', '.join(ALLOWABLE)}")
     compiled = _with_checks(program, compile_program(program), value_checks)
 
     def laid_out(memory: GlobalMemory, raced: Sequence[Sought] = ()) -> Launch:
@@ -242,10 +238,9 @@ def run_grid(
         table: dict[str, tuple[str, int]] = {name: ("shared", base + offset) for name, offset in symbols.items()}
         for parameter in program.parameters:
             data = np.frombuffer(parameters[parameter.name], np.uint8)
-            table[parameter.name] = (
-                "param",
-                memory.add(parameter.name, data, max(256, parameter.align), writable=False, space="param"),
-            )
+            align = max(256, parameter.align)
+            address = memory.add(parameter.name, data, align, writable=False, space="param")
+            table[parameter.name] = "param", address
         local_owner = _place_variables(program, memory, table, variables or {})
         if _reserves(program, "%envreg1", "%envreg2"):  # every launch here is as cooperative as it needs to be
             table[WORKSPACE] = "global", memory.add(WORKSPACE, np.zeros(WORKSPACE_BYTES, np.uint8), 256, writable=True)

@@ -101,14 +101,8 @@ FAMILIES: dict[str, tuple[Form, ...]] = {
 """The operations of each family; bulk reductions are those to global memory (to a cluster there are fewer)."""
 
 
-_SCANS = {
-    "add": np.add,
-    "min": np.minimum,
-    "max": np.maximum,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-}
+_SCANS = {"add": np.add, "min": np.minimum, "max": np.maximum,
+          "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}  # fmt: skip
 
 
 def scan_of(name: str, type: str) -> tuple[np.ufunc, Any, int] | None:

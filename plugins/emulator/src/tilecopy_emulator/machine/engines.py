@@ -97,19 +97,13 @@ class Engines:
                 machine.flying[new.number] = new
             self.pending += [made[old.number, copy] for old in pending]
             for each in lists:
-                self.copies.append(
-                    _Copies(
-                        made[each.operation.number, copy],
-                        each.lanes + copy * unit,
-                        each.places + copy * place_shift,
-                        each.group.copy(),
-                        _fetch_of(each.fetch, copy),
-                        each.cells_each,
-                        None
-                        if each.tracked is None
-                        else np.where(each.tracked < 0, -1, each.tracked + copy * place_shift),
-                    )
+                tracked = (
+                    None if each.tracked is None else np.where(each.tracked < 0, -1, each.tracked + copy * place_shift)
                 )
+                self.copies.append(attrs.evolve(
+                    each, operation=made[each.operation.number, copy], lanes=each.lanes + copy * unit, group=each.group.copy(),
+                    places=each.places + copy * place_shift, fetch=_fetch_of(each.fetch, copy), tracked=tracked,
+                ))  # fmt: skip
             for at, lane, place, clock, noinc in arrivals:
                 moved = machine.order.moved(clock, machine.first + copy * ctas)
                 self.arrivals.append((at, lane + copy * unit, place + copy * place_shift, moved, noinc))
@@ -167,12 +161,8 @@ class Engines:
         machine = self.machine
         barrier = self.mbarriers.objects.get(operation.barrier)
         if barrier is None:
-            machine.hazard(
-                "mbarrier",
-                "the mbarrier of this copy is no more when it completes",
-                np.array([operation.lane]),
-                at=operation.at,
-            )
+            what = "the mbarrier of this copy is no more when it completes"
+            machine.hazard("mbarrier", what, np.array([operation.lane]), at=operation.at)
         self.done(operation, self.mbarriers.actor(barrier))
         if operation.clock is not None:
             barrier.near = join([barrier.near, operation.clock])
@@ -385,9 +375,9 @@ class Engines:
         for array in self.machine.launch.memory.arrays:
             if reads := array.flying.get(each.operation.number):
                 array.flying[each.operation.number] = [part.of_rows(rows) for part in reads]
-        return _Copies(
-            each.operation, each.lanes[rows], each.places[rows], each.group[rows],
-            lambda inner: each.fetch(rows[inner]), each.cells_each, None if each.tracked is None else each.tracked[rows],
+        return attrs.evolve(
+            each, lanes=each.lanes[rows], places=each.places[rows], group=each.group[rows],
+            fetch=lambda inner: each.fetch(rows[inner]), tracked=None if each.tracked is None else each.tracked[rows],
         )  # fmt: skip
 
     def _land_copies(self, each: _Copies, rows: Any, actors: Any) -> None:

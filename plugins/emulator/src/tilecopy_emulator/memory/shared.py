@@ -145,11 +145,8 @@ class SharedMemory(ShadowedMemory):
                         lanes, position,
                     )  # fmt: skip
             if not len(machine.living(there)):
-                machine.hazard(
-                    "lifetime",
-                    f"shared memory of CTA {there % machine.cluster_size} of the cluster is used and it has exited",
-                    lanes, position,
-                )  # fmt: skip
+                what = f"shared memory of CTA {there % machine.cluster_size} of the cluster is used and it has exited"
+                machine.hazard("lifetime", what, lanes, position)
             by[lane] = (machine.launch.time.now, machine.at)
 
     def left(self, cta: int, ending: Any) -> None:

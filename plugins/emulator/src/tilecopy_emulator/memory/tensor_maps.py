@@ -48,14 +48,8 @@ ELEMENTS = {"uint8": "u8", "uint16": "u16", "uint32": "u32", "int32": "s32", "ui
 FILLS = ("zero", "nan")
 SPANS = {"none": 0, "32B": 32, "64B": 64, "128B": 128, "128B_atom_32B": 128, "128B_atom_64B": 128}
 """Swizzle -> bytes that it moves about in; a box's rows are at most as long."""
-_MODES = {
-    "none": (0, 0),
-    "32B": (1, 0),
-    "64B": (2, 0),
-    "128B": (3, 0),
-    "128B_atom_32B": (3, 1),
-    "128B_atom_64B": (3, 3),
-}
+_MODES = {"none": (0, 0), "32B": (1, 0), "64B": (2, 0), "128B": (3, 0), "128B_atom_32B": (3, 1),
+          "128B_atom_64B": (3, 3)}  # fmt: skip
 """Swizzle -> its mode and what it moves about (``.swizzle_mode`` and ``.swizzle_atomicity`` of ``tensormap.replace``)."""
 FIELDS = {"global_address": (16, 8), "rank": (9, 1), "box_dim": (104, 2), "global_dim": (24, 8), "global_stride": (64, 8),
           "element_stride": (114, 1), "elemtype": (8, 1), "interleave_layout": (13, 1), "swizzle_mode": (10, 1),
@@ -148,9 +142,8 @@ class TensorMap:
 
     def fill_bytes(self, count: int) -> Any:
         """So many bytes of what lies outside of the tensor."""
-        return np.frombuffer((OUTSIDE if self.fill == "nan" else 0).to_bytes(2, "little") * -(-count // 2), np.uint8)[
-            :count
-        ]
+        pair = (OUTSIDE if self.fill == "nan" else 0).to_bytes(2, "little")
+        return np.frombuffer(pair * -(-count // 2), np.uint8)[:count]
 
     def encode(self, address: int | None = None) -> bytes:
         """Its bytes.
@@ -166,13 +159,8 @@ class TensorMap:
         demand("tensor_map", "address", address, fits, "a global address, a multiple of 16")
         lists = (self.sizes, self.strides_bytes, self.box, self.element_strides)
         padded = [number for each in lists for number in (*each, 0, 0, 0, 0, 0)[:MOST_DIMENSIONS]]
-        codes = (
-            list(ELEMENTS).index(self.element),
-            len(self.sizes),
-            _MODES[self.swizzle][0],
-            FILLS.index(self.fill),
-            _MODES[self.swizzle][1],
-        )
+        mode, atom = _MODES[self.swizzle]
+        codes = list(ELEMENTS).index(self.element), len(self.sizes), mode, FILLS.index(self.fill), atom
         return _FORM.pack(TAG, *codes, address, *padded)
 
 

@@ -217,18 +217,8 @@ def _bulk_copy(
             bits = None if masks is None else int(masks[position])
             kept = bits if masked else None
             for rank in [-1] if bits is None or masked else receivers(machine, one, bits):
-                issue_copy(
-                    machine,
-                    one,
-                    count,
-                    (to_space, where),
-                    (from_space, origin),
-                    phase,
-                    compute,
-                    element,
-                    rank,
-                    kept=kept,
-                )
+                ends = (to_space, where), (from_space, origin)
+                issue_copy(machine, one, count, *ends, phase, compute, element, rank, kept=kept)
             if machine.launch.profile and "global" in (to_space, from_space):
                 first = np.asarray(where if to_space == "global" else origin).astype(np.uint64)
                 profile.count_bulk(machine, first + np.arange(0, count, 16, dtype=np.uint64)[:, None])
@@ -317,9 +307,8 @@ def issue_copy(
     else:
         place_to, there = ("shared", received), int(received[0]) // shared.size
         if source[0] != "global" and there == lane // machine.threads:
-            machine.hazard(
-                "window", "the destination of a bulk copy is the CTA itself; it must be another of the cluster", one
-            )
+            what = "the destination of a bulk copy is the CTA itself; it must be another of the cluster"
+            machine.hazard("window", what, one)
         if barrier // shared.size != there:
             machine.hazard("window", "the mbarrier of a bulk copy is not in the CTA of its destination", one)
         writes = check_received(machine, one, received, size, reduces=compute is not None)
@@ -498,9 +487,11 @@ def check_proxy_global(
 
 
 def land(machine: Machine, operation: Operation) -> None:
-    """Move (or add) the bytes, in units of 16; of those in global memory ``kept`` says how many bytes there are, if not all."""
+    """Move (or add) the bytes, in units of 16 or as a ``row`` has them; of those in global memory ``kept`` says how many bytes there are, if not all."""
     data, shared = operation.data, machine.shared
-    if "array_from" in data:
+    if "row" in data:
+        raw = data["row"]
+    elif "array_from" in data:
         raw = _fetched(data["array_from"], data["offsets_from"], data)
     else:
         raw = shared.fetch(data["place_from"], 16)
@@ -509,7 +500,7 @@ def land(machine: Machine, operation: Operation) -> None:
         _put(data["array_to"], data["offsets_to"], np.broadcast_to(raw, (len(raw), machine.copies, 16)), data)
         return
     places = data["place_to"]
-    shared.put(places, raw if data["compute"] is None else _combined(data, shared.fetch(places, 16), raw))
+    shared.put(places, raw if data["compute"] is None else _combined(data, shared.fetch(places, raw.shape[2]), raw))
     machine.engines.complete(operation)
 
 
@@ -593,31 +584,15 @@ def _send(instruction: Instruction, program: Program, type: str, count: int, com
                 machine.hazard("window", "the destination of red.async is the CTA itself; it must be another", one)
             cells, _ = shared.cells_from(place, size)
             shared.check_write(one, place, size, WEAK if compute is None else REDUCED)
-            row = found if found.shape[0] == 1 else found[position : position + 1]
-            operation = machine.engines.start(
-                kind, lane, partial(_land_store, machine), _WAITS, writes=cells, barrier=where, size=size,
-                ctas=(int(place[0]) // shared.size,), reduces=compute is not None,
-                clock=machine.order.causes(lane), data={"place_to": int(place[0]), "row": row, "compute": compute, "element": dtype.itemsize},
+            row = row_of(found, position)
+            start_operation(
+                machine, lane, kind, writes=cells, barrier=where, size=size, ctas=(int(place[0]) // shared.size,),
+                reduces=compute is not None, data={"place_to": place, "row": row, "compute": compute, "element": dtype.itemsize},
             )  # fmt: skip
-            machine.engines.begin(operation)
-            machine.engines.pending.append(operation)
         if machine.launch.observer is not None:
             observed.tell_access(machine, "store" if compute is None else "atomic", lanes, ("shared", places), found)
 
     return step
-
-
-def _land_store(machine: Machine, operation: Operation) -> None:
-    data = operation.data
-    row = (
-        np.broadcast_to(data["row"], (1, machine.copies, data["row"].shape[2]))
-        if data["row"].shape[1] == 1
-        else data["row"]
-    )
-    place = np.array([data["place_to"]])
-    old = machine.shared.fetch(place, row.shape[2]) if data["compute"] is not None else None
-    machine.shared.put(place, _combined(data, old, row))
-    machine.engines.complete(operation)
 
 
 # ------------------------------------------------------------------------------------------------ clusterlaunchcontrol
@@ -647,13 +622,11 @@ def _try_cancel(instruction: Instruction, program: Program) -> Step:
                 place = shared.place(one, where, _RESPONSE_BYTES, remote=to_all, aligned=_RESPONSE_BYTES)
                 barrier = mbarrier_of(machine, one, at_rank(row_of(barriers, position), rank))
                 response = np.zeros((1, 1, _RESPONSE_BYTES), np.uint8)
-                operation = machine.engines.start(
-                    "clusterlaunchcontrol.try_cancel", lane, partial(_land_store, machine), _WAITS, barrier=barrier, size=_RESPONSE_BYTES,
+                start_operation(
+                    machine, lane, "clusterlaunchcontrol.try_cancel", barrier=barrier, size=_RESPONSE_BYTES,
                     writes=check_received(machine, one, place, _RESPONSE_BYTES), ctas=(int(place[0]) // shared.size,),
-                    clock=machine.order.causes(lane), data={"place_to": int(place[0]), "row": response, "compute": None},
+                    data={"place_to": place, "row": response, "compute": None},
                 )  # fmt: skip
-                machine.engines.begin(operation)
-                machine.engines.pending.append(operation)
 
     return step
 

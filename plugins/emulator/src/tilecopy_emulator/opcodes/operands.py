@@ -176,13 +176,7 @@ def _demand_type(name: str, type: str, instruction: Instruction, program: Progra
         raise refuse(instruction, f"the register {name} is .{declared} where .{type} is wanted")
 
 
-_WIDE_SPECIAL = (
-    "%clock64",
-    "%globaltimer",
-    "%gridid",
-    "%current_graph_exec",
-    *(f"%pm{number}_64" for number in range(8)),
-)
+_WIDE_SPECIAL = ("%clock64", "%globaltimer", "%gridid", "%current_graph_exec", *(f"%pm{n}_64" for n in range(8)))
 
 
 def _demand_special(name: str, type: str, instruction: Instruction) -> None:

@@ -155,14 +155,8 @@ class TensorMemory:
 
     def _copied(self, old: _Transfer, copy: int, ctas: int, lanes: int) -> _Transfer:
         values = None if old.values is None else old.values[..., copy : copy + 1]
-        return _Transfer(
-            old.lanes + copy * lanes,
-            old.cells + copy * ctas * CELLS,
-            old.writers,
-            values,
-            old.at,
-            old.leader + copy * lanes,
-        )
+        cells, leader = old.cells + copy * ctas * CELLS, old.leader + copy * lanes
+        return attrs.evolve(old, lanes=old.lanes + copy * lanes, cells=cells, values=values, leader=leader)
 
     # --------------------------------------------------------------------------------------- checks
 
@@ -326,6 +320,11 @@ def _demand_pairs(machine: Machine, group: int, lanes: Lanes) -> None:
         machine.hazard("window", "cta_group::2 needs a cluster of CTA pairs", lanes)
 
 
+def _columns(cta: int, base: int, size: int) -> Any:
+    """The cells of some columns in every lane."""
+    return (cta * CELLS + np.arange(LANES)[:, None] * COLUMNS + np.arange(base, base + size)).ravel()
+
+
 def _alloc(instruction: Instruction, program: Program) -> Step:
     demand_count(instruction, 2)
     group = _group(instruction)
@@ -350,29 +349,21 @@ def _alloc(instruction: Instruction, program: Program) -> Step:
             if cta in memory.relinquished:
                 machine.hazard("tensor", "allocates after relinquish_alloc_permit", one)
             if size > memory.last_size.get(cta, COLUMNS):
-                machine.hazard(
-                    "tensor", f"allocates {size} columns after {memory.last_size[cta]}: sizes may not increase", one
-                )
+                what = f"allocates {size} columns after {memory.last_size[cta]}: sizes may not increase"
+                machine.hazard("tensor", what, one)
             mine = memory.allocated.setdefault(cta, [])
-            base = next(
-                (
-                    b
-                    for b in range(COLUMNS - size, -1, -32)
-                    if all(b + size <= a.base or a.base + a.columns <= b for a in mine)
-                ),
-                None,
-            )
-            if base is None:
-                machine.hazard(
-                    "tensor", f"{size} columns are not free: the CTA holds {sum(a.columns for a in mine)}", one
-                )
+            starts = range(COLUMNS - size, -1, -32)
+            free = [b for b in starts if all(b + size <= a.base or a.base + a.columns <= b for a in mine)]
+            if not free:
+                what = f"{size} columns are not free: the CTA holds {sum(a.columns for a in mine)}"
+                machine.hazard("tensor", what, one)
+            base = free[0]
             place = machine.shared.place(one, addresses[at : at + 1], 4)
             machine.shared.check_write(one, place, 4)
             machine.shared.put(place, np.full((1, machine.copies, 1), base, np.uint32).view(np.uint8))
             mine.append(_Allocation(base, size, warp, machine.at))
             memory.last_size[cta] = size
-            cells = (cta * CELLS + np.arange(LANES)[:, None] * COLUMNS + np.arange(base, base + size)).ravel()
-            memory.shadow.writer[cells] = 0
+            memory.shadow.writer[_columns(cta, base, size)] = 0
         machine.launch.version += 1
 
     return step
@@ -402,7 +393,7 @@ def _dealloc(instruction: Instruction, program: Program) -> Step:
                 machine.hazard("tensor", f"dealloc of {size} columns at {base}; allocated: {have}", one)
             if found[0].warp != warp:
                 machine.hazard("tensor", "a warp deallocates what another warp has allocated", one)
-            cells = (cta * CELLS + np.arange(LANES)[:, None] * COLUMNS + np.arange(base, base + size)).ravel()
+            cells = _columns(cta, base, size)
             touched = cells[(memory.shadow.writer[cells] != 0) | (memory.shadow.reader[cells] != 0)]
             memory.touch(one, 0, lane, touched, "freed", fenced=False)
             memory.shadow.forget(cells)

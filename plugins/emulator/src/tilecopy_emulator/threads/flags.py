@@ -233,12 +233,8 @@ class Flags:
         if not len(bad):
             return
         machine, order = self.machine, self.machine.order
-        held = [
-            lock
-            for table in (self.locks, machine.launch.locks)
-            for lock in table.values()
-            if lock.holder and lock.reach
-        ]
+        locks = [*self.locks.values(), *machine.launch.locks.values()]
+        held = [lock for lock in locks if lock.holder and lock.reach]
         for lane in np.unique(lanes[bad]).tolist():
             mine = bad[lanes[bad] == lane]
             for lock in held:
