@@ -171,7 +171,7 @@ def text_of(metadata: Distribution, name: str) -> str:
     try:
         return metadata.read_text(name) or ""
     except UnicodeDecodeError as error:
-        utf_16 = error.object.startswith((b"\xff\xfe", b"\xfe\xff"))  # as Windows tools save it
+        utf_16 = error.object.startswith((b"\xff\xfe", b"\xfe\xff")) and b"\0" in error.object  # by Windows tools
         return error.object.decode("utf-16" if utf_16 else "utf-8", errors="replace")
     except Exception:  # unreadable: somebody else's
         return ""

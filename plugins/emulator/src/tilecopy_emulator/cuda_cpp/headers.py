@@ -12,6 +12,8 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from tilecopy_core.registry import LOCK
+
 _IN_LIBCUXX = (
     "algorithm array atomic bit cmath complex concepts cstddef cstdlib cstring functional initializer_list iterator "
     "limits mdspan memory numbers numeric optional ratio span tuple type_traits utility variant"
@@ -33,7 +35,8 @@ IMPLICIT = "implicit.h"
 @cache
 def _own(name: str) -> str:
     """A header of this package."""
-    return (files(__package__) / "headers" / name).read_text(encoding="utf-8")
+    with LOCK:  # the first read imports modules
+        return (files(__package__) / "headers" / name).read_text(encoding="utf-8")
 
 
 @cache
