@@ -4,7 +4,7 @@
 
 The copy is counted from its regions to the end of its text. A change of file is a call of a function in another file than its
 caller's. The kernel is built once before, so imports and first uses are left out. Needs Python 3.11 or later. An earlier checkout
-runs with this environment's entry points.
+runs in its own environment, CHECKOUT/.venv, if it has one, else with this environment's entry points.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def counts(checkout: Path) -> tuple[int, int]:
     """Return the calls and the changes of file of one copy, by a checkout's packages."""
     folders = [checkout, *checkout.glob("plugins/*/src")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
-    command = [sys.executable, "-c", PROGRAM]
+    own = checkout / ".venv" / "bin" / "python"
+    command = [str(own) if own.exists() else sys.executable, "-c", PROGRAM]
     found = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=checkout)
     calls, changes = map(int, found.stdout.split())
     return calls, changes
