@@ -54,6 +54,15 @@ def test_standard_input_is_a_file_too():
     assert isinstance(broken.exception, LaunchError) and not isinstance(broken.exception, FileError)
 
 
+@pytest.mark.parametrize("name", ["vector_add.cu", "vector_add.ptx"])
+def test_a_file_as_editors_on_windows_save_it_runs(tmp_path, name):
+    """With a byte-order mark, and CRLF at the ends of lines."""
+    file = tmp_path / name
+    file.write_bytes(b"\xef\xbb\xbf" + (CUDA / name).read_bytes().replace(b"\n", b"\r\n"))
+    result = run(file, *["zeros:float32:4"] * 3, "4", "--block", "32")
+    assert result.exit_code == 0, result.output
+
+
 def test_a_run_tells_of_its_progress():
     told = []
     text, array = (CUDA / "vector_add.ptx").read_text(), np.ones(40_000, np.float32)

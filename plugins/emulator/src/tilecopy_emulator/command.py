@@ -48,10 +48,10 @@ def _text_of(file: Path) -> str:
     """
     try:
         if str(file) == "-":
-            return sys.stdin.buffer.read().decode("utf-8")
+            return sys.stdin.buffer.read().decode("utf-8-sig")
         if file.exists() and not file.is_file():
             raise LaunchError(f"{file} is no regular file")
-        return file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8-sig")  # editors on Windows write a byte-order mark
     except (OSError, UnicodeDecodeError) as error:
         name = "standard input" if str(file) == "-" else file
         raise LaunchError(f"{name} cannot be read: {_why(error)}") from error
