@@ -110,7 +110,7 @@ def constant(name: str, value: Any) -> list[str]:
     if inspect.ismodule(value):
         return inspect.cleandoc(value.__doc__ or "").splitlines()
     for module in sorted(set(sys.modules)):
-        if module.startswith("tilecopy") and getattr(sys.modules[module], name, None) is value:
+        if module.startswith("tilecopy") and vars(sys.modules[module]).get(name) is value:
             found = ModuleAnalyzer.for_module(module).find_attr_docs().get(("", name))
             if found:
                 return list(found)
