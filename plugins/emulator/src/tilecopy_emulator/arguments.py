@@ -96,33 +96,33 @@ def argument_bytes(
         return _encoded(program, arguments, variables, memory)
     except LaunchError as error:
         signature, first = _signature(program), next((each.place for each in program.instructions), None)
-        said = "" if signature in str(error) else f"\n  the kernel is {program.name}{signature}"
-        there = "".join(f"\n{line}" for line in first.lines(program.sources)) if first else ""
-        raise LaunchError(f"{error}{said}{there}") from None
+        declared = "" if signature in str(error) else f"\n  the kernel is {program.name}{signature}"
+        first_lines = "".join(f"\n{line}" for line in first.lines(program.sources)) if first else ""
+        raise LaunchError(f"{error}{declared}{first_lines}") from None
 
 
 def _signature(program: Program) -> str:
     """The parameters as PTX declares them."""
     sizes = (f"[{each.bytes}]" if each.is_array else "" for each in program.parameters)
-    found = (f".{each.type} {each.name}{size}" for each, size in zip(program.parameters, sizes, strict=True))
-    return f"({', '.join(found) or 'none'})"
+    parameters = (f".{each.type} {each.name}{size}" for each, size in zip(program.parameters, sizes, strict=True))
+    return f"({', '.join(parameters) or 'none'})"
 
 
 def _encoded(
     program: Program, arguments: Sequence[Any], variables: Mapping[str, Any], memory: GlobalMemory
 ) -> tuple[dict[str, bytes], dict[str, bytes]]:
     where = f"kernel {program.name}"
-    given = items_of(arguments)
-    if given is None:
+    items = items_of(arguments)
+    if items is None:
         raise LaunchError(f"{where}: the arguments are a sequence, not {type(arguments).__name__} {shown(arguments)}")
-    if len(given) != len(program.parameters):
+    if len(items) != len(program.parameters):
         raise LaunchError(
-            f"{where}: {len(given)} arguments for {len(program.parameters)} parameters {_signature(program)}: {shown(arguments)}"
+            f"{where}: {len(items)} arguments for {len(program.parameters)} parameters {_signature(program)}: {shown(arguments)}"
         )
     blocks, types = {}, parameter_types(program.name) or ()
-    if len(types) != len(given):
-        types = ("",) * len(given)
-    for number, (parameter, argument) in enumerate(zip(program.parameters, given, strict=True)):
+    if len(types) != len(items):
+        types = ("",) * len(items)
+    for number, (parameter, argument) in enumerate(zip(program.parameters, items, strict=True)):
         place = f"{where}, argument {number} ({parameter.name})"
         blocks[parameter.name] = _argument(parameter, types[number], argument, place)
     values = {}
@@ -430,10 +430,10 @@ def _float(value: Any, parameter: Parameter, place: str) -> bytes:
     """The bytes of a number as a float; a finite one stays finite."""
     try:
         with np.errstate(over="ignore"):
-            found = np.array(float(value), f"f{parameter.bytes}")
-        fits = bool(np.isfinite(found)) or not math.isfinite(value)
+            number = np.array(float(value), f"f{parameter.bytes}")
+        fits = bool(np.isfinite(number)) or not math.isfinite(value)
     except OverflowError:
         fits = False
     if not fits:
         raise LaunchError(f"{place}: {shown(value)} does not fit into .{parameter.type}")
-    return found.tobytes()
+    return number.tobytes()

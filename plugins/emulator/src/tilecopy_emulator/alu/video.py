@@ -36,18 +36,18 @@ def computation(name: str, mode: Mode, marks: Mapping[int, str] | None = None) -
         left, right = (_part(raw, marks.get(at, "").lstrip("-"), types[at]) for at, raw in ((1, a), (2, b)))
         if name == "vmad":
             return _low(_multiply_add(mode, marks, left, right, c))
-        found = _combine(name, mode, left, right)
+        value = _combine(name, mode, left, right)
         if mode.has("sat"):
-            found = _clamped(found, types[0], target[1])
+            value = _clamped(value, types[0], target[1])
         third = _part(c, "", types[0])
         if mode.has("add"):
-            found = found + third
+            value = value + third
         elif mode.has("min") or mode.has("max"):
-            found = (np.minimum if mode.has("min") else np.maximum)(found, third)
+            value = (np.minimum if mode.has("min") else np.maximum)(value, third)
         if target == _WHOLE:
-            return _low(found)
+            return _low(value)
         mask = ((1 << target[1]) - 1) << target[0]
-        return _low((found << target[0]) & mask | third & ~mask)
+        return _low((value << target[0]) & mask | third & ~mask)
 
     return compute
 
@@ -110,13 +110,13 @@ def _forms() -> list[Form]:
     kinds = [(name, "{.sat}", triples) for name in ("vadd", "vsub", "vabsdiff", "vmin", "vmax")]
     kinds += [(name, "(.clamp,.wrap){.sat}", shifted) for name in ("vshl", "vshr")]
     kinds += [("vset", "(.eq,.ne,.lt,.le,.gt,.ge)", pairs)]
-    found = [form("vmad{.po}{.sat}{.shr7,.shr15}", triples, "u32 = u32 u32 u32", of("vmad"))]
+    forms = [form("vmad{.po}{.sat}{.shr7,.shr15}", triples, "u32 = u32 u32 u32", of("vmad"))]
     for name, modifiers, types in kinds:
-        found += [
+        forms += [
             form(f"{name}{modifiers}", types, "u32 = u32 u32", of(name)),
             form(f"{name}(.add,.min,.max){modifiers}", types, "u32 = u32 u32 u32", of(name)),
         ]
-    return found
+    return forms
 
 
 FORMS = tuple(_forms())

@@ -123,18 +123,18 @@ def compile_cuda(
     demand(where, "entry", entry, fits, "the name of a kernel, or None")
     fits = _is_text(name) and name.isprintable() and 0 < len(name) < _MOST_OF_NAME
     demand(where, "name", name, fits, "the name of a file")
-    given = items_of(options)
-    fits = given is not None and all(_is_text(each) for each in given)
+    nvrtc_options = items_of(options)
+    fits = nvrtc_options is not None and all(_is_text(each) for each in nvrtc_options)
     demand(where, "options", options, fits, "options of NVRTC, such as -DN=4")
     if len(source) > _MOST_OF_SOURCE:
         raise LaunchError(f"the source {name} has {len(source)} characters; at most {_MOST_OF_SOURCE} are compiled")
     path = Path(name).resolve()
     words = [f"--gpu-architecture=compute_{str(target_of(target)).removeprefix('sm_')}", "-lineinfo", "--device-int128"]
-    words += [] if any(each.lstrip("-").startswith("std") for each in given or ()) else ["--std=c++17"]
+    words += [] if any(each.lstrip("-").startswith("std") for each in nvrtc_options or ()) else ["--std=c++17"]
     folders = header_folders()
-    words += [UNROLL_LIMIT, *(given or ()), f"-I{path.parent}", *(f"-I{folder}" for folder in folders)]
+    words += [UNROLL_LIMIT, *(nvrtc_options or ()), f"-I{path.parent}", *(f"-I{folder}" for folder in folders)]
     standard = standard_headers("", folders)
-    texts, missing = _local_files(source, path, _include_folders(given or ()), folders, standard)
+    texts, missing = _local_files(source, path, _include_folders(nvrtc_options or ()), folders, standard)
     headers = {name: text for name, text in standard.items() if name not in texts}
     unit = _Unit(str(path), source, tuple(words), headers, texts)
     fails = not any(_DEVICE_ALONE.match(each) for each in words) and needs_host(source_file(source), missing)
@@ -142,7 +142,7 @@ def compile_cuda(
     if not compiled.ptx:
         unit, compiled = _device_part(unit, compiled, missing, folders)
     if not compiled.ptx and unit.left_out:
-        by_nvcc = run_nvcc(source, path, str(target_of(target)), given or ())
+        by_nvcc = run_nvcc(source, path, str(target_of(target)), nvrtc_options or ())
         if by_nvcc.ptx:
             unit = attrs.evolve(unit, text=source, left_out=("compiled by nvcc, because NVRTC refuses the file",))
             compiled = by_nvcc
@@ -203,12 +203,14 @@ def _device_part(unit: _Unit, first: _Compiled, missing: list[str], folders: lis
         )
     kernels = {each.name for file in files.values() for each in file.declarations if each.marked}
     hosts = {name: host_declarations(file, kernels) for name, file in files.items()}
-    options, given = list(unit.options), unit
+    options, refused = list(unit.options), unit
     options += [] if any(map(_DEVICE_ALONE.match, options)) else [_FOR_DEVICES]
     for _ in range(_MOST_ROUNDS):
         kept = {name: without(file, hosts[name]) for name, file in files.items()}
-        said = "\n".join(line for text in kept.values() for line in text.split("\n") if "include" not in line)
-        unseen = [name for name in missing if not name.startswith("thrust/") or "thrust::" not in said]
+        without_includes = "\n".join(
+            line for text in kept.values() for line in text.split("\n") if "include" not in line
+        )
+        unseen = [name for name in missing if not name.startswith("thrust/") or "thrust::" not in without_includes]
         every = "\n".join(kept.values())
         headers = {**standard_headers(every, folders), **{name: stand_in(name) for name in unseen}, **kept}
         text = headers.pop("")
@@ -237,7 +239,7 @@ def _device_part(unit: _Unit, first: _Compiled, missing: list[str], folders: lis
     unit = attrs.evolve(unit, left_out=tuple(notes))
     if compiled.ptx or not notes:
         return unit, compiled if compiled.ptx else first
-    first_log = first.log or _compile(given).log  # which was needless before
+    first_log = first.log or _compile(refused).log  # which was needless before
     logs = [first_log, f"and without it, {'; '.join(notes)}:\n{compiled.log}"]
     if texture := _TEXTURES.search(texts[""]):
         logs.append(f"{texture[1]} references are not known: pass a pointer to the data and index it")
@@ -378,10 +380,10 @@ def _compile(unit: _Unit, entry: str | None = None) -> _Compiled:
         ) from error
 
     def call(function: Any, *arguments: Any) -> Any:
-        result, *found = function(*arguments)
+        result, *outputs = function(*arguments)
         if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             raise AssemblerError(f"NVRTC: {function.__name__} fails: {result.name}")
-        return found[0] if found else None
+        return outputs[0] if outputs else None
 
     def text_of(size_of: Any, get: Any) -> str:
         data = bytes(call(size_of, program))

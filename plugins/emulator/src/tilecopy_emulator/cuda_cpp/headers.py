@@ -43,11 +43,11 @@ def _own(name: str) -> str:
 def implicit_names() -> frozenset[str]:
     """The macros and types that :data:`IMPLICIT` gives."""
     limits = "CHAR|SCHAR|UCHAR|SHRT|USHRT|INT|UINT|LONG|ULONG|LLONG|ULLONG|INT8|INT16|INT32|INT64|UINT8|UINT16|UINT32|UINT64|SIZE"
-    found = re.findall(r"(?:#define|typedef [a-z ]+) (\w+)", _own(IMPLICIT) + _own("math.h"))
-    found += [f"{prefix}_{end}" for prefix in limits.split("|") for end in ("MIN", "MAX")]
-    found += [f"{prefix}_{end}" for prefix in ("FLT", "DBL") for end in ("MIN", "MAX", "EPSILON", "DIG", "MANT_DIG")]
-    found += [f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)]
-    return frozenset((*found, "uintptr_t", "intptr_t"))
+    names = re.findall(r"(?:#define|typedef [a-z ]+) (\w+)", _own(IMPLICIT) + _own("math.h"))
+    names += [f"{prefix}_{end}" for prefix in limits.split("|") for end in ("MIN", "MAX")]
+    names += [f"{prefix}_{end}" for prefix in ("FLT", "DBL") for end in ("MIN", "MAX", "EPSILON", "DIG", "MANT_DIG")]
+    names += [f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+    return frozenset((*names, "uintptr_t", "intptr_t"))
 
 
 def standard_headers(text: str, folders: list[str]) -> Mapping[str, str]:
@@ -57,19 +57,19 @@ def standard_headers(text: str, folders: list[str]) -> Mapping[str, str]:
         text: of the sources that include them.
         folders: of installed headers.
     """
-    found = dict.fromkeys(_FOR_HOSTS.split(), "")
+    headers = dict.fromkeys(_FOR_HOSTS.split(), "")
     uses_std = re.search(r"\bstd\b", text) is not None
     for name in _IN_LIBCUXX.split():
-        found[name] = _shim(name) if uses_std else ""
+        headers[name] = _shim(name) if uses_std else ""
     for name, of_c in _NUMBERS.items():
-        found[name] = _shim(name) if name == "cstdint" else f"#include <cuda/std/{name}>\n"
-        found[of_c] = f"#include <cuda/std/{name}>\n"
-    found["inttypes.h"] = found["stdint.h"]
-    found["cmath"] = f'#include "math.h"\n{found["cmath"]}'
-    found |= {name: _own(name) for name in (IMPLICIT, "math.h", "cuda.h")}
+        headers[name] = _shim(name) if name == "cstdint" else f"#include <cuda/std/{name}>\n"
+        headers[of_c] = f"#include <cuda/std/{name}>\n"
+    headers["inttypes.h"] = headers["stdint.h"]
+    headers["cmath"] = f'#include "math.h"\n{headers["cmath"]}'
+    headers |= {name: _own(name) for name in (IMPLICIT, "math.h", "cuda.h")}
     if "cub/cub.cuh" in text:
-        found["cub/cub.cuh"] = _cub(text, folders)
-    return found
+        headers["cub/cub.cuh"] = _cub(text, folders)
+    return headers
 
 
 def stand_in(name: str) -> str:
@@ -85,10 +85,10 @@ def _shim(name: str) -> str:
 def _cub(text: str, folders: list[str]) -> str:
     """``cub/cub.cuh`` with the classes of blocks, warps and threads that a text names; the rest of the real one is host code."""
     parts = [f"cub/{part}" for part in ("block", "warp", "thread", "iterator")]
-    found = (path for folder in folders for part in parts for path in sorted((Path(folder) / part).glob("*.cuh")))
+    paths = (path for folder in folders for part in parts for path in sorted((Path(folder) / part).glob("*.cuh")))
     named = [
         path.relative_to(path.parents[2]).as_posix()
-        for path in found
+        for path in paths
         if path.stem == "thread_operators" or path.stem.title().replace("_", "") in text
     ]
     return "".join(["#pragma once\n", *(f"#include <{name}>\n" for name in dict.fromkeys(named))])

@@ -115,15 +115,15 @@ _INCLUDE = re.compile(r'\s*#\s*include\s*[<"]([^">\n]+)')
 
 def included(text: str) -> list[str]:
     """The names of the headers that a text includes."""
-    found = (_INCLUDE.match(each.text) for each in tokens_of(text) if each.kind == "line")
-    return [each[1] for each in found if each]
+    matches = (_INCLUDE.match(each.text) for each in tokens_of(text) if each.kind == "line")
+    return [each[1] for each in matches if each]
 
 
 def tokens_of(text: str) -> tuple[Token, ...]:
     """Split C++ into tokens; comments and spaces are left out."""
-    found = (Token(str(each.lastgroup), each[0], each.start()) for each in _TOKEN.finditer(text))
+    tokens = (Token(str(each.lastgroup), each[0], each.start()) for each in _TOKEN.finditer(text))
     return tuple(
-        each if each.kind != "end" else attrs.evolve(each, kind="string") for each in found if each.kind != "space"
+        each if each.kind != "end" else attrs.evolve(each, kind="string") for each in tokens if each.kind != "space"
     )
 
 
@@ -134,10 +134,10 @@ def marker_macros(files: Iterable[str]) -> frozenset[str]:
         for text in files
         for line in re.finditer(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:\\\r?\n|[^\n])*)", text, re.MULTILINE)
     ]
-    found = _MARKERS
-    while more := {name for name, words in defined if words & found} - found:
-        found |= more
-    return found
+    markers = _MARKERS
+    while more := {name for name, words in defined if words & markers} - markers:
+        markers |= more
+    return markers
 
 
 @lru_cache(maxsize=64)
@@ -149,7 +149,7 @@ def source_file(text: str, markers: frozenset[str] = _MARKERS) -> SourceFile:
         reader.declarations()
     except _UnclosedError as error:
         return SourceFile(text, tokens, (), str(error))
-    return SourceFile(text, tokens, tuple(reader.found))
+    return SourceFile(text, tokens, tuple(reader.read))
 
 
 def without(file: SourceFile, left_out: Collection[Declaration]) -> str:
@@ -177,13 +177,13 @@ def host_declarations(file: SourceFile, kernels: Collection[str]) -> set[Declara
 
     Constants and ``constexpr`` functions stay, because kernels may use them, and so do types.
     """
-    found = set()
+    declarations = set()
     for each in file.declarations:
         if each.member or each.marked or each.has("constexpr", "consteval") or each.name in kernels:
             continue
         if each.kind in ("function", "prototype") or (each.kind == "variable" and not each.has("const")):
-            found.add(each)
-    return found
+            declarations.add(each)
+    return declarations
 
 
 def needs_host(file: SourceFile, missing: Collection[str]) -> bool:
@@ -204,13 +204,13 @@ def needs_host(file: SourceFile, missing: Collection[str]) -> bool:
 
 def at_lines(file: SourceFile, lines: Iterable[int]) -> set[Declaration]:
     """For each line, the innermost declaration there that is not for the device; of a macro, all its uses outside functions."""
-    found = set()
+    declarations = set()
     for line in lines:
         here = [each for each in file.declarations if each.first <= line <= each.last]
         if here and not (nearest := min(here, key=lambda each: each.end - each.start)).marked:
-            found.add(nearest)
-    macros = {each.head[0].text for each in found if each.kind == "other"} - {*_OTHERS, *_TYPES}
-    return found | {each for each in file.declarations if each.kind == "other" and each.head[0].text in macros}
+            declarations.add(nearest)
+    macros = {each.head[0].text for each in declarations if each.kind == "other"} - {*_OTHERS, *_TYPES}
+    return declarations | {each for each in file.declarations if each.kind == "other" and each.head[0].text in macros}
 
 
 class _UnclosedError(Exception):
@@ -219,28 +219,28 @@ class _UnclosedError(Exception):
 
 def _one_branch(tokens: Sequence[Token]) -> list[Token]:
     """The tokens but preprocessor lines; of an ``#if`` whose branches open or close brackets, one branch alone."""
-    found: list[Token] = []
+    kept: list[Token] = []
     depth = 0
     stack: list[
         tuple[int, int, str]
-    ] = []  # of each #if: where its branch begins in `found`, the depth there, which branch it is
+    ] = []  # of each #if: where its branch begins in `kept`, the depth there, which branch it is
     for token in tokens:
         if token.kind != "line":
-            found.append(token)
+            kept.append(token)
             depth += (token.text in _CLOSERS) - (token.text in (")", "]", "}"))
             continue
         word = re.match(r"\s*#\s*(\w*)\s*(\S*)", token.text)
         directive, condition = (word[1], word[2]) if word else ("", "")
         if directive[:2] == "if":
-            stack.append((len(found), depth, "never" if (directive, condition) == ("if", "0") else "first"))
+            stack.append((len(kept), depth, "never" if (directive, condition) == ("if", "0") else "first"))
         elif directive in ("else", "elif", "endif") and stack:
             start, before, branch = stack.pop()
             if branch == "never" or (branch == "later" and depth != before):
-                del found[start:]
+                del kept[start:]
                 depth = before
             if directive != "endif":
-                stack.append((len(found), depth, "first" if branch == "never" else "later"))
-    return found
+                stack.append((len(kept), depth, "first" if branch == "never" else "later"))
+    return kept
 
 
 class _Reader:
@@ -248,7 +248,7 @@ class _Reader:
 
     def __init__(self, text: str, tokens: list[Token], markers: frozenset[str]) -> None:
         self.tokens, self.markers, self.at, self.classes = tokens, markers, 0, 0
-        self.found: list[Declaration] = []
+        self.read: list[Declaration] = []
         self.lines = [each.start() for each in re.finditer("\n", text)]
 
     def declarations(self, depth: int = 0) -> None:
@@ -387,7 +387,7 @@ class _Reader:
         first, last = tokens[0].start, tokens[-1].end
         called = name.text if name is not None and name.kind == "word" else ""
         lines = self._line(first), self._line(last - 1)
-        self.found.append(Declaration(kind, called, marked, head, first, last, *lines, member=self.classes > 0))
+        self.read.append(Declaration(kind, called, marked, head, first, last, *lines, member=self.classes > 0))
 
     def _line(self, offset: int) -> int:
         return bisect(self.lines, offset - 1) + 1 if offset else 1

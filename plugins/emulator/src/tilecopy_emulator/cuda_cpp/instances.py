@@ -33,20 +33,19 @@ def launched_instances(file: SourceFile) -> dict[str, list[str]]:
     shows them. A template whose parameters all have default arguments is launched as ``name<>``.
     """
     templates = {each.name: each for each in file.kernels if each.head[0].text == "template"}
-    found: dict[str, dict[str, None]] = {name: {} for name in templates}
+    by_template: dict[str, dict[str, None]] = {name: {} for name in templates}
     for name, arguments, function in _uses(file, "<<<"):
         base = name.rpartition("::")[2]
         if base not in templates:
             continue
         if not arguments:
             if _all_have_defaults(templates[base]):
-                found[base][f"{name}<>"] = None
+                by_template[base][f"{name}<>"] = None
             continue
         for resolved in _resolved(file, arguments, function, _MOST_ROUNDS):
-            found[base][f"{name}<{re.sub(r' ?(::|,) ?', lambda each: each[1] + ' ' * (each[1] == ','), resolved)}>"] = (
-                None
-            )
-    return {name: list(instances) for name, instances in found.items()}
+            spaced = re.sub(r" ?(::|,) ?", lambda mark: mark[1] + " " * (mark[1] == ","), resolved)
+            by_template[base][f"{name}<{spaced}>"] = None
+    return {name: list(instances) for name, instances in by_template.items()}
 
 
 def _uses(file: SourceFile, before: str) -> Iterator[tuple[str, tuple[Token, ...], Declaration | None]]:
@@ -107,10 +106,10 @@ def _resolved(file: SourceFile, arguments: Sequence[Token], function: Declaratio
         if name != function.name or not passed:
             continue
         for values in _resolved(file, passed, caller, rounds - 1):
-            replaced, given = written, re.split(r"\s*,\s*(?![^<(]*[>)])", values)
-            for parameter, value in zip(parameters, given, strict=False):
+            replaced, passed_values = written, re.split(r"\s*,\s*(?![^<(]*[>)])", values)
+            for parameter, value in zip(parameters, passed_values, strict=False):
                 replaced = re.sub(rf"\b{parameter}\b", value, replaced)
-            if not any(re.search(rf"\b{each}\b", replaced) for each in parameters[len(given) :]):
+            if not any(re.search(rf"\b{each}\b", replaced) for each in parameters[len(passed_values) :]):
                 yield replaced
 
 
@@ -118,8 +117,8 @@ def _known_outside(file: SourceFile, arguments: Sequence[Token]) -> bool:
     """Whether a macro's template arguments mean something outside it: no parameter of the macro is among them."""
     parameters = set()
     for line in (each.text for each in file.tokens if each.kind == "line"):
-        if found := re.match(r"\s*#\s*define\s+\w+\(([^)]*)\)", line):
-            parameters |= set(re.findall(r"\w+", found[1]))
+        if macro := re.match(r"\s*#\s*define\s+\w+\(([^)]*)\)", line):
+            parameters |= set(re.findall(r"\w+", macro[1]))
     return not any(each.text in parameters for each in arguments)
 
 
@@ -136,12 +135,12 @@ def _template_parameters(function: Declaration) -> list[tuple[str, bool]]:
     """Name of each template parameter, and whether it has a default argument."""
     if not function.head or function.head[0].text != "template":
         return []
-    found: list[tuple[str, bool]] = []
+    parameters: list[tuple[str, bool]] = []
     depth, name, default = 0, "", False
     for token in function.head[1:]:
         depth += (token.text in ("<", "(")) - (token.text in (">", ")"))
         if depth == 0 or (depth == 1 and token.text == ","):
-            found.append((name, default))
+            parameters.append((name, default))
             name, default = "", False
             if depth == 0:
                 break
@@ -149,7 +148,7 @@ def _template_parameters(function: Declaration) -> list[tuple[str, bool]]:
             default = True
         elif token.kind == "word" and not default:
             name = token.text
-    return [each for each in found if each[0]]
+    return [each for each in parameters if each[0]]
 
 
 def parameter_names(kernel: Declaration) -> tuple[str, ...]:
@@ -158,11 +157,11 @@ def parameter_names(kernel: Declaration) -> tuple[str, ...]:
         (at for at, token in enumerate(kernel.head) if token.text == kernel.name and kernel.head[at + 1].text == "("),
         -1,
     )
-    found, depth, name, default = list[str](), 0, "", False
+    names, depth, name, default = list[str](), 0, "", False
     for before, token in zip(kernel.head[at:], kernel.head[at + 1 :], strict=False):
         depth += (token.text in ("(", "<", "[", "{")) - (token.text in (")", ">", "]", "}"))
         if depth == 0 or (depth == 1 and token.text == ","):
-            found.append(name)
+            names.append(name)
             name, default = "", False
             if depth == 0:
                 break
@@ -173,4 +172,4 @@ def parameter_names(kernel: Declaration) -> tuple[str, ...]:
         )
         if token.kind == "word" and depth == 1 and typed and not default:
             name = token.text if token.text not in _TYPE_WORDS else ""
-    return tuple(found) if found != [""] else ()
+    return tuple(names) if names != [""] else ()
