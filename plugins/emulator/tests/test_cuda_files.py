@@ -99,6 +99,19 @@ def test_headers_of_c_and_cpp(header: str, body: str) -> None:
     assert x[0] == 7
 
 
+def test_a_kernel_that_a_macro_makes_runs() -> None:
+    """No declaration of the file names it; the PTX has it."""
+    source = """
+#include <cstdio>
+#define KERNEL(name, op) __global__ void name(float* x) { x[threadIdx.x] = x[threadIdx.x] op 2.0f; }
+KERNEL(twice, *)
+int main() { float* x; cudaMalloc(&x, 128); twice<<<1, 32>>>(x); printf("done\\n"); }
+"""
+    x = np.ones(32, np.float32)
+    run_cuda(source, [x], grid=1, block=32)
+    assert (x == 2).all()
+
+
 def test_cub_of_blocks_and_warps() -> None:
     source = """
 #include <cub/cub.cuh>

@@ -216,7 +216,7 @@ def _device_part(unit: _Unit, first: _Compiled, missing: list[str], folders: lis
         text = headers.pop("")
         unit = attrs.evolve(unit, text=text, options=tuple(options), headers=headers)
         compiled = _compile(unit)
-        if compiled.ptx and not any(file.kernels for file in files.values()):
+        if ".entry" not in compiled.ptx and not any(file.kernels for file in files.values()):
             compiled = _Compiled("", "")  # nothing is left to run
         if compiled.ptx:
             break
