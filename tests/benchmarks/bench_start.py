@@ -5,7 +5,8 @@
 Imports are CPU time with the interpreter's own start subtracted. On a GPU (torch is needed) the first relayout is timed by the
 clock, after the context and after ``import torch, tilecopy_relayout, cuda.bindings.driver``: once with the text in the driver's
 compute cache, and once with ``CUDA_CACHE_PATH`` at an empty folder. Without a GPU it is CPU time with a stand-in for the driver
-(tests/fake_driver.py). The checkouts take turns. Every figure is a median. The packages' entry points are those of this environment.
+(tests/fake_driver.py). The checkouts take turns. Every figure is a median. An earlier checkout of another minor version
+runs in its own environment, CHECKOUT/.venv.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import sys
 import tempfile
 from collections import defaultdict
 from pathlib import Path
+
+from checkouts import python_of
 
 ROOT = Path(__file__).resolve().parents[2]
 IMPORTS = {
@@ -76,7 +79,7 @@ def child(checkout: Path, compiled: Path, code: str, **variables: str) -> float:
         "OPENBLAS_NUM_THREADS": "1",
         "TILECOPY_CACHE": "0",  # what checkouts before the driver's own cache alone need
     }
-    command = [sys.executable, "-P", "-c", code]
+    command = [python_of(checkout), "-P", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment | variables)
     if done.returncode:
         raise SystemExit(f"{checkout}: {done.stderr}")

@@ -14,6 +14,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from checkouts import python_of
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import sys
@@ -64,8 +66,7 @@ def counts(checkout: Path) -> tuple[int, int]:
     """Return the calls and the changes of file of one copy, by a checkout's packages."""
     folders = [checkout, *checkout.glob("plugins/*/src")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
-    own = checkout / ".venv" / "bin" / "python"
-    command = [str(own) if own.exists() else sys.executable, "-c", PROGRAM]
+    command = [python_of(checkout), "-c", PROGRAM]
     found = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=checkout)
     calls, changes = map(int, found.stdout.split())
     return calls, changes
