@@ -89,9 +89,6 @@ def text_of(node: ast.expr) -> str:
         return "{" + ast.unparse(node.value) + "}"
     if isinstance(node, ast.JoinedStr):
         return "".join(map(text_of, node.values))
-    return "".join(
-        text_of(part) if isinstance(part, ast.Constant) else "{" + ast.unparse(part.value) + "}" for part in node.values
-    )
     return ""
 
 
