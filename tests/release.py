@@ -30,8 +30,8 @@ CLASSIFIERS = {"Programming Language :: Python :: 3", "Typing :: Typed"} | {
 }
 ENTRY = re.compile(r"^## (\S+) - (?:unreleased|\d{4}-\d\d-\d\d)$", re.M)
 """The head of a changelog's entry."""
-LINK = re.compile(r"\]\((?!https://|#)([^)]*)\)")
-"""A link that leads nowhere on the page of a package index, which has the README and no file beside it."""
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\((?!https://|#)([^)]*)\)")
+"""A link that leads nowhere on the page of a package index, which has the README and no file beside it; of a picture it shows the words."""
 
 
 @attrs.frozen
