@@ -269,6 +269,7 @@ def copied(dst: Any, src: Any, dst_starts: Any, src_starts: Any, extents: Any, f
     return result
 
 
+@pytest.mark.filterwarnings("ignore::tilecopy.PerformanceWarning")  # drawn copies may be slow
 @given(st.data())
 @settings(max_examples=50)
 def test_any_box_of_any_array(data: st.DataObject) -> None:

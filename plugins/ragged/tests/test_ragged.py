@@ -37,6 +37,7 @@ def check(kernel: tc.BuiltKernel, shape: tuple[int, ...], dtype: str) -> None:
     assert oracle.same_bytes(a, b)
 
 
+@pytest.mark.filterwarnings("ignore::tilecopy.PerformanceWarning")  # drawn copies may be slow
 @given(st.data())
 @settings(max_examples=25)
 def test_every_count_is_copied(data: st.DataObject) -> None:
