@@ -220,6 +220,7 @@ def lint(session: nox.Session) -> None:
         "check-jsonschema", "--builtin-schema", "vendor.github-workflows", *map(str, WORKFLOWS), str(EXAMPLE_WORKFLOW)
     )
     sources = ["tilecopy_core", *(str(next((folder / "src").iterdir())) for folder in PLUGINS.values())]
+    sources += ["tests/typing/variants.py"]
     for platform in ("linux", "darwin", "win32"):
         cache = f".mypy_cache/{platform}"
         session.run("mypy", "--strict", "--platform", platform, "--cache-dir", cache, *sources)
@@ -415,8 +416,9 @@ def _downstream(session: nox.Session, project: Path, folder: Path, *, editable: 
     session.log(f"{declared['name']}: {status}")
     if set(status) != set(points) or not set(status.values()) <= {"ready", "wrapper"}:
         session.error(f"{declared['name']} declares {points}, and `tilecopy variants` has {status}")
-    session.run(python, "-m", "mypy", "--strict", *map(str, (project / "src").iterdir()), external=True)
     tests = project / "tests"
+    typed = [*(project / "src").iterdir(), *tests.glob("test_suite.py")]
+    session.run(python, "-m", "mypy", "--strict", *map(str, typed), external=True)
     if not tests.exists() and (ready := [name for name, what in status.items() if what == "ready"]):
         tests = _suite_of(ready, target / "test_suite.py")
     if tests.exists():

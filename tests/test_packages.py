@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import runpy
 import tomllib
 from pathlib import Path
 
@@ -37,6 +38,11 @@ def test_the_table_of_known_variants_is_what_the_plugins_declare() -> None:
     for name, known in KNOWN_VARIANTS.items():
         assert (records[name].op, set(records[name].spaces)) == (known.op, set(known.spaces))
         assert records[name].edges == known.edges
+
+
+def test_mypy_compares_every_variant_with_the_contract() -> None:
+    listed = runpy.run_path(str(ROOT / "tests" / "typing" / "variants.py"))["VARIANTS"]
+    assert sorted(plugin.variant.name for plugin in listed) == sorted(KNOWN_VARIANTS)
 
 
 def test_the_table_of_known_executors_is_what_the_packages_declare() -> None:

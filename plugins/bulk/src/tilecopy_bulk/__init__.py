@@ -12,7 +12,6 @@ from tilecopy_core.plugin import (
     PtxBuilder,
     Region,
     Variant,
-    VariantPlugin,
     Verdict,
     first_failure,
     fits_one_phase,
@@ -139,10 +138,3 @@ def tilecopy_emit(request: CopyRequest, partition: Load, ptx: PtxBuilder) -> Non
         for batch in batches(ptx, partition.ahead.rounds.outer, words_per_round=1):
             for turn in batch:
                 ptx.instr("cp.async.bulk.prefetch.L2.global", later.address(turn), partition.ahead.chunk_bytes)
-
-
-def _typed() -> VariantPlugin:
-    """Type checkers hold this module against the hooks here."""
-    import tilecopy_bulk
-
-    return tilecopy_bulk

@@ -7,7 +7,6 @@ from tilecopy_core.plugin import (
     Decline,
     PtxBuilder,
     Variant,
-    VariantPlugin,
     Verdict,
     first_failure,
     hookimpl,
@@ -57,10 +56,3 @@ def tilecopy_emit(request: CopyRequest, partition: ChunkPartition, ptx: PtxBuild
                 src.address(turn),
                 partition.chunk_bytes,
             )
-
-
-def _typed() -> VariantPlugin:
-    """Type checkers hold this module against the hooks here."""
-    import tilecopy_bulk.store as own  # noqa: PLW0406
-
-    return own

@@ -16,7 +16,6 @@ from tilecopy_core.plugin import (
     PtxBuilder,
     Region,
     Variant,
-    VariantPlugin,
     Verdict,
     bounds_of,
     first_failure,
@@ -123,10 +122,3 @@ def tilecopy_emit(request: CopyRequest, partition: ChunkPartition, ptx: PtxBuild
         for turn in batch:
             remote = ptx.mapa(dst.address(turn), rank)
             ptx.bulk_copy_to_cluster(remote, src.address(turn), partition.chunk_bytes, barrier)
-
-
-def _typed() -> VariantPlugin:
-    """Type checkers hold this module against the hooks here."""
-    import tilecopy_dsmem
-
-    return tilecopy_dsmem

@@ -13,7 +13,6 @@ from tilecopy_core.plugin import (
     Decline,
     PtxBuilder,
     Variant,
-    VariantPlugin,
     Verdict,
     divides_threads,
     first_failure,
@@ -67,10 +66,3 @@ def tilecopy_partition(request: CopyRequest) -> VectorPartition | Decline:
 def tilecopy_emit(request: CopyRequest, partition: VectorPartition, ptx: PtxBuilder) -> None:
     """Batches of loads, then their stores; no cache hints (docs/performance.md has what each is worth)."""
     emit_with_edges(ptx, partition, request.scope, lambda part: emit_through_registers(ptx, request, part))
-
-
-def _typed() -> VariantPlugin:
-    """Type checkers hold this module against the hooks here."""
-    import tilecopy_gmem_smem
-
-    return tilecopy_gmem_smem

@@ -11,7 +11,6 @@ from tilecopy_core.plugin import (
     Decline,
     PtxBuilder,
     Variant,
-    VariantPlugin,
     Verdict,
     divides_threads,
     first_failure,
@@ -65,10 +64,3 @@ def tilecopy_partition(request: CopyRequest) -> VectorPartition | Decline:
 def tilecopy_emit(request: CopyRequest, partition: VectorPartition, ptx: PtxBuilder) -> None:
     """One ``cp.async`` a round; no commit, no wait."""
     emit_with_edges(ptx, partition, request.scope, lambda part: emit_cp_async(ptx, request, part))
-
-
-def _typed() -> VariantPlugin:
-    """Type checkers hold this module against the hooks here."""
-    import tilecopy_ldgsts
-
-    return tilecopy_ldgsts

@@ -16,7 +16,6 @@ from tilecopy_core.plugin import (
     Decline,
     PtxBuilder,
     Variant,
-    VariantPlugin,
     Verdict,
     first_failure,
     hookimpl,
@@ -120,10 +119,3 @@ def walk(request: CopyRequest, partition: MatrixPartition, ptx: PtxBuilder) -> N
         registers = f"{{{', '.join(map(str, words))}}}"
         address = places.at(batch.place)
         ptx.instr(opcode, *((address, registers) if store else (registers, address)))
-
-
-def _typed() -> VariantPlugin:
-    """Type checkers hold this module against the hooks here."""
-    import tilecopy_ldmatrix
-
-    return tilecopy_ldmatrix

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilecopy_core.plugin import Variant, VariantPlugin
+from tilecopy_core.plugin import Variant
 
 from . import tilecopy_emit, tilecopy_partition, tilecopy_predicate
 
@@ -18,10 +18,3 @@ variant = Variant(
     completion="barrier",
     threads="all",
 )
-
-
-def _typed() -> VariantPlugin:
-    """Type checkers hold this module against the hooks here."""
-    import tilecopy_ldmatrix.store as own  # noqa: PLW0406
-
-    return own

@@ -13,7 +13,6 @@ from tilecopy_core.plugin import (
     Decline,
     PtxBuilder,
     Variant,
-    VariantPlugin,
     Verdict,
     first_failure,
     hookimpl,
@@ -74,10 +73,3 @@ def tilecopy_emit(request: CopyRequest, partition: VectorPartition | FragmentEle
         emit_fragment(request, partition, ptx)
         return
     emit_with_edges(ptx, partition, request.scope, lambda part: emit_through_registers(ptx, request, part))
-
-
-def _typed() -> VariantPlugin:
-    """Type checkers hold this module against the hooks here."""
-    import tilecopy_ragged
-
-    return tilecopy_ragged

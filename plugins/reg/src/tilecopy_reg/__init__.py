@@ -13,7 +13,6 @@ from tilecopy_core.plugin import (
     Decline,
     PtxBuilder,
     Variant,
-    VariantPlugin,
     Verdict,
     first_failure,
     hookimpl,
@@ -68,10 +67,3 @@ def tilecopy_partition(request: CopyRequest) -> FragmentPartition | Decline:
 def tilecopy_emit(request: CopyRequest, partition: FragmentPartition, ptx: PtxBuilder) -> None:
     """Vector accesses straight into and out of the fragment's registers."""
     emit(request, partition, ptx)
-
-
-def _typed() -> VariantPlugin:
-    """Type checkers hold this module against the hooks here."""
-    import tilecopy_reg
-
-    return tilecopy_reg

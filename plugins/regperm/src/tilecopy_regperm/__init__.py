@@ -14,7 +14,6 @@ from tilecopy_core.plugin import (
     Decline,
     PtxBuilder,
     Variant,
-    VariantPlugin,
     Verdict,
     first_failure,
     hookimpl,
@@ -74,10 +73,3 @@ def tilecopy_emit(request: CopyRequest, partition: RegisterPermutation, ptx: Ptx
     with LOCK:
         from .emission import emit
     emit(partition, ptx)
-
-
-def _typed() -> VariantPlugin:
-    """Type checkers hold this module against the hooks here."""
-    import tilecopy_regperm
-
-    return tilecopy_regperm

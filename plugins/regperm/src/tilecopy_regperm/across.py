@@ -15,7 +15,6 @@ from tilecopy_core.plugin import (
     Decline,
     PtxBuilder,
     Variant,
-    VariantPlugin,
     Verdict,
     first_failure,
     hookimpl,
@@ -64,10 +63,3 @@ def tilecopy_emit(request: CopyRequest, partition: LanePermutation, ptx: PtxBuil
     with LOCK:
         from .lane_emission import emit
     emit(partition, ptx)
-
-
-def _typed() -> VariantPlugin:
-    """Type checkers hold this module against the hooks here."""
-    import tilecopy_regperm.across as own  # noqa: PLW0406
-
-    return own

@@ -15,7 +15,6 @@ from tilecopy_core.plugin import (
     Option,
     PtxBuilder,
     Variant,
-    VariantPlugin,
     Verdict,
     first_failure,
     hookimpl,
@@ -122,10 +121,3 @@ def tilecopy_emit(request: CopyRequest, partition: AtomPartition, ptx: PtxBuilde
             at, first_row = ptx.reg("b32"), at
             ptx.instr("add.s32", at, first_row, atom.lane << 16)
         tcgen05.cp(ptx, at, descriptor, group, atom.shape)
-
-
-def _typed() -> VariantPlugin:
-    """Type checkers hold this module against the hooks here."""
-    import tilecopy_tcgen05_cp
-
-    return tilecopy_tcgen05_cp

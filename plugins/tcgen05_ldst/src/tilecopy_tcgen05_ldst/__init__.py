@@ -15,7 +15,6 @@ from tilecopy_core.plugin import (
     Option,
     PtxBuilder,
     Variant,
-    VariantPlugin,
     Verdict,
     first_failure,
     hookimpl,
@@ -111,8 +110,3 @@ store = Transfers(
         "tcgen05_fence_before() and a barrier, then tcgen05_fence_after() by the threads that go on with it",
     ),
 )
-
-
-def _typed() -> tuple[VariantPlugin, VariantPlugin]:
-    """Type checkers hold both objects against the hooks here."""
-    return load, store

@@ -16,7 +16,6 @@ from tilecopy_core.plugin import (
     Region,
     Register,
     Variant,
-    VariantPlugin,
     Verdict,
     bounds_of,
     first_failure,
@@ -127,10 +126,3 @@ def _of_16_bits(ptx: PtxBuilder, mask: Int) -> Register:
     else:
         ptx.instr("cvt.u16.u32", register, ptx.value(mask))
     return register
-
-
-def _typed() -> VariantPlugin:
-    """Type checkers hold this module against the hooks here."""
-    import tilecopy_tma
-
-    return tilecopy_tma

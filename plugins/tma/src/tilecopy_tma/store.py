@@ -10,7 +10,6 @@ from tilecopy_core.plugin import (
     Decline,
     PtxBuilder,
     Variant,
-    VariantPlugin,
     Verdict,
     first_failure,
     hookimpl,
@@ -81,10 +80,3 @@ def tilecopy_emit(request: CopyRequest, partition: BoxPartition, ptx: PtxBuilder
         for turn in batch:
             place = ptx.tensor_place(map, partition.coordinates(turn), clamp=request.overhangs)
             ptx.instr(opcode, place, src.address(turn))
-
-
-def _typed() -> VariantPlugin:
-    """Type checkers hold this module against the hooks here."""
-    import tilecopy_tma.store as own  # noqa: PLW0406
-
-    return own
