@@ -325,6 +325,7 @@ def test_cuda_prints_a_header_of_one_function() -> None:
     assert here(*words).exit_code == 2
 
 
+@pytest.mark.nvidia
 def test_variants_and_doctor_list_what_is_there() -> None:
     rows = {row["name"]: row for row in json.loads(tilecopy("variants", "--json", TILECOPY_DISABLE="reg").stdout)}
     assert rows["gmem_smem"]["status"] == "ready" and rows["gmem_smem"]["package"] == "tilecopy-gmem-smem"

@@ -8,7 +8,6 @@ import re
 import runpy
 import shlex
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -32,7 +31,13 @@ def test_what_a_property_says_is_no_type() -> None:
     assert "The least of them: what a thread has." in found and not [line for line in found if ":type:" in line]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def page_param(page: Path) -> object:
+    """Return a page as a test's parameter; what uses Numba needs NVIDIA's packages."""
+    marks = [pytest.mark.nvidia] if "tilecopy_export.numba" in page.read_text(encoding="utf-8") else []
+    return pytest.param(page, id=str(page.relative_to(ROOT)), marks=marks)
+
+
+@pytest.mark.parametrize("page", [page_param(page) for page in PAGES])
 def test_page(page: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     # The relative path, so that messages in the page name no checkout.
@@ -73,6 +78,7 @@ BLOCK = re.compile(
 )
 
 
+@pytest.mark.nvidia
 @pytest.mark.parametrize("name", ["docs/emulator.md", "docs/ci.md", "plugins/emulator/README.md"])
 def test_the_emulator_s_pages(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -100,7 +106,7 @@ def test_the_emulator_s_pages(
 RUN = re.compile(r"^ +(?:- )?run: (.*)$", re.M)
 
 
-@pytest.mark.skipif(sys.platform == "darwin", reason="NVIDIA publishes no NVRTC for macOS")
+@pytest.mark.nvidia
 @pytest.mark.parametrize("fault", ["", "saxpy", "transpose", "histogram"])
 def test_the_workflow_for_other_projects(
     fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

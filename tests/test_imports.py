@@ -49,7 +49,7 @@ def test_relayout_imports_its_planner_with_the_first_plan() -> None:
 
 
 def test_importing_compiles_no_regular_expressions() -> None:
-    count = "import re, re._compiler as c, attrs, numpy; m, o = [], c.compile; c.compile = lambda *a: (m.append(a), o(*a))[1]"
+    count = "import re, re._compiler as c, urllib.parse, attrs, numpy; m, o = [], c.compile; c.compile = lambda *a: (m.append(a), o(*a))[1]"
     imported_by(f"{count}; import tilecopy_core.ptx, tilecopy_core.registry; assert not m, m")
 
 

@@ -321,6 +321,7 @@ def assembled(lines, target, folder):
     return wrong
 
 
+@pytest.mark.nvidia
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_atomics_of_a_family_are_those_that_ptxas_takes(family, tmp_path):
     head = ".version 8.6\n.target sm_90\n.address_size 64\n.visible .entry k()\n{\n.reg .b16 %h<9>; .reg .b32 %r<9>; .reg .b64 %d<9>; .reg .b128 %q<9>;"
@@ -336,6 +337,7 @@ def test_the_atomics_of_a_family_are_those_that_ptxas_takes(family, tmp_path):
     assert known == {line for number, line in enumerate(lines, 1) if number > 6 and number not in wrong}
 
 
+@pytest.mark.nvidia
 def test_ptxas_takes_the_forms_of_the_tables(tmp_path):
     """The first and the last spelling of each, at the target that its case names."""
     chosen = []

@@ -54,7 +54,7 @@ def test_standard_input_is_a_file_too():
     assert isinstance(broken.exception, LaunchError) and not isinstance(broken.exception, FileError)
 
 
-@pytest.mark.parametrize("name", ["vector_add.cu", "vector_add.ptx"])
+@pytest.mark.parametrize("name", [pytest.param("vector_add.cu", marks=pytest.mark.nvidia), "vector_add.ptx"])
 def test_a_file_as_editors_on_windows_save_it_runs(tmp_path, name):
     """With a byte-order mark, and CRLF at the ends of lines."""
     file = tmp_path / name
