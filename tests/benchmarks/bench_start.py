@@ -44,7 +44,7 @@ STAND_IN = f"""
 import sys, time, types
 from contextlib import nullcontext
 import importlib.metadata, numpy as np, tilecopy_relayout
-sys.path.append({str(ROOT / "tests")!r})
+sys.path += [{str(ROOT / "tests")!r}, {str(ROOT / "tests/helpers/src")!r}]
 import cuda.bindings, fake_driver
 cuda.bindings.driver = sys.modules["cuda.bindings.driver"] = driver = fake_driver.FakeDriver(sizes=(8, 8))
 

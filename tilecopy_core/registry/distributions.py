@@ -21,7 +21,7 @@ _FOLDER_NAME = pattern(
     r"(?P<name>[^-]+(?:-[^-\d][^-]*)*?)(?:-(?P<version>\d[^-]*)(?:-py[\d.]+)?)?\.(?:dist|egg)-info", re.I
 )
 """The folder or file of a distribution's metadata; an ``.egg-info`` of a source tree has no version."""
-_NAME = pattern(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?", re.I)
+_NAME = pattern(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 """A name that a distribution can have (PEP 508); pip renames what it is about to delete to ``~ame``."""
 _VERSION = pattern(
     r"v?(?:(?P<epoch>\d+)!)?(?P<release>\d+(?:\.\d+)*)"
@@ -136,7 +136,7 @@ def _chosen(name: str, copies: list[tuple[str, str, Distribution]]) -> Installed
     copies = list({location or id(metadata): (location, v, metadata) for location, v, metadata in copies}.values())
     first = Path(copies[0][0]).parent
     here = [copy for copy in copies if Path(copy[0]).parent == first]
-    location, version, metadata = max(here, key=lambda copy: version_order(copy[1]))
+    location, version, metadata = here[0] if len(here) == 1 else max(here, key=lambda copy: version_order(copy[1]))
     fields = _header(metadata)
     return Installed(
         fields.get("name", [""])[0] or name,

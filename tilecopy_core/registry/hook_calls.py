@@ -61,7 +61,8 @@ class _Hooks:
 def hook_manager() -> pluggy.PluginManager:
     """A manager that knows the hooks and no plugin."""
     manager = pluggy.PluginManager(PROJECT)
-    manager.add_hookspecs(hookspecs)
+    specs: Any = _Hooks({hook: getattr(hookspecs, hook) for hook in (*HOOKS, DISPATCH)})
+    manager.add_hookspecs(specs)
     return manager
 
 

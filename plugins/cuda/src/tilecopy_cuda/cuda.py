@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import attrs
@@ -36,7 +36,9 @@ from .driver import Device, Driver
 from .launches import ReadyLaunch, ready_launch
 from .loaded import LoadedKernel, Modules
 from .modules import ModuleLoader
-from .repeated import RepeatedLaunch
+
+if TYPE_CHECKING:  # a relayout never repeats a launch by its arrays
+    from .repeated import RepeatedLaunch
 
 _MOST_REMEMBERED = 1024
 """Types of arguments, with grid and device, that are remembered for a kernel, and streams of an executor, before all are forgotten."""
@@ -340,6 +342,8 @@ class CudaExecutor:
         """Let the next launch with arguments like these be repeated, where that takes only cheap reads of them."""
         if any(parameter.follows_addresses for parameter in kernel.parameters):
             return
+        with LOCK:
+            from .repeated import RepeatedLaunch
         kept: _Remembered = kernel.remembered[self]
         launches = kept.launches
         key = _place_key(grid, device), *map(type, arguments)

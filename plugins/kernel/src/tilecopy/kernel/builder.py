@@ -50,7 +50,7 @@ from tilecopy_core.integers import (
 from tilecopy_core.layout import S, StridedLayout, TCol, TileLayout, TLane, dtype_of
 from tilecopy_core.memory import Buffer, Region, check_identifier, checked_shape, symbolic
 from tilecopy_core.ptx import PtxBuilder, Register
-from tilecopy_core.registry import Registry
+from tilecopy_core.registry import LOCK, Registry
 from tilecopy_partitions import tcgen05
 
 from . import instructions
@@ -59,7 +59,6 @@ from .bounds import known_by, together
 from .built import BuiltKernel
 from .copies import ScopedCopies
 from .cta_ids import GRID_LIMIT, block_index, cluster_rank
-from .inline import InlineText, check_outputs
 from .lowering import lower_kernel
 from .parameters import ScalarParameter, SizeParameter
 from .recording import Block, Elected, Frame, Recorder
@@ -704,6 +703,8 @@ class KernelBuilder(Recorder):
                 writes an operand that is not in ``out``, or it names a register that nothing declares.
             LayoutError: a region of a fragment is not whole registers in order.
         """
+        with LOCK:
+            from .inline import InlineText, check_outputs
         check_outputs(out)
         for operand in (*operands, *out):
             if isinstance(operand, Region):
