@@ -23,7 +23,14 @@ from tilecopy_core.plugin import (
     valid_copy,
     whole_byte_elements,
 )
-from tilecopy_partitions import ChunkPartition, SideAddresses, VectorPartition, batches, partition_chunks
+from tilecopy_partitions import (
+    ChunkPartition,
+    SideAddresses,
+    VectorPartition,
+    emit_chunks,
+    partition_chunks,
+    round_indices,
+)
 
 variant = Variant(
     name="bulk",
@@ -122,19 +129,10 @@ def tilecopy_emit(request: CopyRequest, partition: Load, ptx: PtxBuilder) -> Non
     """Emit one bulk copy per chunk, and no wait."""
     mbar = mbarrier_of(request)
     assert mbar is not None
-    barrier, rounds = ptx.element(mbar), partition.rounds
-    dst, src = (SideAddresses(ptx, side, rounds, 0) for side in (rounds.dst, rounds.src))
-    for batch in batches(ptx, rounds.outer, words_per_round=1):
-        for turn in batch:
-            ptx.instr(
-                f"cp.async.bulk.{ptx.bulk_destination}.global.mbarrier::complete_tx::bytes",
-                dst.address(turn),
-                src.address(turn),
-                partition.copies.chunk_bytes,
-                barrier,
-            )
+    opcode = f"cp.async.bulk.{ptx.bulk_destination}.global.mbarrier::complete_tx::bytes"
+    emit_chunks(ptx, partition.copies, opcode, ptx.element(mbar))
     if partition.ahead is not None:
-        later = SideAddresses(ptx, partition.ahead.rounds.src, partition.ahead.rounds, 0)
-        for batch in batches(ptx, partition.ahead.rounds.outer, words_per_round=1):
-            for turn in batch:
-                ptx.instr("cp.async.bulk.prefetch.L2.global", later.address(turn), partition.ahead.chunk_bytes)
+        rounds = partition.ahead.rounds
+        src = SideAddresses(ptx, rounds.src, rounds, 0)
+        for turn in round_indices(ptx, rounds.outer):
+            ptx.instr("cp.async.bulk.prefetch.L2.global", src.address(turn), partition.ahead.chunk_bytes)

@@ -14,7 +14,7 @@ from tilecopy_core.plugin import (
     valid_copy,
     whole_byte_elements,
 )
-from tilecopy_partitions import ChunkPartition, SideAddresses, batches, partition_chunks
+from tilecopy_partitions import ChunkPartition, emit_chunks, partition_chunks
 
 variant = Variant(
     name="bulk_store",
@@ -46,13 +46,4 @@ def tilecopy_partition(request: CopyRequest) -> ChunkPartition | Decline:
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: ChunkPartition, ptx: PtxBuilder) -> None:
     """One bulk copy a chunk; no commit and no wait."""
-    rounds = partition.rounds
-    dst, src = (SideAddresses(ptx, side, rounds, 0) for side in (rounds.dst, rounds.src))
-    for batch in batches(ptx, rounds.outer, words_per_round=1):
-        for turn in batch:
-            ptx.instr(
-                "cp.async.bulk.global.shared::cta.bulk_group",
-                dst.address(turn),
-                src.address(turn),
-                partition.chunk_bytes,
-            )
+    emit_chunks(ptx, partition, "cp.async.bulk.global.shared::cta.bulk_group")

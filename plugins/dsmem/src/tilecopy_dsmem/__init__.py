@@ -27,7 +27,7 @@ from tilecopy_core.plugin import (
     valid_copy,
     whole_byte_elements,
 )
-from tilecopy_partitions import ChunkPartition, SideAddresses, batches, partition_chunks
+from tilecopy_partitions import ChunkPartition, SideAddresses, partition_chunks, round_indices
 
 PAIRS = (("shared", "shared"),)
 LEAST_CLUSTER, MAX_CLUSTER = 2, 16
@@ -118,7 +118,6 @@ def tilecopy_emit(request: CopyRequest, partition: ChunkPartition, ptx: PtxBuild
     barrier = ptx.mapa(ptx.element(mbar, whole=True), rank)
     rounds = partition.rounds
     src, dst = SideAddresses(ptx, rounds.src, rounds, 0), SideAddresses(ptx, rounds.dst, rounds, 0, whole=True)
-    for batch in batches(ptx, rounds.outer, words_per_round=1):
-        for turn in batch:
-            remote = ptx.mapa(dst.address(turn), rank)
-            ptx.bulk_copy_to_cluster(remote, src.address(turn), partition.chunk_bytes, barrier)
+    for turn in round_indices(ptx, rounds.outer):
+        remote = ptx.mapa(dst.address(turn), rank)
+        ptx.bulk_copy_to_cluster(remote, src.address(turn), partition.chunk_bytes, barrier)

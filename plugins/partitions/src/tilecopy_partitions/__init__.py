@@ -5,7 +5,7 @@ A variant imports the contract from :mod:`tilecopy_core.plugin`, and from here w
 """
 
 from . import tcgen05
-from .chunk_partition import ChunkPartition, partition_chunks
+from .chunk_partition import ChunkPartition, emit_chunks, partition_chunks
 from .fragment_owners import Digit, digits_of, fragment_and_memory, owner_conditions, thread_axes, why_no_owners
 from .fragments import mma_fragment, tile_fragment
 from .round_loop import (
@@ -17,6 +17,7 @@ from .round_loop import (
     emit_cp_async,
     emit_through_registers,
     emit_with_edges,
+    round_indices,
 )
 from .vector_partition import (
     WIDTHS_BITS,
@@ -36,8 +37,9 @@ from .vector_partition import (
 # In the order of the table in docs/plugins.md.
 __all__ = ["by_descending_stride", "orders_of", "refine", "slice_layout"]
 __all__ += ["WIDTHS_BITS", "Run", "Side", "VectorPartition", "synthesize", "widest"]
-__all__ += ["ChunkPartition", "Guard", "Masks", "emit_with_edges", "branch_on_edges", "partition_chunks", "guards_of"]
-__all__ += ["AddressBase", "SideAddresses", "emit_cp_async", "batches", "emit_through_registers"]
+__all__ += ["ChunkPartition", "partition_chunks", "emit_chunks", "Guard", "guards_of", "Masks", "emit_with_edges"]
+__all__ += ["branch_on_edges"]
+__all__ += ["AddressBase", "SideAddresses", "emit_cp_async", "batches", "round_indices", "emit_through_registers"]
 __all__ += [
     "Digit",
     "digits_of",

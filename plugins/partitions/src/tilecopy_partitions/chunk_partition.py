@@ -10,6 +10,7 @@ from tilecopy_core.plugin import (
     Int,
     Iter,
     Pair,
+    PtxBuilder,
     Region,
     TileLayout,
     divisor_of,
@@ -18,7 +19,9 @@ from tilecopy_core.plugin import (
     m,
     same,
 )
+from tilecopy_core.ptx import Operand
 
+from .round_loop import SideAddresses, round_indices
 from .vector_partition import Side, VectorPartition, by_descending_stride, refine, slice_layout
 
 ALIGN_BYTES = 16
@@ -78,6 +81,14 @@ def partition_chunks(request: CopyRequest) -> ChunkPartition | Decline:
         sides.append(Side(region, (layout.unswizzled if plain else layout).with_iters(iters)))
     rounds = VectorPartition(request.src.size // chunk, 1, chunk, nbytes * 8, sides[0], sides[1])
     return ChunkPartition(nbytes, rounds)
+
+
+def emit_chunks(ptx: PtxBuilder, partition: ChunkPartition, opcode: str, *operands: Operand) -> None:
+    """Write one bulk copy per chunk: the addresses of its destination and source, its bytes, then ``operands``; no wait."""
+    rounds = partition.rounds
+    dst, src = (SideAddresses(ptx, side, rounds, 0) for side in (rounds.dst, rounds.src))
+    for turn in round_indices(ptx, rounds.outer):
+        ptx.instr(opcode, dst.address(turn), src.address(turn), partition.chunk_bytes, *operands)
 
 
 def _chunk_elems(dst: TileLayout, src: TileLayout, ordered: list[Pair]) -> tuple[int, bool]:

@@ -55,6 +55,12 @@ def batches(ptx: PtxBuilder, outer: int, words_per_round: int, *, limit: int = U
         yield list(range(start, min(start + in_flight, outer)))
 
 
+def round_indices(ptx: PtxBuilder, outer: int, *, limit: int = UNROLL_LIMIT) -> Iterator[Int]:
+    """Yield the index of each of ``outer`` rounds that need no batches, in a rolled loop as :func:`batches` opens it."""
+    for batch in batches(ptx, outer, words_per_round=1, limit=limit):
+        yield from batch
+
+
 def emit_with_edges(
     ptx: PtxBuilder, partition: VectorPartition, scope: Scope, write: Callable[[VectorPartition], None]
 ) -> None:
@@ -170,21 +176,20 @@ def emit_cp_async(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartit
     src, dst = (SideAddresses(ptx, side, partition, thread) for side in (partition.src, partition.dst))
     masks = Masks(ptx, partition, thread)
     outside, fill = request.outside, request.fill
-    for batch in batches(ptx, partition.outer, words_per_round=1, limit=_limit(partition)):
-        for turn in batch:
-            read, write = masks.source(turn), masks.target(turn)
-            if write is False:
-                continue
-            address = dst.address(turn)
-            if outside is not None and outside.is_zero and isinstance(read, Register):
-                ptx.cp_async(address, masked(src.address(turn), write), nbytes, ignore=ptx.opposite(read))
-                continue
-            both = ptx.all_of([read, write])
-            if both is not False:
-                ptx.cp_async(address, masked(src.address(turn), both), nbytes)
-            if fill is not None and read is not True:
-                rest = ptx.all_of([ptx.opposite(read), write])
-                ptx.store(masked(address, rest), nbytes * 8, ptx.constant(fill, nbytes * 8))
+    for turn in round_indices(ptx, partition.outer, limit=_limit(partition)):
+        read, write = masks.source(turn), masks.target(turn)
+        if write is False:
+            continue
+        address = dst.address(turn)
+        if outside is not None and outside.is_zero and isinstance(read, Register):
+            ptx.cp_async(address, masked(src.address(turn), write), nbytes, ignore=ptx.opposite(read))
+            continue
+        both = ptx.all_of([read, write])
+        if both is not False:
+            ptx.cp_async(address, masked(src.address(turn), both), nbytes)
+        if fill is not None and read is not True:
+            outside_source = ptx.all_of([ptx.opposite(read), write])
+            ptx.store(masked(address, outside_source), nbytes * 8, ptx.constant(fill, nbytes * 8))
     if partition.tail is not None:
         emit_cp_async(ptx, request, partition.tail)
 

@@ -27,10 +27,10 @@ from tilecopy_core.plugin import (
 )
 from tilecopy_partitions import (
     Digit,
-    batches,
     digits_of,
     fragment_and_memory,
     owner_conditions,
+    round_indices,
     thread_axes,
     why_no_owners,
 )
@@ -181,24 +181,21 @@ def _fill_beyond(request: CopyRequest, partition: FragmentElements, ptx: PtxBuil
     if not leaving or fill is None:
         return
     count, threads = target.size, partition.threads
-    for batch in batches(ptx, -(-count // threads), 1):
-        for turn in batch:
-            flat = turn * threads + ptx.thread_index(request.scope)
-            steps, places = (_within(flat, region.extents) for region in (source, target))
-            held = [
-                ptx.inside(steps[d] + source.starts[d], source.buffer.shape[d], source.overhang(d)) for d in leaving
-            ]
-            coordinates = [start + step for start, step in zip(target.starts, places, strict=True)]
-            there = [
-                ptx.inside(c, n, target.overhang(d))
-                for d, (c, n) in enumerate(zip(coordinates, target.buffer.shape, strict=True))
-            ]
-            mine = ptx.inside(flat, count, (False, count % threads != 0))
-            mask = ptx.all_of([ptx.opposite(ptx.all_of(held)), *there, mine])
-            if mask is not False:
-                address = ptx.address(target.buffer, place_of(target.buffer, coordinates), target.buffer.layout.swizzle)
-                access = Access(address, mask if isinstance(mask, Register) else None)
-                ptx.store(access, bits, ptx.constant(fill, bits), relaxed=request.relaxed)
+    for turn in round_indices(ptx, -(-count // threads)):
+        flat = turn * threads + ptx.thread_index(request.scope)
+        steps, places = (_within(flat, region.extents) for region in (source, target))
+        held = [ptx.inside(steps[d] + source.starts[d], source.buffer.shape[d], source.overhang(d)) for d in leaving]
+        coordinates = [start + step for start, step in zip(target.starts, places, strict=True)]
+        there = [
+            ptx.inside(c, n, target.overhang(d))
+            for d, (c, n) in enumerate(zip(coordinates, target.buffer.shape, strict=True))
+        ]
+        mine = ptx.inside(flat, count, (False, count % threads != 0))
+        mask = ptx.all_of([ptx.opposite(ptx.all_of(held)), *there, mine])
+        if mask is not False:
+            address = ptx.address(target.buffer, place_of(target.buffer, coordinates), target.buffer.layout.swizzle)
+            access = Access(address, mask if isinstance(mask, Register) else None)
+            ptx.store(access, bits, ptx.constant(fill, bits), relaxed=request.relaxed)
 
 
 def _within(flat: Int, extents: tuple[int, ...]) -> list[Int]:

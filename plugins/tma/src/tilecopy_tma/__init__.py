@@ -27,7 +27,7 @@ from tilecopy_core.plugin import (
     valid_copy,
     whole_byte_elements,
 )
-from tilecopy_partitions import SideAddresses, batches
+from tilecopy_partitions import SideAddresses, round_indices
 
 if TYPE_CHECKING:
     from .boxes import BoxPartition
@@ -111,11 +111,10 @@ def tilecopy_emit(request: CopyRequest, partition: BoxPartition, ptx: PtxBuilder
     opcode = (LOAD if mask is None else MULTICAST).format(len(partition.starts), ptx.bulk_destination)
     masked = () if mask is None else (_of_16_bits(ptx, mask),)
     dst = SideAddresses(ptx, partition.rounds.dst, partition.rounds, 0)
-    for batch in batches(ptx, partition.rounds.outer, words_per_round=1):
-        for turn in batch:
-            to = dst.address(turn)
-            place = ptx.tensor_place(map, partition.coordinates(turn), clamp=request.overhangs)
-            ptx.instr(opcode, to, place, barrier, *masked)
+    for turn in round_indices(ptx, partition.rounds.outer):
+        to = dst.address(turn)
+        place = ptx.tensor_place(map, partition.coordinates(turn), clamp=request.overhangs)
+        ptx.instr(opcode, to, place, barrier, *masked)
 
 
 def _of_16_bits(ptx: PtxBuilder, mask: Int) -> Register:

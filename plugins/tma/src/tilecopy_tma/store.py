@@ -17,7 +17,7 @@ from tilecopy_core.plugin import (
     valid_copy,
     whole_byte_elements,
 )
-from tilecopy_partitions import SideAddresses, batches
+from tilecopy_partitions import SideAddresses, round_indices
 
 if TYPE_CHECKING:
     from .boxes import BoxPartition
@@ -76,7 +76,6 @@ def tilecopy_emit(request: CopyRequest, partition: BoxPartition, ptx: PtxBuilder
     map = ptx.host_parameter(partition.map)
     src = SideAddresses(ptx, partition.rounds.src, partition.rounds, 0)
     opcode = STORE.format(len(partition.starts))
-    for batch in batches(ptx, partition.rounds.outer, words_per_round=1):
-        for turn in batch:
-            place = ptx.tensor_place(map, partition.coordinates(turn), clamp=request.overhangs)
-            ptx.instr(opcode, place, src.address(turn))
+    for turn in round_indices(ptx, partition.rounds.outer):
+        place = ptx.tensor_place(map, partition.coordinates(turn), clamp=request.overhangs)
+        ptx.instr(opcode, place, src.address(turn))
