@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import tilecopy as tc
 from tilecopy import S, TileLayout, laneid, warpid
-from tilecopy_testkit import demos
+from tilecopy_test_helpers import demos
 
 DTYPES = ("uint8", "uint16", "float32", "uint64")
 Made = tuple[tc.BuiltKernel, list[Any]]

@@ -12,8 +12,8 @@ import tilecopy as tc
 from tilecopy import S, TileLayout
 from tilecopy.assemblers import ASSEMBLERS, assemble
 from tilecopy.executors import executor_named
-from tilecopy_testkit import demos, oracle
-from tilecopy_testkit.programs import round_trip
+from tilecopy_test_helpers import byte_arrays, demos
+from tilecopy_test_helpers.programs import round_trip
 
 SPECIFIC = {100: "a", 103: "a", 110: "a"}
 """Architectures whose tcgen05 cases need the suffix."""
@@ -45,10 +45,10 @@ def check_round_trip(dtype: str, layout: object, threads: int, target: str, exec
         layout = tc.SwizzledLayout(tc.swizzle("128B", dtype), TileLayout(S[32, 64]))
     kernel = round_trip((64, 128), (32, 64), dtype, layout=layout, threads=threads, target=target)
     for executor in executors:
-        a = oracle.random_array((64, 128), tc.dtype_of(dtype).numpy())
+        a = byte_arrays.random_array((64, 128), tc.dtype_of(dtype).numpy())
         b = np.zeros_like(a)
         kernel(a, b, executor=executor)
-        assert oracle.same_bytes(a, b), (dtype, layout, executor)
+        assert byte_arrays.same_bytes(a, b), (dtype, layout, executor)
     return kernel
 
 

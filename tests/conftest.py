@@ -6,7 +6,7 @@ import os
 import tempfile
 
 import pytest
-import tilecopy_testkit.profiles  # noqa: F401
+import tilecopy_test_helpers.profiles  # noqa: F401
 from tilecopy.executors import executor_named
 
 

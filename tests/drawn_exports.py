@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 import tilecopy as tc
 from tilecopy import S, TileLayout, laneid
-from tilecopy_testkit import oracle
+from tilecopy_test_helpers import byte_arrays
 
 DTYPES = ["uint8", "int16", "float16", "bfloat16", "int32", "float32", "int64", "float64", "complex64"]
 FORMS = ["shared", "shared", "edge", "fragment", "fragment", "fragment edge", "cluster"]
@@ -48,7 +48,7 @@ class Case:
 def _bytes(shape: tuple[int, ...], dtype: str, random: Random) -> Any:
     """Random bytes as integers as wide as the elements."""
     size = tc.dtype_of(dtype).bits // 8
-    return oracle.random_array(shape, f"u{size}", random.randrange(2**31))
+    return byte_arrays.random_array(shape, f"u{size}", random.randrange(2**31))
 
 
 def _raw_fill(value: Any, dtype: str) -> int:

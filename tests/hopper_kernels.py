@@ -18,7 +18,7 @@ from unittest import mock
 import tilecopy as tc
 from tilecopy.assemblers import assemble
 from tilecopy.executors import executor_named
-from tilecopy_testkit import demos
+from tilecopy_test_helpers import demos
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "docs" / "examples"), str(ROOT / "tests" / "benchmarks"), str(ROOT / "tests")]

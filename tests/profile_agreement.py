@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import tilecopy as tc
 from tilecopy import S, TileLayout, laneid
-from tilecopy_testkit.programs import round_trip
+from tilecopy_test_helpers.programs import round_trip
 
 METRICS = {
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": "global_sectors",

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from cuda_cpp import run_on_gpu
 from drawn_mma import drawn
-from tilecopy_testkit import Finding
-from tilecopy_testkit.vectors import Vector, write_vectors
+from tilecopy_test_helpers.vectors import with_result, write_vectors
+from tilecopy_testkit import Finding, Vector
 
 PATH = Path(__file__).resolve().parent.parent / "plugins" / "emulator" / "tests" / "vectors_sm_90.json"
 ROW_BYTES = (16, 80)
@@ -154,7 +154,7 @@ def main(words: Sequence[str]) -> int:
     assert not status
     np.seterr(invalid="ignore")  # signaling NaNs
     for vector in (*matrices(), *products()):
-        done.append(vector.with_result(launched(vector), f"{device.name}, driver {version}, {date}"))
+        done.append(with_result(vector, launched(vector), f"{device.name}, driver {version}, {date}"))
         try:
             done[-1].replay()
         except Finding as finding:

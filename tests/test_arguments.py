@@ -15,9 +15,9 @@ from fake_driver import CPU, CUDA0, META, FakeTensor, TorchDType
 from tilecopy.executors import HostArguments
 from tilecopy.kernel import ArrayParameter, Parameter, ScalarParameter, SizeParameter
 from tilecopy.kernel.parameters import ArrayFacts, Binding
+from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit import oracle
-from tilecopy_testkit.programs import round_trip
+from tilecopy_test_helpers.programs import round_trip
 
 GOOD = np.zeros((64, 64), np.float32)
 
@@ -80,10 +80,10 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(bad: Any, message: 
 
 def test_a_read_only_array_may_be_read() -> None:
     kernel = round_trip((64, 64), (32, 64), "float32")
-    a, b = oracle.random_array((64, 64), np.float32), np.zeros((64, 64), np.float32)
+    a, b = byte_arrays.random_array((64, 64), np.float32), np.zeros((64, 64), np.float32)
     a.flags.writeable = False
     kernel(a, b, executor="emulator")
-    assert oracle.same_bytes(a, b)
+    assert byte_arrays.same_bytes(a, b)
     with pytest.raises(tc.LaunchError, match=mentions("B")):
         kernel(b, a, executor="emulator")
 
@@ -105,19 +105,19 @@ class CpuTensor(FakeTensor):
 def test_host_tensors_of_every_dtype_run_on_the_emulator(dtype: str) -> None:
     kernel = round_trip((64, 64), (32, 64), dtype)
     numpy = tc.dtype_of(dtype).numpy()
-    a, b = oracle.random_array((64, 64), numpy), np.zeros((64, 64), numpy)
+    a, b = byte_arrays.random_array((64, 64), numpy), np.zeros((64, 64), numpy)
     x, y = (CpuTensor(m.ctypes.data, (64, 64), dtype=TorchDType(dtype), device=CPU) for m in (a, b))
     kernel(x, y, executor="emulator")
-    assert oracle.same_bytes(a, b)
+    assert byte_arrays.same_bytes(a, b)
 
 
 def test_native_order_spelled_out_and_extents_of_one_are_fine() -> None:
     kernel = round_trip((1, 64), (1, 64), "float32", threads=32)
-    a = oracle.random_array((1, 64), np.float32).astype("<f4")
+    a = byte_arrays.random_array((1, 64), np.float32).astype("<f4")
     strange = np.lib.stride_tricks.as_strided(a, (1, 64), (-400, 4))
     b = np.zeros((1, 64), np.float32)
     kernel(strange, b, executor="emulator")
-    assert oracle.same_bytes(a, b)
+    assert byte_arrays.same_bytes(a, b)
 
 
 def test_a_dimension_of_two_has_its_stride() -> None:
@@ -129,10 +129,10 @@ def test_a_dimension_of_two_has_its_stride() -> None:
 
 def test_one_array_for_two_parameters_is_allowed() -> None:
     kernel = round_trip((64, 64), (64, 64), "float32")
-    a = oracle.random_array((64, 64), np.float32)
+    a = byte_arrays.random_array((64, 64), np.float32)
     before = a.copy()
     kernel(a, a, executor="emulator")
-    assert oracle.same_bytes(a, before)
+    assert byte_arrays.same_bytes(a, before)
 
 
 # ---------------------------------------------------------------------------------------------------- numbers
@@ -369,9 +369,9 @@ def test_a_parameter_of_another_package_needs_nothing_of_the_executors() -> None
         cuda.launch(kernel, tensors)
         cuda.prepare(kernel, tensors)()
         assert [launched.numbers() for launched in fake.launches[-2:]] == [(a, 1 << 20, 2 * a)] * 2
-    x, y = oracle.random_array((64, 64), np.float32), np.zeros((64, 64), np.float32)
+    x, y = byte_arrays.random_array((64, 64), np.float32), np.zeros((64, 64), np.float32)
     kernel(x, y, executor="emulator")
-    assert oracle.same_bytes(x, y)
+    assert byte_arrays.same_bytes(x, y)
 
 
 # ---------------------------------------------------------------------------------------------- grids, executors
@@ -408,12 +408,12 @@ def test_a_grid_that_leaves_the_arrays_is_refused_at_the_launch() -> None:
     k.cta_sync()
     k.cta.copy(b[rows, :], tile[:, :])
     kernel = k.build(target="sm_90")
-    x, y = oracle.random_array((128, 64), np.float32), np.zeros((128, 64), np.float32)
+    x, y = byte_arrays.random_array((128, 64), np.float32), np.zeros((128, 64), np.float32)
     with pytest.raises(tc.LaunchError, match=mentions(128)):
         kernel(x, y, grid=5, executor="emulator")
     assert not y.any()
     kernel(x, y, grid=4, executor="emulator")
-    assert oracle.same_bytes(x, y)
+    assert byte_arrays.same_bytes(x, y)
 
 
 @pytest.mark.parametrize("executor", ["none", "", 3, ["cuda"], b"cuda", True])
@@ -428,9 +428,9 @@ def test_a_prepared_launch_runs_with_what_the_arrays_hold_then() -> None:
     a, b = np.zeros((64, 64), ml_dtypes.bfloat16), np.zeros((64, 64), ml_dtypes.bfloat16)
     launch = kernel.prepare(a, b, executor="emulator")
     for seed in range(2):
-        a[...] = oracle.random_array((64, 64), ml_dtypes.bfloat16, seed)
+        a[...] = byte_arrays.random_array((64, 64), ml_dtypes.bfloat16, seed)
         assert launch().threads == 256
-        assert oracle.same_bytes(a, b)
+        assert byte_arrays.same_bytes(a, b)
 
 
 @pytest.mark.parametrize("dtype", ["int4", "uint4", "float4_e2m1fn"])
@@ -445,9 +445,9 @@ def test_a_param_of_less_than_a_byte_is_refused_with_the_one_that_runs(dtype: st
     k.cta.copy(tile[:, :], a[:, :])
     k.cta_sync()
     k.cta.copy(b[:, :], tile[:, :])
-    source, copied = oracle.random_array((4, 8), "uint8"), np.zeros((4, 8), np.uint8)
+    source, copied = byte_arrays.random_array((4, 8), "uint8"), np.zeros((4, 8), np.uint8)
     k.build(target="sm_90a", grid=1)(source, copied, executor="emulator")
-    assert oracle.same_bytes(source, copied)
+    assert byte_arrays.same_bytes(source, copied)
 
 
 def test_a_copy_that_begins_inside_a_byte_names_the_views_that_copy_bytes() -> None:

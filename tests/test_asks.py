@@ -8,9 +8,9 @@ import tilecopy as tc
 from cuda_cpp import compiled
 from tilecopy import S, TileLayout
 from tilecopy.assemblers import available_assemblers
+from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit import oracle
-from tilecopy_testkit.programs import round_trip
+from tilecopy_test_helpers.programs import round_trip
 
 
 def global_(shape: tuple[int, ...], dtype: str = "float16", **more: object) -> tc.Buffer:
@@ -22,10 +22,10 @@ def shared(shape: tuple[int, ...], dtype: str = "float16", **more: object) -> tc
 
 
 def run(kernel: tc.BuiltKernel, shape: tuple[int, int], dtype: str) -> None:
-    a = oracle.random_array(shape, dtype)
+    a = byte_arrays.random_array(shape, dtype)
     b = np.zeros_like(a)
     kernel(a, b, executor="emulator")
-    assert oracle.same_bytes(a, b)
+    assert byte_arrays.same_bytes(a, b)
 
 
 @pytest.mark.parametrize("threads", [2, 5, 16, 31])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from test_expr import FIRST, conditions, environments
 from tilecopy.kernel import bounds
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit.profiles import examples
+from tilecopy_test_helpers.profiles import examples
 
 from tilecopy_core.integers import Condition, Symbol, bounds_of, evaluate, of_atom
 

@@ -10,7 +10,7 @@ import pytest
 import tilecopy as tc
 from tilecopy import R, S, TCol, TileLayout, TLane
 from tilecopy.assemblers import ASSEMBLERS, assemble
-from tilecopy_testkit import demos, oracle
+from tilecopy_test_helpers import byte_arrays, demos
 
 ROUTER = TileLayout(S[(32, 16) : (1 @ TLane, 1 @ TCol)] + R[4 : 32 @ TLane])
 
@@ -144,9 +144,9 @@ def test_clusters_of_every_size_send_to_the_last_cta(cluster: int) -> None:
     kernel = demos.dsmem("sm_90", elementwise=True, cluster=cluster)
     for assembler in ASSEMBLERS:
         assert assemble(kernel.ptx, kernel.target, assembler)[:4] == b"\x7fELF"
-    a, b = oracle.random_array((128, 64), "float16"), np.zeros((128, 64), np.float16)
+    a, b = byte_arrays.random_array((128, 64), "float16"), np.zeros((128, 64), np.float16)
     kernel(a, b, executor="emulator")
-    assert oracle.same_bytes(a, b)
+    assert byte_arrays.same_bytes(a, b)
 
 
 def test_a_cluster_that_no_device_has_builds_and_is_refused_at_the_launch() -> None:

@@ -19,7 +19,7 @@ from tilecopy.costs import distinct_sectors, distinct_wavefronts
 from tilecopy_cli.commands import tilecopy as command
 from tilecopy_emulator import EmulatorExecutor, run_ptx
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit.programs import round_trip
+from tilecopy_test_helpers.programs import round_trip
 
 from tilecopy_core.registry import VARIANTS_GROUP, installed
 

@@ -22,9 +22,9 @@ from tilecopy.executors import executor_named
 from tilecopy_cuda import time_on_device
 from tilecopy_cuda.cuda import CudaExecutor
 from tilecopy_cuda.device_array import DeviceArray
+from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit import oracle
-from tilecopy_testkit.programs import round_trip
+from tilecopy_test_helpers.programs import round_trip
 
 SWIZZLED = tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[32, 64]))
 
@@ -33,10 +33,10 @@ SWIZZLED = tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[32, 64]
 @pytest.mark.parametrize("threads", [96, 128])
 def test_numpy_round_trip(gpu: str, dtype: str, threads: int) -> None:
     kernel = round_trip((192, 192), (96, 64), dtype, threads=threads, target=gpu)
-    a = oracle.random_array((192, 192), tc.dtype_of(dtype).numpy())
+    a = byte_arrays.random_array((192, 192), tc.dtype_of(dtype).numpy())
     b = np.zeros_like(a)
     kernel(a, b, executor="cuda")
-    assert oracle.same_bytes(a, b)
+    assert byte_arrays.same_bytes(a, b)
 
 
 @pytest.mark.parametrize(
@@ -50,26 +50,26 @@ def test_numpy_round_trip(gpu: str, dtype: str, threads: int) -> None:
 )
 def test_shared_layouts_round_trip(gpu: str, layout: tc.Layout) -> None:
     kernel = round_trip((128, 256), (32, 64), "float16", layout=layout, target=gpu)
-    a = oracle.random_array((128, 256), np.float16)
+    a = byte_arrays.random_array((128, 256), np.float16)
     b = np.zeros_like(a)
     kernel(a, b, executor="cuda")
-    assert oracle.same_bytes(a, b)
+    assert byte_arrays.same_bytes(a, b)
 
 
 def test_dynamic_shared_memory(gpu: str) -> None:
     kernel = round_trip((256, 512), (128, 256), "float16", target=gpu)
     assert kernel.dynamic_shared
-    a = oracle.random_array((256, 512), np.float16)
+    a = byte_arrays.random_array((256, 512), np.float16)
     b = np.zeros_like(a)
     kernel(a, b, executor="cuda")
-    assert oracle.same_bytes(a, b)
+    assert byte_arrays.same_bytes(a, b)
 
 
 def test_past_two_to_the_31_elements(gpu: str) -> None:
     rows, columns = 2**31 // 64 + 4096, 64
     kernel = round_trip((rows, columns), (2048, 64), "uint8", threads=1024, target=gpu, layout=None)
     with DeviceArray((rows, columns), "uint8") as a, DeviceArray((rows, columns), "uint8") as b:
-        source = oracle.random_array((rows, columns), np.uint8)
+        source = byte_arrays.random_array((rows, columns), np.uint8)
         a.copy_from(source)
         b.fill(0)
         kernel(a, b, executor="cuda")
@@ -110,10 +110,10 @@ def test_many_threads_share_one_loaded_kernel(gpu: str) -> None:
     wrong: list[Any] = []
 
     def work(seed: int) -> None:
-        a = oracle.random_array((256, 64), np.float16, seed)
+        a = byte_arrays.random_array((256, 64), np.float16, seed)
         b = np.zeros_like(a)
         kernel(a, b, executor="cuda")
-        if not oracle.same_bytes(a, b):
+        if not byte_arrays.same_bytes(a, b):
             wrong.append(seed)
 
     workers = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
@@ -243,10 +243,10 @@ def test_elect_on_the_gpu(gpu: str) -> None:
         k.thread.copy(s[k.warp_id(), :], a[:])
     k.cta_sync()
     k.cta.copy(b[:, :], s[:, :])
-    source = oracle.random_array((64,), np.float32)
+    source = byte_arrays.random_array((64,), np.float32)
     result = np.zeros((2, 64), np.float32)
     k.build(target=gpu, grid=1)(source, result, executor="cuda")
-    assert oracle.same_bytes(result, np.stack([source, source]))
+    assert byte_arrays.same_bytes(result, np.stack([source, source]))
 
 
 def test_a_foreign_target_and_broken_ptx_are_launch_errors(gpu: str) -> None:
@@ -296,9 +296,9 @@ def test_a_prepared_launch(gpu: str) -> None:
         launch()
         torch.cuda.synchronize()
         assert torch.equal(a, b)
-    x, y = oracle.random_array((256, 64), np.float32), np.zeros((256, 64), np.float32)
+    x, y = byte_arrays.random_array((256, 64), np.float32), np.zeros((256, 64), np.float32)
     kernel.prepare(x, y, executor="cuda")()
-    assert oracle.same_bytes(x, y)
+    assert byte_arrays.same_bytes(x, y)
 
 
 def test_launches_from_threads_that_have_no_context(gpu: str) -> None:
@@ -429,7 +429,7 @@ def test_a_graph_replays_a_kernel_that_was_dropped(gpu: str) -> None:
 _EXIT = """
 import torch, tilecopy as tc
 from tilecopy.executors import executor_named
-from tilecopy_testkit.programs import round_trip
+from tilecopy_test_helpers.programs import round_trip
 kernel = round_trip((256, 64), (128, 64), "float32", target="GPU")
 a, b, graph = torch.zeros(256, 64, device="cuda"), torch.zeros(256, 64, device="cuda"), torch.cuda.CUDAGraph()
 with torch.cuda.graph(graph):
@@ -557,7 +557,7 @@ def test_two_devices(gpu: str) -> None:
 
 _FAULT = """
 import numpy as np, tilecopy as tc
-from tilecopy_testkit.programs import round_trip
+from tilecopy_test_helpers.programs import round_trip
 k = tc.KernelBuilder("faulty", threads=32)
 b = k.param("B", (32,), "int32")
 k.inline_ptx("{{ .reg .b64 at; mov.b64 at, 8; st.global.u32 [at], 1; }}")

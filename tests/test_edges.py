@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tilecopy import R, S, TileLayout, laneid, warpid
 from tilecopy.assemblers import ASSEMBLERS, assemble
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit.programs import tiles
+from tilecopy_test_helpers.programs import tiles
 
 from tilecopy_core.integers import evaluate, symbols_of
 from tilecopy_core.memory import outside_of

@@ -23,8 +23,8 @@ from tilecopy import S, TileLayout
 from tilecopy.assemblers import assemble
 from tilecopy_emulator import run_ptx
 from tilecopy_emulator.memory.tensor_maps import tensor_map
+from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit import oracle
 
 sys.path[:0] = [str(Path(__file__).parent / "benchmarks")]
 import count_instructions
@@ -68,7 +68,7 @@ def test_an_exported_copy_costs_what_our_own_kernel_costs(name: str) -> None:
 @pytest.mark.parametrize("name", exported.PAIRS)
 def test_kernels_with_exported_copies_run_as_ours_do(name: str) -> None:
     pair = exported.PAIRS[name]()
-    a = oracle.random_array(pair.shape, "uint16")
+    a = byte_arrays.random_array(pair.shape, "uint16")
     mine, other = np.zeros_like(a), np.zeros_like(a)
     pair.ours(a.view("float16"), mine.view("float16"), *pair.numbers, executor="emulator")
     run_ptx(compiled(pair.source), [a, other, *pair.numbers], grid=pair.grid, block=pair.threads, cluster=pair.cluster)
@@ -103,7 +103,7 @@ def test_drawn_copies_equal_numpy_on_the_emulator(first: int) -> None:
         run_ptx(
             ptx, [case.a, b, *case.numbers], entry=case.name, grid=case.grid, block=case.block, cluster=case.cluster
         )
-        assert oracle.same_bytes(b, case.expected), f"{case.name} by {case.variants}"
+        assert byte_arrays.same_bytes(b, case.expected), f"{case.name} by {case.variants}"
 
 
 PLACES = {
@@ -151,7 +151,7 @@ extern "C" __global__ void moved(const void* A, void* B, int m, int n, int i, in
 }}"""
     )
     ptx = compiled(source, "compute_80")
-    array = oracle.random_array((43, 37), "uint32")
+    array = byte_arrays.random_array((43, 37), "uint32")
     for at, across in ((0, 0), (-90, 1), (-7, 12), (-1, 7), (3, 5), (29, 2), (90, 12)):
         first = PLACES[place](at, across)
         wanted = np.zeros((16, 32), "uint32")
@@ -182,7 +182,7 @@ def test_drawn_copies_equal_numpy_on_the_gpu(gpu: str, first: int) -> None:
     for case in cases:
         b = case.b.copy()
         run_on_gpu(cubin, case.name, [case.a, b, *case.numbers], grid=case.grid, block=case.block)
-        assert oracle.same_bytes(b, case.expected), f"{case.name} by {case.variants}"
+        assert byte_arrays.same_bytes(b, case.expected), f"{case.name} by {case.variants}"
 
 
 # ------------------------------------------------------------------------------------------------------- the form

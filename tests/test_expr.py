@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tilecopy import integer_text as written
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit.profiles import examples
+from tilecopy_test_helpers.profiles import examples
 
 from tilecopy_core.integers import Condition
 from tilecopy_core.integers.expr import (

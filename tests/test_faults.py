@@ -12,8 +12,8 @@ import tilecopy as tc
 from test_index import BASE, builder, lines_of, parameters, run_text
 from tilecopy import R, S, TileLayout, laneid
 from tilecopy.assemblers import assemble
+from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit import oracle
 
 from tilecopy_core.description.scope import ActiveThreads, differs_within, tid_symbol
 from tilecopy_core.integers.expr import Symbol, bounds_of, evaluate, of_atom, same
@@ -783,7 +783,7 @@ def test_a_register_given_to_mapa_is_inside_the_buffer_when_the_start_is_shifted
 
 
 def test_tensor_memorys_address_is_loaded_once_a_copy() -> None:
-    from tilecopy_testkit import demos
+    from tilecopy_test_helpers import demos
 
     text = demos.tcgen05_cp().ptx
     copies = text.count("tcgen05.cp")
@@ -795,7 +795,7 @@ def test_tensor_memorys_address_is_loaded_once_a_copy() -> None:
 
 
 def test_expressions_regions_plans_and_kernels_copy_and_pickle() -> None:
-    from tilecopy_testkit import programs as kernels
+    from tilecopy_test_helpers import programs as kernels
 
     n = tc.symbol("n", upper=7)
     a = tc.Buffer((32, 32), "float32", space="global", name="A")
@@ -809,9 +809,9 @@ def test_expressions_regions_plans_and_kernels_copy_and_pickle() -> None:
         assert bounds_of(again(region).starts[0]) == (0, 7)
         assert again(plan).explain() == plan.explain()
         other = again(built)
-        source, result = oracle.random_array((64, 64), "float32"), np.zeros((64, 64), np.float32)
+        source, result = byte_arrays.random_array((64, 64), "float32"), np.zeros((64, 64), np.float32)
         other(source, result, executor="emulator")
-        assert oracle.same_bytes(source, result)
+        assert byte_arrays.same_bytes(source, result)
 
 
 def test_a_grid_that_the_emulator_cannot_hold_is_refused() -> None:

@@ -24,7 +24,7 @@ from tilecopy import executor_choice as running
 from tilecopy.executors import executor_named
 from tilecopy_cuda.cuda import CudaExecutor
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit.programs import round_trip
+from tilecopy_test_helpers.programs import round_trip
 
 from tilecopy_core.registry import Source
 

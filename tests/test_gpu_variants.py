@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from hypothesis import given, settings
-from tilecopy_testkit import demos, oracle
+from tilecopy_test_helpers import byte_arrays, demos
 
 PLUGINS = Path(__file__).parent.parent / "plugins"
 
@@ -68,20 +68,20 @@ def test_cluster_copies(gpu: str) -> None:
         pytest.skip(f"clusters need sm_90, the GPU is {gpu}")
     module = plugin_tests("dsmem")
     for case in module.CASES:
-        a = oracle.random_array((64, 64), "float16")
+        a = byte_arrays.random_array((64, 64), "float16")
         b = np.zeros_like(a)
         module.send(*case, target=gpu)(a, b, executor="cuda")
-        assert oracle.same_bytes(a, b), case
+        assert byte_arrays.same_bytes(a, b), case
     for cluster in (2, 4, 8, 16):
         for computed in (False, True):
-            a = oracle.random_array((128, 64), "float16")
+            a = byte_arrays.random_array((128, 64), "float16")
             b = np.zeros_like(a)
             demos.dsmem(gpu, cluster=cluster, computed=computed)(a, b, executor="cuda")
-            assert oracle.same_bytes(a, b), cluster
-    a = oracle.random_array((7, 64), "uint32")
+            assert byte_arrays.same_bytes(a, b), cluster
+    a = byte_arrays.random_array((7, 64), "uint32")
     b = np.zeros_like(a)
     module.ring(gpu)(a.view(np.float32), b.view(np.float32), executor="cuda")
-    assert oracle.same_bytes(a, b)
+    assert byte_arrays.same_bytes(a, b)
 
 
 def test_bulk_copies(gpu: str) -> None:
@@ -90,10 +90,10 @@ def test_bulk_copies(gpu: str) -> None:
     module = plugin_tests("bulk")
     for layout in (None, module.PADDED, module.SWIZZLED):
         for tiles, stages, prefetch in ((1, 2, False), (5, 2, True), (7, 3, True)):
-            a = oracle.random_array((tiles * 64, 64), "float16")
+            a = byte_arrays.random_array((tiles * 64, 64), "float16")
             b = np.zeros_like(a)
             module.pipeline(tiles, stages, layout, prefetch=prefetch, target=gpu)(a, b, executor="cuda")
-            assert oracle.same_bytes(a, b), (layout, tiles, stages)
+            assert byte_arrays.same_bytes(a, b), (layout, tiles, stages)
 
 
 def test_matrix_fragments(gpu: str) -> None:

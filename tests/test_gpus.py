@@ -15,9 +15,9 @@ import pytest
 import tilecopy as tc
 from tilecopy.executors import executor_named
 from tilecopy_cuda.device_array import DeviceArray
+from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit import oracle
-from tilecopy_testkit.programs import round_trip
+from tilecopy_test_helpers.programs import round_trip
 
 
 @pytest.fixture
@@ -76,10 +76,10 @@ def everything(torch: Any, kernel: tc.BuiltKernel, gpu: int, folder: Path, *, ru
         for name, made in (("call", b), ("prepared", c), ("launcher", d), ("saved", e)):
             assert made.equal(a), f"{name}, run {run} on GPU {gpu}"
         assert turned.device == a.device and turned.equal(a.t()) and room.equal(a.t())
-        x = oracle.random_array((256, 64), np.float32, seed=run)
+        x = byte_arrays.random_array((256, 64), np.float32, seed=run)
         y = np.zeros_like(x)
         kernel(x, y, device=gpu)
-        assert oracle.same_bytes(x, y)
+        assert byte_arrays.same_bytes(x, y)
     assert torch.cuda.current_device() == before
 
 
@@ -99,7 +99,7 @@ from cuda.bindings import driver
 torch.cuda.set_device(1)
 from test_gpus import captured, everything
 from tilecopy_relayout import relayout
-from tilecopy_testkit.programs import round_trip
+from tilecopy_test_helpers.programs import round_trip
 def contexts(after):
     found = [int(driver.cuDevicePrimaryCtxGetState(driver.cuDeviceGet(number)[1])[2]) for number in (0, 1)]
     print("contexts after", after, found)

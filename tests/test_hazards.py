@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from tilecopy import S, TileLayout
+from tilecopy_test_helpers import demos
 from tilecopy_test_helpers.mentions import is_hazard, mentions
-from tilecopy_testkit import demos
 
 GUARDS = re.compile(
     r"bar\.sync|barrier\.cluster|fence|commit|expect_tx|try_wait|mbarrier\.(init|arrive)|wait::|wait_group|tcgen05\.(de)?alloc\."

@@ -12,8 +12,8 @@ import pytest
 import tilecopy as tc
 from cache_hints import LOADS, PREFETCHES, STORES, Hints, hints_of, rewritten, with_hints
 from tilecopy_emulator.executor import EmulatorExecutor
+from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit import oracle
 
 sys.path.append(str(Path(__file__).parent / "benchmarks"))
 import bench_hints
@@ -102,7 +102,7 @@ def test_a_hint_that_nothing_takes_is_an_error() -> None:
 
 def _small(case: bench_hints.Case) -> tuple[tuple[int, int], Any, Any]:
     rows, columns = (2 * extent - less for extent, less in zip(case.tile, case.short, strict=True))
-    a = oracle.random_array((rows, columns), tc.dtype_of(case.dtype).numpy())
+    a = byte_arrays.random_array((rows, columns), tc.dtype_of(case.dtype).numpy())
     expected = np.ascontiguousarray(a.T) if case.transposes else a
     return (rows, columns), a, expected
 
@@ -124,7 +124,7 @@ def test_every_kernel_copies_with_every_hint(case: bench_hints.Case) -> None:
         assert changed.cubin()
         b = np.zeros_like(expected)
         changed(a, b, executor="emulator")
-        assert oracle.same_bytes(b, expected)
+        assert byte_arrays.same_bytes(b, expected)
     (emitted,) = hints_of(kernel.ptx)
     assert _without_version(with_hints(kernel, emitted).ptx) == _without_version(kernel.ptx)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from test_expr import INTEGERS, SYMBOLS, environments, expressions
 from tilecopy import S, TileLayout
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit.profiles import examples
+from tilecopy_test_helpers.profiles import examples
 
 from tilecopy_core.integers import Symbol, bounds_of, evaluate, fits, of_atom, symbols_of
 from tilecopy_core.plugin import PtxBuilder

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tilecopy import S, TileLayout, laneid
 from tilecopy.assemblers import ASSEMBLERS, assemble
 from tilecopy_emulator import EmulatorExecutor
+from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.mentions import is_hazard, mentions
-from tilecopy_testkit import oracle
 
 from tilecopy_core.integers import bounds_of
 from tilecopy_core.integers.expr import same
@@ -51,32 +51,32 @@ def test_both_assemblers_take_it_and_the_bounds_prove_every_region(kernel: Any) 
 @given(st.data(), st.sampled_from(["int32", "int64"]), st.integers(1, 40), st.integers(1, 20))
 def test_gather_and_scatter_are_numpys(data: Any, index_dtype: str, total: int, count: int) -> None:
     rows = np.array(data.draw(st.lists(st.integers(0, total - 1), min_size=count, max_size=count)), index_dtype)
-    a = oracle.random_array((total, 64), "float16")
+    a = byte_arrays.random_array((total, 64), "float16")
     packed = np.zeros((count, 64), np.float16)
     rows_by_index("gather", 64, "float16", index_dtype)(a, rows, packed, executor="emulator")
-    assert oracle.same_bytes(packed, a[rows])
+    assert byte_arrays.same_bytes(packed, a[rows])
     rows = np.random.default_rng(count).permutation(max(total, count))[:count].astype(index_dtype)
     back, expected = np.zeros((max(total, count), 64), np.float16), np.zeros((max(total, count), 64), np.float16)
     expected[rows] = packed
     rows_by_index("scatter", 64, "float16", index_dtype)(back, rows, packed, executor="emulator")
-    assert oracle.same_bytes(back, expected)
+    assert byte_arrays.same_bytes(back, expected)
 
 
 @given(st.data(), st.sampled_from(["cta", "warp"]), st.integers(1, 12), st.integers(1, 3), st.integers(1, 9))
 def test_pages_come_by_their_table(data: Any, scope: str, pages: int, sequences: int, blocks: int) -> None:
     drawn = data.draw(st.lists(st.integers(0, pages - 1), min_size=sequences * blocks, max_size=sequences * blocks))
     table = np.array(drawn, np.int32).reshape(sequences, blocks)
-    pool = oracle.random_array((pages, 16, 32), "uint32").view(np.float32)
+    pool = byte_arrays.random_array((pages, 16, 32), "uint32").view(np.float32)
     out = np.zeros((sequences, blocks * 16, 32), np.float32)
     paged_copy(scope, 32, "float32")(pool, table, out, executor="emulator")
-    assert oracle.same_bytes(out, pool[table].reshape(out.shape))
+    assert byte_arrays.same_bytes(out, pool[table].reshape(out.shape))
 
 
 @pytest.mark.parametrize("index_dtype", ["int32", "int64"])
 @pytest.mark.parametrize("bad", [-1, 20, 2**31 - 1, -(2**31)])
 def test_an_index_outside_is_a_hazard_and_nothing_is_written(index_dtype: str, bad: int) -> None:
     kernel = rows_by_index("gather", 64, "float16", index_dtype)
-    a, rows = oracle.random_array((20, 64), "float16"), np.arange(12).astype(index_dtype)
+    a, rows = byte_arrays.random_array((20, 64), "float16"), np.arange(12).astype(index_dtype)
     rows[9] = bad
     packed = np.ones((12, 64), np.float16)
     with pytest.raises(tc.HazardError, check=is_hazard("bounds", bad, 19)) as caught:
@@ -112,11 +112,11 @@ def test_only_what_is_written_is_kept_for_an_index_outside() -> None:
 @pytest.mark.parametrize("index_dtype", ["int32", "int64"])
 def test_clamped_the_emulator_does_as_the_gpu(index_dtype: str) -> None:
     kernel = rows_by_index("gather", 64, "float16", index_dtype, clamp=True)
-    a = oracle.random_array((20, 64), "float16")
+    a = byte_arrays.random_array((20, 64), "float16")
     rows = np.array([3, -1, 20, 19, np.iinfo(index_dtype).min, np.iinfo(index_dtype).max, 0], index_dtype)
     packed = np.zeros((7, 64), np.float16)
     kernel(a, rows, packed, executor="emulator")
-    assert oracle.same_bytes(packed, a[np.clip(rows, 0, 19)])
+    assert byte_arrays.same_bytes(packed, a[np.clip(rows, 0, 19)])
 
 
 def reader(dtype: str, compute: Any = lambda k, v: v, **bounds: Any) -> tc.BuiltKernel:
@@ -351,7 +351,7 @@ def test_half_a_register_written_after_an_index_leaves_the_other_half() -> None:
     row = k.index(k.load(rows[0]), upper=7)
     k.store(k.registers(own)[1], k.load(a[row, k.lane_id(), 1]))
     k.warp.copy(b[:, :], own[:, :])
-    source, result = oracle.random_array((8, 32, 2), "uint16"), np.zeros((32, 2), np.uint16)
+    source, result = byte_arrays.random_array((8, 32, 2), "uint16"), np.zeros((32, 2), np.uint16)
     k.build(target="sm_80", grid=1)(source, np.array([5], np.int32), result, executor="emulator")
     assert (result[:, 0] == source[0, :, 0]).all() and (result[:, 1] == source[5, :, 1]).all()
 
@@ -377,29 +377,29 @@ def test_a_table_of_tables() -> None:
         assemble(kernel.ptx, kernel.target, assembler)
     rng = np.random.default_rng(0)
     for rows, entries, count in ((5, 3, 4), (40, 9, 0), (1, 1, 7)):
-        source = oracle.random_array((rows, 32), "uint32").view(np.float32)
+        source = byte_arrays.random_array((rows, 32), "uint32").view(np.float32)
         first, second = rng.integers(0, entries, (count, 2)), rng.integers(1, rows + 1, entries).astype(np.int32)
         result = np.zeros((count, 2, 32), np.float32)
         kernel(source, result, first, second, executor="emulator")
-        assert oracle.same_bytes(result, source[second[first] - 1])
+        assert byte_arrays.same_bytes(result, source[second[first] - 1])
     second[0] = 0
     with pytest.raises(tc.HazardError, check=is_hazard("bounds", -1)):
         kernel(source, result, first, second, executor="emulator")
 
 
 def test_on_the_gpu(gpu: str) -> None:
-    a, rows = oracle.random_array((1000, 64), "float16"), np.random.default_rng(0).integers(-50, 1050, 3000)
+    a, rows = byte_arrays.random_array((1000, 64), "float16"), np.random.default_rng(0).integers(-50, 1050, 3000)
     for dtype in ("int32", "int64"):
         packed, back = np.zeros((3000, 64), np.float16), np.zeros((1000, 64), np.float16)
         kernel = rows_by_index("gather", 64, "float16", dtype, clamp=True)
         kernel(a, rows.astype(dtype), packed, executor="cuda")
-        assert oracle.same_bytes(packed, a[np.clip(rows, 0, 999)])
+        assert byte_arrays.same_bytes(packed, a[np.clip(rows, 0, 999)])
         order = np.random.default_rng(1).permutation(1000)
         rows_by_index("scatter", 64, "float16", dtype)(back, order.astype(dtype), packed[:1000], executor="cuda")
-        assert oracle.same_bytes(back[order], packed[:1000])
+        assert byte_arrays.same_bytes(back[order], packed[:1000])
     table = np.random.default_rng(2).integers(0, 100, (7, 33), np.int32)
-    pool = oracle.random_array((100, 16, 32), "uint32").view(np.float32)
+    pool = byte_arrays.random_array((100, 16, 32), "uint32").view(np.float32)
     for scope in ("cta", "warp"):
         out = np.zeros((7, 33 * 16, 32), np.float32)
         paged_copy(scope, 32, "float32")(pool, table, out, executor="cuda")
-        assert oracle.same_bytes(out, pool[table].reshape(out.shape))
+        assert byte_arrays.same_bytes(out, pool[table].reshape(out.shape))

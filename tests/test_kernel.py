@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tilecopy import S, TileLayout
 from tilecopy.assemblers import assemble
+from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.mentions import is_hazard, mentions
-from tilecopy_testkit import oracle
-from tilecopy_testkit.programs import round_trip
+from tilecopy_test_helpers.programs import round_trip
 
 
 def elementwise(dtype: str, wanted: str, compute: Any) -> tuple[Any, Any]:
@@ -40,12 +40,12 @@ def test_arithmetic_is_numpys(dtype: str) -> None:
     one = wide.dtype.type  # floats of 16 bits compute in float32 and are rounded once, at the store
     with np.errstate(over="ignore"):
         expected = np.maximum(wide * one(3) + one(5) - np.minimum(wide, one(7)), one(2))
-    assert oracle.same_bytes(result, expected.astype(source.dtype))
+    assert byte_arrays.same_bytes(result, expected.astype(source.dtype))
 
 
 def test_a_number_may_stand_on_the_left() -> None:
     source, result = elementwise("int32", "int32", lambda k, v: 7 - (2 + v * 3) + (5 * v - 100))
-    assert oracle.same_bytes(result, 7 - (2 + source * 3) + (5 * source - 100))
+    assert byte_arrays.same_bytes(result, 7 - (2 + source * 3) + (5 * source - 100))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float8_e5m2"])
@@ -58,7 +58,7 @@ def test_an_element_that_is_only_moved_keeps_its_bits(dtype: str) -> None:
     kernel = k.build(target="sm_80", grid=1)
     assert "cvt." not in kernel.ptx
     kernel(source, result, executor="emulator")
-    assert oracle.same_bytes(source, result)
+    assert byte_arrays.same_bytes(source, result)
 
 
 def test_computed_nans_are_the_hardwares() -> None:
@@ -83,7 +83,7 @@ CASTS = [
 @pytest.mark.parametrize(("dtype", "wanted"), CASTS)
 def test_casts_are_numpys(dtype: str, wanted: str) -> None:
     source, result = elementwise(dtype, wanted, lambda k, v: k.cast(v, wanted))
-    assert oracle.same_bytes(result, source.astype(result.dtype))
+    assert byte_arrays.same_bytes(result, source.astype(result.dtype))
 
 
 def test_loops_conditions_and_data_dependent_branches() -> None:
@@ -122,10 +122,10 @@ def test_symbolic_strides_choose_the_width_by_what_they_declare() -> None:
         k.cta.copy(b[rows, :], s[:, :])
         kernel = k.build(target="sm_80", grid=4)
         assert kernel.plans[0].partition.vec_bits == bits
-        wide = oracle.random_array((256, 72), "float16")
+        wide = byte_arrays.random_array((256, 72), "float16")
         result = np.zeros((256, 64), np.float16)
         kernel(72, wide[:, :64], result, executor="emulator")
-        assert oracle.same_bytes(result, np.ascontiguousarray(wide[:, :64]))
+        assert byte_arrays.same_bytes(result, np.ascontiguousarray(wide[:, :64]))
         with pytest.raises(tc.LaunchError, match=mentions(72, 80)):
             kernel(80, wide[:, :64], result, executor="emulator")
         if multiple == 8:
@@ -136,10 +136,10 @@ def test_symbolic_strides_choose_the_width_by_what_they_declare() -> None:
 @given(st.integers(1, 40), st.integers(1, 40), st.sampled_from([1, 2, 8, 32]))
 def test_any_grid(rows: int, columns: int, threads: int) -> None:
     kernel = round_trip((rows * 4, columns * 8), (4, 8), "uint16", threads=threads)
-    a = oracle.random_array((rows * 4, columns * 8), "uint16")
+    a = byte_arrays.random_array((rows * 4, columns * 8), "uint16")
     b = np.zeros_like(a)
     kernel(a, b, executor="emulator")
-    assert oracle.same_bytes(a, b)
+    assert byte_arrays.same_bytes(a, b)
 
 
 def test_past_two_to_the_31_elements() -> None:
@@ -158,7 +158,7 @@ def test_past_two_to_the_31_elements() -> None:
     kernel = k.build(target="sm_80", grid=1)
     with tempfile.TemporaryFile() as file:
         far = np.memmap(file, np.uint8, "w+", shape=(rows, 64))
-        far[-128:] = oracle.random_array((128, 64), np.uint8)
+        far[-128:] = byte_arrays.random_array((128, 64), np.uint8)
         result = np.zeros((128, 64), np.uint8)
         kernel(far, result, rows - 128, executor="emulator")
         assert np.array_equal(result, far[-128:])
@@ -469,9 +469,9 @@ def test_a_cta_that_is_no_whole_number_of_warps() -> None:
     with pytest.raises(tc.NoVariantError, match=mentions(48)):
         k.build(target="sm_80", grid=1)
     kernel = round_trip((4, 48), (2, 48), "float32", threads=48)
-    a, b = oracle.random_array((4, 48), np.float32), np.zeros((4, 48), np.float32)
+    a, b = byte_arrays.random_array((4, 48), np.float32), np.zeros((4, 48), np.float32)
     kernel(a, b, executor="emulator")
-    assert oracle.same_bytes(a, b)
+    assert byte_arrays.same_bytes(a, b)
 
 
 @pytest.mark.parametrize("start", [2**31 - 2, 2**32 - 1, 2**40, -(2**31) - 1])
@@ -602,7 +602,7 @@ def test_elements_of_4_bits_are_copied_where_whole_bytes_move(dtype: str, way: s
         k.warp.copy(fragment[:, :], tile[:, :])
     k.warp.copy(result, fragment[:, :] if "local" in way else tile[:, :])
     kernel = k.build(target="sm_80", grid=2)
-    x, y = oracle.random_array((16, 64), "uint8", 4), np.zeros((16, 64), np.uint8)
+    x, y = byte_arrays.random_array((16, 64), "uint8", 4), np.zeros((16, 64), np.uint8)
     kernel(x, y, executor="emulator")
     assert np.array_equal(y[:, 16:48], x[:, 16:48]) and not y[:, :16].any() and not y[:, 48:].any()
 

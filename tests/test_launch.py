@@ -26,7 +26,7 @@ from tilecopy.kernel.parameters import TensorMapParameter
 from tilecopy_cuda.cuda import CudaExecutor
 from tilecopy_cuda.device_array import DeviceArray
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit.programs import round_trip
+from tilecopy_test_helpers.programs import round_trip
 
 A0, B0 = 0x7F0000001000, 0x7F0000002000
 STICKY = [700, 702, 710, 714, 715, 716, 717, 718, 719, 721]

@@ -11,6 +11,7 @@ import tilecopy as tc
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from tilecopy import R, S, TCol, TileLayout, TLane, laneid, warpid
+from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit import oracle
 
@@ -72,7 +73,7 @@ def test_slice_shifts_the_coordinate(tile: tuple, data: st.DataObject) -> None:
     cut = layout.slice(shape, [(s, s + e) for s, e in zip(starts, extents, strict=True)])
     assert cut is not None, "a box along the layout's own extents is always a layout"
     whole = np.array(enumerate_m(layout))
-    assert enumerate_m(cut) == whole[oracle.box_flat(shape, starts, extents)].tolist()
+    assert enumerate_m(cut) == whole[byte_arrays.box_flat(shape, starts, extents)].tolist()
 
 
 @given(tiles(), st.data())
@@ -85,7 +86,7 @@ def test_slice_by_another_shape_is_right_or_none(tile: tuple, data: st.DataObjec
     cut = layout.slice(shape, [(s, s + e) for s, e in zip(starts, extents, strict=True)])
     if cut is not None:
         whole = np.array(enumerate_m(layout))
-        assert enumerate_m(cut) == whole[oracle.box_flat(shape, starts, extents)].tolist()
+        assert enumerate_m(cut) == whole[byte_arrays.box_flat(shape, starts, extents)].tolist()
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ def test_every_box_of_a_shape_whose_rows_straddle_iters(layout: TileLayout, shap
     whole = [layout.apply(flat) for flat in range(24)]
     for starts in np.ndindex(shape):
         for extents in product(*(range(1, e - s + 1) for e, s in zip(shape, starts, strict=True))):
-            flat = oracle.box_flat(shape, starts, extents)
+            flat = byte_arrays.box_flat(shape, starts, extents)
             cut = layout.slice(shape, [(s, s + e) for s, e in zip(starts, extents, strict=True)])
             one_run = extents[0] == 1 or extents[1] == shape[1]
             if one_run and flat[0] // inner == flat[-1] // inner:
@@ -272,7 +273,7 @@ def test_swizzled_slice_composes(tile: tuple, parameters: tuple[int, int, int], 
     extents = tuple(data.draw(st.integers(1, e - s)) for e, s in zip(shape, starts, strict=True))
     cut = layout.slice(shape, [(s, s + e) for s, e in zip(starts, extents, strict=True)])
     assert cut is not None
-    assert enumerate_m(cut) == np.array(enumerate_m(layout))[oracle.box_flat(shape, starts, extents)].tolist()
+    assert enumerate_m(cut) == np.array(enumerate_m(layout))[byte_arrays.box_flat(shape, starts, extents)].tolist()
     assert layout.span() > max(enumerate_m(layout))
 
 

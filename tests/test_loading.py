@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from fake_driver import FakeDriver, FakeTensor
 from tilecopy_cli.commands import tilecopy as command
 from tilecopy_cuda import ComputeCache, CudaExecutor
-from tilecopy_testkit.programs import round_trip
+from tilecopy_test_helpers.programs import round_trip
 
 A0, B0 = 0x7F0000001000, 0x7F0000002000
 

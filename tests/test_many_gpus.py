@@ -17,7 +17,7 @@ from fake_driver import FakeDriver, FakeTensor, Where
 from tilecopy.executors.streams import stream_device
 from tilecopy_cuda.cuda import CudaExecutor
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit.programs import round_trip
+from tilecopy_test_helpers.programs import round_trip
 
 A0, B0 = 0x7F0000001000, 0x7F0000002000
 GPUS = [Where("cuda", number) for number in range(4)]

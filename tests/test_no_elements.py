@@ -13,8 +13,8 @@ from fake_driver import CUDA0, FakeDriver, FakeTensor, TorchDType
 from tilecopy import S, TileLayout
 from tilecopy_cuda.cuda import CudaExecutor
 from tilecopy_cuda.device_array import DeviceArray
+from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit import oracle
 
 EMPTY = [(0, 8), (8, 0), (0, 0)]
 
@@ -45,13 +45,13 @@ def test_random_boxes_with_extents_of_0_are_those_of_numpy() -> None:
             start = random.randint(0, extent)
             box.append(slice(start, random.choice((start, random.randint(start, extent)))))
         kernel = through_shared(shape, tuple(box), asynchronous=number % 2 == 0)
-        source, result = oracle.random_array(shape, "float32", number), np.zeros(shape, np.float32)
+        source, result = byte_arrays.random_array(shape, "float32", number), np.zeros(shape, np.float32)
         wanted = result.copy()
         wanted[tuple(box)] = source[tuple(box)]
         empty += not wanted[tuple(box)].size
         assert bool(kernel.plans) == bool(wanted[tuple(box)].size)
         kernel(source, result, executor="emulator")
-        assert oracle.same_bytes(result, wanted), (shape, box)
+        assert byte_arrays.same_bytes(result, wanted), (shape, box)
     assert empty > 100
 
 
@@ -122,9 +122,9 @@ def test_loops_of_no_turns_and_sizes_of_0() -> None:
     k.cta.copy(b[m:m, :], tile[0:0, :])
     kernel = k.build(target="sm_90", grid=1)
     for rows in (0, 3):
-        x, y = oracle.random_array((rows, 8), "float32", 1), np.zeros((rows, 8), np.float32)
+        x, y = byte_arrays.random_array((rows, 8), "float32", 1), np.zeros((rows, 8), np.float32)
         kernel(x, y, executor="emulator")
-        assert oracle.same_bytes(x, y)
+        assert byte_arrays.same_bytes(x, y)
 
 
 @pytest.mark.parametrize("shape", EMPTY)

@@ -11,7 +11,7 @@ import tilecopy as tc
 from tilecopy import R, S, TileLayout, TLane, laneid
 from tilecopy.executors import html_table
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit.programs import round_trip
+from tilecopy_test_helpers.programs import round_trip
 
 K = round_trip((64, 128), (32, 64), "float16")
 A = tc.Buffer((64, 64), "float16", space="global", name="A")

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tilecopy import R, S, TileLayout, bx, cbx, laneid, warpid
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit.profiles import examples
+from tilecopy_test_helpers.profiles import examples
 
 from tilecopy_core.layout import AXES
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 from many_variants import READY, calls_of, install_many
-from tilecopy_testkit import oracle
-from tilecopy_testkit.programs import round_trip
+from tilecopy_test_helpers import byte_arrays
+from tilecopy_test_helpers.programs import round_trip
 
 MAX_CALLS_PER_VARIANT = 4_000
 """Calls and returns of functions: what one more installed variant may cost until its first plan."""
@@ -23,7 +23,7 @@ def test_an_installed_variant_costs_little_until_the_first_plan(tmp_path: Path) 
 
 def test_a_full_4096_x_4096_float32_round_trip_on_the_emulator() -> None:
     kernel = round_trip((4096, 4096), (32, 32), "float32")
-    a = oracle.random_array((4096, 4096), np.float32)
+    a = byte_arrays.random_array((4096, 4096), np.float32)
     b = np.zeros_like(a)
     kernel(a, b, executor="emulator")
-    assert oracle.same_bytes(a, b)
+    assert byte_arrays.same_bytes(a, b)

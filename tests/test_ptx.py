@@ -11,9 +11,9 @@ import tilecopy as tc
 from tilecopy import S, TileLayout
 from tilecopy.assemblers import ASSEMBLERS, assemble
 from tilecopy.module_text import header_target
+from tilecopy_test_helpers import demos
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit import demos
-from tilecopy_testkit.programs import edge_of, round_trip, transposed_words
+from tilecopy_test_helpers.programs import edge_of, round_trip, transposed_words
 
 from tilecopy_core.ptx import Address, Needs, PtxBuilder, SharedPlan, instruction_of
 

@@ -12,9 +12,10 @@ import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
 from tilecopy import S, TileLayout
+from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.mentions import mentions
+from tilecopy_test_helpers.profiles import examples
 from tilecopy_testkit import oracle
-from tilecopy_testkit.profiles import examples
 
 DTYPES = [
     "uint8",
@@ -201,7 +202,7 @@ class Drawn:
         def at(side: str, e: dict[str, Any]) -> Any:
             lead = {"A": (), "s": (e["u"],), "B": (e["bx"], e["u"])}[side]
             begin = (*lead, *(start(e) for start in self.starts[side]))
-            return places[side][oracle.box_flat(shapes[side], begin, ((1,) * len(lead) + self.box))]
+            return places[side][byte_arrays.box_flat(shapes[side], begin, ((1,) * len(lead) + self.box))]
 
         for turn in self.turns:
             active = [e for e in turn if guard is None or guard(e)]

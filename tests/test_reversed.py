@@ -10,8 +10,8 @@ import tilecopy as tc
 import tilecopy_draw
 from fake_driver import FakeDriver
 from tilecopy_cuda.cuda import CudaExecutor
+from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit import oracle
 
 SHAPE = (16, 48)
 TURNS = pytest.mark.parametrize("turn", [(-1, 1), (1, -1), (-1, -1)], ids=["rows", "columns", "both"])
@@ -66,9 +66,9 @@ def copies(
 def test_reversed_arrays_are_copied(turn: tuple[int, int], way: str, known: bool) -> None:
     kernel = copies(turn, way, known=known)
     memory = np.zeros((18, 64), np.float32)
-    a, b = turned(oracle.random_array((16, 64), "float32", 3)[:, 8:56], turn), turned(memory[1:17, 8:56], turn)
+    a, b = turned(byte_arrays.random_array((16, 64), "float32", 3)[:, 8:56], turn), turned(memory[1:17, 8:56], turn)
     kernel(a, b, executor="emulator")
-    assert oracle.same_bytes(np.ascontiguousarray(a), np.ascontiguousarray(b))
+    assert byte_arrays.same_bytes(np.ascontiguousarray(a), np.ascontiguousarray(b))
     outside = memory.copy()
     outside[1:17, 8:56] = 0
     assert not outside.any()
@@ -96,9 +96,9 @@ def test_a_stride_that_is_the_negative_of_a_size() -> None:
         k.store(b[y, t], k.load(a[y, t]))
     kernel = k.build(target="sm_80", grid=(m,))
     for shape in ((1, 4), (5, 12), (7, 32)):
-        x, y_ = oracle.random_array(shape, "float32", 1), np.zeros(shape, np.float32)
+        x, y_ = byte_arrays.random_array(shape, "float32", 1), np.zeros(shape, np.float32)
         kernel(x[::-1], y_, executor="emulator")
-        assert oracle.same_bytes(y_, np.ascontiguousarray(x[::-1]))
+        assert byte_arrays.same_bytes(y_, np.ascontiguousarray(x[::-1]))
         if shape[0] > 1:
             with pytest.raises(tc.LaunchError, match=mentions("A")):
                 kernel(x, y_, executor="emulator")
@@ -106,9 +106,9 @@ def test_a_stride_that_is_the_negative_of_a_size() -> None:
 
 def test_a_loaded_kernel_takes_reversed_arrays_too(tmp_path: Any) -> None:
     kernel = tc.load_kernel(copies((-1, 1), "shared").save(tmp_path / "turned"))
-    x, y = oracle.random_array((16, 64), "float32", 1)[::-1, :48], np.zeros((16, 64), np.float32)[::-1, :48]
+    x, y = byte_arrays.random_array((16, 64), "float32", 1)[::-1, :48], np.zeros((16, 64), np.float32)[::-1, :48]
     kernel(x, y, executor="emulator")
-    assert oracle.same_bytes(np.ascontiguousarray(x), np.ascontiguousarray(y))
+    assert byte_arrays.same_bytes(np.ascontiguousarray(x), np.ascontiguousarray(y))
 
 
 def test_a_tensor_map_is_declined_for_a_negative_stride() -> None:
@@ -131,9 +131,9 @@ def test_edges_of_a_reversed_array() -> None:
     k.warp.copy(b[y : y + 8, :], tile[:, :], outside="zero")
     kernel = k.build(target="sm_80", grid=((m + 7) // 8,))
     for rows in (3, 8, 13):
-        x, result = oracle.random_array((rows, 16), "float32", rows), np.zeros((rows, 16), np.float32)
+        x, result = byte_arrays.random_array((rows, 16), "float32", rows), np.zeros((rows, 16), np.float32)
         kernel(x[::-1], result, executor="emulator")
-        assert oracle.same_bytes(result, np.ascontiguousarray(x[::-1]))
+        assert byte_arrays.same_bytes(result, np.ascontiguousarray(x[::-1]))
 
 
 def test_no_picture_of_a_reversed_array_is_drawn() -> None:

@@ -20,9 +20,9 @@ import pytest
 import tilecopy as tc
 from drawn_records import raw_exceptions
 from tilecopy_emulator import run_ptx
+from tilecopy_test_helpers import byte_arrays, demos
+from tilecopy_test_helpers import programs as kernels
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit import demos, oracle
-from tilecopy_testkit import programs as kernels
 
 
 def sized(name: str = "sized") -> tc.BuiltKernel:
@@ -126,11 +126,11 @@ def test_a_loaded_kernel_is_the_one_that_was_saved(name: str, tmp_path: Path) ->
 def test_a_loaded_kernel_runs_and_refuses_as_the_saved_one(tmp_path: Path) -> None:
     kernel = sized()
     loaded = tc.load_kernel(kernel.save(tmp_path))
-    a = oracle.random_array((16, 128), "float32")
+    a = byte_arrays.random_array((16, 128), "float32")
     for each in (kernel, loaded):
         b = np.zeros((32, 128), "float32")
         each(a, b, 2, executor="emulator")
-        assert oracle.same_bytes(b[16:], a) and not b[:16].any()
+        assert byte_arrays.same_bytes(b[16:], a) and not b[:16].any()
     wrong: list[tuple[Any, ...]] = [
         (a, np.zeros((32, 128), "float32"), 3),  # past the end of B
         (a, np.zeros((30, 128), "float32"), 0),
@@ -156,10 +156,10 @@ def test_boxes_that_are_drawn_back_are_checked_and_moved_alike_after_loading(tmp
     )
     for each in (kernel, tc.load_kernel(tmp_path)):
         for rows in (8, 9, 16, 23):
-            a = oracle.random_array((rows, 64), "float32")
+            a = byte_arrays.random_array((rows, 64), "float32")
             b = np.zeros_like(a)
             each(a, b, executor="emulator")
-            assert oracle.same_bytes(a, b)
+            assert byte_arrays.same_bytes(a, b)
         with pytest.raises(tc.LaunchError, match="M"):
             each(np.zeros((7, 64), "float32"), np.zeros((7, 64), "float32"), executor="emulator")
 
@@ -181,10 +181,10 @@ def test_a_size_is_called_as_its_owner_likes(name: str, tmp_path: Path) -> None:
 
 def test_an_index_out_of_its_bounds_is_a_hazard_after_loading_too(tmp_path: Path) -> None:
     loaded = tc.load_kernel(gather().save(tmp_path))
-    a, rows = oracle.random_array((20, 32), "float32"), np.array([3, 1, 19, 0, 0, 7, 8, 9], "int32")
+    a, rows = byte_arrays.random_array((20, 32), "float32"), np.array([3, 1, 19, 0, 0, 7, 8, 9], "int32")
     b = np.zeros((8, 32), "float32")
     loaded(a, rows, b, executor="emulator")
-    assert oracle.same_bytes(b, a[rows])
+    assert byte_arrays.same_bytes(b, a[rows])
     rows[2] = 20
     with pytest.raises(tc.HazardError):
         loaded(a, rows, b, executor="emulator")
@@ -194,7 +194,7 @@ def test_the_record_alone_is_enough_for_another_launcher(tmp_path: Path) -> None
     """As docs/export.md does it: parameters in order, sizes from the arrays' shapes, the grid evaluated."""
     sized().save(tmp_path)
     record = json.loads((tmp_path / "launch.json").read_text())
-    a, b = oracle.random_array((16, 128), "float32"), np.zeros((32, 128), "float32")
+    a, b = byte_arrays.random_array((16, 128), "float32"), np.zeros((32, 128), "float32")
     given: dict[str, Any] = {"A": a, "B": b, "first": 1}
     for parameter in record["parameters"]:
         if parameter["kind"] == "size":
@@ -211,7 +211,7 @@ def test_the_record_alone_is_enough_for_another_launcher(tmp_path: Path) -> None
         block=record["block"],
         dynamic_shared_bytes=record["dynamic_shared_bytes"],
     )
-    assert grid == [2, 2, 1] and oracle.same_bytes(b[8:24], a)
+    assert grid == [2, 2, 1] and byte_arrays.same_bytes(b[8:24], a)
 
 
 def test_the_record_says_what_a_launch_needs(tmp_path: Path) -> None:
@@ -231,16 +231,16 @@ def test_the_record_says_what_a_launch_needs(tmp_path: Path) -> None:
 
 
 def test_what_a_launch_makes_is_made_alike_after_loading(tmp_path: Path) -> None:
-    a = oracle.random_array((16, 128), "float32")
+    a = byte_arrays.random_array((16, 128), "float32")
     for kernel in (tensor_copies(), tc.load_kernel(tensor_copies().save(tmp_path / "maps"))):
         b = np.zeros_like(a)
         kernel(a, b, executor="emulator")
-        assert oracle.same_bytes(b[:14], a[2:]) and not b[14:].any()
-    rows = oracle.random_array((5, 32), "float32")
+        assert byte_arrays.same_bytes(b[:14], a[2:]) and not b[14:].any()
+    rows = byte_arrays.random_array((5, 32), "float32")
     for kernel in (host_bytes.last_row(), tc.load_kernel(host_bytes.last_row().save(tmp_path / "bytes"))):
         row = np.zeros(32, "float32")
         kernel(rows, row, executor="emulator")
-        assert oracle.same_bytes(row, rows[4])
+        assert byte_arrays.same_bytes(row, rows[4])
     for function, told in host_bytes.FAULTS.items():
         loaded = tc.load_kernel(host_bytes.last_row(function).save(tmp_path / function.__name__))
         with pytest.raises(tc.LaunchError, match=told):

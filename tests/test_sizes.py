@@ -16,8 +16,8 @@ from tilecopy import S, TileLayout, tx
 from tilecopy.assemblers import ASSEMBLERS, assemble
 from tilecopy.kernel import SizeParameter
 from tilecopy_cuda.cuda import CudaExecutor
+from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit import oracle
 
 
 def tiled(
@@ -45,25 +45,25 @@ def test_one_build_many_sizes() -> None:
     for assembler in ASSEMBLERS:
         assemble(text, kernel.target, assembler)
     for m, n in ((8, 8), (8, 96), (40, 16), (64, 8)):
-        a = oracle.random_array((m, n), "uint32").view(np.float32)
+        a = byte_arrays.random_array((m, n), "uint32").view(np.float32)
         b = np.zeros_like(a)
         kernel(a, b, executor="emulator")
-        assert oracle.same_bytes(a, b)
+        assert byte_arrays.same_bytes(a, b)
     assert kernel.ptx == text and [type(p) for p in kernel.parameters[:2]] == [SizeParameter, SizeParameter]
     again = pickle.loads(pickle.dumps(kernel))
     b = np.zeros_like(a)
     again(a, b, executor="emulator")
-    assert oracle.same_bytes(a, b)
+    assert byte_arrays.same_bytes(a, b)
 
 
 @given(st.integers(1, 6), st.integers(1, 6), st.booleans())
 def test_any_size(m: int, n: int, padded: bool) -> None:
     _, kernel = tiled(padded=padded)
-    a = oracle.random_array((m * 8, n * 8), "uint32").view(np.float32)
+    a = byte_arrays.random_array((m * 8, n * 8), "uint32").view(np.float32)
     wide = np.zeros((m * 8, n * 8 + 8 * padded), np.float32)
     b = wide[:, : n * 8]
     kernel(a, b, executor="emulator")
-    assert oracle.same_bytes(np.ascontiguousarray(b), a)
+    assert byte_arrays.same_bytes(np.ascontiguousarray(b), a)
     assert not wide[:, n * 8 :].any()
 
 
@@ -206,9 +206,9 @@ def test_views_of_an_array_of_any_size() -> None:
     k.cta_sync()
     k.cta.copy(b[x : x + 8, y : y + 8], tile[:, :])
     kernel = k.build(target="sm_80", grid=(n // 8, m // 8))
-    source, result = oracle.random_array((16, 24), "float16"), np.zeros((24, 16), np.float16)
+    source, result = byte_arrays.random_array((16, 24), "float16"), np.zeros((24, 16), np.float16)
     kernel(source, result, executor="emulator")
-    assert oracle.same_bytes(result, np.ascontiguousarray(source.T))
+    assert byte_arrays.same_bytes(result, np.ascontiguousarray(source.T))
     words = a.view(dtype="uint32")
     assert tc.Expr is type(words.shape[1]) and str(words) == "global A: uint32[M, (N)//2]"
     assert str(a.permute(1, 0)) == "global A: float16[N, M]"
@@ -238,10 +238,10 @@ def test_a_transpose_of_any_size_through_registers_computes_no_address_twice() -
     ]
     assert len({(opcode, operands) for opcode, _, operands in computed}) == len(computed) < 20
     for rows, columns in ((64, 8), (128, 24)):
-        source = oracle.random_array((rows, columns), "uint32").view(np.float32)
+        source = byte_arrays.random_array((rows, columns), "uint32").view(np.float32)
         result = np.zeros((columns, rows), np.float32)
         kernel(source, result, executor="emulator")
-        assert oracle.same_bytes(result, np.ascontiguousarray(source.T))
+        assert byte_arrays.same_bytes(result, np.ascontiguousarray(source.T))
 
 
 def refused(make: Any, error: type[Exception], message: str) -> None:
@@ -357,10 +357,10 @@ def test_the_driver_gets_the_grid_and_the_sizes_and_no_launch_of_nothing() -> No
 def test_on_the_gpu(gpu: str) -> None:
     _, kernel = tiled(padded=True)
     for m, n in ((8, 8), (64, 1000), (4096, 8)):
-        a = oracle.random_array((m, n), "uint32").view(np.float32)
+        a = byte_arrays.random_array((m, n), "uint32").view(np.float32)
         wide = np.zeros((m, n + 8), np.float32)
         kernel(a, wide[:, :n], executor="cuda")
-        assert oracle.same_bytes(np.ascontiguousarray(wide[:, :n]), a)
+        assert byte_arrays.same_bytes(np.ascontiguousarray(wide[:, :n]), a)
 
 
 def test_loops_count_as_far_as_their_bounds_reach() -> None:
@@ -496,7 +496,7 @@ def with_rows_apart(memory: Any, m: int, ld: int) -> Any:
 
 @pytest.mark.parametrize("by_size", [False, True])
 def test_rows_that_overlap_in_a_written_array_are_refused(by_size: bool) -> None:
-    kernel, a = rows_kernel(by_size=by_size), oracle.random_array((5, 12), "float32", 1)
+    kernel, a = rows_kernel(by_size=by_size), byte_arrays.random_array((5, 12), "float32", 1)
     for ld in (12, 4, 64, 11, 13, *([] if by_size else [0]), 12):
         memory = np.zeros(5 * 64, np.float32)
         b, last = with_rows_apart(memory, 5, ld), np.zeros(ld, np.float32) if by_size else ld
@@ -506,13 +506,13 @@ def test_rows_that_overlap_in_a_written_array_are_refused(by_size: bool) -> None
             assert not memory.any()
         else:
             kernel(a, last, b, executor="emulator")
-            assert oracle.same_bytes(np.ascontiguousarray(b), a)
+            assert byte_arrays.same_bytes(np.ascontiguousarray(b), a)
 
 
 def test_one_row_overlaps_nothing_and_what_is_only_read_may_overlap() -> None:
-    a, memory = oracle.random_array((1, 12), "float32", 1), np.zeros(64, np.float32)
+    a, memory = byte_arrays.random_array((1, 12), "float32", 1), np.zeros(64, np.float32)
     rows_kernel()(a, 4, with_rows_apart(memory, 1, 4), executor="emulator")
-    assert oracle.same_bytes(memory[:12], a[0])
+    assert byte_arrays.same_bytes(memory[:12], a[0])
     k = tc.KernelBuilder("windows", threads=32)
     m, ld = k.size("M"), k.scalar("ld", lower=0, upper=64)
     a, b = k.param("A", (m, 12), "float32", strides=(ld, 1)), k.param("B", (m, 12), "float32")
@@ -566,9 +566,9 @@ def test_a_size_that_is_only_a_stride_is_read_from_the_strides(loaded: bool, tmp
     if loaded:
         kernel = tc.load_kernel(kernel.save(tmp_path / "strided"))
     for distance in (32, 36, 64):
-        source = oracle.random_array((8, distance), "float32", distance)[:, :32]
+        source = byte_arrays.random_array((8, distance), "float32", distance)[:, :32]
         kernel(source, result, executor="emulator")
-        assert oracle.same_bytes(result, np.ascontiguousarray(source))
+        assert byte_arrays.same_bytes(result, np.ascontiguousarray(source))
     with pytest.raises(tc.LaunchError, match=mentions("ld", 33, "A")):
         kernel(np.zeros((8, 33), np.float32)[:, :32], result, executor="emulator")
 
@@ -581,10 +581,10 @@ def test_a_stride_of_one_row_says_nothing_of_a_size() -> None:
     k.store(b[y, t], k.load(a[y, t]))
     kernel = k.build(target="sm_80", grid=(m,))
     for rows in (0, 1, 3):
-        source, result = oracle.random_array((rows, 40), "float32", 1)[:, :32], np.zeros((rows, 32), np.float32)
+        source, result = byte_arrays.random_array((rows, 40), "float32", 1)[:, :32], np.zeros((rows, 32), np.float32)
         strided = np.lib.stride_tricks.as_strided(source, (rows, 32), (12 if rows == 1 else 160, 4))
         kernel(strided, result, executor="emulator")
-        assert oracle.same_bytes(result, np.ascontiguousarray(source))
+        assert byte_arrays.same_bytes(result, np.ascontiguousarray(source))
 
 
 def test_what_to_do_about_a_stride_that_follows_from_a_size() -> None:

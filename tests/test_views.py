@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tilecopy import R, S, TCol, TileLayout, TLane, laneid
 from tilecopy.assemblers import ASSEMBLERS, assemble
+from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.mentions import is_hazard, mentions
-from tilecopy_testkit import oracle
 
 from tilecopy_core.integers import evaluate, symbols_of
 from tilecopy_core.layout import Iter, m
@@ -51,10 +51,10 @@ def test_a_transpose_by_a_view(dtype: str, layout: Any) -> None:
     kernel = transpose(64, 96, dtype, layout)
     for assembler in ASSEMBLERS:
         assemble(kernel.ptx, kernel.target, assembler)
-    a = oracle.random_array((64, 96), dtype)
+    a = byte_arrays.random_array((64, 96), dtype)
     b = np.zeros((96, 64), a.dtype)
     kernel(a, b, executor="emulator")
-    assert oracle.same_bytes(b, np.ascontiguousarray(a.T))
+    assert byte_arrays.same_bytes(b, np.ascontiguousarray(a.T))
 
 
 def test_a_transpose_through_a_fragment() -> None:
@@ -67,9 +67,9 @@ def test_a_transpose_through_a_fragment() -> None:
     k.warp.copy(b.T[y : y + 32, x : x + 8], fragment[...])
     kernel = k.build(target="sm_80", grid=(8, 2))
     assert [plan.partition.vec for plan in kernel.plans] == [4, 1]
-    source, result = oracle.random_array((64, 64), "uint32").view(np.float32), np.zeros((64, 64), np.float32)
+    source, result = byte_arrays.random_array((64, 64), "uint32").view(np.float32), np.zeros((64, 64), np.float32)
     kernel(source, result, executor="emulator")
-    assert oracle.same_bytes(result, np.ascontiguousarray(source.T))
+    assert byte_arrays.same_bytes(result, np.ascontiguousarray(source.T))
 
 
 def test_a_view_is_the_same_memory_and_its_arguments_are_as_declared() -> None:
@@ -85,9 +85,9 @@ def test_a_view_is_the_same_memory_and_its_arguments_are_as_declared() -> None:
     k.warp_sync()
     k.warp.copy(b.T[:, 0:32], tile.T[:, :])
     kernel = k.build(target="sm_80", grid=1)
-    source, result = oracle.random_array((32, 64), "float16"), np.zeros((64, 16), np.uint64)
+    source, result = byte_arrays.random_array((32, 64), "float16"), np.zeros((64, 16), np.uint64)
     kernel(source, result, executor="emulator")
-    assert oracle.same_bytes(result[:32], source.view(np.uint64))
+    assert byte_arrays.same_bytes(result[:32], source.view(np.uint64))
     with pytest.raises(tc.LaunchError, match=mentions("A", "dtype", "uint64", "float16")):
         kernel(source.view(np.uint64), result, executor="emulator")
 
@@ -154,11 +154,11 @@ def run_view(seen_of: Any, expected_of: Any, **tile: Any) -> None:
     whole = tuple(slice(None) for _ in b.shape)
     k.cta.copy(b[whole], seen[whole])
     kernel = k.build(target="sm_80", grid=1)
-    source = oracle.random_array((64, 64), "float16")
+    source = byte_arrays.random_array((64, 64), "float16")
     expected = np.ascontiguousarray(expected_of(source))
     result = np.zeros(expected.shape, seen.dtype.numpy())
     kernel(source, result, executor="emulator")
-    assert oracle.same_bytes(result, expected)
+    assert byte_arrays.same_bytes(result, expected)
 
 
 @pytest.mark.parametrize(
@@ -198,10 +198,10 @@ def test_registers_are_viewed_by_their_words() -> None:
     c = k.param("C", (32,), "uint32")
     k.store(c[k.lane_id()], k.load(own[3]) + 1)
     kernel = k.build(target="sm_80", grid=1)
-    source = oracle.random_array((32, 8), "float16")
+    source = byte_arrays.random_array((32, 8), "float16")
     result, last = np.zeros((32, 4), np.uint32), np.zeros(32, np.uint32)
     kernel(source, result, last, executor="emulator")
-    assert oracle.same_bytes(result, source.view(np.uint32))
+    assert byte_arrays.same_bytes(result, source.view(np.uint32))
     assert (last == source.view(np.uint32)[:, 3] + 1).all()
 
 
@@ -349,10 +349,10 @@ def test_a_view_whose_swizzle_repeats_later_than_its_own_needs_more_alignment() 
 def test_a_transpose_on_the_gpu(gpu: str, layout: Any) -> None:
     if layout == "swizzled":
         layout = tc.SwizzledLayout(tc.swizzle("64B", "float32"), TileLayout(S[32, 32]))
-    a = oracle.random_array((1024, 96), "float32")
+    a = byte_arrays.random_array((1024, 96), "float32")
     b = np.zeros((96, 1024), np.float32)
     transpose(1024, 96, "float32", layout)(a, b, executor="cuda")
-    assert oracle.same_bytes(b, np.ascontiguousarray(a.T))
+    assert byte_arrays.same_bytes(b, np.ascontiguousarray(a.T))
 
 
 def test_offsets_and_replicas_are_counted_in_the_new_elements() -> None:
@@ -438,9 +438,11 @@ def test_halves_of_tensor_memory_by_views() -> None:
     with k.if_(k.warp_id() == 0):
         k.tcgen05_dealloc(acc)
     kernel = k.build(target="sm_100a", grid=1)
-    source, result = oracle.random_array((2, 32, 16), "uint8"), np.zeros((128, 8), np.uint32)
+    source, result = byte_arrays.random_array((2, 32, 16), "uint8"), np.zeros((128, 8), np.uint32)
     kernel(source, result, executor="emulator")
-    assert oracle.same_bytes(result, np.tile(np.concatenate([source[0], source[1]], axis=1).view(np.uint32), (4, 1)))
+    assert byte_arrays.same_bytes(
+        result, np.tile(np.concatenate([source[0], source[1]], axis=1).view(np.uint32), (4, 1))
+    )
     with pytest.raises(tc.RequestError, match=mentions(8)):
         k.tcgen05_ld(
             fragment, acc.view(shape=(32, 1), layout=TileLayout(S[(32, 1) : (1 @ TLane, 1 @ TCol)] + 1 @ TCol))

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_random_copies import layouts
 from tilecopy import S, TileLayout, laneid
+from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.mentions import mentions
+from tilecopy_test_helpers.profiles import examples
 from tilecopy_testkit import oracle
-from tilecopy_testkit.profiles import examples
 from tilecopy_testkit.widths import fits, widest
 
 from tilecopy_core.integers import evaluate
@@ -74,7 +75,7 @@ def places_of(side: dict[str, Any], box: tuple[int, ...], number: int) -> Any:
     extents, strides, offset, swizzle = side["layout"]
     found = oracle.addresses(extents, strides, offset)
     begin = tuple(b + number * s for b, s in zip(side["base"], side["step"], strict=True))
-    plain = found[oracle.box_flat(side["shape"], begin, box)]
+    plain = found[byte_arrays.box_flat(side["shape"], begin, box)]
     return plain + side["own"] if swizzle is None else oracle.swizzled(plain, *swizzle) + side["own"]
 
 
@@ -198,7 +199,10 @@ def test_fragments_move_in_vectors_as_wide_as_brute_force_finds(case: dict[str, 
     found = oracle.addresses(shape, strides)
     found = found if case["swizzle"] is None else oracle.swizzled(found, *case["swizzle"])
     places_at = [
-        [np.array(registers[start : start + extent]), found[oracle.box_flat(shape, (lane, case["first"]), (1, extent))]]
+        [
+            np.array(registers[start : start + extent]),
+            found[byte_arrays.box_flat(shape, (lane, case["first"]), (1, extent))],
+        ]
         for lane in range(32)
     ]
     chunk = 128 if case["swizzle"] is None else 1 << case["swizzle"][0]

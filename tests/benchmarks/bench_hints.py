@@ -28,7 +28,7 @@ from cache_hints import Hints
 from figures import record
 from tilecopy import S, TileLayout
 from tilecopy.executors import executor_named
-from tilecopy_testkit.programs import round_trip
+from tilecopy_test_helpers.programs import round_trip
 
 NBYTES = 2 << 30
 QUICK_NBYTES = 512 << 20

@@ -10,7 +10,7 @@ import torch
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 from bench_round_trip import median_seconds
 from figures import record
-from tilecopy_testkit import demos
+from tilecopy_test_helpers import demos
 
 
 def main() -> None:

@@ -9,8 +9,8 @@ import pytest
 import tilecopy as tc
 from tilecopy import S, TileLayout
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
+from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit import oracle
 
 MBAR = tc.Buffer(1, "uint64", space="shared", name="mbar", align_bytes=8)
 SWIZZLED = tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[64, 64]))
@@ -146,15 +146,15 @@ def pipeline(
 @pytest.mark.parametrize("layout", [None, PADDED, SWIZZLED])
 @pytest.mark.parametrize(("tiles", "stages"), [(1, 2), (5, 2), (7, 3)])
 def test_a_ring_of_stages(tiles: int, stages: int, layout: tc.Layout | None) -> None:
-    a = oracle.random_array((tiles * 64, 64), "float16")
+    a = byte_arrays.random_array((tiles * 64, 64), "float16")
     b = np.zeros_like(a)
     pipeline(tiles, stages, layout)(a, b, executor="emulator")
-    assert oracle.same_bytes(a, b)
+    assert byte_arrays.same_bytes(a, b)
 
 
 @pytest.mark.parametrize("without", ["expect", "wait", "commit", "read", "end"])
 def test_every_step_is_needed(without: str) -> None:
-    a = oracle.random_array((5 * 64, 64), "float16")
+    a = byte_arrays.random_array((5 * 64, 64), "float16")
     with pytest.raises(tc.HazardError):
         pipeline(5, 2, None, without=without)(a, np.zeros_like(a), executor="emulator")
 
@@ -163,10 +163,10 @@ def test_a_prefetch_goes_with_the_copy() -> None:
     kernel = pipeline(5, 2, PADDED, prefetch=True)
     assert kernel.ptx.count("cp.async.bulk.prefetch.L2.global") == 5 * 64
     assert "64 bulk copies of 128 bytes, prefetches of 128 bytes" in kernel.plans[0].explain()
-    a = oracle.random_array((5 * 64, 64), "float16")
+    a = byte_arrays.random_array((5 * 64, 64), "float16")
     b = np.zeros_like(a)
     kernel(a, b, executor="emulator")
-    assert oracle.same_bytes(a, b)
+    assert byte_arrays.same_bytes(a, b)
     with pytest.raises(tc.LayoutError, match="outside"):
         pipeline(5, 2, None, prefetch=True, cap=False)
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from tilecopy import R, S, TileLayout
+from tilecopy_test_helpers import byte_arrays, demos
 from tilecopy_test_helpers.mentions import is_hazard, mentions
-from tilecopy_testkit import demos, oracle
 
 MBAR = tc.Buffer(1, "uint64", space="shared", name="mbar", align_bytes=8)
 
@@ -167,20 +167,20 @@ CASES = [
 @pytest.mark.filterwarnings("ignore::tilecopy.PerformanceWarning")
 @pytest.mark.parametrize(("dst_layout", "src_layout", "dst_row", "src_row"), CASES)
 def test_every_element_arrives(dst_layout: tc.Layout, src_layout: tc.Layout, dst_row: int, src_row: int) -> None:
-    a = oracle.random_array((64, 64), "float16")
+    a = byte_arrays.random_array((64, 64), "float16")
     b = np.zeros_like(a)
     send(dst_layout, src_layout, dst_row, src_row)(a, b, executor="emulator")
-    assert oracle.same_bytes(a, b)
+    assert byte_arrays.same_bytes(a, b)
 
 
 @pytest.mark.parametrize("cluster", [2, 4, 8, 16])
 @pytest.mark.parametrize("computed", [False, True])
 def test_clusters(cluster: int, computed: bool) -> None:
-    a = oracle.random_array((128, 64), "float16")
+    a = byte_arrays.random_array((128, 64), "float16")
     b = np.zeros_like(a)
     box = (slice(0, 16), slice(0, 64))
     demos.dsmem(cluster=cluster, computed=computed, elementwise=True, box=box)(a, b, executor="emulator")
-    assert oracle.same_bytes(a[:16], b[:16]) and not b[16:].any()
+    assert byte_arrays.same_bytes(a[:16], b[:16]) and not b[16:].any()
 
 
 def ring(target: str = "sm_90", stages: int = 3, rounds: int = 7) -> tc.BuiltKernel:
@@ -215,10 +215,10 @@ def ring(target: str = "sm_90", stages: int = 3, rounds: int = 7) -> tc.BuiltKer
 
 
 def test_stages_of_a_ring_and_several_copies_on_one_barrier() -> None:
-    a = oracle.random_array((7, 64), "uint32").view(np.float32)
+    a = byte_arrays.random_array((7, 64), "uint32").view(np.float32)
     b = np.zeros_like(a)
     ring()(a, b, executor="emulator")
-    assert oracle.same_bytes(a, b)
+    assert byte_arrays.same_bytes(a, b)
 
 
 def test_a_copy_to_the_own_cta_is_a_hazard() -> None:

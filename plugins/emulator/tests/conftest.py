@@ -3,6 +3,6 @@
 import sys
 from pathlib import Path
 
-import tilecopy_testkit.profiles  # noqa: F401
+import tilecopy_test_helpers.profiles  # noqa: F401
 
 sys.path.insert(0, str(Path(__file__).parent))

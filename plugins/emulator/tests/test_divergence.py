@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tilecopy_emulator import run_ptx
-from tilecopy_testkit.profiles import examples
+from tilecopy_test_helpers.profiles import examples
 
 THREADS, REGISTERS = 32, 5
 HEADER = f"""

@@ -12,10 +12,11 @@ import tilecopy as tc
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tilecopy import S, TileLayout
+from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.mentions import mentions
+from tilecopy_test_helpers.profiles import examples
+from tilecopy_test_helpers.programs import round_trip, run_shared_dump
 from tilecopy_testkit import oracle
-from tilecopy_testkit.profiles import examples
-from tilecopy_testkit.programs import round_trip, run_shared_dump
 
 
 def pair(shape: tuple[int, ...], dtype: str, **shared: Any) -> tuple[tc.Region, tc.Region]:
@@ -237,7 +238,7 @@ def check_copy(case: dict[str, Any], executor: str, target: str = "sm_90a") -> t
     if case["swizzle"] is not None:
         layout = tc.SwizzledLayout(tc.Swizzle(*case["swizzle"]), plain)
         found = oracle.swizzled(found, *case["swizzle"])
-    chosen = oracle.box_flat(case["s_shape"], case["s_starts"], case["box"])
+    chosen = byte_arrays.box_flat(case["s_shape"], case["s_starts"], case["box"])
     kernel, out, expected = run_shared_dump(
         case["shape"],
         case["strides"],
@@ -251,7 +252,7 @@ def check_copy(case: dict[str, Any], executor: str, target: str = "sm_90a") -> t
         executor=executor,
         target=target,
     )
-    assert oracle.same_bytes(out, expected), kernel.explain()
+    assert byte_arrays.same_bytes(out, expected), kernel.explain()
     return kernel
 
 
@@ -274,20 +275,20 @@ def test_shared_memory_holds_what_the_layout_says(case: dict[str, Any]) -> None:
 def test_round_trip_at_every_scope(dtype: str, scope: str) -> None:
     threads = {"thread": 1, "warp": 32, "warpgroup": 128, "cta": 96}[scope]
     kernel = round_trip((64, 192), (32, 96), dtype, threads=threads, scope=scope)
-    a = oracle.random_array((64, 192), tc.dtype_of(dtype).numpy())
+    a = byte_arrays.random_array((64, 192), tc.dtype_of(dtype).numpy())
     b = np.zeros_like(a)
     kernel(a, b, executor="emulator")
-    assert oracle.same_bytes(a, b)
+    assert byte_arrays.same_bytes(a, b)
 
 
 def test_more_rounds_than_are_unrolled_become_a_loop() -> None:
     kernel = round_trip((128, 128), (128, 128), "uint8", threads=16, layout=TileLayout(S[(128, 128) : (129, 1)]))
     assert kernel.plans[0].partition.outer == 1024
     assert "bra" in kernel.ptx and kernel.ptx.count("\n") < 400
-    a = oracle.random_array((128, 128), np.uint8)
+    a = byte_arrays.random_array((128, 128), np.uint8)
     b = np.zeros_like(a)
     kernel(a, b, executor="emulator")
-    assert oracle.same_bytes(a, b)
+    assert byte_arrays.same_bytes(a, b)
 
 
 @pytest.mark.parametrize(("rows", "threads"), [(48, 1), (50, 1), (67, 2), (96, 32)])
@@ -302,19 +303,19 @@ def test_rounds_where_a_box_overhangs_become_a_loop_sooner(rows: int, threads: i
     kernel = k.build(target="sm_90a", grid=1)
     rolled = rows * 8 // threads > 16
     assert ('.pragma "nounroll"' in kernel.ptx) == rolled and kernel.ptx.count("ld.global.u8") <= 33
-    source = oracle.random_array((rows - 3, 5), np.uint8)
+    source = byte_arrays.random_array((rows - 3, 5), np.uint8)
     result = np.zeros_like(source)
     kernel(source, result, executor="emulator")
-    assert oracle.same_bytes(source, result)
+    assert byte_arrays.same_bytes(source, result)
 
 
 def test_a_shared_tile_past_48_kib_is_dynamic() -> None:
     kernel = round_trip((256, 256), (128, 256), "float16")
     assert kernel.dynamic_shared and ".extern .shared" in kernel.ptx
-    a = oracle.random_array((256, 256), np.float16)
+    a = byte_arrays.random_array((256, 256), np.float16)
     b = np.zeros_like(a)
     kernel(a, b, executor="emulator")
-    assert oracle.same_bytes(a, b)
+    assert byte_arrays.same_bytes(a, b)
     with pytest.raises(tc.PtxError, match="163840|166912|101376"):
         round_trip((256, 512), (256, 256), "float32", target="sm_86")
 

@@ -12,7 +12,7 @@ from tilecopy import assemblers
 from tilecopy.assemblers import assemble, available_assemblers, version_of
 from tilecopy_test_helpers import nvidia_module
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit.programs import round_trip
+from tilecopy_test_helpers.programs import round_trip
 
 PTX = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n"
 OTHER_MACHINE = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00\xb7\x00" + bytes(44)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
+from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit import oracle
-from tilecopy_testkit.programs import round_trip
+from tilecopy_test_helpers.programs import round_trip
 
 jax = pytest.importorskip("jax")
 
@@ -35,10 +35,10 @@ def test_arrays_without_elements(shape: tuple[int, int]) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e4m3fn", "bool", "complex64"])
 def test_arrays_of_every_dtype_are_read_and_not_written(dtype: str) -> None:
     kernel = round_trip((32, 8), (16, 8), dtype, target="sm_90")
-    values: Any = oracle.random_array((32, 8), dtype, 1)
+    values: Any = byte_arrays.random_array((32, 8), dtype, 1)
     result, source = np.zeros_like(values), jax.numpy.asarray(values)
     kernel(source, result, executor="emulator")
-    assert oracle.same_bytes(result, values)
+    assert byte_arrays.same_bytes(result, values)
     with pytest.raises(tc.LaunchError, match=mentions("B")):
         kernel(values, source, executor="emulator")
     with pytest.raises(tc.LaunchError, match=mentions("A", "jax.jit")):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from tilecopy.executors import same_tensors
-from tilecopy_testkit.programs import round_trip
+from tilecopy_test_helpers.programs import round_trip
 
 
 @pytest.mark.parametrize("named", [False, True])
@@ -53,7 +53,7 @@ def test_torch_is_not_imported_for_it() -> None:
     script = """
 import sys
 import numpy as np
-from tilecopy_testkit.programs import round_trip
+from tilecopy_test_helpers.programs import round_trip
 a = np.ones((64, 64), np.float32)
 round_trip((64, 64), (32, 64), "float32")(a, np.zeros_like(a), executor="emulator")
 assert "torch" not in sys.modules

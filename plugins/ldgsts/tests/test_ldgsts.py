@@ -10,8 +10,8 @@ import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
 from tilecopy import S, TileLayout
+from tilecopy_test_helpers import byte_arrays, demos
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit import demos, oracle
 
 
 def plan(start: int = 0, dtype: str = "float16", threads: int = 128, target: str = "sm_90a", **more: Any) -> tc.Plan:
@@ -77,10 +77,10 @@ def test_loads_are_right_or_declined(dtype: str, start: int, swizzled: bool) -> 
         with pytest.raises(tc.NoVariantError, match="ldgsts"):
             k.build(target="sm_80", grid=1)
         return
-    source = oracle.random_array((32, 96), dtype)
+    source = byte_arrays.random_array((32, 96), dtype)
     result = np.zeros((32, 64), dtype)
     k.build(target="sm_80", grid=1)(source, result, executor="emulator")
-    assert oracle.same_bytes(result, np.ascontiguousarray(source[:, start : start + 64]))
+    assert byte_arrays.same_bytes(result, np.ascontiguousarray(source[:, start : start + 64]))
 
 
 def test_the_seeds_demo() -> None:

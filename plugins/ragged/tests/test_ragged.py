@@ -11,7 +11,7 @@ import tilecopy as tc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tilecopy import R, S, TileLayout, laneid, warpid
-from tilecopy_testkit import oracle
+from tilecopy_test_helpers import byte_arrays
 
 
 def there_and_back(
@@ -31,10 +31,10 @@ def there_and_back(
 
 
 def check(kernel: tc.BuiltKernel, shape: tuple[int, ...], dtype: str) -> None:
-    a = oracle.random_array(shape, tc.dtype_of(dtype).numpy())
+    a = byte_arrays.random_array(shape, tc.dtype_of(dtype).numpy())
     b = np.zeros_like(a)
     kernel(a, b, executor="emulator")
-    assert oracle.same_bytes(a, b)
+    assert byte_arrays.same_bytes(a, b)
 
 
 @pytest.mark.filterwarnings("ignore::tilecopy.PerformanceWarning")  # drawn copies may be slow
@@ -139,9 +139,11 @@ def test_rows_are_wide_vectors_and_a_rest() -> None:
     k.cta.copy(b[:, :], s[:, :])
     kernel = k.build(target="sm_80", grid=1)
     assert "cp.async.cg" in kernel.ptx and kernel.plans[0].partition.rounds == 2
-    x, y = oracle.random_array((16, 40), "float16"), np.zeros((16, 40), np.float16)
+    x, y = byte_arrays.random_array((16, 40), "float16"), np.zeros((16, 40), np.float16)
     kernel(x[:, :33], y[:, :33], executor="emulator")
-    assert oracle.same_bytes(np.ascontiguousarray(x[:, :33]), np.ascontiguousarray(y[:, :33])) and not y[:, 33:].any()
+    assert (
+        byte_arrays.same_bytes(np.ascontiguousarray(x[:, :33]), np.ascontiguousarray(y[:, :33])) and not y[:, 33:].any()
+    )
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "float64", "complex128"])
@@ -165,11 +167,11 @@ def test_a_box_of_a_fragment_may_cut_inside_its_threads(
     k.cta.copy(last[:, :], frag[:, :])
     k.cta.copy(b[:, :], box, variant="ragged")
     kernel = k.build(target="sm_80", grid=1)
-    x, before = (oracle.random_array(n, tc.dtype_of(dtype).numpy(), i) for i, n in enumerate((extents, (16, 8))))
+    x, before = (byte_arrays.random_array(n, tc.dtype_of(dtype).numpy(), i) for i, n in enumerate((extents, (16, 8))))
     y, out = np.zeros_like(x), np.zeros_like(before)
     kernel(x, y, before, out, executor="emulator")
     before[rows[0] : rows[1], columns[0] : columns[1]] = x
-    assert oracle.same_bytes(out, before) and oracle.same_bytes(x, y)
+    assert byte_arrays.same_bytes(out, before) and byte_arrays.same_bytes(x, y)
 
 
 @pytest.mark.parametrize("outside", ["zero", 2, "keep"])

@@ -10,9 +10,9 @@ import tilecopy as tc
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from tilecopy import R, S, TileLayout, laneid, tid_in_wg, tx, warpid, wgid
+from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit import oracle
-from tilecopy_testkit.profiles import examples
+from tilecopy_test_helpers.profiles import examples
 
 from tilecopy_core.plugin import Decline, Iter, by_thread
 from tilecopy_partitions import digits_of, owner_conditions
@@ -101,7 +101,7 @@ def test_a_slice_of_a_fragment_is_owned_by_whom_its_layout_says(rows: tuple[int,
         k.store(own[i], k.load(own[i]) + 1.0)
     k.warp.copy(b[box, :], fragment[box, :], variant="reg")
     kernel = k.build(target="sm_80", grid=1)
-    source = oracle.random_array((32, 4), np.uint32).astype(np.float32)
+    source = byte_arrays.random_array((32, 4), np.uint32).astype(np.float32)
     result, held = np.full((32, 4), 7, np.float32), np.zeros((32, 4), np.float32)
     kernel(source, result, held, executor="emulator")
     wanted, registers = np.full((32, 4), 7, np.float32), np.full((32, 4), -1, np.float32)
@@ -208,10 +208,10 @@ def check_fragment(
     name: str, dtype: str, space: str, s_layout: tc.Layout | None, executor: str, target: str = "sm_90a"
 ) -> None:
     shape = FRAGMENTS[name][0]
-    a = oracle.random_array(shape, dtype)
+    a = byte_arrays.random_array(shape, dtype)
     b = np.zeros_like(a)
     fragment_kernel(name, dtype, space, s_layout, target)(a, b, executor=executor)
-    assert oracle.same_bytes(a, b)
+    assert byte_arrays.same_bytes(a, b)
 
 
 @pytest.mark.parametrize("name", FRAGMENTS)
@@ -249,7 +249,7 @@ def test_each_lane_holds_what_the_layout_says(name: str) -> None:
     held = sorted({int(layout.apply(i)["m"]) for i in range(layout.size)})
     for register in held:
         k.store(b[k.thread_id(), register], k.load(k.registers(fragment)[register]))
-    source = oracle.random_array(shape, "uint32").view(np.float32)
+    source = byte_arrays.random_array(shape, "uint32").view(np.float32)
     result = np.zeros((threads, span), np.float32)
     k.build(target="sm_80", grid=1)(source, result, executor="emulator")
     for flat in range(layout.size):
@@ -266,10 +266,10 @@ def test_slices_of_a_fragment() -> None:
         k.warp.copy(fragment[:, half], a[:, half])
     for part in (slice(0, 3), slice(3, 8)):
         k.warp.copy(b[:, part], fragment[:, part])
-    source = oracle.random_array((32, 8), "float16")
+    source = byte_arrays.random_array((32, 8), "float16")
     result = np.zeros_like(source)
     k.build(target="sm_80", grid=1)(source, result, executor="emulator")
-    assert oracle.same_bytes(source, result)
+    assert byte_arrays.same_bytes(source, result)
 
 
 def test_registers_are_never_local_memory() -> None:

@@ -1,3 +1,3 @@
 """How many examples hypothesis draws."""
 
-import tilecopy_testkit.profiles  # noqa: F401
+import tilecopy_test_helpers.profiles  # noqa: F401

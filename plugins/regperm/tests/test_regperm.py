@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tilecopy import R, S, TileLayout, laneid, tid_in_wg, tx, warpid
 from tilecopy.assemblers import ASSEMBLERS, assemble
+from tilecopy_test_helpers import byte_arrays
+from tilecopy_test_helpers import programs as kernels
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit import oracle
-from tilecopy_testkit import programs as kernels
-from tilecopy_testkit.profiles import examples
+from tilecopy_test_helpers.profiles import examples
 
 from tilecopy_core.ptx import PtxBuilder
 
@@ -116,20 +116,20 @@ def check(
     kernel = registers_kernel(
         src.layout, dst.layout, src.extents, dtype, box=box, variant=variant, in_place=in_place, target=target
     )
-    given = oracle.random_array((32, src.layout.span()), dtype, 1)
+    given = byte_arrays.random_array((32, src.layout.span()), dtype, 1)
     at = box or whole(src.extents)
     sources, targets = src.places(at), dst.places(at)
     for copies in sources:  # all copies of an element are the same
         for lane, register in copies:
             given[lane, register] = given[copies[0]]
-    was = oracle.random_array((32, (src if in_place else dst).layout.span()), dtype, 2)
+    was = byte_arrays.random_array((32, (src if in_place else dst).layout.span()), dtype, 2)
     expected = (given if in_place else was).copy()
     for copies, places in zip(sources, targets, strict=True):
         for place in places:
             expected[place] = given[copies[0]]
     out = np.zeros_like(expected)
     kernel(given, was, out, executor=executor)
-    assert oracle.same_bytes(out, expected)
+    assert byte_arrays.same_bytes(out, expected)
     return kernel
 
 
@@ -406,8 +406,8 @@ def test_a_broadcast_from_one_lane_and_replicas() -> None:
 def test_every_scope(scope: str, threads: int, src: Any, dst: Any, extents: tuple[int, ...], dtype: str) -> None:
     layouts = TileLayout(src), TileLayout(dst)
     kernel = registers_kernel(*layouts, extents, dtype, threads=threads, scope=scope)
-    given = oracle.random_array((threads, layouts[0].span()), dtype, 1)
-    was = oracle.random_array((threads, layouts[1].span()), dtype, 2)
+    given = byte_arrays.random_array((threads, layouts[0].span()), dtype, 1)
+    was = byte_arrays.random_array((threads, layouts[1].span()), dtype, 2)
     expected, out = was.copy(), np.zeros_like(was)
 
     def thread(place: dict[str, int]) -> int:
@@ -420,7 +420,7 @@ def test_every_scope(scope: str, threads: int, src: Any, dst: Any, extents: tupl
         else:
             expected[thread(to), to["m"]] = given[thread(from_), from_["m"]]
     kernel(given, was, out, executor="emulator")
-    assert oracle.same_bytes(out, expected)
+    assert byte_arrays.same_bytes(out, expected)
 
 
 def reason(src: tc.Layout, dst: tc.Layout, shape: tuple[int, ...], name: str = "regperm", **more: Any) -> str:
@@ -473,7 +473,7 @@ def test_elements_of_16_bytes() -> None:
     k.warp.copy(g[:, :, :], f[:, :, :])
     for i in range(16):
         k.store(out[k.thread_id(), i], k.load(result[i]))
-    a, b = oracle.random_array((32, 16), "uint32"), np.zeros((32, 16), np.uint32)
+    a, b = byte_arrays.random_array((32, 16), "uint32"), np.zeros((32, 16), np.uint32)
     k.build(target="sm_80", grid=1)(a, b, executor="emulator")
     assert (b.reshape(32, 2, 2, 4) == a.reshape(32, 2, 2, 4).transpose(0, 2, 1, 3)).all()
 
@@ -501,10 +501,10 @@ def test_words_of_shared_memory_become_16_byte_stores_of_the_transpose(dtype: st
 def check_transposed_words(dtype: str, executor: str, target: str = "sm_90a") -> tc.BuiltKernel:
     kernel = kernels.transposed_words(dtype, target)
     shape = kernel.plans[0].request.src.buffer.shape
-    a = oracle.random_array(shape, dtype)
+    a = byte_arrays.random_array(shape, dtype)
     b = np.zeros(shape[::-1], a.dtype)
     kernel(a, b, executor=executor)
-    assert oracle.same_bytes(b, np.ascontiguousarray(a.T))
+    assert byte_arrays.same_bytes(b, np.ascontiguousarray(a.T))
     return kernel
 
 

@@ -15,7 +15,7 @@ jax = pytest.importorskip("jax")
 from tilecopy import LaunchError, RequestError
 from tilecopy_relayout import relayout
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit.programs import round_trip
+from tilecopy_test_helpers.programs import round_trip
 
 jnp = jax.numpy
 CPUS = jax.devices("cpu")

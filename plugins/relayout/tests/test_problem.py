@@ -14,7 +14,7 @@ from tilecopy_relayout.candidates import candidates
 from tilecopy_relayout.problem import Problem, problem_of
 from tilecopy_relayout.tilings import Staging, Tiling, margin, split_of, staging_of, vector
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit.profiles import examples
+from tilecopy_test_helpers.profiles import examples
 
 
 def moved_bytes(

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from tilecopy import LaunchError, RequestError
 from tilecopy_relayout import relayout
-from tilecopy_testkit.programs import round_trip
+from tilecopy_test_helpers.programs import round_trip
 
 X = torch.arange(4 * 6 * 10, dtype=torch.float64).reshape(4, 6, 10)
 PATTERN = "a (b c) d -> (d a) c b"

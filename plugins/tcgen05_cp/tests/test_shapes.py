@@ -9,8 +9,8 @@ import pytest
 import tilecopy as tc
 from tilecopy import R, S, TCol, TileLayout, TLane
 from tilecopy.assemblers import assemble
+from tilecopy_test_helpers import byte_arrays, demos
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit import demos, oracle
 
 SHAPES = ["128x256b", "128x128b", "64x128b.warpx2::02_13", "64x128b.warpx2::01_23", "32x128b.warpx4", "4x256b"]
 PITCH = {0: 16, 1: 32, 2: 64, 3: 128}
@@ -86,7 +86,7 @@ def kernel(
 
 def run(built: tc.BuiltKernel, box: Any, target: tc.Layout, memory: tuple[int, int], into: Any, dtype: str) -> None:
     """What lies in tensor memory is what the destination's layout says, and 0 elsewhere."""
-    a = oracle.random_array(tuple(built.plans[0].request.src.buffer.shape), f"uint{tc.dtype_of(dtype).bits}")
+    a = byte_arrays.random_array(tuple(built.plans[0].request.src.buffer.shape), f"uint{tc.dtype_of(dtype).bits}")
     wanted = np.zeros((128, memory[1]), a.dtype)
     tile, begin = a[box], [part.start or 0 for part in into]
     for row, column in np.ndindex(tile.shape):
@@ -94,7 +94,7 @@ def run(built: tc.BuiltKernel, box: Any, target: tc.Layout, memory: tuple[int, i
             wanted[place.get("TLane", 0), place.get("TCol", 0)] = tile[row, column]
     b = np.zeros((128, wanted.nbytes // 512), np.uint32)
     built(a.view(tc.dtype_of(dtype).numpy()), b, executor="emulator")
-    assert oracle.same_bytes(b, wanted)
+    assert byte_arrays.same_bytes(b, wanted)
 
 
 def rows_of(shape: str) -> int:

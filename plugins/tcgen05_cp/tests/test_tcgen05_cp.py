@@ -9,8 +9,8 @@ import pytest
 import tilecopy as tc
 from tilecopy import R, S, TCol, TileLayout, TLane
 from tilecopy.assemblers import assemble
+from tilecopy_test_helpers import byte_arrays, demos
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit import demos, oracle
 
 
 def tmem(columns: int, dtype: str = "uint8", **more: Any) -> tc.Buffer:
@@ -68,10 +68,10 @@ def test_all_swizzle_modes(mode: str, row_bytes: int, index: int, code: int, sdo
     assert (descriptor.swizzle_index, descriptor.swizzle, descriptor.sdo) == (index, code, sdo)
     kernel = demos.tcgen05_cp(elementwise=True, dtype=dtype, columns=columns, layout=layout)
     assert kernel.ptx.count("tcgen05.cp.") == row_bytes // 16
-    a = oracle.random_array((32, columns), dtype)
+    a = byte_arrays.random_array((32, columns), dtype)
     b = np.zeros((128, row_bytes // 4), np.uint32)
     kernel(a, b, executor="emulator")
-    assert oracle.same_bytes(b, np.tile(a.view(np.uint32), (4, 1)))
+    assert byte_arrays.same_bytes(b, np.tile(a.view(np.uint32), (4, 1)))
 
 
 def test_unswizzled_middle_tiles_step_column_and_descriptor() -> None:
@@ -79,9 +79,9 @@ def test_unswizzled_middle_tiles_step_column_and_descriptor() -> None:
     found = plan(64, layout=layout)
     assert [(atom.column, atom.step_16_bytes) for atom in found.partition.atoms] == [(0, 0), (4, 32), (8, 64), (12, 96)]
     kernel = demos.tcgen05_cp(elementwise=True, columns=64, layout=layout)
-    a, b = oracle.random_array((32, 64), "uint8"), np.zeros((128, 16), np.uint32)
+    a, b = byte_arrays.random_array((32, 64), "uint8"), np.zeros((128, 16), np.uint32)
     kernel(a, b, executor="emulator")
-    assert oracle.same_bytes(b, np.tile(a.view(np.uint32), (4, 1)))
+    assert byte_arrays.same_bytes(b, np.tile(a.view(np.uint32), (4, 1)))
 
 
 def test_the_tmem_layout_sets_the_column_steps() -> None:
@@ -142,10 +142,10 @@ def test_one_descriptor_serves_every_tile_and_turn_of_every_width(dtype: str) ->
     assert all(plan.partition.elem_per_128b == 128 // tc.dtype_of(dtype).bits for plan in kernel.plans)
     for assembler in ("nvjitlink", "ptxas"):
         assert assemble(kernel.ptx, kernel.target, assembler)[:4] == b"\x7fELF"
-    a, b = oracle.random_array((256, 16), "uint8"), np.zeros((128, 32), np.uint32)
+    a, b = byte_arrays.random_array((256, 16), "uint8"), np.zeros((128, 32), np.uint32)
     kernel(a, b, executor="emulator")
     tiles = a.view(np.uint32).reshape(8, 32, 4).transpose(1, 0, 2).reshape(32, 32)
-    assert oracle.same_bytes(b, np.tile(tiles, (4, 1)))
+    assert byte_arrays.same_bytes(b, np.tile(tiles, (4, 1)))
 
 
 @pytest.mark.parametrize("mode", ["32B", "64B", "128B"])
@@ -286,10 +286,10 @@ def pair_of_ctas(target: str = "sm_100a") -> tc.BuiltKernel:
 def test_cta_group_two_fills_both_ctas() -> None:
     kernel = pair_of_ctas()
     assemble(kernel.ptx, kernel.target, "ptxas")
-    a, b = oracle.random_array((64, 16), "uint8"), np.zeros((256, 4), np.uint32)
+    a, b = byte_arrays.random_array((64, 16), "uint8"), np.zeros((256, 4), np.uint32)
     kernel(a, b, executor="emulator")
     words = a.view(np.uint32)
-    assert oracle.same_bytes(b, np.concatenate([np.tile(words[:32], (4, 1)), np.tile(words[32:], (4, 1))]))
+    assert byte_arrays.same_bytes(b, np.concatenate([np.tile(words[:32], (4, 1)), np.tile(words[32:], (4, 1))]))
 
 
 def columns_of(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import faults
 import pytest
+from tilecopy_test_helpers.suites import first_finding
 from tilecopy_testkit import Subject
-from tilecopy_testkit.suite import first_finding
 
 pytestmark = pytest.mark.filterwarnings("ignore::tilecopy.PerformanceWarning")  # as the suite: drawn copies may be slow
 BROKEN = {fault.name: getattr(faults, f"broken_{number}") for number, fault in enumerate(faults.FAULTS)}

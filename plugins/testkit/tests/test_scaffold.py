@@ -10,10 +10,10 @@ import pytest
 import tilecopy as tc
 from click.testing import CliRunner
 from tilecopy_test_helpers.mentions import mentions
+from tilecopy_test_helpers.suites import first_finding
 from tilecopy_testkit import Subject
 from tilecopy_testkit.command import new_variant
 from tilecopy_testkit.scaffold import PLAIN, write_package
-from tilecopy_testkit.suite import first_finding
 
 
 @pytest.mark.filterwarnings("ignore::tilecopy.PerformanceWarning")  # as the suite does: drawn copies may be slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import attrs
@@ -388,8 +388,3 @@ def right_on_gpu(subject: Subject, count: int = 20) -> int:
             where = tuple(int(i) for i in np.argwhere(wanted != target)[0])
             raise Finding(ON_GPU, f"byte {where} is 0x{target[where]:02x}, not 0x{wanted[where]:02x}", description)
     return len(descriptions)
-
-
-def sample(subject: Subject, seed: str, count: int) -> Sequence[Description]:
-    """So many descriptions, whether or not the variant takes them."""
-    return [seeded(subject.ranges, f"{seed} {number}") for number in range(count)]

@@ -21,14 +21,13 @@ has the bytes of each array when the kernel has ended, and null for an integer. 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 import numpy as np
 import tilecopy as tc
-from tilecopy.files import write_files
 from tilecopy_emulator import run_ptx
 
 from tilecopy_core.errors import TEXT, Kind, checked, integer_in, shown, tuple_of
@@ -69,16 +68,6 @@ class Vector:
     def given(self) -> list[Any]:
         """New arrays of bytes, and integers, for a launch, which changes the arrays."""
         return [np.frombuffer(each, np.uint8).copy() if isinstance(each, bytes) else each for each in self.arguments]
-
-    def with_result(self, given: Iterable[Any], recorded: str) -> Vector:
-        """The vector with what a launch made of its arguments.
-
-        Args:
-            given: of :meth:`given`, after the launch.
-            recorded: on what and when.
-        """
-        after = tuple(each.tobytes() if isinstance(each, np.ndarray) else None for each in given)
-        return attrs.evolve(self, after=after, recorded=recorded)
 
     def replay(self) -> None:
         """Run it on the emulator.
@@ -137,30 +126,3 @@ def _vectors(data: Mapping[str, Any]) -> list[Vector]:
         )
         for each in data["vectors"]
     ]
-
-
-@checked(path=PATH)
-def write_vectors(path: Path | str, vectors: Iterable[Vector], *, device: str, driver: str, date: str) -> None:
-    """Write vectors to a file that :func:`recorded_vectors` reads.
-
-    Args:
-        path: of the file.
-        vectors: with their results.
-        device: the GPU's name.
-        driver: its version.
-        date: of the launches.
-    """
-    rows = [
-        {
-            "name": vector.name,
-            "ptx": vector.ptx.split("\n"),
-            "grid": vector.grid,
-            "block": vector.block,
-            "arguments": [each.hex() if isinstance(each, bytes) else each for each in vector.arguments],
-            "after": [None if each is None else each.hex() for each in vector.after],
-        }
-        for vector in vectors
-    ]
-    lines = ",\n".join(json.dumps(row) for row in rows)
-    head = json.dumps({"device": device, "driver": driver, "date": date})[:-1]
-    write_files({Path(path): [f'{head}, "vectors": [\n{lines}\n]}}\n'.encode()]})

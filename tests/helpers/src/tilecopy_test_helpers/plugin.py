@@ -18,7 +18,9 @@ from .nvidia import without_nvidia
 def pytest_configure(config: pytest.Config) -> None:
     """Record the texts that the emulator runs, where a folder for them is named. JAX takes memory of a GPU as it needs it."""
     record(config)
-    config.addinivalue_line("markers", "nvidia: needs NVIDIA's compilers, and is skipped where they are missing on purpose")
+    config.addinivalue_line(
+        "markers", "nvidia: needs NVIDIA's compilers, and is skipped where they are missing on purpose"
+    )
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # else each worker of xdist takes most of a GPU
 
 

@@ -11,7 +11,7 @@ import tilecopy as tc
 
 from tilecopy_core import R, S, TCol, TileLayout, TLane, laneid
 
-from . import oracle
+from . import byte_arrays
 
 
 def by_elements(k: tc.KernelBuilder, dst: tc.Region, src: tc.Region, *, threads: int) -> None:
@@ -341,12 +341,12 @@ class Demo:
         arguments = self.arguments()
         expected = self.expected(arguments[:-1])
         kernel(*arguments, executor=executor)
-        assert oracle.same_bytes(arguments[-1], np.ascontiguousarray(expected)), kernel.name
+        assert byte_arrays.same_bytes(arguments[-1], np.ascontiguousarray(expected)), kernel.name
 
 
 def _same(shape: tuple[int, ...], dtype: str) -> dict[str, Any]:
     return {
-        "arguments": lambda: [oracle.random_array(shape, dtype), np.zeros(shape, dtype)],
+        "arguments": lambda: [byte_arrays.random_array(shape, dtype), np.zeros(shape, dtype)],
         "expected": lambda inputs: inputs[0],
     }
 
@@ -379,14 +379,14 @@ DEMOS: dict[str, Demo] = {
     ),
     "bulk": Demo(
         bulk,
-        lambda: [oracle.random_array((160, 32), "int32"), np.zeros((160, 32), np.int32)],
+        lambda: [byte_arrays.random_array((160, 32), "int32"), np.zeros((160, 32), np.int32)],
         lambda inputs: inputs[0] * np.int32(2),
         variants=("bulk", "bulk_store"),
         min_arch=90,
     ),
     "tma": Demo(
         tma,
-        lambda: [oracle.random_array((40, 48), "int32"), np.zeros((40, 48), np.int32)],
+        lambda: [byte_arrays.random_array((40, 48), "int32"), np.zeros((40, 48), np.int32)],
         lambda inputs: inputs[0] * np.int32(2),
         variants=("tma", "tma_store"),
         min_arch=90,
@@ -394,7 +394,7 @@ DEMOS: dict[str, Demo] = {
     "dsmem": Demo(dsmem, **_same((128, 64), "float16"), variants=("gmem_smem", "dsmem"), min_arch=90),
     "tcgen05_cp": Demo(
         tcgen05_cp,
-        lambda: [oracle.random_array((32, 16), "uint8"), np.zeros((128, 4), np.uint32)],
+        lambda: [byte_arrays.random_array((32, 16), "uint8"), np.zeros((128, 4), np.uint32)],
         lambda inputs: np.tile(inputs[0].view(np.uint32), (4, 1)),
         variants=("gmem_smem", "tcgen05_cp"),
         min_arch=100,

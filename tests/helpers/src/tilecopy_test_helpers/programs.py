@@ -9,7 +9,7 @@ import tilecopy as tc
 
 from tilecopy_core import S, TileLayout, laneid
 
-from . import oracle
+from . import byte_arrays
 
 
 def round_trip(
@@ -101,7 +101,7 @@ def run_shared_dump(
     )
     itemsize = tc.dtype_of(dtype).bits // 8
     span = sum((e - 1) * s for e, s in zip(a_shape, a_strides, strict=True)) + 1
-    memory = oracle.random_array((span,), f"u{itemsize}")
+    memory = byte_arrays.random_array((span,), f"u{itemsize}")
     a = np.lib.stride_tricks.as_strided(memory, a_shape, tuple(s * itemsize for s in a_strides))
     a = a.view(tc.dtype_of(dtype).numpy())
     out = np.zeros(len(s_addresses), a.dtype)
