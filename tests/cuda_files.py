@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tilecopy import AssemblerError, HazardError, LaunchError
-from tilecopy_emulator import UnsupportedPtxError
-from tilecopy_emulator.api import run_program
+from tilecopy_emulator import UnsupportedPtxError, run_ptx
 from tilecopy_emulator.cuda_cpp import compile_cuda
 from tilecopy_emulator.cuda_cpp.host_code import source_file
 from tilecopy_emulator.cuda_cpp.instances import launched_instances
@@ -42,7 +41,7 @@ def outcomes(path: Path, target: str) -> Iterator[tuple[str, str, str]]:
         said = ""
         try:
             program = compile_cuda(source, entry=entry, target=target, name=str(path))
-            report = run_program(
+            report = run_ptx(
                 program,
                 arguments_of(program, "", GRID[0] * BLOCK[0]),
                 grid=GRID,

@@ -28,8 +28,7 @@ from typing import Any
 import attrs
 import numpy as np
 from tilecopy import AssemblerError, HazardError, LaunchError
-from tilecopy_emulator import UnsupportedPtxError
-from tilecopy_emulator.api import run_program
+from tilecopy_emulator import UnsupportedPtxError, run_ptx
 from tilecopy_emulator.cuda_cpp import compile_cuda
 from tilecopy_emulator.program import Program
 
@@ -151,7 +150,7 @@ def outcome(suite_program: SuiteProgram, path: Path, headers: Path) -> tuple[str
     try:
         options = [f"-I{headers}", f"--pre-include={headers / 'prelude.h'}", *suite_program.options]
         program = compile_cuda(suite_program.source, options=options, name=str(path))
-        run_program(
+        run_ptx(
             program,
             suite_program.arguments(program),
             grid=suite_program.grid,

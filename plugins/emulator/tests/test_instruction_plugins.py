@@ -199,7 +199,7 @@ FAULTY = """
     [
         ("acme.divides;", "a step of entry point 'faulty' (faulty 1.0) raised ZeroDivisionError"),
         ("acme.misuses;", "a step of entry point 'faulty' (faulty 1.0) raised"),
-        ("acme.reads;", "reader: type 'u33' is not"),
+        ("acme.reads;", "the handler of entry point 'faulty' (faulty 1.0) raised KeyError('u33')"),
         ("acme.raises;", "the handler of entry point 'faulty' (faulty 1.0) raised AttributeError"),
         ("acme.forgets;", "the handler of entry point 'faulty' (faulty 1.0) gave None, and a step is"),
     ],

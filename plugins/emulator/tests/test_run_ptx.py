@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
 from tilecopy import HazardError, LaunchError
-from tilecopy_emulator import Report, UnsupportedPtxError, parse, run_grid, run_ptx
-from tilecopy_emulator.threads.arrays import GlobalMemory
+from tilecopy_emulator import Report, UnsupportedPtxError, run_ptx
 from tilecopy_test_helpers.mentions import is_hazard, mentions
 
 HERE = Path(__file__).parent
@@ -464,17 +462,6 @@ def test_numbers_that_do_not_fit_are_refused(type, value, part):
 def test_extents_are_checked(options, part):
     with pytest.raises(LaunchError, match=mentions(*part)):
         run_ptx(STORE.replace("{type}", "u32"), [1, np.zeros(1, np.uint32)], **({"grid": 1, "block": 1} | options))
-
-
-@pytest.mark.parametrize(("block", "runs"), [((32, 32, 1), True), ((5, 205, 1), False)])
-def test_a_block_of_a_grid_has_at_most_1024_threads(block, runs):
-    program = parse(module("ret;", ""))
-    launch = partial(run_grid, program, grid=(1, 1, 1), block=block, cluster=None, parameters={}, memory=GlobalMemory())
-    if runs:
-        launch()
-    else:
-        with pytest.raises(LaunchError, match=mentions(block[1], 1024)):
-            launch()
 
 
 @pytest.mark.parametrize("value", [np.datetime64("NaT"), np.timedelta64(1), np.complex64(1 + 2j), np.str_("ab")])

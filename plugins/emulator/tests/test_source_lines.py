@@ -12,7 +12,6 @@ import tilecopy as tc
 from click.testing import CliRunner
 from tilecopy_cli.commands import tilecopy
 from tilecopy_emulator import UnsupportedPtxError, parse, run_ptx
-from tilecopy_emulator.api import run_program
 from tilecopy_emulator.command import emulate
 from tilecopy_emulator.places import LineDirective, Place, Places
 from tilecopy_emulator.reading.parser import parse_compiled
@@ -51,7 +50,7 @@ def hazard(text: str, *, block: int = 64, grid: int = 1) -> tc.HazardError:
     program = parse_compiled(text, None, "/somewhere/put.cu", SOURCE)
     launch = {"cluster": None, "dynamic_shared_bytes": 0, "profile": False, "allow": ()}
     with pytest.raises(tc.HazardError) as caught:
-        run_program(program, [np.zeros(256, np.int32)], grid=grid, block=block, **launch)
+        run_ptx(program, [np.zeros(256, np.int32)], grid=grid, block=block, **launch)
     return caught.value
 
 

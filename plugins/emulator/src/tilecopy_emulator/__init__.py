@@ -17,7 +17,7 @@ from .memory.observed import Access, Side, Transfer
 from .memory.tensor_maps import TensorMap, tensor_map
 from .program import BudgetError, Program, UnsupportedPtxError
 from .reading.parser import parse
-from .run import Report, run_grid
+from .run import Report
 
 __all__ = [
     "Access",
@@ -34,7 +34,6 @@ __all__ = [
     "executor",
     "parse",
     "run_cuda",
-    "run_grid",
     "run_ptx",
     "tensor_map",
 ]

@@ -11,7 +11,7 @@ import numpy as np
 from tilecopy import LaunchError
 
 from .arguments import argument_bytes, variable_named
-from .demands import demand, is_flag, is_whole, items_of, shown
+from .demands import demand, is_flag, is_whole, items_of
 from .memory.observed import Observer
 from .program import BudgetError, Program, shown_name
 from .reading.parser import parse
@@ -26,7 +26,7 @@ MAX_SHARED_BYTES = 227 * 1024
 
 
 def run_ptx(
-    text: str,
+    text: str | Program,
     arguments: Sequence[Any],
     *,
     entry: str | None = None,
@@ -44,7 +44,7 @@ def run_ptx(
     """Run a kernel of any PTX text, whoever wrote it, with no GPU.
 
     Args:
-        text: a PTX module.
+        text: a PTX module, or what :func:`parse` made of one.
         arguments: in the order of the parameters. For a pointer, an array (NumPy, or a CPU array with DLPack), which is
             changed in place; two arrays that share memory share it in the kernel too. ``None`` is the null pointer. A :class:`Pointer`
             or a list of pointers and structures is put into global memory. For a number, an integer or a float. For a structure passed
@@ -75,38 +75,7 @@ def run_ptx(
         LaunchError: the arguments do not fit the parameters, or the extents do not fit the kernel or the hardware.
         HazardError: an execution that the hardware leaves undefined.
     """
-    if not isinstance(text, str):
-        raise LaunchError(f"run_ptx takes the text of a PTX module, not {type(text).__name__} {shown(text)}")
-    demand("run_ptx", "entry", entry, entry is None or isinstance(entry, str), "the name of a kernel, or None")
-    program = parse(text, entry)
-    return run_program(
-        program,
-        arguments,
-        grid=grid,
-        block=block,
-        cluster=cluster,
-        dynamic_shared_bytes=dynamic_shared_bytes,
-        profile=profile,
-        allow=allow,
-        observer=observer,
-        progress=progress,
-        variables=variables,
-        all_hazards=all_hazards,
-    )
-
-
-def run_program(
-    program: Program,
-    arguments: Sequence[Any],
-    *,
-    grid: Sequence[int] | int,
-    block: Sequence[int] | int,
-    cluster: Sequence[int] | int | None = None,
-    dynamic_shared_bytes: int = 0,
-    variables: Mapping[str, Any] | None = None,
-    **options: Any,
-) -> Report:
-    """As :func:`run_ptx`, of a text that has been parsed; the other options go to :func:`run_grid`."""
+    program = text if isinstance(text, Program) else parse(text, entry)
     where = f"kernel {program.name}"
     ctas, threads, size = _extents(program, grid, block, cluster)
     fits = is_whole(dynamic_shared_bytes, 0, MAX_SHARED_BYTES)
@@ -122,16 +91,14 @@ def run_program(
     parameters, values = argument_bytes(program, arguments, variables or {}, memory)
     report = run_grid(
         program, grid=ctas, block=threads, cluster=size, parameters=parameters, memory=memory,
-        dynamic_shared_bytes=dynamic_shared_bytes, variables=values, **options,
+        dynamic_shared_bytes=dynamic_shared_bytes, variables=values, profile=profile, allow=allow, observer=observer,
+        progress=progress, all_hazards=all_hazards,
     )  # fmt: skip
     for name, value in (variables or {}).items():
         if isinstance(value, np.ndarray):
             known = shown_name(variable_named(program, name))
             report.variables[known] = report.variables[known].view(np.uint8).view(value.dtype).reshape(value.shape)
     return report
-
-
-# --------------------------------------------------------------------------------------------------- extents
 
 
 def _extent(name: str, value: Sequence[int] | int, where: str) -> Dim3:

@@ -17,7 +17,7 @@ from tilecopy_cli.command import Answer, AnswerCommand, FilePath, progress_bar
 
 from tilecopy_core import TargetError, TilecopyError
 
-from .api import run_program
+from .api import run_ptx
 from .arguments import Pointer, Struct, variable_named
 from .cuda_cpp import compile_cuda
 from .demands import shown
@@ -243,7 +243,7 @@ def emulate(
             except LaunchError as error:
                 raise LaunchError(f"{error}; the parameters are {', '.join(names) or 'none'}") from None
     with progress_bar("CTAs") as progress:
-        report = run_program(
+        report = run_ptx(
             program,
             kernel_arguments,
             grid=grid,

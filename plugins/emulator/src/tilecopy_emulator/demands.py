@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -58,8 +58,3 @@ def items_of(value: Any) -> tuple[Any, ...] | None:
     except Exception:  # an object's own
         return None
     return found if len(found) <= MOST_ITEMS else None
-
-
-def are_texts(value: Any, kind: type[Collection[Any]] = tuple) -> bool:
-    """Whether a value is a collection of texts alone."""
-    return isinstance(value, kind) and all(isinstance(each, str) for each in value)

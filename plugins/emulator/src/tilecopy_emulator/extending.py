@@ -39,18 +39,15 @@ from typing import Any
 
 import numpy as np
 
-from tilecopy_core.errors import FLAG, TEXT, Kind, checked, instance_of, one_of
-
 from .alu import Form, Mode, UndefinedResultError
 from .alu.forms import form
 from .machine.machine import Machine
-from .opcodes import loads, operands
 from .opcodes.arithmetic import compile_arithmetic
 from .opcodes.copies import demand_bulk_size, global_bytes, issue_copy
-from .opcodes.operands import Handler, Lanes, Reader, Step, Writer
+from .opcodes.loads import address_reader, demand_parts
+from .opcodes.operands import Handler, Lanes, Reader, Step, Writer, is_constant, reader, refuse, width_of, writer
 from .order.access import Access
 from .program import (
-    REGISTER_BITS,
     Instruction,
     Memory,
     Negated,
@@ -96,34 +93,6 @@ __all__ = [
 ]
 
 
-_INSTRUCTION = instance_of("an Instruction, as a handler is given it", Instruction)
-_PROGRAM = instance_of("a Program, as parse makes it", Program)
-_OPERAND = Kind(
-    "an operand of an Instruction",
-    lambda value: (
-        (isinstance(value, str) and bool(value))
-        or isinstance(value, (Memory, TensorAddress, Vector, Pair, Negated, Offset))
-    ),
-)
-_TYPE = one_of(*REGISTER_BITS, "u16x2", "s16x2", "f32x2")
-_PARTS = Kind(
-    "a set of texts", lambda value: isinstance(value, (set, frozenset)) and all(isinstance(each, str) for each in value)
-)
-_known = checked(
-    operand=_OPERAND, type=_TYPE, instruction=_INSTRUCTION, program=_PROGRAM, wider=FLAG, known=_PARTS, why=TEXT
-)
-"""Looks at what a package passes; the emulator itself calls what is behind it."""
-
-address_reader = _known(loads.address_reader)
-demand_parts = _known(loads.demand_parts)
-is_constant = _known(operands.is_constant)
-reader = _known(operands.reader)
-refuse = _known(operands.refuse)
-width_of = _known(operands.width_of)
-writer = _known(operands.writer)
-
-
-@checked(forms=instance_of("a Form, as form makes it", Form))
 def arithmetic(*forms: Form) -> dict[str, Handler]:
     """Handlers for instructions on registers alone, from forms as :func:`form` makes them.
 
@@ -140,7 +109,6 @@ def arithmetic(*forms: Form) -> dict[str, Handler]:
     return dict.fromkeys(table, handler)
 
 
-@checked(machine=instance_of("the Machine of the step", Machine))
 def check_global(machine: Machine, lane: int, address: Any, size_bytes: int) -> None:
     """Hold what the bulk engine is given of global memory against the arrays: aligned, a multiple of 16 bytes, inside one.
 
@@ -158,7 +126,6 @@ def check_global(machine: Machine, lane: int, address: Any, size_bytes: int) -> 
     global_bytes(machine, one, address, size_bytes)
 
 
-@checked(machine=instance_of("the Machine of the step", Machine))
 def start_copy(
     machine: Machine, lane: int, size_bytes: int, *, to: tuple[str, Any], source: tuple[str, Any], mbarrier: Any = None
 ) -> None:

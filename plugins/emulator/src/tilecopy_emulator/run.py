@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from math import prod
 from typing import Any
 
 import attrs
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from tilecopy import HazardError, LaunchError
 from tilecopy.executors import ValueCheck, html_table
 
-from .demands import demand, is_flag, is_whole, items_of
+from .demands import demand, is_flag, items_of
 from .effects import is_approximate, pieces, sections, shared_side_not_counted
 from .hazards import Hazard, as_one_error
 from .machine.machine import Machine
@@ -41,7 +40,6 @@ BATCH_TENSOR_CTAS = 64
 BATCH_LOCAL_BYTES = 1 << 27
 KEPT_BYTES = 1 << 26
 """Arrays up to here are kept as they were before a launch: a race is run once more, to find the instruction of its first access."""
-_FAR = 1 << 31
 ALLOWABLE = ("same-value", "unfenced-init")
 """Hazards that a caller may allow: threads that write the same value to the same place and nothing orders; bulk copies on an
 mbarrier whose init no fence has made known to the async proxy."""
@@ -203,25 +201,11 @@ def run_grid(
         UnsupportedPtxError: an instruction that the emulator does not know.
         LaunchError: the launch does not fit the program.
     """
-    _demand_launch(program, grid, block, cluster, parameters, memory, dynamic_shared_bytes)
     where = f"kernel {program.name}"
     for name, flag in (("profile", profile), ("all_hazards", all_hazards)):
         demand(where, name, flag, is_flag(flag), "True or False")
-    for name, function in (("progress", progress), ("origin_of", origin_of), ("observer", observer)):
+    for name, function in (("progress", progress), ("observer", observer)):
         demand(where, name, function, function is None or callable(function), "a function, or None")
-    fits = isinstance(value_checks, (tuple, list)) and all(isinstance(each, ValueCheck) for each in value_checks)
-    fits = fits and all(program.register_bits.get(each.register) in (16, 32, 64) for each in value_checks)
-    rule = "the checks of a kernel's values, in registers of 16, 32 or 64 bits"
-    demand("run_grid", "value_checks", value_checks, fits, rule)
-    fits = isinstance(pool, (tuple, list)) and all(isinstance(each, tuple) and len(each) == 3 for each in pool)
-    fits = fits and all(isinstance(n, str) and is_whole(at, 0, _FAR) and is_whole(b, 0, _FAR) for n, at, b in pool)
-    demand("run_grid", "pool", pool, fits, "buffers, each its name, offset and bytes")
-    sizes = {each.name: each.bytes for each in program.variables}
-    fits = variables is None or isinstance(variables, Mapping)
-    fits = fits and all(
-        isinstance(raw, bytes) and sizes.get(name) == len(raw) for name, raw in (variables or {}).items()
-    )
-    demand("run_grid", "variables", variables, fits, "the bytes of variables of the module, by name")
     names = items_of(allow)
     fits = names is not None and all(isinstance(name, str) and name in ALLOWABLE for name in names)
     demand(where, "allow", allow, fits, f"names of what is no hazard, of {', '.join(ALLOWABLE)}")
@@ -315,41 +299,6 @@ def run_grid(
         (*program.notes, *dict.fromkeys(launch.notes), *launch.memory.leaks()),
         _variables_after(program, launch),
     )
-
-
-def _demand_launch(
-    program: Program,
-    grid: Dim3,
-    block: Dim3,
-    cluster: Dim3 | None,
-    parameters: Mapping[str, bytes],
-    memory: GlobalMemory,
-    dynamic_shared_bytes: int,
-) -> None:
-    """What :func:`run_grid` is given is what its parameters say."""
-    demand("run_grid", "program", program, isinstance(program, Program), "what parse makes of a text")
-    for name, extents, least, most in (
-        ("grid", grid, 0, 2**31 - 1),
-        ("block", block, 1, 1024),
-        ("cluster", cluster, 1, 16),
-    ):
-        fits = isinstance(extents, tuple) and len(extents) == 3 and all(is_whole(each, least, most) for each in extents)
-        fits = fits or (name == "cluster" and extents is None)
-        demand("run_grid", name, extents, fits, f"three integers, each from {least} to {most}")
-    demand("run_grid", "block", block, prod(block) <= 1024, "at most 1024 threads")
-    if prod(cluster or ()) > 16:
-        raise LaunchError(f"run_grid: cluster {cluster} has {prod(cluster or ())} CTAs; it must have at most 16")
-    if prod(grid) > MOST_CTAS:
-        raise BudgetError(f"run_grid: grid {grid} has {prod(grid)} CTAs; the emulator runs at most {MOST_CTAS}")
-    fits = is_whole(dynamic_shared_bytes, 0, BATCH_SHARED_BYTES)
-    demand("run_grid", "dynamic_shared_bytes", dynamic_shared_bytes, fits, f"0 to {BATCH_SHARED_BYTES}")
-    demand("run_grid", "memory", memory, isinstance(memory, GlobalMemory), "a GlobalMemory")
-    fits = isinstance(parameters, Mapping)
-    for each in program.parameters if fits else ():
-        raw = parameters.get(each.name)
-        fits = fits and isinstance(raw, bytes) and len(raw) == each.bytes
-    wanted = ", ".join(f"{each.name} of {each.bytes}" for each in program.parameters) or "none"
-    demand("run_grid", "parameters", parameters, fits, f"bytes by name: {wanted}")
 
 
 def _hazards_of(launch: Launch, progress: Callable[[int, int], None] | None) -> list[Hazard]:

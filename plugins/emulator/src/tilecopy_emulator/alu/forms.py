@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-from ..demands import are_texts, demand, is_flag
+from ..demands import demand
 
 TYPES = frozenset(
     {f"{kind}{bits}" for kind in "bsu" for bits in (8, 16, 32, 64)}
@@ -56,10 +56,6 @@ class Mode:
     types: tuple[str, ...]
     modifiers: frozenset[str]
 
-    def __attrs_post_init__(self) -> None:
-        demand("Mode", "types", self.types, are_texts(self.types) and bool(self.types), "a tuple of texts")
-        demand("Mode", "modifiers", self.modifiers, are_texts(self.modifiers, frozenset), "a frozenset of texts")
-
     @property
     def type(self) -> str:
         """The last type: what most instructions compute on."""
@@ -67,13 +63,10 @@ class Mode:
 
     def has(self, modifier: str) -> bool:
         """Whether a modifier is there."""
-        demand("Mode.has", "modifier", modifier, isinstance(modifier, str), "a text")
         return modifier in self.modifiers
 
     def one_of(self, *names: str, default: str = "") -> str:
         """The one of some modifiers that is there."""
-        demand("Mode.one_of", "names", names, are_texts(names), "texts")
-        demand("Mode.one_of", "default", default, isinstance(default, str), "a text")
         return next((name for name in names if name in self.modifiers), default)
 
     @property
@@ -109,26 +102,8 @@ class Form:
     build: Callable[[Mode], Compute]
     approximate: bool = False
 
-    def __attrs_post_init__(self) -> None:
-        demand("Form", "name", self.name, isinstance(self.name, str) and bool(self.name), "an opcode")
-        fits = isinstance(self.groups, tuple) and all(
-            isinstance(each, tuple) and len(each) == 2 and are_texts(each[0]) and is_flag(each[1])
-            for each in self.groups
-        )
-        demand("Form", "groups", self.groups, fits, "a tuple of (choices, required)")
-        fits = isinstance(self.types, frozenset) and all(map(are_texts, self.types))
-        fits = fits and all(set(each) <= TYPES for each in self.types)
-        demand("Form", "types", self.types, fits, "a frozenset of tuples of types such as u32")
-        for called, roles, marks in (("results", self.results, "?"), ("sources", self.sources, "?!*")):
-            fits = are_texts(roles) and all(role.rstrip(marks) in _ROLES for role in roles)
-            demand("Form", called, roles, fits, "a tuple of roles: t, t0, w, cc, or a type such as u32")
-        demand("Form", "build", self.build, callable(self.build), "a function of a Mode")
-        demand("Form", "approximate", self.approximate, is_flag(self.approximate), "True or False")
-
     def match(self, types: tuple[str, ...], modifiers: tuple[str, ...]) -> Mode | None:
         """The mode when these types and modifiers are of this form, else None."""
-        demand("Form.match", "types", types, are_texts(types), "a tuple of texts")
-        demand("Form.match", "modifiers", modifiers, are_texts(modifiers), "a tuple of texts")
         if types not in self.types or len(set(modifiers)) != len(modifiers):
             return None
         left = list(modifiers)
@@ -149,8 +124,6 @@ class Form:
 
     def type_of(self, operand: str, mode: Mode) -> str:
         """The PTX type of an operand's role."""
-        demand("Form.type_of", "operand", operand, isinstance(operand, str), "the role of an operand, such as t or u32")
-        demand("Form.type_of", "mode", mode, isinstance(mode, Mode), "a Mode")
         role = operand.rstrip("?!*")
         if role == "t":
             return mode.types[-1]
@@ -174,8 +147,6 @@ def form(pattern: str, types: str, roles: str, build: Callable[[Mode], Compute],
         build: see :class:`Form`.
         approximate: see :class:`Form`.
     """
-    for called, text in (("pattern", pattern), ("types", types), ("roles", roles)):
-        demand("form", called, text, isinstance(text, str), "a text")
     name = re.match(r"\w+", pattern)
     demand("form", "pattern", pattern, name is not None, "an opcode and its modifiers, such as mul(.hi,.lo){.sat}")
     assert name is not None
@@ -186,16 +157,12 @@ def form(pattern: str, types: str, roles: str, build: Callable[[Mode], Compute],
         for part in text.split(","):
             choices += _NAMED.get(part.strip(" ."), (part.strip(" ."),))
         groups.append((tuple(choices), not optional))
-    results, _, sources = roles.partition("=")
-    return Form(
-        name[0],
-        tuple(groups),
-        frozenset(tuple(combination.split(".")) for combination in types.split()),
-        tuple(results.split()),
-        tuple(sources.split()),
-        build,
-        approximate,
-    )
+    combinations = frozenset(tuple(combination.split(".")) for combination in types.split())
+    demand("form", "types", types, all(TYPES.issuperset(each) for each in combinations), "types such as u32 f32.f16")
+    results, sources = (tuple(part.split()) for part in (roles.partition("=")[0], roles.partition("=")[2]))
+    fits = all(role.rstrip("?") in _ROLES for role in results) and all(role.rstrip("?!*") in _ROLES for role in sources)
+    demand("form", "roles", roles, fits, "roles: t, t0, w, cc, or a type such as u32")
+    return Form(name[0], tuple(groups), combinations, results, sources, build, approximate)
 
 
 def plain(compute: Compute) -> Callable[[Mode], Compute]:

@@ -39,9 +39,6 @@ def _clamp(values: Any, type: str) -> Any:
     return _cut(np.clip(values, limits.min, limits.max), int(type[1:]))
 
 
-# ------------------------------------------------------------------------------------------- sums and products
-
-
 def _sum(sign: int) -> Callable[[Mode], Compute]:
     def build(mode: Mode) -> Compute:
         if mode.has("sat"):
@@ -174,9 +171,6 @@ def packed(build: Callable[[Mode], Compute]) -> Callable[[Mode], Compute]:
     return build_packed
 
 
-# ------------------------------------------------------------------------------------------- carries
-
-
 def _wide_sum(a: Any, b: Any, carry: Any) -> tuple[Any, Any]:
     """``a + b + carry`` and the carry out."""
     first = a + b
@@ -208,9 +202,6 @@ def _multiply_add_carry(mode: Mode) -> Compute:
         return (total, out) if mode.has("cc") else total
 
     return compute
-
-
-# ------------------------------------------------------------------------------------------- bits
 
 
 def _cnot(a: Any) -> Any:

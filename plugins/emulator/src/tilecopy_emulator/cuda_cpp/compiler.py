@@ -18,7 +18,7 @@ from tilecopy.nvidia import remedy
 from tilecopy_core import target_of
 from tilecopy_core.registry import LOCK
 
-from ..api import run_program
+from ..api import run_ptx
 from ..demands import demand, items_of, shown
 from ..places import readable
 from ..program import Program, printable
@@ -45,17 +45,10 @@ def run_cuda(
     arguments: Sequence[Any],
     *,
     entry: str | None = None,
-    grid: Sequence[int] | int,
-    block: Sequence[int] | int,
-    cluster: Sequence[int] | int | None = None,
-    dynamic_shared_bytes: int = 0,
-    profile: bool = False,
-    allow: Sequence[str] = (),
-    all_hazards: bool = False,
     target: str = "sm_90",
     options: Sequence[str] = (),
     name: str = "kernel.cu",
-    variables: Mapping[str, Any] | None = None,
+    **launch: Any,
 ) -> Report:
     """Compile a kernel of CUDA C++ by NVRTC and run it with no GPU; hazards name the lines of the source.
 
@@ -65,17 +58,10 @@ def run_cuda(
         arguments: as of :func:`run_ptx`.
         entry: the kernel as C++ calls it, such as ``axpy``, ``ns::axpy`` or ``axpy<float, 4>``; may be left out where the source
             has only one.
-        grid: as of :func:`run_ptx`.
-        block: likewise.
-        cluster: likewise.
-        dynamic_shared_bytes: likewise.
-        profile: likewise.
-        allow: likewise.
-        all_hazards: likewise.
         target: what to compile for.
         options: more options of NVRTC, such as ``-DN=4`` or ``-Iinclude``.
         name: of the source, for messages and for ``__FILE__``.
-        variables: as of :func:`run_ptx`; named as in C++, such as ``w`` or ``ns::w``.
+        launch: ``grid``, ``block`` and the other options of :func:`run_ptx`; ``variables`` are named as in C++, such as ``ns::w``.
 
     Returns:
         What the run did.
@@ -87,18 +73,8 @@ def run_cuda(
         HazardError: an execution that the hardware leaves undefined.
         TargetError: the target is not known.
     """
-    return run_program(
-        compile_cuda(source, entry=entry, target=target, options=options, name=name),
-        arguments,
-        grid=grid,
-        block=block,
-        cluster=cluster,
-        dynamic_shared_bytes=dynamic_shared_bytes,
-        profile=profile,
-        allow=allow,
-        variables=variables,
-        all_hazards=all_hazards,
-    )
+    program = compile_cuda(source, entry=entry, target=target, options=options, name=name)
+    return run_ptx(program, arguments, **launch)
 
 
 def compile_cuda(
@@ -154,9 +130,6 @@ def compile_cuda(
     program = parse_compiled(_as_in_source(text, mangled, unit), mangled, str(path), source)
     sources = {name or str(path): written for name, written in texts.items()}
     return attrs.evolve(program, sources=sources, notes=tuple(unit.left_out))
-
-
-# --------------------------------------------------------------------------------------------------- attempts
 
 
 @attrs.frozen
@@ -293,9 +266,6 @@ def _include_folders(options: Sequence[str]) -> list[str]:
     return re.findall(r"^(?:-I|--include-path=|-I\n|--include-path\n)(\S[^\n]*)$", joined, re.MULTILINE)
 
 
-# --------------------------------------------------------------------------------------------------- the kernel
-
-
 def _select(unit: _Unit, ptx: str, entry: str | None, name: str) -> tuple[str, str]:
     """The PTX that has the wanted kernel, and the kernel's name there.
 
@@ -358,9 +328,6 @@ def _as_in_source(text: str, entry: str, unit: _Unit) -> str:
 def _is_text(value: Any) -> bool:
     """Whether a value is a text that C can have."""
     return isinstance(value, str) and "\0" not in value and not any("\ud800" <= each <= "\udfff" for each in value)
-
-
-# --------------------------------------------------------------------------------------------------- compilers
 
 
 def _compile(unit: _Unit, entry: str | None = None) -> _Compiled:

@@ -115,8 +115,6 @@ class Engines:
                     array.flying[made[number, copy].number] = of_copy
         return made
 
-    # --------------------------------------------------------------------------------------- in general
-
     def start(self, kind: str, lane: int, land: Callable[[Operation], None], lack: str, **rest: Any) -> Operation:
         """A new operation of one lane; its accesses have been checked and are begun by the caller."""
         launch = self.machine.launch
@@ -284,8 +282,6 @@ class Engines:
                 np.array([lane]), threads=(who,),
             )  # fmt: skip
 
-    # --------------------------------------------------------------------------------------- cp.async
-
     def copy(self, lanes: Lanes, places: Any, size: int, fetch: Callable[[Any], Any]) -> None:
         """``cp.async``: ``fetch(rows)`` gives the bytes (rows, C, size) when it lands."""
         machine = self.machine
@@ -436,8 +432,6 @@ class Engines:
         self.copies = left
         self.mbarriers.arrive_for(barrier, lane, clock)
         machine.at = before
-
-    # --------------------------------------------------------------------------------------- bulk groups
 
     def bulk_commit(self, lanes: Lanes) -> None:
         """``cp.async.bulk.commit_group``."""

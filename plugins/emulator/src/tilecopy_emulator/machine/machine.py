@@ -59,8 +59,6 @@ class Machine(Memories):
         self.participation = Participation(self)
         self.watch = Watch(self, self.mbarriers, self.engines)
 
-    # ------------------------------------------------------------------------------------------- running
-
     def run(self) -> Stuck | None:
         """Step until every thread has exited (None) or nothing can go on without another batch.
 
@@ -271,8 +269,6 @@ class Machine(Memories):
             if len(chosen):
                 say(chosen)
         raise AssertionError("nobody waits")
-
-    # ------------------------------------------------------------------------------------------- laying out anew
 
     def expand(self) -> None:
         """From one cluster that stands for many to every thread of the batch for itself."""

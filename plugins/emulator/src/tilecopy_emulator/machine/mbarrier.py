@@ -110,8 +110,6 @@ class Mbarriers:
                     relaxed=[(lane + lanes, clock) for lane, clock in old.relaxed],
                 )
 
-    # --------------------------------------------------------------------------------------- life
-
     def actor(self, barrier: Mbarrier) -> int:
         """Whose clock the operations that complete on it have."""
         return BARRIER_ACTOR | (barrier.place // self.machine.shared.size * BARRIER_COLUMNS + barrier.column)
@@ -228,8 +226,6 @@ class Mbarriers:
     def places(self, lanes: Lanes, addresses: Any, *, remote: bool) -> Any:
         """Bytes of the objects that lanes name."""
         return self.machine.shared.place(lanes, addresses, 8, remote=remote)
-
-    # --------------------------------------------------------------------------------------- arriving
 
     def arrive(
         self,
@@ -380,8 +376,6 @@ class Mbarriers:
             machine.wake(np.array(sorted(waiting)))
         return True
 
-    # --------------------------------------------------------------------------------------- waiting
-
     def wait(
         self, lanes: Lanes, places: Any, wanted: Any, *, parity: bool, blocks: bool, relaxed: bool, cluster: bool
     ) -> Any:
@@ -487,8 +481,6 @@ class Mbarriers:
         machine.wake(np.array(sorted(lanes)))
         self.timed_out = machine.launch.version
         return True
-
-    # --------------------------------------------------------------------------------------- saying
 
     def states(self) -> str:
         """All objects in words, for a hazard."""

@@ -33,8 +33,6 @@ class GlobalAccesses(ShadowedMemory):
         shape = (self.machine.size(lanes), self.machine.copies)
         return addresses if addresses.shape == shape else np.broadcast_to(addresses, shape)
 
-    # --------------------------------------------------------------------------------------- checks
-
     def locate(self, lanes: Lanes, addresses: Any, size: int) -> list[tuple[GlobalArray, Any, Any]]:
         """``(array, chosen, byte offsets)`` of an access, its alignment and bounds checked; chosen None for all."""
         aligned = size & -size if size & (size - 1) else size
@@ -308,8 +306,6 @@ class GlobalAccesses(ShadowedMemory):
                 writes=more.get("writes", False), values=values, there=lambda: fetch(array, np.array([low]), size),
                 near=lambda actor: actor // 32 == warp, key=array.base,
             )  # fmt: skip
-
-    # --------------------------------------------------------------------------------------- accesses
 
     def load(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
         """See :meth:`Machine.load`."""

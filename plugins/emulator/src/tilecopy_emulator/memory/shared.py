@@ -63,8 +63,6 @@ class SharedMemory(ShadowedMemory):
             for cta, by in self.remote.items()
         }
 
-    # --------------------------------------------------------------------------------------- places
-
     def place(self, lanes: Lanes, addresses: Any, size: int, *, remote: bool = False, aligned: int = 0) -> Any:
         """Byte places in the unit of an access at shared addresses, checked: window, alignment, bounds, lifetime."""
         machine = self.machine
@@ -177,8 +175,6 @@ class SharedMemory(ShadowedMemory):
             return f"shared byte {offset}"
         variable = self.variables[owner]
         return bytes_of(variable.name, offset - variable.offset, size)
-
-    # --------------------------------------------------------------------------------------- accesses
 
     def load(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
         """See :meth:`Machine.load`."""
@@ -355,8 +351,6 @@ class SharedMemory(ShadowedMemory):
                 writes=more.get("writes", False), values=values, there=lambda: self.fetch(places[at : at + 1], size),
                 near=lambda actor: bool(warp_of[actor] == warp),
             )  # fmt: skip
-
-    # --------------------------------------------------------------------------------------- bytes
 
     def fetch(self, places: Any, size: int) -> Any:
         """Bytes of shape (n, C, size)."""

@@ -37,9 +37,6 @@ def _takes_part(instruction: Instruction, program: Program) -> Step:
     return lambda machine, lanes: machine.participation.count(copy, lanes, machine.uniform(read(machine, lanes), lanes))
 
 
-# ------------------------------------------------------------------------------------------------ bar, barrier
-
-
 def _bar(instruction: Instruction, program: Program) -> Step:
     opcode = instruction.opcode
     kind = next(part for part in opcode if part in ("sync", "arrive", "red"))
@@ -121,9 +118,6 @@ def _set_registers(instruction: Instruction, program: Program) -> Step:
     return step
 
 
-# ------------------------------------------------------------------------------------------------ fences
-
-
 def _fence(instruction: Instruction, program: Program) -> Step:
     said = modifiers_of(instruction.opcode)
     strength = SCOPES[said.scope or "gpu"]  # membar.gl
@@ -171,9 +165,6 @@ def _map_fence(instruction: Instruction, program: Program) -> Step:
         machine.maps.acquire(machine.index(lanes), machine.uniform(address(machine, lanes), lanes))
 
     return step
-
-
-# ------------------------------------------------------------------------------------------------ mbarrier
 
 
 def _init(instruction: Instruction, program: Program) -> Step:

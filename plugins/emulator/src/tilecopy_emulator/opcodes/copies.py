@@ -147,9 +147,6 @@ def _track(instruction: Instruction, program: Program) -> Step:
     return step
 
 
-# ------------------------------------------------------------------------------------------------ bulk
-
-
 def bulk(instruction: Instruction, program: Program) -> Step:
     """``cp.async.bulk``: copies and their groups."""
     opcode = instruction.opcode
@@ -538,9 +535,6 @@ def _combined(data: dict[str, Any], old: Any, raw: Any) -> Any:
         return np.ascontiguousarray(data["compute"](old.view(kind), raw.view(kind))).view(np.uint8)
 
 
-# ------------------------------------------------------------------------------------------------ st.async
-
-
 def _red_async(instruction: Instruction, program: Program) -> Step:
     """``red.async``: an operation of relaxed cluster scope at the destination."""
     *parts, operation, type = instruction.opcode
@@ -594,8 +588,6 @@ def _send(instruction: Instruction, program: Program, type: str, count: int, com
 
     return step
 
-
-# ------------------------------------------------------------------------------------------------ clusterlaunchcontrol
 
 _RESPONSE_BYTES = 16
 

@@ -12,8 +12,6 @@ from ..program import Instruction, Program, Vector
 from .loads import immediate
 from .operands import Handler, Lanes, Step, demand_count, reader, refuse, width_of, writer
 
-# ------------------------------------------------------------------------------------------- mov
-
 
 def _move(instruction: Instruction, program: Program) -> Step:
     demand_count(instruction, 2)
@@ -84,9 +82,6 @@ def _unpack(instruction: Instruction, program: Program, type: str, destination: 
             write(machine, lanes, (whole >> whole.dtype.type(position * part)).astype(narrow))
 
     return step
-
-
-# ------------------------------------------------------------------------------------------- addresses
 
 
 _SHARED = ("shared", "shared::cta", "shared::cluster")
@@ -177,9 +172,6 @@ def _rank_of_address(instruction: Instruction, program: Program) -> Step:
         write(machine, lanes, ((address >> address.dtype.type(RANK_BITS)) & address.dtype.type(0xFF)).astype(np.uint32))
 
     return step
-
-
-# ------------------------------------------------------------------------------------------- control, hints
 
 
 def _branch_indexed(instruction: Instruction, program: Program) -> Step:

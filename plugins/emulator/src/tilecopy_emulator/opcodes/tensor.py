@@ -158,8 +158,6 @@ class TensorMemory:
         cells, leader = old.cells + copy * ctas * CELLS, old.leader + copy * lanes
         return attrs.evolve(old, lanes=old.lanes + copy * lanes, cells=cells, values=values, leader=leader)
 
-    # --------------------------------------------------------------------------------------- checks
-
     def where(self, cell: int) -> str:
         """A cell in words."""
         return f"lane {cell % CELLS // COLUMNS}, column {cell % COLUMNS}"
@@ -299,9 +297,6 @@ class TensorMemory:
             self.left(cta)
 
 
-# ------------------------------------------------------------------------------------------------ alloc
-
-
 def _group(instruction: Instruction) -> int:
     found = [part for part in instruction.opcode if part in ("cta_group::1", "cta_group::2")]
     if len(found) != 1:
@@ -415,9 +410,6 @@ def _relinquish(instruction: Instruction, program: Program) -> Step:
             memory.relinquished.add(cta)
 
     return step
-
-
-# ------------------------------------------------------------------------------------------------ cp, commit
 
 
 def _cp(instruction: Instruction, program: Program) -> Step:
@@ -545,9 +537,6 @@ def _land_commit(machine: Machine, operation: Operation) -> None:
     memory.completed[who] = join([memory.completed.get(who, NOTHING), own])
     clock = join([operation.clock or NOTHING, memory.completed[who]])
     machine.mbarriers.arrive_for(barrier, operation.lane, clock)
-
-
-# ------------------------------------------------------------------------------------------------ fence, ld, st
 
 
 def _fence(instruction: Instruction, program: Program) -> Step:

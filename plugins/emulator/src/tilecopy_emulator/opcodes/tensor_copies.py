@@ -32,9 +32,6 @@ UNIT, ALIGN = 16, 128
 """Bytes of a unit, and what a shared address is a multiple of."""
 
 
-# ------------------------------------------------------------------------------------------------ what is written
-
-
 @attrs.frozen
 class _Where:
     """The operand ``[map, {coordinates}]``."""
@@ -99,9 +96,6 @@ def _bare_parameters(program: Program) -> dict[str, str]:
         for register in written_by(instruction):
             bare[register] = moved if moved in names and bare.get(register, moved) == moved else ""
     return bare
-
-
-# ------------------------------------------------------------------------------------------------ boxes
 
 
 @attrs.frozen
@@ -178,9 +172,6 @@ def _places(machine: Machine, one: Any, found: TensorMap, box: _Box, address: An
     return machine.shared.place(one, address, extent, remote=remote, aligned=ALIGN) + steps
 
 
-# ------------------------------------------------------------------------------------------------ loads
-
-
 def tensor_copy(instruction: Instruction, program: Program) -> Step:
     """``cp.async.bulk.tensor``."""
     return (_store if "bulk_group" in instruction.opcode else _load)(instruction, program)
@@ -229,9 +220,6 @@ def _load(instruction: Instruction, program: Program) -> Step:
                 profile.count_bulk(machine, box.array.base + box.offsets, box.kept > 0)
 
     return step
-
-
-# ------------------------------------------------------------------------------------------------ stores
 
 
 def tensor_reduction(instruction: Instruction, program: Program) -> Step:
@@ -286,9 +274,6 @@ def _computed(machine: Machine, one: Any, found: TensorMap, name: str) -> Any:
     return machine.hazard("descriptor", f"there is no .{name} of elements of type {found.element}", one)
 
 
-# ------------------------------------------------------------------------------------------------ prefetches
-
-
 def tensor_prefetch(instruction: Instruction, program: Program) -> Step:
     """``cp.async.bulk.prefetch.tensor``: nothing that a program could see, but its map and its box must be right."""
     where = _where(instruction, program)
@@ -315,8 +300,6 @@ def map_prefetch(instruction: Instruction, program: Program) -> Step:
 
     return step
 
-
-# ------------------------------------------------------------------------------------------------ maps that a kernel writes
 
 PIECE = 16
 """Bytes of a map that a thread loads or stores at once."""

@@ -61,9 +61,6 @@ def _together(machine: Machine, lanes: Lanes, mask: Reader | None) -> _Group | N
     return _Group(lanes, lane, group.reshape(-1), len(sets), wanted)
 
 
-# ------------------------------------------------------------------------------------------- shfl
-
-
 def _shuffle(instruction: Instruction, program: Program) -> Step:
     demand_count(instruction, 5)
     kind = next(part for part in instruction.opcode if part in ("up", "down", "bfly", "idx"))
@@ -117,9 +114,6 @@ def _shuffle(instruction: Instruction, program: Program) -> Step:
         write_found(machine, here.lanes, found[:, None])
 
     return step
-
-
-# ------------------------------------------------------------------------------------------- vote, match, redux
 
 
 def _reduction(

@@ -100,8 +100,6 @@ class Warpgroups:
             machine.mbarriers.products.add((key[0], self.columns[key]))
         return key[0], self.columns[key]
 
-    # --------------------------------------------------------------------------------------- registers
-
     def in_flight(self, lanes: Any, names: Iterable[str], what: str, *, a: bool = False, type: str = "") -> None:
         """Registers may not be those of a product in flight.
 
@@ -151,8 +149,6 @@ class Warpgroups:
             what = f"register {name.partition('@')[0]} has been used with no wgmma.fence since"
             demand(name in self.touched and self.touched[name][lanes] >= fenced, "proxy", what, lanes)
 
-    # --------------------------------------------------------------------------------------- order
-
     def fence(self, lanes: Any) -> None:
         """``wgmma.fence``."""
         self.now += 1
@@ -193,9 +189,6 @@ class Warpgroups:
                     "lifetime", f"the thread exits while this product is in flight: {self._lack(each, int(ending[position]))}",
                     ending, position, at=each.operation.at,
                 )  # fmt: skip
-
-
-# ------------------------------------------------------------------------------------------------ products
 
 
 @attrs.frozen(eq=False)
@@ -327,9 +320,6 @@ def _in_shared(machine: Machine, firsts: Any, word: int, form: _Form, which: int
     what: Any = ((_ROWS, form.n)[which], form.k, form.types[which])
     places, cells = operand_in_shared(machine, firsts, cta, found, *what, mn_major=form.transposed[which])
     return matrix_of(machine.shared.fetch(places, UNIT), *what, mn_major=form.transposed[which]), cells
-
-
-# ------------------------------------------------------------------------------------------------ groups
 
 
 def _ordering(instruction: Instruction, program: Program) -> Step:

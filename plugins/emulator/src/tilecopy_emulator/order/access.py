@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 
 import attrs
 import numpy as np
+from attrs.validators import in_
 
-from ..demands import demand, is_flag, is_whole
 from .shadow import CLUSTER, CTA, GPU, SYS, WEAK, strength
 
 WINDOW_BITS = 44
@@ -56,13 +56,6 @@ class Together(Exception):  # noqa: N818 (never leaves this module)
     def __init__(self, accuse: Callable[[], NoReturn]) -> None:
         super().__init__()
         self.accuse = accuse
-
-
-def _is_dtype(value: Any) -> bool:
-    try:
-        return np.dtype(value).itemsize in WORDS
-    except Exception:  # NumPy's, or an object's own
-        return False
 
 
 @attrs.frozen(eq=False)
@@ -132,30 +125,15 @@ class Access:
         scan: of an atomic, how many updates of one place are computed together; None where they are not.
     """
 
-    space: str
+    space: str = attrs.field(validator=in_(SPACES))
     bytes: int
-    semantics: str = "weak"
-    scope: str = "gpu"
+    semantics: str = attrs.field(default="weak", validator=in_(SEMANTICS))
+    scope: str = attrs.field(default="gpu", validator=in_(SCOPES))
     volatile: bool = False
     dtype: Any = None
     read_only: bool = False
     exchange: bool = False
     scan: Scan | None = attrs.field(default=None, eq=False)
-
-    def __attrs_post_init__(self) -> None:
-        for name, value, fits, rule in (
-            ("space", self.space, isinstance(self.space, str) and self.space in SPACES, "a state space"),
-            ("bytes", self.bytes, is_whole(self.bytes, 1, 1 << 20), "how many, from 1"),
-            ("semantics", self.semantics, isinstance(self.semantics, str) and self.semantics in SEMANTICS, "known"),
-            ("scope", self.scope, isinstance(self.scope, str) and self.scope in SCOPES, "cta, cluster, gpu or sys"),
-            ("dtype", self.dtype, self.dtype is None or _is_dtype(self.dtype), "a dtype of NumPy, or None"),
-            ("volatile", self.volatile, is_flag(self.volatile), "True or False"),
-            ("read_only", self.read_only, is_flag(self.read_only), "True or False"),
-            ("exchange", self.exchange, is_flag(self.exchange), "True or False"),
-            ("scan", self.scan, self.scan is None or isinstance(self.scan, Scan), "a Scan, or None"),
-        ):
-            if not fits:
-                demand("Access", name, value, fits, rule)
 
     @property
     def strength(self) -> int:

@@ -113,8 +113,6 @@ class Order:
         """A clock with its CTAs renumbered."""
         return Clock({key + shift: row for key, row in clock.rows.items()})
 
-    # ------------------------------------------------------------------------------------------- asking
-
     def row(self, lanes: Any) -> Any:
         """What some lanes of one CTA know of it together, each of itself up to now."""
         cta = int(lanes[0]) // self.threads
@@ -178,8 +176,6 @@ class Order:
             if known is not None and key in known:
                 have = max(have, int(known[key][column]))
         return have
-
-    # ------------------------------------------------------------------------------------------- learning
 
     def snapshot(self, lanes: Any) -> Clock:
         """What some lanes did until now and know together."""

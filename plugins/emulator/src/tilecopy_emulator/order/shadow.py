@@ -187,8 +187,6 @@ class Shadow:
             new._kind = np.tile(self._kind[: self.count], copies)
         return new
 
-    # ------------------------------------------------------------------------------------------- accesses
-
     def read(self, cells: Any, stamps: Any, judge: Judge, *, remember: bool = True) -> None:
         """A read of cells (1-D), each with its stamp.
 
@@ -322,8 +320,6 @@ class Shadow:
             raise Conflict(position, int(cells[position]), int(before[at]), wrote=wrote)
         return exempt & ~ordered
 
-    # ------------------------------------------------------------------------------------------- the log
-
     def push(self, cells: Any, stamps: Any, kind: int = READ) -> None:
         """Remember accesses one by one."""
         if self.logged is None:
@@ -410,8 +406,6 @@ class Shadow:
         self.count = len(self._cell)
         self.logged[cells] = False
         self.logged[self._cell] = True
-
-    # ------------------------------------------------------------------------------------------- engines
 
     def begin(self, actor: int, reads: Any, writes: Any, strength: int = WEAK) -> None:
         """An operation in flight touches cells (already checked)."""

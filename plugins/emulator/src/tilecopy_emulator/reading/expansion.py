@@ -413,8 +413,6 @@ class Expansion:
         if len(parts) > 1:
             self.parts[unique] = Vector(parts)
 
-    # ----------------------------------------------------------------------------------------- instructions
-
     def _guarded(self, scope: _Scope) -> None:
         c = self.c
         start = c.advance()
@@ -593,8 +591,6 @@ class Expansion:
         coordinates = self._items(scope) if c.accept(",") else ()
         c.expect("]", "']'")
         return TensorAddress(base, offset, coordinates) if coordinates else Memory(base, offset)
-
-    # ----------------------------------------------------------------------------------------- calls
 
     def _call(self, scope: _Scope, opcode: tuple[str, ...], guard: str, *, unless: bool, start: Token) -> None:
         c = self.c

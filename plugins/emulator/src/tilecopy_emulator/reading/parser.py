@@ -49,8 +49,6 @@ class ModuleParser(Definitions):
         self._prototypes: dict[str, int] = {}
         self._read()
 
-    # ----------------------------------------------------------------------------------------- the module
-
     def _read(self) -> None:
         c = self._cursor
         self._header()
@@ -284,8 +282,6 @@ class ModuleParser(Definitions):
             return 0
         c.at += 1
         return c.alignment()
-
-    # ----------------------------------------------------------------------------------------- an entry
 
     def program(self, entry: str | None) -> Program:
         """Expand an entry."""

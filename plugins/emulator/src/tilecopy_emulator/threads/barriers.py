@@ -85,8 +85,6 @@ class Barriers:
                     state.phase, order.moved(state.clock, shift), order.moved(state.done, shift)
                 )
 
-    # --------------------------------------------------------------------------------------- CTA and named
-
     def reach(
         self,
         lanes: Lanes,
@@ -355,8 +353,6 @@ class Barriers:
             )  # fmt: skip
         raise AssertionError("not waiting")
 
-    # --------------------------------------------------------------------------------------- cluster
-
     def cluster_arrive(self, lanes: Lanes, *, relaxed: bool) -> None:
         """``barrier.cluster.arrive``."""
         machine = self.machine
@@ -432,8 +428,6 @@ class Barriers:
         """How often the barrier of a CTA's cluster has completed."""
         state = self.clusters.get(cta // self.machine.cluster_size)
         return 0 if state is None else state.phase
-
-    # --------------------------------------------------------------------------------------- warp
 
     def warp_sync(self, lanes: Lanes, mask: Any) -> None:
         """``bar.warp.sync``."""

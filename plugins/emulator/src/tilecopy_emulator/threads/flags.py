@@ -188,8 +188,6 @@ class Flags:
         if released:
             machine.launch.time.now += 1
 
-    # --------------------------------------------------------------------------------------- locks
-
     def _lock(
         self, locks: Any, key: Any, lane: int, access: Access, old: Any, new: Any, position: int, clock: Any, reach: int
     ) -> bool:
@@ -289,8 +287,6 @@ class Flags:
             self.candidates[lane] = [x for x in candidates if x[1] != cell]
         elif all(x[1] != cell for x in candidates):
             candidates.append((lock, cell, section.clock))
-
-    # --------------------------------------------------------------------------------------- values
 
     def record(
         self, lanes: Lanes, places: Any, old: Any, new: Any, *, shared: bool = False, modify: bool = False

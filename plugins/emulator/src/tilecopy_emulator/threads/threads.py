@@ -71,8 +71,6 @@ class Threads:
         self.gathering: dict[int, Any] = {}
         self.joined: Any = None
 
-    # ------------------------------------------------------------------------------------------- who is who
-
     def _lay_out(self) -> None:
         launch, unit = self.launch, self.unit_ctas * self.threads
         self.units = unit
@@ -172,8 +170,6 @@ class Threads:
         lanes = self.ids[cta * self.threads : (cta + 1) * self.threads]
         return lanes[self.status[lanes] != DONE]
 
-    # ------------------------------------------------------------------------------------------- hazards
-
     def hazard(self, kind: str, message: str, lanes: Lanes = None, position: int = 0, **more: Any) -> NoReturn:
         """Raise :class:`HazardError` for a lane of the instruction that is being executed.
 
@@ -263,8 +259,6 @@ class Threads:
             at += position // self.each
         return instructions[min(at, len(instructions) - 1)]
 
-    # ------------------------------------------------------------------------------------------- waiting
-
     def settle(self) -> None:
         """Write the places of the running group down, since its lanes part."""
         if not self.settled:
@@ -292,8 +286,6 @@ class Threads:
         self.turn[lanes] = (self.turn[lanes] | (TURNS - 1)) + 1
         if self.others:
             self.stale = True
-
-    # ------------------------------------------------------------------------------------------- warps
 
     def warp_bits(self, lanes: Any) -> Any:
         """For each warp of the unit, which of its lanes are among some."""
