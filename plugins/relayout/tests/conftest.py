@@ -1,8 +1,6 @@
-"""How many examples hypothesis draws; helpers beside the tests."""
+"""Modules of this folder can be imported."""
 
 import sys
 from pathlib import Path
-
-import tilecopy_test_helpers.profiles  # noqa: F401
 
 sys.path.insert(0, str(Path(__file__).parent))

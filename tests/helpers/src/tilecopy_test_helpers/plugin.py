@@ -1,4 +1,4 @@
-"""A pytest plugin for every test of the workspace.
+"""A pytest plugin for every test of the workspace: fixtures, and how many examples Hypothesis draws.
 
 A test that finds no assembler is skipped where NVIDIA's packages are missing on purpose, and the texts that the emulator runs are
 recorded where a session asks for it.
@@ -7,16 +7,26 @@ recorded where a session asks for it.
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Generator
 
 import pytest
+from tilecopy.executors import executor_named
 
+from . import profiles  # noqa: F401
 from .emulated_texts import record
 from .nvidia import without_nvidia
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Record the texts that the emulator runs, where a folder for them is named. JAX takes memory of a GPU as it needs it."""
+    """Record the texts that the emulator runs, where a folder for them is named. JAX takes memory of a GPU as it needs it.
+
+    The programs that tests start share compiled modules, also where none is written beside the sources.
+    """
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+        folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        config.add_cleanup(folder.cleanup)
+        os.environ["PYTHONPYCACHEPREFIX"] = folder.name
     record(config)
     config.addinivalue_line(
         "markers", "nvidia: needs NVIDIA's compilers, and is skipped where they are missing on purpose"
@@ -39,6 +49,25 @@ def pytest_runtest_call() -> Generator[None, object, object]:
         if without_nvidia() and _lacks_an_assembler(error):
             pytest.skip(f"without NVIDIA's packages: {str(error).splitlines()[0]}")
         raise
+
+
+@pytest.fixture(scope="session")
+def gpu() -> str:
+    """Return the target of the first GPU; skip with the reason where there is none."""
+    cuda = executor_named("cuda")
+    reason = cuda.why_unavailable()
+    if reason is not None:
+        pytest.skip(f"no GPU: {reason}")
+    major, minor = cuda.devices()[0].capability
+    return f"sm_{major}{minor}"
+
+
+@pytest.fixture
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Set none of tilecopy's variables."""
+    for name in ("TILECOPY_DISABLE", "TILECOPY_ONLY", "TILECOPY_PRIORITY", "TILECOPY_STRICT"):
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
 
 
 def _lacks_an_assembler(error: BaseException | None) -> bool:
