@@ -304,7 +304,7 @@ def test_the_same_layout_is_moves_and_in_place_nothing(dtype: str) -> None:
 @given(st.permutations(range(16)))
 def test_a_word_costs_no_more_than_its_sources_less_one(order: list[int]) -> None:
     """Any permutation of 16 bytes, as bits of a layout cannot say: asked of the network itself."""
-    from tilecopy_regperm.network import network
+    from tilecopy_regperm.in_thread.network import network
 
     wanted = [tuple(divmod(byte, 4) for byte in order[word : word + 4]) for word in range(0, 16, 4)]
     found = network(tuple(wanted))

@@ -23,7 +23,7 @@ from tilecopy_core.plugin import (
 )
 
 if TYPE_CHECKING:
-    from .partition import RegisterPermutation
+    from .in_thread.partition import RegisterPermutation
 
 variant = Variant(
     name="regperm",
@@ -40,7 +40,7 @@ variant = Variant(
 def fragments(request: CopyRequest) -> str | None:
     """Both sides are fragments, whose layouts say which thread holds what."""
     with LOCK:
-        from .places import why_not_fragments
+        from .elements import why_not_fragments
     return why_not_fragments(request)
 
 
@@ -63,7 +63,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 def tilecopy_partition(request: CopyRequest) -> RegisterPermutation | Decline:
     """Which registers each thread permutes."""
     with LOCK:
-        from .partition import permutation
+        from .in_thread.partition import permutation
     return permutation(request)
 
 
@@ -71,5 +71,5 @@ def tilecopy_partition(request: CopyRequest) -> RegisterPermutation | Decline:
 def tilecopy_emit(request: CopyRequest, partition: RegisterPermutation, ptx: PtxBuilder) -> None:
     """The words that are put together, then what is moved whole."""
     with LOCK:
-        from .emission import emit
+        from .in_thread.emit import emit
     emit(partition, ptx)

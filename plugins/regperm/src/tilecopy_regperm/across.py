@@ -26,7 +26,7 @@ from tilecopy_core.plugin import (
 from . import fragments
 
 if TYPE_CHECKING:
-    from .lane_partition import LanePermutation
+    from .in_warp.partition import LanePermutation
 
 variant = Variant(
     name="regperm_shfl",
@@ -53,7 +53,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 def tilecopy_partition(request: CopyRequest) -> LanePermutation | Decline:
     """Which words the lanes fetch from each other."""
     with LOCK:
-        from .lane_partition import lane_permutation
+        from .in_warp.partition import lane_permutation
     return lane_permutation(request)
 
 
@@ -61,5 +61,5 @@ def tilecopy_partition(request: CopyRequest) -> LanePermutation | Decline:
 def tilecopy_emit(request: CopyRequest, partition: LanePermutation, ptx: PtxBuilder) -> None:
     """The shuffles, the words that are put together, then what is written."""
     with LOCK:
-        from .lane_emission import emit
+        from .in_warp.emit import emit
     emit(partition, ptx)

@@ -9,7 +9,7 @@ from functools import reduce
 from tilecopy_core.plugin import Buffer, PtxBuilder, Register
 from tilecopy_partitions import Digit, owner_conditions
 
-from .fields import Field, word_bytes
+from ..fields import Field, word_bytes
 from .network import Network, Value
 from .partition import RegisterPermutation
 

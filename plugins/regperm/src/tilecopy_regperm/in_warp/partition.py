@@ -10,12 +10,12 @@ import numpy as np
 from tilecopy_core.plugin import CopyRequest, Decline, Region, frozen
 from tilecopy_partitions import Digit
 
+from ..fields import Field, holders, word_bytes
+from ..in_thread.network import WORD_BYTES
+from ..simulate import element_moves, exchanged, gathered
 from .butterfly import Butterfly, butterfly
-from .fields import Field, holders, word_bytes
 from .gather import Gather, gather
 from .lanes import lane_sources
-from .network import WORD_BYTES
-from .tracing import element_moves, exchanged, gathered
 
 
 @frozen

@@ -11,9 +11,9 @@ from typing import TypeAlias
 
 from tilecopy_core.plugin import frozen
 
+from ..elements import WARP_THREADS
+from ..in_thread.network import WORD_BYTES
 from .lanes import LaneSources
-from .network import WORD_BYTES
-from .places import WARP_THREADS
 
 OWN = tuple(range(WARP_THREADS))
 ByLane: TypeAlias = tuple[int, ...]

@@ -8,10 +8,10 @@ from typing import Any
 from tilecopy_core.plugin import CopyRequest, Decline, Region, frozen
 from tilecopy_partitions import Digit
 
-from .fields import Field, fields_of, holders, word_bytes
+from ..elements import own_registers
+from ..fields import Field, fields_of, holders, word_bytes
+from ..simulate import element_moves, followed, own_bytes, registers_of
 from .network import WORD_BYTES, Content, Network, Value, network
-from .places import own_registers
-from .tracing import element_moves, followed, own_bytes, registers_of
 
 
 @frozen

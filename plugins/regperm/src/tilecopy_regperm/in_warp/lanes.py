@@ -8,9 +8,9 @@ import numpy as np
 
 from tilecopy_core.plugin import CopyRequest, Decline, frozen
 
-from .fields import Field, fields_of
-from .network import WORD_BYTES
-from .places import WARP_THREADS, Array, elsewhere, movement
+from ..elements import WARP_THREADS, Array, elsewhere, movement
+from ..fields import Field, fields_of
+from ..in_thread.network import WORD_BYTES
 
 
 @frozen(eq=False)

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 
 from tilecopy_core.plugin import frozen
 
+from ..elements import WARP_THREADS
+from ..in_thread.network import WORD_BYTES, Network, network
 from .gather import OWN, ByLane
 from .lanes import LaneSources
-from .network import WORD_BYTES, Network, network
-from .places import WARP_THREADS
 
 LANE_BITS, BYTE_BITS = 5, 2
 _FIRST_WORD_BIT = LANE_BITS + BYTE_BITS

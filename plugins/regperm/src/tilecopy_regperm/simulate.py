@@ -13,11 +13,11 @@ import numpy as np
 from tilecopy_core.plugin import CopyRequest, by_thread
 from tilecopy_partitions import Digit, owner_conditions
 
-from .butterfly import BYTE_BITS, Butterfly, Exchange
+from .elements import WARP_THREADS, Array
 from .fields import Field, word_bytes
-from .gather import Gather
-from .network import WORD_BYTES, Network
-from .places import WARP_THREADS, Array
+from .in_thread.network import WORD_BYTES, Network
+from .in_warp.butterfly import BYTE_BITS, Butterfly, Exchange
+from .in_warp.gather import Gather
 
 LANE = 1 << 32
 _LANES = np.arange(WARP_THREADS)

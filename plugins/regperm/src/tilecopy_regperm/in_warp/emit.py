@@ -9,13 +9,13 @@ from operator import and_, or_
 from tilecopy_core.plugin import Buffer, PtxBuilder, Register
 from tilecopy_partitions import owner_conditions
 
+from ..elements import WARP_THREADS
+from ..fields import word_bytes
+from ..in_thread.emit import Hex, by_owners, words, write
+from ..in_thread.network import WORD_BYTES
 from .butterfly import BYTE_BITS, Butterfly, Exchange
-from .emission import Hex, by_owners, words, write
-from .fields import word_bytes
 from .gather import IDENTITY, OWN, ByLane, Fetch, Gather, Gathered, packed
-from .lane_partition import LanePermutation
-from .network import WORD_BYTES
-from .places import WARP_THREADS
+from .partition import LanePermutation
 
 FULL_MASK, CLAMP = Hex(0xFFFFFFFF), Hex(0x1F)
 
