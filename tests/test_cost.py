@@ -805,7 +805,7 @@ def test_what_is_better_is_named_when_asked() -> None:
 @pytest.mark.parametrize("size", [4, 8, 16])
 def test_relayout_counts_alike(size: int) -> None:
     """Its planner has counts of its own, for a single warp and in less time."""
-    from tilecopy_relayout.cost import _conflicts, _sectors
+    from tilecopy_relayout.planner.cost import _conflicts, _sectors
 
     rng = np.random.default_rng(size)
     for spread in (64, 512, 1 << 14):

@@ -43,9 +43,11 @@ def test_every_public_name_is_there(package: str) -> None:
 
 def test_relayout_imports_its_planner_with_the_first_plan() -> None:
     modules = imported_by("import tilecopy_relayout")
-    assert modules.isdisjoint({"tilecopy_relayout.planner", "tilecopy_relayout.shards", "difflib", "fractions"})
+    assert modules.isdisjoint(
+        {"tilecopy_relayout.planner.plan", "tilecopy_relayout.distributed.shards", "difflib", "fractions"}
+    )
     planned = "import tilecopy_relayout; tilecopy_relayout.plan_relayout((4, 4), 'float32', (1, 0), target='sm_90')"
-    assert "tilecopy_relayout.planner" in imported_by(planned)
+    assert "tilecopy_relayout.planner.plan" in imported_by(planned)
 
 
 def test_importing_compiles_no_regular_expressions() -> None:

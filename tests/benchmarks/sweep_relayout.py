@@ -25,7 +25,7 @@ SIZES = {"float32": 4, "float16": 2, "uint8": 1}
 
 def problem_of_case(name: str) -> Any:
     """The normal form of a case."""
-    from tilecopy_relayout.problem import problem_of
+    from tilecopy_relayout.planner.problem import problem_of
 
     from tilecopy_core.layout import row_major
 
@@ -37,7 +37,7 @@ def problem_of_case(name: str) -> Any:
 
 def built(work: tuple[str, Any]) -> Any:
     """The kernel of one candidate of a case."""
-    from tilecopy_relayout.kernels import build
+    from tilecopy_relayout.planner.kernels import build
 
     return build(problem_of_case(work[0]), work[1], "sm_90a")
 
@@ -45,8 +45,8 @@ def built(work: tuple[str, Any]) -> Any:
 def main() -> int:
     """Measure, print the best of each case, and write all."""
     import torch
-    from tilecopy_relayout.candidates import candidates
-    from tilecopy_relayout.problem import DTYPES
+    from tilecopy_relayout.planner.candidates import candidates
+    from tilecopy_relayout.planner.problem import DTYPES
 
     if not torch.cuda.is_available():
         print("no GPU: nothing to measure")

@@ -2,7 +2,7 @@
 
 import numpy as np
 import tilecopy_relayout
-from tilecopy_relayout.planner import RelayoutPlan
+from tilecopy_relayout.planner.plan import RelayoutPlan
 
 MODULES = (tilecopy_relayout,)
 CLASSES = (RelayoutPlan,)

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 import standin
 from tilecopy import LaunchError, RequestError
-from tilecopy_relayout import api, frameworks, plan_relayout, planner, relayout
-from tilecopy_relayout.gpus import Gpus
+from tilecopy_relayout import api, plan_relayout, relayout
+from tilecopy_relayout.arrays import frameworks
+from tilecopy_relayout.arrays.devices import Gpus
+from tilecopy_relayout.planner import plan as planner
 from tilecopy_test_helpers.mentions import mentions
 
 A = np.arange(24, dtype=np.float32).reshape(4, 6)

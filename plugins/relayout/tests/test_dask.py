@@ -15,7 +15,8 @@ from tilecopy_test_helpers.mentions import mentions
 da = pytest.importorskip("dask.array")
 
 from tilecopy import RequestError
-from tilecopy_relayout import planner, relayout
+from tilecopy_relayout import relayout
+from tilecopy_relayout.planner import plan as planner
 
 X = np.arange(6 * 8 * 10, dtype=np.int16).reshape(6, 8, 10)
 

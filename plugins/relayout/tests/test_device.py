@@ -14,7 +14,11 @@ import numpy as np
 import pytest
 import standin
 from tilecopy import LaunchError, RequestError
-from tilecopy_relayout import api, frameworks, host, kernels, planner, relayout
+from tilecopy_relayout import api, relayout
+from tilecopy_relayout.arrays import frameworks
+from tilecopy_relayout.local import host
+from tilecopy_relayout.planner import kernels
+from tilecopy_relayout.planner import plan as planner
 from tilecopy_test_helpers.mentions import mentions
 
 

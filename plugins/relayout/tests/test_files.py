@@ -21,7 +21,8 @@ from tilecopy import RequestError
 from tilecopy_cli import npy
 from tilecopy_cli.commands import tilecopy
 from tilecopy_cli.errors import FileError
-from tilecopy_relayout import files, planner
+from tilecopy_relayout.files import npy_files as files
+from tilecopy_relayout.planner import plan as planner
 
 A = np.random.default_rng(0).integers(0, 256, 6 * 8 * 5 * 4, np.uint8).view(np.float32).reshape(6, 8, 5)
 

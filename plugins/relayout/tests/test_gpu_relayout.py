@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from tilecopy import RequestError
 from tilecopy.executors import executor_named
-from tilecopy_relayout import files, host, relayout
+from tilecopy_relayout import relayout
+from tilecopy_relayout.files import npy_files as files
+from tilecopy_relayout.local import host
 from tilecopy_test_helpers.mentions import mentions
 
 
@@ -19,7 +21,7 @@ def gpu() -> None:
     why = executor_named("cuda").why_unavailable()
     if why is not None:
         pytest.skip(f"no GPU: {why}")
-    if "standin" in getattr(sys.modules.get("tilecopy_relayout.planner"), "__name__", ""):
+    if "standin" in getattr(sys.modules.get("tilecopy_relayout.planner.plan"), "__name__", ""):
         pytest.skip("the planner is not there: its stand-in takes no device addresses")
 
 

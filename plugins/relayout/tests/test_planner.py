@@ -17,14 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tilecopy import RequestError
 from tilecopy_emulator import EmulatorExecutor
-from tilecopy_relayout import cost as model
-from tilecopy_relayout import plan_relayout, relayout, tilings
-from tilecopy_relayout.candidates import candidates, orders
-from tilecopy_relayout.cost import cost_of
-from tilecopy_relayout.kernels import build
-from tilecopy_relayout.planner import choose
-from tilecopy_relayout.problem import Problem, problem_of
-from tilecopy_relayout.tilings import Tiling
+from tilecopy_relayout import plan_relayout, relayout
+from tilecopy_relayout.planner import cost as model
+from tilecopy_relayout.planner import tilings
+from tilecopy_relayout.planner.candidates import candidates, orders
+from tilecopy_relayout.planner.cost import cost_of
+from tilecopy_relayout.planner.kernels import build
+from tilecopy_relayout.planner.plan import choose
+from tilecopy_relayout.planner.problem import Problem, problem_of
+from tilecopy_relayout.planner.tilings import Tiling
 from tilecopy_test_helpers.mentions import mentions
 
 SWEEP = json.loads((Path(__file__).parent / "sweep.json").read_text())

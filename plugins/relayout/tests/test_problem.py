@@ -10,9 +10,9 @@ import tilecopy as tc
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from tilecopy_relayout import plan_relayout
-from tilecopy_relayout.candidates import candidates
-from tilecopy_relayout.problem import Problem, problem_of
-from tilecopy_relayout.tilings import Staging, Tiling, margin, split_of, staging_of, vector
+from tilecopy_relayout.planner.candidates import candidates
+from tilecopy_relayout.planner.problem import Problem, problem_of
+from tilecopy_relayout.planner.tilings import Staging, Tiling, margin, split_of, staging_of, vector
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_test_helpers.profiles import examples
 

@@ -185,8 +185,7 @@ def test_importing_the_package_imports_no_framework() -> None:
     import subprocess
 
     code = (
-        "import sys, types; p = types.ModuleType('p'); p.plan_relayout = None; "
-        "sys.modules.setdefault('tilecopy_relayout.planner', p); import tilecopy_relayout; "
+        "import sys, tilecopy_relayout; "
         "print([m for m in ('torch', 'jax', 'cupy', 'dask', 'click', 'cuda') if m in sys.modules])"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

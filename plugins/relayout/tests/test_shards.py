@@ -10,8 +10,17 @@ import numpy as np
 import pytest
 from tilecopy import RequestError
 from tilecopy_relayout import relayout_shards
+from tilecopy_relayout.distributed.shards import (
+    Shards,
+    Strides,
+    Told,
+    agreed,
+    are_consecutive,
+    boxes_of,
+    chunk_extents,
+    cuts_of,
+)
 from tilecopy_relayout.patterns import rearrangement
-from tilecopy_relayout.shards import Shards, Strides, Told, agreed, are_consecutive, boxes_of, chunk_extents, cuts_of
 from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core.plugin import row_major

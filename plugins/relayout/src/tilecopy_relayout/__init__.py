@@ -9,10 +9,10 @@ from .api import relayout
 __all__ = ["plan_relayout", "relayout", "relayout_shards"]
 
 if TYPE_CHECKING:
-    from .planner import plan_relayout
-    from .shards import relayout_shards
+    from .distributed.shards import relayout_shards
+    from .planner.plan import plan_relayout
 else:  # a checker would take every name for one of the package
-    __getattr__ = names_later(__name__, {"plan_relayout": ".planner", "relayout_shards": ".shards"})
+    __getattr__ = names_later(__name__, {"plan_relayout": ".planner.plan", "relayout_shards": ".distributed.shards"})
 
 
 def __dir__() -> list[str]:

@@ -16,14 +16,14 @@ from tilecopy_core import RequestError
 from tilecopy_core.plugin import frozen, row_major, shown
 from tilecopy_core.registry import LOCK
 
-from .arrays import Array, array_of, dtype_name
-from .asking import PERMUTATION, items_of
-from .frameworks import Framework, demand_strided
-from .gpus import Across, Gpus, driver
-from .host import choose_executor, move_in_pieces, target_of_gpu
-from .launching import OnDevice, align_of
-from .movement import Movement, movement_of
+from .arrays.array import Array, array_of, dtype_name
+from .arrays.devices import Across, Gpus, driver
+from .arrays.frameworks import Framework, demand_strided
+from .local.host import choose_executor, move_in_pieces, target_of_gpu
+from .local.word_copy import Movement, movement_of
 from .patterns import Rearrangement, rearrangement
+from .planner.launching import OnDevice, align_of
+from .validation import PERMUTATION, items_of
 
 _MOST_REMEMBERED = 4096
 """Calls that are remembered before all are forgotten."""
@@ -70,7 +70,7 @@ def relayout(
     """
     torch = sys.modules.get("torch")
     if torch is not None and torch.compiler.is_compiling():
-        from .torch_op import traced
+        from .frameworks.torch_op import traced
 
         return traced(array, axes, out, stream, device, executor, sizes)
     if device is None and placements is None:
@@ -82,12 +82,12 @@ def relayout(
         axes = items_of("axes", axes, PERMUTATION)  # an iterator is read once
     if placements is not None or _is_dtensor(array):
         _demand_dtensor(array, placements, out, stream, device)
-        from .dtensors import relayout_dtensor  # torch.compile, which traces this, knows no locks
+        from .distributed.dtensors import relayout_dtensor  # torch.compile, which traces this, knows no locks
 
         return relayout_dtensor(array, axes, placements, executor, sizes)
     if type(array).__module__.partition(".")[0] == "dask":
         with LOCK:
-            from .dask_blocks import relayout_blocks
+            from .frameworks.dask_blocks import relayout_blocks
 
         return relayout_blocks(array, axes, out=out, stream=stream, device=device, executor=executor, sizes=sizes)
     if torch is not None and isinstance(array, torch.Tensor):
@@ -95,11 +95,11 @@ def relayout(
         for name, tensor in tensors.items():
             demand_strided(name, tensor)
         if any(is_for_torch(torch, tensor) for tensor in tensors.values()):
-            from .torch_op import traced
+            from .frameworks.torch_op import traced
 
             return traced(array, axes, out, stream, device, executor, sizes)
     if _is_proxy(array):
-        from .torch_op import recorded
+        from .frameworks.torch_op import recorded
 
         return recorded(array, axes, out, executor, sizes)
     dynamo = sys.modules.get("torch._dynamo")
@@ -232,7 +232,7 @@ def _move_on_host(movement: Movement, source: Array, destination: Array, executo
 
 def _launch(movement: Movement, gpus: Gpus, source: int, destination: int) -> OnDevice:
     with LOCK:
-        from .planner import plan_relayout
+        from .planner.plan import plan_relayout
     plan = plan_relayout(
         movement.shape,
         movement.dtype,

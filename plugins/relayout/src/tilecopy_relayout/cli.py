@@ -15,8 +15,8 @@ from tilecopy_cli.command import Answer, AnswerCommand, FilePath, Name, progress
 from tilecopy_core import TARGETS
 from tilecopy_core.plugin import shown as value_shown
 
-from .files import Job, Outcome, relayout_file
-from .host import EXECUTORS
+from .files.npy_files import Job, Outcome, relayout_file
+from .local.host import EXECUTORS
 
 _UNITS = {"": 1} | {
     f"{letter}{i}": (1024 if i else 1000) ** power for power, letter in enumerate("KMGT", 1) for i in ("", "i")

@@ -16,7 +16,7 @@ from tilecopy_core import RequestError
 from tilecopy_core.errors import integer
 from tilecopy_core.plugin import frozen, shown
 
-from .asking import PERMUTATION, items_of, normalized, sizes_of
+from .validation import PERMUTATION, items_of, normalized, sizes_of
 
 _TOKEN = re.compile(r"->|\.\.\.|[^\W\d]\w*|\d+|\S")
 _ELLIPSIS = "..."

@@ -15,11 +15,11 @@ from torch.autograd import forward_ad
 from tilecopy_core import RequestError
 from tilecopy_core.plugin import shown
 
-from .api import relayout_tensor
-from .asking import sizes_of
-from .frameworks import framework_of
-from .host import choose_executor
-from .patterns import rearrangement
+from ..api import relayout_tensor
+from ..arrays.frameworks import framework_of
+from ..local.host import choose_executor
+from ..patterns import rearrangement
+from ..validation import sizes_of
 
 
 def traced(

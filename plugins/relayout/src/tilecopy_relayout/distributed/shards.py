@@ -19,7 +19,7 @@ from tilecopy_core import RequestError
 from tilecopy_core.errors import integer
 from tilecopy_core.plugin import frozen, shown
 
-from .patterns import Rearrangement, rearrangement
+from ..patterns import Rearrangement, rearrangement
 
 Box = tuple[tuple[int, ...], tuple[int, ...]]
 """The start and the extents of a box, one each for each dimension."""

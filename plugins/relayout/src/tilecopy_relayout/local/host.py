@@ -18,7 +18,7 @@ from tilecopy_core import RequestError
 from tilecopy_core.plugin import shown
 from tilecopy_core.registry import LOCK
 
-from .gpus import Gpus, driver
+from ..arrays.devices import Gpus, driver
 
 EXECUTORS = ("cuda", "emulator")
 EMULATED_TARGET = "sm_90"
@@ -148,7 +148,7 @@ def move_piece(
         return _through_gpu(source, result, axes, target or target_of_gpu(current_gpu()), timed_runs)
     strides, out_strides = (tuple(s // a.itemsize for s in a.strides) for a in (source, result))
     with LOCK:
-        from .planner import plan_relayout
+        from ..planner.plan import plan_relayout
     plan = plan_relayout(
         source.shape,
         source.dtype.name,
@@ -167,7 +167,7 @@ def _through_gpu(source: Any, result: Any, axes: Sequence[int], target: str, tim
     with LOCK:
         from tilecopy_cuda import DeviceArray, time_on_device
 
-        from .planner import plan_relayout
+        from ..planner.plan import plan_relayout
 
     if capturing := capturing_framework():
         raise RequestError(

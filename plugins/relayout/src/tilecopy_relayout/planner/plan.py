@@ -13,13 +13,13 @@ from tilecopy.overlap import Footprint, overlaps_itself
 
 from tilecopy_core.plugin import frozen, row_major, shown
 
-from .asking import integers_of
+from ..arrays.devices import Gpus
+from ..patterns import rearrangement
+from ..validation import integers_of
 from .candidates import candidates
 from .cost import Cost, cost_of, least_total
-from .gpus import Gpus
 from .kernels import build
 from .launching import Planned, bind
-from .patterns import rearrangement
 from .problem import WIDEST_BYTES, Place, Problem, problem_of
 from .tilings import Tiling
 
@@ -109,7 +109,7 @@ class RelayoutPlan:
         Args:
             executor: with ``"cuda"``, the function takes the addresses of both first elements in device memory and a stream;
                 with ``"emulator"``, it takes two NumPy arrays and None.
-            gpus: for ``"cuda"``, the GPUs of all addresses (:class:`~tilecopy_relayout.gpus.Gpus`). By default the driver finds
+            gpus: for ``"cuda"``, the GPUs of all addresses (:class:`~tilecopy_relayout.arrays.devices.Gpus`). By default the driver finds
                 the GPU of each address. The source's GPU launches; if the addresses are on two GPUs, the stream's GPU launches.
 
         If addresses are multiples of fewer bytes than planned, the first call with them makes another plan.

@@ -11,7 +11,7 @@ from tilecopy.executors import executor_named
 from tilecopy_core import RequestError
 from tilecopy_core.plugin import frozen, shown
 
-from .arrays import Array
+from .array import Array
 
 
 @frozen

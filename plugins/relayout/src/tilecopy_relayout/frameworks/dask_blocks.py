@@ -14,10 +14,10 @@ from dask import array as da
 
 from tilecopy_core import RequestError
 
-from .arrays import array_of, is_masked
-from .frameworks import Framework, framework_of
-from .host import choose_executor
-from .patterns import rearrangement
+from ..arrays.array import array_of, is_masked
+from ..arrays.frameworks import Framework, framework_of
+from ..local.host import choose_executor
+from ..patterns import rearrangement
 
 
 def relayout_blocks(
@@ -93,6 +93,6 @@ def _without_empty_chunks(array: Any) -> Any:
 
 def relayout_block(block: Any, *, order: tuple[int, ...], executor: str | None) -> Any:
     """One block, on the worker that has it."""
-    from .api import relayout
+    from ..api import relayout
 
     return relayout(block, order, executor=executor)

@@ -6,9 +6,9 @@ from math import gcd
 
 from tilecopy_core.plugin import frozen
 
-from .arrays import Array
-from .patterns import Rearrangement
-from .problem import DTYPES
+from ..arrays.array import Array
+from ..patterns import Rearrangement
+from ..planner.problem import DTYPES
 
 
 @frozen

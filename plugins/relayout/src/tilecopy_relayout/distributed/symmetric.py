@@ -16,12 +16,12 @@ import torch
 
 from tilecopy_core.plugin import frozen, row_major
 
-from .gpus import Gpus, driver
-from .host import target_of_gpu
-from .launching import OnDevice, align_of
-from .meeting import Meeting
-from .planner import plan_relayout
-from .problem import DTYPES
+from ..arrays.devices import Gpus, driver
+from ..local.host import target_of_gpu
+from ..planner.launching import OnDevice, align_of
+from ..planner.plan import plan_relayout
+from ..planner.problem import DTYPES
+from .rendezvous import Meeting
 from .shards import Shards
 
 _LEAST_BYTES = 1 << 21

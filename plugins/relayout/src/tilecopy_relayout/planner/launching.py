@@ -13,8 +13,8 @@ from tilecopy.overlap import Footprint
 
 from tilecopy_core.plugin import frozen, shown
 
-from .arrays import is_masked
-from .gpus import Gpus, driver
+from ..arrays.array import is_masked
+from ..arrays.devices import Gpus, driver
 from .problem import DTYPES, WIDEST_BYTES, Dim, Place, Problem
 from .tilings import Tiling
 

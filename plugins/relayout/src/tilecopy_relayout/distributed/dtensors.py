@@ -10,7 +10,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 from tilecopy_core import RequestError
 from tilecopy_core.plugin import row_major, shown
 
-from .patterns import Rearrangement, rearrangement
+from ..patterns import Rearrangement, rearrangement
 from .shards import dimension, relayout_shards
 
 
@@ -53,7 +53,7 @@ def relayout_dtensor(
         if isinstance(placement, Shard) and number not in changed:
             named[f"d{sum(map(len, moved.split[: placement.dim]))}"] = local.shape[placement.dim]
     if not changed:
-        from .api import relayout
+        from ..api import relayout
 
         made = relayout(local, pattern, executor=executor, **named)
     else:

@@ -22,14 +22,14 @@ from tilecopy_core import RequestError
 from tilecopy_core.errors import integer
 from tilecopy_core.plugin import frozen, row_major, shown
 
-from .api import checked_result, is_for_torch, relayout
-from .arrays import array_of, dtype_name
-from .asking import PERMUTATION, items_of, sizes_of
-from .meeting import NEW, Meeting
-from .patterns import rearrangement
+from ..api import checked_result, is_for_torch, relayout
+from ..arrays.array import array_of, dtype_name
+from ..frameworks.torch_op import has_tangent
+from ..patterns import rearrangement
+from ..validation import PERMUTATION, items_of, sizes_of
+from .rendezvous import NEW, Meeting
 from .shards import Shards, Strides, Told, agreed, are_consecutive, chunk_extents, dimension
 from .symmetric import Peers, is_symmetric
-from .torch_op import has_tangent
 
 _MOST_KINDS = 64
 """Calls of a group that are remembered; the oldest is forgotten first."""
@@ -37,7 +37,7 @@ _MOST_KINDS = 64
 
 @frozen
 class Call:
-    """The arguments of a call without the tensors: see :class:`~tilecopy_relayout.shards.Told`."""
+    """The arguments of a call without the tensors: see :class:`~tilecopy_relayout.distributed.shards.Told`."""
 
     axes: Any
     sizes: tuple[tuple[str, Any], ...]

@@ -15,8 +15,8 @@ from tilecopy_cli.command import FileError, NpyFile, header_of, output_file, rea
 from tilecopy_core import TilecopyError
 from tilecopy_core.plugin import frozen, row_major
 
-from .arrays import array_of
-from .host import (
+from ..arrays.array import array_of
+from ..local.host import (
     EMULATED_TARGET,
     NEVER_WRITTEN,
     boxes,
@@ -26,8 +26,8 @@ from .host import (
     move_piece,
     target_of_gpu,
 )
-from .movement import Movement, movement_of
-from .patterns import rearrangement
+from ..local.word_copy import Movement, movement_of
+from ..patterns import rearrangement
 
 Progress = Callable[[int, int], None]
 """Called with bytes of the result that are done, and bytes in all."""

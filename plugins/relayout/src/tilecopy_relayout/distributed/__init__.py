@@ -1,0 +1,1 @@
+"""A relayout of an array that is divided among the ranks of a process group."""

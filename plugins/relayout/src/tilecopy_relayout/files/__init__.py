@@ -1,0 +1,1 @@
+"""A relayout of array files, piece by piece."""

@@ -1,0 +1,1 @@
+"""The planner: from shapes and strides to the normal form, the cheapest tiling and the built kernel."""
