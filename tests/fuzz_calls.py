@@ -43,8 +43,6 @@ def starting_calls(w):
     tc.NoVariantError("none", {"reg": "not global"})
     w.plan.cuda("load_tile", tc.default_registry())
     tc.Region(w.s, (0, w.n), (8, 8), ((True, True), (False, False)))
-    w.a[:, :].overhang(0)
-    w.a[:, :].room(0)
     tc.Registry([], {}, priorities={"tma": 40})
     tc.priorities({"tma": 40})
     tc.Registry([], {}).register(object(), name="mine", package="p", version="1")
@@ -56,20 +54,12 @@ def starting_calls(w):
     tc.Target(90, "a")
     TileLayout(w.layout)
     w.layout.apply(1, 2, shape=(8, 8))
-    w.layout.box((8, 8), (0, 4), (2, 4))
-    w.layout.along(tc.m, 3)
-    w.layout.by_dimension((8, 8))
-    w.layout.check_admits((8, 8), "mine")
     w.layout.group((8, 8))
-    TileLayout.of((w.iter,), (), {tc.m: 8}, tc.Swizzle(3, 3, 3))
-    w.layout.offset_on(tc.m)
     w.layout.permute((1, 0))
     w.layout.places(1, 2, shape=(8, 8))
-    w.layout.reach(tc.m)
     w.layout.slice((8, 8), (slice(0, 4), (0, 2)))
     w.layout.span(tc.m)
     w.layout.tile_to((16, 16), (8, 8))
-    w.layout.with_iters((w.iter,))
     tc.Variant(**PROBE, features=("tma",), options=(w.option,), completion="mine", completion_steps=("wait",))
     tc.cta(64)
     tc.dtype_of("float16")
@@ -93,5 +83,5 @@ UNCALLED = {
     "a protocol": "VariantPlugin",
     "pluggy's": "hookimpl",
     "for packages that are released with the core": "KnownVariant by_name canonical distributions exporter installed known_variants load_only names_later shown_error warn_outside",
-    "for authors of variants, whose arguments types hold": "ActiveThreads.decided_by ActiveThreads.narrowed_by ActiveThreads.why_not_all ActiveThreads.why_split CopyRequest.side_in Plan.emit Scope.thread_index Target.has Target.is_or_follows Target.runs_on Variant.option Variant.why_not_on",
+    "for authors of variants, whose arguments types hold": "ActiveThreads.decided_by ActiveThreads.narrowed_by ActiveThreads.why_not_all ActiveThreads.why_split CopyRequest.side_in Plan.emit Region.overhang Region.room Scope.thread_index Target.has Target.is_or_follows Target.runs_on TileLayout.along TileLayout.box TileLayout.by_dimension TileLayout.check_admits TileLayout.of TileLayout.offset_on TileLayout.reach TileLayout.with_iters Variant.option Variant.why_not_on",
 }

@@ -15,7 +15,6 @@ import pytest
 import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
-from tilecopy import integer_text as written
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_test_helpers.profiles import examples
 
@@ -402,5 +401,5 @@ def test_an_exclusive_or_with_nothing_or_itself_is_no_exclusive_or() -> None:
         assert same((n * 2 + 1) ^ (n * 2 + 1) ^ n, n)
 
 
-def test_every_operation_has_its_instructions_and_its_texts() -> None:
-    assert OPERATIONS.keys() == lowering._LOWERED.keys() == written._CPP.keys() == written._PYTHON.keys()
+def test_every_operation_has_its_instructions() -> None:
+    assert {op for op, rule in OPERATIONS.items() if not rule.instruction} <= lowering._LOWERED.keys()

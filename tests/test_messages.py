@@ -43,7 +43,7 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
         (
             lambda: TileLayout(S[4, 4]).permute([0, 0]),
             tc.LayoutError,
-            "order [0, 0] is not a permutation of the 2 iters of TileLayout(S[4, 4])",
+            "permute of TileLayout(S[4, 4]): [0, 0] is not a permutation of 2 dimensions: name each of 0 to 1 once",
         ),
         (
             lambda: TileLayout(S[4, 4]).tile_to((6, 4)),
@@ -89,7 +89,7 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
         (
             lambda: memory("shared").permute((0, 0)),
             tc.LayoutError,
-            "permute names each of the 2 dimensions once, 0 to 1; found (0, 0) as the order",
+            "shared s: float32[32, 32], permute: (0, 0) is not a permutation of 2 dimensions: name each of 0 to 1 once",
         ),
         (lambda: tc.cta(2048), tc.RequestError, "a CTA has 1 to 1024 threads, not 2048"),
         (

@@ -238,6 +238,20 @@ def test_the_layouts_algebra_keeps_place_0() -> None:
     assert TileLayout(S[8] + 0) == TileLayout(S[8]) and warps + 0 @ warpid == warps
 
 
+@pytest.mark.parametrize("axis", [laneid, warpid, cbx])
+def test_a_slice_of_a_slice_keeps_an_axis_at_place_0(axis: tc.Axis) -> None:
+    for layout in (
+        TileLayout(S[(4, 8) : (8, 1)] + 0 @ axis),
+        TileLayout(S[(4, 8) : (8, 1)] + R[1 : 1 @ axis]).canonicalize() + 0 @ axis + 3,
+        TileLayout(S[(1, 4, 8) : (1 @ axis, 8, 1)]),
+    ):
+        part = layout.slice((4, 8), [(2, 4), (0, 8)])
+        assert part is not None and part.offset_on(tc.m) - layout.offset_on(tc.m) == 16
+        for again in (part.slice((2, 8), [(1, 2), (4, 8)]), part.slice((16,), [(5, 6)]), part.permute((1, 0))):
+            assert again is not None and axis in again.axes and axis.name not in again.offset
+        assert axis in part.tile_to((4, 8)).axes and axis in part.group((2, 2, 4))[0].axes
+
+
 def test_views_do_not_hide_an_axis_that_the_scope_lacks() -> None:
     for scope, axis in ((tc.thread(), laneid), (tc.warp(), warpid), (tc.cta(64), cbx), (tc.cta(64), bx)):
         layout = TileLayout(S[(1, 4, 8) : (1 @ axis, 8, 1)])

@@ -212,9 +212,6 @@ def tuple_of(kind: Kind) -> Kind:
 
 
 FLAG = Kind("True or False", lambda value: value is True or value is False)
-TWO_FLAGS = Kind(
-    "two of True and False", lambda value: type(value) is tuple and len(value) == 2 and all(map(FLAG.fits, value))
-)
 TEXT = instance_of("a text", str)
 ANY_INTEGER = integer_in(-(2**63), 2**63 - 1)
 

@@ -13,8 +13,8 @@ what to put into a dict.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache, partial, reduce
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property, lru_cache, partial, reduce
 from math import gcd
 from typing import Any, TypeAlias
 
@@ -24,6 +24,21 @@ import numpy as np
 from ..errors import Kind, RequestError, checked, integer, one_of, shown
 from ..errors.records import frozen
 from .conditions import COMPARISONS, Condition, RunTime
+
+__all__ = ["Atom", "Expr", "INT", "Int", "OPERATIONS", "Symbol", "add", "bounds_of", "constant_of", "divisor_of"]
+__all__ += [
+    "evaluate",
+    "fits",
+    "floordiv",
+    "is_int_like",
+    "is_multiple",
+    "key_of",
+    "maximum",
+    "minimum",
+    "mul",
+    "of_atom",
+]
+__all__ += ["plain", "sub", "substitute", "sum_of", "symbols_of", "terms_of"]
 
 Int: TypeAlias = "int | Expr"
 Bounds: TypeAlias = "tuple[int | None, int | None]"
@@ -39,107 +54,81 @@ class Atom:
         lower, upper: smallest and largest value; None where nothing is known.
         divisor: the largest integer proved to divide every value.
         bits: mask of the bits that can be set, or None when a value can be negative or has no upper bound.
-        symbols: every symbol in it.
         order: its text, which terms are sorted by, so that equal sums have equal terms.
     """
 
-    __slots__ = ("_hash", "_key", "bits", "divisor", "lower", "order", "symbols", "upper")
     op: str = ""
     operands: tuple[Any, ...] = ()
     lower: int | None
     upper: int | None
     divisor: int
     bits: int | None
-    symbols: frozenset[Symbol]
     order: str
-    _key: tuple[Any, ...]
-    _hash: int
 
-    def _fill(self, **values: Any) -> None:
-        """Set attributes of a new atom, once."""
-        for name, value in values.items():
-            _set(self, name, value)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{type(self).__name__} is immutable")
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Atom) and self._hash == other._hash and same(self._key, other._key))
+    @cached_property
+    def symbols(self) -> frozenset[Symbol]:
+        """Every symbol in it."""
+        return frozenset((self,)) if isinstance(self, Symbol) else frozenset().union(*map(symbols_of, self.operands))
 
     def __repr__(self) -> str:
         return self.order
 
 
-@attrs.define(slots=False, eq=False, repr=False, init=False)
+@attrs.frozen(slots=False, repr=False, cache_hash=True)
 class Symbol(Atom):
     """An integer known only at run time; :func:`symbol` makes the expression to compute with.
 
-    Two symbols are one when they are the same object (or name the same special register with the same bounds); the
-    name is only how it prints.
+    Two symbols are equal when they are the same object (or name the same special register) with the same bounds; the name is only
+    how it prints.
 
     Attributes:
         multiple_of: a divisor of every value it can have.
         varies: ``"thread"`` when two threads of a CTA can see different values, else ``"cta"`` or ``"grid"``.
         source: integers that decide its value (a loop's start): it differs between threads where one of them does.
         register: the special register that it is, such as ``%ctaid.x``, or "".
-        identity: what no other symbol has, but this one with other bounds.
+        identity: the register, or an object that copies of this symbol with other bounds share.
     """
 
-    name: str
-    lower: int | None
-    upper: int | None
-    multiple_of: int
-    varies: str
-    source: tuple[Int, ...]
-    register: str
-    identity: object
+    name: str = attrs.field(eq=False)
+    lower: int | None = 0
+    upper: int | None = None
+    multiple_of: int = 1
+    varies: str = attrs.field(default="grid", eq=False)
+    source: tuple[Int, ...] = attrs.field(default=(), eq=False)
+    register: str = attrs.field(default="", eq=False)
+    identity: object = attrs.field(default=attrs.Factory(lambda self: self.register or object(), takes_self=True))
 
-    def __init__(
-        self,
-        name: str,
-        lower: int | None = 0,
-        upper: int | None = None,
-        multiple_of: int = 1,
-        varies: str = "grid",
-        source: tuple[Int, ...] = (),
-        register: str = "",
-        identity: object = None,
-    ) -> None:
-        identity = identity or register or object()
-        self._fill(name=name, lower=lower, upper=upper, multiple_of=multiple_of, varies=varies, source=tuple(source))
-        self._fill(register=register, identity=identity, order=name, divisor=multiple_of)
-        key = identity, lower, upper, multiple_of
-        self._fill(_key=key, _hash=hash(key))
-        self._fill(symbols=frozenset((self,)), bits=_bits_within(self))
+    def __attrs_post_init__(self) -> None:
+        vars(self).update(order=self.name, divisor=self.multiple_of)
+        vars(self).update(bits=_bits_within(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Symbol, attrs.astuple(self, recurse=False)
 
 
+def key_of(value: Any) -> Any:
+    """What stands for an integer (or a tuple of them) in comparisons of data and as the key of a dict."""
+    if isinstance(value, Expr):
+        return value.const, value.terms
+    return tuple(map(key_of, value)) if isinstance(value, tuple) else value
+
+
+@attrs.frozen(slots=False, repr=False, cache_hash=True)
 class Operation(Atom):
     """An operation on two integers, of ``//`` and ``%`` by a positive constant; :func:`floordiv` and its like simplify."""
 
-    __slots__ = ("op", "operands")
+    op: str
+    operands: tuple[Any, Any] = attrs.field(eq=key_of)
 
-    def __init__(self, op: str, left: Int, right: Int) -> None:
-        rule = OPERATIONS[op]
-        key = op, left, right
-        self._fill(op=op, operands=(left, right), _key=key, _hash=hash(key))
+    def __attrs_post_init__(self) -> None:
+        (left, right), rule = self.operands, OPERATIONS[self.op]
         lower, upper = rule.bounds(left, right)
-        self._fill(
-            order=rule.text.format(_told(left), _told(right)),
-            lower=lower,
-            upper=upper,
-            divisor=rule.divisor(divisor_of(left), divisor_of(right)),
-            symbols=symbols_of(left) | symbols_of(right),
-        )
-        self._fill(bits=rule.bits(self))
+        vars(self).update(order=rule.text.format(_told(left), _told(right)), lower=lower, upper=upper)
+        vars(self).update(divisor=rule.divisor(divisor_of(left), divisor_of(right)))
+        vars(self).update(bits=rule.bits(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Operation, self._key
+        return Operation, (self.op, self.operands)
 
 
 def _told(value: Int) -> str:
@@ -163,6 +152,7 @@ def _operator(op: str, compute: Callable[[Any, Any], Any]) -> Callable[[Expr, An
     return method
 
 
+@frozen(slots=False, eq=False, repr=False)
 class Expr(RunTime):
     """``const + sum(coefficient * atom)``; immutable.
 
@@ -170,27 +160,9 @@ class Expr(RunTime):
     an int when the result is constant, a :class:`Condition` when they compare.
     """
 
-    __slots__ = ("_bounds", "const", "terms")
-    has = "integers known at run time have + - * ^ and comparisons, and // % by a positive constant"
-    _bounds: Bounds
     const: int
     terms: tuple[Term, ...]
-
-    def __new__(cls, const: int, terms: tuple[Term, ...]) -> Expr:
-        """The integer; what it is made of is looked at after that, by ``__init__``."""
-        made = object.__new__(cls)
-        _set(made, "const", const)
-        _set(made, "terms", terms)
-        return made
-
-    def __init__(self, const: int, terms: tuple[Term, ...]) -> None:
-        if type(const) is not int:
-            raise RequestError(f"Expr: const is an integer, not {shown(const)}")
-        if type(terms) is not tuple or not terms or not all(map(_is_term, terms)):
-            raise RequestError(f"Expr: terms are (atom, coefficient) pairs, at least one, not {shown(terms)}")
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError("an Expr is immutable")
+    has = "integers known at run time have + - * ^ and comparisons, and // % by a positive constant"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Expr, (self.const, self.terms)
@@ -207,20 +179,16 @@ class Expr(RunTime):
             parts.append(_told(self.const))
         return " + ".join(parts).replace("+ -", "- ")
 
-    @property
+    @cached_property
     def bounds(self) -> Bounds:
         """Smallest and largest value; see :func:`bounds_of`."""
-        try:
-            return self._bounds
-        except AttributeError:
-            known = _as_quotients(self)
-            lower, upper = bounds_of(constant_of(known))
-            for atom, coefficient in terms_of(known):
-                low, high = (atom.lower, atom.upper) if coefficient > 0 else (atom.upper, atom.lower)
-                lower = None if lower is None or low is None else lower + low * coefficient
-                upper = None if upper is None or high is None else upper + high * coefficient
-            _set(self, "_bounds", (lower, upper))
-            return lower, upper
+        known = _as_quotients(self)
+        lower, upper = bounds_of(constant_of(known))
+        for atom, coefficient in terms_of(known):
+            low, high = (atom.lower, atom.upper) if coefficient > 0 else (atom.upper, atom.lower)
+            lower = None if lower is None or low is None else lower + low * coefficient
+            upper = None if upper is None or high is None else upper + high * coefficient
+        return lower, upper
 
     @property
     def symbols(self) -> frozenset[Symbol]:
@@ -247,18 +215,6 @@ class Expr(RunTime):
         raise RequestError(f"{self} is known only when the kernel runs; use KernelBuilder.if_ to branch on it")
 
 
-_set = object.__setattr__
-made_of: Callable[[int, tuple[Term, ...]], Expr] = partial(Expr.__new__, Expr)
-"""As Expr(const, terms), of parts that are known to be good: at least one term, in the order of their texts."""
-
-
-def _is_term(term: object) -> bool:
-    return isinstance(term, tuple) and len(term) == 2 and isinstance(term[0], Atom) and type(term[1]) is int
-
-
-# --------------------------------------------------------------------------------------------- construction
-
-
 def is_int_like(value: object) -> bool:
     """Whether a value is an integer in the sense of this module: an int or an Expr (no bool)."""
     return type(value) is int or isinstance(value, Expr) or (isinstance(value, int) and not isinstance(value, bool))
@@ -266,7 +222,9 @@ def is_int_like(value: object) -> bool:
 
 def plain(value: Any) -> Any:
     """A value; an integer of NumPy or another framework as the plain one that it is."""
-    number = None if is_int_like(value) else integer(value)
+    if type(value) is int or isinstance(value, Expr):
+        return value
+    number = integer(value)
     return value if number is None else number
 
 
@@ -305,13 +263,13 @@ def symbol(
 
 def of_atom(atom: Atom) -> Expr:
     """The expression of one atom."""
-    return made_of(0, ((atom, 1),))
+    return Expr(0, ((atom, 1),))
 
 
 def sum_of(const: int, terms: Iterable[Term]) -> Int:
     """The integer of a constant and terms, each of another atom."""
     kept = sorted([term for term in terms if term[1]], key=lambda term: term[0].order)
-    return made_of(const, tuple(kept)) if kept else const
+    return Expr(const, tuple(kept)) if kept else const
 
 
 def constant_of(value: Int) -> int:
@@ -331,7 +289,7 @@ def add(left: Int, right: Int) -> Int:
     if not isinstance(left, Expr):
         return left + right
     if not isinstance(right, Expr):
-        return made_of(left.const + right, left.terms) if right else left
+        return Expr(left.const + right, left.terms) if right else left
     terms = dict(left.terms)
     for atom, coefficient in right.terms:
         terms[atom] = terms.get(atom, 0) + coefficient
@@ -350,15 +308,16 @@ def mul(left: Int, right: Int) -> Int:
     if not isinstance(left, Expr):
         return left * right
     if isinstance(right, Expr):
-        total = add(mul(left, right.const), mul(made_of(0, right.terms), left.const))
+        total = add(mul(left, right.const), mul(Expr(0, right.terms), left.const))
         for atom, coefficient in left.terms:
             for other, factor in right.terms:
-                product = Operation("*", *map(of_atom, sorted((atom, other), key=lambda a: a.order)))
-                total = add(total, made_of(0, ((product, coefficient * factor),)))
+                first, second = sorted((atom, other), key=lambda a: a.order)
+                product = Operation("*", (of_atom(first), of_atom(second)))
+                total = add(total, Expr(0, ((product, coefficient * factor),)))
         return total
     if right in (0, 1):
         return left if right else 0
-    return made_of(left.const * right, tuple([(atom, c * right) for atom, c in left.terms]))
+    return Expr(left.const * right, tuple([(atom, c * right) for atom, c in left.terms]))
 
 
 def _positive(left: Int, op: str, right: Int) -> int:
@@ -378,7 +337,7 @@ def floordiv(left: Int, right: Int) -> Int:
         return left
     whole = tuple((atom, c // divisor) for atom, c in left.terms if c % divisor == 0)
     rest = tuple((atom, c) for atom, c in left.terms if c % divisor)
-    quotient: Int = made_of(left.const // divisor, whole) if whole else left.const // divisor
+    quotient: Int = Expr(left.const // divisor, whole) if whole else left.const // divisor
     return add(quotient, _block(left.const % divisor, rest, divisor, True)) if rest else quotient
 
 
@@ -404,7 +363,7 @@ def _as_quotients(value: Expr) -> Int:
 @lru_cache(maxsize=4096)  # the places of threads are the same few quotients in every copy
 def _block(const: int, terms: tuple[Term, ...], divisor: int, quotient: bool) -> Int:
     """``rest // divisor`` or ``rest % divisor``, of a rest that has lost its multiples of the divisor."""
-    rest = made_of(const, terms)
+    rest = Expr(const, terms)
     if (known := _as_quotients(rest)) is not rest:
         return floordiv(known, divisor) if quotient else mod(known, divisor)
     lower, upper = rest.bounds
@@ -413,7 +372,7 @@ def _block(const: int, terms: tuple[Term, ...], divisor: int, quotient: bool) ->
         return first if quotient else add(rest, -first * divisor)
     common = gcd(divisor, *(c for _, c in rest.terms))
     if common > 1:
-        reduced = made_of(rest.const // common, tuple((atom, c // common) for atom, c in rest.terms))
+        reduced = Expr(rest.const // common, tuple((atom, c // common) for atom, c in rest.terms))
         if quotient:
             return floordiv(reduced, divisor // common)
         return add(mul(mod(reduced, divisor // common), common), rest.const % common)
@@ -434,7 +393,7 @@ def _block(const: int, terms: tuple[Term, ...], divisor: int, quotient: bool) ->
             return floordiv(dividend, by * divisor)
         if by % divisor == 0:
             return mod(dividend, divisor)
-    return of_atom(Operation(op, rest, divisor))
+    return of_atom(Operation(op, (rest, divisor)))
 
 
 def xor(left: Int, right: Int) -> Int:
@@ -446,7 +405,7 @@ def xor(left: Int, right: Int) -> Int:
     bits = possible_bits(left), possible_bits(right)
     if 0 in bits or (bits[0] is not None and bits[1] is not None and not bits[0] & bits[1]):
         return add(left, right)
-    return of_atom(Operation("^", left, right))
+    return of_atom(Operation("^", (left, right)))
 
 
 @checked(left=INT, right=INT)
@@ -462,16 +421,13 @@ def minimum(left: Int, right: Int) -> Int:
         return right
     if not isinstance(left, Expr) or (isinstance(right, Expr) and repr(right) < repr(left)):
         left, right = right, left
-    return of_atom(Operation("min", left, right))
+    return of_atom(Operation("min", (left, right)))
 
 
 @checked(left=INT, right=INT)
 def maximum(left: Int, right: Int) -> Int:
     """The greater of two integers; see :func:`minimum`."""
     return mul(minimum(mul(left, -1), mul(right, -1)), -1)
-
-
-# --------------------------------------------------------------------------------------------- what can be proved
 
 
 def same(left: Any, right: Any) -> bool:
@@ -489,13 +445,6 @@ def same(left: Any, right: Any) -> bool:
     except Exception:  # an object's own
         return left is right
     return found if isinstance(found, bool) else left is right
-
-
-def key_of(value: Any) -> Any:
-    """What stands for an integer (or a tuple of them) in comparisons of data and as the key of a dict."""
-    if isinstance(value, Expr):
-        return value.const, value.terms
-    return tuple(map(key_of, value)) if isinstance(value, tuple) else value
 
 
 def bounds_of(value: Int) -> Bounds:
@@ -558,21 +507,9 @@ def possible_bits(value: Int) -> int | None:
     return (1 << total.bit_length()) - min(_low_bit(m) for m in masks if m)
 
 
-# --------------------------------------------------------------------------------------------- walking
-
-
 def symbols_of(value: Int) -> frozenset[Symbol]:
     """Every symbol in an integer."""
     return value.symbols if isinstance(value, Expr) else frozenset()
-
-
-def symbols_in_order(value: Int) -> Iterator[Symbol]:
-    """Symbols as they are read from left to right; some come several times."""
-    for atom, _ in terms_of(value):
-        if isinstance(atom, Symbol):
-            yield atom
-        for operand in atom.operands:
-            yield from symbols_in_order(operand)
 
 
 def evaluate(value: Int, env: Mapping[Symbol, Any]) -> Any:
@@ -596,26 +533,27 @@ def substitute(value: Int, replacements: Mapping[Symbol, Any]) -> Int:
     return result
 
 
-# --------------------------------------------------------------------------------------------- operations
-
-
 @frozen
 class Rule:
     """What there is to know of an operation on two integers.
 
     Attributes:
-        text: how it prints, of the texts of its operands.
+        text: how it prints and what Python reads, of the texts of its operands.
+        cpp: the same in C++, in which functions of the exported header round down.
         compute: its value, of those of its operands: numbers, arrays or symbolic integers.
         bounds: smallest and largest value, of its operands.
         divisor: what divides every value, of what divides every value of each operand.
         bits: mask of the bits that can be set, or None, of the operation with all that was found before.
+        instruction: what computes it in PTX, without the width; "" where that takes more than one instruction.
     """
 
     text: str
+    cpp: str
     compute: Callable[[Any, Any], Any]
     bounds: Callable[[Any, Any], Bounds]
     divisor: Callable[[int, int], int]
     bits: Callable[[Operation], int | None] = _bits_within
+    instruction: str = ""
 
 
 def _quotient_bounds(left: Int, by: int) -> Bounds:
@@ -654,10 +592,6 @@ def _xor_bounds(left: Int, right: Int) -> Bounds:
     return -reach, reach - 1
 
 
-def _xor_bits(found: Operation) -> int | None:
-    return None if found.lower is None or found.lower < 0 else found.upper
-
-
 def _least_bounds(left: Int, right: Int) -> Bounds:
     (a, b), (c, d) = bounds_of(left), bounds_of(right)
     lower = None if a is None or c is None else min(a, c)
@@ -669,10 +603,31 @@ def _least(left: Any, right: Any) -> Any:
 
 
 OPERATIONS: dict[str, Rule] = {
-    "//": Rule("({})//{}", operator.floordiv, _quotient_bounds, lambda inner, by: 1 if inner % by else inner // by),
-    "%": Rule("({})%{}", operator.mod, lambda _, by: (0, by - 1), gcd, _remainder_bits),
-    "*": Rule("({})*({})", operator.mul, _product_bounds, operator.mul),
-    "^": Rule("(({})^({}))", operator.xor, _xor_bounds, lambda left, right: _low_bit(gcd(left, right)), _xor_bits),
-    "min": Rule("min({}, {})", _least, _least_bounds, gcd),
+    "//": Rule(
+        "({})//{}",
+        "tilecopy::quotient({}, {})",
+        operator.floordiv,
+        _quotient_bounds,
+        lambda inner, by: 1 if inner % by else inner // by,
+    ),
+    "%": Rule(
+        "({})%{}",
+        "tilecopy::remainder({}, {})",
+        operator.mod,
+        lambda _, by: (0, by - 1),
+        gcd,
+        _remainder_bits,
+    ),
+    "*": Rule("({})*({})", "({} * {})", operator.mul, _product_bounds, operator.mul, instruction="mul.lo.s"),
+    "^": Rule(
+        "(({})^({}))",
+        "({} ^ {})",
+        operator.xor,
+        _xor_bounds,
+        lambda left, right: _low_bit(gcd(left, right)),
+        lambda found: None if found.lower is None or found.lower < 0 else found.upper,
+        "xor.b",
+    ),
+    "min": Rule("min({}, {})", "tilecopy::lesser({}, {})", _least, _least_bounds, gcd),
 }
 """What an :class:`Operation` can be."""

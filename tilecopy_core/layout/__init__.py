@@ -7,9 +7,9 @@ from .html import html_table
 from .notation import R, S
 from .strided import StridedLayout
 from .swizzle import Swizzle, swizzle
-from .tile import Layout, SwizzledLayout, TileLayout, along, checked_extents, row_major
+from .tile import Layout, SwizzledLayout, TileLayout, along, checked_extents, checked_order, row_major
 
 __all__ = ["AXES", "DTYPES", "DTYPE_ALIASES", "DType", "Axis", "Iter", "Layout", "Pair", "R", "S", "StridedLayout"]
-__all__ += ["Swizzle", "SwizzledLayout", "TCol", "TLane", "TileLayout", "along", "box", "checked_extents", "dtype_of"]
-__all__ += ["fuse", "fuse_pairs", "html_table", "laneid", "leaving", "m", "row_major", "surely_leaves"]
-__all__ += ["swizzle"]
+__all__ += ["Swizzle", "SwizzledLayout", "TCol", "TLane", "TileLayout", "along", "box", "checked_extents"]
+__all__ += ["checked_order", "dtype_of", "fuse", "fuse_pairs", "html_table", "laneid", "leaving", "m", "row_major"]
+__all__ += ["surely_leaves", "swizzle"]

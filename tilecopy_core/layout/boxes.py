@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import starmap
 from math import gcd, prod
 from typing import Any
 
@@ -11,20 +10,8 @@ import attrs
 
 from ..errors import LayoutError, shown
 from ..errors.records import frozen
-from ..integers.expr import (
-    Expr,
-    Int,
-    add,
-    bounds_of,
-    divisor_of,
-    is_int_like,
-    is_multiple,
-    key_of,
-    mul,
-    plain,
-    same,
-    sub,
-)
+from ..integers import bounds_of, divisor_of, is_int_like, is_multiple, key_of, plain
+from ..integers.expr import Expr, Int, add, mul, same, sub
 from .axes import Axis, OnAxis, m
 
 
@@ -37,12 +24,12 @@ class Iter:
     axis: Axis = m
 
     def __attrs_post_init__(self) -> None:
-        if type(self.extent) is not int or self.extent < 1:
-            raise LayoutError(f"Iter: extent is a plain integer of at least 1, not {shown(self.extent)}")
-        if type(self.stride) is not int and not is_int_like(self.stride):
-            raise LayoutError(f"Iter: stride is an integer, plain or symbolic, not {shown(self.stride)}")
-        if type(self.axis) is not Axis:
-            raise LayoutError(f"Iter: axis is an Axis such as m or laneid, not {shown(self.axis)}")
+        extent, stride, axis = self.extent, self.stride, self.axis
+        if type(extent) is not int or extent < 1 or not is_int_like(stride) or type(axis) is not Axis:
+            raise LayoutError(
+                "Iter: extent must be an int of at least 1, stride an integer (plain or symbolic) and axis an Axis, such as m; "
+                f"got {shown(extent)}, {shown(stride)} and {shown(axis)}"
+            )
 
     def __repr__(self) -> str:
         return f"{self.extent}:{self.stride if self.axis == m else OnAxis(self.stride, self.axis)}"
@@ -80,21 +67,20 @@ def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
     for pair in pairs:
         if pair[0].extent == 1:
             continue
-        if fused and all(starmap(_continues, zip(fused[-1], pair, strict=True))):
+        if fused and all(
+            same(outer.stride, inner.stride * inner.extent) and outer.axis == inner.axis
+            for outer, inner in zip(fused[-1], pair, strict=True)
+        ):
             fused[-1] = tuple([Iter(fused[-1][0].extent * it.extent, it.stride, it.axis) for it in pair])
         else:
             fused.append(pair)
     return fused
 
 
-def _continues(outer: Iter, inner: Iter) -> bool:
-    return same(outer.stride, inner.stride * inner.extent) and outer.axis == inner.axis
-
-
 def box(
     shape: Sequence[Int], region: Sequence[Any], *, overhang: bool = False
 ) -> tuple[tuple[Int, ...], tuple[int, ...]]:
-    """Starts and extents of a region of a shape: of each dimension ``slice(start, stop)`` or ``(start, stop)``.
+    """Starts and extents of a region of a shape: of each dimension a slice, or an integer (an extent of 1).
 
     Extents of the shape may be symbolic. With ``overhang`` the box may leave the shape; starts and stops are coordinates,
     negative ones too. Raises :class:`LayoutError` for another rank, an extent of the box that is symbolic or negative, or a
@@ -124,13 +110,13 @@ def _start_and_extent(part: Any, size: Int, dim: int, overhang: bool) -> tuple[I
     if isinstance(part, slice):
         if part.step is not None and (type(part.step) is not int or part.step != 1):
             raise LayoutError(f"dimension {dim}: a region has no step (found {shown(part.step)})")
-        part = (part.start, part.stop)
-    elif not isinstance(part, (tuple, list)) or len(part) != 2:
-        raise LayoutError(f"dimension {dim}: a region is slice(start, stop) or (start, stop), not {shown(part)}")
-    start, stop = plain(0 if part[0] is None else part[0]), plain(size if part[1] is None else part[1])
+        start, stop = plain(0 if part.start is None else part.start), plain(size if part.stop is None else part.stop)
+    elif is_int_like(start := plain(part)):
+        stop = start + 1
+    else:
+        raise LayoutError(f"dimension {dim}: an index must be an integer or a slice, got {shown(part)}")
     if not (is_int_like(start) and is_int_like(stop)):
         raise LayoutError(f"dimension {dim}: a region is made of integers, not {shown(start)}:{shown(stop)}")
-    start, stop = start if isinstance(start, Expr) else int(start), stop if isinstance(stop, Expr) else int(stop)
     extent = stop - start
     if isinstance(extent, Expr):
         raise LayoutError(f"dimension {dim}: the extent of {start} : {stop} is symbolic ({extent}); it must be fixed")

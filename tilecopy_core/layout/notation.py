@@ -35,7 +35,7 @@ class _Bracket:
         extents = checked_extents(given, f"{self._letter}[...]")
         strides = row_major(extents) if strides is None else strides
         iters = [_iter(self._letter, e, s) for e, s in zip(extents, strides, strict=True)]
-        return TileLayout._of(iters) if self._letter == "S" else TileLayout._of((), iters)
+        return TileLayout.of(iters) if self._letter == "S" else TileLayout.of((), iters)
 
 
 def _iter(letter: str, extent: int, stride: Any) -> Iter:

@@ -7,18 +7,13 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ..errors import Kind, LayoutError, did_you_mean, shown
+from ..errors import LayoutError, did_you_mean, shown
 from ..errors.records import frozen
-from ..integers.expr import Expr, Int, Term, add, is_int_like, plain, possible_bits, sum_of, xor
+from ..integers.expr import Int, Term, add, is_int_like, plain, possible_bits, sum_of, xor
 from .dtypes import dtype_of
 
 MODES = {"none": 0, "32B": 1, "64B": 2, "128B": 3}
 """Swizzle mode -> bits that are exchanged (PTX ISA 9.7.16.5.2, "Swizzling modes")."""
-
-_ADDRESS = Kind(
-    "an integer, plain or symbolic, or an array of integers",
-    lambda value: is_int_like(value) or (isinstance(value, (np.ndarray, np.integer)) and value.dtype.kind in "iu"),
-)
 
 
 @frozen
@@ -62,8 +57,12 @@ class Swizzle:
 
     def apply(self, address: Any) -> Any:
         """The swizzled element address; of an int, an array of ints or a symbolic integer."""
-        if type(address) is not int and type(address) is not Expr:
-            _ADDRESS.check(address, "Swizzle.apply", "address", LayoutError)
+        if not is_int_like(address) and not (
+            isinstance(address, (np.ndarray, np.integer)) and address.dtype.kind in "iu"
+        ):
+            raise LayoutError(
+                f"an address must be an integer, plain or symbolic, or an array of them, got {shown(address)}"
+            )
         if self.swizzle_len == 0:
             return address
         chosen = address // (1 << self.per_element + self.atom_len) % (1 << self.swizzle_len)

@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from math import prod
-from operator import mul
+from operator import attrgetter, mul
 from typing import Any, ClassVar, TypeVar
 
 import attrs
-import numpy as np
 
-from ..errors import TEXT, Kind, LayoutError, checked, instance_of, integer, optional, shown, tuple_of
+from ..errors import LayoutError, shown
 from ..errors.records import frozen
-from ..integers.expr import INT, Expr, Int, is_int_like, key_of, plain
+from ..integers.expr import Expr, Int, is_int_like, key_of, plain
 from .axes import Axis, OnAxis, m
 from .boxes import Iter, Iters, Offset, add_offsets, box, cut, flat_run, fuse, surely_leaves
 from .html import html_table
@@ -28,22 +27,7 @@ _MOST_ELEMS = 1 << 62
 """A shape of more is a mistake: index arithmetic has 64 bits."""
 MOST_PLACES = 1 << 16
 """Replicas that are enumerated."""
-_AXIS = instance_of("an Axis such as m or laneid", Axis)
-_ITERS = tuple_of(instance_of("an Iter", Iter))
-_COORDINATE = tuple_of(INT)
-_SWIZZLE = optional(instance_of("a Swizzle", Swizzle))
 N = TypeVar("N", int, Int)
-
-
-def _is_offset(value: Any) -> bool:
-    pairs = value.items() if isinstance(value, Mapping) else value
-    return isinstance(value, (Mapping, tuple)) and all(
-        isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], Axis) and is_int_like(pair[1])
-        for pair in pairs
-    )
-
-
-_OFFSET = Kind("integers by Axis", _is_offset)
 
 
 @frozen(init=False, repr=False)
@@ -70,42 +54,39 @@ class TileLayout:
         self.__attrs_init__(spec.shard, spec.replica, spec._offset, spec.swizzle)
 
     @classmethod
-    @checked(LayoutError, shard=_ITERS, replica=_ITERS, offset=_OFFSET, swizzle=_SWIZZLE)
     def of(
-        cls, shard: Iters, replica: Iters = (), offset: Mapping[Axis, Int] | Offset = (), swizzle: Swizzle | None = None
+        cls,
+        shard: Iters,
+        replica: Iters = (),
+        offset: Mapping[Axis, Int] | Offset = (),
+        swizzle: Swizzle | None = None,
+        *,
+        names: Iterable[Axis] = (),
     ) -> TileLayout:
-        """A layout from its parts."""
+        """Return the layout of these parts.
+
+        A thread axis of the offset or of ``names`` that no part names otherwise has an offset of 0: place 0 owns the elements, not
+        every place.
+        """
         pairs = tuple(offset.items()) if isinstance(offset, Mapping) else offset
-        return cls._of(shard, replica, add_offsets((), pairs), swizzle)._naming([axis for axis, _ in pairs])
-
-    @classmethod
-    def _of(cls, shard: Iters, replica: Iters = (), offset: Offset = (), swizzle: Swizzle | None = None) -> TileLayout:
-        """As :meth:`of`, from parts that are known to be good."""
-        made = cls.__new__(cls)
-        made.__attrs_init__(tuple(shard), tuple(replica), offset, swizzle)
-        return made
-
-    def _naming(self, axes: Iterable[Axis]) -> TileLayout:
-        """With an offset of 0 on those thread axes that no part names: place 0 owns the elements, not every place."""
-        threads = {axis for axis in axes if axis.kind != "memory"}
-        lost = threads.difference(self._named()) if threads else ()
-        if not lost:
-            return self
-        offset = sorted((*self._offset, *((axis, 0) for axis in lost)), key=lambda pair: pair[0].name)
-        return TileLayout._of(self.shard, self.replica, tuple(offset), self.swizzle)
+        total = add_offsets((), pairs)
+        if threads := {axis for axis in (*names, *[axis for axis, _ in pairs]) if axis.kind != "memory"}:
+            threads -= {it.axis for it in (*shard, *replica)} | {axis for axis, _ in total}
+            total = tuple(sorted((*total, *[(axis, 0) for axis in threads]), key=lambda pair: pair[0].name))
+        layout = cls.__new__(cls)
+        layout.__attrs_init__(tuple(shard), tuple(replica), total, swizzle)
+        return layout
 
     def __add__(self, other: Any) -> TileLayout:
         if isinstance(other, OnAxis):
-            other = TileLayout._of((), (), ((other.axis, other.value),))
+            other = TileLayout.of((), (), ((other.axis, other.value),))
         elif is_int_like(other := plain(other)):
-            other = TileLayout._of((), (), ((m, other),))
+            other = TileLayout.of((), (), ((m, other),))
         if not isinstance(other, TileLayout):
             raise LayoutError(f"an offset is an integer or `integer @ axis`, not {shown(other)}")
         if (self.shard and other.shard) or other.swizzle is not None or self.swizzle is not None:
             raise LayoutError(f"a layout has one S[...] and is swizzled last; found {self} and {other}")
-        offset = add_offsets(self._offset, other._offset)
-        found = TileLayout._of(self.shard or other.shard, self.replica + other.replica, offset)
-        return found._naming([axis for axis, _ in self._offset + other._offset])
+        return TileLayout.of(self.shard or other.shard, self.replica + other.replica, self._offset + other._offset)
 
     __radd__ = __add__
 
@@ -120,9 +101,7 @@ class TileLayout:
 
     def with_iters(self, shard: Iters) -> TileLayout:
         """The same replicas, offset and swizzle over other shard iters; thread axes that go with the old ones stay at 0."""
-        if type(shard) not in (list, tuple) or not {Iter}.issuperset(map(type, shard)):
-            _ITERS.check(shard, "with_iters", "shard", LayoutError)
-        return TileLayout._of(shard, self.replica, self._offset, self.swizzle)._naming(self._named())
+        return TileLayout.of(shard, self.replica, self._offset, self.swizzle, names=self.axes)
 
     def _repr_html_(self) -> str:
         rows: list[tuple[object, ...]] = [("shard", it.extent, it.stride, it.axis) for it in self.shard]
@@ -134,7 +113,7 @@ class TileLayout:
     @property
     def unswizzled(self) -> TileLayout:
         """The layout before its swizzle."""
-        return self if self.swizzle is None else TileLayout._of(self.shard, self.replica, self._offset)
+        return self if self.swizzle is None else TileLayout.of(self.shard, self.replica, self._offset)
 
     @property
     def offset(self) -> dict[str, Int]:
@@ -143,8 +122,6 @@ class TileLayout:
 
     def offset_on(self, axis: Axis) -> Int:
         """The offset along one axis."""
-        if type(axis) is not Axis:
-            _AXIS.check(axis, "offset_on", "axis", LayoutError)
         return dict(self._offset).get(axis, 0) if self._offset else 0
 
     @property
@@ -160,17 +137,11 @@ class TileLayout:
     @property
     def axes(self) -> tuple[Axis, ...]:
         """Every axis that a shard iter, a replica iter or the offset names, by name; ``m`` when there is none."""
-        named = {axis.name: axis for axis in self._named()}
-        return tuple([named[name] for name in sorted(named)]) or (m,)
-
-    def _named(self) -> list[Axis]:
-        """The axes that are named, as often as they are."""
-        return [it.axis for it in self.shard + self.replica] + [axis for axis, _ in self._offset]
+        named = {it.axis for it in self.shard + self.replica}.union([axis for axis, _ in self._offset])
+        return tuple(sorted(named, key=attrgetter("name"))) or (m,)
 
     def check_admits(self, shape: Sequence[int], what: str) -> tuple[int, ...]:
         """The shape as plain integers; raises :class:`LayoutError` unless it has as many elements as the layout."""
-        if type(what) is not str:
-            TEXT.check(what, "check_admits", "what", LayoutError)
         shape = checked_extents(shape, f"{what}: shape")
         if prod(shape) != self.size:
             raise LayoutError(
@@ -206,8 +177,6 @@ class TileLayout:
 
     def along(self, axis: Axis, index: Int) -> Int:
         """The place of a flat index along one axis, before the swizzle; the index is known to be inside."""
-        if type(index) is not int and not isinstance(index, Expr):
-            raise LayoutError(f"along: index is an integer, plain or symbolic, not {shown(index)}")
         return along(self.shard, axis, index, self.offset_on(axis))
 
     def places(self, *coordinate: Int, shape: Sequence[int] | None = None) -> list[dict[str, Int]]:
@@ -231,6 +200,8 @@ class TileLayout:
 
     def span(self, axis: Axis = m) -> int:
         """As :meth:`reach`, a plain integer; raises :class:`LayoutError` where a stride or offset on the axis is symbolic."""
+        if not isinstance(axis, Axis):
+            raise LayoutError(f"span: axis must be an Axis, such as m or laneid, got {shown(axis)}")
         found = self.reach(axis)
         if isinstance(found, Expr):
             raise LayoutError(f"the span of {self} along {axis} is symbolic: {found}")
@@ -239,7 +210,7 @@ class TileLayout:
     def canonicalize(self) -> TileLayout:
         """Drop iters of extent 1 and fuse neighbours ``(e1, s1), (e2, s2)`` on one axis with ``s1 == e2 * s2``."""
         replica = tuple(it for it in self.replica if it.extent > 1)
-        return TileLayout._of(fuse(self.shard), replica, self._offset, self.swizzle)
+        return TileLayout.of(fuse(self.shard), replica, self._offset, self.swizzle)
 
     def group(self, shape: Sequence[int]) -> tuple[TileLayout, tuple[int, ...]]:
         """The equal layout whose iters each belong to one dimension of a shape, and ``len(shape) + 1`` separators.
@@ -247,16 +218,12 @@ class TileLayout:
         Dimension ``d`` owns ``shard[separators[d] : separators[d + 1]]``; dimensions of extent 1 own none. Raises
         :class:`LayoutError` where the sizes differ, or an iter straddles two dimensions and cannot be split between them.
         """
-        groups = self.by_dimension(shape)
+        groups = self.by_dimension(self.check_admits(shape, "group"))
         separators = tuple(accumulate(map(len, groups), initial=0))
         return self.with_iters([it for owned in groups for it in owned]), separators
 
-    def by_dimension(self, shape: Sequence[int]) -> list[list[Iter]]:
-        """The iters that each dimension of a shape owns, fused where they can be; raises as :meth:`group`."""
-        return self._owned(self.check_admits(shape, "group"))
-
-    def _owned(self, shape: tuple[int, ...]) -> list[list[Iter]]:
-        """As :meth:`by_dimension`, of a shape that is admitted."""
+    def by_dimension(self, shape: tuple[int, ...]) -> list[list[Iter]]:
+        """The iters that each dimension of an admitted shape owns, fused where they can be; raises where :meth:`group` does."""
         if shape == tuple([it.extent for it in self.shard]):
             return [[it] if it.extent > 1 else [] for it in self.shard]
         pending = list(fuse(self.shard))
@@ -284,26 +251,21 @@ class TileLayout:
     def slice(self, shape: Sequence[int], region: Sequence[Any]) -> TileLayout | None:
         """The layout of a box: ``slice(..).apply(c) == apply(c + start)`` for every ``c`` of the box.
 
-        The region has a ``slice(start, stop)`` or ``(start, stop)`` of each dimension of a shape of this layout's size; starts
-        may be symbolic, extents may not. None when the box is no layout (it starts or ends inside an iter), or that cannot be
+        The region has a slice, ``(start, stop)`` or an index of each dimension of a shape of this layout's size; starts may be
+        symbolic, extents may not. None when the box is no layout (it starts or ends inside an iter), or that cannot be
         proved. Raises :class:`LayoutError` where the region is of another rank than the shape, is empty, or leaves it.
         """
         shape = self.check_admits(shape, "slice")
         if not isinstance(region, (tuple, list)):
             raise LayoutError(f"a region is one slice a dimension, not {shown(region)}")
-        return self.box(shape, *box(shape, region))
+        pairs = (slice(*part) if isinstance(part, (tuple, list)) and len(part) == 2 else part for part in region)
+        starts, extents = box(shape, tuple(pairs))
+        return self.box(shape, starts, checked_extents(extents, "slice"))
 
-    def box(self, shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]) -> TileLayout | None:
+    def box(self, shape: tuple[int, ...], starts: Sequence[Int], extents: Sequence[int]) -> TileLayout | None:
         """As :meth:`slice`, of starts and extents that may overhang the shape: outside are places at which there is nothing."""
-        if type(starts) is not tuple or not {int, Expr}.issuperset(map(type, starts)):
-            _COORDINATE.check(starts, "box", "starts", LayoutError)
-        shape, extents = self.check_admits(shape, "slice"), checked_extents(extents, "box: extents")
-        if not len(shape) == len(starts) == len(extents):
-            raise LayoutError(
-                f"box: starts {shown(starts)} and extents {extents} are one a dimension of the shape {shape}"
-            )
         try:
-            parts = list(map(cut, self._owned(shape), starts, extents))
+            parts = list(map(cut, self.by_dimension(shape), starts, extents))
         except LayoutError:  # an iter straddles dimensions
             parts = [None]
         if None in parts and (run := flat_run(shape, starts, extents)):  # one element, or a run, may still be a layout
@@ -318,14 +280,11 @@ class TileLayout:
                 return None
             shard += part[0]
             offset = add_offsets(offset, part[1])
-        return TileLayout._of(shard, self.replica, offset, self.swizzle)._naming(self._named())
+        return TileLayout.of(shard, self.replica, offset, self.swizzle, names=self.axes)
 
     def permute(self, order: Sequence[int]) -> TileLayout:
         """The layout with its shard iters, the logical dimensions, in another order: each once, else a LayoutError."""
-        dims: list[Any] = list(map(plain, order)) if isinstance(order, (tuple, list)) else [None]
-        if {int}.issuperset(map(type, dims)) and sorted(dims) == list(range(len(self.shard))):
-            return self.with_iters([self.shard[dim] for dim in dims])
-        raise LayoutError(f"order {shown(order)} is not a permutation of the {len(self.shard)} iters of {self}")
+        return self.with_iters([self.shard[dim] for dim in checked_order(order, len(self.shard), f"permute of {self}")])
 
     def tile_to(self, shape: Sequence[int], atom_shape: Sequence[int] | None = None) -> TileLayout:
         """Repeat this layout over a larger shape, the copies row-major, each in the next span of memory.
@@ -337,13 +296,14 @@ class TileLayout:
         atom = checked_extents([it.extent for it in self.shard] if atom_shape is None else atom_shape, "atom_shape")
         if len(atom) != len(shape) or any(big % small for big, small in zip(shape, atom, strict=True)):
             raise LayoutError(f"{self} of atom_shape {atom} does not tile the shape {shown(shape)}")
-        groups = self.by_dimension(atom)
+        groups = self.by_dimension(self.check_admits(atom, "tile_to, atom_shape"))
         counts = [big // small for big, small in zip(shape, atom, strict=True)]
         step = self.unswizzled.span()
         shard: list[Iter] = []
         for count, stride, own in zip(counts, row_major(counts), groups, strict=True):
             shard += [Iter(count, stride * step), *own]
-        return self.with_iters(shard).canonicalize()._naming(self._named())
+        tiled = self.with_iters(shard).canonicalize()
+        return TileLayout.of(tiled.shard, tiled.replica, tiled._offset, tiled.swizzle, names=self.axes)
 
 
 Layout = TileLayout
@@ -357,7 +317,7 @@ def SwizzledLayout(swizzle: Swizzle, layout: TileLayout) -> TileLayout:
         )
     if not isinstance(layout, TileLayout) or layout.swizzle is not None:
         raise LayoutError(f"SwizzledLayout: layout is a TileLayout that is not swizzled yet, not {shown(layout)}")
-    return TileLayout._of(layout.shard, layout.replica, layout._offset, swizzle if swizzle.swizzle_len else None)
+    return TileLayout.of(layout.shard, layout.replica, layout._offset, swizzle if swizzle.swizzle_len else None)
 
 
 def _bracket(letter: str, iters: tuple[Iter, ...]) -> str:
@@ -384,24 +344,25 @@ def along(iters: Iters, axis: Axis, index: Int, start: Int = 0) -> Int:
 
 def checked_extents(extents: Any, what: str, least: int = 1) -> tuple[int, ...]:
     """Extents as plain integers of at least ``least``, else a :class:`LayoutError` that names ``what`` they are of."""
-    values = tuple(extents) if isinstance(extents, (tuple, list)) else (extents,)
-    if set(map(type, values)) == {int} and min(values) >= least and _spread(values) <= _MOST_ELEMS:
-        return values
+    values = tuple(map(plain, extents if isinstance(extents, (tuple, list)) else (extents,)))
     for extent in values:
-        number = None if isinstance(extent, (Expr, np.ndarray)) else integer(extent)
-        if number is None:
+        if type(extent) is not int:
             raise LayoutError(f"{what}: an extent is a plain integer, not {shown(extent)}")
-        if number < least:
+        if extent < least:
             raise LayoutError(f"{what}: every extent must be at least {least}, got {shown(extent)} in {shown(values)}")
-    values = tuple(map(int, values))
-    if _spread(values) > _MOST_ELEMS:
+    if prod([extent or 1 for extent in values]) > _MOST_ELEMS:  # strides grow with the other extents where one is 0 too
         raise LayoutError(f"{what}: the extents {shown(extents)} have more than 2**62 elements")
     return values
 
 
-def _spread(extents: tuple[int, ...]) -> int:
-    """Return the number of elements, extents of 0 left out: strides grow with the other extents also where there are none."""
-    return prod(extent or 1 for extent in extents)
+def checked_order(order: Any, rank: int, what: str) -> tuple[int, ...]:
+    """A permutation of dimensions as plain integers, else a :class:`LayoutError` that names ``what`` has them."""
+    dims = tuple(map(plain, order)) if isinstance(order, (tuple, list)) else (order,)
+    if not {int}.issuperset(map(type, dims)) or sorted(dims) != list(range(rank)):
+        raise LayoutError(
+            f"{what}: {shown(order)} is not a permutation of {rank} dimensions: name each of 0 to {rank - 1} once"
+        )
+    return dims
 
 
 def row_major(shape: Sequence[N]) -> tuple[N, ...]:

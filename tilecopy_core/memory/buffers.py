@@ -7,16 +7,15 @@ from math import prod
 from typing import Any, Literal
 
 import attrs
-import numpy as np
 
-from ..errors import TWO_FLAGS, LayoutError, RequestError, instance_of, integer_in, one_of, optional, shown, tuple_of
+from ..errors import LayoutError, RequestError, instance_of, integer_in, one_of, optional, shown
 from ..errors.patterns import pattern
 from ..errors.records import frozen
-from ..integers.expr import INT, Expr, Int, add, bounds_of, divisor_of, is_int_like, key_of, plain, same, sub
-from ..layout import S, StridedLayout, TCol, TileLayout, TLane, box, checked_extents, m, row_major
+from ..integers.expr import INT, Expr, Int, add, bounds_of, divisor_of, key_of, plain, same, sub
+from ..layout import S, StridedLayout, TCol, TileLayout, TLane, box, checked_extents, checked_order, m, row_major
 from ..layout.boxes import leaving, surely_leaves
 from ..layout.dtypes import DType, dtype_of
-from .views import AnyLayout, check_begins_inside, checked_order, permuted, rescaled, reshaped
+from .views import AnyLayout, check_begins_inside, permuted, rescaled, reshaped
 
 SPACES = ("global", "shared", "local", "tmem")
 """Memory spaces: global and shared memory, registers, tensor memory."""
@@ -81,7 +80,6 @@ class Memory:
 
 
 _ALIGN = integer_in(1, 2**32)
-_ENDS = tuple_of(TWO_FLAGS)
 _SPACE = one_of(*SPACES)
 _MEMORY = optional(instance_of("a Memory, that of another buffer", Memory))
 
@@ -171,18 +169,10 @@ class Buffer:
         parts = (*parts[:at], *[slice(None)] * (len(self.shape) - at - len(rest)), *rest)
         if len(parts) > len(self.shape):
             raise LayoutError(f"{self.name} has {len(self.shape)} dimensions; the index has {len(parts)}: {shown(key)}")
-        region = []
-        for dim, part in enumerate(parts):
-            if isinstance(part, slice):
-                region.append(part)
-            elif not isinstance(part, np.ndarray) and is_int_like(first := plain(part)):
-                region.append(slice(first, first + 1))
-            elif part is Ellipsis:
-                raise LayoutError(f"{self.name}: an index has one '...', for the dimensions left out, not {shown(key)}")
-            else:
-                raise LayoutError(f"{self.name}, dimension {dim}: an index is an integer or a slice, not {shown(part)}")
+        if any(part is Ellipsis for part in rest):
+            raise LayoutError(f"{self.name}: an index has one '...', for the dimensions left out, not {shown(key)}")
         try:
-            starts, extents = box(self.shape, region, overhang=True)
+            starts, extents = box(self.shape, parts, overhang=True)
         except LayoutError as error:
             raise LayoutError(f"{self.name}{list(self.shape)}: {error}") from None
         return Region(self, starts, extents)
@@ -196,7 +186,8 @@ class Buffer:
 
         Raises LayoutError unless each dimension is named once and each iter of the layout belongs to one of them.
         """
-        dims = checked_order(order, len(self.shape))
+        given = order[0] if len(order) == 1 and isinstance(order[0], (tuple, list)) else order
+        dims = checked_order(given, len(self.shape), f"{self}, permute")
         try:
             layout = permuted(self.layout, self.shape, dims)
         except LayoutError as error:
@@ -282,12 +273,14 @@ class Buffer:
 
     def _check_inside(self, found: Buffer) -> None:
         memory = self.memory
-        for axis, unit in ((TCol, "bits"), (TLane, "lanes")) if self.space == "tmem" else ((m, "bits"),):
-            per_place = (found.dtype.bits, memory.dtype.bits) if unit == "bits" else (1, 1)
-            used, there = found.layout.reach(axis) * per_place[0], memory.layout.reach(axis) * per_place[1]
-            room, _ = bounds_of(sub(there, used))
+        for axis in (TCol, TLane) if self.space == "tmem" else (m,):
+            bits, memory_bits, unit = (
+                (1, 1, "lanes") if axis == TLane else (found.dtype.bits, memory.dtype.bits, "bits")
+            )
+            used, available = found.layout.reach(axis) * bits, memory.layout.reach(axis) * memory_bits
+            room, _ = bounds_of(sub(available, used))
             if room is None or room < 0:
-                raise LayoutError(f"{found.layout} reaches {used} {unit} along {axis}, {memory.name} has {there}")
+                raise LayoutError(f"{found.layout} reaches {used} {unit} along {axis}, {memory.name} has {available}")
 
     @property
     def span_elems(self) -> int:
@@ -325,21 +318,16 @@ class Region:
     _text: str = attrs.field(init=False, default="", eq=False)
 
     def __attrs_post_init__(self) -> None:
-        buffer, inside = self.buffer, self.inside
+        buffer = self.buffer
         if type(buffer) is not Buffer:
             raise LayoutError(f"Region: buffer is a Buffer, not {shown(buffer)}")
-        rank = len(buffer.shape)
-        for name, values, rule, types in (
-            ("starts", self.starts, "integers", {int, Expr}),
-            ("extents", self.extents, "plain integers of at least 0", {int}),
-        ):
-            right = type(values) is tuple and len(values) == rank and types.issuperset(map(type, values))
-            if not right or (name == "extents" and min(values, default=0) < 0):
+        for name, values, types in (("starts", self.starts, {int, Expr}), ("extents", self.extents, {int})):
+            if type(values) is not tuple or len(values) != len(buffer.shape) or not types.issuperset(map(type, values)):
                 raise LayoutError(
-                    f"Region of {buffer}: {name} are {rule}, one a dimension, in a tuple; not {shown(values)}"
+                    f"Region of {buffer}: {name} must be a tuple of integers, one per dimension, got {shown(values)}"
                 )
-        if type(inside) is not tuple or (inside and (len(inside) != rank or not _ENDS.fits(inside))):
-            raise LayoutError(f"Region of {buffer}: inside is two flags a dimension, or (), not {shown(inside)}")
+        if min(self.extents, default=0) < 0:
+            raise LayoutError(f"Region of {buffer}: extents must be at least 0, got {shown(self.extents)}")
 
     @property
     def size(self) -> int:
@@ -370,8 +358,6 @@ class Region:
 
     def room(self, dim: int) -> Int:
         """Elements between the end of the box and that of its dimension; negative where it overhangs."""
-        if type(dim) is not int or not 0 <= dim < len(self.starts):
-            integer_in(0, len(self.starts) - 1).check(dim, f"{self}", "dim", LayoutError)
         return sub(self.buffer.shape[dim], add(self.starts[dim], self.extents[dim]))
 
     def check_inside(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 from numbers import Integral
 from typing import Any, Literal
@@ -87,15 +88,9 @@ def _bits(number: bool | int | float | complex, dtype: DType) -> int | None:
     try:
         with np.errstate(all="ignore"):
             element = np.array(kind(number)).astype(dtype.numpy())
-        exact = _are_one(number, kind(element[()]))
+        value = kind(element[()])
+        exact = number == value or cmath.isnan(number)
+        same_signs = repr(complex(number)) == repr(complex(value))  # of zeros too; there is one NaN
     except (OverflowError, TypeError, ValueError):  # an infinity or NaN as an integer, or an integer past all others
         return None
-    return int.from_bytes(element.tobytes(), "little") & (1 << dtype.bits) - 1 if exact else None
-
-
-def _are_one(left: complex, right: complex) -> bool:
-    """Whether two numbers are equal in both parts: a NaN to every NaN, a zero to one of its sign."""
-    return all(
-        math.copysign(1, a) == math.copysign(1, b) if a == b == 0 else a == b or (math.isnan(a) and math.isnan(b))
-        for a, b in ((left.real, right.real), (left.imag, right.imag))
-    )
+    return int.from_bytes(element.tobytes(), "little") & (1 << dtype.bits) - 1 if exact and same_signs else None

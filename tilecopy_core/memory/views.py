@@ -5,7 +5,6 @@ Everything here works on shapes and layouts; the memory, its address and its ali
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import Any, TypeAlias
 
@@ -13,22 +12,12 @@ import attrs
 
 from ..errors import LayoutError, shown
 from ..errors.records import frozen
-from ..integers.expr import Expr, Int, bounds_of, is_multiple, mul, plain, same
+from ..integers.expr import Expr, Int, bounds_of, is_multiple, mul, same
 from ..layout import Axis, Iter, StridedLayout, Swizzle, TCol, TileLayout, m, row_major
 
 AnyLayout: TypeAlias = "TileLayout | StridedLayout"
 ELEMENT_AXES = (m, TCol)
 """Axes along which a stride counts elements."""
-
-
-def checked_order(order: Sequence[Any], rank: int) -> tuple[int, ...]:
-    """The order of a permutation of dimensions; a LayoutError unless it has each of them once."""
-    given = tuple(map(plain, order[0] if len(order) == 1 and isinstance(order[0], (tuple, list)) else order))
-    if not all(type(dim) is int for dim in given) or sorted(given) != list(range(rank)):
-        raise LayoutError(
-            f"permute names each of the {rank} dimensions once, 0 to {rank - 1}; found {shown(given)} as the order"
-        )
-    return given
 
 
 def permuted(layout: AnyLayout, shape: tuple[Any, ...], order: tuple[int, ...]) -> AnyLayout:

@@ -12,7 +12,7 @@ from ..description.target import Target
 from ..errors import PtxError, shown
 from ..integers import bounds_of, constant_of, divisor_of, fits, key_of, of_atom, substitute, sum_of, symbols_of
 from ..integers.conditions import Condition
-from ..integers.expr import Atom, Expr, Int, Symbol, Term, made_of, same, terms_of
+from ..integers.expr import OPERATIONS, Atom, Expr, Int, Symbol, Term, same, terms_of
 from ..layout.swizzle import Swizzle, SwizzledTerms
 from ..memory.buffers import Buffer, Memory, Region
 from .bindings import Bindings
@@ -114,7 +114,10 @@ class IndexEmitter(Emitter):
         block = self._home(atom.symbols)
 
         def compute() -> Register:
-            natural = self._symbol(atom) if isinstance(atom, Symbol) else _LOWERED[atom.op](self, block, atom)
+            if isinstance(atom, Symbol):
+                natural = self._symbol(atom)
+            else:
+                natural = _LOWERED.get(atom.op, IndexEmitter._one_instruction)(self, block, atom)
             if natural.bits < bits:
                 sign = "s" if atom.lower is None or atom.lower < 0 else "u"
                 return self.pure(block, f"cvt.{sign}64.{sign}32", "b64", natural)
@@ -128,15 +131,14 @@ class IndexEmitter(Emitter):
         """The bits that hold an operation and its operands."""
         return 32 if all(map(self._fits, (*atom.operands, of_atom(atom)))) else 64
 
-    def _plain(self, block: Block, atom: Atom, opcode: str) -> Register:
-        """An operation that is one instruction, whose name ends with the width."""
-        bits = self._width(atom)
+    def _one_instruction(self, block: Block, atom: Atom) -> Register:
+        bits, opcode = self._width(atom), OPERATIONS[atom.op].instruction
         left, right = (self.value(operand, bits) for operand in atom.operands)
         return self.pure(block, f"{opcode}{bits}", f"b{bits}", left, right)
 
     def _product(self, block: Block, atom: Atom) -> Register:
         if self._width(atom) == 32 or not all(map(self._fits, atom.operands)):
-            return self._plain(block, atom, "mul.lo.s")
+            return self._one_instruction(block, atom)
         lowest = min(-1 if (low := bounds_of(factor)[0]) is None else low for factor in atom.operands)
         left, right = map(self.value, atom.operands)
         return self.pure(block, f"mul.wide.{'u' if lowest >= 0 else 's'}32", "b64", left, right)
@@ -258,8 +260,8 @@ class IndexEmitter(Emitter):
         total, place = start, varying + immediate
         for depth, uniform in sorted(parts):
             block, terms = self._at(depth), tuple(parts[depth, uniform])
-            factor = self._narrow_by(made_of(0, terms), place, buffer) if start.bits == 64 else 0
-            total = block.once(("base", total, terms, factor), self._plus, block, total, made_of(0, terms), factor)
+            factor = self._narrow_by(Expr(0, terms), place, buffer) if start.bits == 64 else 0
+            total = block.once(("base", total, terms, factor), self._plus, block, total, Expr(0, terms), factor)
         const = constant_of(varying)
         if const:
             block = self._home(symbols_of(varying))
@@ -282,7 +284,7 @@ class IndexEmitter(Emitter):
         """``start`` and a part of a place; of a 64-bit one that is narrow, a 32-bit index times its factor."""
         if not factor:
             return self._sum(block, part, start.bits, start)
-        index = made_of(0, tuple((atom, coefficient // factor) for atom, coefficient in part.terms))
+        index = Expr(0, tuple((atom, coefficient // factor) for atom, coefficient in part.terms))
         narrow = block.once(("value", key_of(index), 32), self._sum, block, index, 32, None)
         product = pure_once(self, block, ("wide", key_of(index), factor), "mul.wide.u32", "b64", narrow, factor)
         return self.pure(block, "add.s64", "b64", start, product)
@@ -444,7 +446,7 @@ def _reduced(terms: tuple[Term, ...]) -> tuple[Expr, int, bool]:
     """Terms without their common factor, the first of them positive; the factor; and whether the first was positive."""
     factor, rises = gcd(*(coefficient for _, coefficient in terms)), terms[0][1] > 0
     divisor = factor if rises else -factor
-    return made_of(0, tuple([(atom, coefficient // divisor) for atom, coefficient in terms])), factor, rises
+    return Expr(0, tuple([(atom, coefficient // divisor) for atom, coefficient in terms])), factor, rises
 
 
 @lru_cache(maxsize=64)
@@ -458,7 +460,6 @@ _LOWERED: dict[str, Callable[[IndexEmitter, Block, Atom], Register]] = {
     "//": IndexEmitter._division,
     "%": IndexEmitter._division,
     "*": IndexEmitter._product,
-    "^": lambda emitter, block, atom: emitter._plain(block, atom, "xor.b"),
     "min": IndexEmitter._minimum,
 }
-"""Operation of :data:`~tilecopy_core.integers.expr.OPERATIONS` -> what writes its instructions at the head of a block."""
+"""Operations that take more than the one instruction of their row in :data:`~tilecopy_core.integers.expr.OPERATIONS`."""

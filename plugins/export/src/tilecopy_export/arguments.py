@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Any, Protocol, TypeAlias
 
 import attrs
+from tilecopy.integer_text import symbols_in_order
 
 from tilecopy_core.description import MAX_CTA_THREADS, CopyRequest, is_thread_id, tid_symbol
 from tilecopy_core.errors import Kind, RequestError, shown
-from tilecopy_core.integers import Expr, Int, Symbol, symbols_in_order
+from tilecopy_core.integers import Expr, Int, Symbol
 from tilecopy_core.layout import StridedLayout
 from tilecopy_core.memory import Buffer, Memory, Region
 from tilecopy_core.ptx import PtxBuilder, TensorMap

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tilecopy_core.errors import RequestError, pattern
-from tilecopy_core.integers import Atom, Int, Symbol, constant_of, is_int_like, minimum, terms_of
+from tilecopy_core.integers import OPERATIONS, Atom, Int, Symbol, constant_of, is_int_like, terms_of
 
-_CPP = {
-    "//": "tilecopy::quotient({}, {})",
-    "%": "tilecopy::remainder({}, {})",
-    "*": "({} * {})",
-    "^": "({} ^ {})",
-    "min": "tilecopy::lesser({}, {})",
-}
-"""Operation -> its text in C++, of the texts of its operands; likewise in Python."""
-_PYTHON = {"//": "({} // {})", "%": "({} % {})", "*": "({} * {})", "^": "({} ^ {})", "min": "min({}, {})"}
+
+def symbols_in_order(value: Int) -> Iterator[Symbol]:
+    """Symbols as they are read from left to right; some come several times."""
+    for atom, _ in terms_of(value):
+        if isinstance(atom, Symbol):
+            yield atom
+        for operand in atom.operands:
+            yield from symbols_in_order(operand)
 
 
 def as_cpp(value: Int, name_of: Callable[[Symbol], str]) -> str:
@@ -30,19 +29,19 @@ def as_cpp(value: Int, name_of: Callable[[Symbol], str]) -> str:
         value: what is written.
         name_of: the variable of a symbol.
     """
-    return _written(value, lambda found: f"(int64_t){name_of(found)}", _CPP)
+    return _written(value, lambda found: f"(int64_t){name_of(found)}", lambda op: OPERATIONS[op].cpp)
 
 
 def as_python(value: Int, name_of: Callable[[Symbol], str]) -> str:
     """Python, in which ``//`` and ``%`` round down; :func:`read` reads it."""
-    return _written(value, name_of, _PYTHON)
+    return _written(value, name_of, lambda op: f"{op}({{}}, {{}})" if op in _FUNCTIONS else f"({{}} {op} {{}})")
 
 
-def _written(value: Int, symbol: Callable[[Symbol], str], operations: Mapping[str, str]) -> str:
+def _written(value: Int, symbol: Callable[[Symbol], str], text_of: Callable[[str], str]) -> str:
     def atom(found: Atom) -> str:
         if isinstance(found, Symbol):
             return symbol(found)
-        return operations[found.op].format(*map(total, found.operands))
+        return text_of(found.op).format(*map(total, found.operands))
 
     def total(number: Int) -> str:
         parts = [atom(a) if c == 1 else f"{c} * {atom(a)}" for a, c in terms_of(number)]
@@ -54,14 +53,15 @@ def _written(value: Int, symbol: Callable[[Symbol], str], operations: Mapping[st
     return total(value)
 
 
-_WORD = pattern(r"\b(?!min\()[^\W\d]\w*")
-_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.BitXor: operator.xor,
+_FUNCTIONS = {op: rule.compute for op, rule in OPERATIONS.items() if op.isidentifier()}
+_WORD = pattern(rf"\b(?!(?:{'|'.join(_FUNCTIONS)})\()[^\W\d]\w*")
+
+
+_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {ast.Add: operator.add, ast.Sub: operator.sub}
+_OPERATORS |= {
+    type(ast.parse(f"0 {op} 1", mode="eval").body.op): rule.compute  # type: ignore[attr-defined]
+    for op, rule in OPERATIONS.items()
+    if op not in _FUNCTIONS
 }
 
 
@@ -99,7 +99,8 @@ def _value(node: ast.AST, names: Mapping[str, Int]) -> Int:
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         found: Int = _OPERATORS[type(node.op)](_value(node.left, names), _value(node.right, names))
         return found
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "min" and not node.keywords:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
         left, right = (_value(argument, names) for argument in node.args)
-        return minimum(left, right)
+        least: Int = _FUNCTIONS[node.func.id](left, right)
+        return least
     raise ValueError(ast.dump(node))

@@ -9,7 +9,7 @@ from typing import Any
 from tilecopy_core import Buffer, CopyRequest, Plan, PtxError, Region, Registry, RequestError, Target, target_of
 from tilecopy_core.description import Version
 from tilecopy_core.errors import checked, frozen, instance_of, optional
-from tilecopy_core.integers import Symbol, fits, of_atom, symbols_in_order
+from tilecopy_core.integers import Symbol, fits, of_atom
 from tilecopy_core.memory import check_identifier
 from tilecopy_core.ptx import (
     POOL,
@@ -22,6 +22,7 @@ from tilecopy_core.ptx import (
 )
 
 from .emitted_text import emit_checked
+from .integer_text import symbols_in_order
 
 _SMALL_PARAMETERS_BYTES, _PARAMETERS_BYTES, _LARGE_PARAMETERS = 4_352, 32_764, Needs(version=(8, 1))
 """The most bytes that the parameters of a kernel take, without and with what more of them need (PTX ISA, kernel parameters)."""
