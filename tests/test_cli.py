@@ -848,6 +848,11 @@ LOWERED = {
     "--outside": "zero",
 }
 DRAWN = {"-o": "copy.svg", "--kind": "moves", "--part": "warp 0", "--width": "960"}
+SIDE = {"shape": [32], "extents": [32], "starts": [{"base": 0, "terms": []}], "iters": [[32, 1, "m"]], "replica": []}
+SIDE |= {"offset": [], "swizzle": None, "own_start": 0, "align_bytes": 16}
+COPY = {"op": "copy", "dtype": "int8", "scope": "warp", "threads": 32, "target": "sm_90"}
+CASE = json.dumps(COPY | {"dst": SIDE | {"space": "shared"}, "src": SIDE | {"space": "global"}})
+"""A copy as `tilecopy testkit replay` reads it."""
 GOOD: dict[tuple[str, ...], tuple[tuple[str, ...], dict[str, str]]] = {
     ("run",): (
         ("in.npy", "out.npy"),
@@ -894,6 +899,21 @@ GOOD: dict[tuple[str, ...], tuple[tuple[str, ...], dict[str, str]]] = {
             "--executor": "emulator",
         },
     ),
+    ("testkit", "campaign"): (
+        (),
+        {
+            "--requests": "1",
+            "--seed": "1",
+            "--variants": "gmem_smem",
+            "--scheduler": "tcp://127.0.0.1:1",
+            "--workers": "0",
+            "--checkpoint": "campaign.jsonl",
+            "--report": "campaign.md",
+            "--save-failures": "failures.jsonl",
+        },
+    ),
+    ("testkit", "replay"): ((CASE,), {"--variant": "gmem_smem"}),
+    ("testkit", "audit-declines"): (("gmem_smem",), {"--requests": "1"}),
     ("new-variant",): (
         ("mine",),
         {"--op": "copy", "--from": "global", "--to": "shared", "--directory": "package"},

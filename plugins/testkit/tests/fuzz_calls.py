@@ -5,10 +5,10 @@ from pathlib import Path
 
 import tilecopy_gmem_smem
 import tilecopy_testkit as kit
-from tilecopy_testkit import campaign, rules, scaffold
+from tilecopy_testkit import rules, scaffold
 from tilecopy_testkit.kernels import Surroundings
 
-MODULES = (kit, campaign, scaffold)
+MODULES = (kit, scaffold)
 VECTORS = Path(__file__).parents[2] / "emulator" / "tests" / "vectors_sm_90.json"
 VARIANT = tilecopy_gmem_smem.variant
 
@@ -30,16 +30,6 @@ def copy():
 def parts_of_subject():
     subject = kit.Subject.of("gmem_smem")
     return subject.source, VARIANT, subject.ranges, Surroundings.of(VARIANT)
-
-
-def tallies(chunks):
-    tally = {"keys": ["x"], "lowered": 1, "covered": {"dtype": {"int8": 1}}, "failures": []}
-    return ((chunk, tally) for chunk in chunks)
-
-
-def record():
-    ((chunk, tally),) = tallies([campaign.Chunk("gmem_smem", 0, 0, 1)])
-    return {"chunk": chunk.name, "variant": chunk.variant, **tally}
 
 
 def ignore(*arguments):
@@ -80,23 +70,10 @@ def starting_calls(w):
     kit.requests("gmem_smem", spaces=SPACES, dtypes=("int8",), targets=("sm_80",))
     VariantSuite(plugin="gmem_smem", **SUITE, seed=1, dtypes=("int8",), targets=("sm_80",), strategies=())
     VariantSuite(plugin="gmem_smem", **SUITE, draws=ignore, widths_bits=(128,), known_narrower={}, steps=(), options={})
-    campaign.Campaign(0, 1, ("gmem_smem",))
-    campaign.Chunk("gmem_smem", 0, 0, 1)
-    campaign.finished(Path("state.jsonl"))
-    campaign.of_campaign(campaign.Campaign(0, 1, ("gmem_smem",)), {"x": record()})
-    campaign.on_cluster(None, 1)
-    campaign.remember([{"variant": "gmem_smem", "description": copy().to_json(), "finding": "x"}], Path("failed.jsonl"))
-    campaign.remembered(Path("failed.jsonl"))
-    campaign.report(campaign.Campaign(0, 1, ("gmem_smem",)), [record()], {})
-    campaign.run(campaign.Campaign(0, 1, ("gmem_smem",)), Path("state.jsonl"), tallies, ignore)
-    campaign.run_chunk(campaign.Chunk("gmem_smem", 0, 0, 1))
-    campaign.subject_of("gmem_smem")
-    campaign.totals([record()])
     scaffold.write_package(Path(tempfile.mkdtemp(dir="."), "mine"), "mine", "copy", "global", "shared")
 
 
 UNCALLED = {
-    "it takes no arguments": "Around.build Around.commit_tensor Around.expect_bytes Around.options Around.synchronize Around.wait Campaign.chunks Description.to_json Description.values able_variants VariantSuite.subject",
-    "the kit makes it": "Draw Tally Vector",
-    "run calls it": "here judge kinds_of",
+    "it takes no arguments": "Around.build Around.commit_tensor Around.expect_bytes Around.options Around.synchronize Around.wait Description.to_json Description.values VariantSuite.subject",
+    "the kit makes it": "Draw Vector",
 }

@@ -1,4 +1,4 @@
-"""Campaigns: a share of one at every run with a new seed, all that ever failed, resuming, the report, a cluster."""
+"""Campaigns: a share of one at every run with a new seed, resuming, the report, a cluster, the commands."""
 
 from __future__ import annotations
 
@@ -8,29 +8,28 @@ import secrets
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
+import attrs
 import pytest
-import tilecopy as tc
-from tilecopy_testkit import Description, rules
-from tilecopy_testkit.__main__ import main
+from click.testing import CliRunner
+from tilecopy_cli.commands import tilecopy
 from tilecopy_testkit.campaign import (
     Campaign,
     Chunk,
-    able_variants,
+    Failure,
+    Tally,
+    cluster_executor,
+    execute_here,
     finished,
-    here,
-    on_cluster,
-    remember,
-    remembered,
-    report,
     run,
     run_chunk,
+    skipped_variants,
     subject_of,
-    totals,
 )
+from tilecopy_testkit.campaign_report import report, totals
+from tilecopy_testkit.drawing import seeded
 
-ABLE = sorted(name for name, why in able_variants().items() if not why)
+ABLE = sorted(name for name, why in skipped_variants().items() if not why)
 SHARE = 20
 """Requests of each variant at every run."""
 SEED = int(os.environ.get("TILECOPY_TESTKIT_SEED", secrets.randbits(31)))
@@ -45,51 +44,44 @@ def test_a_share_of_a_campaign_with_a_new_seed(capsys: pytest.CaptureFixture[str
         lowered = 0
         for first in range(0, 8 * SHARE, SHARE):  # few draws fit an engine
             tally = run_chunk(Chunk(variant, SEED, first, SHARE))
-            assert not tally["failures"], f"seed {SEED}: {tally['failures'][0]['finding']}"
-            lowered += tally["lowered"]
+            assert not tally.failures, f"seed {SEED}: {tally['failures'][0]['finding']}"
+            lowered += tally.lowered
             if lowered > SHARE // 5:
                 break
         assert lowered > SHARE // 5
 
 
-@pytest.mark.parametrize(("variant", "description"), remembered(), ids=lambda value: getattr(value, "key", value))
-def test_what_ever_failed_is_right(variant: str, description: Description) -> None:
-    if variant not in ABLE:
-        pytest.skip(f"{variant} is not installed")
-    for rule in (rules.hooks_are_pure, rules.partition_agrees, rules.text_is_own, rules.results_are_right):
-        rule(subject_of(variant), description)
-
-
-def fake(chunks: Sequence[Chunk]) -> Iterator[tuple[Chunk, dict[str, Any]]]:
-    """Tallies that a cluster could give."""
+def fake(chunks: Sequence[Chunk]) -> Iterator[Tally]:
+    """Give tallies that a cluster could give."""
     for chunk in chunks:
         keys = [f"{chunk.name}:{number}" for number in range(chunk.count)]
-        yield chunk, {"keys": keys, "lowered": chunk.count, "covered": {"dtype": {"int8": chunk.count}}, "failures": []}
+        yield Tally(chunk.name, chunk.variant, keys, chunk.count, {"dtype": {"int8": chunk.count}})
 
 
 def test_a_campaign_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    campaign, state = Campaign(3, 1000, ("a", "b")), tmp_path / "state.jsonl"
-    said: list[str] = []
+    campaign, checkpoint = Campaign(3, 1000, ("a", "b")), tmp_path / "campaign.jsonl"
 
-    def stops(chunks: Sequence[Chunk]) -> Iterator[tuple[Chunk, dict[str, Any]]]:
-        for number, done in enumerate(fake(chunks)):
+    def stops(chunks: Sequence[Chunk]) -> Iterator[Tally]:
+        for number, tally in enumerate(fake(chunks)):
             if number == 2:
                 raise KeyboardInterrupt
-            yield done
+            yield tally
 
     with pytest.raises(KeyboardInterrupt):
-        run(campaign, state, stops, said.append)
-    with state.open("a") as stream:
+        run(campaign, checkpoint, stops)
+    with checkpoint.open("a") as stream:
         stream.write('{"chunk": "cut o')  # as a power cut leaves it
-    state.write_text(state.read_text() + "\n")
-    assert len(finished(state)) == 2
-    assert "stopped when 2 of 4 chunks were done" in report(campaign, finished(state).values(), {})
-    records = run(campaign, state, fake, said.append)
-    assert "2 of 4 chunks are done already" in said
-    assert set(records) == {chunk.name for chunk in campaign.chunks()}
-    found = totals(records.values())
-    assert {name: len(own["keys"]) for name, own in found.items()} == {"a": 500, "b": 500}
-    text = report(campaign, records.values(), {"c": "it has no record"})
+    checkpoint.write_text(checkpoint.read_text() + "\n")
+    stopped = finished(campaign, checkpoint)
+    assert len(stopped) == 2
+    assert "stopped when 2 of 4 chunks were done" in report(campaign, stopped.values(), {})
+    progress: list[tuple[int, int]] = []
+    tallies = run(campaign, checkpoint, fake, lambda done, total: progress.append((done, total)))
+    assert progress == [(3, 4), (4, 4)]
+    assert set(tallies) == {chunk.name for chunk in campaign.chunks()}
+    assert finished(campaign, checkpoint) == tallies and finished(Campaign(4, 1000, ("a", "b")), checkpoint) == {}
+    assert {name: len(total.keys) for name, total in totals(tallies.values()).items()} == {"a": 500, "b": 500}
+    text = report(campaign, tallies.values(), {"c": "it has no record"})
     assert "1000 distinct requests were drawn" in text and "**0 were wrong.**" in text and "c: it has no record" in text
 
 
@@ -100,37 +92,42 @@ def test_the_chunks_of_a_variant_are_its_share_of_the_requests() -> None:
         assert numbers == list(range(300))
 
 
-def test_what_fails_is_kept_once(tmp_path: Path) -> None:
-    subject = subject_of(ABLE[0])
-    from tilecopy_testkit.drawing import seeded
-
-    description = seeded(subject.ranges, "kept")
-    failure = {"variant": ABLE[0], "description": description.to_json(), "finding": "rule: ..."}
-    path = tmp_path / "failed.jsonl"
-    assert (remember([failure, failure], path), remember([failure], path)) == (1, 0)
-    assert remembered(path) == [(ABLE[0], description)]
-
-
 @pytest.mark.filterwarnings("default")  # what dask says of ports and sockets is not ours
 def test_a_local_cluster_gives_what_this_process_gives(tmp_path: Path) -> None:
     pytest.importorskip("distributed")
     campaign = Campaign(5, 8, (ABLE[0],))
-    near = run(campaign, tmp_path / "here.jsonl", here, lambda line: None)
-    far = run(campaign, tmp_path / "there.jsonl", on_cluster(None, 1), lambda line: None)
+    near = run(campaign, tmp_path / "here.jsonl", execute_here)
+    far = run(campaign, tmp_path / "there.jsonl", cluster_executor(None, 1))
     assert near == far
 
 
-def test_the_command_writes_a_report_and_tries_one_copy_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["campaign", "--requests", "6", "--seed", "1", "--workers", "0", "--variants", ABLE[0]]
-    where = ["--state", str(tmp_path / "state"), "--report", str(tmp_path / "report.md")]
-    assert main([*words, *where]) == 0
-    assert "# Campaign" in (tmp_path / "report.md").read_text()
-    from tilecopy_testkit.drawing import seeded
+def test_the_command_writes_a_report_and_a_copy_is_replayed(tmp_path: Path) -> None:
+    runner = CliRunner()
+    words = ["testkit", "campaign", "--requests", "6", "--seed", "1", "--workers", "0", "--variants", ABLE[0], "--json"]
+    paths = {name: tmp_path / name for name in ("checkpoint", "report", "save-failures")}
+    options = [word for name, path in paths.items() for word in (f"--{name}", str(path))]
+    done = runner.invoke(tilecopy, [*words, *options])
+    assert done.exit_code == 0 and json.loads(done.stdout)["chunks"] == 1
+    assert "# Campaign" in paths["report"].read_text() and paths["save-failures"].read_bytes() == b""
+    case = seeded(subject_of(ABLE[0]).ranges, "again").to_json()
+    done = runner.invoke(tilecopy, ["testkit", "replay", case, "--variant", ABLE[0], "--json"])
+    assert done.exit_code == 0 and json.loads(done.stdout)[0].keys() >= {"variant", "case", "results_are_right"}
+    assert runner.invoke(tilecopy, [*words[:-2], "nobody", *options]).exit_code == 1
 
-    description = seeded(subject_of(ABLE[0]).ranges, "again")
-    assert main(["again", description.to_json(), "--variant", ABLE[0]]) == 0
-    assert f"{ABLE[0]}: results_are_right" in capsys.readouterr().out
-    assert main([*words[:-1], "nobody", *where]) == 1
-    assert json.loads(description.to_json())["op"] == description.op and tc.__version__
+
+def test_saved_failures_are_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = [seeded(subject_of(ABLE[0]).ranges, f"saved {number}").to_json() for number in range(2)]
+    tally = Tally("", ABLE[0], failures=[Failure(ABLE[0], case, "wrong") for case in cases])
+
+    def fails(chunk: Chunk) -> Tally:
+        return attrs.evolve(tally, chunk=chunk.name)
+
+    monkeypatch.setattr("tilecopy_testkit.campaign.run_chunk", fails)
+    runner, path = CliRunner(), tmp_path / "failures.jsonl"
+    words = ["--requests", "1", "--workers", "0", "--variants", ABLE[0], "--save-failures", str(path)]
+    options = ["--checkpoint", str(tmp_path / "checkpoint"), "--report", str(tmp_path / "report.md")]
+    assert runner.invoke(tilecopy, ["testkit", "campaign", *words, *options]).exit_code == 1
+    assert [json.loads(line)["description"] for line in path.read_text().splitlines()] == cases
+    done = runner.invoke(tilecopy, ["testkit", "replay", str(path), "--json"])
+    assert done.exit_code == 0 and [result["variant"] for result in json.loads(done.stdout)] == [ABLE[0]] * 2
+    assert runner.invoke(tilecopy, ["testkit", "replay", str(tmp_path / "report.md")]).exit_code == 2

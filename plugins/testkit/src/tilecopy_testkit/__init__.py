@@ -1,7 +1,7 @@
 """tilecopy-testkit: proves a variant.
 
 :class:`VariantSuite` is a class of pytest tests to subclass; :func:`requests` are hypothesis strategies of whole kernels;
-:func:`expected` is the NumPy oracle. ``python -m tilecopy_testkit campaign`` runs many thousands of copies over every
+:func:`expected` is the NumPy oracle. ``tilecopy testkit campaign`` runs many thousands of copies over every
 installed variant, ``tilecopy new-variant`` writes the package of a new one.
 """
 

@@ -1,16 +1,28 @@
-"""The command ``tilecopy new-variant``: writes the package of a new variant that works for a plain case."""
+"""The commands ``tilecopy new-variant``, which writes the package of a new variant, and ``tilecopy testkit``, which tests installed ones."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import attrs
 import click
+import msgspec
 import tilecopy as tc
-from tilecopy_cli.command import OPS, SPACE_ALIASES, Name
+from tilecopy.files import write_files
+from tilecopy_cli.command import OPS, SPACE_ALIASES, Answer, FilePath, Name, NearestGroup, progress_bar
 
 from tilecopy_core import RequestError
+from tilecopy_core.errors import shown
 
+from . import rules
+from .campaign import Campaign, Failure, cluster_executor, execute_here, finished, run, skipped_variants
+from .campaign_report import report
+from .declines import declined_alone
+from .description import Description
+from .finding import Finding
 from .scaffold import write_package
+from .subject import Subject
 
 _SPACE = Name("space", tc.SPACES, SPACE_ALIASES)
 
@@ -40,3 +52,119 @@ def new_variant(name: str, op: str, source: str, destination: str, directory: Pa
         click.echo(f"  {click.format_filename(path)}")
     where = click.format_filename(folder)
     click.echo(f"pip install -e '{where}[test]' && pytest {where} && tilecopy variants")
+
+
+class CampaignError(tc.TilecopyError):
+    """Copies of a campaign are wrong."""
+
+
+@click.group(cls=NearestGroup)
+def testkit() -> None:
+    """Property-test installed variants."""
+
+
+@testkit.command()
+@click.option("--requests", type=click.IntRange(0, 2**32), default=100_000, show_default=True, help="Copies to draw.")
+@click.option("--seed", type=click.IntRange(-(2**62), 2**62), default=0, show_default=True, help="Seed of all draws.")
+@click.option("--variants", help="Names of variants, separated by commas. Default: every installed variant.")
+@click.option("--scheduler", help="Address of a Dask scheduler. Default: a cluster on this machine.")
+@click.option(
+    "--workers", type=click.IntRange(0, 4096), help="Processes of a cluster on this machine; 0 runs in this process."
+)
+@click.option("--checkpoint", type=FilePath(), default="campaign.jsonl", show_default=True, help="Checkpoint file.")
+@click.option("--report", "report_path", type=FilePath(), default="campaign.md", show_default=True, help="Report file.")
+@click.option("--save-failures", type=FilePath(), help="File to write failed copies to, for `tilecopy testkit replay`.")
+def campaign(
+    requests: int,
+    seed: int,
+    variants: str | None,
+    scheduler: str | None,
+    workers: int | None,
+    checkpoint: Path,
+    report_path: Path,
+    save_failures: Path | None,
+) -> Answer:
+    """Run many copies of installed variants on the emulator and compare them with the NumPy oracle.
+
+    A campaign that was interrupted continues from its checkpoint file.
+    """
+    skipped = skipped_variants()
+    names = variants.split(",") if variants else [name for name, reason in skipped.items() if not reason]
+    for name in names:
+        if reason := skipped.get(name, "it is not installed"):
+            raise tc.PluginError(f"variant {name}: {reason}")
+    if not names:
+        raise tc.PluginError("no variant is installed that a campaign can test")
+    chosen = Campaign(seed, requests, tuple(sorted(names)))
+    execute = execute_here if workers == 0 else cluster_executor(scheduler, workers)
+    try:
+        with progress_bar("chunks") as progress:
+            run(chosen, checkpoint, execute, progress)
+    finally:  # a campaign that is interrupted has a report, too
+        tallies = finished(chosen, checkpoint).values()
+        write_files({report_path: [report(chosen, tallies, skipped).encode()]})
+    failures = [failure for tally in tallies for failure in tally.failures]
+    if save_failures is not None:
+        write_files({save_failures: [msgspec.json.encode(failure) + b"\n" for failure in failures]})
+    if failures:
+        raise CampaignError(f"{len(failures)} copies are wrong; {report_path} lists them")
+    data = {"chunks": len(tallies), "lowered": sum(tally.lowered for tally in tallies), "report": str(report_path)}
+    return Answer(data, lambda: f"{len(tallies)} chunks done, no copy is wrong; {report_path}\n")
+
+
+@testkit.command()
+@click.argument("case")
+@click.option("--variant", help="Variant to test. Default: every installed variant that takes the copy.")
+def replay(case: str, variant: str | None) -> Answer:
+    """Test one copy again, or each copy of a file.
+
+    CASE is the JSON that a failed test prints, or a file that `tilecopy testkit campaign --save-failures` wrote.
+    """
+    results: list[dict[str, str]] = []
+    findings: list[Finding] = []
+    for name, description in _cases(case, variant):
+        results.append({"variant": name, "case": description.key})
+        for rule in (rules.hooks_are_pure, rules.partition_agrees, rules.text_is_own, rules.results_are_right):
+            try:
+                results[-1][rule.__name__] = "holds" if rule(Subject.of(name), description) else "declined"
+            except Finding as finding:
+                findings.append(finding)
+    if findings:
+        first, *others = findings
+        for other in others:
+            first.add_note(str(other))
+        raise first
+    lines = [", ".join(f"{name} {text}" for name, text in result.items()) for result in results]
+    return Answer(results, lambda: "".join(f"{line}\n" for line in lines))
+
+
+def _cases(case: str, variant: str | None) -> list[tuple[str, Description]]:
+    """Return the copies to test, each with the variant that it is for."""
+    if not case.lstrip().startswith("{"):
+        try:
+            failures = [msgspec.json.decode(line, type=Failure) for line in Path(case).read_bytes().splitlines()]
+        except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+            raise RequestError(
+                f"case {shown(case)} must be the JSON of a copy, or a file of failures: {error}"
+            ) from error
+        cases = [(failure.variant, Description.from_json(failure.description)) for failure in failures]
+        return [pair for pair in cases if variant in (None, pair[0])]
+    description = Description.from_json(case)
+    records = {plugin.name: plugin.variant for plugin in tc.default_registry().plugins()}
+    return [
+        (name, description)
+        for name, record in records.items()
+        if record is not None and record.op == description.op and description.spaces in record.spaces
+        if variant in (None, name)
+    ]
+
+
+@testkit.command("audit-declines")
+@click.argument("variant")
+@click.option("--requests", type=click.IntRange(0, 10**7), default=300, show_default=True, help="Copies to draw.")
+def audit_declines(variant: str, requests: int) -> Answer:
+    """List copies that a variant declines and another one takes, by reason."""
+    declines = declined_alone(Subject.of(variant), requests)
+    data: list[dict[str, Any]] = [attrs.asdict(declined) for declined in declines]
+    text = "\n".join(map(str, declines)) or f"{variant} declines nothing that another variant takes"
+    return Answer(data, lambda: f"{text}\n")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import prod
 from typing import Any
 
 import attrs
+import msgspec
 import tilecopy as tc
 
 from tilecopy_core.errors import FLAG, TEXT, Kind, checked, instance_of, integer_in, one_of, shown
@@ -247,7 +248,7 @@ class Description:
 
     def to_json(self) -> str:
         """One line, from which :meth:`from_json` makes the same."""
-        return json.dumps(attrs.asdict(self), separators=(",", ":"), sort_keys=True)
+        return _one_line(attrs.asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Description:
@@ -259,16 +260,14 @@ class Description:
         TEXT.check(text, "Description.from_json", "text")
         try:
             data = json.loads(text)
-            for side in ("dst", "src"):
-                data[side] = _operand(data[side])
-            data["options"] = tuple((name, value) for name, value in data["options"])
-            return cls(**data)
-        except tc.TilecopyError:
-            raise
+            description = msgspec.convert(data, cls)
+            if _one_line({**attrs.asdict(description), **data}) != description.to_json():
+                raise ValueError("it has fields that no description has")
         except Exception as error:
             raise tc.RequestError(
                 f"Description.from_json: text {shown(text)} is not what to_json gives: {type(error).__name__}: {error}"
             ) from error
+        return description
 
     @property
     def key(self) -> str:
@@ -312,11 +311,5 @@ def _said(start: Start) -> str:
     return " + ".join(parts)
 
 
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, Sequence) and not isinstance(value, str) else value
-
-
-def _operand(data: Mapping[str, Any]) -> Operand:
-    starts = tuple(Start(s["base"], tuple(Term(**term) for term in s["terms"])) for s in data["starts"])
-    plain = {name: _tuples(value) for name, value in data.items() if name != "starts"}
-    return Operand(starts=starts, **plain)
+def _one_line(data: dict[str, Any]) -> str:
+    return json.dumps(data, separators=(",", ":"), sort_keys=True)

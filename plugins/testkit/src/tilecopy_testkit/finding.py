@@ -42,7 +42,7 @@ class Finding(tc.TilecopyError, AssertionError):  # noqa: N818 - what a review h
             parts.append(f"PTX line {line}: {self.text}")
         if description is not None:
             parts.append(f"request: {description}")
-            parts.append(f"again: python -m tilecopy_testkit again '{description.to_json()}'")
+            parts.append(f"replay: tilecopy testkit replay '{description.to_json()}'")
         super().__init__("\n".join(parts))
 
     def __reduce__(self) -> tuple[object, ...]:

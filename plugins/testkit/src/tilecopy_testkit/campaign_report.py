@@ -1,0 +1,79 @@
+"""The report of a campaign as Markdown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+
+import attrs
+
+from .campaign import PARTITION_SHARE, Campaign, Failure, Tally
+from .coverage import DIMENSIONS
+
+SHOWN_FAILURES = 50
+
+
+@attrs.define
+class Total:
+    """The tallies of a variant's chunks together: the distinct requests, and those that were lowered, covered and wrong."""
+
+    keys: set[str] = attrs.field(factory=set)
+    lowered: int = 0
+    coverage: dict[str, Counter[str]] = attrs.field(factory=dict)
+    failures: list[Failure] = attrs.field(factory=list)
+
+
+def totals(tallies: Collection[Tally]) -> dict[str, Total]:
+    """Return the total of each variant, by name."""
+    by_variant: dict[str, Total] = {}
+    for tally in sorted(tallies, key=lambda tally: tally.variant):
+        total = by_variant.setdefault(tally.variant, Total())
+        total.keys.update(tally.keys)
+        total.lowered += tally.lowered
+        total.failures += tally.failures
+        for dimension, kinds in tally.coverage.items():
+            total.coverage.setdefault(dimension, Counter()).update(kinds)
+    return by_variant
+
+
+def report(campaign: Campaign, tallies: Collection[Tally], skipped: Mapping[str, str]) -> str:
+    """Return the report as Markdown.
+
+    Args:
+        campaign: what was run.
+        tallies: of its chunks that are done.
+        skipped: by name of a variant, why the campaign skips it, or "".
+    """
+    by_variant, chunks = totals(tallies), len(campaign.chunks())
+    stopped = "" if len(tallies) == chunks else f" It was stopped when {len(tallies)} of {chunks} chunks were done."
+    distinct = sum(len(total.keys) for total in by_variant.values())
+    lowered = sum(total.lowered for total in by_variant.values())
+    failures = [failure for total in by_variant.values() for failure in total.failures]
+    lines = [
+        "# Campaign",
+        "",
+        f"`tilecopy testkit campaign --seed {campaign.seed} --requests {campaign.requests} "
+        f"--variants {','.join(campaign.variants)}`",
+        "",
+        f"{distinct} distinct requests were drawn, {lowered} of them lowered, run on the emulator and compared with the NumPy "
+        f"oracle; the others were declined with a reason. **{len(failures)} were wrong.** Request number `i` of a variant is "
+        f"that of the seed `{campaign.seed}:VARIANT:i`. Of one in {PARTITION_SHARE} the partition was enumerated too.{stopped}",
+        "",
+        "| variant | distinct | lowered | wrong |",
+        "|---|---|---|---|",
+    ]
+    for name, total in by_variant.items():
+        lines.append(f"| {name} | {len(total.keys)} | {total.lowered} | {len(total.failures)} |")
+    for dimension in DIMENSIONS:
+        lines += ["", f"## By {dimension}", ""]
+        for name, total in by_variant.items():
+            counts = total.coverage.get(dimension, Counter()).most_common()
+            lines.append(f"- **{name}**: {', '.join(f'{kind}: {count}' for kind, count in counts) or 'none'}")
+    if any(skipped.values()):
+        lines += ["", "## Skipped", ""]
+        lines += [f"- {name}: {reason}" for name, reason in sorted(skipped.items()) if reason]
+    if failures:
+        lines += ["", "## Wrong", ""]
+        for failure in failures[:SHOWN_FAILURES]:
+            lines += ["```text", failure.variant, failure.finding, "```"]
+    return "\n".join([*lines, ""])
