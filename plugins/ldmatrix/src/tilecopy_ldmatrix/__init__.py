@@ -6,7 +6,6 @@ matrices a fragment is made of, and whether they are transposed; a copy that is 
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from tilecopy_core.plugin import (
@@ -23,7 +22,7 @@ from tilecopy_core.plugin import (
     valid_copy,
     whole_byte_elements,
 )
-from tilecopy_partitions import AddressBase, fragment_and_memory, owner_conditions, why_no_owners
+from tilecopy_partitions import AddressBase, by_owners, fragment_and_memory, owned_fragment
 
 if TYPE_CHECKING:
     from .partition import MatrixPartition
@@ -53,17 +52,6 @@ def words_of_32_bits(request: CopyRequest) -> str | None:
     fragment, _ = fragment_and_memory(request)
     bits = max(fragment.buffer.dtype.bits, fragment.buffer.memory.dtype.bits)
     return f"{fragment} has registers of {bits} bits; a lane gets 32 of each row" if bits > 32 else None
-
-
-def owned_fragment(request: CopyRequest) -> str | None:
-    """The register operand has a layout of threads and registers that the scope can own."""
-    fragment, _ = fragment_and_memory(request)
-    layout = fragment.sliced_layout()
-    if layout is None:
-        return f"register operand {fragment} is not a layout of its own: the box cuts inside an iter of {fragment.buffer.layout}"
-    if layout.swizzle is not None:
-        return f"register operand {fragment} has a swizzled layout; registers have no addresses to permute"
-    return why_no_owners(request, layout)
 
 
 PREDICATE = (
@@ -101,21 +89,12 @@ def tilecopy_partition(request: CopyRequest) -> MatrixPartition | Decline:
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: MatrixPartition, ptx: PtxBuilder) -> None:
     """One instruction a batch, by the warps that own something."""
-    guards = owner_conditions(partition.warps, ptx.tid, ptx.cta_threads, store=request.src is partition.fragment)
-    if not guards:
-        walk(request, partition, ptx)
-        return
-    with ptx.if_(ptx.predicate(reduce(lambda a, b: a & b, guards))):
-        walk(request, partition, ptx)
-
-
-def walk(request: CopyRequest, partition: MatrixPartition, ptx: PtxBuilder) -> None:
-    """The instructions, loads or stores."""
     store, local = request.src.buffer.space == "local", partition.fragment.buffer
     opcode = f"{'st' if store else 'ld'}matrix.sync.aligned.{partition.form.shape.format(partition.count)}"
-    places = AddressBase(ptx, partition.other.buffer, partition.offset(ptx.tid), partition.swizzle)
-    for batch in partition.batches:
-        words = [ptx.read_local(local, first, 32)[0] for first in batch.registers]
-        registers = f"{{{', '.join(map(str, words))}}}"
-        address = places.at(batch.place)
-        ptx.instr(opcode, *((address, registers) if store else (registers, address)))
+    with by_owners(ptx, partition.warps, store=store):
+        places = AddressBase(ptx, partition.other.buffer, partition.offset(ptx.tid), partition.swizzle)
+        for batch in partition.batches:
+            words = [ptx.read_local(local, first, 32)[0] for first in batch.registers]
+            registers = f"{{{', '.join(map(str, words))}}}"
+            address = places.at(batch.place)
+            ptx.instr(opcode, *((address, registers) if store else (registers, address)))

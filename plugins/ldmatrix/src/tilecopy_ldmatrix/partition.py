@@ -23,7 +23,6 @@ from tilecopy_core.plugin import (
     Region,
     Swizzle,
     TileLayout,
-    by_thread,
     evaluate,
     frozen,
     laneid,
@@ -34,7 +33,7 @@ from tilecopy_core.plugin import (
     warpid,
     wid_in_wg,
 )
-from tilecopy_partitions import Digit, Run, digits_of, fragment_and_memory, owner_conditions, refine, slice_layout
+from tilecopy_partitions import Digit, Run, digits_of, fragment_and_memory, owning_threads, refine, slice_layout
 
 from . import LANES
 from .forms import FITTING, ROW_BYTES, Form, forms_of
@@ -126,10 +125,7 @@ class MatrixPartition:
         """
         store, tid = request.src.buffer.space == "local", request.scope.tid
         threads = np.arange(self.threads)
-        owning = np.logical_and.reduce(
-            [np.ones(self.threads, bool)]
-            + [by_thread(c, self.threads) for c in owner_conditions(self.warps, tid, self.threads, store=store)]
-        )
+        owning = owning_threads(request, self.warps, store=store)
         given = np.broadcast_to(
             evaluate(self.offset(tid), {**values, **dict.fromkeys(symbols_of(tid), threads)}), (self.threads,)
         )

@@ -6,7 +6,17 @@ A variant imports the contract from :mod:`tilecopy_core.plugin`, and from here w
 
 from . import tcgen05
 from .chunk_partition import ChunkPartition, emit_chunks, partition_chunks
-from .fragment_owners import Digit, digits_of, fragment_and_memory, owner_conditions, thread_axes, why_no_owners
+from .fragment_owners import (
+    Digit,
+    by_owners,
+    digits_of,
+    fragment_and_memory,
+    owned_fragment,
+    owner_conditions,
+    owning_threads,
+    thread_axes,
+    why_no_owners,
+)
 from .fragments import mma_fragment, tile_fragment
 from .round_loop import (
     AddressBase,
@@ -19,6 +29,7 @@ from .round_loop import (
     emit_with_edges,
     round_indices,
 )
+from .thread_values import ThreadValues, element_places, matching_rows, thread_values
 from .vector_partition import (
     WIDTHS_BITS,
     Guard,
@@ -44,10 +55,13 @@ __all__ += [
     "Digit",
     "digits_of",
     "fragment_and_memory",
+    "owned_fragment",
     "owner_conditions",
+    "owning_threads",
+    "by_owners",
     "thread_axes",
     "why_no_owners",
     "mma_fragment",
     "tile_fragment",
 ]
-__all__ += ["tcgen05"]
+__all__ += ["ThreadValues", "thread_values", "element_places", "matching_rows", "tcgen05"]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache, reduce
 from itertools import pairwise, product
 from math import prod
+from operator import and_
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +23,7 @@ from tilecopy_core.plugin import (
     Int,
     Iter,
     Pair,
+    PtxBuilder,
     Region,
     Scope,
     TileLayout,
@@ -90,9 +94,42 @@ def owner_conditions(digits: Sequence[Digit], tid: Int, cta_threads: int, *, sto
     return [c for c in found if isinstance(c, Condition) and not np.all(by_thread(c, cta_threads))]
 
 
+@contextmanager
+def by_owners(ptx: PtxBuilder, digits: Sequence[Digit], *, store: bool = False) -> Iterator[None]:
+    """Let the threads that own something, and to store are the first of their replicas, execute the instructions inside."""
+    conditions = owner_conditions(digits, ptx.tid, ptx.cta_threads, store=store)
+    if not conditions:
+        yield
+        return
+    with ptx.if_(ptx.predicate(reduce(and_, conditions))):
+        yield
+
+
+def owning_threads(
+    request: CopyRequest, digits: Sequence[Digit], *, store: bool = False
+) -> np.ndarray[Any, np.dtype[np.bool]]:
+    """Return for each thread of the scope whether :func:`owner_conditions` hold of it."""
+    tid, threads = request.scope.tid, request.scope.threads
+    owns = np.ones(threads, bool)
+    for condition in owner_conditions(digits, tid, threads, store=store):
+        owns &= by_thread(condition, threads)
+    return owns
+
+
 def fragment_and_memory(request: CopyRequest) -> tuple[Region, Region]:
     """The register operand and the other one."""
     return (request.dst, request.src) if request.dst.buffer.space == "local" else (request.src, request.dst)
+
+
+def owned_fragment(request: CopyRequest) -> str | None:
+    """Check that the register operand's box has a layout of threads and registers that the scope can own."""
+    fragment, _ = fragment_and_memory(request)
+    if fragment.buffer.layout.swizzle is not None:
+        return f"register operand {fragment.buffer.name} has a swizzled layout; registers have no addresses to permute"
+    layout = fragment.sliced_layout()
+    if layout is None:
+        return f"register operand {fragment} is not a layout of its own: the box cuts inside an iter of {fragment.buffer.layout}"
+    return why_no_owners(request, layout)
 
 
 def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:

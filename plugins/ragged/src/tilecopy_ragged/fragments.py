@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from functools import reduce
 from itertools import product
 from math import prod
 from typing import Any
@@ -27,9 +25,10 @@ from tilecopy_core.plugin import (
 )
 from tilecopy_partitions import (
     Digit,
+    by_owners,
     digits_of,
     fragment_and_memory,
-    owner_conditions,
+    owning_threads,
     round_indices,
     thread_axes,
     why_no_owners,
@@ -85,9 +84,7 @@ class FragmentElements:
         """
         fragment, other, tid = self.fragment, self.other, request.scope.tid
         store, fills = request.src.buffer.space == "local", request.fill is not None
-        owns, first = np.ones(self.threads, bool), np.zeros(self.threads, np.int64)
-        for condition in owner_conditions(self.digits, tid, self.threads, store=store):
-            owns = owns & by_thread(condition, self.threads)
+        owns, first = owning_threads(request, self.digits, store=store), np.zeros(self.threads, np.int64)
         for digit in self.digits:
             first = first + by_thread(digit.value(tid), self.threads) * evaluate(digit.step, values)
         starts = [[evaluate(start, values) for start in region.starts] for region in (fragment, other)]
@@ -215,10 +212,7 @@ def _emit_registers(request: CopyRequest, partition: FragmentElements, ptx: PtxB
     first: Int = 0
     for digit in partition.digits:
         first = first + digit.value(ptx.tid) * digit.step
-    with ExitStack() as stack:
-        conditions = owner_conditions(partition.digits, ptx.tid, ptx.cta_threads, store=store)
-        if conditions:
-            stack.enter_context(ptx.if_(ptx.predicate(reduce(lambda a, b: a & b, conditions))))
+    with by_owners(ptx, partition.digits, store=store):
         for register, index in partition.elements:
             from_start, inner = [], tile_layout(fragment).size
             for dim, size in enumerate(fragment.buffer.shape):

@@ -21,9 +21,10 @@ from tilecopy_core.plugin import (
     valid_copy,
     whole_byte_elements,
 )
+from tilecopy_partitions import owned_fragment
 
 from .emission import emit
-from .partition import FragmentPartition, clipped, fragment_inside, fragment_partition, register_layout, sliced_other
+from .partition import FragmentPartition, clipped, fragment_inside, fragment_partition, sliced_other
 
 PAIRS = (("shared", "local"), ("local", "shared"), ("global", "local"), ("local", "global"))
 
@@ -44,7 +45,7 @@ PREDICATE = (
     valid_copy,
     whole_byte_elements,
     relaxed_to_global,
-    register_layout,
+    owned_fragment,
     sliced_other,
 )
 """The rows of the specification that the record does not declare."""

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from functools import reduce
-
 from tilecopy_core.plugin import Address, CopyRequest, PtxBuilder, Register, m, masked
-from tilecopy_partitions import AddressBase, branch_on_edges
+from tilecopy_partitions import AddressBase, branch_on_edges, by_owners
 
 from .partition import FragmentPartition
 
@@ -14,10 +11,7 @@ from .partition import FragmentPartition
 def emit(request: CopyRequest, partition: FragmentPartition, ptx: PtxBuilder) -> None:
     """One access a vector, for the threads that own something; with a branch where the box may overhang."""
     store, edge = request.src.buffer.space == "local", partition.edge
-    with ExitStack() as stack:
-        guards = partition.guards_of_threads(ptx.tid, ptx.cta_threads, store=store)
-        if guards:
-            stack.enter_context(ptx.if_(ptx.predicate(reduce(lambda a, b: a & b, guards))))
+    with by_owners(ptx, partition.digits, store=store):
         if edge is None:
             _vectors(request, partition, ptx)
         else:

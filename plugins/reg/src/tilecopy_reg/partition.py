@@ -10,7 +10,6 @@ import attrs
 import numpy as np
 
 from tilecopy_core.plugin import (
-    Condition,
     CopyRequest,
     Decline,
     Expr,
@@ -20,7 +19,6 @@ from tilecopy_core.plugin import (
     Region,
     Swizzle,
     TileLayout,
-    by_thread,
     evaluate,
     frozen,
     m,
@@ -35,11 +33,10 @@ from tilecopy_partitions import (
     fragment_and_memory,
     guards_of,
     orders_of,
-    owner_conditions,
+    owning_threads,
     refine,
     slice_layout,
     thread_axes,
-    why_no_owners,
     widest,
 )
 
@@ -120,10 +117,7 @@ class FragmentPartition:
             The moves of all threads of the scope; None stands for what is filled.
         """
         tid, store, found = request.scope.tid, request.src.buffer.space == "local", list[tuple[Any, Any]]()
-        owns = np.logical_and.reduce(
-            [np.ones(self.threads, bool)]
-            + [by_thread(c, self.threads) for c in self.guards_of_threads(tid, self.threads, store=store)]
-        )
+        owns = owning_threads(request, self.digits, store=store)
         shape, swizzle, buffer = (self.outer, self.vec), self.swizzle, self.other.buffer
         fills = not store and request.fill is not None
         threads = {symbol: np.arange(self.threads) for symbol in symbols_of(tid)}
@@ -143,10 +137,6 @@ class FragmentPartition:
                     own, other = (thread, register + elem), first + elem if inside[thread] else None
                     found.append((other, own) if store else (own, other))
         return found
-
-    def guards_of_threads(self, tid: Int, cta_threads: int, *, store: bool) -> list[Condition]:
-        """The conditions that some thread of the CTA does not meet."""
-        return owner_conditions(self.digits, tid, cta_threads, store=store)
 
 
 def clipped(request: CopyRequest) -> CopyRequest:
@@ -184,18 +174,6 @@ def fragment_inside(request: CopyRequest) -> str | None:
             'copy with outside="keep", from a fragment of the whole box, or by the variant ragged'
         )
     return None
-
-
-def register_layout(request: CopyRequest) -> str | None:
-    """The register operand has a layout of threads and registers that the scope can own."""
-    fragment, _ = fragment_and_memory(request)
-    name = fragment.buffer.name
-    if fragment.buffer.layout.swizzle is not None:
-        return f"register operand {name} has a swizzled layout; registers have no addresses to permute"
-    layout = fragment.sliced_layout()
-    if layout is None:
-        return f"register operand {fragment} is not a layout of its own: the box cuts inside an iter of {fragment.buffer.layout}"
-    return why_no_owners(request, layout)
 
 
 def sliced_other(request: CopyRequest) -> str | None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tilecopy_core.plugin import CopyRequest, by_thread
-from tilecopy_partitions import Digit, owner_conditions
+from tilecopy_core.plugin import CopyRequest
+from tilecopy_partitions import Digit, owning_threads
 
 from .elements import WARP_THREADS, Array
 from .fields import Field, word_bytes
@@ -92,13 +92,10 @@ def element_moves(
         words: the bytes for each field from its low end, of each lane.
         digits: how a thread's id says that it writes.
     """
-    dst, threads = request.dst.buffer, request.scope.threads
+    dst = request.dst.buffer
     size, width = dst.dtype.bytes, word_bytes(dst)
-    writes = np.ones(threads, bool)
-    for condition in owner_conditions(digits, request.scope.tid, threads, store=False):
-        writes = writes & by_thread(condition, threads)
     found = []
-    for thread in np.flatnonzero(writes).tolist():
+    for thread in np.flatnonzero(owning_threads(request, digits)).tolist():
         warp, lane = divmod(thread, WARP_THREADS)
         bytes_of: dict[int, list[tuple[int, int]]] = {}
         for field, word in zip(fields, words, strict=True):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import numpy as np
 
 from tilecopy_core.plugin import (
@@ -11,18 +9,16 @@ from tilecopy_core.plugin import (
     Decline,
     Expr,
     Int,
-    Region,
     TCol,
     TileLayout,
     TLane,
-    axis_index,
     by_thread,
     frozen,
     is_multiple,
     m,
     symbols_of,
 )
-from tilecopy_partitions import fragment_and_memory, thread_axes, why_no_owners
+from tilecopy_partitions import element_places, fragment_and_memory, matching_rows, owned_fragment, thread_values
 
 from .shapes import LANES, Array
 
@@ -65,7 +61,9 @@ def held(request: CopyRequest) -> Held | Decline:
     tids = _threads(request, there)
     if isinstance(tids, Decline):
         return tids
-    thread, element_of_thread, element = _owned(request, fragment, own, tids)
+    values = thread_values(request, fragment)
+    row_of_tids, row = matching_rows(values.thread, tids % request.scope.threads)
+    thread, element_of_thread, element = tids[row_of_tids], values.register[row], values.element[row]
     if not len(thread):
         return Decline(f"{fragment}: no thread that reaches the copy owns anything")
     lane, column, copies = _in_tensor(request, there, thread, element)
@@ -91,8 +89,6 @@ def _why_not_plain(request: CopyRequest, own: TileLayout, there: TileLayout) -> 
     fragment, tensor = fragment_and_memory(request)
     if tensor.buffer.layout.swizzle is not None or any(axis not in (TLane, TCol) for axis in there.axes):
         return f"{tensor.buffer.name}: a layout over TLane and TCol alone, not {tensor.buffer.layout}"
-    if fragment.buffer.layout.swizzle is not None:
-        return f"register operand {fragment.buffer.name} has a swizzled layout; registers have no addresses to permute"
     if any(isinstance(it.stride, Expr) for it in (*there.shard, *there.replica)):
         return f"{tensor.buffer.name}: a stride that is known only at run time, in {there}"
     if any(symbol.register != "%tid.x" for symbol in symbols_of(there.offset_on(TLane))):
@@ -101,7 +97,7 @@ def _why_not_plain(request: CopyRequest, own: TileLayout, there: TileLayout) -> 
         return f"{tensor.buffer.name}: {there} repeats its elements along TCol; an instruction moves each register once"
     if any(it.axis == m for it in own.replica):
         return f"register operand {fragment.buffer.name}: {own} repeats its elements along m"
-    return why_no_owners(request, own)
+    return owned_fragment(request)
 
 
 def _threads(request: CopyRequest, there: TileLayout) -> Array | Decline:
@@ -115,47 +111,9 @@ def _threads(request: CopyRequest, there: TileLayout) -> Array | Decline:
     return np.flatnonzero(np.ones(threads, bool) if mask is None else np.array(mask))
 
 
-def _owned(request: CopyRequest, fragment: Region, own: TileLayout, tids: Array) -> tuple[Array, Array, Array]:
-    """Thread, element among its registers, and element of the box, by thread and then by register."""
-    place = _places(own)
-    key, wanted = np.zeros(len(tids), np.int64), np.zeros(len(place["m"]), np.int64)
-    for axis in thread_axes(fragment):
-        mine = np.asarray(by_thread(axis_index(axis, request.scope.tid), request.scope.threads))[
-            tids % request.scope.threads
-        ]
-        extent = int(mine.max()) + 1
-        there = place[axis.name]
-        key, wanted = key * extent + mine, np.where(there < extent, wanted * extent + there, -1)
-    order = np.argsort(wanted, kind="stable")
-    first, last = (np.searchsorted(wanted, key, side, sorter=order) for side in ("left", "right"))
-    which = np.repeat(np.arange(len(tids)), last - first)
-    nth = np.arange(len(which)) - np.repeat(np.cumsum(last - first) - (last - first), last - first)
-    row = order[first[which] + nth]
-    thread, register, element = tids[which], place["m"][row], row % own.size
-    order = np.argsort(thread * (int(register.max(initial=0)) + 1) + register, kind="stable")
-    return thread[order], register[order], element[order]
-
-
-def _places(layout: TileLayout) -> dict[str, Array]:
-    """Place of each element along each axis, once for each step of the replicas; without a start that varies."""
-    copies = list(product(*(range(it.extent) for it in layout.replica)))
-    flat, inner = np.arange(layout.size), layout.size
-    found = dict[str, Array]()
-    for axis in (*layout.axes, m):
-        offset = layout.offset_on(axis)
-        found[axis.name] = np.full((len(copies), layout.size), 0 if isinstance(offset, Expr) else offset, np.int64)
-    for it in layout.shard:
-        inner //= it.extent
-        found[it.axis.name] += flat // inner % it.extent * int(it.stride)
-    for number, steps in enumerate(copies):
-        for step, it in zip(steps, layout.replica, strict=True):
-            found[it.axis.name][number] += step * int(it.stride)
-    return {name: places.ravel() for name, places in found.items()}
-
-
 def _in_tensor(request: CopyRequest, there: TileLayout, thread: Array, element: Array) -> tuple[Array, Array, int]:
     """The lanes of each register's element, ``[copy, register]``, its column in elements from the start, and the copies."""
-    place = _places(TileLayout.of(there.shard, there.replica))
+    place = element_places(TileLayout.of(there.shard, there.replica))
     copies = len(place["m"]) // there.size
     lane, column = (
         place.get(axis.name, np.zeros(len(place["m"]), np.int64)).reshape(copies, -1)[:, element]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import reduce
+from collections.abc import Callable, Mapping, Sequence
 
 from tilecopy_core.plugin import Buffer, PtxBuilder, Register
-from tilecopy_partitions import Digit, owner_conditions
+from tilecopy_partitions import by_owners
 
 from ..fields import Field, word_bytes
 from .network import Network, Value
@@ -39,17 +37,6 @@ def emit(partition: RegisterPermutation, ptx: PtxBuilder) -> None:
             ptx, partition.network, dict(enumerate(ptx.fragment(src))), lambda step: own.get(step) or ptx.reg("b32")
         )
         write(ptx, dst, src, partition.fields, found)
-
-
-@contextmanager
-def by_owners(ptx: PtxBuilder, digits: Sequence[Digit]) -> Iterator[None]:
-    """What is inside is done by the threads that hold some of the destination."""
-    guards = owner_conditions(digits, ptx.tid, ptx.cta_threads, store=False)
-    if not guards:
-        yield
-        return
-    with ptx.if_(ptx.predicate(reduce(lambda a, b: a & b, guards))):
-        yield
 
 
 def words(

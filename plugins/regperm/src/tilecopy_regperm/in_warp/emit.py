@@ -7,11 +7,11 @@ from functools import reduce
 from operator import and_, or_
 
 from tilecopy_core.plugin import Buffer, PtxBuilder, Register
-from tilecopy_partitions import owner_conditions
+from tilecopy_partitions import by_owners, owner_conditions
 
 from ..elements import WARP_THREADS
 from ..fields import word_bytes
-from ..in_thread.emit import Hex, by_owners, words, write
+from ..in_thread.emit import Hex, words, write
 from ..in_thread.network import WORD_BYTES
 from .butterfly import BYTE_BITS, Butterfly, Exchange
 from .gather import IDENTITY, OWN, ByLane, Fetch, Gather, Gathered, packed
