@@ -21,7 +21,7 @@ PACKAGES = {
     "kernel": 9_130,
     "ldgsts": 80,
     "ldmatrix": 620,
-    "partitions": 1_400,
+    "partitions": 1_500,
     "ragged": 520,
     "reg": 450,
     "regperm": 1_610,
@@ -37,7 +37,7 @@ TABLE = 420
 FILES = [
     ROOT / name
     for name in subprocess.run(
-        ["git", "ls-files", "tilecopy_core/*.py", "plugins/*/src/*.py"],
+        ["git", "ls-files", "tilecopy_core/*.py", "plugins/*/src/*.py", "plugins/*/src/*.cuh"],
         cwd=ROOT,
         capture_output=True,
         text=True,

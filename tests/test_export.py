@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import tilecopy as tc
 from cuda_cpp import compiled, run_on_gpu
 from tilecopy import S, TileLayout
 from tilecopy.assemblers import assemble
+from tilecopy.kernel.instructions import SYNC
 from tilecopy_emulator import run_ptx
 from tilecopy_emulator.memory.tensor_maps import tensor_map
 from tilecopy_test_helpers import byte_arrays
@@ -285,6 +287,16 @@ def test_a_step_without_its_instructions_leaves_a_name_to_be_resolved() -> None:
     for architecture, missing in (("compute_80", True), ("compute_90", False)):
         ptx = compiled(source, architecture)
         assert ("tilecopy_bulk_commit_needs_sm_90" in ptx, "cp.async.bulk" in ptx) == (missing, not missing)
+
+
+FUNCTION = re.compile(r"__forceinline__ \w+ (\w+)\([^)]*\)\n\{(.*?)\n\}", re.S)
+
+
+def test_the_header_has_the_instructions_of_kernels() -> None:
+    bodies = dict(FUNCTION.findall(tc.cuda_header([])))
+    for name, opcode in SYNC.items():
+        body = bodies.get(name) or bodies["cluster_sync"]
+        assert re.search(rf"\b{re.escape(opcode)}[ ;]", body), name
 
 
 def test_division_of_the_header_rounds_down() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from importlib.resources import files
 from typing import Any
 
 from tilecopy.integer_text import as_cpp
@@ -17,8 +18,9 @@ from tilecopy_core.registry import __version__
 from .arguments import C_TYPES, Argument, Number, Operand, Plan, key_of_symbol
 from .arithmetic import lift
 from .function import Function, function_of
-from .steps import STEPS
 
+COMPLETION_HEADER = files("tilecopy_export") / "completion.cuh"
+"""The fixed part of every header: what completes copies, and what they are asserted with."""
 ASSERT = "TILECOPY_ASSERT"
 """The macro under which arguments are held against what was declared of them."""
 
@@ -86,7 +88,7 @@ def cuda_header(functions: Sequence[str]) -> str:
         if names.count(name) > 1:
             raise RequestError(f"cuda_header: two functions are called {name}; give one of them another name")
     opening = f"// Made by tilecopy {__version__}: {', '.join(names) or 'the completion steps'}. Nothing to link.\n"
-    return "\n".join([opening + STEPS, *functions])
+    return "\n".join([opening + COMPLETION_HEADER.read_text(encoding="utf-8"), *functions])
 
 
 # ------------------------------------------------------------------------------------------------- tensor maps

@@ -12,8 +12,7 @@ if find_spec("numba") is None or find_spec("numba_cuda") is None:
     _INSTALL = 'from a checkout: pip install "plugins/export[numba]"'
     raise ImportError(f"tilecopy_export.numba needs numba-cuda, which is not installed: {remedy(_INSTALL)}")
 
-from .copies import device_function
-from .steps import (
+from .completion import (
     cluster_sync,
     cp_async_commit,
     cp_async_wait,
@@ -23,6 +22,7 @@ from .steps import (
     mbarrier_init,
     mbarrier_wait,
 )
+from .copies import device_function
 
 __all__ = [
     "cluster_sync",

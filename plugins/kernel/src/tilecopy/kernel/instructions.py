@@ -12,6 +12,25 @@ from tilecopy_core.errors import PtxError, shown
 from tilecopy_core.integers import Int
 from tilecopy_core.ptx import Address, PtxBuilder, Register
 
+SYNC = {
+    "cp_async_commit": "cp.async.commit_group",
+    "cp_async_wait": "cp.async.wait_group",
+    "mbarrier_init": "mbarrier.init.shared.b64",
+    "mbarrier_inval": "mbarrier.inval.shared.b64",
+    "mbarrier_arrive": "mbarrier.arrive.shared.b64",
+    "mbarrier_arrive_expect_tx": "mbarrier.arrive.expect_tx.shared::cta.b64",
+    "mbarrier_wait": "mbarrier.try_wait.parity.shared::cta.b64",
+    "mbarrier_wait_cluster": "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64",
+    "bulk_commit": "cp.async.bulk.commit_group",
+    "bulk_wait": "cp.async.bulk.wait_group",
+    "bulk_wait_read": "cp.async.bulk.wait_group.read",
+    "fence_proxy_async": "fence.proxy.async.shared::cta",
+    "fence_mbarrier_init": "fence.mbarrier_init.release.cluster",
+    "cluster_arrive": "barrier.cluster.arrive",
+    "cluster_wait": "barrier.cluster.wait",
+}
+"""The instructions that complete copies, which kernels, Numba's functions and the CUDA C++ header (completion.cuh) write."""
+
 
 def cta_sync(ptx: PtxBuilder) -> None:
     """``bar.sync 0``, which is ``__syncthreads()``: after it, every thread reads what the CTA wrote before it."""
@@ -30,8 +49,8 @@ def warp_sync(ptx: PtxBuilder) -> None:
 
 def cluster_sync(ptx: PtxBuilder) -> None:
     """All threads of the cluster: ``barrier.cluster.arrive`` (release), then ``wait`` (acquire)."""
-    ptx.instr("barrier.cluster.arrive")
-    ptx.instr("barrier.cluster.wait")
+    ptx.instr(SYNC["cluster_arrive"])
+    ptx.instr(SYNC["cluster_wait"])
 
 
 def fence_proxy_async(ptx: PtxBuilder, space: str = "shared::cta") -> None:
@@ -41,22 +60,22 @@ def fence_proxy_async(ptx: PtxBuilder, space: str = "shared::cta") -> None:
 
 def fence_mbarrier_init(ptx: PtxBuilder) -> None:
     """Make ``mbarrier.init`` visible to the cluster; a barrier follows."""
-    ptx.instr("fence.mbarrier_init.release.cluster")
+    ptx.instr(SYNC["fence_mbarrier_init"])
 
 
 def cp_async_commit(ptx: PtxBuilder) -> None:
     """Close a group of the thread's ``cp.async``."""
-    ptx.instr("cp.async.commit_group")
+    ptx.instr(SYNC["cp_async_commit"])
 
 
 def cp_async_wait(ptx: PtxBuilder, pending: int = 0) -> None:
     """Wait until at most ``pending`` of the thread's newest groups are unfinished; a barrier shows others."""
-    ptx.instr("cp.async.wait_group", pending)
+    ptx.instr(SYNC["cp_async_wait"], pending)
 
 
 def bulk_commit(ptx: PtxBuilder) -> None:
     """Close a group of the thread's bulk copies to global memory."""
-    ptx.instr("cp.async.bulk.commit_group")
+    ptx.instr(SYNC["bulk_commit"])
 
 
 def bulk_wait(ptx: PtxBuilder, pending: int = 0, *, read: bool = False) -> None:
@@ -64,7 +83,7 @@ def bulk_wait(ptx: PtxBuilder, pending: int = 0, *, read: bool = False) -> None:
 
     With ``read``, until their sources have been read and may be written again; what they wrote is not yet there.
     """
-    ptx.instr(f"cp.async.bulk.wait_group{'.read' if read else ''}", pending)
+    ptx.instr(SYNC["bulk_wait_read" if read else "bulk_wait"], pending)
 
 
 # ------------------------------------------------------------------------------------------------- mbarriers
@@ -72,7 +91,7 @@ def bulk_wait(ptx: PtxBuilder, pending: int = 0, *, read: bool = False) -> None:
 
 def mbarrier_init(ptx: PtxBuilder, barrier: Address, count: int) -> None:
     """Let an mbarrier count some arrivals a phase (1 to 2**20 - 1)."""
-    ptx.instr("mbarrier.init.shared.b64", barrier, count)
+    ptx.instr(SYNC["mbarrier_init"], barrier, count)
 
 
 def mbarrier_arrive(ptx: PtxBuilder, barrier: Address, *, relaxed: bool) -> None:
@@ -82,21 +101,20 @@ def mbarrier_arrive(ptx: PtxBuilder, barrier: Address, *, relaxed: bool) -> None
         order = "relaxed" if relaxed else "release"
         ptx.instr(f"mbarrier.arrive.{order}.{scope}.shared::{scope}.b64", "_", barrier)
     else:
-        ptx.instr("mbarrier.arrive.shared.b64", ptx.reg("b64"), barrier)
+        ptx.instr(SYNC["mbarrier_arrive"], ptx.reg("b64"), barrier)
 
 
 def mbarrier_arrive_expect_tx(ptx: PtxBuilder, barrier: Address, nbytes: int) -> None:
     """Announce the bytes (at most 2**20 - 1) that copies will complete in this phase, and arrive once."""
-    ptx.instr("mbarrier.arrive.expect_tx.shared::cta.b64", "_", barrier, nbytes)
+    ptx.instr(SYNC["mbarrier_arrive_expect_tx"], "_", barrier, nbytes)
 
 
 def mbarrier_wait(ptx: PtxBuilder, barrier: Address, parity: Int, *, cluster: bool) -> None:
     """``try_wait`` in a loop, until the phase of a parity has completed; acquire, at cluster scope if asked."""
     phase = ptx.operand(parity % 2)
     label, done = ptx.new_label("wait"), ptx.reg("pred")
-    scope = ".acquire.cluster" if cluster else ""
     ptx.place(label)
-    ptx.instr(f"mbarrier.try_wait.parity{scope}.shared::cta.b64", done, barrier, phase)
+    ptx.instr(SYNC["mbarrier_wait_cluster" if cluster else "mbarrier_wait"], done, barrier, phase)
     ptx.instr("bra", label, guard=done, unless=True)
 
 

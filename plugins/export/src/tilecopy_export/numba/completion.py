@@ -9,6 +9,7 @@ from llvmlite import ir
 from numba.core.errors import TypingError
 from numba.cuda import types
 from numba.cuda.extending import intrinsic as _intrinsic
+from tilecopy.kernel.instructions import SYNC
 
 _WORD = ir.IntType(32)
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -59,7 +60,7 @@ def _of_barrier(text: str, kinds: tuple[Any, ...], name: str) -> Any:
 @intrinsic
 def cp_async_commit(typingctx: Any) -> Any:
     """Close a group of this thread's ``cp.async``."""
-    return _of_nothing("cp.async.commit_group;")
+    return _of_nothing(f"{SYNC['cp_async_commit']};")
 
 
 @intrinsic
@@ -67,43 +68,43 @@ def cp_async_wait(typingctx: Any, pending: Any) -> Any:
     """Wait until at most ``pending`` (a constant) of this thread's newest groups are unfinished."""
     if not isinstance(pending, types.IntegerLiteral) or not 0 <= pending.literal_value < 2**31:
         raise TypingError(f"cp_async_wait takes a constant number of groups, 0 to 2**31 - 1, not {pending}")
-    _, generate = _of_nothing(f"cp.async.wait_group {pending.literal_value};")
+    _, generate = _of_nothing(f"{SYNC['cp_async_wait']} {pending.literal_value};")
     return types.void(pending), generate
 
 
 @intrinsic
 def mbarrier_init(typingctx: Any, mbarrier: Any, count: Any) -> Any:
     """An mbarrier for ``count`` arrivals a phase; by one thread, then ``fence_mbarrier_init`` and a barrier."""
-    return _of_barrier("mbarrier.init.shared.b64 [$0], $1;", (mbarrier, count), "mbarrier_init")
+    return _of_barrier(f"{SYNC['mbarrier_init']} [$0], $1;", (mbarrier, count), "mbarrier_init")
 
 
 @intrinsic
 def mbarrier_arrive_expect_tx(typingctx: Any, mbarrier: Any, nbytes: Any) -> Any:
     """Announce the bytes that copies complete in this phase, and arrive once."""
-    text = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;"
+    text = f"{SYNC['mbarrier_arrive_expect_tx']} _, [$0], $1;"
     return _of_barrier(text, (mbarrier, nbytes), "mbarrier_arrive_expect_tx")
 
 
 @intrinsic
 def mbarrier_wait(typingctx: Any, mbarrier: Any, parity: Any) -> Any:
     """Wait until the phase of a parity (0 for the first) has completed."""
-    text = "{ .reg .pred tc_p; $$wait: mbarrier.try_wait.parity.shared::cta.b64 tc_p, [$0], $1; @!tc_p bra $$wait; }"
+    text = f"{{ .reg .pred tc_p; $$wait: {SYNC['mbarrier_wait']} tc_p, [$0], $1; @!tc_p bra $$wait; }}"
     return _of_barrier(text, (mbarrier, parity), "mbarrier_wait")
 
 
 @intrinsic
 def fence_proxy_async(typingctx: Any) -> Any:
     """Order generic accesses of shared memory before those of the async proxy (bulk copies)."""
-    return _of_nothing("fence.proxy.async.shared::cta;")
+    return _of_nothing(f"{SYNC['fence_proxy_async']};")
 
 
 @intrinsic
 def fence_mbarrier_init(typingctx: Any) -> Any:
     """Make ``mbarrier_init`` visible to the cluster; a barrier follows."""
-    return _of_nothing("fence.mbarrier_init.release.cluster;")
+    return _of_nothing(f"{SYNC['fence_mbarrier_init']};")
 
 
 @intrinsic
 def cluster_sync(typingctx: Any) -> Any:
     """All threads of the cluster."""
-    return _of_nothing("barrier.cluster.arrive; barrier.cluster.wait;")
+    return _of_nothing(f"{SYNC['cluster_arrive']}; {SYNC['cluster_wait']};")
