@@ -93,10 +93,6 @@ def _field(rule: str, fits: Callable[[Any], bool] = _is_text, **more: Any) -> An
     return attrs.field(validator=check, **more)
 
 
-def _default_completion(variant: Variant) -> str:
-    return "barrier" if variant.op == "copy" else "undeclared"
-
-
 def _default_steps(variant: Variant) -> tuple[str, ...]:
     if variant.completion == "undeclared":
         return ("its record does not say; see the documentation of the package",)
@@ -229,7 +225,10 @@ class Variant:
         default=(),
         converter=_tuple,
     )
-    completion: str = _field("a word such as 'mbarrier'", default=attrs.Factory(_default_completion, takes_self=True))
+    completion: str = _field(
+        "a word such as 'mbarrier'",
+        default=attrs.Factory(lambda self: "barrier" if self.op == "copy" else "undeclared", takes_self=True),
+    )
     completion_steps: tuple[str, ...] = _field(
         "what the caller does after the copy (for a completion of the variant's own), as texts in order",
         lambda value: _are_texts(value) and value != (),

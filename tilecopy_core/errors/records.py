@@ -37,17 +37,12 @@ else:
 def _by_value(fields: Sequence[Any]) -> tuple[Callable[[Any, Any], Any], Callable[[Any], int]]:
     """Return ``__eq__`` and ``__hash__`` of a class, by the values of these fields, or by what a field's ``eq=`` makes of its value."""
     names, keys = [field.name for field in fields], [field.eq_key for field in fields]
-    values: Callable[[Any], Any]
-    if any(keys):
+    raw: Callable[[Any], Any] = attrgetter(*names, "__class__")
 
-        def values(record: Any) -> Any:
-            return tuple(
-                getattr(record, name) if key is None else key(getattr(record, name))
-                for name, key in zip(names, keys, strict=True)
-            )
+    def keyed(record: Any) -> Any:
+        return tuple([key(value) if key else value for key, value in zip(keys, raw(record), strict=False)])
 
-    else:
-        values = attrgetter(*names) if names else lambda record: ()
+    values = keyed if any(keys) else raw
 
     def __eq__(self: Any, other: Any) -> Any:  # noqa: N807
         return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented

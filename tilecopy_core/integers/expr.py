@@ -26,19 +26,8 @@ from ..errors.records import frozen
 from .conditions import COMPARISONS, Condition, RunTime
 
 __all__ = ["Atom", "Expr", "INT", "Int", "OPERATIONS", "Symbol", "add", "bounds_of", "constant_of", "divisor_of"]
-__all__ += [
-    "evaluate",
-    "fits",
-    "floordiv",
-    "is_int_like",
-    "is_multiple",
-    "key_of",
-    "maximum",
-    "minimum",
-    "mul",
-    "of_atom",
-]
-__all__ += ["plain", "sub", "substitute", "sum_of", "symbols_of", "terms_of"]
+__all__ += ["evaluate", "fits", "floordiv", "is_int_like", "is_multiple", "key_of", "maximum", "minimum", "mul"]
+__all__ += ["of_atom", "plain", "sub", "substitute", "sum_of", "symbols_of", "terms_of"]
 
 Int: TypeAlias = "int | Expr"
 Bounds: TypeAlias = "tuple[int | None, int | None]"

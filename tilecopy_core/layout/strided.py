@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import ClassVar
 
 import attrs
@@ -40,6 +41,7 @@ class StridedLayout:
     swizzle: ClassVar[None] = None
     replica: ClassVar[tuple[Iter, ...]] = ()
     axes: ClassVar[tuple[Axis, ...]] = (m,)
+    offset: ClassVar[Mapping[str, Int]] = MappingProxyType({})
 
     def __repr__(self) -> str:
         extents, strides = (", ".join(map(str, values)) for values in (self.shape, self.strides))
@@ -53,11 +55,6 @@ class StridedLayout:
     def unswizzled(self) -> StridedLayout:
         """Itself: it has no swizzle."""
         return self
-
-    @property
-    def offset(self) -> dict[str, Int]:
-        """None: the first element is at place 0."""
-        return {}
 
     def check_admits(self, shape: Sequence[Int], what: str) -> None:
         """Raise :class:`LayoutError` unless the shape is its own."""

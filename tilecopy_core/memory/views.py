@@ -8,8 +8,6 @@ from __future__ import annotations
 from math import prod
 from typing import Any, TypeAlias
 
-import attrs
-
 from ..errors import LayoutError, shown
 from ..errors.records import frozen
 from ..integers.expr import Expr, Int, bounds_of, is_multiple, mul, same
@@ -40,14 +38,14 @@ def rescaled(
         return layout, shape
     if max(new_bits, old_bits) % min(new_bits, old_bits):
         raise LayoutError(f"elements of {old_bits} bits are no whole number of elements of {new_bits} bits, nor in one")
-    scale = _Scale(max(new_bits, old_bits) // min(new_bits, old_bits), more=new_bits < old_bits)
+    scale = _Scale(max(1, old_bits // new_bits), max(1, new_bits // old_bits))
     if isinstance(layout, StridedLayout):
         dim = _contiguous_dimension([[Iter(1, stride)] for stride in layout.strides])
         shape = (*shape[:dim], scale.of(shape[dim], f"dimension {dim}: its contiguous extent"), *shape[dim + 1 :])
         strides = tuple(1 if d == dim else scale.of(stride, "the stride") for d, stride in enumerate(layout.strides))
         return StridedLayout(shape, strides), shape
     owned = layout.by_dimension(shape)
-    dim = _contiguous_dimension(owned, may_be_new=scale.more)
+    dim = _contiguous_dimension(owned, may_be_new=scale.more > 1)
     last = owned[dim].pop() if owned[dim] else Iter(1, 1, TCol if TCol in layout.axes else m)
     extent = scale.of(last.extent, f"dimension {dim}: its contiguous extent")
     assert isinstance(extent, int)
@@ -76,22 +74,20 @@ def _contiguous_dimension(owned: list[list[Iter]], *, may_be_new: bool = False) 
 
 @frozen
 class _Scale:
-    """From elements of one width to those of another: ``by`` times as many, or as few."""
+    """From elements of one width to those of another: ``more`` new ones for each ``fewer`` old ones; one of the two is 1."""
 
-    by: int
-    more: bool = attrs.field(kw_only=True)
+    more: int
+    fewer: int
 
     def of(self, value: Int, what: str, axis: Axis = m) -> Int:
         """A number of elements; along an axis that counts something else it stays."""
         if axis not in ELEMENT_AXES:
             return value
-        if self.more:
-            return mul(value, self.by)
-        if not is_multiple(value, self.by):
+        if not is_multiple(value, self.fewer):
             raise LayoutError(
-                f"{what} {value} is not proved to be a multiple of {self.by} elements, which one new element takes"
+                f"{what} {value} is not proved to be a multiple of {self.fewer} elements, which one new element takes"
             )
-        return value // self.by
+        return mul(value, self.more) // self.fewer
 
     def of_iter(self, it: Iter) -> Iter:
         """An iter of as many steps."""
@@ -99,11 +95,12 @@ class _Scale:
 
     def of_swizzle(self, swizzle: Swizzle) -> Swizzle:
         """A swizzle that keeps the same bytes together."""
-        step = self.by.bit_length() - 1
-        per_element = swizzle.per_element + step if self.more else swizzle.per_element - step
-        if 1 << step != self.by or per_element < 0:
-            raise LayoutError(f"{swizzle} keeps {swizzle.chunk_elems} elements together, a new element takes {self.by}")
-        return Swizzle(per_element, swizzle.swizzle_len, swizzle.atom_len)
+        chunk_elems, rest = divmod(swizzle.chunk_elems * self.more, self.fewer)
+        if rest or chunk_elems & (chunk_elems - 1):
+            raise LayoutError(
+                f"{swizzle} keeps {swizzle.chunk_elems} elements together, a new element takes {self.fewer}"
+            )
+        return Swizzle(chunk_elems.bit_length() - 1, swizzle.swizzle_len, swizzle.atom_len)
 
 
 def reshaped(layout: AnyLayout, shape: tuple[Int, ...], wanted: tuple[Int, ...]) -> AnyLayout:
