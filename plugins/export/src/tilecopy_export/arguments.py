@@ -4,57 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, Protocol, TypeAlias
+from typing import TypeAlias
 
 import attrs
-from tilecopy.integer_text import symbols_in_order
+from tilecopy.integer_text import symbols_in_order, unique_name
 
-from tilecopy_core.description import MAX_CTA_THREADS, CopyRequest, is_thread_id, tid_symbol
-from tilecopy_core.errors import Kind, RequestError, shown
+from tilecopy_core import Plan
+from tilecopy_core.description import MAX_CTA_THREADS, is_thread_id, tid_symbol
+from tilecopy_core.errors import RequestError, shown
 from tilecopy_core.integers import Expr, Int, Symbol
 from tilecopy_core.layout import StridedLayout
 from tilecopy_core.memory import Buffer, Memory, Region
-from tilecopy_core.ptx import PtxBuilder, TensorMap
+from tilecopy_core.ptx import TensorMap
 
 Key: TypeAlias = "Memory | Symbol | str"
 """What an argument stands for: a memory, a symbol, or the name of a special register."""
-
-
-class Plan(Protocol):
-    """What is exported: of a :class:`tilecopy_core.Plan`, what matters here."""
-
-    @property
-    def request(self) -> CopyRequest:
-        """The copy."""
-
-    @property
-    def variant(self) -> str:
-        """Name of the variant."""
-
-    @property
-    def package(self) -> str:
-        """The distribution that it comes from."""
-
-    @property
-    def summary(self) -> str:
-        """The partition in one line."""
-
-    @property
-    def completion(self) -> str:
-        """How the caller learns that the copy is done."""
-
-    @property
-    def completion_steps(self) -> tuple[str, ...]:
-        """What the caller does for that."""
-
-    def emit(self, ptx: PtxBuilder, registry: Any = None) -> None:
-        """Write the copy's instructions."""
-
-
-PLAN = Kind(
-    "a plan of tilecopy_core.plan, or one of a kernel's",
-    lambda plan: isinstance(getattr(plan, "request", None), CopyRequest) and callable(getattr(plan, "emit", None)),
-)
 TID = "tid"
 """The last argument of every function: the index of the thread among those of the copy's CTA."""
 
@@ -185,13 +149,13 @@ def arguments_of(plan: Plan) -> tuple[Argument, ...]:
                 "address is what tcgen05.alloc wrote to a shared word of that kernel (KernelBuilder.tcgen05_alloc); build "
                 "the kernel around it with KernelBuilder, and save that (kernel.save)"
             )
-    names = _Names()
+    taken = {TID}
     operands: list[Operand] = []
     for role, region in buffers:
         earlier = next((o for o in operands if o.buffer.memory is region.buffer.memory), None)
         if earlier is not None and role.startswith("option"):
             continue  # one argument for all mbarriers of an array, and for those that are operands too
-        name = names.new(region.buffer.name)
+        name = _argument_name(region.buffer.name, taken)
         operands.append(
             Operand(name, region.buffer, role, role == "destination", "" if earlier is None else earlier.name)
         )
@@ -202,7 +166,7 @@ def arguments_of(plan: Plan) -> tuple[Argument, ...]:
         for found in symbols_in_order(value):
             if not is_thread_id(found):
                 symbols.setdefault(key_of_symbol(found), []).append(found)
-    numbers = [_number(names.new(each[0].name.replace(".", "_")), each) for each in symbols.values()]
+    numbers = [_number(_argument_name(same[0].name, taken), same) for same in symbols.values()]
     last = cta_threads(plan) - 1
     both, options = operands[:2], operands[2:]
     return (*both, *numbers, *options, Number(TID, None, 0, last))
@@ -241,18 +205,10 @@ def _integers(region: Region) -> Iterator[Int]:
     yield buffer.elem_offset
 
 
-class _Names:
-    """Names of arguments, each once."""
-
-    def __init__(self) -> None:
-        self._taken = {TID}
-
-    def new(self, wanted: str) -> str:
-        """A name like the one that is wanted."""
-        letters = re.sub(r"[^A-Za-z0-9]+", "_", wanted)
-        letters = letters if letters[:1].isalpha() and not letters.startswith(MARK) else f"n{letters}"
-        name, number = f"{letters}_" if letters in _RESERVED else letters, 2
-        while name in self._taken:
-            name, number = f"{letters}_{number}", number + 1
-        self._taken.add(name)
-        return name
+def _argument_name(wanted: str, taken: set[str]) -> str:
+    """Return an identifier like ``wanted`` that is not yet among those that are taken, and add it to them."""
+    letters = re.sub(r"[^A-Za-z0-9]+", "_", wanted)
+    letters = letters if letters[:1].isalpha() and not letters.startswith(MARK) else f"n{letters}"
+    name = unique_name(f"{letters}_" if letters in _RESERVED else letters, taken)
+    taken.add(name)
+    return name

@@ -9,13 +9,14 @@ from typing import Any
 
 from tilecopy.integer_text import as_cpp
 
+from tilecopy_core import Plan
 from tilecopy_core.description import Target
 from tilecopy_core.errors import LayoutError, RequestError, shown
 from tilecopy_core.integers import Int, Symbol
 from tilecopy_core.memory import Buffer, Region
 from tilecopy_core.registry import __version__
 
-from .arguments import C_TYPES, Argument, Number, Operand, Plan, key_of_symbol
+from .arguments import C_TYPES, Argument, Number, Operand, key_of_symbol
 from .arithmetic import lift
 from .function import Function, function_of
 

@@ -13,10 +13,12 @@ from typing import Any
 
 import attrs
 from tilecopy.emitted_text import names_in
+from tilecopy.integer_text import unique_name
 from tilecopy.module_text import header_target
 
+from tilecopy_core import Plan
 from tilecopy_core.description import Target, Version
-from tilecopy_core.errors import PtxError, RequestError, checked
+from tilecopy_core.errors import PtxError, RequestError, checked, instance_of
 from tilecopy_core.integers import Symbol
 from tilecopy_core.memory import Buffer, Memory
 from tilecopy_core.ptx import (
@@ -35,12 +37,10 @@ from tilecopy_core.ptx import (
 
 from .arguments import (
     MARK,
-    PLAN,
     Argument,
     Key,
     Number,
     Operand,
-    Plan,
     arguments_of,
     check_function_name,
     cta_threads,
@@ -247,8 +247,7 @@ class FunctionBindings:
             )
         if recipe not in self.made:
             array = self._argument(recipe.array.memory, f"the array {recipe.array.name}").name
-            tries = (f"{array}_map{number}" for number in ("", *range(2, 1000)))
-            name = next(name for name in tries if name not in self._names)
+            name = unique_name(f"{array}_map", self._names, separator="")
             self._names.add(name)
             memory = Buffer((recipe.size_bytes,), "uint8", space="global", name=name, align_bytes=recipe.align_bytes)
             made = self.made[recipe] = Operand(name, memory, f"tensor map of {array}", written=False, recipe=recipe)
@@ -270,7 +269,7 @@ class FunctionBindings:
         return emitter.blocks[0].once(("argument", key), move)
 
 
-@checked(RequestError, plan=PLAN)
+@checked(RequestError, plan=instance_of("a plan of tilecopy_core.plan, or one of a kernel's", Plan))
 def function_of(plan: Plan, name: str, registry: Any = None) -> Function:
     """A plan's copy as a function.
 

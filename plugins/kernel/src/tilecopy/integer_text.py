@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
+from itertools import chain, count
 from typing import Any
 
 from tilecopy_core.errors import RequestError, pattern
@@ -18,6 +19,12 @@ def symbols_in_order(value: Int) -> Iterator[Symbol]:
             yield atom
         for operand in atom.operands:
             yield from symbols_in_order(operand)
+
+
+def unique_name(stem: str, taken: Container[str], separator: str = "_") -> str:
+    """Return ``stem``, or ``stem`` with the lowest number from 2 on, whichever is the first name that is not taken."""
+    candidates = chain([stem], (f"{stem}{separator}{number}" for number in count(2)))
+    return next(name for name in candidates if name not in taken)
 
 
 def as_cpp(value: Int, name_of: Callable[[Symbol], str]) -> str:

@@ -24,7 +24,7 @@ from tilecopy_core.registry import LOCK, __version__
 
 from ..errors import LaunchError
 from ..files import write_files
-from ..integer_text import as_python
+from ..integer_text import as_python, unique_name
 from .bounds import Bound
 from .parameters import (
     ArrayParameter,
@@ -258,11 +258,7 @@ class _SymbolNames:
     def of(self, found: Symbol) -> str:
         """The name of a symbol."""
         if found not in self._names:
-            stem = re.sub(r"\W", "_", found.name)
-            name, number = stem, 2
-            while name in self._names.values():
-                name, number = f"{stem}_{number}", number + 1
-            self._names[found] = name
+            self._names[found] = unique_name(re.sub(r"\W", "_", found.name), self._names.values())
         return self._names[found]
 
     def texts(self, values: tuple[Int | None, ...]) -> Any:
