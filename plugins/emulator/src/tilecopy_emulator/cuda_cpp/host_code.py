@@ -27,7 +27,7 @@ _TOKEN = re.compile(
 _MARKERS = frozenset(("__global__", "__device__", "__constant__", "__shared__", "__managed__"))
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
 _TYPES = ("struct", "class", "union", "enum")
-_OTHERS = (
+_OTHERS = [
     "using",
     "typedef",
     "static_assert",
@@ -38,7 +38,7 @@ _OTHERS = (
     "concept",
     "public",
     "private",
-)
+]
 _ATTRIBUTES = ("__launch_bounds__", "__align__", "alignas", "__attribute__", "__declspec", "decltype", "noexcept")
 _AFTER_PARAMETERS = ("const", "noexcept", "override", "final", "try", "requires", "volatile", *_ATTRIBUTES)
 _MOST_DEEP = 1000

@@ -20,9 +20,9 @@ _TYPE_WORDS = [
     "unsigned",
     "signed",
     "const",
+    "restrict",
     "__restrict__",
     "__grid_constant__",
-    "restrict",
 ]
 
 

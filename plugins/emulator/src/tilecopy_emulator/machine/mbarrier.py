@@ -205,7 +205,7 @@ class Mbarriers:
                 machine.hazard("mbarrier", what, lanes, int(where[np.argmax(far)]))
             cell = place // shared.cell
             stamps = np.broadcast_to(shared.shadow.writer[cell : cell + 1], fresh.shape)
-            known, _ = judge_shared(machine, fresh, 0, stamps)
+            known, _ = judge_shared(machine, fresh, 0, stamps, (0, np.full(len(fresh), cell), False))
             known |= fresh == barrier.initialiser
             if barrier.fenced:
                 known |= machine.barriers.passed[fresh] > barrier.fenced_phase

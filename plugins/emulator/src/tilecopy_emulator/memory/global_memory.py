@@ -6,15 +6,14 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..order.access import WINDOW_BITS, Access, Scan, Together, in_turn, new_values
+from ..order.access import WINDOW_BITS, Access, Together
 from ..order.shadow import BARRIER_ACTOR, WEAK, Conflict, Shadow, actor_of, stamp
 from ..places import readable
 from ..threads.arrays import GlobalArray, Reads, fetch, put
 from ..threads.registers import Registers
 from ..threads.threads import Lanes
 from . import observed, profile
-from .judgement import blame_flight, judge_global
-from .shadowed import ShadowedMemory
+from .judgement import ShadowedMemory, blame_flight, judge_global
 
 LOG_ENTRIES = 1 << 12
 LOG_BYTES = 1 << 26
@@ -370,7 +369,7 @@ class GlobalAccesses(ShadowedMemory):
             except Together as together:
                 put(array, offsets, part)
                 if not np.array_equal(fetch(array, offsets, access.bytes), part):
-                    together.accuse()
+                    raise together.error from None
             before = fetch(array, offsets, access.bytes) if access.strength or machine.suspicious else None
             if access.strength and machine.copies == 1 and chosen is None:
                 machine.flags.record(lanes, addresses[:, 0], before, part)
@@ -388,61 +387,26 @@ class GlobalAccesses(ShadowedMemory):
         machine = self.machine
         addresses = self.spread(lanes, _wide(addresses))
         machine.flags.prepare(access)
-        old = np.empty(addresses.shape, access.dtype)
-        index = machine.index(lanes)
-        for array, chosen, offsets in self.locate(lanes, addresses, access.bytes):
+        old, size = np.empty(addresses.shape, access.dtype), access.bytes
+        for array, chosen, offsets in self.locate(lanes, addresses, size):
             if not array.writable or array.space != "global":
                 machine.hazard("read-only", f"{array.name} is written and may not be", lanes)
-            self.check_write(array, lanes, offsets, access.bytes, access.strength, chosen, modifies=True)
-            rows, columns = np.nonzero(chosen) if chosen is not None else _grid(addresses.shape)
-            flat = offsets.ravel()
-            if access.scan is not None and machine.flags.quiet(access):
-                old[rows, columns] = self._scanned(access, access.scan, array, flat, (rows, columns), index, update)
-                continue
-            before = np.empty(len(flat), access.dtype)
-            changed = False
+            self.check_write(array, lanes, offsets, size, access.strength, chosen, modifies=True)
+            rows, columns = np.nonzero(np.ones(addresses.shape, bool) if chosen is None else chosen)
+            of = rows[:, None], columns[:, None]
+            who = machine.index(lanes)[rows] if machine.copies == 1 else None
 
-            def compute(part: Any, array: GlobalArray = array, flat: Any = flat, of: Any = (rows, columns)) -> Any:
-                was = np.ascontiguousarray(fetch(array, flat[part], access.bytes)).view(access.dtype)[..., 0].copy()
-                return was, new_values(update, was, of[0][part], of[1][part])
+            def get(where: Any, array: GlobalArray = array) -> Any:
+                return np.ascontiguousarray(fetch(array, where, size)).view(access.dtype).copy()
 
-            for part, was, new in in_turn(flat, compute):
-                changed = changed or not np.array_equal(new, was)
-                put(array, flat[part], new[:, None].view(np.uint8))
-                before[part] = was
-                if machine.copies == 1:
-                    members = index[rows[part]]
-                    keys = addresses[rows[part], 0]
-                    values = (was[:, None, None].view(np.uint8), new[:, None, None].view(np.uint8))
-                    machine.flags.record(members, keys, *values, modify=True)
-                    machine.flags.acquire(members, access, keys)
-                    machine.flags.release(members, access, keys, modify=True, old=values[0], new=values[1])
-                    if machine.launch.in_loop[machine.at] and (new == was).any():
-                        machine.yields(members[new == was])  # a lock that is taken: who holds it goes first
-            old[rows, columns] = before
-            if changed:
-                machine.launch.version += 1
+            def set_(where: Any, values: Any, array: GlobalArray = array) -> None:
+                put(array, where, values.view(np.uint8))
+
+            found = self.updated(access, update, offsets.ravel(), addresses[rows, 0], who, of, get, set_, shared=False)
+            old[rows, columns] = found[:, 0]
         if machine.launch.observer is not None:
             observed.tell_access(machine, "atomic", lanes, ("global", addresses), old[..., None].view(np.uint8))
         return old
-
-    def _scanned(
-        self, access: Access, scan: Scan, array: GlobalArray, offsets: Any, of: tuple[Any, Any], index: Any, update: Any
-    ) -> Any:
-        """The updates of an atomic operation, together; ``of``: lanes (in ``index``) and copies of the offsets."""
-        machine, (rows, columns) = self.machine, of
-
-        def fetched(where: Any) -> Any:
-            return np.ascontiguousarray(fetch(array, where, access.bytes)).view(access.dtype).copy()
-
-        old, new, where, last = scan(update, offsets, rows[:, None], columns[:, None], fetched)
-        if not np.array_equal(old, new):
-            machine.launch.version += 1
-            put(array, where, last.view(np.uint8))
-        same = (old == new)[:, 0]
-        if machine.copies == 1 and machine.launch.in_loop[machine.at] and same.any():
-            machine.yields(index[rows[same]])
-        return old[:, 0]
 
 
 def never(positions: Any, before: Any) -> tuple[Any, Any]:
@@ -468,8 +432,3 @@ def position_of(chosen: Any, offsets: Any, at: int) -> tuple[int, int]:
 def _wide(addresses: Any) -> Any:
     addresses = np.asarray(addresses)
     return addresses if addresses.dtype == np.uint64 else addresses.astype(np.uint64)
-
-
-def _grid(shape: tuple[int, int]) -> tuple[Any, Any]:
-    rows, columns = np.indices(shape)
-    return rows.ravel(), columns.ravel()

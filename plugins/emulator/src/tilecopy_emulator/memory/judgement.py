@@ -1,4 +1,4 @@
-"""Whether two accesses are in order, and what is said when they are not."""
+"""Whether two accesses are in order, and what is said when they are not; what shared and global memory have in common."""
 
 from __future__ import annotations
 
@@ -6,21 +6,24 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
+from tilecopy import HazardError
 
 from ..hazards import COMPLETED, ReportedAccess, value_of
-from ..order.access import SCOPES
+from ..order.access import SCOPES, Access, Together, in_turn, new_values
 from ..order.shadow import (
     ACTOR_MASK,
     BARRIER_ACTOR,
     FLIGHT_ACTOR,
     REDUCED,
     Conflict,
+    Shadow,
     actor_of,
     alike,
     allowed,
     barrier_of,
     may_meet,
     scope_of,
+    stamp,
     strength_of,
     time_of,
 )
@@ -29,23 +32,28 @@ from ..threads.operations import Operation
 from ..threads.registers import Registers
 from ..threads.threads import AT_BARRIER, Lanes
 
+Touched = tuple[int, Any, bool]
+"""Which memory, which cell of each access, and whether they write."""
+JudgeAccess = Callable[[Registers, Any, int, Any, Touched], tuple[Any, Any]]
+"""Machine, actors, strength of their accesses, stamps of earlier ones, and what they touch -> as :data:`..order.shadow.Judge`."""
 
-def judge_global(machine: Registers, threads: Any, strength: int, before: Any) -> tuple[Any, Any]:
+
+def judge_global(machine: Registers, threads: Any, strength: int, before: Any, touched: Touched) -> tuple[Any, Any]:
     """Order of accesses by threads of the grid after earlier stamps; see shadow.Judge."""
-    return _judge(machine, threads, strength, before, _ordered_in_grid)
+    return _judge(machine, threads, strength, before, touched, _ordered_in_grid)
 
 
-def judge_shared(machine: Registers, lanes: Any, strength: int, before: Any) -> tuple[Any, Any]:
+def judge_shared(machine: Registers, lanes: Any, strength: int, before: Any, touched: Touched) -> tuple[Any, Any]:
     """Order of accesses by unit lanes after earlier stamps; see shadow.Judge."""
-    return _judge(machine, lanes, strength, before, _ordered_in_unit)
+    return _judge(machine, lanes, strength, before, touched, _ordered_in_unit)
 
 
 def _judge(
-    machine: Registers, who: Any, strength: int, before: Any, order: Callable[[Registers, Any, Any], Any]
+    machine: Registers, who: Any, strength: int, before: Any, touched: Touched, order: Callable[..., Any]
 ) -> tuple[Any, Any]:
     """As the judges; of two accesses that are both strong and may meet, ``order`` is not asked."""
     if not strength:
-        return order(machine, who, before), np.zeros(len(before), bool)
+        return order(machine, who, before, touched), np.zeros(len(before), bool)
     exempt = may_meet(strength, before)
     if not exempt.all():
         size, cluster, earlier = machine.threads, machine.cluster_size, strength_of(before)
@@ -54,13 +62,12 @@ def _judge(
         exempt |= near & (actor_of(before) < BARRIER_ACTOR)
     ordered, rest = np.zeros(len(before), bool), np.nonzero(~exempt)[0]
     if len(rest):
-        space, cells, writes = machine.flags.touched
-        machine.flags.touched = space, cells[rest], writes
-        ordered[rest] = order(machine, who[rest], before[rest])
+        memory, cells, writes = touched
+        ordered[rest] = order(machine, who[rest], before[rest], (memory, cells[rest], writes))
     return ordered, exempt
 
 
-def _ordered_in_grid(machine: Registers, threads: Any, before: Any) -> Any:
+def _ordered_in_grid(machine: Registers, threads: Any, before: Any, touched: Touched) -> Any:
     actor, size = actor_of(before), machine.threads
     ctas, columns = _columns(machine, actor)
     local = threads - machine.first * size
@@ -71,7 +78,7 @@ def _ordered_in_grid(machine: Registers, threads: Any, before: Any) -> Any:
         known = np.where((known >= 0) & (known < machine.unit_ctas), known, -1)
     ordered = machine.order.ordered(lane, known, columns, time_of(before)) & (actor < FLIGHT_ACTOR)
     if machine.flags.locked:
-        machine.flags.locks_order(ordered, actor < BARRIER_ACTOR, lane, known, columns, time_of(before))
+        machine.flags.locks_order(ordered, actor < BARRIER_ACTOR, lane, known, columns, time_of(before), touched)
     return ordered
 
 
@@ -85,7 +92,7 @@ def _columns(machine: Registers, actor: Any) -> tuple[Any, Any]:
     return np.where(by_thread, ctas, homes), np.where(by_thread, columns, numbers + machine.order.barriers_at)
 
 
-def _ordered_in_unit(machine: Registers, lanes: Any, before: Any) -> Any:
+def _ordered_in_unit(machine: Registers, lanes: Any, before: Any, touched: Touched) -> Any:
     actor, size, order = actor_of(before), machine.threads, machine.order
     locked, many = machine.flags.locked, machine.unit_ctas > 1 or not len(before) or int(actor.max()) >= size
     if not locked and not many and int(time_of(before.max())) <= int(order.floor[0]):
@@ -93,89 +100,265 @@ def _ordered_in_unit(machine: Registers, lanes: Any, before: Any) -> Any:
     ctas, columns = _columns(machine, actor)
     ordered = order.ordered(lanes, ctas + order.first, columns, time_of(before)) & (actor < FLIGHT_ACTOR)
     if locked:
-        machine.flags.locks_order(ordered, actor < BARRIER_ACTOR, lanes, ctas + order.first, columns, time_of(before))
+        keys = ctas + order.first
+        machine.flags.locks_order(ordered, actor < BARRIER_ACTOR, lanes, keys, columns, time_of(before), touched)
     return ordered
 
 
-def blame(
-    machine: Registers,
-    conflict: Conflict,
-    where: str,
-    action: str,
-    strength: int,
-    lanes: Lanes,
-    position: int,
-    copy: int,
-    span: tuple[int, int],
-    *,
-    whole_grid: bool = False,
-    same: bool = False,
-    memory: int,
-    values: tuple[Any, Any],
-) -> NoReturn:
-    """The hazard for two accesses that nothing orders.
+class ShadowedMemory:
+    """A memory whose bytes have stamps.
 
-    ``same``: two writes, and of the same value; ``memory``: as in :class:`..threads.launch.Sought`; ``values``: bytes of the
-    access and of the one before, None where they are not known.
+    Args:
+        machine: whose threads access it.
+        cell: bytes of a cell, which no access splits.
+        judge: says what is in order.
+        whole_grid: its stamps name threads of the grid, not of the machine.
     """
-    actor = int(conflict.stamp & int(ACTOR_MASK))
-    before = "written" if conflict.wrote else "read"
-    if actor >= FLIGHT_ACTOR:
-        operation = machine.flying.get(actor - FLIGHT_ACTOR) or machine.launch.writing[actor - FLIGHT_ACTOR]
-        cell = -1 if whole_grid else int(conflict.cell)
-        blame_flight(machine, operation, cell, where, action, lanes, position, copy, span, wrote=conflict.wrote)
-    if not whole_grid:
-        who = machine.actor_name(actor, copy)
-    else:
-        who = machine.launch.name_of(actor) if actor < BARRIER_ACTOR else "an asynchronous copy that an mbarrier counts"
-    if conflict.together:
-        text = f"{where} is {action} by two threads at once ({who})"
-    else:
-        text = f"{where} is {action} with no barrier since it was {before} by {who}"
-    earlier = int(strength_of(np.int64(conflict.stamp)))
-    cause = ""
+
+    def __init__(self, machine: Registers, cell: int, judge: JudgeAccess, *, whole_grid: bool) -> None:
+        self.machine, self.cell, self._judge_access, self._whole_grid = machine, cell, judge, whole_grid
+
+    def cells_from(self, places: Any, size: int) -> tuple[Any, int]:
+        """Shadow cells of accesses (flat) that begin at some bytes of the memory, and how many each has."""
+        first = places // self.cell
+        count = max(1, size // self.cell)
+        return (first, 1) if count == 1 else ((first[:, None] + np.arange(count)).ravel(), count)
+
+    def hold(
+        self,
+        shadow: Shadow,
+        cells: Any,
+        actors: Any,
+        strength: int,
+        *,
+        key: int = 0,
+        writes: bool = False,
+        remember: bool = True,
+        equal: Any = None,
+        modifies: bool = False,
+    ) -> None:
+        """Hold accesses of cells, each by its actor, against those before.
+
+        Args:
+            shadow: where the stamps are.
+            cells: 1-D.
+            actors: one a cell.
+            strength: of these accesses.
+            key: of the memory, for the locks.
+            writes: whether they write.
+            remember: whether later ones are held against these reads.
+            equal: of writes, see :meth:`..order.shadow.Shadow.write`.
+            modifies: likewise.
+
+        Raises:
+            Conflict: nothing orders one of them after an earlier one.
+        """
+        machine = self.machine
+        stamps = actors | np.int64(int(stamp(machine.launch.time.now, strength, 0)))
+        if machine.launch.sought:
+            self.seek(shadow, cells, stamps, key, writes=writes)
+
+        def judge(positions: Any, before: Any) -> tuple[Any, Any]:
+            if machine.tolerant:
+                return np.ones(len(positions), bool), np.zeros(len(positions), bool)
+            return self._judge_access(machine, actors[positions], strength, before, (key, cells[positions], writes))
+
+        try:
+            if writes:
+                shadow.write(cells, stamps, judge, equal=equal, modifies=modifies)
+            else:
+                shadow.read(cells, stamps, judge, remember=remember)
+        except Conflict:
+            if not machine.tolerant:
+                raise
+
+    def seek(self, shadow: Shadow, cells: Any, stamps: Any, key: int = 0, *, writes: bool, copy: int = -1) -> None:
+        """Note the instruction of accesses that are sought: the one that is executed, or a ``copy`` that it waits for.
+
+        A machine's lanes may have been few then, and stood for many.
+        """
+        machine = self.machine
+        for sought in machine.launch.sought.get((self._which(key), writes, machine.launch.time.now), ()):
+            wanted = sought.stamp if self._whole_grid else self._in_unit(sought.stamp)
+            found = np.nonzero((cells == sought.cell % len(shadow.writer)) & (stamps == wanted))[0]
+            if len(found) and copy >= 0:
+                machine.launch.seen[sought] = copy, machine.at
+            elif len(found) and (machine.many is None or len(cells) % len(machine.many) == 0):
+                steps = 1 if machine.many is None else len(machine.many) // machine.each
+                machine.launch.seen[sought] = machine.at + int(found[-1]) * steps // len(cells), -1
+
+    def updated(
+        self,
+        access: Access,
+        update: Any,
+        places: Any,
+        keys: Any,
+        lanes: Any,
+        of: Any,
+        fetch: Any,
+        put: Any,
+        *,
+        shared: bool,
+    ) -> Any:
+        """Do an atomic operation, the accesses of one place one after another, and return the bits before each.
+
+        Args:
+            access: how.
+            update: as of :meth:`Machine.atomic`.
+            places: of the accesses, 1-D.
+            keys: what flags know these by.
+            lanes: of the accesses; None where copies of one lane are accesses of their own.
+            of: rows and columns that ``update`` gets, each of shape (accesses, copies).
+            fetch: gives the bits of places, of shape (places, copies).
+            put: writes them.
+            shared: whether it is shared memory.
+        """
+        machine, flags, (rows, columns) = self.machine, self.machine.flags, of
+        if access.scan is not None and flags.quiet(access, shared=shared):
+            old, new, where, last = access.scan(update, places, rows, columns, fetch)
+            if not np.array_equal(old, new):
+                machine.launch.version += 1
+                put(where, last)
+            self._let_others_go(lanes, old == new)
+            return old
+        old = np.empty(rows.shape, access.dtype)
+
+        def compute(part: Any) -> tuple[Any, Any]:
+            was = fetch(places[part])
+            new = new_values(update, was.ravel(), rows[part].ravel(), columns[part].ravel())
+            return was, new.reshape(was.shape)
+
+        for part, was, new in in_turn(places, compute):
+            machine.launch.version += not np.array_equal(new, was)
+            put(places[part], new)
+            old[part] = was
+            if lanes is not None:
+                who, where = lanes[part], keys[part]
+                before, after = (each[..., None].view(np.uint8) for each in (was, new))
+                flags.record(who, where, before, after, shared=shared, modify=True)
+                flags.acquire(who, access, where, shared=shared)
+                flags.release(who, access, where, shared=shared, modify=True, old=before, new=after)
+                self._let_others_go(who, new == was)
+        return old
+
+    def _let_others_go(self, lanes: Any, same: Any) -> None:
+        """Lanes of a loop whose atomic operation changed nothing, as of a lock that is taken: who holds it goes first."""
+        machine = self.machine
+        if lanes is not None and machine.launch.in_loop[machine.at] and same.any():
+            machine.yields(lanes[same.all(axis=1)])
+
+    def _in_unit(self, stamp: int) -> int:
+        """Return a stamp as the machine had it when one cluster stood for many."""
+        actor = stamp & int(ACTOR_MASK)
+        return stamp - actor + actor % self.machine.units if actor < BARRIER_ACTOR else stamp
+
+    def _which(self, key: int) -> int:
+        """Which memory: see :class:`Sought`."""
+        return key if self._whole_grid else ~self.machine.first
+
+    def accuse(
+        self,
+        conflict: Conflict,
+        where: str,
+        strength: int,
+        lanes: Lanes,
+        at: tuple[int, int],
+        span: tuple[int, int],
+        *,
+        writes: bool,
+        values: tuple[Any, Any, Any] | None,
+        there: Callable[[], Any],
+        near: Callable[[int], bool],
+        key: int = 0,
+    ) -> NoReturn:
+        """Raise the hazard of two accesses that nothing orders.
+
+        Args:
+            conflict: what :meth:`hold` has found.
+            where: the bytes in words.
+            strength: of the access now.
+            lanes: who makes it.
+            at: which of them, and its copy.
+            span: the bytes.
+            writes: whether it writes.
+            values: of a write: its own, those that its instruction writes to the same place, and the actors that write them.
+            there: gives the bytes that are there.
+            near: whether an actor is of the same warp.
+            key: of the memory, as in :meth:`hold`.
+
+        Raises:
+            Together: lanes of one instruction write there, and the values decide.
+        """
+        machine, launch, (position, copy) = self.machine, self.machine.launch, at
+        actor, action, before = (
+            int(actor_of(conflict.stamp)),
+            "written" if writes else "read",
+            "written" if conflict.wrote else "read",
+        )
+        new, old, same = None, there(), False
+        if values is not None:
+            new, together, whose = values
+            old = together[whose == actor] if conflict.together else old
+            same = (
+                conflict.wrote
+                and actor < BARRIER_ACTOR
+                and bool(((together if conflict.together else old) == new).all())
+            )
+        if actor >= FLIGHT_ACTOR:
+            operation = machine.flying.get(actor - FLIGHT_ACTOR) or launch.writing[actor - FLIGHT_ACTOR]
+            cell = -1 if self._whole_grid else int(conflict.cell)
+            blame_flight(machine, operation, cell, where, action, lanes, position, copy, span, wrote=conflict.wrote)
+        if not self._whole_grid:
+            who = machine.actor_name(actor, copy)
+        else:
+            who = launch.name_of(actor) if actor < BARRIER_ACTOR else "an asynchronous copy that an mbarrier counts"
+        lane, instruction = int(machine.index(lanes)[position]), machine.instruction_of(lanes, position)
+        text = f"with no barrier since it was {before} by {who}"
+        cause, why = _cause(machine, lane, strength, int(strength_of(np.int64(conflict.stamp))), same=same)
+        own, earlier = ("" if raw is None else value_of(raw, instruction) for raw in (new if writes else old, old))
+        mine = int(machine.grid_thread[lane, copy])
+        other = actor if self._whole_grid or actor >= BARRIER_ACTOR else int(machine.grid_thread[actor, copy])
+        remedy = _what_orders(machine, mine, other, scope=cause == "scope")
+        sought = Sought(self._which(key), int(conflict.cell), int(conflict.stamp), conflict.wrote)
+        made, waited = launch.seen.get(sought, (-1, -1))
+        if conflict.together:
+            text = f"by two threads at once ({who})"
+            remedy = "both do it by one instruction: let one thread write, or use an atomic"
+        met = [ReportedAccess(who, before, value=earlier)]
+        if made >= 0 or conflict.together:
+            first = instruction if made < 0 else machine.program.instructions[made]
+            met = [machine.reported(first, who, before, value=earlier)]
+        if waited >= 0 and actor < BARRIER_ACTOR:
+            met.append(machine.reported(machine.program.instructions[waited], who, "", relation=COMPLETED))
+            text, why = f"with no barrier since {who} waited for its copy, which counts as {before} from then on", ""
+            remedy = remedy.replace("between the two", "after that wait")
+        suspect = behind = None
+        if max(mine, other) < BARRIER_ACTOR and mine // machine.threads == other // machine.threads:
+            waits = machine.status[(other - machine.first * machine.threads) % machine.units] == AT_BARRIER
+            suspect = (mine, other) if waits else None
+            behind = machine.barriers.passed_by(mine, other)
+        try:
+            machine.hazard(
+                "race", f"{where} is {action} {text}{why}", lanes, position, copy=copy, threads=(who,), bytes=span, cause=cause,
+                action=action, value=own, met=met, remedy=remedy, sought=None if conflict.together else sought,
+                suspect=suspect, behind=behind,
+            )  # fmt: skip
+        except HazardError as error:
+            if conflict.together and values is not None and (launch.allows_same_value or near(actor)):
+                raise Together(error) from None
+            raise
+
+
+def _cause(machine: Registers, lane: int, strength: int, earlier: int, *, same: bool) -> tuple[str, str]:
+    """Return why two accesses are not in order, if that is known: in one word, and in words for the message."""
     if same:
-        cause = "same-value"
-        text += '; both write the same value (run_ptx(..., allow=("same-value",)) lets such writes pass)'
-    elif strength and earlier and REDUCED not in (strength, earlier) and not alike(strength, earlier):
-        text += "; both accesses are strong, but not of the same bytes"
-    elif strength and earlier and REDUCED not in (strength, earlier):
-        cause = "scope"
-        text += f"; both are strong, but the scope .{_scope_name(min(scope_of(strength), scope_of(earlier)))} does not hold both"
-    else:
-        lane = int(machine.index(lanes)[position])
-        if lane in machine.flags.narrow:
-            cause = "scope"
-            text += f"; {machine.flags.narrow[lane]}"
-    launch, instruction = machine.launch, machine.instruction_of(lanes, position)
-    own, there = ("" if raw is None else value_of(raw, instruction) for raw in values)
-    mine = int(machine.grid_thread[int(machine.index(lanes)[position]), copy])
-    other = actor if whole_grid or actor >= BARRIER_ACTOR else int(machine.grid_thread[actor, copy])
-    remedy = _what_orders(machine, mine, other, scope=cause == "scope")
-    sought = Sought(memory, int(conflict.cell), int(conflict.stamp), conflict.wrote)
-    if conflict.together:
-        remedy = "both do it by one instruction: let one thread write, or use an atomic"
-    made, waited = launch.seen.get(sought, (-1, -1))
-    if made < 0 and not conflict.together:
-        met = [ReportedAccess(who, before, value=there)]
-    else:
-        met = [
-            machine.reported(instruction if made < 0 else machine.program.instructions[made], who, before, value=there)
-        ]
-    if waited >= 0 and actor < BARRIER_ACTOR:
-        met.append(machine.reported(machine.program.instructions[waited], who, "", relation=COMPLETED))
-        text = f"{where} is {action} with no barrier since {who} waited for its copy, which counts as {before} from then on"
-        remedy = remedy.replace("between the two", "after that wait")
-    suspect = behind = None
-    if max(mine, other) < BARRIER_ACTOR and mine // machine.threads == other // machine.threads:
-        waits = machine.status[(other - machine.first * machine.threads) % machine.units] == AT_BARRIER
-        suspect = (mine, other) if waits else None
-        behind = machine.barriers.passed_by(mine, other)
-    machine.hazard(
-        "race", text, lanes, position, copy=copy, threads=(who,), bytes=span, cause=cause, action=action, value=own, met=met,
-        remedy=remedy, sought=None if conflict.together else sought,
-        suspect=suspect, behind=behind,
-    )  # fmt: skip
+        return "same-value", '; both write the same value (run_ptx(..., allow=("same-value",)) lets such writes pass)'
+    if strength and earlier and REDUCED not in (strength, earlier):
+        if not alike(strength, earlier):
+            return "", "; both accesses are strong, but not of the same bytes"
+        name = _scope_name(min(scope_of(strength), scope_of(earlier)))
+        return "scope", f"; both are strong, but the scope .{name} does not hold both"
+    return ("scope", f"; {machine.flags.narrow[lane]}") if lane in machine.flags.narrow else ("", "")
 
 
 def _what_orders(machine: Registers, mine: int, other: int, *, scope: bool) -> str:

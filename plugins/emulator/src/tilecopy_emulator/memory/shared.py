@@ -6,14 +6,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..order.access import RANK_BITS, RANK_MASK, SHARED, WORDS, Access, Scan, Together, bytes_of, in_turn, new_values
+from ..order.access import RANK_BITS, RANK_MASK, SHARED, WORDS, Access, Together, bytes_of
 from ..order.shadow import CTA, WEAK, Conflict, Shadow, stamp, strength
 from ..threads.registers import Registers
 from ..threads.special import RESERVED
 from ..threads.threads import Lanes
 from . import observed, profile
-from .judgement import judge_shared
-from .shadowed import ShadowedMemory
+from .judgement import ShadowedMemory, judge_shared
 
 
 class SharedMemory(ShadowedMemory):
@@ -208,7 +207,7 @@ class SharedMemory(ShadowedMemory):
             raw = np.broadcast_to(raw, (len(places), self.machine.copies, access.bytes))
             self.put(places, raw)
             if not np.array_equal(self.fetch(places, access.bytes), raw):
-                together.accuse()
+                raise together.error from None
         if access.strength or self.machine.suspicious:
             raw = np.broadcast_to(raw, (len(places), self.machine.copies, access.bytes))
             before = self.fetch(places, access.bytes)
@@ -235,51 +234,17 @@ class SharedMemory(ShadowedMemory):
         places = self._placed(lanes, access, addresses)
         self.check_read(lanes, places, access.bytes, access.strength, remember=False)
         self.check_write(lanes, places, access.bytes, access.strength, modifies=True)
-        if access.scan is not None and machine.flags.quiet(access, shared=True):
-            old = self._scanned(lanes, access, access.scan, places, update)
-            if machine.launch.observer is not None:
-                observed.tell_access(machine, "atomic", lanes, ("shared", places), old[..., None].view(np.uint8))
-            return old
-        old = np.empty((len(places), machine.copies), access.dtype)
-        columns, index = np.arange(machine.copies), machine.index(lanes)
+        of, size = np.indices((len(places), machine.copies)), access.bytes
 
-        def compute(part: Any) -> tuple[Any, Any]:
-            was = np.ascontiguousarray(self.fetch(places[part], access.bytes)).view(access.dtype)[..., 0].copy()
-            rows = np.repeat(part, machine.copies)
-            return was, new_values(update, was.ravel(), rows, np.tile(columns, len(part))).reshape(was.shape)
+        def get(where: Any) -> Any:
+            return np.ascontiguousarray(self.fetch(where, size)).view(access.dtype)[..., 0].copy()
 
-        for part, was, new in in_turn(places, compute):
-            if not np.array_equal(new, was):
-                machine.launch.version += 1
-            self.put(places[part], new[..., None].view(np.uint8))
-            old[part] = was
-            values = (was[..., None].view(np.uint8), new[..., None].view(np.uint8))
-            machine.flags.record(index[part], places[part], *values, shared=True, modify=True)
-            machine.flags.acquire(index[part], access, places[part], shared=True)
-            machine.flags.release(
-                index[part], access, places[part], shared=True, modify=True, old=values[0], new=values[1]
-            )
-            if machine.launch.in_loop[machine.at]:
-                same = (new == was).all(axis=1)
-                machine.yields(index[part][same])
+        def set_(where: Any, values: Any) -> None:
+            self.put(where, values[..., None].view(np.uint8))
+
+        old = self.updated(access, update, places, places, machine.index(lanes), of, get, set_, shared=True)
         if machine.launch.observer is not None:
             observed.tell_access(machine, "atomic", lanes, ("shared", places), old[..., None].view(np.uint8))
-        return old
-
-    def _scanned(self, lanes: Lanes, access: Access, scan: Scan, places: Any, update: Any) -> Any:
-        """The updates of an atomic operation, together."""
-        machine = self.machine
-        rows, columns = np.indices((len(places), machine.copies))
-
-        def fetch(where: Any) -> Any:
-            return np.ascontiguousarray(self.fetch(where, access.bytes)).view(access.dtype)[..., 0].copy()
-
-        old, new, where, last = scan(update, places, rows, columns, fetch)
-        if not np.array_equal(old, new):
-            machine.launch.version += 1
-            self.put(where, last[..., None].view(np.uint8))
-        if machine.launch.in_loop[machine.at]:
-            machine.yields(machine.index(lanes)[(old == new).all(axis=1)])
         return old
 
     def refuse_objects(self, lanes: Lanes, places: Any, size: int) -> None:

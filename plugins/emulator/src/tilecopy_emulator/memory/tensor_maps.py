@@ -164,22 +164,13 @@ class TensorMap:
         return _FORM.pack(TAG, *codes, address, *padded)
 
 
-def tensor_map(
-    address: int,
-    dtype: str,
-    sizes: Sequence[int],
-    strides_bytes: Sequence[int],
-    box: Sequence[int],
-    element_strides: Sequence[int] = (),
-    swizzle: str = "none",
-    fill: str = "zero",
-) -> bytes:
-    """The 128 bytes of a :class:`TensorMap` as the emulator reads them, in place of ``cuTensorMapEncodeTiled``.
+def tensor_map(*fields: Any, **named: Any) -> bytes:
+    """The 128 bytes of a :class:`TensorMap` of these fields as the emulator reads them, in place of ``cuTensorMapEncodeTiled``.
 
     Raises:
         LaunchError: a limit of tensor maps is passed; the message names the argument, the value and the rule.
     """
-    return TensorMap(address, dtype, sizes, strides_bytes, box, element_strides, swizzle, fill).encode()
+    return TensorMap(*fields, **named).encode()
 
 
 def encode_map(facts: Any) -> bytes:

@@ -62,6 +62,15 @@ def _atomic(instruction: Instruction, program: Program) -> Step:
     if type == "b128":
         return _wide(access, address, readers, write, compare=operation == "cas")
 
+    return atomic_step(access, address, readers, write, compute, in_shared)
+
+
+def atomic_step(
+    access: Access, address: Reader, readers: list[list[Reader]], write: list[Writer], compute: Any, in_shared: Any
+) -> Step:
+    """The step of an atomic operation on elements beside one another, in global and in shared memory; ``readers``: of each operand."""
+    size, count = access.bytes, len(readers[0])
+
     def update_of(values: list[Any]) -> Callable[..., Any]:
         def update(old: Any, rows: Any, columns: Any, *, shared: bool = False) -> Any:
             with np.errstate(all="ignore"):

@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 from tilecopy import HazardError
 
-from ..effects import effect_of, is_hint, loads_somewhere, modifiers_of, parts_of, written_by
+from ..effects import Parts, effect_of, is_hint, loads_somewhere, modifiers_of, parts_of, written_by
 from ..machine.machine import Machine
 from ..order.access import LOCAL_WINDOW, SHARED_WINDOW, Access
 from ..program import Instruction, Memory, Operand, Program, UnsupportedPtxError, Vector
@@ -94,8 +94,9 @@ def operands_of(instruction: Instruction, count: int) -> tuple[Operand, ...]:
     return operands
 
 
-def _load(instruction: Instruction, program: Program) -> Step:
-    parts = parts_of(instruction)
+def load(instruction: Instruction, program: Program, parts: Parts | None = None) -> Step:
+    """Load elements as an instruction's opcode says, or its ``parts``."""
+    parts = parts or parts_of(instruction)
     destination, source = operands_of(instruction, 2)
     names = names_of(destination, parts.count, instruction)
     writers = [writer(name, parts.type, instruction, program, wider=True) for name in names]
@@ -113,8 +114,9 @@ def _load(instruction: Instruction, program: Program) -> Step:
     return step
 
 
-def _store(instruction: Instruction, program: Program) -> Step:
-    parts = parts_of(instruction)
+def store(instruction: Instruction, program: Program, parts: Parts | None = None) -> Step:
+    """Store elements likewise."""
+    parts = parts or parts_of(instruction)
     if parts.access.space in ("param", "const"):
         raise refuse(instruction, f".{parts.access.space} cannot be written")
     destination, source = operands_of(instruction, 2)
@@ -181,7 +183,7 @@ def several(instructions: list[Instruction], steps: list[Step], program: Program
     flat = [str(name) for group in names for name in group]
     direct = all(program.register_bits.get(name) == 8 * parts.element for name in flat)
 
-    def load(machine: Machine, lanes: Lanes) -> None:
+    def load_all(machine: Machine, lanes: Lanes) -> None:
         if machine.launch.single or machine.size(lanes) * machine.copies > MOST_ELEMENTS:
             both.one_by_one(machine, lanes)
             return
@@ -196,7 +198,7 @@ def several(instructions: list[Instruction], steps: list[Step], program: Program
         if machine.unwritten:
             machine.poison_loaded(flat, parts.element, machine.size(lanes))
 
-    def store(machine: Machine, lanes: Lanes) -> None:
+    def store_all(machine: Machine, lanes: Lanes) -> None:
         if machine.launch.single or machine.size(lanes) * machine.copies > MOST_ELEMENTS:
             both.one_by_one(machine, lanes)
             return
@@ -218,7 +220,7 @@ def several(instructions: list[Instruction], steps: list[Step], program: Program
         machine.store(many, parts.access, addresses, elements.view(np.uint8).reshape(len(many), machine.copies, -1))
         machine.many = None
 
-    return load if loads else store
+    return load_all if loads else store_all
 
 
 def runs(program: Program) -> list[tuple[int, int]]:
@@ -297,4 +299,4 @@ def demand_parts(instruction: Instruction, known: frozenset[str] | set[str]) -> 
             raise refuse(instruction, f"'.{part}' is not known here")
 
 
-INSTRUCTIONS: dict[str, Handler] = {"ld": _load, "ldu": _load, "st": _store}
+INSTRUCTIONS: dict[str, Handler] = {"ld": load, "ldu": load, "st": store}

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ..effects import modifiers_of
+from ..effects import Parts, modifiers_of
 from ..machine.machine import Machine
 from ..memory.memories import LINE_BYTES
 from ..order.access import Access
 from ..program import REGISTER_BITS, Instruction, Program
-from .loads import data_address, immediate
+from .loads import data_address, immediate, store
 from .operands import Handler, Lanes, Step, demand_count, reader, refuse
 
 _PIECE = 8
@@ -70,17 +70,9 @@ def _discard(instruction: Instruction, program: Program) -> Step:
 
 def send_to_global(instruction: Instruction, program: Program) -> Step:
     """``st.async.release`` to global memory: what the thread did before is there before it is."""
-    demand_count(instruction, 2)
     said = modifiers_of(instruction.opcode)
-    access = Access(said.space, REGISTER_BITS[said.type] // 8, "release", said.scope)
-    address = data_address(instruction.operands[0], access.space, instruction, program)
-    value = reader(instruction.operands[1], said.type, instruction, program, wider=True)
-
-    def step(machine: Machine, lanes: Lanes) -> None:
-        raw = np.ascontiguousarray(value(machine, lanes))[..., None].view(np.uint8)
-        machine.store(lanes, access, address(machine, lanes), raw)
-
-    return step
+    size = REGISTER_BITS[said.type] // 8
+    return store(instruction, program, Parts(Access(said.space, size, "release", said.scope), said.type, 1, size))
 
 
 INSTRUCTIONS: dict[str, Handler] = {

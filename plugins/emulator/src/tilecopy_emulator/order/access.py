@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 import attrs
 import numpy as np
 from attrs.validators import in_
+from tilecopy import HazardError
 
 from .shadow import CLUSTER, CTA, GPU, SYS, WEAK, strength
 
@@ -50,12 +51,12 @@ class Together(Exception):  # noqa: N818 (never leaves this module)
     """Lanes of one warp write the same bytes by one instruction: at fault unless the values are equal.
 
     Attributes:
-        accuse: raises the hazard.
+        error: the hazard.
     """
 
-    def __init__(self, accuse: Callable[[], NoReturn]) -> None:
+    def __init__(self, error: HazardError) -> None:
         super().__init__()
-        self.accuse = accuse
+        self.error = error
 
 
 @attrs.frozen(eq=False)

@@ -10,7 +10,7 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any
 
 import attrs
 
@@ -37,8 +37,6 @@ from ..threads.special import SPECIAL_REGISTERS
 from .cursor import Cursor, whole_number
 from .lexer import Token
 from .variables import variable_declarations
-
-_Found = TypeVar("_Found")
 
 MAX_INSTRUCTIONS = 1 << 18
 """Instructions after the expansion of calls."""
@@ -96,25 +94,13 @@ class _Scope:
     labels: dict[str, str] = attrs.Factory(dict)
     targets: dict[str, tuple[str, ...]] = attrs.Factory(dict)
 
-    def find(self, name: str) -> str | None:
-        """The unique name of a register or variable."""
-        return self._look(lambda scope: scope.names.get(name))
-
-    def label(self, name: str) -> str | None:
-        """The unique name of a label."""
-        return self._look(lambda scope: scope.labels.get(name))
-
-    def branch_targets(self, name: str) -> tuple[str, ...] | None:
-        """The labels of a ``.branchtargets`` list."""
-        return self._look(lambda scope: scope.targets.get(name))
-
-    def _look(self, find: Callable[[_Scope], _Found | None]) -> _Found | None:
-        """What this scope or the nearest around it finds."""
+    def find(self, name: str, table: str = "names") -> Any:
+        """What a name means here or in the nearest scope around this one, by one of the tables; None where it means nothing."""
         scope: _Scope | None = self
         while scope is not None:
-            found = find(scope)
-            if found is not None:
-                return found
+            meaning = getattr(scope, table).get(name)
+            if meaning is not None:
+                return meaning
             scope = scope.parent
         return None
 
@@ -254,7 +240,7 @@ class Expansion:
             operands[0] = self._label(str(operands[0]), draft)
         else:
             name = str(operands[1])
-            targets = draft.scope.branch_targets(name)
+            targets = draft.scope.find(name, "targets")
             if targets is None:
                 raise UnsupportedPtxError(f"'{name}' is not a list of .branchtargets", instruction.line)
             operands[1] = Vector(tuple(self._label(target, draft) for target in targets))
@@ -263,7 +249,7 @@ class Expansion:
     def _label(self, name: str, draft: _Draft) -> str:
         if name in self.labels and "@" in name:
             return name  # the end of an expanded call
-        label = draft.scope.label(name)
+        label: str | None = draft.scope.find(name, "labels")
         if label is None:
             raise UnsupportedPtxError(f"'{draft.instruction.text}': there is no label '{name}'", draft.instruction.line)
         return label
@@ -426,7 +412,7 @@ class Expansion:
         self._instruction(scope, guard, unless=unless, start=start)
 
     def _register(self, scope: _Scope, name: str, line: int) -> str:
-        found = scope.find(name)
+        found: str | None = scope.find(name)
         if found is None or found not in self.registers:
             self.c.fail(f"the register '{name}' is not declared", line)
         return found
@@ -543,7 +529,7 @@ class Expansion:
             return name
         if name == "WARP_SZ":
             return "32"
-        found = scope.find(name)
+        found: str | None = scope.find(name)
         if found is not None:
             variable = self.module.variables.get(found)
             if variable is not None and variable.extern and variable.space != "shared":
@@ -662,7 +648,7 @@ class Expansion:
         returned = [self._bind(inner, *pair, emit, text) for pair in zip(function.results, results, strict=True)]
         for formal, actual in zip(function.parameters, arguments, strict=True):
             if self._bind(inner, formal, actual, emit, text):
-                self._give(formal, inner.names[formal.name], actual, emit)
+                self._pass(formal, inner.names[formal.name], actual, emit)
         source, caller = self.source, self.caller
 
         def leave() -> None:
@@ -672,7 +658,7 @@ class Expansion:
             self.labels[end] = len(self.drafts)
             for needed, formal, actual in zip(returned, function.results, results, strict=True):
                 if needed:
-                    self._take(formal, actual, inner.names[formal.name], emit)
+                    self._pass(formal, actual, inner.names[formal.name], emit)
             self.labels[behind] = len(self.drafts)
 
         self.calls[name] = None
@@ -715,13 +701,13 @@ class Expansion:
             for formal in (*function.results, *function.parameters):
                 self._bind(scope, formal, "", emit, function.name)
         for formal, actual in zip(function.parameters, arguments, strict=True):
-            self._give(formal, body.scope.names[formal.name], actual, emit)
+            self._pass(formal, body.scope.names[formal.name], actual, emit)
         emit(("mov", "b32"), body.register, str(len(body.sites)))
         body.sites.append(f"return to{end}")
         emit(("bra",), body.start)
         self.labels[body.sites[-1]] = len(self.drafts)
         for formal, actual in zip(function.results, results, strict=True):
-            self._take(formal, actual, body.scope.names[formal.name], emit)
+            self._pass(formal, actual, body.scope.names[formal.name], emit)
 
     def _expand_shared(self, body: _SharedBody) -> _Draft:
         """Expand a shared body; its branch back, which learns its targets when all calls are known."""
@@ -735,35 +721,23 @@ class Expansion:
         self.drafts.append(draft)
         return draft
 
-    def _give(self, formal: Formal, name: str, actual: str, emit: Callable[..., None]) -> None:
-        """Move an argument to a formal."""
+    def _pass(self, formal: Formal, to: str, source: str, emit: Callable[..., None]) -> None:
+        """Move an argument to a formal, or a result to where its call wants it."""
         width = f"b{REGISTER_BITS[formal.type]}"
         if formal.space == "reg":
-            self._move(formal, name, actual, emit)
-        elif actual in self.locals:
-            self._copy_local(formal, name, actual, emit)
+            sides = [self.parts[name].items if name in self.parts else (name,) for name in (to, source)]
+            if {len(side) for side in sides} != {formal.elements}:
+                self.c.fail(
+                    f"{formal.name} is {formal.elements} registers of .{formal.type}, and the call has another number"
+                )
+            for pair in zip(*sides, strict=True):
+                emit(("mov", width if formal.type != "pred" else "pred"), *pair)
+        elif to in self.locals and source in self.locals:
+            self._copy_local(formal, to, source, emit)
+        elif to in self.locals:
+            emit(("st", "local", width), Memory(to, 0), source)
         else:
-            emit(("st", "local", width), Memory(name, 0), actual)
-
-    def _take(self, formal: Formal, actual: str, name: str, emit: Callable[..., None]) -> None:
-        """Move a result to where its call wants it."""
-        width = f"b{REGISTER_BITS[formal.type]}"
-        if formal.space == "reg":
-            self._move(formal, actual, name, emit)
-        elif actual in self.locals:
-            self._copy_local(formal, actual, name, emit)
-        else:
-            emit(("ld", "local", width), actual, Memory(name, 0))
-
-    def _move(self, formal: Formal, to: str, source: str, emit: Callable[..., None]) -> None:
-        width = f"b{REGISTER_BITS[formal.type]}" if formal.type != "pred" else "pred"
-        sides = [self.parts[name].items if name in self.parts else (name,) for name in (to, source)]
-        if {len(side) for side in sides} != {formal.elements}:
-            self.c.fail(
-                f"{formal.name} is {formal.elements} registers of .{formal.type}, and the call has another number"
-            )
-        for pair in zip(*sides, strict=True):
-            emit(("mov", width), *pair)
+            emit(("ld", "local", width), to, Memory(source, 0))
 
     def _copy_local(self, formal: Formal, to: str, source: str, emit: Callable[..., None]) -> None:
         step = min(8, formal.align, formal.bytes & -formal.bytes)

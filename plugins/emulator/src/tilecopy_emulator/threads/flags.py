@@ -35,7 +35,6 @@ class Flags:
         self.looked: dict[tuple[int, int, bool], Written] = {}
         self.learned: dict[tuple[int, int, bool], Location] = {}
         self.candidates: dict[int, list[tuple[Lock, Any, Clock]]] = {}
-        self.touched: Any = None
 
     def expand(self, copies: int, unit: int, unit_bytes: int) -> None:
         """See :meth:`Machine.expand`."""
@@ -225,7 +224,9 @@ class Flags:
             self.taken.setdefault(lane, []).append((found, access.reach))
         return False
 
-    def locks_order(self, ordered: Any, where: Any, lanes: Any, keys: Any, columns: Any, times: Any) -> None:
+    def locks_order(
+        self, ordered: Any, where: Any, lanes: Any, keys: Any, columns: Any, times: Any, touched: tuple[int, Any, bool]
+    ) -> None:
         """Mark earlier accesses (those of ``where``) as ordered that were made under a lock which is held now."""
         bad = np.nonzero(~ordered & where)[0]
         if not len(bad):
@@ -239,14 +240,16 @@ class Flags:
                 assert lock.holder is not None
                 key, column = lock.holder
                 if order.known(np.array([lane]), np.array([key]), np.array([column]))[0] >= lock.start:
-                    self._under(lock, lane, mine, ordered, keys, columns, times)
+                    self._under(lock, lane, mine, ordered, keys, columns, times, touched)
             left = mine[~ordered[mine]]
             if len(left) and self.candidates.get(lane):
                 for _, _, clock in self.candidates.pop(lane):
                     order.acquire(np.array([lane]), clock)
                 ordered[left] = order.ordered(lanes[left], keys[left], columns[left], times[left])
 
-    def _under(self, lock: Lock, lane: int, positions: Any, ordered: Any, keys: Any, columns: Any, times: Any) -> None:
+    def _under(
+        self, lock: Lock, lane: int, positions: Any, ordered: Any, keys: Any, columns: Any, times: Any, touched: Any
+    ) -> None:
         """Mark those accesses before which were made in earlier critical sections of a lock that a lane is under."""
         machine, cluster = self.machine, self.machine.cluster_size
         mine = lane // machine.threads + machine.order.first
@@ -269,19 +272,19 @@ class Flags:
                 ):
                     ordered[here] = True
                     for position in here.tolist():
-                        self._seen(lane, lock, section, position)
+                        self._seen(lane, lock, section, position, touched)
                 else:
                     name = "cta" if least == CTA else "cluster"
                     self.narrow[lane] = f"the lock between them is given back or taken with the scope .{name}"
             left = left[~ordered[left]]
 
-    def _seen(self, lane: int, lock: Lock, section: Section, position: int) -> None:
+    def _seen(self, lane: int, lock: Lock, section: Section, position: int, touched: tuple[int, Any, bool]) -> None:
         """A lane that holds a lock touches what was touched under it before.
 
         What it reads and does not write again may tell it of all that came before; an update of its own does not.
         """
-        space, cells, writes = self.touched
-        cell = (space, int(cells[position]))
+        memory, cells, writes = touched
+        cell = (memory, int(cells[position]))
         candidates = self.candidates.setdefault(lane, [])
         if writes:
             self.candidates[lane] = [x for x in candidates if x[1] != cell]
