@@ -128,6 +128,7 @@ PUBLIC = {
         "tilecopy.costs",
         "tilecopy.executors",
         "tilecopy.files",
+        "tilecopy.harness",
         "tilecopy.nvidia",
         "tilecopy.overlap",
         "tilecopy_cli.command",

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import attrs
 import click
 from tilecopy.costs import compare
+from tilecopy.harness import Harness, HarnessCopy, declared
 from tilecopy.kernel import KernelBuilder
 
 from tilecopy_core.description import OPS, TARGETS, Scope
 from tilecopy_core.dispatch import plan
-from tilecopy_core.errors import RequestError
-from tilecopy_core.layout import TileLayout
 from tilecopy_core.memory import Region
 from tilecopy_core.registry import default_registry, known_variants
 
@@ -36,8 +34,6 @@ _PRECEDENCE = (
     "copy; of equal priorities, the first by name. TILECOPY_PRIORITY=NAME=40,NAME=10 sets priorities of your own. "
     "TILECOPY_DISABLE=NAME,NAME and TILECOPY_ONLY=NAME,NAME leave variants out."
 )
-_MAX_LOCAL_BYTES = 1 << 16
-"""Far above the 255 registers of 4 bytes that a thread has, and little enough to be written down."""
 
 
 @click.group(cls=TilecopyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -143,30 +139,18 @@ def compare_command(**copy: Any) -> Answer:
 def ptx_command(src: Region, dst: Region, scope: Scope, op: str, target: str, **how: Any) -> Answer:
     """Print the PTX of a kernel that does one copy (arguments as for `tilecopy plan`)."""
     kernel = KernelBuilder("copy", threads=32 if scope.kind == "thread" else scope.threads)
-    src, dst = (_declared(kernel, region) for region in (src, dst))
-    how = {name: _declared(kernel, given) if isinstance(given, Region) else given for name, given in how.items()}
-    record = record_of(how["variant"])
-    alone = record is not None and record.threads == "one"
-    with kernel.if_(kernel.thread_id() == 0) if alone else nullcontext():
-        getattr(getattr(kernel, scope.kind), op)(dst, src, **how)
+    record, outside = record_of(how.pop("variant")), how.pop("outside")
+    regions = {"src": declared(kernel, src), "dst": declared(kernel, dst)}
+    options = {name: declared(kernel, mbarrier) for name, mbarrier in how.items()}
+    is_one = record is not None and record.threads == "one"
+    harness = Harness(
+        kernel, HarnessCopy(record, op, scope.kind, options, target, outside, issued_by_one=is_one), makers={}
+    )
+    harness.regions |= regions
+    with harness.issuing():
+        harness.issue()
     built = kernel.build(target=target)
     return Answer({"ptx": built.ptx, "plans": [plan_data(found) for found in built.plans]}, lambda: built.ptx)
-
-
-def _declared(kernel: KernelBuilder, region: Region) -> Region:
-    """The same region of a buffer of a kernel."""
-    buffer, layout = region.buffer, cast("TileLayout", region.buffer.layout)
-    if buffer.space == "global":
-        if len(layout.shard) != len(buffer.shape):
-            raise RequestError(f"{buffer.name}: the layout of a global buffer has one stride a dimension, not {layout}")
-        declared = kernel.param(buffer.name, buffer.shape, buffer.dtype, strides=layout.strides)
-    elif buffer.space in ("shared", "local"):
-        if buffer.space == "local" and buffer.span_bytes > _MAX_LOCAL_BYTES:
-            raise RequestError(f"{buffer.name}: {buffer.span_bytes} bytes are no fragment: a thread has 255 registers")
-        declared = getattr(kernel, buffer.space)(buffer.shape, buffer.dtype, layout=layout, name=buffer.name)
-    else:
-        raise RequestError(f"{buffer.name}: a {buffer.space} buffer needs a kernel around it; use KernelBuilder")
-    return attrs.evolve(region, buffer=declared)
 
 
 @tilecopy.command(short_help="List the installed variants, and what is wrong with broken ones.")

@@ -9,11 +9,11 @@ from typing import Any
 import click
 from tilecopy.catalog import KNOWN_EXECUTORS
 from tilecopy.executors import executors
+from tilecopy.harness import stand_in
 
 from tilecopy_core.description import OPS, TARGETS, Variant
 from tilecopy_core.dispatch import Plan
 from tilecopy_core.errors import checked, did_you_mean, instance_of
-from tilecopy_core.memory import Buffer
 from tilecopy_core.registry import default_registry, known_variants
 
 from .expressions import parse_region, parse_scope
@@ -94,8 +94,9 @@ def _in_words(command: Callable[..., Answer], more: Sequence[Callable[[Any], Any
         src, dst = parse_region(source, src_layout, "src"), parse_region(destination, dst_layout, "dst")
         check_names(variant=words.get("variant"))
         record = record_of(words.get("variant"))
-        if record is not None and any(option.name == "mbar" for option in record.options):
-            words["mbar"] = Buffer(1, "uint64", space="shared", name="mbar")[0]
+        for option in record.options if record is not None else ():
+            if option.name == "mbar":
+                words["mbar"] = stand_in(option)
         return command(src=src, dst=dst, scope=parse_scope(scope), **words)
 
     options = (

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import tilecopy as tc
+from tilecopy.harness import TMEM_LANES
 
-from .around import LANES
 from .grids import WORDS, first_registers, instructions_text, owners_of, register_panel, registers_of, side_title
 from .page import MOST_HEIGHT, Box, Grid, Panel, Sheet, rectangles
 from .part import Part, TooLarge
@@ -95,16 +95,16 @@ def draw_tensor(region: tc.Region, part: Part) -> Iterator[Sheet | TooLarge]:
     """
     layout: Any = region.buffer.layout
     size, (places, element) = region.buffer.dtype.bits // 8, elements_of(region, {})[1]
-    if not len(element) or layout.reach(tc.TLane) > LANES or layout.reach(tc.TCol) * size > LANE_BYTES:
+    if not len(element) or layout.reach(tc.TLane) > TMEM_LANES or layout.reach(tc.TCol) * size > LANE_BYTES:
         raise tc.RequestError(
-            f"draw: tensor memory has {LANES} lanes of {LANE_BYTES} bytes; {region}, {layout}, has elements outside, or none at all"
+            f"draw: tensor memory has {TMEM_LANES} lanes of {LANE_BYTES} bytes; {region}, {layout}, has elements outside, or none at all"
         )
     part.of()
     for each in layout.replica:
         step = each.stride * (LANE_BYTES if each.axis.name == "TLane" else size)
         places = (places + step * np.arange(each.extent)[:, None, None]).reshape(-1, len(element))
     lanes, inside = np.divmod(places, LANE_BYTES)
-    held = np.full((LANES, LANE_BYTES // COLUMN_BYTES), region.size)
+    held = np.full((TMEM_LANES, LANE_BYTES // COLUMN_BYTES), region.size)
     for word in range(max(1, size // COLUMN_BYTES)):
         np.minimum.at(held, (lanes, inside // COLUMN_BYTES + word), element)  # the first of those that share a column
     held[held == region.size] = NO_PLACE

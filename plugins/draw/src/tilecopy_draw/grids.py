@@ -8,8 +8,8 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from tilecopy.harness import TMEM_LANES
 
-from .around import LANES
 from .counts import counts_of
 from .page import Box, Grid, Panel, outlines, rectangles
 from .part import Part
@@ -95,18 +95,18 @@ def tensor_panel(side: CopySide, touched: Any, look: Look, **more: Any) -> Panel
     """
     columns, lanes = touched.byte % LANE_BYTES // COLUMN_BYTES, touched.byte // LANE_BYTES
     wide = int((columns + touched.bytes // COLUMN_BYTES).max())
-    ids = np.full((LANES, wide), NO_PLACE)
+    ids = np.full((TMEM_LANES, wide), NO_PLACE)
     for word in range(int(touched.bytes.max()) // COLUMN_BYTES):
         ids[lanes, columns + word] = 4 * touched.instruction + lanes // 32
     alike = next(alike for alike in ALIKE if (np.repeat(ids[::alike], alike, axis=0) == ids).all())
-    names = [str(lane) for lane in range(0, LANES, alike)], [str(column) for column in range(wide)]
+    names = [str(lane) for lane in range(0, TMEM_LANES, alike)], [str(column) for column in range(wide)]
     grid = Grid(ids[::alike], ids[::alike], *names, "column after the first, 4 bytes each; rows: lanes")
     boxes = []
     for number, place in rectangles(grid.ids):
         label, fill, tip = look(number // 4)
         boxes.append(Box(place, label, fill, f"{tip}: lanes {alike * place[0]} to {alike * place[2] - 1}"))
     each = 32 // alike
-    warps = [(top, top + each) for top in range(0, LANES // alike, each)]
+    warps = [(top, top + each) for top in range(0, TMEM_LANES // alike, each)]
     return Panel(
         f"{side.name.capitalize()}: tensor memory {side.label}, by lane and column", grid, boxes, frames=[(a, 0, b, wide) for a, b in warps],
         beside=[((a, b), f"lanes {alike * a}-{alike * b - 1}, warp {a // each}") for a, b in warps],

@@ -17,7 +17,7 @@ from tilecopy_emulator import Access, EmulatorExecutor, Transfer
 
 from tilecopy_core.plugin import evaluate, symbols_of
 
-from .around import Around
+from .harness import DrawHarness
 
 NO_PLACE, WORD_BYTES = -1, 4
 COLUMN_BYTES, LANE_BYTES = 4, 2048
@@ -230,11 +230,12 @@ def run_copy(plan: tc.Plan) -> Movement:
         TilecopyError: what the emulator finds wrong; or bytes arrive elsewhere than the copy says.
     """
     request, variant = plan.request, plan.variant
-    around = Around(request, variant)
-    kernel = around.build()
-    size, threads = request.src.buffer.dtype.bits // 8, around.threads
+    harness = DrawHarness(request, variant)
+    kernel = harness.build()
+    size, threads = request.src.buffer.dtype.bits // 8, harness.kernel.threads
     placed = [
-        elements_of(region, around.values, min(threads, request.scope.threads)) for region in (request.src, request.dst)
+        elements_of(region, harness.values, min(threads, request.scope.threads))
+        for region in (request.src, request.dst)
     ]
     marked = np.unique(placed[0][1][0][:, None] + np.arange(size))
     numbers = np.arange(1, len(marked) + 1)
@@ -243,26 +244,26 @@ def run_copy(plan: tc.Plan) -> Movement:
     digits = max(1, -(-len(marked).bit_length() // 8))
     for turn in range(digits + 1):  # the last has the complement of the first digit: what does not change is no mark
         digit = numbers >> 8 * (turn % digits) & 255
-        source, answer = _array(around.src.given), _array(around.dst.given)
+        source, answer = (_array(harness.memories[side].array) for side in ("src", "dst"))
         _rows(source, request.src)[:, marked] = digit if turn < digits else 255 - digit
-        EmulatorExecutor(observer=None if turn else told.append).launch(kernel, [*around.numbers, source, answer])
+        EmulatorExecutor(observer=None if turn else told.append).launch(kernel, [*harness.numbers, source, answer])
         answers.append(_rows(answer, request.dst).astype(np.int64))
     number = sum(answer << 8 * turn for turn, answer in enumerate(answers[:-1]))
     came = (answers[-1] == 255 - answers[0]) & (number > 0) & (number <= len(marked))
     arrived = np.append(NO_PLACE, marked)[np.where(came, number, 0)]
-    steps, touched = _touched(told, kernel, around)
+    steps, touched = _touched(told, kernel, harness)
     if request.spaces == ("local", "local"):
-        steps = _written(kernel, around)
-    receiver = int(touched[1].cta.min(initial=around.ctas - 1)) if request.dst.buffer.space == "shared" else 0
-    by_engine = around.record.threads == "one"
+        steps = _written(kernel, harness)
+    receiver = int(touched[1].cta.min(initial=harness.copy.cluster - 1)) if request.dst.buffer.space == "shared" else 0
+    by_engine = harness.record.threads == "one"
     sides: list[CopySide] = []
     for name, region, (elements, held), each in zip(
         ("source", "destination"), (request.src, request.dst), placed, touched, strict=True
     ):
-        start = tuple(int(evaluate(start, around.values)) for start in region.starts)
+        start = tuple(int(evaluate(start, harness.values)) for start in region.starts)
         by_threads = region.buffer.space in ("global", "shared") and len(each) > 0 and not by_engine
         sides.append(CopySide(name, region, start, elements, held, each, by_threads))
-    values = {str(each): value for each, value in around.values.items()}
+    values = {str(each): value for each, value in harness.values.items()}
     found = Movement(
         request, variant, plan.partition, values, kernel.ptx, steps, sides[0], sides[1], arrived[receiver], threads, by_engine
     )  # fmt: skip
@@ -280,31 +281,31 @@ def _array(given: tc.Buffer) -> Any:
 
 
 def _rows(array: Any, region: tc.Region) -> Any:
-    """The bytes of an array, a row a memory: of shared memory there is one a CTA."""
+    """The bytes of an array, a row for each memory: those of an SM are one per CTA."""
     raw = array.reshape(-1).view(np.uint8)
-    return raw.reshape(len(array) if region.buffer.space == "shared" else 1, -1)
+    return raw.reshape(1 if region.buffer.space == "global" else len(array), -1)
 
 
-def _own(kernel: tc.BuiltKernel, around: Around, line: int) -> bool:
+def _own(kernel: tc.BuiltKernel, harness: DrawHarness, line: int) -> bool:
     """Whether a line of the PTX is the copy's own."""
-    return kernel.origin_of(line).startswith(f"{around.variant}: {around.request.op} ")
+    return kernel.origin_of(line).startswith(f"{harness.record.name}: {harness.request.op} ")
 
 
-def _written(kernel: tc.BuiltKernel, around: Around) -> tuple[Step, ...]:
+def _written(kernel: tc.BuiltKernel, harness: DrawHarness) -> tuple[Step, ...]:
     """The copy's own instructions, as they stand in the text: no memory is touched, so none is told."""
     words = [(line, text.split()) for line, text in enumerate(kernel.ptx.splitlines(), 1) if text.endswith(";")]
     return tuple(
         Step(line, next(word for word in each if not word.startswith("@")).rstrip(";"))
         for line, each in words
-        if each[0][0] != "." and _own(kernel, around, line)
+        if each[0][0] != "." and _own(kernel, harness, line)
     )
 
 
-def _touched(told: Sequence[Any], kernel: tc.BuiltKernel, around: Around) -> tuple[tuple[Step, ...], list[Any]]:
+def _touched(told: Sequence[Any], kernel: tc.BuiltKernel, harness: DrawHarness) -> tuple[tuple[Step, ...], list[Any]]:
     """The copy's own accesses and transfers of CTA 0, and of one instance of its scope."""
-    request, threads = around.request, around.threads
+    request, threads = harness.request, harness.kernel.threads
     taking_part = threads if request.scope.kind == "thread" else min(threads, request.scope.threads)
-    named = [side.pool.name if side.pool is not None else "" for side in (around.src, around.dst)]
+    named = [harness.memories[side].buffer.name for side in ("src", "dst")]
     tensor = [each.offsets.min() for each in told if isinstance(each, Access) and each.space == "tensor"]
     first = (
         int(min(tensor, default=0)) // COLUMN_BYTES * COLUMN_BYTES
@@ -315,12 +316,12 @@ def _touched(told: Sequence[Any], kernel: tc.BuiltKernel, around: Around) -> tup
     for each in told:
         parts = _sides(each, named)
         chosen = each.threads < taking_part  # of CTA 0
-        if not (parts and chosen.any() and _own(kernel, around, each.line)):
+        if not (parts and chosen.any() and _own(kernel, harness, each.line)):
             continue
         mine = each.threads[chosen]
         # what arrives at several CTAs is told once for each, and is one instruction
         slots = parts[-1][1].ctas[chosen] * threads + mine
-        counted = executed.setdefault(each.line, np.zeros(around.ctas * threads, np.int64))
+        counted = executed.setdefault(each.line, np.zeros(harness.copy.cluster * threads, np.int64))
         turns = counted[slots]
         counted[np.unique(slots)] += 1
         for turn in np.unique(turns).tolist():

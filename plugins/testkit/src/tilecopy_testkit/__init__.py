@@ -8,7 +8,8 @@ installed variant, ``tilecopy new-variant`` writes the package of a new one.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .completion import COMPLETIONS, Step
+from tilecopy.harness import COMPLETIONS, Step
+
 from .description import Description, Operand, Start, Term
 from .drawing import Draw, Ranges
 from .finding import Finding

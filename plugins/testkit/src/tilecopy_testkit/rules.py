@@ -236,7 +236,7 @@ def _environment(around: Around, values: Mapping[str, int]) -> dict[Any, int]:
     d, found = around.description, dict[Any, int]()
     first = int(oracle.threads_of(d, values["unit"])[0])
     for symbolic, value in (
-        (around.block, values["block"]),
+        (around.cta, values["block"]),
         (around.turn, values["turn"]),
         (around.scalar, values["n"]),
         (around.rank, values["block"] % d.cluster),

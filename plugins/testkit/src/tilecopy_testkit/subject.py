@@ -9,11 +9,11 @@ from typing import Any
 
 import attrs
 import tilecopy as tc
+from tilecopy.harness import COMPLETIONS, Step
 
 from tilecopy_core.errors import checked, instance_of, optional, shown, tuple_of
 from tilecopy_core.registry import VARIANTS_GROUP, Plugin, Source, installed
 
-from .completion import COMPLETIONS, Step
 from .description import Description
 from .drawing import Draw, Ranges
 from .enumeration import Move

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky
 from tilecopy.assemblers import how_to_install
+from tilecopy.harness import Step
 
 from tilecopy_core.errors import FLAG, checked, instance_of, integer_in, tuple_of
 
 from . import proofs, rules
-from .completion import Step
 from .declines import taken_in_every_notation
 from .description import Description
 from .finding import Finding

@@ -11,7 +11,7 @@ import numpy as np
 
 from tilecopy_core.description import CopyRequest
 from tilecopy_core.dispatch import Plan
-from tilecopy_core.errors import PluginError, RequestError, TilecopyError, checked, frozen, instance_of, optional
+from tilecopy_core.errors import PluginError, TilecopyError, checked, frozen, instance_of, optional
 from tilecopy_core.integers import Symbol, evaluate, fits, of_atom, symbols_of
 from tilecopy_core.layout import html_table
 from tilecopy_core.memory import Buffer, Region
@@ -30,6 +30,7 @@ from tilecopy_core.ptx import (
 from tilecopy_core.registry import Registry, default_registry
 
 from ..emitted_text import emit_checked
+from ..harness import stand_in
 from .traffic import BANK_BYTES, BANKS, SECTOR_BYTES
 from .walk import GLOBAL_STEP_BYTES, SHARED_STEP_BYTES, Walk, live_registers
 
@@ -338,18 +339,6 @@ def _stand_ins(plan: Plan, registry: Registry | None) -> dict[str, Any]:
         if option.required and plan.request.options.get(option.name) is None:
             found[option.name] = stand_in(option)
     return found
-
-
-def stand_in(option: Any) -> Any:
-    """A value for an option that a copy cannot do without: one mbarrier, or 0."""
-    barrier = Buffer((1,), "uint64", space="shared", name=option.name)
-    if Region in option.types:
-        return barrier[0]
-    if Buffer in option.types:
-        return barrier
-    if int in option.types:
-        return 0
-    raise RequestError(f"option {option.name} is {option.meaning}; without it there are no instructions to count")
 
 
 class _Outside(KernelBindings):

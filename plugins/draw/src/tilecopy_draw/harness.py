@@ -1,0 +1,163 @@
+"""The kernel around a copy that is drawn: its arrays are flat, so that the run can mark each byte of a memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tilecopy as tc
+from tilecopy.harness import (
+    COMPLETIONS,
+    OPTIONS,
+    TMEM_LANES,
+    Harness,
+    HarnessCopy,
+    HarnessMemory,
+    element_storage,
+)
+
+from tilecopy_core.plugin import Iter, bounds_of, evaluate, shown, substitute, symbols_of
+
+MOST_BYTES = 1 << 26
+"""Of a memory that is run."""
+TMEM_COLUMNS = 512
+
+
+class DrawHarness(Harness):
+    """The kernel around a copy that is drawn.
+
+    Attributes:
+        request: the copy.
+        values: of each integer that is known at run time only.
+        numbers: of these the arguments, which come before those of the sides.
+
+    Raises:
+        RequestError: it needs what this kernel has not, or its arrays are too large.
+    """
+
+    def __init__(self, request: tc.CopyRequest, variant: str) -> None:
+        self.request, self.record = request, _record_of(variant)
+        record = self.record
+        if request.src.buffer.dtype.bits % 8:
+            raise tc.RequestError(f"draw: {request}: elements of 4 bits are not run")
+        for layout in (request.src.sliced_layout(), request.dst.sliced_layout()):
+            if layout is not None and any((bounds_of(it.stride)[0] or 0) < 0 for it in layout.unswizzled.shard):
+                raise tc.RequestError(
+                    f"draw: {request}: negative strides are not run; draw the copy with positive ones"
+                )
+        if record.completion not in COMPLETIONS:
+            raise tc.RequestError(
+                f"draw: {variant} completes by {record.completion!r}; what is run completes by {', '.join(COMPLETIONS)}"
+            )
+        mask, is_one = request.options.get("multicast"), record.threads == "one"
+        if request.options.get("cta_group", 1) != 1 or not isinstance(mask, (int, type(None))):
+            raise tc.RequestError("draw: a pair of CTAs (cta_group=2) and a mask known at run time only are not run")
+        receivers = tuple(rank for rank in range(16) if (mask or 0) >> rank & 1)
+        receiving = 1 if mask is None else max(2, 1 << max(receivers, default=0).bit_length())
+        tids = [symbol for symbol in self._symbols() if symbol.register == "%tid.x"]
+        least = TMEM_LANES if "tmem" in request.spaces else 32 if is_one else 1
+        threads = max(least, request.scope.threads, *(1 + (tid.upper or 0) for tid in tids))
+        copy = HarnessCopy(
+            variant=record,
+            op=request.op,
+            scope=request.scope.kind,
+            options={name: value for name, value in request.options.items() if name not in OPTIONS},
+            target=request.target,
+            outside=request.outside,
+            issued_by_one=is_one or (request.scope.kind == "thread" and not tids),
+            nbytes=request.dst.nbytes,
+            cluster=2 if any(option.name == "remote_cta_id" for option in record.options) else receiving,
+            receivers=receivers,
+        )
+        super().__init__(tc.KernelBuilder("draw", threads=threads), copy, COMPLETIONS[record.completion])
+        self.values: dict[Any, int] = {}
+        self.swap: dict[Any, Any] = {}
+        self.numbers: list[int] = []
+        self._declare()
+        for side in ("src", "dst"):
+            self.memories[side] = self._memory(side, getattr(request, side))
+        self.mbarrier = self.kernel.mbarrier() if self.needs_mbarrier else None
+
+    def _symbols(self) -> list[Any]:
+        """The integers that are known at run time, in order of first appearance."""
+        found: dict[Any, None] = {}
+        for region in (self.request.dst, self.request.src):
+            for value in (*region.starts, *region.buffer.shape, *region.buffer.placed_by()):
+                found.update(dict.fromkeys(sorted(symbols_of(value), key=str)))
+        return list(found)
+
+    def _declare(self) -> None:
+        """Each symbol as a scalar with what is known of it; its value is the least that there is, of a size one that holds the box, if any."""
+        most: dict[Any, int] = {}
+        for number, each in enumerate(self._symbols()):
+            step, low = each.multiple_of, each.lower if each.lower is not None else 0
+            upper = 2**31 - 1 if each.upper is None else each.upper
+            self.values[each] = -(-low // step) * step
+            most[each] = upper // step * step
+            if not each.register:
+                dtype = "int32" if low >= -(2**31) and upper < 2**31 else "int64"
+                self.swap[each] = self.kernel.scalar(f"n{number}", dtype, multiple_of=step, lower=low, upper=upper)
+        for region in (self.request.dst, self.request.src):
+            for start, extent, size in zip(region.starts, region.extents, region.buffer.shape, strict=True):
+                for each in symbols_of(size):
+                    while (now := self.values[each]) < most[each] and evaluate(size - start, self.values) < extent:
+                        self.values[each] = min(most[each], max(each.multiple_of, 2 * now))
+        self.numbers = [self.values[each] for each in self.swap]
+
+    def _now(self, value: Any) -> Any:
+        return substitute(value, self.swap)
+
+    def _layout(self, layout: Any) -> Any:
+        if not isinstance(layout, tc.TileLayout):
+            return type(layout)(tuple(map(self._now, layout.shape)), tuple(map(self._now, layout.strides)))
+        shard = [Iter(each.extent, self._now(each.stride), each.axis) for each in layout.shard]
+        offset = {axis: self._now(layout.offset_on(axis)) for axis in layout.axes}
+        return tc.TileLayout.of(shard, layout.replica, offset, layout.swizzle)
+
+    def _memory(self, name: str, region: tc.Region) -> HarnessMemory:
+        k, old, size = self.kernel, region.buffer, region.buffer.dtype.bits // 8
+        word, words = element_storage(old.dtype.bits)
+        starts, ctas = tuple(map(self._now, region.starts)), self.copy.cluster
+        if old.space == "tmem":
+            assert isinstance(old.layout, tc.TileLayout)
+            columns = -(-old.layout.span(tc.TCol) * size // 4)
+            halves = size == 2 and all(it.stride % 2 == 0 for it in old.layout.shard if it.axis.name == "TCol")
+            if halves and name == "dst":
+                raise tc.RequestError(
+                    f"draw: {old} has elements in the lower halves of columns, and those copies are not run"
+                )
+            buffer = k.tmem(old.shape, old.dtype, layout=old.layout, name=name)
+            self.regions[name] = tc.Region(buffer, starts, region.extents)
+            array = k.param(f"{name}_given", (ctas, TMEM_LANES, TMEM_COLUMNS), "uint32")
+            return HarnessMemory(array, None, buffer, columns=max(32, 1 << (columns - 1).bit_length()))
+        count = int(evaluate(old.elem_offset + old.layout.reach(), self.values)) * words
+        if count * size > MOST_BYTES:
+            raise tc.RequestError(
+                f"draw: {old} takes {count * size} bytes; at most {MOST_BYTES} are run. Draw the copy with a smaller array"
+            )
+        if old.space == "global":
+            array = pool = k.param(name, (count,), word, align_bytes=old.align_bytes)
+        elif old.space == "shared":
+            array = k.param(f"{name}_given", (ctas, count), word)
+            pool = k.shared(count, word, name=name, align_bytes=max(size, old.align_bytes))
+        else:
+            array = k.param(f"{name}_given", (ctas, k.threads, count), word)
+            pool = k.local(count, word, name=name)
+        buffer = tc.Buffer(
+            tuple(map(self._now, old.shape)), old.dtype, space=old.space, name=pool.name, layout=self._layout(old.layout),
+            memory=pool.memory, align_bytes=pool.align_bytes, elem_offset=self._now(old.elem_offset),
+        )  # fmt: skip
+        self.regions[name] = tc.Region(buffer, starts, region.extents)
+        return HarnessMemory(array, pool, buffer)
+
+    def build(self) -> tc.BuiltKernel:
+        """Return the whole kernel."""
+        self.body()
+        cluster = self.copy.cluster
+        return self.kernel.build(target=self.copy.target, grid=cluster, cluster=cluster if self.clustered else None)
+
+
+def _record_of(variant: str) -> tc.Variant:
+    for plugin in tc.default_registry().plugins():
+        if plugin.name == variant and plugin.variant is not None:
+            return plugin.variant
+    raise tc.PluginError(f"draw: variant {shown(variant)} is not installed")

@@ -1,0 +1,445 @@
+"""The smallest kernel around one copy: it fills both memories, issues the copy, completes it, and shows the destination.
+
+The conformance kit and the pictures run their copies in it. ``tilecopy ptx`` writes its copy alone, and the costs take from here
+what stands for options that only a kernel has. How a copy completes is one row of :data:`COMPLETIONS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import attrs
+
+from tilecopy_core import Buffer, Region, RequestError, Target, TileLayout, Variant, target_of
+from tilecopy_core.errors import TEXT, Kind, frozen, one_of, tuple_of
+from tilecopy_core.plugin import Option
+
+if TYPE_CHECKING:
+    from .kernel import KernelBuilder, Mbarrier
+
+__all__ = [
+    "COMPLETIONS",
+    "OPTIONS",
+    "TMEM_LANES",
+    "Harness",
+    "HarnessCopy",
+    "HarnessMemory",
+    "Step",
+    "declared",
+    "element_storage",
+    "stand_in",
+]
+
+TMEM_LANES = 128
+"""Lanes of tensor memory; a column of one has 32 bits."""
+_MAX_FRAGMENT_BYTES = 1 << 16
+"""Far above the 255 registers of 4 bytes that a thread has, and little enough to be written down."""
+
+
+@attrs.frozen
+class Step:
+    """One thing that the caller of a copy does to complete it.
+
+    Attributes:
+        name: what a report calls it.
+        when: ``before`` the copy or ``after`` it.
+        who: ``all`` threads, or the ``issuer`` alone, in its block.
+        write: records it in the kernel of a harness.
+        spaces: destinations for which it is done.
+    """
+
+    name: str = attrs.field(validator=TEXT)
+    when: Literal["before", "after"] = attrs.field(validator=one_of("before", "after"))
+    who: Literal["all", "issuer"] = attrs.field(validator=one_of("all", "issuer"))
+    write: Callable[[Harness], object] = attrs.field(validator=Kind("a function", callable))
+    spaces: tuple[str, ...] = attrs.field(
+        default=("global", "shared", "local", "tmem"),
+        validator=tuple_of(one_of("global", "shared", "local", "tmem")),
+    )
+
+
+FENCE = Step("fence_proxy_async", "before", "all", lambda harness: harness.kernel.fence_proxy_async())
+BARRIER = Step("barrier", "after", "all", lambda harness: harness.synchronize(), ("shared",))
+WAIT = Step("wait", "after", "all", lambda harness: harness.wait())
+
+COMPLETIONS: dict[str, tuple[Step, ...]] = {
+    "barrier": (BARRIER,),
+    "cp_async_group": (
+        Step("cp_async_commit", "after", "all", lambda harness: harness.kernel.cp_async_commit()),
+        Step("cp_async_wait", "after", "all", lambda harness: harness.kernel.cp_async_wait(0)),
+        BARRIER,
+    ),
+    "mbarrier": (FENCE, Step("arrive_expect_tx", "before", "issuer", lambda harness: harness.expect_bytes()), WAIT),
+    "bulk_group": (
+        FENCE,
+        Step("bulk_commit", "after", "issuer", lambda harness: harness.kernel.bulk_commit()),
+        Step("bulk_wait", "after", "issuer", lambda harness: harness.kernel.bulk_wait(0)),
+        BARRIER,
+    ),
+    "tcgen05_commit": (FENCE, Step("tcgen05_commit", "after", "issuer", lambda harness: harness.commit_tensor()), WAIT),
+    "wgmma_group": (
+        Step("commit_group", "after", "all", lambda h: h.kernel.inline_ptx("wgmma.commit_group.sync.aligned;")),
+        Step("wait_group", "after", "all", lambda h: h.kernel.inline_ptx("wgmma.wait_group.sync.aligned 0;")),
+        BARRIER,
+    ),
+}
+"""The steps of each completion, in order. The words are those of :attr:`tilecopy_core.Variant.completion`."""
+OPTIONS: dict[str, Callable[[Any], Any]] = {
+    "mbar": lambda harness: harness.barrier[0],
+    "remote_cta_id": lambda harness: harness.next_rank,
+}
+"""How a harness makes the options that only a kernel has, by name."""
+
+
+def stand_in(option: Option) -> Any:
+    """Return a value for an option that a copy cannot do without, where there is no kernel: one mbarrier, or 0."""
+    barrier = Buffer((1,), "uint64", space="shared", name=option.name)
+    if Region in option.types:
+        return barrier[0]
+    if Buffer in option.types:
+        return barrier
+    if int in option.types:
+        return 0
+    raise RequestError(f"option {option.name} is {option.meaning}; without it there are no instructions to count")
+
+
+def declared(kernel: KernelBuilder, region: Region) -> Region:
+    """Return the same region of a buffer that is a parameter of a kernel, or its own."""
+    buffer, layout = region.buffer, cast("TileLayout", region.buffer.layout)
+    if buffer.space == "global":
+        if len(layout.shard) != len(buffer.shape):
+            raise RequestError(f"{buffer.name}: the layout of a global buffer has one stride a dimension, not {layout}")
+        declared = kernel.param(buffer.name, buffer.shape, buffer.dtype, strides=layout.strides)
+    elif buffer.space in ("shared", "local"):
+        if buffer.space == "local" and buffer.span_bytes > _MAX_FRAGMENT_BYTES:
+            raise RequestError(f"{buffer.name}: {buffer.span_bytes} bytes are no fragment: a thread has 255 registers")
+        declared = getattr(kernel, buffer.space)(buffer.shape, buffer.dtype, layout=layout, name=buffer.name)
+    else:
+        raise RequestError(f"{buffer.name}: a {buffer.space} buffer needs a kernel around it; use KernelBuilder")
+    return attrs.evolve(region, buffer=declared)
+
+
+def element_storage(bits: int) -> tuple[str, int]:
+    """Return the integer type that holds an element's bytes, and how many of them the element takes."""
+    return (f"uint{bits}", 1) if bits <= 64 else ("uint64", bits // 64)
+
+
+@frozen
+class HarnessCopy:
+    """The copy of a harness.
+
+    Attributes:
+        variant: the record of who lowers it; None where the dispatch chooses.
+        op: ``copy`` or ``copy_async``.
+        scope: the kind of its scope.
+        options: those that are given.
+        target: the architecture.
+        outside: as :func:`tilecopy.plan` takes it.
+        issued_by_one: thread 0 alone issues it.
+        nbytes: bytes that arrive at a CTA in one iteration.
+        iterations: how often it is done.
+        cluster: CTAs of a cluster.
+        cta_group: CTAs that share tensor memory.
+        receivers: the ranks of the CTAs that a multicast arrives at.
+    """
+
+    variant: Variant | None
+    op: str
+    scope: str
+    options: Mapping[str, Any]
+    target: Target | str
+    outside: Any = None
+    issued_by_one: bool = False
+    nbytes: int = 0
+    iterations: int = 1
+    cluster: int = 1
+    cta_group: int = 1
+    receivers: tuple[int, ...] = ()
+
+
+@frozen
+class HarnessMemory:
+    """The memory of one side of the copy.
+
+    Attributes:
+        array: of the caller. Of a memory of an SM it holds a row per CTA: ``[cta, word]``, ``[cta, thread, register]`` or
+            ``[cta, lane, column]``.
+        words: the words of the array in the memory, which of global memory is the array itself; None of tensor memory.
+        buffer: what the copy names.
+        columns: of the allocation in tensor memory.
+        low_halves: of tensor memory, elements are the lower 16 bits of each column.
+    """
+
+    array: Buffer
+    words: Buffer | None
+    buffer: Buffer
+    columns: int = 0
+    low_halves: bool = False
+
+
+class Harness:
+    """A kernel in the making around one copy.
+
+    A subclass sets ``memories``, ``regions`` and ``mbarrier``.
+
+    Attributes:
+        kernel: the builder.
+        copy: what is copied.
+        steps: what completes it.
+        makers: by name, what makes the options that only a kernel has.
+        rank: the CTA's rank in its cluster.
+        turn: the index of the loop around the copy, or 0.
+        cta: the CTA's row in the callers' arrays.
+        memories: those of ``src`` and ``dst``.
+        regions: the boxes of both, where they are the same in each iteration.
+        mbarrier: what the copy's option ``mbar`` names; None where nothing needs it.
+    """
+
+    def __init__(
+        self,
+        kernel: KernelBuilder,
+        copy: HarnessCopy,
+        steps: Sequence[Step] = (),
+        makers: Mapping[str, Callable[[Any], Any]] = OPTIONS,
+    ) -> None:
+        self.kernel: KernelBuilder = kernel
+        self.copy, self.steps, self.makers = copy, steps, makers
+        self.rank: Any = kernel.cluster_rank() if copy.cluster > 1 else 0
+        self.turn: Any = 0
+        self.cta: Any = self.rank
+        self.memories: dict[str, HarnessMemory] = {}
+        self.regions: dict[str, Region] = {}
+        self.mbarrier: Mbarrier | None = None
+
+    # ------------------------------------------------------------------------------------------- for completions and options
+
+    @property
+    def needs_mbarrier(self) -> bool:
+        """True if the variant has the option ``mbar``, or its copies complete on an mbarrier."""
+        variant = self.copy.variant
+        return variant is not None and (
+            variant.completion in ("mbarrier", "tcgen05_commit") or any(o.name == "mbar" for o in variant.options)
+        )
+
+    @property
+    def barrier(self) -> Mbarrier:
+        """The mbarrier that the copy's option ``mbar`` names."""
+        if self.mbarrier is None:
+            raise RequestError(
+                f"{type(self).__name__}: the kernel has no mbarrier: the copy's variant has no option mbar, and does not complete on one"
+            )
+        return self.mbarrier
+
+    @property
+    def next_rank(self) -> Any:
+        """The rank of the CTA after this one, in a ring of the cluster."""
+        return (self.rank + 1) % self.copy.cluster
+
+    @property
+    def clustered(self) -> bool:
+        """True if the kernel has clusters."""
+        return self.copy.cluster > 1
+
+    def synchronize(self) -> None:
+        """Write a barrier of the CTA, or of the cluster where there is one."""
+        self.kernel.cluster_sync() if self.clustered else self.kernel.cta_sync()
+
+    def commit_tensor(self) -> None:
+        """Write a ``tcgen05.commit`` on the mbarrier, of the copy's CTAs."""
+        self.kernel.tcgen05_commit(self.barrier[0], cta_group=self.copy.cta_group)
+
+    def wait(self) -> None:
+        """Wait for this turn's phase of the mbarrier; of a pair of CTAs the first waits, and the other for that one."""
+        phase = self.turn % 2
+        if self.copy.receivers:
+            with self._receiving():
+                self.barrier.wait(phase, cluster=True)
+        elif self.copy.cta_group == 1:
+            self.barrier.wait(phase, cluster=self.clustered)
+        else:
+            with self.kernel.if_(self.rank == 0):
+                self.barrier.wait(phase)
+            self.synchronize()
+
+    def expect_bytes(self) -> None:
+        """Write ``arrive_expect_tx`` of all bytes that arrive at this CTA in one turn, by one thread."""
+        by_one = nullcontext() if self.copy.issued_by_one else self.kernel.if_(self.kernel.thread_id() == 0)
+        with by_one, self._receiving():
+            self.barrier.arrive_expect_tx(self.copy.nbytes)
+
+    def _receiving(self) -> AbstractContextManager[Any]:
+        """Return a block for the CTAs that a multicast arrives at."""
+        ranks = self.copy.receivers
+        return self.kernel.if_(reduce(or_, [self.rank == rank for rank in ranks])) if ranks else nullcontext()
+
+    # ------------------------------------------------------------------------------------------- the copy
+
+    def region(self, side: str) -> Region:
+        """Return the box of ``dst`` or ``src``."""
+        return self.regions[side]
+
+    def options(self) -> dict[str, Any]:
+        """Return the options of the copy: those that are given, and those that only a kernel has."""
+        options = dict(self.copy.options)
+        for option in self.copy.variant.options if self.copy.variant is not None else ():
+            if option.name in self.makers and option.name not in options:
+                options[option.name] = self.makers[option.name](self)
+        return options
+
+    def issue(self) -> None:
+        """Write the copy."""
+        copy, variant = self.copy, self.copy.variant
+        emit = getattr(getattr(self.kernel, copy.scope), copy.op)
+        name = None if variant is None else variant.name
+        emit(self.region("dst"), self.region("src"), variant=name, outside=copy.outside, **self.options())
+
+    def issuing(self) -> AbstractContextManager[Any]:
+        """Return a block for the threads that issue the copy."""
+        blocks = ExitStack()
+        if self.copy.issued_by_one:
+            if self.copy.cta_group > 1:
+                blocks.enter_context(self.kernel.if_(self.rank == 0))
+            blocks.enter_context(self.kernel.if_(self.kernel.thread_id() == 0))
+        return blocks
+
+    def _write_steps(self, when: str, who: str) -> None:
+        for step in self.steps:
+            if (step.when, step.who) == (when, who) and self.memories["dst"].buffer.space in step.spaces:
+                step.write(self)
+
+    def _complete(self) -> None:
+        """Write one iteration: the copy, with what completes it."""
+        self._order()
+        with self.issuing():
+            self._write_steps("before", "issuer")
+            with self.kernel.if_(self.rank == 0) if self.copy.receivers else nullcontext():
+                self.issue()
+            self._write_steps("after", "issuer")
+        self._write_steps("after", "all")
+
+    def _order(self) -> None:
+        """Write a barrier, between the fences of tensor memory where an operand lies there."""
+        if self._tensor is not None:
+            self.kernel.tcgen05_fence_before()
+        self.synchronize()
+        if self._tensor is not None:
+            self.kernel.tcgen05_fence_after()
+
+    # ------------------------------------------------------------------------------------------- the kernel
+
+    @property
+    def _tensor(self) -> HarnessMemory | None:
+        """The operand in tensor memory, where one is."""
+        return next((memory for memory in self.memories.values() if memory.words is None), None)
+
+    def body(self) -> None:
+        """Write all that a CTA does."""
+        k, tensor, copy = self.kernel, self._tensor, self.copy
+        if self.mbarrier is not None:
+            with k.if_(k.thread_id() == 0):
+                self.mbarrier.init(1)
+                if target_of(copy.target).arch >= 90:
+                    k.fence_mbarrier_init()
+        if tensor is not None:
+            with k.if_(k.warp_id() == 0):
+                k.tcgen05_alloc(tensor.buffer, columns=tensor.columns, cta_group=copy.cta_group)
+            self.synchronize()
+        self._move("src", fills=True)
+        self._move("dst", fills=True)
+        self._write_steps("before", "all")
+        if copy.iterations > 1:
+            for turn in k.range(copy.iterations):
+                self.turn = turn
+                self._complete()
+        else:
+            self._complete()
+        if self.memories["dst"].words is None:
+            self._order()
+        self._move("dst", fills=False)
+        if tensor is not None:
+            k.tcgen05_fence_before()
+            self.synchronize()
+            with k.if_(k.warp_id() == 0):
+                k.tcgen05_dealloc(tensor.buffer, columns=tensor.columns, cta_group=copy.cta_group)
+        elif self.clustered:
+            k.cluster_sync()
+
+    def _distribute(self, count: int, move: Callable[[Any], None]) -> None:
+        """Write ``move(i)`` for every ``i`` below a count, dealt out to the threads."""
+        k, threads = self.kernel, self.kernel.threads
+        if count <= threads:
+            with k.if_(k.thread_id() < count):
+                move(k.thread_id())
+            return
+        with k.range(-(-count // threads)) as turn, k.if_(turn * threads + k.thread_id() < count):
+            move(turn * threads + k.thread_id())
+
+    def _filling(self, side: str, word: Any) -> AbstractContextManager[Any]:
+        """Return the block in which a word of shared memory is filled."""
+        return nullcontext()
+
+    def _columns_filled(self, side: str) -> Sequence[int]:
+        """Return the first of each four columns of tensor memory that are filled."""
+        return range(0, self.memories[side].columns, 4)
+
+    def _move(self, side: str, *, fills: bool) -> None:
+        """Write the caller's bytes to a memory of the SM, or what it holds back to the caller's array."""
+        k, memory = self.kernel, self.memories[side]
+        array, words = memory.array, memory.words
+
+        def move(outer: Region, inner: Region) -> None:
+            k.store(inner, k.load(outer)) if fills else k.store(outer, k.load(inner))
+
+        def move_shared(word: Any) -> None:
+            assert words is not None
+            with self._filling(side, word) if fills else nullcontext():
+                move(array[self.cta, word], words[word])
+
+        if words is None:
+            self._move_columns(
+                memory, "st" if fills else "ld", self._columns_filled(side) if fills else range(0, memory.columns, 4)
+            )
+        elif words.space == "shared":
+            self._distribute(cast("int", words.shape[0]), move_shared)
+        elif words.space == "local":
+            for register in range(cast("int", words.shape[0])):
+                move(array[self.cta, k.thread_id(), register], words[register])
+
+    def _move_columns(self, memory: HarnessMemory, kind: Literal["st", "ld"], columns: Sequence[int]) -> None:
+        k = self.kernel
+        with k.if_(k.thread_id() < TMEM_LANES):
+            holder = cast("Buffer", memory.buffer.allocated_addr)
+            base = k.load(holder[0]) + k.cast(k.thread_id() // 32 * (32 << 16), "uint32")
+            places = [memory.array[self.cta, k.thread_id(), column] for column in columns]
+            k.inline_ptx(_columns_text(kind, columns, low_halves=memory.low_halves), base, *places)
+
+
+def _columns_text(kind: Literal["st", "ld"], columns: Sequence[int], *, low_halves: bool) -> str:
+    """Return the PTX that moves four columns from each of some on, for :meth:`KernelBuilder.inline_ptx`.
+
+    The warp's part of tensor memory lies at ``{0}``, the columns of the array at ``{1}`` and so on.
+    """
+    shape = f"x2.{'un' * (kind == 'st')}pack::16b" if low_halves else "x4"
+    opcode = f"tcgen05.{kind}.sync.aligned.32x32b.{shape}.b32"
+    moves, shows = list[str](), list[str]()
+    for number, column in enumerate(columns, 1):
+        whole = [f"w{column + i}" for i in range(4)]
+        registers = f"{{{{{', '.join(whole[:2] if low_halves else whole)}}}}}"
+        words = f"{{{{{', '.join(whole)}}}}}"
+        if kind == "st":
+            moves.append(f"ld.global.v4.b32 {words}, {{{number}}};")
+            if low_halves:
+                moves += [f"prmt.b32 {whole[i]}, {whole[2 * i]}, {whole[2 * i + 1]}, 0x5410;" for i in range(2)]
+            moves.append(f"{opcode} [{{0}}+{column}], {registers};")
+        else:
+            moves.append(f"{opcode} {registers}, [{{0}}+{column}];")
+            if low_halves:  # what stands in the array between the elements stays
+                shows.append(f"ld.global.v4.b32 {{{{o0, o1, o2, o3}}}}, {{{number}}};")
+                shows += [f"prmt.b32 {whole[i]}, {whole[i // 2]}, o{i}, 0x76{(10, 32)[i % 2]};" for i in (3, 2, 1, 0)]
+            shows.append(f"st.global.v4.b32 {{{number}}}, {words};")
+    lines = [".reg .b32 w<512>, o<4>;", *moves, f"tcgen05.wait::{kind}.sync.aligned;", *shows]
+    return "{{ " + "\n".join(lines) + " }}"
