@@ -131,6 +131,7 @@ PUBLIC = {
         "tilecopy.harness",
         "tilecopy.nvidia",
         "tilecopy.overlap",
+        "tilecopy.validators",
         "tilecopy_cli.command",
         "tilecopy_core",
         "tilecopy_core.errors",

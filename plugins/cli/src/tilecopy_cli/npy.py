@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 import attrs
 import numpy as np
-from tilecopy.paths import PATH
+from tilecopy.validators import PATH
 
 from tilecopy_core.errors import FLAG, checked, instance_of
 from tilecopy_core.errors import shown as value_shown

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tilecopy.files import check_writable, write_files
-from tilecopy.paths import PATH
+from tilecopy.validators import PATH
 
 from tilecopy_core.errors import checked
 

@@ -26,13 +26,13 @@ from tilecopy_core.errors import (
     integer_in,
     shown,
 )
-from tilecopy_core.integers import Int, Symbol, is_int_like, key_of, symbols_of
+from tilecopy_core.integers import INT, Int, Symbol, key_of, symbols_of
 from tilecopy_core.layout import html_table
 from tilecopy_core.registry import LOCK
 
 from ..errors import AssemblerError, LaunchError
 from ..executor_choice import choose_executor
-from ..paths import PATH
+from ..validators import PATH, mapping_of
 from .bounds import Bound
 from .cta_ids import GRID_LIMIT, bounded_by, cluster_rank, only_symbol
 from .parameters import ArrayParameter, Parameter, value_of, with_values
@@ -45,12 +45,7 @@ _MOST_REMEMBERED = 256
 """Grids and numbers whose bounds were checked."""
 _COUNT = integer_in(0, 2**31 - 1)
 _GRID = Kind("three counts", lambda value: type(value) is tuple and len(value) == 3 and all(map(_COUNT.fits, value)))
-_NUMBERS = Kind(
-    "integers by name",
-    lambda value: (
-        isinstance(value, Mapping) and all(isinstance(name, str) and is_int_like(value[name]) for name in value)
-    ),
-)
+_NUMBERS = mapping_of(INT)
 
 
 @frozen

@@ -21,7 +21,7 @@ from tilecopy_core.ptx import HostBytes, Recipe, TensorMap
 
 from ..errors import LaunchError
 from ..integer_text import read
-from ..paths import PATH
+from ..validators import PATH
 from . import save as saving
 from .bounds import Bound
 from .built import BuiltKernel, SharedAllocation, ValueCheck

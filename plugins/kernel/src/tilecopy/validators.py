@@ -1,0 +1,69 @@
+"""Validators of what users pass to functions of any package: those of the core, and those of paths, functions and sequences.
+
+A function is decorated with :func:`checked`; where that is too late or too slow, ``KIND.check(value, where, name)`` does the same.
+Records are checked by attrs, which takes each of these kinds as ``validator=``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from tilecopy_core.errors import FLAG, TEXT, Kind, checked, instance_of, integer_in, one_of, optional, tuple_of
+
+__all__ = [
+    "FLAG",
+    "FUNCTION",
+    "PATH",
+    "TEXT",
+    "Kind",
+    "checked",
+    "instance_of",
+    "integer_in",
+    "items_of",
+    "mapping_of",
+    "one_of",
+    "optional",
+    "tuple_of",
+]
+
+_LONGEST_PATH = 4096
+"""PATH_MAX of Linux."""
+
+
+def _is_path(value: Any) -> bool:
+    if not isinstance(value, (str, Path)) or not 0 < len(str(value)) <= _LONGEST_PATH or "\0" in str(value):
+        return False
+    return bool(os.fsencode(value))  # raises if no file system has such a name
+
+
+PATH = Kind("a path: text, or a pathlib.Path", _is_path)
+FUNCTION = Kind("a function", callable)
+
+
+def mapping_of(kind: Kind) -> Kind:
+    """Return the kind of a mapping from names in which each value is of a kind."""
+    return Kind(
+        f"a mapping from names, in which each value is {kind.rule}",
+        lambda value: (
+            isinstance(value, Mapping) and all(isinstance(name, str) and kind.fits(value[name]) for name in value)
+        ),
+    )
+
+
+def items_of(values: Any, most: int = 1 << 16) -> tuple[Any, ...] | None:
+    """Return the items of a sequence, of an array of one dimension, or of an iterator, which is read to ``most`` + 1 items.
+
+    Returns None for anything else, text and bytes among them, and for more than ``most`` items.
+    """
+    listed = isinstance(values, (Sequence, Iterator)) or hasattr(type(values), "__array__")
+    if not listed or isinstance(values, (str, bytes, bytearray, memoryview)):
+        return None
+    try:
+        items = tuple(islice(values, most + 1))
+    except Exception:  # an object's own
+        return None
+    return items if len(items) <= most else None
