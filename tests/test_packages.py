@@ -7,6 +7,7 @@ import importlib
 import re
 import runpy
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,7 @@ PUBLIC = {
         "tilecopy_core",
         "tilecopy_core.errors",
         "tilecopy_core.ptx.instructions",
+        "tilecopy_core.ptx.lines",
         "tilecopy_core.plugin",
         "tilecopy_core.registry",
         "tilecopy_cuda",
@@ -274,6 +276,49 @@ def test_public_modules_have_what_they_list(name: str) -> None:
     assert not [each for each in listed if not hasattr(PUBLIC[name], each)]
     pages = "".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
     assert not [each for each in listed if each != "__version__" and not re.search(rf"\b{each}\b", pages)]
+
+
+READ_PTX = ("tilecopy_core/ptx", "tilecopy_emulator/reading")
+"""Folders that take text of PTX apart; the others ask :mod:`tilecopy_core.ptx` of its lines."""
+OTHER_TEXT = {
+    "printing.py": "formats of printf",
+    "places.py": "line tables of DWARF",
+    "compiler.py": "the output of NVRTC",
+    "driver.py": "errors of a loader",
+    "integer_text.py": "integers of Python",
+}
+"""Modules with regular expressions that look like those over PTX -> what they read."""
+
+
+def test_one_folder_has_the_regular_expressions_over_ptx() -> None:
+    opcodes = {
+        word for line in (ROOT / READ_PTX[0] / "opcodes.txt").read_text().splitlines() for word in _opcodes(line)
+    }
+    assert {"ld", "bra", "tcgen05"} <= opcodes
+    directive = re.compile(r"%|\.(?:version|target|entry|func|reg|param|visible)\b|\.\[?[bsufv]+\]?[\d(\\]")
+    found = [
+        (path.name, text)
+        for source in SOURCES
+        for path in source.rglob("*.py")
+        if not any(folder in path.as_posix() for folder in READ_PTX) and path.name not in OTHER_TEXT
+        for text in _regular_expressions(path)
+        if directive.search(text.replace("\\.", "."))
+        or {*re.findall(r"[a-z]\w*", re.sub(r"\\\w", " ", text))} & opcodes
+    ]
+    assert found == []
+
+
+def _opcodes(line: str) -> list[str]:
+    """Return the first words of the opcodes that a line of the table has."""
+    forms = re.sub(r"[({].*?[)}]", "", line).split() if line.startswith("    ") else ()
+    return [word for form in forms for word in re.findall(r"(?:^\[?|(?<=\|))([a-z]\w*)", form)]
+
+
+def _regular_expressions(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and node.args and ast.unparse(node.func).partition(".")[0] in ("re", "pattern"):
+            parts = (part for part in ast.walk(node.args[0]) if isinstance(part, ast.Constant))
+            yield "".join(part.value for part in parts if isinstance(part.value, str))
 
 
 @pytest.mark.parametrize("name", ["tilecopy_core", *INSIDE, "tilecopy_emulator"])

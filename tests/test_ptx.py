@@ -15,7 +15,7 @@ from tilecopy_test_helpers import demos
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_test_helpers.programs import edge_of, round_trip, transposed_words
 
-from tilecopy_core.ptx import Address, Needs, PtxBuilder, SharedPlan, instruction_of
+from tilecopy_core.ptx import Address, Line, Needs, PtxBuilder, Register, SharedPlan, instruction_of, instructions_in
 
 GOLDEN = Path(__file__).parent / "golden"
 TARGETS = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103", "sm_120"]
@@ -264,6 +264,46 @@ def test_inline_ptx_decides_the_header(text: str, target: str, version: str, hea
     k = tc.KernelBuilder("k", threads=32)
     k.inline_ptx(f"{{{{ .reg .b32 %a, %b, %c; .reg .b64 %d; .reg .pred %e, p1; {text} }}}}")
     assert k.build(target=target, grid=1).ptx.startswith(f".version {version}\n.target {header}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "results", "accesses"),
+    [
+        ("@!%p1 ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1+16];", ["{%r1, %r2, %r3, %r4}"], [("global", 16, "load")]),
+        ("st.shared::cluster.u8 [%r1], %r2;", [], [("shared::cluster", 1, "store")]),
+        ("atom.global.add.u64 %rd1, [%rd2], 1;", ["%rd1"], [("global", 8, "load store")]),
+        ("ld.b64 %rd1, [%rd2];", ["%rd1"], [("", 8, "load")]),
+        ("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r1, %r2}, [%r3];", ["{%r1, %r2}"], [("shared", None, "load")]),
+        ("cp.async.cg.shared.global [%r1], [%rd1], 16;", [], [("shared", 16, "store"), ("global", 16, "load")]),
+        (
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], %r2, [%r3];",
+            [],
+            [("shared::cluster", None, "store"), ("global", None, "load")],
+        ),
+        ("prefetch.global.L2 [%rd1];", [], [("global", None, "")]),
+        ("mbarrier.init.shared.b64 [%r1], 1;", [], []),
+        ("add.s32%r1, %r2, 1;", ["%r1"], []),
+        ("call (%r1), f, (%r2);", ["(%r1)"], []),
+        ("mine.b32 %r1, [%r2], %r3;", ["%r1", "%r3"], []),
+        ("bra.uni $end;", [], []),
+    ],
+)
+def test_a_line_says_what_it_writes_and_accesses(
+    text: str, results: list[str], accesses: list[tuple[str, int | None, str]]
+) -> None:
+    (line,) = (line for number, line in instructions_in(f"// one\n{text} // [%r9]\n") if number == 2)
+    assert list(map(str, line.results)) == results
+    kinds = [(each, " ".join(["load"] * each.loads + ["store"] * each.stores)) for each in line.accesses]
+    assert [(each.space, each.bytes, kind) for each, kind in kinds] == accesses
+    assert line.is_branch == text.startswith("bra")
+
+
+def test_typed_operands_are_read_as_their_text_is() -> None:
+    register, base = Register("b32", "%r1"), Register("b64", "%rd1")
+    typed = Line("ld.shared.b32", (register, Address("shared", base, 8, 4)))
+    (read,) = (line for _, line in instructions_in(str(typed)))
+    assert typed.names == read.names == ["%r1", "%rd1"] and list(map(str, typed.results)) == read.results
+    assert [(each.space, each.bytes) for each in typed.accesses] == [("shared", 4)]
 
 
 def test_the_canonical_round_trip_has_no_dead_or_repeated_instruction() -> None:

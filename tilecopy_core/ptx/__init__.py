@@ -7,11 +7,11 @@ from .emitter import Emitter, pure_once
 from .host_parameters import HostBytes, Recipe, TensorMap
 from .index import IMMEDIATE_REACH_BYTES, SETP
 from .instructions import Instruction, Needs, Role, instruction_of, merge, nearest_to
-from .lines import AnyLine, Label, Line, Text, declared_in, parsed, statements
+from .lines import AnyLine, Label, Line, LineAccess, Text, declared_in, instructions_in, names_in, parsed, statements
 from .operands import STEM, TYPE_BITS, Access, Address, Operand, Register, TensorPlace, Vector, Written, masked
 
 __all__ = ["IMMEDIATE_REACH_BYTES", "MBARRIER_TX_LIMIT", "POOL", "SETP", "STEM", "TYPE_BITS", "Access", "Address"]
-__all__ += ["AnyLine", "Bindings", "Emitter", "HostBytes", "Instruction", "KernelBindings", "Label", "Line", "Needs"]
-__all__ += ["Operand", "PtxBuilder", "Recipe", "Register", "Role", "SharedPlan", "TensorMap", "TensorPlace", "Text"]
-__all__ += ["Vector", "Written", "declared_in", "instruction_of", "masked", "merge", "nearest_to", "parsed"]
-__all__ += ["pure_once", "statements"]
+__all__ += ["AnyLine", "Bindings", "Emitter", "HostBytes", "Instruction", "KernelBindings", "Label", "Line"]
+__all__ += ["LineAccess", "Needs", "Operand", "PtxBuilder", "Recipe", "Register", "Role", "SharedPlan", "TensorMap"]
+__all__ += ["TensorPlace", "Text", "Vector", "Written", "declared_in", "instruction_of", "instructions_in", "masked"]
+__all__ += ["merge", "names_in", "nearest_to", "parsed", "pure_once", "statements"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache, reduce
-from itertools import chain, product, repeat
+from itertools import product
 from pkgutil import get_data
 
 from attrs import evolve
@@ -174,13 +174,6 @@ class Instruction:
     def needs_on(self, target: Target) -> Needs | None:
         """What it needs on a target, or None where the target lacks it."""
         return next((needs for needs in self.ways if needs.met_by(target)), None)
-
-    def with_roles(self, operands: Sequence[object]) -> list[tuple[object, Role]]:
-        """Return each operand, typed or as text, with what the instruction does with it; [] where the table does not have it."""
-        roles = self.roles
-        if operands and roles and roles[0].in_parentheses and not str(operands[0]).startswith("("):
-            roles = roles[1:]
-        return list(zip(operands, chain(roles, repeat(roles[-1])), strict=False)) if roles else []
 
     def check(self, opcode: str, found: Sequence[object]) -> None:
         """Raise :class:`PtxError` for an operand that the ISA does not allow."""

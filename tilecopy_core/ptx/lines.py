@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any, TypeAlias
 
 from ..errors.patterns import pattern
 from ..errors.records import frozen
-from .operands import Register, Vector
+from .instructions import Role, instruction_of
+from .operands import Register, Vector, Written
+
+__all__ = ["Line", "LineAccess", "instructions_in"]
 
 _COMMENTS = pattern(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _STATEMENT = pattern(r"[{}]|[\w$%]+\s*:(?!:)|[^\s{};][^;]*;?|;")
@@ -18,8 +22,28 @@ _GUARD = pattern(r"@(!?) ?([\w$%]+) (?!;)")
 _DECLARATION = pattern(r"\.(?:reg|local|shared|global|const|param)\b(?:::\w+)?(.*)", re.DOTALL)
 _TYPES = pattern(r"\.align\s+\d+|\.[\w:]+|=\s*(?:\{[^}]*\}|[^,;]*)")
 _DECLARED = pattern(r"(%?[A-Za-z_$][\w$]*)\s*(?:<\s*(\d+)\s*>)?")
+_NAME = pattern(r"(?<![\w$%.])%?[A-Za-z_$][\w$]*")
 _OPCODE = pattern(r"[\w.:]+|\S*")
 """An opcode ends where an operand may begin, which needs no space: ``mov.b32%r0, 1;``."""
+
+
+@frozen(eq=False)
+class LineAccess:
+    """A frozen record of what one instruction does to memory at one address; a prefetch neither loads nor stores.
+
+    Attributes:
+        address: the operand.
+        space: the state space; "" for a generic address.
+        bytes: how many each thread accesses; None where the line does not say it.
+        loads: whether the memory is read.
+        stores: whether the memory is written.
+    """
+
+    address: Any
+    space: str
+    bytes: int | None
+    loads: bool
+    stores: bool
 
 
 @frozen(eq=False)
@@ -39,6 +63,54 @@ class Line:
     guard: Register | str | None = None
     unless: bool = False
     statement: int = 0
+
+    @property
+    def name(self) -> str:
+        """Return the opcode without its modifiers: ``ld`` for ``ld.global.b32``."""
+        return self.opcode.partition(".")[0]
+
+    @property
+    def is_branch(self) -> bool:
+        """Return True for an instruction that goes on at a label."""
+        return self.name in ("bra", "brx")
+
+    @property
+    def roles(self) -> list[tuple[Any, Role]]:
+        """Return each operand with what the instruction does with it; [] where the table does not have the opcode."""
+        roles = instruction_of(self.opcode).roles
+        if self.operands and roles and roles[0].in_parentheses and not str(self.operands[0]).startswith("("):
+            roles = roles[1:]
+        return list(zip(self.operands, chain(roles, repeat(roles[-1])), strict=False)) if roles else []
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names in its guard and operands, as :func:`names_in` reads them."""
+        return [name for operand in (self.guard, *self.operands) for name in names_in(operand)]
+
+    @property
+    def results(self) -> list[Any]:
+        """Return the operands that it writes, or may write where the table does not have the opcode: all but addresses."""
+        roles = self.roles
+        if not roles:
+            return [operand for operand in self.operands if not str(operand).startswith("[")]
+        return [operand for operand, role in roles if role.writes and not role.is_address]
+
+    @property
+    def size(self) -> Any:
+        """Return the operand that is the number of bytes that it moves, as bulk copies have one; None for no such operand."""
+        return next((operand for operand, role in self.roles if role.kind == "size"), None)
+
+    @property
+    def accesses(self) -> list[LineAccess]:
+        """Return what it loads, stores and prefetches, in the order of its addresses; an mbarrier does not count."""
+        size = int(text) if (text := str(self.size)).isdecimal() else None
+        return [
+            LineAccess(
+                operand, role.space or getattr(operand, "space", ""), role.nbytes or size, role.reads, role.writes
+            )
+            for operand, role in self.roles
+            if role.is_address and role.kind != "mbarrier" and (role.reads or role.writes or role.kind == "prefetch")
+        ]
 
     def __str__(self) -> str:
         guard = "" if self.guard is None else f"@{'!' * self.unless}{self.guard} "
@@ -120,6 +192,17 @@ def statements(lines: Iterable[AnyLine]) -> Iterator[Line | Label | str]:
             yield from (*parsed(text), line)
             text = ""
     yield from parsed(text)
+
+
+def names_in(operand: object) -> list[str]:
+    """Return the names of the registers of an operand; of text, those of everything in it. The builder's own text has none."""
+    return [] if operand is None or isinstance(operand, (int, Written)) else _NAME.findall(str(operand))
+
+
+def instructions_in(text: str) -> Iterator[tuple[int, Line]]:
+    """Yield the instructions of text, each with the number of its line; one that spans several lines is left out."""
+    for number, line in enumerate(text.split("\n"), 1):
+        yield from ((number, part) for part in parsed(line) if isinstance(part, Line))
 
 
 def declared_in(statement: str) -> list[str]:

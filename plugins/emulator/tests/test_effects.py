@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from test_targets import LINES, module
-from tilecopy.emitted_text import names_in
 from tilecopy_emulator import UnsupportedPtxError
 from tilecopy_emulator.alu import FORMS
 from tilecopy_emulator.effects import EFFECTS, modifiers_of, parts_of, written_by
@@ -16,7 +15,7 @@ from tilecopy_emulator.opcodes.table import compile_program, handlers
 from tilecopy_emulator.program import CARRY, TAKES_PART
 from tilecopy_emulator.reading.parser import parse
 
-from tilecopy_core.ptx import Line, instruction_of, parsed
+from tilecopy_core.ptx import Line, instruction_of, names_in, parsed
 
 
 def test_the_table_has_the_registers_that_handlers_write(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +65,7 @@ def test_the_cores_table_has_the_same_registers() -> None:
             written = {
                 name
                 for line in lines
-                for operand, role in instruction_of(line.opcode).with_roles(line.operands)
+                for operand, role in line.roles
                 if role.writes and not str(operand).startswith("[")
                 for name in names_in(operand)
             }
@@ -90,7 +89,7 @@ def test_an_operand_in_brackets_is_an_address_in_the_cores_table() -> None:
     for body, _ in LINES:
         for line in parsed(body):
             if isinstance(line, Line):
-                for operand, role in instruction_of(line.opcode).with_roles(line.operands):
+                for operand, role in line.roles:
                     assert role.is_address <= str(operand).startswith("["), (body, operand)
                     if str(operand).startswith("[") and not role.is_address:
                         assert line.opcode.startswith("tcgen05.mma"), (body, operand)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 from tilecopy.errors import LaunchError
 from tilecopy.kernel.built import BuiltKernel
+from tilecopy.module_text import directive_of
 
 from tilecopy_core.errors import PerformanceWarning
 from tilecopy_core.registry import warn_outside
@@ -73,10 +73,10 @@ class ModuleLoader:
                 "NVIDIA_DRIVER_CAPABILITIES must include compute"
             )
         if int(code) == _UNSUPPORTED_PTX_VERSION:
-            version = re.search(r"^\.version (\d+\.\d+)", kernel.ptx, re.MULTILINE)
+            version = directive_of(kernel.ptx, ".version")
             number = self.driver.call("cuDriverGetVersion")
             return (
-                f". The text needs PTX ISA {version[1] if version else '?'}; the driver is for CUDA {number // 1000}.{number % 1000 // 10}, "
+                f". The text needs PTX ISA {version or '?'}; the driver is for CUDA {number // 1000}.{number % 1000 // 10}, "
                 "which is older: update the NVIDIA driver"
             )
         return ""

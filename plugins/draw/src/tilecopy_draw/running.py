@@ -16,6 +16,7 @@ import tilecopy as tc
 from tilecopy_emulator import Access, EmulatorExecutor, Transfer
 
 from tilecopy_core.plugin import evaluate, symbols_of
+from tilecopy_core.ptx.lines import instructions_in
 
 from .harness import DrawHarness
 
@@ -292,12 +293,9 @@ def _own(kernel: tc.BuiltKernel, harness: DrawHarness, line: int) -> bool:
 
 
 def _written(kernel: tc.BuiltKernel, harness: DrawHarness) -> tuple[Step, ...]:
-    """The copy's own instructions, as they stand in the text: no memory is touched, so none is told."""
-    words = [(line, text.split()) for line, text in enumerate(kernel.ptx.splitlines(), 1) if text.endswith(";")]
+    """Return the copy's instructions as they stand in the text: they touch no memory, so the emulator observes none of them."""
     return tuple(
-        Step(line, next(word for word in each if not word.startswith("@")).rstrip(";"))
-        for line, each in words
-        if each[0][0] != "." and _own(kernel, harness, line)
+        Step(number, line.opcode) for number, line in instructions_in(kernel.ptx) if _own(kernel, harness, number)
     )
 
 

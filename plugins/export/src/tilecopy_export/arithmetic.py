@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 
 import attrs
-from tilecopy.emitted_text import names_in, names_of
 
-from tilecopy_core.ptx import AnyLine, Line, Register
+from tilecopy_core.ptx import AnyLine, Line, Register, names_in
 from tilecopy_core.ptx import statements as parts_of
 
 from .arguments import MARK
@@ -42,8 +40,6 @@ _EXACT = {
 }
 """Opcodes whose operands differ in width, or have a sign."""
 
-_REGISTER = re.compile(rf"{MARK}rd?\d+")
-
 
 @attrs.frozen
 class Lifted:
@@ -73,16 +69,18 @@ def lift(function: Function) -> Lifted:
     written = Counter(name for part in parts_of(function.body) for name in _results(part))
     outputs = {move.register for move in function.outputs}
     body: list[AnyLine] = []
+    sources: dict[str, list[str]] = {}
     straight, products = True, False
     for line in function.body:
         straight = straight and not any(map(branches, parts_of([line])))
         results = [name for name in _results(line) if written[name] == 1 and name not in outputs]
         if straight and results and isinstance(line, Line) and (cpp := _cpp(line, values)):
             values[results[0]] = cpp
+            sources[results[0]] = [operand.name for operand in line.operands[1:] if isinstance(operand, Register)]
             products = products or _multiplies(line)
         else:
             body.append(line)
-    used = {name for part in parts_of(body) if isinstance(part, Line) for name in names_of(part)}
+    used = {name for part in parts_of(body) if isinstance(part, Line) for name in part.names}
     taken = [name for name in values if name in used]
     computed = set(taken) - {move.register for move in function.inputs}
     if not computed or sum(_bits(name) // 32 for name in computed) > (MOST_WORDS if products else 1):
@@ -94,7 +92,7 @@ def lift(function: Function) -> Lifted:
         body=tuple(body),
         computed={BlockOperand(name): _bits(name) for name in taken},
     )
-    needed = _needed(values, taken)
+    needed = _needed(sources, taken)
     statements = (f"const uint{_bits(name)}_t {name} = {value};" for name, value in values.items() if name in needed)
     return Lifted(tuple(statements), rest)
 
@@ -109,16 +107,14 @@ def _bits(register: str) -> int:
     return 64 if register.startswith(f"{MARK}rd") else 32
 
 
-def _results(part: AnyLine | str) -> Iterable[str]:
-    """The registers that an instruction may write: its first operand, also where that is read only."""
-    if not isinstance(part, Line) or not part.operands or str(part.operands[0]).startswith("["):
-        return ()
-    return names_in(part.operands[0])
+def _results(part: AnyLine | str) -> list[str]:
+    """Return the registers that an instruction writes, or may write."""
+    return [name for operand in part.results for name in names_in(operand)] if isinstance(part, Line) else []
 
 
 def _multiplies(line: Line) -> bool:
     """Whether an instruction has a product of two registers."""
-    return line.opcode.startswith(("mul.", "mad.")) and all(isinstance(each, Register) for each in line.operands[:3])
+    return line.name in ("mul", "mad") and all(isinstance(each, Register) for each in line.operands[:3])
 
 
 def _cpp(line: Line, values: dict[str, str]) -> str | None:
@@ -138,12 +134,12 @@ def _cpp(line: Line, values: dict[str, str]) -> str | None:
     return pattern.format(*written)
 
 
-def _needed(values: dict[str, str], taken: list[str]) -> set[str]:
-    """The registers that others are computed from, and those themselves."""
-    needed, open_ = set[str](), list(taken)
+def _needed(sources: Mapping[str, Sequence[str]], registers: Sequence[str]) -> set[str]:
+    """Return some registers and those that they are computed from."""
+    needed, open_ = set[str](), list(registers)
     while open_:
         name = open_.pop()
         if name not in needed:
             needed.add(name)
-            open_ += [other for other in _REGISTER.findall(values[name]) if other in values]
+            open_ += sources.get(name, ())
     return needed

@@ -12,7 +12,6 @@ from itertools import takewhile
 from typing import Any
 
 import attrs
-from tilecopy.emitted_text import names_in
 from tilecopy.integer_text import unique_name
 from tilecopy.module_text import header_target
 
@@ -32,6 +31,7 @@ from tilecopy_core.ptx import (
     Register,
     TensorMap,
     Written,
+    names_in,
     statements,
 )
 
@@ -305,8 +305,8 @@ def function_of(plan: Plan, name: str, registry: Any = None) -> Function:
 
 
 def branches(part: Line | Label | str) -> bool:
-    """Whether a part of a body goes somewhere else, or is a place to go to."""
-    return isinstance(part, Label) or (isinstance(part, Line) and part.opcode.split(".")[0] == "bra")
+    """Return True for a branch, and for a label that branches go to."""
+    return isinstance(part, Label) or (isinstance(part, Line) and part.is_branch)
 
 
 def _written_first(body: Sequence[AnyLine]) -> set[str]:
@@ -316,8 +316,8 @@ def _written_first(body: Sequence[AnyLine]) -> set[str]:
     for part in takewhile(lambda part: not branches(part), statements(body)):
         if not isinstance(part, Line):
             continue
-        loads = part.opcode.startswith(("ld.", "ldmatrix.", "mov.")) and part.guard is None
-        results = set(names_in(part.operands[0])) if loads else set()
-        read |= {name for operand in part.operands[loads:] for name in names_in(operand)} - written
+        is_whole = part.name in ("ld", "ldmatrix", "mov") and part.guard is None
+        results = {name for operand in part.results for name in names_in(operand)} if is_whole else set[str]()
+        read |= {name for operand in part.operands[is_whole:] for name in names_in(operand)} - written
         written |= results - read
     return written

@@ -11,20 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from tilecopy_core import Plan, PluginError, Registry
 from tilecopy_core.errors import pattern
-from tilecopy_core.ptx import (
-    Address,
-    AnyLine,
-    Label,
-    Line,
-    PtxBuilder,
-    Register,
-    TensorPlace,
-    Text,
-    Vector,
-    Written,
-    declared_in,
-    statements,
-)
+from tilecopy_core.ptx import AnyLine, Label, Line, PtxBuilder, Text, declared_in, statements
 
 _SPECIAL = """
     tid ntid laneid warpid nwarpid ctaid nctaid smid nsmid gridid clock clock_hi clock64 globaltimer globaltimer_lo
@@ -34,7 +21,6 @@ _SPECIAL = """
 """
 SPECIAL_REGISTERS = frozenset(_SPECIAL.split())
 """Names behind ``%`` that no declaration needs (PTX ISA, "Special Registers"), without ``.x .y .z``."""
-_NAME = pattern(r"%?[A-Za-z_$][\w$]*")
 _NUMBERED = pattern(r"(pm\d+(_64)?|envreg\d+|reserved_smem_offset_\d+)\Z")
 
 
@@ -80,7 +66,7 @@ def why_malformed(lines: Iterable[AnyLine], registers: Collection[str], *, may_b
                 return f"it emits '{str(statement).strip()}': {name} ends the kernel, and a copy may not"
             if name == "bra":
                 branches.append(statement)
-            for register in (name[1:] for name in names_of(statement) if name[0] == "%"):
+            for register in (name[1:] for name in statement.names if name[0] == "%"):
                 if not (is_special(f"%{register}") or any(register in scope for scope in scopes)):
                     return f"it emits '{str(statement).strip()}', and no register %{register} is declared"
         elif statement == "{":
@@ -119,21 +105,3 @@ def are_checked(lines: Sequence[AnyLine]) -> bool:
         elif isinstance(line, Text) and line.loose:
             return False
     return found
-
-
-def names_in(operand: object) -> Iterable[str]:
-    """The names of the registers of an operand; of text, those of everything in it."""
-    if isinstance(operand, Register):
-        return (operand.name,)
-    if isinstance(operand, Address):
-        return names_in(operand.base)
-    if isinstance(operand, TensorPlace):
-        return [name for part in (operand.map, *operand.coordinates) for name in names_in(part)]
-    if isinstance(operand, Vector):
-        return [register.name for register in operand.registers]
-    return _NAME.findall(operand) if isinstance(operand, str) and type(operand) is not Written else ()
-
-
-def names_of(line: Line) -> list[str]:
-    """Return the names in an instruction's guard and operands: of registers, and of what else text has."""
-    return [name for operand in (line.guard, *line.operands) for name in names_in(operand)]

@@ -61,6 +61,11 @@ def header_target(needs: Needs, requested: Target) -> tuple[Version, Target]:
     return max(needs.version, target.ptx_version), target
 
 
+def directive_of(ptx: str, name: str) -> str:
+    """Return what a directive at the head of a module says, such as ``sm_90`` for ``.target``; "" where it is missing."""
+    return next((line.split()[1] for line in ptx.splitlines() if line.startswith(f"{name} ")), "")
+
+
 def declared(recipe: Recipe, name: str) -> ParameterText:
     """Return the parameter of a recipe."""
     return ParameterText(name, "b8", recipe.size_bytes, recipe.align_bytes)

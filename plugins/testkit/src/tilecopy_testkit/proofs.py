@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -23,9 +22,10 @@ from .process import answers, answers_elsewhere
 from .rules import (
     Meaningless,
     built,
-    copy_lines,
+    copy_instructions,
     emulated,
     first_mover,
+    line_text,
     partition_of,
     request_of,
     results_are_right,
@@ -37,7 +37,8 @@ NEEDED = "each step that the record declares is needed: a copy without it is a h
 DECLARED = "the record says what completes a copy"
 ASSEMBLES = "the text assembles for every target that is claimed"
 SAME_ELSEWHERE = "the answers are the same in another process, with another hash seed, in another order"
-_COMPLETES = re.compile(r"commit|wait|\bbar\.|barrier|fence")
+_COMPLETIONS = ("commit", "wait", "bar.", "barrier", "fence")
+"""Parts of the opcodes that complete copies."""
 OPTIONS = "a copy without an option is declined, or lowered, and never an error"
 ACCEPTS = "every pair of memories that the record declares is taken in a plain case"
 FAR = "arrays past 2**31 elements are copied as small ones are"
@@ -117,15 +118,15 @@ def steps_are_needed(subject: Subject, count: int = 12) -> None:
         tried = accepted(one, count, seed=f"step {step.name}")
         if tried and all(_right_without(subject, description, step.name) for description in tried):
             kernel = built(subject, tried[0])
-            own = copy_lines(kernel, subject.name) if kernel is not None else {}
-            line = next((number for number, text in own.items() if _COMPLETES.search(text)), 0)
+            lines = copy_instructions(kernel, subject.name) if kernel is not None else []
+            number = next((n for n, line in lines if any(part in line.opcode for part in _COMPLETIONS)), 0)
             raise Finding(
                 NEEDED,
                 f"{len(tried)} copies are right without {step.name}: the variant does it itself, or does not need it "
                 f"(completion {subject.record.completion!r})",
                 tried[0],
-                line=line,
-                text=own.get(line, ""),
+                line=number,
+                text=line_text(kernel, number),
             )
 
 
@@ -347,7 +348,7 @@ def _judge_far(subject: Subject, near: Description, far: Description, kernel: tc
     try:
         emulated(subject, far, kernel, *arrays)
     except tc.HazardError as error:
-        text = kernel.ptx.split("\n")[error.line - 1] if error.line else ""
+        text = line_text(kernel, error.line)
         raise Finding(FAR, str(error).split("\n")[0], far, line=error.line, text=text) from error
     right = np.array_equal(wanted, target) if place == 0 else True
     for (there, _), (here, _) in at if place == 1 else ():

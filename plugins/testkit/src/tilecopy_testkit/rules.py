@@ -6,7 +6,6 @@ Every rule takes a subject and a description and answers whether the variant tak
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 import tilecopy as tc
 
 from tilecopy_core.plugin import check_request, symbols_of, why_not_asked
+from tilecopy_core.ptx.lines import Line, instructions_in
 
 from . import oracle
 from .description import Description
@@ -39,7 +39,10 @@ DEFINED = "nothing is executed that the hardware leaves undefined (latest landin
 EMITS = "what was accepted and partitioned is emitted"
 LAUNCH = "a copy is declined where the cluster of the launch cannot carry it, and taken where the launch is not known"
 ONLY_THE_BOX = "only elements of the box are read"
-_MOVES = re.compile(r"\s*(?:@!?\S+\s+)?(st|ld|cp|mov|tcgen05|prmt|shfl|movmatrix|ldmatrix|stmatrix|red|atom)\b")
+_MOVERS = frozenset(
+    ("st", "ld", "cp", "mov", "tcgen05", "prmt", "shfl", "movmatrix", "ldmatrix", "stmatrix", "red", "atom")
+)
+"""Instructions that move data, by the first word of their opcodes."""
 
 
 class Meaningless(Exception):  # noqa: N818 - not an error: such a copy is passed over
@@ -325,20 +328,22 @@ def built(
         raise Finding(EMITS, f"{type(error).__name__}: {said}", description) from error
 
 
-def copy_lines(kernel: tc.BuiltKernel, name: str) -> dict[int, str]:
-    """The lines of the PTX that a variant's copy emitted, by number."""
-    lines = kernel.ptx.split("\n")
-    return {
-        number: line
-        for number, line in enumerate(lines, 1)
-        if kernel.origin_of(number).startswith(f"{name}: ") and not line.strip().startswith("//")
-    }
+def copy_instructions(kernel: tc.BuiltKernel, name: str) -> list[tuple[int, Line]]:
+    """Return the instructions that a variant's copy emitted, each with the number of its line in the PTX."""
+    lines = instructions_in(kernel.ptx)
+    return [(number, line) for number, line in lines if kernel.origin_of(number).startswith(f"{name}: ")]
+
+
+def line_text(kernel: tc.BuiltKernel | None, number: int) -> str:
+    """Return a line of a kernel's PTX, "" for number 0."""
+    return kernel.ptx.split("\n")[number - 1] if kernel is not None and number else ""
 
 
 def first_mover(kernel: tc.BuiltKernel, name: str, space: str = "") -> tuple[int, str]:
-    """The first line of a copy that moves something, into or out of a space where one is given; ``(0, "")`` for none."""
-    own = copy_lines(kernel, name)
-    return next(((number, text) for number, text in own.items() if _MOVES.match(text) and space in text), (0, ""))
+    """Return the first line of a copy that moves data, into or out of a space where one is given; ``(0, "")`` for none."""
+    lines = copy_instructions(kernel, name)
+    number = next((number for number, line in lines if line.name in _MOVERS and space in str(line)), 0)
+    return number, line_text(kernel, number)
 
 
 def text_is_own(subject: Subject, description: Description) -> bool:
@@ -364,11 +369,10 @@ def text_is_own(subject: Subject, description: Description) -> bool:
             line=number,
             text=one,
         )
-    for number, line in copy_lines(first, subject.name).items():
-        if "decoy" in line:
-            raise Finding(
-                OWN_OPERANDS, "it names memory that is no operand of the copy", description, line=number, text=line
-            )
+    for number, line in copy_instructions(first, subject.name):
+        if "decoy" in str(line):
+            why, text = "it names memory that is not an operand of the copy", line_text(first, number)
+            raise Finding(OWN_OPERANDS, why, description, line=number, text=text)
     return True
 
 
@@ -399,7 +403,7 @@ def _run(subject: Subject, description: Description, kernel: tc.BuiltKernel, sou
     try:
         report = emulated(subject, description, kernel, source, target)
     except tc.HazardError as error:
-        text = kernel.ptx.split("\n")[error.line - 1] if error.line else ""
+        text = line_text(kernel, error.line)
         first = str(error).split("\n")[0]
         raise Finding(DEFINED, first, description, line=error.line, text=text) from error
     except tc.TilecopyError as error:
@@ -442,7 +446,7 @@ def _writer(
 ) -> tuple[int, str]:
     """The line of the copy without which a byte is another one."""
     lines = kernel.ptx.split("\n")
-    candidates = [n for n, line in copy_lines(kernel, subject.name).items() if _MOVES.match(line)]
+    candidates = [number for number, line in copy_instructions(kernel, subject.name) if line.name in _MOVERS]
     for number in candidates[:200]:
         shortened = [line if n != number else "" for n, line in enumerate(lines, 1)]
         source, target = arrays_of(description, seed)
@@ -468,41 +472,29 @@ def only_the_box_is_read(subject: Subject, description: Description) -> bool:
     try:
         emulated(subject, description, kernel, source, target, unread)
     except tc.HazardError as error:
-        text = kernel.ptx.split("\n")[error.line - 1] if error.line else ""
+        text = line_text(kernel, error.line)
         found = str(error).split("\n")[0]
         raise Finding(ONLY_THE_BOX, found, description, line=error.line, text=text) from error
     return True
 
 
-_VECTOR = re.compile(r"\.v(\d)\b")
-_WIDTH = re.compile(r"\.[busf](8|16|32|64|128)\b")
-
-
-def _bytes_of(line: str, source: str, space: str) -> int | None:
-    """Bytes that one execution of a line moves into a space: 0 where it moves none, None where that is not known.
+def _bytes_of(line: Line, source: str, space: str) -> int | None:
+    """Return the bytes that one execution of a line moves into a space: 0 if it moves none, None if the line does not say it.
 
     Registers are written by the loads from the source.
     """
-    words = line.split("//", maxsplit=1)[0].replace(";", "").split()
-    words = words[1:] if words and words[0].startswith("@") else words
-    if not words:
-        return 0
-    opcode, operands = words[0], " ".join(words[1:])
-    if opcode.startswith(("cp.async.commit", "cp.async.wait", "cp.async.bulk.commit", "cp.async.bulk.wait")):
-        return 0
-    if opcode.startswith("cp.async.bulk"):
-        size = re.search(r"\]\s*,\s*\[[^]]*\]\s*,\s*(\d+)", operands)
-        return int(size[1]) if size and "tensor" not in opcode else None
-    if opcode.startswith("cp.async"):
-        size = re.search(r"\]\s*,\s*\[[^]]*\]\s*,\s*(\d+)", operands)
-        return int(size[1]) if size else None
-    if opcode.startswith("tcgen05.cp"):
-        return 32 * 16 * 4 if "32x128b.warpx4" in opcode else None
-    if opcode.startswith(f"st.{space}") or (space == "local" and opcode.startswith(f"ld.{source}")):
-        vector, width = _VECTOR.search(opcode), _WIDTH.findall(opcode)
-        return int(width[-1]) // 8 * (int(vector[1]) if vector else 1) if width else None
-    known = opcode.startswith(("st.", "ld.")) and opcode.split(".")[1] in ("global", "shared", "param")
-    return None if opcode.split(".")[0] in ("st", "stmatrix", "ldmatrix", "red", "atom", "shfl") and not known else 0
+    if line.opcode.startswith("tcgen05.cp.") and "32x128b.warpx4" in line.opcode:
+        return 32 * 16 * 4
+    total = 0
+    for access in line.accesses:
+        accessed = access.space.partition("::")[0]
+        if not accessed or (access.loads and access.stores):
+            return None
+        if (access.stores and accessed == space) or (access.loads and (space, source) == ("local", accessed)):
+            if access.bytes is None:
+                return None
+            total += access.bytes
+    return None if line.name == "shfl" else total
 
 
 def _count(subject: Subject, description: Description, kernel: tc.BuiltKernel, report: Any) -> None:
@@ -510,8 +502,7 @@ def _count(subject: Subject, description: Description, kernel: tc.BuiltKernel, r
     if kernel.plans[0].request.overhangs or description.spaces == ("local", "local"):
         return
     total, worst = 0, (0, 0)
-    lines = copy_lines(kernel, subject.name)
-    for number, line in lines.items():
+    for number, line in copy_instructions(kernel, subject.name):
         each = _bytes_of(line, *description.spaces)
         if each is None:
             return
@@ -525,5 +516,5 @@ def _count(subject: Subject, description: Description, kernel: tc.BuiltKernel, r
             f"below is executed by {report.lines.get(worst[1], 0)} threads in all",
             description,
             line=worst[1],
-            text=lines.get(worst[1], ""),
+            text=line_text(kernel, worst[1]),
         )

@@ -7,7 +7,6 @@ instruction reads, writes and moves stands in the core's table of instructions; 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
@@ -17,9 +16,8 @@ import numpy as np
 
 from tilecopy_core.description import WARP_THREADS
 from tilecopy_core.integers import evaluate
-from tilecopy_core.ptx import Address, Label, Line, Register, Role, TensorPlace, instruction_of
+from tilecopy_core.ptx import Label, Line, LineAccess, Register, TensorPlace, names_in
 
-from ..emitted_text import names_in, names_of
 from .traffic import SECTOR_BYTES, distinct_sectors, distinct_wavefronts
 
 LINE_BYTES = 128
@@ -36,7 +34,6 @@ TRAFFIC = ("global", "shared")
 """The state spaces whose traffic is counted."""
 WIDEST_REQUEST_BYTES = 32
 """The most bytes of a thread in one request."""
-_PLACE = re.compile(r"\[\s*(%?[\w$]+)\s*(?:\+\s*(-?\d+))?\s*\]")
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "eq": np.equal,
     "ne": np.not_equal,
@@ -214,10 +211,9 @@ class Walk:
     def _line(self, line: Line) -> None:
         if not self._active.any():
             return
-        name = line.opcode.split(".")[0]
         guard = True if line.guard is None else self._of(line.guard)
         if guard is None:
-            self.tally.upper_bound |= name != "bra" or line.operands[0] in self._labels_ahead(line)
+            self.tally.upper_bound |= not line.is_branch or line.operands[0] in self._labels_ahead(line)
             guard = True
         elif line.unless:
             guard = ~np.asarray(guard)
@@ -229,9 +225,9 @@ class Walk:
         self._executed += by_turn.sum(axis=0)
         turn, thread = np.nonzero(by_turn)
         self.tally.requests += len(np.unique((turn << 32) + self._warps[thread]))
-        if name == "bra":
+        if line.is_branch:
             self._branch(line, mask)
-        elif self._moves(line, name, mask):
+        elif self._moves(line, mask):
             self._forget(_written_by(line))
         else:
             self._compute(line)
@@ -263,7 +259,7 @@ class Walk:
             return self._values.get(text)
 
     def _compute(self, line: Line) -> None:
-        if not self._arriving.isdisjoint(names_of(line)):
+        if not self._arriving.isdisjoint(line.names):
             self._batch = min(self._batch, AHEAD * self._latest_bytes)
         results = _written_by(line)
         value = self._value(line) if len(results) == 1 else None
@@ -277,7 +273,7 @@ class Walk:
                 self._values.pop(name, None)
 
     def _value(self, line: Line) -> Any:
-        name = line.opcode.split(".")[0]
+        name = line.name
         operands = [self._of(operand) for operand in line.operands[1:]]
         if any(operand is None for operand in operands) or line.guard is not None:
             return None
@@ -301,46 +297,44 @@ class Walk:
 
     # ------------------------------------------------------------------------------------------- memory
 
-    def _moves(self, line: Line, name: str, mask: Any) -> bool:
+    def _moves(self, line: Line, mask: Any) -> bool:
         """Whether a line is an access to memory, which is then counted."""
-        roles = instruction_of(line.opcode).with_roles(line.operands)
-        if name == "call" or not roles:
-            if name == "call" or any(str(operand).startswith("[") for operand in line.operands):
+        if line.name == "call" or not line.roles:
+            if line.name == "call" or any(str(operand).startswith("[") for operand in line.operands):
                 self._unknown(line.opcode)
             return False
-        sides = [
-            (operand, role, self._space(operand, role))
-            for operand, role in roles
-            if role.is_address and role.kind != "mbarrier" and (role.reads or role.writes or role.kind == "prefetch")
-        ]
-        sides = [side for side in sides if side[2] in ("", *TRAFFIC)]
+        sides = [(access, self._space(access)) for access in line.accesses]
+        sides = [(access, space) for access, space in sides if space in ("", *TRAFFIC)]
         if not sides:
             return False
-        if sides[0][1].kind == "prefetch":
-            self._prefetch(line.opcode, sides[0][0], mask)
+        first = sides[0][0]
+        if not (first.loads or first.stores):
+            self._prefetch(line.opcode, first.address, mask)
             return False
         if self._repeats:
-            self._unknown(line.opcode, *(space for _, _, space in sides))
-        size = next((self._of(operand) for operand, role in roles if role.kind == "size"), 0)
+            self._unknown(line.opcode, *(space for _, space in sides))
+        size = self._of(line.size)
         if line.opcode.startswith(("cp.async.ca.", "cp.async.cg.")):
             self._copy(line, int(size or 0), mask)
         elif ".bulk.tensor." in line.opcode:
             place = next((operand for operand in line.operands if isinstance(operand, TensorPlace)), None)
             self._boxes(line.opcode, place, mask)
         elif line.opcode.startswith(("cp.async.bulk.", "cp.reduce.async.bulk.")):
-            self._bulk(line.opcode, [(operand, space) for operand, _, space in sides], size, mask)
-        elif name in ("ldmatrix", "stmatrix"):
+            self._bulk(line.opcode, [(access.address, space) for access, space in sides], size, mask)
+        elif line.name in ("ldmatrix", "stmatrix"):
             parts = line.opcode.split(".")
-            count = int(_first(re.compile(r"x([124])"), parts, 1))
+            count = 4 if "x4" in parts else 2 if "x2" in parts else 1
             rows = mask & (self._lanes < count * (16 if "m16n16" in parts else 8))  # a lane for each row's address
-            self._plain(line.opcode, "shared", sides[0][0], 16, rows, loads=False)
+            self._plain(line.opcode, "shared", first.address, 16, rows, loads=False)
         else:
-            for operand, role, space in sides:
-                # an engine makes the accesses of .async instructions to shared memory
-                size = 0 if ".async" in line.opcode and space == "shared" else role.nbytes
-                results = _written_by(line)
-                loads = role.reads and bool(results)
-                self._plain(line.opcode, space, operand, size, mask, loads, merges=role.reads != role.writes)
+            results = _written_by(line)
+            for access, space in sides:
+                # an engine makes the accesses of .async instructions to shared memory, and those of a size that is an operand
+                by_engine = line.size is not None or (".async" in line.opcode and space == "shared")
+                size = 0 if by_engine or access.bytes is None else access.bytes
+                loads = access.loads and bool(results)
+                merges = access.loads != access.stores
+                self._plain(line.opcode, space, access.address, size, mask, loads, merges=merges)
                 if loads and space == "global":
                     self._arriving |= results
             self.tally.movers.add("registers")
@@ -366,23 +360,21 @@ class Walk:
         for space in spaces if spaces and "" not in spaces else TRAFFIC:
             self.tally.unknown[space].add(opcode)
 
-    def _space(self, operand: Any, role: Role) -> str:
-        """The state space of an address, "" where a generic one is not known."""
-        space = role.space or getattr(operand, "space", "")
-        if space:
-            return str(space).partition("::")[0]
-        place = self._place(operand)
+    def _space(self, access: LineAccess) -> str:
+        """The state space of an access, "" where it is generic and its address is not known."""
+        if access.space:
+            return access.space.partition("::")[0]
+        place = self._place(access.address)
         least = 0 if place is None else int(np.min(place))
         return "global" if least >= GLOBAL_STEP_BYTES else "shared" if least >= SHARED_STEP_BYTES else ""
 
     def _place(self, operand: Any) -> Any:
         """The byte that an address is, in each thread; None where it is not known."""
-        if isinstance(operand, Address):
-            base, offset = self._of(operand.base), operand.offset_bytes
-        else:
-            match = _PLACE.fullmatch(str(operand))
-            base, offset = (self._of(match[1]), int(match[2] or 0)) if match else (None, 0)
-        return None if base is None or isinstance(base, tuple) else base + offset  # a tuple is a tensor map
+        base, _, offset = str(operand).strip("[] ").partition("+")
+        start, step = self._of(base), self._of(offset or 0)
+        return (
+            None if start is None or step is None or isinstance(start, tuple) else start + step
+        )  # a tuple is a tensor map
 
     def _plain(
         self,
@@ -566,12 +558,8 @@ class Walk:
 
 
 def _written_by(line: Line) -> set[str]:
-    """The registers that a line writes; of an instruction that the table does not have, all that stand in no brackets."""
-    roles = instruction_of(line.opcode).with_roles(line.operands)
-    written = [operand for operand, role in roles if role.writes and not role.is_address]
-    if not roles:
-        written = [operand for operand in line.operands if not str(operand).startswith("[")]
-    return {name for operand in written for name in names_in(operand)}
+    """Return the registers that a line writes, or may write."""
+    return {name for operand in line.results for name in names_in(operand)}
 
 
 def _handed_on(lines: Iterable[Line]) -> set[str]:
@@ -579,15 +567,11 @@ def _handed_on(lines: Iterable[Line]) -> set[str]:
     read: set[str] = set()
     written: set[str] = set()
     for line in lines:
-        roles = instruction_of(line.opcode).with_roles(line.operands)
+        roles = line.roles
         reads = [operand for operand, role in roles if role.reads or role.is_address] if roles else line.operands
         read |= {name for operand in (line.guard, *reads) for name in names_in(operand)} - written
         written |= _written_by(line)
     return read & written
-
-
-def _first(pattern: re.Pattern[str], parts: Any, default: int) -> str | int:
-    return next((match[1] for match in map(pattern.fullmatch, parts) if match), default)
 
 
 def _loops(lines: Sequence[Line | Label | str]) -> dict[int, int]:
@@ -595,11 +579,7 @@ def _loops(lines: Sequence[Line | Label | str]) -> dict[int, int]:
     labels = {line.name: number for number, line in enumerate(lines) if isinstance(line, Label)}
     found = {}
     for number, line in enumerate(lines):
-        if (
-            isinstance(line, Line)
-            and line.opcode.startswith("bra")
-            and labels.get(str(line.operands[0]), number) < number
-        ):
+        if isinstance(line, Line) and line.is_branch and labels.get(str(line.operands[0]), number) < number:
             found[labels[str(line.operands[0])]] = number
     return found
 
@@ -618,7 +598,7 @@ def live_registers(
     first: dict[str, int] = dict.fromkeys(before, 0)
     last: dict[str, int] = dict.fromkeys(before, 0)
     for number, line in enumerate(lines):
-        for name in names_of(line) if isinstance(line, Line) else ():
+        for name in line.names if isinstance(line, Line) else ():
             if name in bits:
                 first.setdefault(name, number)
                 last[name] = number

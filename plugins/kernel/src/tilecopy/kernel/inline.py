@@ -20,23 +20,21 @@ from tilecopy_core.ptx import (
     SharedPlan,
     declared_in,
     instruction_of,
+    names_in,
     nearest_to,
     parsed,
 )
 from tilecopy_core.registry import LOCK
 
-from ..emitted_text import is_special, names_of
+from ..emitted_text import is_special
 from .conversion import made
 from .statements import words_of
 from .values import Value, element_offset, lower_value
 
 _MARK = pattern(r"\$operand(\d+)_\d+")
 """What stands for a register of an operand while the text is read: the operand's number, and that of the register in it."""
-_NAME = pattern(r"(?<![\w$%.])%?[A-Za-z_$][\w$]*")
 _CONSTANTS = frozenset({"_", "WARP_SZ"})
 """Names that no declaration needs (PTX ISA, predefined constants; ``_`` drops a result)."""
-_OF_THE_KERNEL = pattern(rf"%({'|'.join(STEM.values())})\d+|\$[A-Za-z]\w*_\d+")
-"""How the kernel's own registers and labels are called."""
 
 
 @attrs.frozen(eq=False)
@@ -158,7 +156,7 @@ class _Reader:
 
     def _declare(self, names: Sequence[str], statement: Label | str) -> None:
         for name in names:
-            if _OF_THE_KERNEL.fullmatch(name):
+            if _is_of_the_kernel(name):
                 raise RequestError(
                     f"inline_ptx: '{self._told(statement)}' declares {self._told(name)}, which is how the kernel's own registers and "
                     "labels are called: choose another name"
@@ -180,14 +178,14 @@ class _Reader:
             self._check_declared([str(line.guard)], line)
         if not instruction.needs.known:
             self.unknown[line.opcode] = None
-            names = names_of(line)
+            names = line.names
             self.copied |= {n for n in map(self._number, names) if n is not None and n < self._first_output}
             self._check_declared([name for name in names if name[0] == "%"], line)
             return
         takes_addresses = any(role.is_address for role in instruction.roles)
-        for operand, role in instruction.with_roles(line.operands):
+        for operand, role in line.roles:
             text = str(operand)
-            names = _NAME.findall(text)
+            names = names_in(text)
             self._check_elements(text, names, line, takes_addresses=takes_addresses)
             if role.is_address and not text.startswith("["):
                 raise RequestError(
@@ -251,6 +249,12 @@ class _Reader:
             lambda mark: f"{{{mark[1]}}}",
             str(statement).strip(),
         )
+
+
+def _is_of_the_kernel(name: str) -> bool:
+    """Return True for a name such as ``%rd7`` or ``$loop_0``, as the kernel's own registers and labels have."""
+    stem = name.rstrip("0123456789")
+    return stem != name and (stem in {f"%{each}" for each in STEM.values()} or (stem[0] == "$" and stem[-1] == "_"))
 
 
 def check_fields(text: Any, count: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from tilecopy_core.errors import checked, shown
 from tilecopy_core.integers import Int, Symbol, key_of, of_atom, symbols_of
 from tilecopy_core.layout import dtype_of
 from tilecopy_core.memory import Buffer
-from tilecopy_core.ptx import HostBytes, Recipe, TensorMap
+from tilecopy_core.ptx import HostBytes, Recipe, TensorMap, instructions_in
 
 from ..errors import LaunchError
 from ..integer_text import read
@@ -144,7 +143,8 @@ def _check_known(kernel: BuiltKernel) -> None:
     lines = kernel.ptx.splitlines()
     for check in kernel.value_checks:
         line = lines[check.line - 1] if check.line <= len(lines) else ""
-        if not re.search(rf"(?<!\S){re.escape(check.register)}(?![\w.])", line):
+        results = [operand for _, instruction in instructions_in(line) for operand in instruction.results]
+        if check.register not in map(str, results):
             raise ValueError(f"line {check.line} of the PTX has no register {check.register!r}")
 
 

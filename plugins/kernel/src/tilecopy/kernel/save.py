@@ -25,6 +25,7 @@ from tilecopy_core.registry import LOCK, __version__
 from ..errors import LaunchError
 from ..files import write_files
 from ..integer_text import as_python, unique_name
+from ..module_text import directive_of
 from .bounds import Bound
 from .parameters import (
     ArrayParameter,
@@ -217,15 +218,14 @@ def record_of(kernel: Any) -> dict[str, Any]:
         offset = -(-offset // align) * align
         parameters.append(_parameter(kernel, parameter, offset, names))
         offset += size
-    version, target = re.findall(r"^\.(?:version|target) (\S+)", kernel.ptx, re.M)
     launch = Launch(
         format=FORMAT,
         format_version=FORMAT_VERSION,
         made_by=f"tilecopy-core {__version__}",
         name=kernel.name,
         ptx=PTX_FILE,
-        ptx_version=version,
-        ptx_target=target,
+        ptx_version=directive_of(kernel.ptx, ".version"),
+        ptx_target=directive_of(kernel.ptx, ".target"),
         target=str(kernel.target),
         parameters=tuple(parameters),
         parameters_bytes=offset,
