@@ -209,6 +209,6 @@ def _argument_name(wanted: str, taken: set[str]) -> str:
     """Return an identifier like ``wanted`` that is not yet among those that are taken, and add it to them."""
     letters = re.sub(r"[^A-Za-z0-9]+", "_", wanted)
     letters = letters if letters[:1].isalpha() and not letters.startswith(MARK) else f"n{letters}"
-    name = unique_name(f"{letters}_" if letters in _RESERVED else letters, taken)
+    name = unique_name(f"{letters}_", taken, separator="") if letters in _RESERVED else unique_name(letters, taken)
     taken.add(name)
     return name
