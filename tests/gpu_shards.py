@@ -19,9 +19,9 @@ import torch.distributed as dist
 import torch.multiprocessing as processes
 from tilecopy import RequestError
 from tilecopy_relayout import relayout_shards
+from tilecopy_relayout.arrays.torch_internals import is_symmetric
 from tilecopy_relayout.distributed import exchange
 from tilecopy_relayout.distributed.shards import chunk_extents, cuts_of
-from tilecopy_relayout.distributed.symmetric import is_symmetric
 
 KINDS = (torch.bfloat16, torch.float32, torch.uint8, torch.float64, torch.float8_e4m3fn, torch.complex128)
 

@@ -133,4 +133,6 @@ def machine_with_gpu(monkeypatch: pytest.MonkeyPatch) -> Machine:
     module = cupy_module(streams)
     monkeypatch.setitem(running._made, "cuda", CudaExecutor(gpu))
     monkeypatch.setitem(sys.modules, "cupy", module)
+    if (torch := sys.modules.get("torch")) is not None:  # a real one, which knows nothing of these GPUs
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
     return Machine(gpu, module, streams)

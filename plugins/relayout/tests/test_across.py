@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import standin
 from tilecopy import LaunchError, RequestError
-from tilecopy_relayout import api, plan_relayout, relayout
+from tilecopy_relayout import plan_relayout, relayout
 from tilecopy_relayout.arrays import frameworks
 from tilecopy_relayout.arrays.devices import Gpus
+from tilecopy_relayout.local import cached_launches, call
 from tilecopy_relayout.planner import plan as planner
 from tilecopy_test_helpers.mentions import mentions
 
@@ -24,8 +25,8 @@ A = np.arange(24, dtype=np.float32).reshape(4, 6)
 def machine(monkeypatch: pytest.MonkeyPatch) -> fake_gpu.Machine:
     made = fake_gpu.machine_with_gpu(monkeypatch)
     made.gpu.sizes = (8, 8)
-    monkeypatch.setattr(api, "_calls", {})
-    monkeypatch.setattr(api, "_readers", {})
+    for name in ("_launches", "_newest", "_readers"):
+        monkeypatch.setattr(cached_launches, name, {})
     return made
 
 
@@ -158,7 +159,7 @@ def test_both_gpus_wait_for_one_another(machine: fake_gpu.Machine, monkeypatch: 
     assert machine.gpu.launches[0].numbers() == (x.data.ptr, y.data.ptr) and machine.gpu.enabled == {(1, 2)}
     relayout(on_gpu(2), (1, 0), out=on_gpu(1, (6, 4)))
     assert steps(machine) == waited(2, 1)
-    monkeypatch.setattr(api, "array_of", None)  # the check would fail
+    monkeypatch.setattr(call, "array_of", None)  # the check would fail
     machine.gpu.current = None
     for here, there in ((1, 2), (2, 1)):
         relayout(on_gpu(here), (1, 0), out=on_gpu(there, (6, 4)))
@@ -187,7 +188,7 @@ def test_a_stream_says_who_launches_and_nothing_waits(
         relayout(x, (1, 0), out=y)
         assert steps(machine) == waited(1, 2)
     assert machine.gpu.enabled == {(1, 2), (2, 1)}
-    monkeypatch.setattr(api, "array_of", None)  # the check would fail
+    monkeypatch.setattr(call, "array_of", None)  # the check would fail
     for stream in (0x10050, 0):
         relayout(on_gpu(1), (1, 0), out=on_gpu(2, (6, 4)), stream=stream)
         assert steps(machine) == [("launch", 1, stream)]

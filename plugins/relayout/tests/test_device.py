@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import standin
 from tilecopy import LaunchError, RequestError
-from tilecopy_relayout import api, relayout
+from tilecopy_relayout import relayout
 from tilecopy_relayout.arrays import frameworks
-from tilecopy_relayout.local import host
+from tilecopy_relayout.local import cached_launches, call, host
 from tilecopy_relayout.planner import kernels
 from tilecopy_relayout.planner import plan as planner
 from tilecopy_test_helpers.mentions import mentions
@@ -56,9 +56,9 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
         return type("Plan", (), {"bind": staticmethod(bind)})
 
     monkeypatch.setattr(planner, "plan_relayout", plan_relayout)
-    monkeypatch.setattr(api, "_calls", {})
-    monkeypatch.setattr(api, "_readers", {})
-    monkeypatch.setattr(api, "LOWEST_ADDRESS", 1)  # host memory, which stands for a GPU's, may lie anywhere
+    for name in ("_launches", "_newest", "_readers"):
+        monkeypatch.setattr(cached_launches, name, {})
+    monkeypatch.setattr(cached_launches, "LOWEST_ADDRESS", 1)  # host memory, which stands for a GPU's, may lie anywhere
     return found
 
 
@@ -73,7 +73,7 @@ def test_a_call_like_one_before_is_launched_without_a_check(
     machine: fake_gpu.Machine, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert (relayout(on_gpu(A), (1, 0)).host == A.T).all()
-    monkeypatch.setattr(api, "array_of", None)  # the check would fail
+    monkeypatch.setattr(call, "array_of", None)  # the check would fail
     other = A * 2
     made = relayout(on_gpu(other), (1, 0))
     assert type(made).__name__ == "ndarray" and (made.host == other.T).all()

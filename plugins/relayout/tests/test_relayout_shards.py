@@ -28,10 +28,10 @@ if not dist.is_available() or not dist.is_gloo_available():
 
 from tilecopy import LaunchError, RequestError
 from tilecopy_relayout import relayout, relayout_shards
+from tilecopy_relayout.axes import rearrangement
 from tilecopy_relayout.distributed import exchange, symmetric
 from tilecopy_relayout.distributed.rendezvous import Meeting
 from tilecopy_relayout.distributed.shards import Shards, cuts_of
-from tilecopy_relayout.patterns import rearrangement
 from tilecopy_relayout.planner import launching
 
 from tilecopy_core.plugin import row_major

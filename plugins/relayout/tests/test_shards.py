@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tilecopy import RequestError
 from tilecopy_relayout import relayout_shards
+from tilecopy_relayout.axes import rearrangement
 from tilecopy_relayout.distributed.shards import (
     Shards,
     Strides,
@@ -20,7 +21,6 @@ from tilecopy_relayout.distributed.shards import (
     chunk_extents,
     cuts_of,
 )
-from tilecopy_relayout.patterns import rearrangement
 from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core.plugin import row_major

@@ -4,15 +4,14 @@ from typing import TYPE_CHECKING
 
 from tilecopy_core.registry import names_later
 
-from .api import relayout
+from .api import relayout, relayout_shards
 
 __all__ = ["plan_relayout", "relayout", "relayout_shards"]
 
 if TYPE_CHECKING:
-    from .distributed.shards import relayout_shards
     from .planner.plan import plan_relayout
 else:  # a checker would take every name for one of the package
-    __getattr__ = names_later(__name__, {"plan_relayout": ".planner.plan", "relayout_shards": ".distributed.shards"})
+    __getattr__ = names_later(__name__, {"plan_relayout": ".planner.plan"})
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,7 @@
-"""Reads ``axes``, a permutation or a pattern such as ``"b (h p) w -> b h w p"``, and applies it to a shape.
+"""Patterns such as ``"b (h p) w -> b h w p"``: those of einops without repeats and reductions.
 
-Patterns are those of einops without repeats and reductions: names, ``1``, ``...`` and parentheses. Parentheses split a
-dimension on the left and merge dimensions on the right. The first name in them changes slowest.
+They have names, ``1``, ``...`` and parentheses. Parentheses split a dimension on the left and merge dimensions on the right. The first
+name in them changes slowest.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from math import prod
 from typing import Any, NoReturn
 
 from tilecopy_core import RequestError
-from tilecopy_core.errors import integer
 from tilecopy_core.plugin import frozen, shown
 
-from .validation import PERMUTATION, items_of, normalized, sizes_of
+from .rearrangement import Rearrangement
+from .validation import normalized, sizes_of
 
 _TOKEN = re.compile(r"->|\.\.\.|[^\W\d]\w*|\d+|\S")
 _ELLIPSIS = "..."
@@ -24,135 +24,6 @@ TAKEN = ("array", "axes", "out", "stream", "device", "executor", "placements")
 """Arguments of relayout, which can give no size to a name of a pattern: ``out=`` is the array for the result."""
 _POINTED = 200
 """Characters of a pattern that a message repeats, with a mark under the place."""
-
-
-@frozen
-class Rearrangement:
-    """A permutation between a split view of the source and a merged view of the destination.
-
-    Attributes:
-        split: for each dimension of the source, the extents that it splits into; () for a dimension that is removed.
-        order: for each split dimension in the destination's order, its number among the source's split dimensions.
-        merge: for each dimension of the destination, the number of split dimensions that it merges; 0 for a new one of extent 1.
-    """
-
-    split: tuple[tuple[int, ...], ...]
-    order: tuple[int, ...]
-    merge: tuple[int, ...]
-
-    @property
-    def extents(self) -> tuple[int, ...]:
-        """Of the split dimensions, in the source's order."""
-        return tuple(extent for group in self.split for extent in group)
-
-    @property
-    def merged(self) -> tuple[tuple[int, ...], ...]:
-        """For each dimension of the destination, the extents that it joins."""
-        extents = iter([self.extents[index] for index in self.order])
-        return tuple(tuple(next(extents) for _ in range(count)) for count in self.merge)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the destination."""
-        return tuple(prod(group) for group in self.merged)
-
-    def source_strides(self, strides: Sequence[int]) -> tuple[int, ...]:
-        """Of the split dimensions, in the source's order, from those of the source."""
-        return _split_strides(self.split, strides)
-
-    def destination_strides(self, strides: Sequence[int]) -> tuple[int, ...]:
-        """Of the split dimensions, in the destination's order, from those of the destination."""
-        return _split_strides(self.merged, strides)
-
-    def pattern(self, batch: str = "") -> tuple[str, dict[str, int]]:
-        """The same as a pattern with all its sizes; ``batch`` names a further first dimension on both sides."""
-        left, right, sizes = self._sides()
-        return f"{batch} {left} -> {batch} {right}", sizes
-
-    def inverse(self) -> tuple[str, dict[str, int]]:
-        """The pattern and sizes of the inverse."""
-        left, right, sizes = self._sides()
-        return f"{right} -> {left}", sizes
-
-    def _sides(self) -> tuple[str, str, dict[str, int]]:
-        names = [f"d{index}" for index in range(len(self.extents))]
-        left = _written(names, [len(group) for group in self.split])
-        right = _written([names[index] for index in self.order], self.merge)
-        return left, right, dict(zip(names, self.extents, strict=True))
-
-
-def _split_strides(groups: Sequence[tuple[int, ...]], strides: Sequence[int]) -> tuple[int, ...]:
-    """Strides of dimensions that a dimension splits into: the last keeps its stride."""
-    return tuple(
-        stride * prod(group[index + 1 :])
-        for group, stride in zip(groups, strides, strict=True)
-        for index in range(len(group))
-    )
-
-
-def _written(names: Sequence[str], counts: Sequence[int]) -> str:
-    """Names as one side of a pattern."""
-    rest = iter(names)
-    groups = [[next(rest) for _ in range(count)] for count in counts]
-    return " ".join(group[0] if len(group) == 1 else f"({' '.join(group)})" for group in groups)
-
-
-def rearrangement(axes: Any, shape: Sequence[int], sizes: Mapping[str, Any] | None = None) -> Rearrangement:
-    """Apply ``axes`` to an array's shape.
-
-    Args:
-        axes: a permutation (integers, negative ones count from the end, or text such as ``"0,2,1"``) or a pattern.
-        shape: of the source.
-        sizes: extents of names of the pattern.
-
-    Raises:
-        RequestError: ``axes`` is neither, does not fit the shape, or a size is missing, unknown or does not divide.
-    """
-    numbers = _numbers(axes) if isinstance(axes, str) else None
-    if numbers is None and isinstance(axes, str):
-        return parse(axes).resolve(shape, sizes or {})
-    if sizes:
-        raise RequestError(
-            f"{', '.join(map(repr, sizes))}: sizes belong to a pattern; axes {shown(axes)} is a permutation"
-        )
-    order = _permutation(axes, numbers, shape)
-    return Rearrangement(tuple((extent,) for extent in shape), order, (1,) * len(shape))
-
-
-def _permutation(axes: Any, numbers: list[int] | None, shape: Sequence[int]) -> tuple[int, ...]:
-    """For each dimension of the result that of the array, from the numbers in text or a sequence of integers."""
-    rank = len(shape)
-    order = numbers
-    if order is None:
-        given = items_of("axes", axes, PERMUTATION)
-        order = [axis for axis in map(_integer, given) if axis is not None]
-        if len(order) != len(given):
-            raise RequestError(f"axes {shown(axes)}: {PERMUTATION}")
-    positive = tuple(axis + rank if axis < 0 else axis for axis in order)
-    if sorted(positive) != list(range(rank)):
-        valid = f"0 to {rank - 1}; " if rank else ""
-        raise RequestError(
-            f"axes {shown(axes)}: not each of the array's {rank} dimensions once ({valid}its shape is {tuple(shape)})"
-        )
-    return positive
-
-
-def _numbers(text: str) -> list[int] | None:
-    """Return the numbers in text such as ``"0,2,1"``, ``"0 2 1"`` or ``"(0, 2, 1)"``; None for other text, such as a pattern."""
-    inside = text.strip()
-    if inside[:1] + inside[-1:] in ("()", "[]"):
-        inside = inside[1:-1].strip()
-    parts = [part.strip() for part in inside.removesuffix(",").split(",")] if "," in inside else inside.split()
-    if not all(part.removeprefix("-").isdecimal() for part in parts):
-        return None
-    return [int(part) if len(part) < 10 else -(10**10) for part in parts]  # too many digits for a dimension
-
-
-def _integer(axis: Any) -> int | None:
-    return axis if type(axis) is int else integer(axis)  # torch.compile traces the first
-
-
-# ------------------------------------------------------------------------------------------------------ patterns
 
 
 @frozen

@@ -10,28 +10,28 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 from tilecopy_core import RequestError
 from tilecopy_core.plugin import row_major, shown
 
-from ..patterns import Rearrangement, rearrangement
-from .shards import dimension, relayout_shards
+from ..frameworks.torch_calls import relayout_tensor
+from ..local.call import RelayoutCall
+from ..rearrangement import Rearrangement
+from .exchange import ShardsCall, relayout_part
+from .shards import dimension
 
 
-def relayout_dtensor(
-    array: Any, axes: Any, placements: Sequence[Any] | None, executor: str | None, sizes: dict[str, int]
-) -> Any:
-    """:func:`~tilecopy_relayout.relayout` of a DTensor.
+def relayout_dtensor(call: RelayoutCall, placements: Sequence[Any] | None) -> Any:
+    """Return the relayout of a DTensor.
 
     Args:
-        array: each mesh dimension replicates it or divides one of its dimensions.
-        axes: as there, of the whole array.
+        call: of a DTensor, of which each mesh dimension replicates it or divides one of its dimensions. Its axes are those of the whole array.
         placements: of the result, one for each mesh dimension; by default a divided dimension stays divided. At most one mesh
             dimension may divide another dimension than before.
-        executor: as there, if nothing is exchanged.
-        sizes: as there.
 
     Raises:
-        RequestError: an array or placements that are not of this kind.
+        RequestError: an array or placements that are not of this kind, or an argument that DTensors do not take.
     """
+    array = call.array
+    call.refuse("is not for a DTensor, of which every process has a part; leave it out", "out", "stream", "device")
     mesh = array.device_mesh
-    moved = rearrangement(axes, array.shape, sizes)
+    moved = call.rearrangement()
     kept = [_kept(moved, placement) for placement in array.placements]
     wanted = kept if placements is None else [_wanted(each, moved, n) for n, each in enumerate(placements)]
     if len(wanted) != len(kept):
@@ -53,13 +53,11 @@ def relayout_dtensor(
         if isinstance(placement, Shard) and number not in changed:
             named[f"d{sum(map(len, moved.split[: placement.dim]))}"] = local.shape[placement.dim]
     if not changed:
-        from ..api import relayout
-
-        made = relayout(local, pattern, executor=executor, **named)
+        made = relayout_tensor(RelayoutCall(local, pattern, executor=call.executor, sizes=named))
     else:
         (number,) = changed
         split, out_split = array.placements[number].dim, wanted[number].dim
-        made = relayout_shards(local, pattern, split=split, out_split=out_split, group=mesh.get_group(number), **named)
+        made = relayout_part(ShardsCall(pattern, named, split, out_split), local, mesh.get_group(number))
     return DTensor.from_local(made, mesh, wanted, run_check=False, shape=moved.shape, stride=row_major(moved.shape))
 
 

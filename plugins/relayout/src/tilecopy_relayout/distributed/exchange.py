@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from math import prod
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import attrs
 import torch
@@ -22,77 +22,107 @@ from tilecopy_core import RequestError
 from tilecopy_core.errors import integer
 from tilecopy_core.plugin import frozen, row_major, shown
 
-from ..api import checked_result, is_for_torch, relayout
 from ..arrays.array import array_of, dtype_name
-from ..frameworks.torch_op import has_tangent
-from ..patterns import rearrangement
+from ..arrays.torch_internals import (
+    group_by_name,
+    has_tangent,
+    is_symmetric,
+    needs_torch_dispatch,
+    transforms_are_active,
+)
+from ..axes import rearrangement
+from ..local.cached_launches import relayout_array
+from ..local.call import RelayoutCall, checked_result
+from ..rearrangement import Rearrangement
 from ..validation import PERMUTATION, items_of, sizes_of
 from .rendezvous import NEW, Meeting
 from .shards import Shards, Strides, Told, agreed, are_consecutive, chunk_extents, dimension
-from .symmetric import Peers, is_symmetric
+from .symmetric import Peers
 
 _MOST_KINDS = 64
 """Calls of a group that are remembered; the oldest is forgotten first."""
 
 
-@frozen
-class Call:
-    """The arguments of a call without the tensors: see :class:`~tilecopy_relayout.distributed.shards.Told`."""
+class ShardsCall(NamedTuple):
+    """The arguments of a call without the tensors and the group: see :class:`~tilecopy_relayout.distributed.shards.Told`."""
 
     axes: Any
-    sizes: tuple[tuple[str, Any], ...]
+    sizes: Mapping[str, Any]
     split: Any
     out_split: Any
     extent: int | None = None
     total: int | None = None
 
+    @property
+    def cache_key(self) -> Any:
+        """The arguments as a key of a dictionary."""
+        return self._replace(sizes=tuple(sorted(self.sizes.items())))  # type: ignore[arg-type]  # a mapping has no hash
 
-def relayout_part(
-    x: Any, axes: Any, sizes: dict[str, int], split: Any, out_split: Any, group: Any, out: Any
-) -> torch.Tensor:
-    """:func:`~tilecopy_relayout.relayout_shards` of a torch tensor.
+    def for_torch(self, group_name: str) -> tuple[Any, ...]:
+        """Return the arguments as the operator carries them. An ``extent`` of -1 is the one of ``torch.chunk``."""
+        names, extents = " ".join(self.sizes), list(self.sizes.values())
+        part = -1 if self.extent is None else self.extent
+        return _text(self.axes), names, extents, self.split, self.out_split, group_name, part, self.total
+
+    @classmethod
+    def of_torch(
+        cls, axes: str, names: str, sizes: list[int], split: int, out_split: int, group: str, extent: int, total: int
+    ) -> tuple[ShardsCall, Any]:
+        """Return the call whose :meth:`for_torch` these are, and the group."""
+        by_name = dict(zip(names.split(), sizes, strict=True))
+        part = None if extent < 0 else extent
+        return cls(axes, by_name, split, out_split, part, total), group_by_name(group)
+
+    def rearrangement(self, shape: Sequence[int]) -> Rearrangement:
+        """Return what is done to the whole array, of which a part has this shape."""
+        whole: Any = [*shape[: self.split], self.total, *shape[self.split :][1:]]
+        return rearrangement(self.axes, whole, self.sizes)
+
+
+def relayout_part(call: ShardsCall, x: Any, group: Any = None, out: Any = None) -> torch.Tensor:
+    """Return this rank's part of the result, for :func:`~tilecopy_relayout.relayout_shards`.
 
     Raises:
-        RequestError: as there.
-        LaunchError: as there.
+        RequestError: see there.
+        LaunchError: see there.
     """
     if group is None:
         group = dist.group.WORLD
     if torch.compiler.is_compiling():
         if out is not None:
             raise RequestError("out=: relayout_shards that torch.compile compiles makes its result; leave out= away")
-        total = x.shape[split] * dist.get_world_size(group)
-        return _operate(x, _text(axes), sizes, split, out_split, group.group_name, -1, total)
+        total = x.shape[call.split] * dist.get_world_size(group)
+        *arguments, _ = call.for_torch(group.group_name)
+        return torch.ops.tilecopy.relayout_shards(x, *arguments, total)
     if not isinstance(group, dist.ProcessGroup):
         raise RequestError(
             f"group={shown(group)}: a process group of torch.distributed that this process is a member of "
             "(torch.distributed.init_process_group makes the one of all ranks)"
         )
-    if not isinstance(axes, (str, tuple)):
+    if not isinstance(call.axes, (str, tuple)):
         with suppress(RequestError):  # refused where the other ranks learn of it
-            axes = items_of("axes", axes, PERMUTATION)  # an iterator is read once
-    call = Call(axes, tuple(sorted(sizes.items())), split, out_split)
-    if torch._C._are_functorch_transforms_active() or has_tangent(x):
+            call = call._replace(axes=items_of("axes", call.axes, PERMUTATION))  # an iterator is read once
+    if transforms_are_active() or has_tangent(x):
         raise RequestError(
             "x: relayout_shards has no forward-mode derivatives and no rules for torch.func; its gradients are those of x.backward()"
         )
-    if not is_for_torch(torch, x):
+    if not needs_torch_dispatch(x):
         return exchange(x, call, group, out)
     if out is not None:
         raise RequestError(
             "out= with tensors that require gradients, or that torch traces or wraps: torch records none through it; leave out= away"
         )
     shards = _agreed(x, call, group, None).shards
-    total, split = shards.cuts[-1], shards.split
-    return _operate(x, _text(axes), sizes, split, shards.out_split, group.group_name, -1, total)
+    call = call._replace(split=shards.split, out_split=shards.out_split, total=shards.cuts[-1])
+    return torch.ops.tilecopy.relayout_shards(x, *call.for_torch(group.group_name))
 
 
-def exchange(x: torch.Tensor, call: Call, group: Any, out: Any) -> torch.Tensor:
-    """The same without gradients.
+def exchange(x: torch.Tensor, call: ShardsCall, group: Any, out: Any) -> torch.Tensor:
+    """Return this rank's part of the result, without gradients.
 
     Raises:
-        RequestError: as there.
-        LaunchError: as there.
+        RequestError: see :func:`~tilecopy_relayout.relayout_shards`.
+        LaunchError: see there.
     """
     kind = _agreed(x, call, group, out)
     with torch.no_grad():
@@ -128,7 +158,7 @@ _groups: weakref.WeakKeyDictionary[Any, _Group] = weakref.WeakKeyDictionary()
 """What a process group has is gone with it: nothing in there holds the group."""
 
 
-def _agreed(x: torch.Tensor, call: Call, group: Any, out: Any) -> _Kind:
+def _agreed(x: torch.Tensor, call: ShardsCall, group: Any, out: Any) -> _Kind:
     """The exchange that all ranks agree on.
 
     Raises:
@@ -141,7 +171,7 @@ def _agreed(x: torch.Tensor, call: Call, group: Any, out: Any) -> _Kind:
         state = _groups[group] = _Group(meeting, Peers(group.group_name, meeting))
     try:
         key = (
-            call,
+            call.cache_key,
             _facts(x),
             None if out is None else (out.data_ptr(), out.requires_grad and torch.is_grad_enabled(), _facts(out)),
         )
@@ -178,11 +208,11 @@ def _may_overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
     return bool(one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr())
 
 
-def _told(x: torch.Tensor, call: Call, out: Any) -> Told:
+def _told(x: torch.Tensor, call: ShardsCall, out: Any) -> Told:
     """The arguments of this rank for the others. It also has an error of this rank alone, so that they do not wait."""
     try:
         source = array_of("x", x)
-        sizes = tuple(sorted(sizes_of(dict(call.sizes), _refuse).items()))
+        sizes = tuple(sorted(sizes_of(call.sizes, _refuse).items()))
         out_split = integer(call.out_split)
         if out_split is None:
             _refuse(f"out_split={shown(call.out_split)}: a dimension of the result")
@@ -306,7 +336,7 @@ def _behind_one_another(flat: torch.Tensor, boxes: Sequence[Strides]) -> list[to
 def _copy(source: torch.Tensor, destination: torch.Tensor) -> None:
     """By a relayout on a GPU; torch's own on the CPU, where a relayout would go through a GPU or the emulator."""
     if source.is_cuda:
-        relayout(source, tuple(range(source.ndim)), out=destination)
+        relayout_array(RelayoutCall(source, tuple(range(source.ndim)), destination))
     else:
         destination.copy_(source)
 
@@ -325,60 +355,33 @@ def _part(
     extent: int,
     total: int,
 ) -> torch.Tensor:
-    """A new tensor. ``extent`` is the result's along ``out_split`` on this rank, -1: as torch.chunk has it; ``total`` the whole array's along ``split``."""
-    known = tuple(sorted(zip(names.split(), sizes, strict=True)))
-    call = Call(axes, known, split, out_split, None if extent < 0 else extent, total)
-    return exchange(x.resolve_conj().resolve_neg(), call, _group_named(group), None)
+    """Return a new tensor. ``extent`` is the result's along ``out_split`` on this rank, ``total`` the whole array's along ``split``."""
+    call, process_group = ShardsCall.of_torch(axes, names, sizes, split, out_split, group, extent, total)
+    return exchange(x.resolve_conj().resolve_neg(), call, process_group, None)
 
 
-def _shaped(
-    x: torch.Tensor,
-    axes: str,
-    names: str,
-    sizes: list[int],
-    split: int,
-    out_split: int,
-    group: str,
-    extent: int,
-    total: int,
-) -> torch.Tensor:
-    """The result without its memory."""
-    shape = list(_whole(x, axes, names, sizes, split, total).shape)
-    if extent < 0:
-        found = _group_named(group)
-        extent = chunk_extents(shape[out_split], found.size())[found.rank()]
-    shape[out_split] = extent
+def _shaped(x: torch.Tensor, *carried: Any) -> torch.Tensor:
+    """Return the result without its memory."""
+    call, group = ShardsCall.of_torch(*carried)
+    shape = list(call.rearrangement(x.shape).shape)
+    extents = chunk_extents(shape[call.out_split], group.size())
+    shape[call.out_split] = extents[group.rank()] if call.extent is None else call.extent
     return x.new_empty(shape)
 
 
 def _remember_inverse(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    x, axes, names, sizes, ctx.split, ctx.out_split, ctx.group, _, total = inputs
-    moved = _whole(x, axes, names, sizes, ctx.split, total)
-    ctx.inverse, ctx.extent, ctx.total = moved.inverse(), x.shape[ctx.split], moved.shape[ctx.out_split]
+    x, *carried = inputs
+    call, ctx.group = ShardsCall.of_torch(*carried)
+    moved = call.rearrangement(x.shape)
+    pattern, sizes = moved.inverse()
+    total = moved.shape[call.out_split]
+    ctx.inverse = ShardsCall(pattern, sizes, call.out_split, call.split, x.shape[call.split], total)
 
 
 def _gradient(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
-    """Back the way that the elements came."""
-    pattern, sizes = ctx.inverse
-    back = _operate(gradient, pattern, sizes, ctx.out_split, ctx.split, ctx.group, ctx.extent, ctx.total)
-    return (back, *[None] * 8)
-
-
-def _whole(x: torch.Tensor, axes: str, names: str, sizes: list[int], split: int, total: int) -> Any:
-    """What is done to the whole array."""
-    shape = [*x.shape[:split], total, *x.shape[split:][1:]]
-    return rearrangement(axes, shape, dict(zip(names.split(), sizes, strict=True)))
-
-
-def _operate(
-    x: Any, axes: str, sizes: dict[str, int], split: int, out_split: int, group: str, extent: int, total: int
-) -> Any:
-    operator = torch.ops.tilecopy.relayout_shards
-    return operator(x, axes, " ".join(sizes), list(sizes.values()), split, out_split, group, extent, total)
-
-
-def _group_named(name: str) -> Any:
-    return dist.distributed_c10d._resolve_process_group(name)
+    """Return the gradient of this rank's part: the inverse exchange of the result's."""
+    inverse = ctx.inverse.for_torch(ctx.group.group_name)
+    return (torch.ops.tilecopy.relayout_shards(gradient, *inverse), *[None] * len(inverse))
 
 
 _operator = torch.library.custom_op("tilecopy::relayout_shards", _part, mutates_args=())

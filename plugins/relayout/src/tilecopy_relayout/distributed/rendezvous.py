@@ -17,13 +17,15 @@ from contextlib import ExitStack, suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch.distributed as dist
 from tilecopy import LaunchError
 
 from tilecopy_core.plugin import frozen
+
+from ..arrays.torch_internals import store_of, timeout_of
 
 _CALL = 0xFFFF
 """The bits of a word that number the call; the others are the digest's."""
@@ -83,9 +85,9 @@ class Meeting:
     """
 
     def __init__(self, group: Any, *, shared: bool = True) -> None:
-        store = dist.distributed_c10d._get_process_group_store(group)
+        store = store_of(group)
         self.rank, self.ranks = group.rank(), group.size()
-        self.seconds = _timeout(group, store).total_seconds()
+        self.seconds = timeout_of(group).total_seconds()
         number = store.add(f"tilecopy/meetings/{self.rank}", 1)
         self._store = dist.PrefixStore(f"tilecopy/{number}", store)
         self._said, self._calls, self._broken = 0, 0, ""
@@ -172,13 +174,3 @@ class Meeting:
             return (
                 _Page(self.rank, np.frombuffer(memory, np.uint64).reshape(2, -1)) if all(reached) and memory else None
             )
-
-
-def _timeout(group: Any, store: Any) -> timedelta:
-    """The timeout of the group's backends, else the timeout of its store."""
-    for device in group._device_types:
-        options = getattr(group._get_backend(device), "options", None)
-        if options is not None:
-            found: timedelta = options._timeout
-            return found
-    return cast("timedelta", store.timeout)

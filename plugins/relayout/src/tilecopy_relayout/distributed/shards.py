@@ -7,7 +7,6 @@ the data from one rank to another are a few boxes, too. Each box is a relayout o
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from math import prod
@@ -19,7 +18,8 @@ from tilecopy_core import RequestError
 from tilecopy_core.errors import integer
 from tilecopy_core.plugin import frozen, shown
 
-from ..patterns import Rearrangement, rearrangement
+from ..axes import rearrangement
+from ..rearrangement import Rearrangement
 
 Box = tuple[tuple[int, ...], tuple[int, ...]]
 """The start and the extents of a box, one each for each dimension."""
@@ -269,43 +269,3 @@ def _same(what: str, values: Sequence[Any]) -> None:
     if len(by_value) > 1:
         said = "; ".join(f"{shown(value)} on rank {', '.join(map(str, ranks))}" for value, ranks in by_value.items())
         raise RequestError(f"the ranks disagree about {what}: {said}")
-
-
-# -------------------------------------------------------------------------------------------------------- the call
-
-
-def relayout_shards(
-    x: Any, axes: Any, *, split: int, out_split: int, group: Any = None, out: Any = None, **sizes: int
-) -> Any:
-    """This rank's part of a relayout of an array that is divided among the ranks of a ``torch.distributed`` group.
-
-    All ranks of the group must call it, in the same order as their other collective calls. The extent of ``x`` along ``split`` may
-    differ between ranks, and may be 0. The ranks' parts of the result are those that ``torch.chunk`` makes along ``out_split``.
-
-    Args:
-        x: a torch tensor of the CPU or a GPU: this rank's part of the array, any strides, any element type of whole bytes. It may require
-            a gradient. In a function that ``torch.compile`` compiles, all parts must be equal.
-        axes: as :func:`relayout` takes them, for the whole array.
-        split: the dimension of ``x`` along which the array is divided, in the order of the ranks.
-        out_split: the dimension of the result along which the result is divided.
-        group: a process group; by default the group of all ranks.
-        out: a tensor for this rank's part of the result, any strides. Its extent along ``out_split`` is free, but the extents of all ranks
-            must add up to the result's. All ranks pass one, or none. If it is symmetric memory on every rank, it is written directly.
-        sizes: extents of names in the pattern, for the whole array.
-
-    Returns:
-        ``out``, or a new C-contiguous tensor.
-
-    Raises:
-        RequestError: the ranks disagree, or the arguments of a rank are invalid. The error is the same on every rank, and no data moved.
-        LaunchError: a rank does not come within the group's timeout, or the driver refuses.
-    """
-    torch = sys.modules.get("torch")
-    if torch is None or not isinstance(x, torch.Tensor):
-        raise RequestError(
-            f"x {shown(x)}: relayout_shards takes torch tensors, one each process of torch.distributed. In JAX, "
-            "jax.lax.all_to_all inside jax.shard_map exchanges the parts, or jax.device_put(y, sharding) after the permutation"
-        )
-    from .exchange import relayout_part  # torch.compile, which traces this, knows no locks
-
-    return relayout_part(x, axes, sizes, split, out_split, group, out)

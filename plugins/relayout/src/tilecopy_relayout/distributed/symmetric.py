@@ -17,6 +17,7 @@ import torch
 from tilecopy_core.plugin import frozen, row_major
 
 from ..arrays.devices import Gpus, driver
+from ..arrays.torch_internals import symmetric_handle, symmetric_memory
 from ..local.host import target_of_gpu
 from ..planner.launching import OnDevice, align_of
 from ..planner.plan import plan_relayout
@@ -30,33 +31,6 @@ _MOST_GRAPHS = 64
 """Graphs of a kind of call, one for each address of the array; the oldest is forgotten first."""
 _NON_BLOCKING = 1
 """CU_STREAM_NON_BLOCKING."""
-
-
-def is_symmetric(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is in torch's symmetric memory."""
-    if not tensor.is_cuda:
-        return False
-    try:
-        from torch.distributed._symmetric_memory import is_symm_mem_tensor
-    except ImportError:
-        return _is_found(tensor)
-    return bool(is_symm_mem_tensor(tensor))
-
-
-def _is_found(tensor: torch.Tensor) -> bool:
-    """The same for torch before 2.12, which has no function for it.
-
-    Its rendezvous first looks for the memory, then for the group. For a group that does not exist, it raises for
-    symmetric memory, and returns None for other memory.
-    """
-    try:
-        from torch._C._distributed_c10d import _SymmetricMemory
-    except ImportError:
-        return False
-    try:
-        return _SymmetricMemory.rendezvous(tensor, "tilecopy: no such group") is not None
-    except RuntimeError:
-        return True
 
 
 @frozen(eq=False)
@@ -164,7 +138,7 @@ class Peers:
         most = max(prod(shards.out_shape(rank)) for rank in range(shards.ranks)) * x.element_size()
         nbytes = max(_LEAST_BYTES, 1 << (most - 1).bit_length() if most else 0)
         if self._usable and (not self._kept or self._kept[-1].tensor.numel() < nbytes):
-            room = self._room(lambda: _empty(nbytes, x.device))
+            room = self._room(lambda: symmetric_memory(nbytes, x.device))
             self._usable = room is not None
             if room is not None:
                 self._kept.append(room)
@@ -175,10 +149,8 @@ class Peers:
         if not self._usable:
             return None
         try:
-            from torch.distributed._symmetric_memory import rendezvous
-
             tensor = make()
-            handle = rendezvous(tensor, self._group_name)
+            handle = symmetric_handle(tensor, self._group_name)
             within = f"{tensor.data_ptr() - handle.buffer_ptrs[handle.rank]}"  # it may begin elsewhere on each rank
         except (ImportError, RuntimeError):
             within = ""
@@ -187,12 +159,6 @@ class Peers:
             return None
         bases = zip(handle.buffer_ptrs, map(int, told), strict=True)
         return Room(tensor, handle, tuple(base + offset for base, offset in bases))
-
-
-def _empty(nbytes: int, device: torch.device) -> torch.Tensor:
-    from torch.distributed._symmetric_memory import empty
-
-    return empty(nbytes, dtype=torch.uint8, device=device)
 
 
 @frozen(eq=False)

@@ -16,6 +16,7 @@ from tilecopy_core import TilecopyError
 from tilecopy_core.plugin import frozen, row_major
 
 from ..arrays.array import array_of
+from ..axes import rearrangement
 from ..local.host import (
     EMULATED_TARGET,
     NEVER_WRITTEN,
@@ -27,7 +28,6 @@ from ..local.host import (
     target_of_gpu,
 )
 from ..local.word_copy import Movement, movement_of
-from ..patterns import rearrangement
 
 Progress = Callable[[int, int], None]
 """Called with bytes of the result that are done, and bytes in all."""

@@ -16,37 +16,28 @@ from tilecopy_core import RequestError
 
 from ..arrays.array import array_of, is_masked
 from ..arrays.frameworks import Framework, framework_of
+from ..local.cached_launches import relayout_array
+from ..local.call import RelayoutCall
 from ..local.host import choose_executor
-from ..patterns import rearrangement
 
 
-def relayout_blocks(
-    array: Any,
-    axes: Any,
-    *,
-    out: Any,
-    stream: Any,
-    device: int | None,
-    executor: str | None,
-    sizes: dict[str, int],
-) -> Any:
-    """:func:`~tilecopy_relayout.relayout` of a Dask array: nothing is computed yet.
+def relayout_blocks(call: RelayoutCall) -> Any:
+    """Return the relayout of a Dask array; nothing is computed yet.
 
     Raises:
         RequestError: ``out=``, ``stream=`` or ``device=`` is given, it is no Dask array, its extents are not known yet, or
             relayout refuses it.
     """
+    array = call.array
     if not isinstance(array, da.Array):
         raise RequestError(f"array: a {type(array).__name__} of Dask is no Dask array")
-    given = {"out": out, "stream": stream, "device": device}
-    if named := [name for name, value in given.items() if value is not None]:
-        raise RequestError(
-            f"{named[0]}= is not for a Dask array, which is computed later, block by block; leave it out"
-        )
+    call.refuse(
+        "is not for a Dask array, which is computed later, block by block; leave it out", "out", "stream", "device"
+    )
     if any(math.isnan(extent) for extent in array.shape):
         raise RequestError("array: its chunks are not known yet; call array.compute_chunk_sizes() first")
-    _demand_movable(array, executor)
-    moved = rearrangement(axes, array.shape, sizes)
+    _demand_movable(array, call.executor)
+    moved = call.rearrangement()
     if 0 in moved.shape:
         return da.empty_like(array, shape=moved.shape, chunks=moved.shape)
     array = _without_empty_chunks(array)
@@ -58,7 +49,7 @@ def relayout_blocks(
         split,
         tuple(range(rank)),
         order=moved.order,
-        executor=executor,
+        executor=call.executor,
         name=None,
         token="relayout",  # noqa: S106  (the beginning of the tasks' names)
         dtype=array.dtype,
@@ -92,7 +83,5 @@ def _without_empty_chunks(array: Any) -> Any:
 
 
 def relayout_block(block: Any, *, order: tuple[int, ...], executor: str | None) -> Any:
-    """One block, on the worker that has it."""
-    from ..api import relayout
-
-    return relayout(block, order, executor=executor)
+    """Return the relayout of one block, on the worker that has it."""
+    return relayout_array(RelayoutCall(block, order, executor=executor))

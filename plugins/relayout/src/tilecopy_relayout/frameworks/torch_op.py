@@ -10,49 +10,54 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 import torch
-from torch.autograd import forward_ad
 
 from tilecopy_core import RequestError
 from tilecopy_core.plugin import shown
 
-from ..api import relayout_tensor
 from ..arrays.frameworks import framework_of
+from ..arrays.torch_internals import (
+    TransformType,
+    active_transforms,
+    forward_mode_is_active,
+    has_tangent,
+    is_wrapped_by_transform,
+)
+from ..axes import rearrangement
+from ..local.cached_launches import relayout_array
+from ..local.call import RelayoutCall
 from ..local.host import choose_executor
-from ..patterns import rearrangement
 from ..validation import sizes_of
 
 
-def traced(
-    array: Any, axes: Any, out: Any, stream: Any, device: int | None, executor: str | None, sizes: dict[str, int]
-) -> Any:
-    """:func:`~tilecopy_relayout.relayout` as an operator.
+def apply_operator(call: RelayoutCall) -> Any:
+    """Return the relayout of a tensor by the operator.
 
     Raises:
         RequestError: ``stream=``, ``device=``, an ``out=`` with gradients or in a transform, or a tensor of a class that does not
             support the operator.
     """
-    if stream is not None:
+    array, out = call.array, call.out
+    if call.stream is not None:
         raise RequestError(
             "stream=: an operator of torch runs on torch's current stream; use `with torch.cuda.stream(stream):` around it"
         )
-    if device is not None:
+    if call.device is not None:
         raise RequestError("device=: an operator of torch runs on the GPU of its tensor; leave it out")
-    if torch.compiler.is_compiling() and (forward_ad._current_level >= 0 or _breaks_the_graph(out is not None)):
-        return _uncompiled(array, axes, out, stream, device, executor, sizes)
+    if torch.compiler.is_compiling() and (forward_mode_is_active() or _breaks_the_graph(out is not None)):
+        return _uncompiled(call)
     if not _records_operators():
-        choose_executor(executor, array.device.index)  # refuses what is wrong in the words of the caller
-        moved = rearrangement(axes, array.shape, sizes)
-        axes = axes if isinstance(axes, str) else moved.order
+        choose_executor(call.executor, array.device.index)  # refuses what is wrong in the words of the caller
+        order = call.rearrangement().order
+        call = call if isinstance(call.axes, str) else call._replace(axes=order)
     if out is not None and not isinstance(out, torch.Tensor):
         raise RequestError(f"out {shown(out)} is not a torch tensor, as the array is")
-    text = _text(axes)
     if out is not None:
         _demand_no_derivatives(array, out)
     try:
         if out is None:
-            return _operate(array, text, sizes, executor or "")
-        extents = list(sizes.values())
-        torch.ops.tilecopy.relayout_into(array, out, text, " ".join(sizes), extents, executor or "")
+            return _operate(*call.for_torch())
+        _, *carried = call.for_torch()
+        torch.ops.tilecopy.relayout_into(array, out, *carried)
         return out
     except (TypeError, NotImplementedError) as error:
         for name, tensor in (("array", array), ("out", out)):
@@ -64,26 +69,21 @@ def traced(
         raise
 
 
-def recorded(array: Any, axes: Any, out: Any, executor: str | None, sizes: dict[str, int]) -> Any:
+def record_operator(call: RelayoutCall) -> Any:
     """Record the operator for a proxy of ``torch.fx.symbolic_trace``, which stands for a tensor of any shape.
 
     Raises:
         RequestError: there is an ``out``, or a size is not an integer.
     """
-    if out is not None:
+    if call.out is not None:
         raise RequestError(
             "out= in a function that torch.fx.symbolic_trace traces: leave it out, or trace with torch.export or make_fx"
         )
-    extents = sizes_of(sizes, _refuse)
-    return torch.ops.tilecopy.relayout(array, _text(axes), " ".join(extents), list(extents.values()), executor or "")
+    return torch.ops.tilecopy.relayout(*call._replace(sizes=sizes_of(call.sizes, _refuse)).for_torch())
 
 
 def _refuse(why: str) -> NoReturn:
     raise RequestError(why)
-
-
-def _text(axes: Any) -> str:
-    return axes if isinstance(axes, str) else ",".join([str(axis) for axis in axes])
 
 
 def _demand_no_derivatives(array: torch.Tensor, out: torch.Tensor) -> None:
@@ -97,7 +97,7 @@ def _demand_no_derivatives(array: torch.Tensor, out: torch.Tensor) -> None:
             raise RequestError(f"out is on {out.device}, the array on {array.device}; a relayout stays in one memory")
         if why := framework_of(torch.Tensor).refuses_out(out):
             raise RequestError(f"out: {why}")
-        if any(torch._C._functorch.is_functorch_wrapped_tensor(tensor) for tensor in (array, out)):
+        if any(map(is_wrapped_by_transform, (array, out))):
             raise RequestError(
                 "out= in a function that torch.func transforms: leave it out, the result is a new tensor"
             )
@@ -113,64 +113,60 @@ def _breaks_the_graph(writes: bool) -> bool:
 
     Dynamo guards the stack of transforms by itself.
     """
-    vmap = torch._C._functorch.TransformType.Vmap
-    return any(writes or level.key() != vmap for level in torch._C._functorch.get_interpreter_stack() or ())
+    return any(writes or kind != TransformType.Vmap for kind in active_transforms())
 
 
-_uncompiled = torch.compiler.disable(traced)
+_uncompiled = torch.compiler.disable(apply_operator)
 """For calls that a transform sees inside torch.compile without a rule for it: the graph breaks."""
 
 
-def has_tangent(tensor: torch.Tensor) -> bool:
-    """Return whether forward-mode differentiation follows a tensor."""
-    return forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None
-
-
 def _relayout(array: torch.Tensor, axes: str, names: str, extents: list[int], executor: str) -> torch.Tensor:
-    """A new tensor. ``names`` and ``extents`` are the sizes of a pattern; an empty ``executor`` is the default."""
-    return relayout_tensor(_resolved(array), axes, None, executor or None, _sizes(names, extents))
+    """Return a new tensor. ``names`` and ``extents`` are the sizes of a pattern; an empty ``executor`` is the default."""
+    result: torch.Tensor = relayout_array(RelayoutCall.of_torch(_resolved(array), axes, names, extents, executor))
+    return result
 
 
 def _relayout_into(
     array: torch.Tensor, out: torch.Tensor, axes: str, names: str, extents: list[int], executor: str
 ) -> None:
-    """The same into ``out``."""
-    relayout_tensor(_resolved(array), axes, out, executor or None, _sizes(names, extents))
+    """Write the result into ``out``."""
+    relayout_array(RelayoutCall.of_torch(_resolved(array), axes, names, extents, executor, out))
 
 
-def _shaped(array: torch.Tensor, axes: str, names: str, extents: list[int], executor: str) -> torch.Tensor:
-    """The result without its memory."""
-    return array.new_empty(rearrangement(axes, array.shape, _sizes(names, extents)).shape)
+def _shaped(array: torch.Tensor, *carried: Any) -> torch.Tensor:
+    """Return the result without its memory."""
+    return array.new_empty(RelayoutCall.of_torch(array, *carried).rearrangement().shape)
 
 
-def _fits(array: torch.Tensor, out: torch.Tensor, axes: str, names: str, extents: list[int], executor: str) -> None:
+def _fits(array: torch.Tensor, out: torch.Tensor, *carried: Any) -> None:
     """Refuse a call whose shapes and dtypes alone are invalid."""
-    shape = rearrangement(axes, array.shape, _sizes(names, extents)).shape
+    shape = RelayoutCall.of_torch(array, *carried).rearrangement().shape
     if tuple(out.shape) != shape:
         raise RequestError(f"out has the shape {tuple(out.shape)}, the result has {shape}")
     if out.dtype != array.dtype:
         raise RequestError(f"out has the dtype {out.dtype}, the array {array.dtype}; a relayout converts nothing")
 
 
-def _batched(
-    info: Any, dims: Any, array: torch.Tensor, axes: str, names: str, extents: list[int], executor: str
-) -> tuple[torch.Tensor, int]:
-    """The operator with ``torch.vmap``'s dimension first on both sides."""
+def _batched(info: Any, dims: Any, array: torch.Tensor, *carried: Any) -> tuple[torch.Tensor, int]:
+    """Return the result with ``torch.vmap``'s dimension first on both sides."""
+    call = RelayoutCall.of_torch(array, *carried)
     shape = array.shape[: dims[0]] + array.shape[dims[0] + 1 :]
-    pattern, sizes = rearrangement(axes, shape, _sizes(names, extents)).pattern(batch="batch")
-    return _operate(array.movedim(dims[0], 0), pattern, sizes, executor), 0
+    pattern, sizes = rearrangement(call.axes, shape, call.sizes).pattern(batch="batch")
+    batched = RelayoutCall(array.movedim(dims[0], 0), pattern, executor=call.executor, sizes=sizes)
+    return _operate(*batched.for_torch()), 0
 
 
 def _remember_inverse(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    array, axes, names, extents, ctx.executor = inputs
-    ctx.arguments = inputs[1:]
-    ctx.inverse = rearrangement(axes, array.shape, _sizes(names, extents)).inverse()
+    call = RelayoutCall.of_torch(*inputs)
+    ctx.carried, ctx.executor = inputs[1:], call.executor
+    ctx.inverse = call.rearrangement().inverse()
 
 
 def _gradient(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
-    """Back the way that the elements came."""
+    """Return the gradient of the array: the inverse relayout of the result's."""
     pattern, sizes = ctx.inverse
-    return _operate(gradient, pattern, sizes, ctx.executor), None, None, None, None
+    call = RelayoutCall(gradient, pattern, executor=ctx.executor, sizes=sizes)
+    return _operate(*call.for_torch()), None, None, None, None
 
 
 class _Relayout(torch.autograd.Function):  # type: ignore[misc]  # torch may not be installed
@@ -184,7 +180,7 @@ class _Relayout(torch.autograd.Function):  # type: ignore[misc]  # torch may not
     @staticmethod
     def jvp(ctx: Any, tangent: torch.Tensor, *_: None) -> Any:
         """Return the relayout of the tangent."""
-        return _Relayout.apply(tangent, *ctx.arguments)
+        return _Relayout.apply(tangent, *ctx.carried)
 
     setup_context = staticmethod(_remember_inverse)
     backward = staticmethod(_gradient)
@@ -202,26 +198,21 @@ def _functionalizes() -> bool:
     Raises:
         RequestError: another transform sees it too.
     """
-    functionalize = torch._C._functorch.TransformType.Functionalize
-    levels = [level.key() for level in torch._C._functorch.get_interpreter_stack() or ()]
-    if functionalize in levels and len(set(levels)) > 1:
+    levels = active_transforms()
+    if TransformType.Functionalize in levels and len(set(levels)) > 1:
         raise RequestError(
             "torch.func.functionalize with another transform around or in it: relayout has no rule for both; leave one of them out"
         )
-    return functionalize in levels
+    return TransformType.Functionalize in levels
 
 
-def _operate(array: torch.Tensor, axes: str, sizes: dict[str, int], executor: str) -> Any:
+def _operate(*arguments: Any) -> Any:
     operator = torch.ops.tilecopy.relayout if _records_operators() or _functionalizes() else _Relayout.apply
-    return operator(array, axes, " ".join(sizes), list(sizes.values()), executor)
-
-
-def _sizes(names: str, extents: list[int]) -> dict[str, int]:
-    return dict(zip(names.split(), extents, strict=True))
+    return operator(*arguments)
 
 
 def _resolved(array: torch.Tensor) -> torch.Tensor:
-    """Without torch's lazy conjugation and sign, which gradients of complex functions carry."""
+    """Return a tensor without torch's lazy conjugation and sign, which gradients of complex functions carry."""
     return array.resolve_conj().resolve_neg()
 
 

@@ -7,8 +7,8 @@ from math import gcd
 from tilecopy_core.plugin import frozen
 
 from ..arrays.array import Array
-from ..patterns import Rearrangement
 from ..planner.problem import DTYPES
+from ..rearrangement import Rearrangement
 
 
 @frozen

@@ -14,7 +14,7 @@ from tilecopy.overlap import Footprint, overlaps_itself
 from tilecopy_core.plugin import frozen, row_major, shown
 
 from ..arrays.devices import Gpus
-from ..patterns import rearrangement
+from ..axes import rearrangement
 from ..validation import integers_of
 from .candidates import candidates
 from .cost import Cost, cost_of, least_total

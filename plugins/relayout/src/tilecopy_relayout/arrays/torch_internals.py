@@ -1,0 +1,115 @@
+"""Private names of torch, each with the versions in which it was seen. Imported with torch alone.
+
+Where a release of torch has another name, this module alone changes.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, cast
+
+import torch
+from torch.autograd import forward_ad
+
+_dispatch_modes = torch._C._len_torch_dispatch_stack  # 2.4 to 2.13
+_is_tracing = torch._C._is_tracing  # 2.4 to 2.13
+transforms_are_active = torch._C._are_functorch_transforms_active  # 2.4 to 2.13
+"""Return whether a transform of ``torch.func`` sees calls now."""
+TransformType = torch._C._functorch.TransformType  # 2.4 to 2.13
+is_wrapped_by_transform = torch._C._functorch.is_functorch_wrapped_tensor  # 2.4 to 2.13
+"""Return whether a tensor is a wrapper that a transform of ``torch.func`` made."""
+
+
+def forward_mode_is_active() -> bool:
+    """Return whether forward-mode differentiation is on (``_current_level``: 2.4 to 2.13)."""
+    return bool(forward_ad._current_level >= 0)
+
+
+def active_transforms() -> list[Any]:
+    """Return the kinds of the transforms of ``torch.func`` that see calls now (``get_interpreter_stack``: 2.4 to 2.13)."""
+    return [level.key() for level in torch._C._functorch.get_interpreter_stack() or ()]
+
+
+def has_tangent(tensor: torch.Tensor) -> bool:
+    """Return whether forward-mode differentiation follows a tensor."""
+    return forward_mode_is_active() and forward_ad.unpack_dual(tensor).tangent is not None
+
+
+def sees_calls() -> bool:
+    """Return whether ``torch.jit.trace``, a transform of ``torch.func`` or forward-mode differentiation sees calls now."""
+    return bool(_is_tracing() or transforms_are_active() or forward_ad._current_level >= 0)
+
+
+def must_see(tensor: torch.Tensor) -> bool:
+    """Return whether torch must see calls with a tensor now: it records, transforms or traces them."""
+    return _dispatch_modes() > 0 or sees_calls() or (tensor.requires_grad and torch.is_grad_enabled())
+
+
+def needs_torch_dispatch(tensor: torch.Tensor) -> bool:
+    """Return whether torch must see the call, or the tensor has no memory of its own (``_is_zerotensor``: 2.4 to 2.13)."""
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
+    return not plain or must_see(tensor) or tensor.is_meta or tensor._is_zerotensor()
+
+
+# ------------------------------------------------------------------------------------------------- torch.distributed
+
+
+def group_by_name(name: str) -> Any:
+    """Return a process group by its name (``_resolve_process_group``: 2.4 to 2.13)."""
+    return torch.distributed.distributed_c10d._resolve_process_group(name)
+
+
+def store_of(group: Any) -> Any:
+    """Return the store of a process group (``_get_process_group_store``: 2.4 to 2.13)."""
+    return torch.distributed.distributed_c10d._get_process_group_store(group)
+
+
+def timeout_of(group: Any) -> timedelta:
+    """Return the timeout of a group's backends, else that of its store (``_device_types``, ``_get_backend``, ``_timeout``: 2.4 to 2.13)."""
+    for device in group._device_types:
+        options = getattr(group._get_backend(device), "options", None)
+        if options is not None:
+            return cast("timedelta", options._timeout)
+    return cast("timedelta", store_of(group).timeout)
+
+
+def symmetric_memory(nbytes: int, device: torch.device) -> torch.Tensor:
+    """Return new symmetric memory (``_symmetric_memory.empty``: 2.5 to 2.13)."""
+    from torch.distributed._symmetric_memory import empty
+
+    return cast("torch.Tensor", empty(nbytes, dtype=torch.uint8, device=device))
+
+
+def symmetric_handle(tensor: torch.Tensor, group_name: str) -> Any:
+    """Return the handle of symmetric memory; all ranks call it at once (``_symmetric_memory.rendezvous``: 2.5 to 2.13).
+
+    Raises:
+        ImportError: this torch has no symmetric memory.
+        RuntimeError: a rank cannot access the memory of another.
+    """
+    from torch.distributed._symmetric_memory import rendezvous
+
+    return rendezvous(tensor, group_name)
+
+
+def is_symmetric(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor is in symmetric memory (``is_symm_mem_tensor``: 2.12 and 2.13; ``_SymmetricMemory``: 2.5 to 2.13).
+
+    torch before 2.12 has no function for it. Its rendezvous first looks for the memory, then for the group. For a group that does not
+    exist, it raises for symmetric memory, and returns None for other memory.
+    """
+    if not tensor.is_cuda:
+        return False
+    with suppress(ImportError):
+        from torch.distributed._symmetric_memory import is_symm_mem_tensor
+
+        return bool(is_symm_mem_tensor(tensor))
+    try:
+        from torch._C._distributed_c10d import _SymmetricMemory
+
+        return _SymmetricMemory.rendezvous(tensor, "tilecopy: no such group") is not None
+    except ImportError:
+        return False
+    except RuntimeError:
+        return True

@@ -1,0 +1,31 @@
+"""A relayout of a tensor of torch: by the operator where torch must see the call, else straight to the launch."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ..arrays.frameworks import demand_strided
+from ..local.cached_launches import relayout_array
+from ..local.call import RelayoutCall
+
+
+def relayout_tensor(call: RelayoutCall) -> Any:
+    """Return the relayout of a tensor of torch.
+
+    Raises:
+        RequestError: see :func:`~tilecopy_relayout.relayout`.
+        LaunchError: see there.
+    """
+    from ..arrays.torch_internals import needs_torch_dispatch  # torch.compile, which traces this, knows no locks
+
+    torch: Any = sys.modules["torch"]
+    sides = {"array": call.array, "out": call.out}
+    tensors = {name: side for name, side in sides.items() if isinstance(side, torch.Tensor)}
+    for name, tensor in tensors.items():
+        demand_strided(name, tensor)
+    if any(map(needs_torch_dispatch, tensors.values())):
+        from .torch_op import apply_operator
+
+        return apply_operator(call)
+    return relayout_array(call)

@@ -1,0 +1,259 @@
+"""Launches that were checked, for later calls on device arrays of the same kind: these only read their arrays, and launch."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
+from functools import partial
+from typing import Any
+
+import attrs
+from tilecopy.executors import LOWEST_ADDRESS, same_tensors
+
+from tilecopy_core.plugin import frozen, row_major
+
+from ..arrays.devices import Across, driver
+from ..arrays.frameworks import Framework
+from ..planner.launching import OnDevice
+from .call import CheckedLaunch, RelayoutCall, current_stream, run_call
+from .word_copy import movement_of
+
+_MOST_LAUNCHES = 4096
+"""Launches that are kept before all are forgotten."""
+
+
+class CacheMissError(Exception):
+    """No launch of the same kind is kept."""
+
+
+@frozen(eq=False)
+class _CachedLaunch:
+    """A call on device arrays that was checked, but for the addresses.
+
+    Attributes:
+        launch: takes both addresses and the stream.
+        launches: its launches so far, by the low bits of the addresses.
+        mask: the bits of both addresses that must be zero.
+        shape: of the result.
+        strides: of a new result, where torch makes it.
+        result_facts: of a result that was made as a new one is, as its reader has them.
+        current: reads the framework's current stream.
+        dtype: of the array.
+        framework: of the array.
+        out_framework: of the result.
+        across: orders the work of two GPUs, where both sides are on two.
+        low, high: both may overlap where the destination's address less the source's, in bytes, is between these.
+    """
+
+    launch: OnDevice
+    launches: Mapping[int, tuple[Callable[..., None], int, int]]
+    mask: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+    result_facts: Any
+    current: Callable[[], Any]
+    dtype: Any
+    framework: Framework
+    out_framework: Framework
+    across: Across | None
+    low: int
+    high: int
+
+    @classmethod
+    def of(cls, checked: CheckedLaunch) -> _CachedLaunch | None:
+        """Return the record of a launch; None if the addresses alone made the words narrower, or torch must see its result."""
+        source, destination, moved = checked.source, checked.destination, checked.rearrangement
+        aligned = movement_of(attrs.evolve(source, pointer=0), moved, attrs.evolve(destination, pointer=0))
+        if aligned != checked.words:
+            return None
+        reader = _reader_of(type(destination.owner))
+        try:
+            result_facts = None if reader is None else reader(destination.owner)[0]
+        except CacheMissError:
+            return None
+        (first, last), (out_first, out_last) = source.footprint.span, destination.footprint.span
+        distance = destination.pointer - source.pointer
+        return cls(
+            checked.launch,
+            checked.launch.launches,
+            checked.words.word_bytes - 1,
+            moved.shape,
+            row_major(moved.shape) if source.framework.name == "torch" else None,
+            result_facts,
+            current_stream(source, destination),
+            source.dtype,
+            source.framework,
+            destination.framework,
+            checked.across,
+            first - out_last + distance,
+            last - out_first + distance,
+        )
+
+    def new_result(self, array: Any, stream: Any) -> tuple[Any, int]:
+        """Return a new result and its address.
+
+        Raises:
+            CacheMissError: the framework made another array than for the call that was checked.
+        """
+        result = self.framework.empty(array, self.shape, self.dtype, stream)
+        reader = _readers.get(type(result))
+        facts, address = (None, 0) if reader is None else reader(result)
+        if facts is None or facts != self.result_facts:
+            raise CacheMissError
+        return result, address
+
+    def launch_across(self, across: Across, source: int, destination: int, stream: Any) -> None:
+        """Launch for a result on another GPU.
+
+        Raises:
+            CacheMissError: the addresses do not fit, or the stream's GPU launches, and that is another GPU.
+        """
+        if (source | destination) & self.mask:
+            raise CacheMissError
+        if stream is not None and driver().device_of_stream(stream) not in (None, across.device):
+            raise CacheMissError
+        with across.ordered() if stream is None else nullcontext(stream) as current:
+            self.launch(source, destination, current)
+
+
+_readers: dict[type, Callable[[Any], tuple[Any, int]]] = {}
+_launches: dict[Any, _CachedLaunch] = {}
+_newest: dict[Any, tuple[Callable[[], bool], Callable[..., bool], _CachedLaunch]] = {}
+"""The newest call on tensors of torch with the same other arguments: whether torch must see calls now, whether tensors are like those of
+that call, and its record. torch compares tensors in a fifth of the time that reading them takes."""
+
+
+def _always() -> bool:
+    """Say that torch must see calls: no call on tensors is kept."""
+    return True
+
+
+_NONE_KEPT: Any = (_always, None, None)
+
+
+def launch_cached(array: Any, axes: Any, out: Any, stream: Any, executor: str | None, sizes: Mapping[str, Any]) -> Any:
+    """Launch as an earlier call of the same kind did, and return the result.
+
+    Raises:
+        CacheMissError: the call must be checked.
+    """
+    try:
+        options = _options(axes, out, executor, sizes)
+        sees_calls, same, kept = _newest.get(options, _NONE_KEPT)
+        if not sees_calls() and (same(array) if out is None else same(array, out)):
+            address, out_address = array.data_ptr(), 0 if out is None else out.data_ptr()
+        else:
+            facts, address = _readers[type(array)](array)
+            out_facts, out_address = (None, 0) if out is None else _readers[type(out)](out)
+            kept = _launches[facts, options, out_facts]
+    except Exception:  # whatever is odd about the arguments, the check of the call says it
+        raise CacheMissError from None
+    if address < LOWEST_ADDRESS:  # it may have no memory
+        raise CacheMissError
+    result = out
+    if out is None and stream is None and kept.strides is not None:
+        result = array.new_empty_strided(kept.shape, kept.strides)  # a third faster than new_empty
+        out_address = result.data_ptr()
+    elif out is None:
+        result, out_address = kept.new_result(array, stream)
+    elif out_address < LOWEST_ADDRESS or kept.low < out_address - address < kept.high:
+        raise CacheMissError  # may have no memory, or may overlap: exactly, by the check of the call
+    elif kept.across is not None:
+        kept.launch_across(kept.across, address, out_address, stream)
+        kept.out_framework.written(out)
+        return out
+    if stream is None:
+        stream = kept.current()
+    try:
+        launch, src_bytes, dst_bytes = kept.launches[(address & 15) << 4 | out_address & 15]  # low_bits of both
+    except KeyError:
+        if (address | out_address) & kept.mask:
+            raise CacheMissError from None
+        kept.launch(address, out_address, stream)
+    else:
+        launch((address + src_bytes, out_address + dst_bytes), stream)
+    if out is not None:
+        kept.out_framework.written(out)
+    return result
+
+
+def _options(axes: Any, out: Any, executor: str | None, sizes: Mapping[str, Any]) -> Any:
+    return axes, executor, tuple(sizes.items()) if sizes else None, out is None
+
+
+def relayout_array(call: RelayoutCall) -> Any:
+    """Return the relayout of an array that has memory, whatever torch records of it.
+
+    Raises:
+        RequestError: see :func:`~tilecopy_relayout.relayout`.
+        LaunchError: see there.
+    """
+    if call.device is None:
+        with suppress(CacheMissError):
+            return launch_cached(call.array, call.axes, call.out, call.stream, call.executor, call.sizes)
+    dynamo = sys.modules.get("torch._dynamo")
+    run = run_call if dynamo is None else dynamo.disable(run_call)
+    return run(call, partial(_keep, call))
+
+
+def _keep(call: RelayoutCall, checked: CheckedLaunch) -> None:
+    """Keep a launch for later calls of the same kind, if these need only cheap reads of their arrays."""
+    kept = _CachedLaunch.of(checked)
+    if kept is None:
+        return
+    facts = []
+    for argument in (call.array, call.out):
+        reader = None if argument is None else _reader_of(type(argument))
+        if reader is not None:
+            _readers[type(argument)] = reader
+        elif argument is not None:
+            return
+        try:
+            facts.append(None if reader is None else reader(argument)[0])
+        except CacheMissError:
+            return
+    if len(_launches) >= _MOST_LAUNCHES:
+        _launches.clear()
+        _newest.clear()
+    options = _options(call.axes, call.out, call.executor, call.sizes)
+    try:
+        _launches[facts[0], options, facts[1]] = kept
+    except TypeError:  # axes is a list
+        return
+    tensors = [call.array] if call.out is None else [call.array, call.out]
+    same = same_tensors(tensors)
+    if same is not None and not any(tensor.requires_grad for tensor in tensors):
+        from ..arrays.torch_internals import sees_calls
+
+        _newest[options] = sees_calls, same, kept
+
+
+def _reader_of(kind: type) -> Callable[[Any], tuple[Any, int]] | None:
+    """Return a function that reads the facts that a call depends on, and the address; None if that is not cheap."""
+    torch = sys.modules.get("torch")
+    if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):
+        return _tensor_reader(torch)
+    if kind.__module__.partition(".")[0] == "cupy" and hasattr(kind, "__cuda_array_interface__"):
+        return _read_cupy
+    return None
+
+
+def _tensor_reader(torch: Any) -> Callable[[Any], tuple[Any, int]]:
+    """Return what reads a tensor. It raises if the call must go through torch, or the tensor is a wrapper without memory."""
+    from ..arrays.torch_internals import must_see
+
+    conjugated = frozenset({torch.complex32, torch.complex64, torch.complex128})
+
+    def read(tensor: Any) -> tuple[Any, int]:
+        dtype = tensor.dtype
+        if must_see(tensor) or tensor.is_neg() or (dtype in conjugated and tensor.is_conj()):
+            raise CacheMissError
+        return (tensor.shape, tensor.stride(), dtype, tensor.get_device()), tensor.data_ptr()
+
+    return read
+
+
+def _read_cupy(array: Any) -> tuple[Any, int]:
+    memory = array.data
+    return (array.shape, array.strides, array.dtype, memory.device_id), memory.ptr

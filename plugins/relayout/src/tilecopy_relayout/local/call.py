@@ -1,0 +1,188 @@
+"""One call of ``relayout`` as a record, and its check: everything is read and compared before anything is launched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple, cast
+
+from tilecopy.executors import agreed_stream, stream_pointer
+from tilecopy.overlap import overlaps, overlaps_itself
+
+from tilecopy_core import RequestError
+from tilecopy_core.plugin import frozen, shown
+from tilecopy_core.registry import LOCK
+
+from ..arrays.array import Array, array_of, dtype_name
+from ..arrays.devices import Across, Gpus, driver
+from ..axes import rearrangement
+from ..planner.launching import OnDevice, align_of
+from ..rearrangement import Rearrangement
+from .host import choose_executor, move_in_pieces, target_of_gpu
+from .word_copy import Movement, movement_of
+
+
+class RelayoutCall(NamedTuple):
+    """The arguments of :func:`~tilecopy_relayout.relayout`, without ``placements``; a tuple, since torch.compile traces no frozen class."""
+
+    array: Any
+    axes: Any
+    out: Any = None
+    stream: Any = None
+    device: int | None = None
+    executor: str | None = None
+    sizes: Mapping[str, Any] = {}
+
+    def rearrangement(self) -> Rearrangement:
+        """Return what the call does to the array's shape.
+
+        Raises:
+            RequestError: the axes do not fit the array.
+        """
+        return rearrangement(self.axes, self.array.shape, self.sizes)
+
+    def refuse(self, why: str, *names: str) -> None:
+        """Raise RequestError with a reason for the first of these arguments that is given.
+
+        Raises:
+            RequestError: one of them is given.
+        """
+        for name in names:
+            if getattr(self, name) is not None:
+                raise RequestError(f"{name}= {why}")
+
+    def for_torch(self) -> tuple[Any, str, str, list[int], str]:
+        """Return the arguments as an operator of torch can carry them: array, axes, names and extents of the sizes, executor."""
+        axes = self.axes if isinstance(self.axes, str) else ",".join([str(axis) for axis in self.axes])
+        return self.array, axes, " ".join(self.sizes), list(self.sizes.values()), self.executor or ""
+
+    @classmethod
+    def of_torch(
+        cls, array: Any, axes: str, names: str, extents: list[int], executor: str, out: Any = None
+    ) -> RelayoutCall:
+        """Return the call whose :meth:`for_torch` these are."""
+        sizes = dict(zip(names.split(), extents, strict=True))
+        return cls(array, axes, out, executor=executor or None, sizes=sizes)
+
+
+@frozen(eq=False)
+class CheckedLaunch:
+    """What a checked call on device arrays has launched."""
+
+    launch: OnDevice
+    words: Movement
+    rearrangement: Rearrangement
+    source: Array
+    destination: Array
+    across: Across | None
+
+
+def run_call(call: RelayoutCall, on_launch: Callable[[CheckedLaunch], None] = lambda launch: None) -> Any:
+    """Check a call, run it and return the result.
+
+    Args:
+        call: the call.
+        on_launch: is told of a launch on the current stream of the first array's GPU, for later calls of the same kind.
+
+    Raises:
+        RequestError: see :func:`~tilecopy_relayout.relayout`.
+        LaunchError: see there.
+    """
+    if call.stream is not None:
+        stream_pointer(call.stream)
+    source = array_of("array", call.array)
+    moved = rearrangement(call.axes, source.shape, call.sizes)
+    executor = choose_executor(call.executor, source.device)
+    new = call.out is None
+    result = source.framework.empty(source.owner, moved.shape, source.dtype, call.stream) if new else call.out
+    destination = checked_result("the new array" if new else "out", result, source, moved.shape)
+    stream = call.stream
+    if source.device is None or destination.device is None:
+        with nullcontext() if call.device is None else _through(call.device, executor):
+            if 0 not in moved.shape:
+                _move_on_host(movement_of(source, moved, destination), source, destination, executor)
+    else:
+        gpus = Gpus.of(source.device, destination.device, stream, call.device)
+        across = Across.of(source, destination, gpus.launching)
+        if stream is None and across is None:
+            stream = current_stream(source, destination)()
+        if 0 not in moved.shape:
+            words = movement_of(source, moved, destination)
+            launch = _launcher(words, gpus, source.pointer, destination.pointer)
+            with nullcontext(stream) if across is None or stream is not None else across.ordered() as current:
+                launch(source.pointer, destination.pointer, current)
+            if call.device is None and gpus.launching == source.device:
+                on_launch(CheckedLaunch(launch, words, moved, source, destination, across))
+    if new:
+        return source.framework.made(call.array, result, stream)
+    destination.framework.written(call.out)
+    return call.out
+
+
+def _through(device: int, executor: str) -> AbstractContextManager[None]:
+    """A GPU as the one that host arrays go through."""
+    if executor != "cuda":
+        raise RequestError(f"device={shown(device)} is a GPU, and the relayout runs on the {executor}; leave it out")
+    if type(device) is not int or device not in [each.ordinal for each in driver().devices]:
+        raise RequestError(f"device={shown(device)}: this machine has {len(driver().devices)} GPUs, from 0 on")
+    active: AbstractContextManager[None] = driver().active(device)
+    return active
+
+
+def current_stream(source: Array, destination: Array) -> Callable[[], int]:
+    """Return a function that reads the current stream of the arrays' frameworks. Two frameworks must have the same stream."""
+    sides = {"array": source.stream, "out": destination.stream}
+    return agreed_stream("relayout", {name: stream for name, stream in sides.items() if stream is not None})
+
+
+def checked_result(name: str, result: Any, source: Array, shape: tuple[int, ...]) -> Array:
+    """Return the facts of an array for a result of this shape: the caller's, or one that a framework has just made.
+
+    Raises:
+        RequestError: the result does not fit into it.
+    """
+    facts = array_of(name, result)
+    if facts.shape != shape:
+        raise RequestError(f"{name} has the shape {facts.shape}, the result has {shape}, of an array of {source.shape}")
+    if dtype_name(facts.dtype) != dtype_name(source.dtype) or facts.itemsize != source.itemsize:
+        raise RequestError(f"{name} has the dtype {facts.dtype}, the array {source.dtype}; a relayout converts nothing")
+    if (facts.device is None) != (source.device is None):
+        raise RequestError(f"{name} is {facts.place}, the array {source.place}; a relayout stays in one memory")
+    if name != "out" and facts.device != source.device:
+        raise RequestError(f"{name} is {facts.place}, the array {source.place}")
+    if name == "out" and (why := facts.framework.refuses_out(result)):
+        raise RequestError(f"out: {why}")
+    if name == "out" and facts.readonly:
+        raise RequestError("out is read-only")
+    if overlaps_itself(facts.footprint):
+        raise RequestError(
+            f"{name} overlaps itself: shape {facts.shape} with strides of {facts.strides_bytes} bytes has elements that share "
+            "memory, and one result for them"
+        )
+    if overlaps(source.footprint, facts.footprint):
+        raise RequestError(
+            f"{name} overlaps the array; a relayout is never done in place: pass other memory, or no out"
+        )
+    return facts
+
+
+def _move_on_host(movement: Movement, source: Array, destination: Array, executor: str) -> None:
+    words = source.words(movement.shape, movement.strides_bytes, movement.dtype)
+    result = destination.words(movement.out_shape, movement.out_strides_bytes, movement.dtype)
+    move_in_pieces(words, result, movement.axes, executor)
+
+
+def _launcher(movement: Movement, gpus: Gpus, source: int, destination: int) -> OnDevice:
+    with LOCK:
+        from ..planner.plan import plan_relayout
+    plan = plan_relayout(
+        movement.shape,
+        movement.dtype,
+        movement.axes,
+        strides=movement.strides,
+        out_strides=movement.out_strides,
+        align_bytes=align_of(source),
+        out_align_bytes=align_of(destination),
+        target=target_of_gpu(gpus.launching),
+    )
+    return cast("OnDevice", plan.bind("cuda", gpus))

@@ -1,0 +1,79 @@
+"""A rearrangement of an array's dimensions, as numbers: what splits, in which order it goes on, and what merges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from tilecopy_core.plugin import frozen
+
+
+@frozen
+class Rearrangement:
+    """A permutation between a split view of the source and a merged view of the destination.
+
+    Attributes:
+        split: for each dimension of the source, the extents that it splits into; () for a dimension that is removed.
+        order: for each split dimension in the destination's order, its number among the source's split dimensions.
+        merge: for each dimension of the destination, the number of split dimensions that it merges; 0 for a new one of extent 1.
+    """
+
+    split: tuple[tuple[int, ...], ...]
+    order: tuple[int, ...]
+    merge: tuple[int, ...]
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Of the split dimensions, in the source's order."""
+        return tuple(extent for group in self.split for extent in group)
+
+    @property
+    def merged(self) -> tuple[tuple[int, ...], ...]:
+        """For each dimension of the destination, the extents that it joins."""
+        extents = iter([self.extents[index] for index in self.order])
+        return tuple(tuple(next(extents) for _ in range(count)) for count in self.merge)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the destination."""
+        return tuple(prod(group) for group in self.merged)
+
+    def source_strides(self, strides: Sequence[int]) -> tuple[int, ...]:
+        """Of the split dimensions, in the source's order, from those of the source."""
+        return _split_strides(self.split, strides)
+
+    def destination_strides(self, strides: Sequence[int]) -> tuple[int, ...]:
+        """Of the split dimensions, in the destination's order, from those of the destination."""
+        return _split_strides(self.merged, strides)
+
+    def pattern(self, batch: str = "") -> tuple[str, dict[str, int]]:
+        """The same as a pattern with all its sizes; ``batch`` names a further first dimension on both sides."""
+        left, right, sizes = self._sides()
+        return f"{batch} {left} -> {batch} {right}", sizes
+
+    def inverse(self) -> tuple[str, dict[str, int]]:
+        """The pattern and sizes of the inverse."""
+        left, right, sizes = self._sides()
+        return f"{right} -> {left}", sizes
+
+    def _sides(self) -> tuple[str, str, dict[str, int]]:
+        names = [f"d{index}" for index in range(len(self.extents))]
+        left = _written(names, [len(group) for group in self.split])
+        right = _written([names[index] for index in self.order], self.merge)
+        return left, right, dict(zip(names, self.extents, strict=True))
+
+
+def _split_strides(groups: Sequence[tuple[int, ...]], strides: Sequence[int]) -> tuple[int, ...]:
+    """Strides of dimensions that a dimension splits into: the last keeps its stride."""
+    return tuple(
+        stride * prod(group[index + 1 :])
+        for group, stride in zip(groups, strides, strict=True)
+        for index in range(len(group))
+    )
+
+
+def _written(names: Sequence[str], counts: Sequence[int]) -> str:
+    """Names as one side of a pattern."""
+    rest = iter(names)
+    groups = [[next(rest) for _ in range(count)] for count in counts]
+    return " ".join(group[0] if len(group) == 1 else f"({' '.join(group)})" for group in groups)
