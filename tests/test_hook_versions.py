@@ -126,7 +126,7 @@ def test_a_package_of_0_1_that_imports_a_moved_name_is_told_where_it_is(core_of_
 def test_a_name_of_0_1_says_what_to_write(name: str) -> None:
     assert name not in plugin.__all__
     with pytest.raises(ImportError, match=mentions(name, RENAMED[name])):
-        getattr(plugin, name)
+        exec(f"from tilecopy_core.plugin import {name}")
     page = (ROOT / "docs" / "from_0_1_to_0_2.md").read_text()
     assert f"`{name}`" in page
     module, _, attribute = RENAMED[name].split(",")[0].split()[-1].rpartition(".")
@@ -135,6 +135,12 @@ def test_a_name_of_0_1_says_what_to_write(name: str) -> None:
 
 def test_a_name_that_never_was_is_an_attribute_error() -> None:
     assert not hasattr(plugin, "synthesise")
+
+
+def test_asking_whether_the_contract_has_a_name_of_0_1_is_an_answer() -> None:
+    assert not hasattr(plugin, "synthesize") and getattr(plugin, "synthesize", None) is None
+    with pytest.raises(AttributeError, match=mentions("synthesize", RENAMED["synthesize"])):
+        plugin.synthesize
 
 
 @pytest.mark.parametrize("field", [name for name in RENAMED if not name.isidentifier()])

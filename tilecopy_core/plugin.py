@@ -5,6 +5,8 @@ A variant imports these names, and what it chooses of a library of partitions; o
 
 from __future__ import annotations
 
+import sys
+from opcode import opmap
 from typing import NoReturn
 
 from .description.checks import (
@@ -65,7 +67,13 @@ __all__ += ["Access", "Address", "HostBytes", "PtxBuilder", "Register", "TensorM
 
 
 def __getattr__(name: str) -> NoReturn:
-    """Say what to write for a name of version 0.1, also where it is imported."""
-    if name in RENAMED:
-        raise ImportError(f"tilecopy_core.plugin: {needed_change(name)}", name=__name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """Raise AttributeError; for a name of version 0.1 the message says what to write instead.
+
+    A ``from`` import drops that message, so that it gets an ImportError. hasattr() and getattr() with a default see neither.
+    """
+    change = f"; {needed_change(name)}" if name in RENAMED else ""
+    message = f"module {__name__!r} has no attribute {name!r}{change}"
+    caller = sys._getframe(1)
+    if change and caller.f_code.co_code[caller.f_lasti] == opmap["IMPORT_FROM"]:
+        raise ImportError(message, name=__name__)
+    raise AttributeError(message, name=name, obj=sys.modules[__name__])
