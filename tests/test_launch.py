@@ -847,9 +847,9 @@ def test_a_copied_or_pickled_kernel_carries_no_handles(fake: FakeDriver, cuda: C
     k.store(b[0, 0], k.load(a[0, 0]))
     kernel = k.build(target="sm_90", grid=1)
     cuda.launch(kernel, (FakeTensor(A0), FakeTensor(B0)))
-    assert kernel.remembered
+    assert kernel._caches.states
     for twin in (copy.copy(kernel), copy.deepcopy(kernel), pickle.loads(pickle.dumps(kernel))):
-        assert not twin.remembered and twin.ptx == kernel.ptx and twin.parameters == kernel.parameters
+        assert not twin._caches.states and twin.ptx == kernel.ptx and twin.parameters == kernel.parameters
         cuda.launch(twin, (FakeTensor(A0), FakeTensor(B0)))
     assert len(fake.launches) == 4 and fake.calls["cuModuleLoadDataEx"] == 1
 

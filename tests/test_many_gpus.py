@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import threading
 import types
@@ -355,9 +356,9 @@ def test_threads_use_different_gpus_at_once(
 
 
 def test_modules_are_unloaded_on_their_own_gpus(kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor) -> None:
+    twin = copy.copy(kernel)
     for gpu in range(4):
-        cuda.launch(kernel, (tensor(A0, gpu), tensor(B0, gpu)))
-    kernel.remembered.clear()
-    kernel.repeats.clear()
+        cuda.launch(twin, (tensor(A0, gpu), tensor(B0, gpu)))
+    del twin
     cuda.unload_unused()  # the stand-in wants the context of each
     assert not fake.loaded and fake.calls["cuModuleUnload"] == 4

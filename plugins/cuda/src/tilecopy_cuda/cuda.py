@@ -116,7 +116,7 @@ class CudaExecutor:
             if loaded is None:
                 self._modules.unload_unused(all=False)
                 loaded = self._loaded[key] = self._load(kernel, ordinal)
-            kept: _Remembered = kernel.remembered.setdefault(self, _Remembered())
+            kept: _Remembered = kernel._caches.states.setdefault(self, _Remembered())
             kept.loaded[ordinal] = loaded
             return loaded
 
@@ -252,7 +252,7 @@ class CudaExecutor:
         self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any, stream: Any, device: int | None
     ) -> bool:
         """Launch if these arguments fit a remembered launch with other addresses; return whether they do."""
-        kept: _Remembered | None = kernel.remembered.get(self)
+        kept: _Remembered | None = kernel._caches.states.get(self)
         if kept is None or (device is not None and type(device) is not int):  # True is equal to 1
             return False
         try:
@@ -344,7 +344,7 @@ class CudaExecutor:
             return
         with LOCK:
             from .repeated import RepeatedLaunch
-        kept: _Remembered = kernel.remembered[self]
+        kept: _Remembered = kernel._caches.states[self]
         launches = kept.launches
         key = _place_key(grid, device), *map(type, arguments)
         repeated = launches.get(key) or RepeatedLaunch.of(kernel, arguments, self._streams, self.driver.legacy_stream)

@@ -76,6 +76,24 @@ class ValueCheck:
     clamped: bool
 
 
+@attrs.define(eq=False)
+class LaunchCaches:
+    """What a kernel keeps from one launch for the next. Its copies and pickles begin without any of it.
+
+    Attributes:
+        executors: the executors that ran the kernel, by name.
+        states: what each of them keeps.
+        repeats: executor's name -> a function ``(stream, arguments)`` that launches if the arguments are like those of an earlier
+            call without ``grid=`` and ``device=``, and returns whether it did; None where there is no such function.
+        inside: grids and numbers for which the bounds are known to hold.
+    """
+
+    executors: dict[str | None, Any] = attrs.field(factory=dict)
+    states: dict[Any, Any] = attrs.field(factory=dict)
+    repeats: dict[str | None, Callable[..., bool] | None] = attrs.field(factory=dict)
+    inside: set[Any] = attrs.field(factory=set)
+
+
 @frozen(eq=False, repr=False)
 class BuiltKernel:
     """A built kernel. Call it with its arrays and scalars, in order or by name.
@@ -99,11 +117,6 @@ class BuiltKernel:
         origins: each statement with its source line; the first entry is empty.
         statements: for each line of the PTX, the number of its statement.
         notes: sentences about the text that :meth:`explain` shows after the copies.
-        executors: executors that ran the kernel, by name. Copies and pickles have neither these nor ``remembered``.
-        remembered: what each executor keeps for later launches.
-        repeats: executor's name -> a function ``(stream, arguments)`` that launches if the arguments are like those of an earlier
-            call without ``grid=`` and ``device=``, and returns whether it did; None where there is no such function.
-        inside: grids and numbers for which the bounds are known to hold.
     """
 
     name: str
@@ -124,16 +137,10 @@ class BuiltKernel:
     origins: tuple[str, ...] = attrs.field(repr=False)
     statements: tuple[int, ...] = attrs.field(repr=False)
     notes: tuple[str, ...] = attrs.field(default=(), repr=False)
-    executors: dict[str | None, Any] = attrs.field(factory=dict, init=False, repr=False)
-    remembered: dict[Any, Any] = attrs.field(factory=dict, init=False, repr=False)
-    repeats: dict[str | None, Callable[..., bool] | None] = attrs.field(factory=dict, init=False, repr=False)
-    inside: set[Any] = attrs.field(factory=set, init=False, repr=False)
+    _caches: LaunchCaches = attrs.field(factory=LaunchCaches, init=False, repr=False)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in attrs.fields(BuiltKernel) if field.init}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state)  # type: ignore[misc]
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BuiltKernel, tuple(getattr(self, field.name) for field in attrs.fields(BuiltKernel) if field.init)
 
     def __repr__(self) -> str:
         names = ", ".join(p.name for p in self.parameters)
@@ -225,15 +232,14 @@ class BuiltKernel:
         if type(scalars) is not dict:
             _NUMBERS.check(scalars, "check_bounds", "scalars")
         key = (grid, *(scalars.get(name) for name in self.scalars.values()))
-        if key in self.inside:
-            return
-        if 0 in grid:  # no CTA, nothing is accessed
+        inside = self._caches.inside
+        if key in inside or 0 in grid:  # no CTA, nothing is accessed
             return
         numbers = {found: scalars[name] for found, name in self.scalars.items() if name in scalars}
         check_all(self.bounds, grid, self.cluster, numbers)
-        if len(self.inside) >= _MOST_REMEMBERED:
-            self.inside.clear()
-        self.inside.add(key)
+        if len(inside) >= _MOST_REMEMBERED:
+            inside.clear()
+        inside.add(key)
 
     @checked(numbers=_NUMBERS)
     def values_at(self, numbers: Mapping[str, int]) -> tuple[ValueCheck, ...]:
@@ -327,15 +333,16 @@ class BuiltKernel:
             if compiler is not None and compiler.is_dynamo_compiling():  # a graph break, and nothing below is traced
                 call = compiler.disable(BuiltKernel.__call__)
                 return call(self, *arguments, grid=grid, stream=stream, device=device, executor=executor, **named)
+        caches = self._caches
         if grid is None and device is None and not named:
             try:
-                repeat = self.repeats[executor]
+                repeat = caches.repeats[executor]
             except Exception:  # nothing was launched yet, or it is of a kind that cannot be
                 repeat = None
             if repeat is not None and repeat(stream, arguments):
                 return None
         try:
-            chosen = self.executors[executor]
+            chosen = caches.executors[executor]
         except Exception:  # not looked up yet, or of a kind that cannot be
             chosen = self._executor(executor)
         if named:
@@ -343,7 +350,7 @@ class BuiltKernel:
         if grid is not None or device is not None:
             return chosen.launch(self, arguments, grid=grid, stream=stream, **self._on(chosen, device))
         report = chosen.launch(self, arguments, grid=None, stream=stream)
-        self.repeats[executor] = getattr(self.remembered.get(chosen), "repeat", None)
+        caches.repeats[executor] = getattr(caches.states.get(chosen), "repeat", None)
         return report
 
     def prepare(
@@ -435,7 +442,7 @@ class BuiltKernel:
         """The executor of a name, or the one that is chosen by default; remembered for later calls."""
         if name is not None and not isinstance(name, str):
             raise LaunchError(f'kernel {self.name}: executor= is a name, such as "cuda", not {shown(name)}')
-        chosen = self.executors[name] = choose_executor(name, self)
+        chosen = self._caches.executors[name] = choose_executor(name, self)
         return chosen
 
 
