@@ -21,10 +21,11 @@ from tilecopy_core.ptx import HostBytes, Recipe, TensorMap, instructions_in
 from ..errors import LaunchError
 from ..integer_text import read
 from ..validators import PATH
-from . import save as saving
+from . import launch_record as schema
 from .bounds import Bound
 from .built import BuiltKernel, SharedAllocation, ValueCheck
 from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter, computed_parameter
+from .save import function_named
 
 
 @checked(LaunchError, folder=PATH)
@@ -43,15 +44,15 @@ def load_kernel(folder: str | Path) -> BuiltKernel:
     """
     where = Path(folder)
     try:
-        record = json.loads(_text_of(where / saving.RECORD_FILE))
-        text = _text_of(where / saving.PTX_FILE)
+        record = json.loads(_text_of(where / schema.RECORD_FILE))
+        text = _text_of(where / schema.PTX_FILE)
     except OSError as error:
         raise LaunchError(
             f"folder {shown(str(where))} holds no kernel of kernel.save: {shown(error.filename)}: {error.strerror}"
         ) from error
     except (ValueError, RecursionError) as error:
         raise LaunchError(f"folder {shown(str(where))} holds no kernel of kernel.save: {error}") from error
-    return kernel_of(record, text, shown(str(where / saving.RECORD_FILE)))
+    return kernel_of(record, text, shown(str(where / schema.RECORD_FILE)))
 
 
 def _text_of(path: Path) -> str:
@@ -67,36 +68,36 @@ def kernel_of(record: Any, text: str, where: str) -> BuiltKernel:
     Raises:
         LaunchError: it is no record of :func:`record_of` in this format and of this text; the message names the folder.
     """
-    if not isinstance(record, dict) or record.get("format") != saving.FORMAT:
-        raise LaunchError(f"{where} is no launch record of kernel.save (its format is not {saving.FORMAT!r})")
-    if record.get("format_version") != saving.FORMAT_VERSION:
+    if not isinstance(record, dict) or record.get("format") != schema.FORMAT:
+        raise LaunchError(f"{where} is no launch record of kernel.save (its format is not {schema.FORMAT!r})")
+    if record.get("format_version") != schema.FORMAT_VERSION:
         raise LaunchError(
-            f"{where} has format version {shown(record.get('format_version'))}, and this package reads {saving.FORMAT_VERSION}: "
+            f"{where} has format version {shown(record.get('format_version'))}, and this package reads {schema.FORMAT_VERSION}: "
             "build the kernel and save it again"
         )
     try:
-        if record.get("sha256") != saving.digest(record, text):
+        if record.get("sha256") != schema.digest(record, text):
             raise LaunchError(
-                f"{where} or {saving.PTX_FILE} was changed since kernel.save wrote them: the digest is another; "
+                f"{where} or {schema.PTX_FILE} was changed since kernel.save wrote them: the schema.digest is another; "
                 "build the kernel and save it again"
             )
-        return _kernel(convert(record, saving.Launch), text)
+        return _kernel(convert(record, schema.LaunchRecord), text)
     except LaunchError:
         raise
-    except Exception as error:  # whatever somebody wrote, and made a digest of
+    except Exception as error:  # whatever somebody wrote, and made a schema.digest of
         raise LaunchError(f"{where} is not as kernel.save writes it: {type(error).__name__}: {error}") from error
 
 
-def _kernel(record: saving.Launch, text: str) -> BuiltKernel:
+def _kernel(record: schema.LaunchRecord, text: str) -> BuiltKernel:
     symbols = {
         s.name: Symbol(s.called, s.lower, s.upper, s.multiple_of, s.varies, (), s.register) for s in record.symbols
     }
     names: dict[str, Int] = {name: of_atom(found) for name, found in symbols.items()}
     scalars = {symbols[each.name]: each.name for each in record.symbols if each.parameter}
-    arrays = {each.name for each in record.parameters if each.__struct_config__.tag == "array"}
+    arrays = {each.name for each in record.parameters if isinstance(each, schema.ArrayRecord)}
     parameters = tuple(
         computed_parameter(_read_recipe(each, record, names), each.name, arrays, scalars)
-        if each.type == "bytes"
+        if isinstance(each, (schema.TensorMapRecord, schema.HostBytesRecord))
         else _read_parameter(each, names)
         for each in record.parameters
     )
@@ -148,7 +149,7 @@ def _check_known(kernel: BuiltKernel) -> None:
             raise ValueError(f"line {check.line} of the PTX has no register {check.register!r}")
 
 
-def _check_fit(record: saving.Launch, parameters: Sequence[Parameter]) -> None:
+def _check_fit(record: schema.LaunchRecord, parameters: Sequence[Parameter]) -> None:
     """Raise ValueError where parts of a record, each of which is right by itself, do not fit each other."""
     ranks = {each.name: len(each.shape) for each in parameters if isinstance(each, ArrayParameter)}
     names = [each.name for each in parameters]
@@ -169,45 +170,47 @@ def _check_fit(record: saving.Launch, parameters: Sequence[Parameter]) -> None:
         raise ValueError("a line of the PTX comes from no statement")
 
 
-def _all(told: tuple[int | str | None, ...], names: Mapping[str, Int]) -> Any:
+def _all(texts: tuple[int | str | None, ...], names: Mapping[str, Int]) -> Any:
     """Integers out of their texts, and None as it is."""
-    return tuple(None if each is None else read(each, names) for each in told)
+    return tuple(None if each is None else read(each, names) for each in texts)
 
 
-def _read_parameter(told: Any, names: Mapping[str, Int]) -> Parameter:
-    kind = told.__struct_config__.tag
-    if kind == "array":
-        shape, strides = _all(told.shape, names), _all(told.strides_elems, names)
-        return ArrayParameter(told.name, shape, strides, dtype_of(told.dtype), told.align_bytes, told.written)
-    type = {"int32": "b32", "int64": "b64"}[told.type]
-    if kind == "size":
-        return SizeParameter(told.name, type, told.read_from, told.multiple_of, told.lower, told.upper)
-    within = None if told.within is None else _all(told.within, names)
-    return ScalarParameter(told.name, type, told.multiple_of, told.lower, told.upper, within)
+def _read_parameter(record: schema.ArrayRecord | schema.ScalarRecord, names: Mapping[str, Int]) -> Parameter:
+    if isinstance(record, schema.ArrayRecord):
+        shape, strides = _all(record.shape, names), _all(record.strides_elems, names)
+        return ArrayParameter(record.name, shape, strides, dtype_of(record.dtype), record.align_bytes, record.written)
+    number = record.multiple_of, record.lower, record.upper
+    type = {"int32": "b32", "int64": "b64"}[record.type]
+    if isinstance(record, schema.SizeRecord):
+        return SizeParameter(record.name, type, record.read_from, *number)
+    within = None if record.within is None else _all(record.within, names)
+    return ScalarParameter(record.name, type, *number, within)
 
 
-def _read_recipe(told: Any, record: saving.Launch, names: Mapping[str, Int]) -> Recipe:
-    """A recipe, of arrays that have nothing but their names and a start."""
-    if told.__struct_config__.tag == "tensor_map":
-        size, start = dtype_of(told.dtype).bytes, read(told.start_bytes, names)
+def _read_recipe(
+    recipe: schema.TensorMapRecord | schema.HostBytesRecord, record: schema.LaunchRecord, names: Mapping[str, Int]
+) -> Recipe:
+    """Return a recipe, of arrays that have nothing but their names and a start."""
+    if isinstance(recipe, schema.TensorMapRecord):
+        size, start = dtype_of(recipe.dtype).bytes, read(recipe.start_bytes, names)
         if key_of(start % size) != 0 or (isinstance(start, int) and start < 0):
-            raise ValueError(f"{told.name} begins {start} bytes after {told.array}, which is no element of it")
-        array = Buffer((1,), told.dtype, space="global", name=told.array, elem_offset=start // size)
-        sizes, strides = _all(told.sizes, names), _all(told.strides_bytes, names)
-        return TensorMap(array, sizes, strides, told.box, told.swizzle, told.fill, told.element_strides)
+            raise ValueError(f"{recipe.name} begins {start} bytes after {recipe.array}, which is no element of it")
+        array = Buffer((1,), recipe.dtype, space="global", name=recipe.array, elem_offset=start // size)
+        sizes, strides = _all(recipe.sizes, names), _all(recipe.strides_bytes, names)
+        return TensorMap(array, sizes, strides, recipe.box, recipe.swizzle, recipe.fill, recipe.element_strides)
     try:
-        make = saving.function_named(told.function)
+        make = function_named(recipe.function)
     except Exception as error:  # whatever an import raises
-        made_by = ", ".join(sorted({plan.package for plan in record.plans}))
+        packages = ", ".join(sorted({plan.package for plan in record.plans}))
         raise LaunchError(
-            f"kernel {record.name}: parameter {told.name} is made by {shown(told.function)}, which cannot be imported "
-            f"({type(error).__name__}: {error}); install the package that has it (the kernel's copies are of {made_by})"
+            f"kernel {record.name}: parameter {recipe.name} is made by {shown(recipe.function)}, which cannot be imported "
+            f"({type(error).__name__}: {error}); install the package that has it (the kernel's copies are of {packages})"
         ) from error
-    buffers = tuple(Buffer((1,), "uint8", space="global", name=name) for name in told.arrays)
-    return HostBytes(make, buffers, _all(told.numbers, names), told.size_bytes, told.align_bytes)
+    buffers = tuple(Buffer((1,), "uint8", space="global", name=name) for name in recipe.arrays)
+    return HostBytes(make, buffers, _all(recipe.numbers, names), recipe.size_bytes, recipe.align_bytes)
 
 
-def _read_bound(told: Any, names: Mapping[str, Int]) -> Bound:
-    value, most, extent = _all((told.value, told.most, told.extent), names)
-    known = tuple(_all(facts, names) for facts in told.known)
-    return Bound(value, told.least, most, known, told.what, told.where, extent)
+def _read_bound(record: schema.BoundRecord, names: Mapping[str, Int]) -> Bound:
+    value, most, extent = _all((record.value, record.most, record.extent), names)
+    known = tuple(_all(facts, names) for facts in record.known)
+    return Bound(value, record.least, most, known, record.what, record.where, extent)

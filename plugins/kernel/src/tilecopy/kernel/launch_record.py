@@ -1,0 +1,192 @@
+"""The launch record of a saved kernel: the types of its JSON, against which msgspec checks what is read, and its digest.
+
+The record has all that a launch needs: the parameters in order, block, grid, cluster, dynamic shared memory, target, and what this
+package checks before a launch. Integers known only at launch are expressions of the parameters' names, in which ``//`` rounds down.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from tilecopy_core.errors import frozen
+
+from .parameters import Extent
+
+FORMAT, FORMAT_VERSION = "tilecopy kernel", 3
+PTX_FILE, RECORD_FILE = "kernel.ptx", "launch.json"
+
+Number = int | str
+"""A plain integer, or the text of one that is known at launch."""
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+
+
+@frozen
+class SavedPlan:
+    """The plan of one copy of a saved kernel; ``text`` is what its ``explain()`` returned."""
+
+    variant: str
+    package: str
+    summary: str
+    completion: str
+    text: str
+
+    def explain(self) -> str:
+        """The table of the plan, as it was when the kernel was built."""
+        return self.text
+
+
+class Record(Struct, frozen=True, forbid_unknown_fields=True):
+    """A record with exactly its fields, each of its type."""
+
+
+class ParameterRecord(Record, frozen=True, tag_field="kind"):
+    """A parameter of the kernel, and where its bytes are in the parameter space."""
+
+    name: str
+    offset_bytes: Count
+
+
+class ArrayRecord(ParameterRecord, frozen=True, tag="array"):
+    """An array, passed by its address."""
+
+    dtype: str
+    shape: tuple[Number, ...]
+    strides_elems: tuple[Number, ...]
+    align_bytes: Positive
+    written: bool
+    type: Literal["pointer"] = "pointer"
+    size_bytes: Literal[8] = 8
+
+
+class ScalarRecord(ParameterRecord, frozen=True, tag="scalar"):
+    """An integer that the caller passes."""
+
+    type: Literal["int32", "int64"]
+    size_bytes: Count
+    multiple_of: Positive
+    lower: int
+    upper: int
+    within: tuple[Number, Number] | None = None
+
+
+class SizeRecord(ScalarRecord, frozen=True, tag="size"):
+    """An integer that each launch reads from the shapes of arrays."""
+
+    read_from: tuple[Extent, ...] = ()
+
+
+class TensorMapRecord(ParameterRecord, frozen=True, tag="tensor_map"):
+    """A tensor map, which each launch encodes."""
+
+    array: str
+    start_bytes: Number
+    dtype: str
+    sizes: tuple[Number, ...]
+    strides_bytes: tuple[Number, ...]
+    box: tuple[Positive, ...]
+    element_strides: tuple[Positive, ...]
+    swizzle: str
+    fill: str
+    type: Literal["bytes"] = "bytes"
+    size_bytes: Literal[128] = 128
+    align_bytes: Literal[64] = 64
+
+
+class HostBytesRecord(ParameterRecord, frozen=True, tag="host_bytes"):
+    """Bytes that a function makes at each launch."""
+
+    function: str
+    arrays: tuple[str, ...]
+    numbers: tuple[Number, ...]
+    size_bytes: Positive
+    align_bytes: Positive
+    type: Literal["bytes"] = "bytes"
+
+
+class SymbolRecord(Record, frozen=True):
+    """A symbol of the expressions, by its name in them."""
+
+    name: str
+    called: str
+    parameter: bool
+    lower: int | None
+    upper: int | None
+    multiple_of: Positive
+    varies: Literal["thread", "cta", "grid"]
+    register: str
+
+
+class BoundRecord(Record, frozen=True):
+    """A range that a launch checks."""
+
+    value: Number
+    least: int
+    most: Number
+    known: tuple[tuple[Number, ...], ...]
+    what: str
+    where: str
+    extent: Number | None
+
+
+class ValueRecord(Record, frozen=True):
+    """An index that is loaded from memory, with its range."""
+
+    line: Positive
+    register: str
+    clamped: bool
+    lower: Number
+    upper: Number
+
+
+class ChecksRecord(Record, frozen=True):
+    """What a launch checks, and what an executor checks while the kernel runs."""
+
+    bounds: tuple[BoundRecord, ...]
+    values: tuple[ValueRecord, ...]
+
+
+class SharedRecord(Record, frozen=True):
+    """A buffer in shared memory."""
+
+    name: str
+    offset_bytes: Count
+    size_bytes: Count
+
+
+class LaunchRecord(Record, frozen=True):
+    """The whole record."""
+
+    format: str
+    format_version: int
+    made_by: str
+    name: str
+    ptx: str
+    ptx_version: str
+    ptx_target: str
+    target: str
+    parameters: tuple[ArrayRecord | ScalarRecord | SizeRecord | TensorMapRecord | HostBytesRecord, ...]
+    parameters_bytes: Count
+    block: tuple[Positive, Literal[1], Literal[1]]
+    grid: tuple[Number, Number, Number] | None
+    cluster: tuple[Positive, Positive, Positive] | None
+    dynamic_shared_bytes: Count
+    shared_bytes: Count
+    shared: tuple[SharedRecord, ...]
+    checks: ChecksRecord
+    symbols: tuple[SymbolRecord, ...]
+    plans: tuple[SavedPlan, ...]
+    origins: tuple[str, ...]
+    statements: tuple[Count, ...]
+    sha256: str = ""
+
+
+def digest(record: Mapping[str, Any], text: str) -> str:
+    """Return the SHA-256 of a record (as JSON with sorted keys, its own digest empty), a zero byte and the PTX text."""
+    record_text = json.dumps({**record, "sha256": ""}, sort_keys=True)
+    return hashlib.sha256(f"{record_text}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()
