@@ -333,7 +333,7 @@ def test_jax_arrays_on_a_device_are_waited_for(
         frameworks.Jax,
         "seen",
         lambda self, where, each: (
-            frameworks.JaxMemory(each) if isinstance(seen(self, where, each), np.ndarray) else each
+            frameworks.jax_memory(each) if isinstance(seen(self, where, each), np.ndarray) else each
         ),
     )
     with jax.enable_x64(enabled):

@@ -88,24 +88,26 @@ def test_dtypes_and_orders(tmp_path: Path, dtype: Any, order: str) -> None:
     flat = np.random.default_rng(0).integers(0, 256, array.nbytes, np.uint8)
     array[...] = flat.view(array.dtype).reshape(3, 4, 5)
     np.save(tmp_path / "in.npy", array)
-    files.relayout_file(
-        tmp_path / "in.npy", tmp_path / "out.npy", files.Job("1,2,0", executor="emulator", limit_bytes=64)
-    )
+    files.relayout_file(tmp_path / "in.npy", tmp_path / "out.npy", "1,2,0", executor="emulator", limit_bytes=64)
     assert same(tmp_path / "out.npy", array.transpose(1, 2, 0))
 
 
 @pytest.mark.parametrize(("shape", "axes"), [((), " -> "), ((0, 3), "1,0"), ((1, 1), "1,0")])
 def test_small_arrays(tmp_path: Path, shape: tuple[int, ...], axes: str) -> None:
     np.save(tmp_path / "in.npy", np.full(shape, -0.0))
-    files.relayout_file(tmp_path / "in.npy", tmp_path / "out.npy", files.Job(axes, executor="emulator"))
+    files.relayout_file(tmp_path / "in.npy", tmp_path / "out.npy", axes, executor="emulator")
     assert same(tmp_path / "out.npy", np.full(shape, -0.0).T)
 
 
 def test_progress_counts_the_bytes_of_the_result(stored: Path) -> None:
     seen: list[tuple[int, int]] = []
-    job = files.Job("2,1,0", executor="emulator", limit_bytes=400)
     outcome = files.relayout_file(
-        stored, stored.with_name("o.npy"), job, lambda done, total: seen.append((done, total))
+        stored,
+        stored.with_name("o.npy"),
+        "2,1,0",
+        executor="emulator",
+        limit_bytes=400,
+        progress=lambda done, total: seen.append((done, total)),
     )
     assert len(seen) == outcome.pieces == 5 and seen[-1] == (960, 960) and seen == sorted(seen)
 
@@ -113,7 +115,7 @@ def test_progress_counts_the_bytes_of_the_result(stored: Path) -> None:
 def test_through_the_gpu_in_pieces(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = fake_gpu.machine_with_gpu(monkeypatch)
     machine.gpu.free_bytes = 500
-    outcome = files.relayout_file(stored, stored.with_name("out.npy"), files.Job("2,1,0"))
+    outcome = files.relayout_file(stored, stored.with_name("out.npy"), "2,1,0")
     assert same(stored.with_name("out.npy"), A.transpose(2, 1, 0))
     assert (outcome.executor, outcome.pieces, outcome.runs) == ("cuda", 5, 3)
     assert outcome.seconds == pytest.approx(5 * 2e-3) and max(machine.gpu.allocated) <= 200
@@ -142,7 +144,7 @@ def test_a_file_that_changes_is_noticed(stored: Path) -> None:
 
     out = stored.with_name("out.npy")
     with pytest.raises(FileError):
-        files.relayout_file(stored, out, files.Job("2,1,0", executor="emulator", limit_bytes=400), touch)
+        files.relayout_file(stored, out, "2,1,0", executor="emulator", limit_bytes=400, progress=touch)
     assert not out.exists()
 
 
@@ -153,7 +155,7 @@ def test_an_input_that_shrinks_while_it_is_read_is_an_error(stored: Path) -> Non
     before = sorted(os.listdir(stored.parent))
     with pytest.raises(FileError, match=re.escape(stored.name)):
         files.relayout_file(
-            stored, stored.with_name("out.npy"), files.Job("2,1,0", executor="emulator", limit_bytes=400), truncate
+            stored, stored.with_name("out.npy"), "2,1,0", executor="emulator", limit_bytes=400, progress=truncate
         )
     assert sorted(os.listdir(stored.parent)) == before
 
@@ -166,21 +168,20 @@ def test_pieces_are_read_in_spans_of_any_size(
     monkeypatch.setattr(npy, "_SPAN_BYTES", span_bytes)
     array = np.arange(5 * 6 * 7, dtype=np.int16).reshape((5, 6, 7), order=order)
     np.save(tmp_path / "in.npy", array)
-    job = files.Job("1,2,0", executor="emulator", limit_bytes=100)
-    files.relayout_file(tmp_path / "in.npy", tmp_path / "out.npy", job)
+    files.relayout_file(tmp_path / "in.npy", tmp_path / "out.npy", "1,2,0", executor="emulator", limit_bytes=100)
     assert same(tmp_path / "out.npy", array.transpose(1, 2, 0))
 
 
 def test_what_is_refused(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = stored.with_name("out.npy")
     with pytest.raises(FileError):
-        files.relayout_file(stored, stored, files.Job("2,1,0", executor="emulator"))
+        files.relayout_file(stored, stored, "2,1,0", executor="emulator")
     with pytest.raises(RequestError, match=mentions("axes", 3)):
-        files.relayout_file(stored, out, files.Job("1,0", executor="emulator"))
+        files.relayout_file(stored, out, "1,0", executor="emulator")
     with pytest.raises(FileError, match="^-: "):
-        files.relayout_file(stored, Path("-"), files.Job("2,1,0", executor="emulator"))
+        files.relayout_file(stored, Path("-"), "2,1,0", executor="emulator")
     with pytest.raises(FileError):
-        files.relayout_file(stored.with_name("none.npy"), out, files.Job("1,0"))
+        files.relayout_file(stored.with_name("none.npy"), out, "1,0")
     for words, message in (
         (("--axes", "a b -> b a"), "left side has 2 dimensions, the array has 3"),
         (("--axes", "2,1,0", "--limit-bytes", "much"), "'much' is no number of bytes"),
@@ -225,7 +226,7 @@ def test_integers_that_are_not_literals(tmp_path: Path, shape: str, version: byt
     source = written(
         tmp_path / "in.npy", f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}", bytes(6), version
     )
-    files.relayout_file(source, tmp_path / "out.npy", files.Job("1,0", executor="emulator"))
+    files.relayout_file(source, tmp_path / "out.npy", "1,0", executor="emulator")
     assert same(tmp_path / "out.npy", np.zeros((3, 2), np.uint8))
 
 
@@ -246,7 +247,7 @@ def test_elements_that_numpy_does_not_know(tmp_path: Path, descr: str, itemsize:
     elements = np.arange(6 * itemsize, dtype=np.uint8).tobytes()
     header = f"{{'descr': {descr}, 'fortran_order': {fortran_order}, 'shape': (2, 3), }}"
     source = written(tmp_path / "in.npy", header, elements)
-    files.relayout_file(source, tmp_path / "out.npy", files.Job("1,0", executor="emulator"))
+    files.relayout_file(source, tmp_path / "out.npy", "1,0", executor="emulator")
     expected = np.ndarray((2, 3), f"V{itemsize}", elements, order="F" if fortran_order else "C").T
     assert (tmp_path / "out.npy").read_bytes().endswith(expected.tobytes())
     assert descr in header_text(tmp_path / "out.npy") and "(3, 2)" in header_text(tmp_path / "out.npy")
@@ -284,7 +285,7 @@ def test_what_follows_the_array_is_reported(tmp_path: Path, capsys: pytest.Captu
 def test_headers_are_refused_with_what_they_say(tmp_path: Path, header: str, word: str) -> None:
     source = written(tmp_path / "in.npy", header, bytes(8))
     with pytest.raises(FileError) as caught:
-        files.relayout_file(source, tmp_path / "out.npy", files.Job("0", executor="emulator"))
+        files.relayout_file(source, tmp_path / "out.npy", "0", executor="emulator")
     message = str(caught.value)
     assert word in message and "0x" not in message and str(source) in message
 
@@ -292,7 +293,7 @@ def test_headers_are_refused_with_what_they_say(tmp_path: Path, header: str, wor
 def test_an_archive_is_refused_with_the_way_out(tmp_path: Path) -> None:
     np.savez(tmp_path / "in.npz", A)
     with pytest.raises(FileError, match="unzip"):
-        files.relayout_file(tmp_path / "in.npz", tmp_path / "out.npy", files.Job("2,1,0", executor="emulator"))
+        files.relayout_file(tmp_path / "in.npz", tmp_path / "out.npy", "2,1,0", executor="emulator")
     (tmp_path / "in.npy").write_bytes(b"\x93NUMPY\x09\x00" + bytes(80))
     with pytest.raises(FileError, match="9.0"):
-        files.relayout_file(tmp_path / "in.npy", tmp_path / "out.npy", files.Job("2,1,0", executor="emulator"))
+        files.relayout_file(tmp_path / "in.npy", tmp_path / "out.npy", "2,1,0", executor="emulator")

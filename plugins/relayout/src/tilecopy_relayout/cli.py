@@ -15,7 +15,7 @@ from tilecopy_cli.command import Answer, AnswerCommand, FilePath, Name, progress
 from tilecopy_core import TARGETS
 from tilecopy_core.plugin import shown as value_shown
 
-from .files.npy_files import Job, Outcome, relayout_file
+from .files.npy_files import Outcome, relayout_file
 from .local.host import EXECUTORS
 
 _UNITS = {"": 1} | {
@@ -84,12 +84,11 @@ def relayout_command(source: Path, destination: Path, sizes: tuple[tuple[str, in
         raise click.BadParameter(
             f"a name has two extents: {', '.join(f'{n}={e}' for n, e in sizes)}", param_hint="--size"
         )
-    job = Job(sizes=dict(sizes), **options)
     with progress_bar("bytes") as progress:
-        outcome = relayout_file(source, destination, job, progress)
+        outcome = relayout_file(source, destination, sizes=dict(sizes), progress=progress, **options)
     told = {"gb_per_s_read_and_written": outcome.gb_per_s, "wall_gb_per_s_read_and_written": outcome.wall_gb_per_s}
     data = attrs.asdict(outcome, recurse=False) | told | {"output": str(destination)}
-    return Answer(data, lambda: _text(outcome, job.axes, destination))
+    return Answer(data, lambda: _text(outcome, options["axes"], destination))
 
 
 def _text(outcome: Outcome, axes: str, destination: Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -179,18 +180,16 @@ class CuPy(Framework):
                 return cupy.empty(tuple(shape), dtype)
 
 
-class JaxMemory:
-    """A JAX array on a GPU with the CUDA array interface, which JAX itself has only for a few dtypes."""
-
-    def __init__(self, array: Any) -> None:
-        self.array, self.dtype = array, array.dtype
-        self.__cuda_array_interface__ = {
-            "shape": array.shape,
-            "strides": None,
-            "typestr": f"|V{array.dtype.itemsize}",
-            "data": (array.unsafe_buffer_pointer(), True),
-            "version": 3,
-        }
+def jax_memory(array: Any) -> SimpleNamespace:
+    """Return a JAX array on a GPU with the CUDA array interface, which JAX itself has only for a few dtypes."""
+    interface = {
+        "shape": array.shape,
+        "strides": None,
+        "typestr": f"|V{array.dtype.itemsize}",
+        "data": (array.unsafe_buffer_pointer(), True),
+        "version": 3,
+    }
+    return SimpleNamespace(array=array, dtype=array.dtype, __cuda_array_interface__=interface)
 
 
 class Jax(Framework):
@@ -235,7 +234,7 @@ class Jax(Framework):
             raise RequestError(
                 f"{where}: JAX keeps its dimensions in the order {tuple(order)}; only row-major ones are taken"
             )
-        return JaxMemory(array)
+        return jax_memory(array)
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
         """Zeros on the device (JAX has no uninitialised memory), or a NumPy array that becomes the result."""

@@ -38,25 +38,6 @@ _EMULATED_BYTES = 1 << 26
 
 
 @frozen(eq=False)
-class Job:
-    """The arguments of a relayout of files.
-
-    Attributes:
-        axes: a permutation as text, or a pattern.
-        sizes: extents of the pattern's names.
-        limit_bytes: of both sides of a piece, or None for as many as fit.
-        executor: ``cuda``, ``emulator`` or None for the GPU if there is one.
-        target: architecture, or None for the GPU's own.
-    """
-
-    axes: str
-    sizes: Mapping[str, int] = attrs.field(factory=dict)
-    limit_bytes: int | None = None
-    executor: str | None = None
-    target: str | None = None
-
-
-@frozen(eq=False)
 class Outcome:
     """The result of a relayout of files.
 
@@ -126,10 +107,21 @@ def _bits(array: Any) -> list[Any]:
     return [array.real.view(np.uint64), array.imag.view(np.uint64)]
 
 
-def relayout_file(source: Path, destination: Path, job: Job, progress: Progress = lambda done, total: None) -> Outcome:
+def relayout_file(
+    source: Path,
+    destination: Path,
+    axes: str,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    limit_bytes: int | None = None,
+    executor: str | None = None,
+    target: str | None = None,
+    progress: Progress = lambda done, total: None,
+) -> Outcome:
     """Relayout a .npy file, read piece by piece, into a C-contiguous one.
 
-    Every piece is verified against NumPy. The output file appears, or changes, after all pieces are verified.
+    Every piece is verified against NumPy. The output file appears, or changes, after all pieces are verified. ``limit_bytes`` are those
+    of both sides of a piece, by default as many as fit. ``executor`` and ``target`` are by default those of the GPU, if there is one.
 
     Raises:
         FileError: the input cannot be read, or the output cannot be written or is the input.
@@ -139,9 +131,9 @@ def relayout_file(source: Path, destination: Path, job: Job, progress: Progress 
     started = time.perf_counter()
     read = read_npy(source, mapped=True)
     array = array_of(shown(source), read.array)
-    moved = rearrangement(job.axes, array.shape, job.sizes)
-    executor = choose_executor(job.executor)
-    target = job.target or (target_of_gpu(current_gpu()) if executor == "cuda" else EMULATED_TARGET)
+    moved = rearrangement(axes, array.shape, sizes)
+    executor = choose_executor(executor)
+    target = target or (target_of_gpu(current_gpu()) if executor == "cuda" else EMULATED_TARGET)
     seconds: list[float] = []
     with output_file(destination) as write:
         if destination.exists() and destination.samefile(source):
@@ -151,7 +143,7 @@ def relayout_file(source: Path, destination: Path, job: Job, progress: Progress 
         result = attrs.evolve(array, pointer=0, shape=moved.shape, strides_bytes=strides)
         movement = movement_of(array, moved, result)
         total = prod(moved.shape) * array.itemsize
-        limit = job.limit_bytes or default_limit_bytes(executor) or _EMULATED_BYTES
+        limit = limit_bytes or default_limit_bytes(executor) or _EMULATED_BYTES
         places = list(boxes(movement.out_shape, max(1, limit // (2 * movement.word_bytes))))
 
         def parts() -> Iterator[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, partial
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -15,46 +16,23 @@ from tilecopy_core.plugin import frozen, shown
 
 from ..arrays.array import is_masked
 from ..arrays.devices import Gpus, driver
-from .problem import DTYPES, WIDEST_BYTES, Dim, Place, Problem
+from .problem import DTYPES, WIDEST_BYTES, Place, Problem
 from .tilings import Tiling
 
 Planned = tuple[Problem, Place, Tiling, tc.BuiltKernel]
 """A plan's normal form, where it begins, its tiling, and its kernel."""
 
 
-@frozen(eq=False)
-class Strided:
-    """Memory with the dimensions of a problem, with NumPy's or CUDA's array interface.
-
-    Attributes:
-        interface: the array interface, version 3.
-        device_id: the number of the GPU whose memory it is, or None.
-        owner: the object that keeps it alive.
-    """
-
-    interface: dict[str, Any]
-    device_id: int | None
-    owner: Any = None
-
-    def __getattr__(self, name: str) -> Any:
-        if name != ("__cuda_array_interface__" if self.device_id is not None else "__array_interface__"):
-            raise AttributeError(name)
-        return self.interface
-
-
 def bind(
     plan: Callable[[int, int], Planned], executor: str, sides: tuple[Footprint, Footprint], gpus: Gpus | None = None
 ) -> Callable[[Any, Any, Any], Any]:
-    """A function that moves arrays of one shape and strides.
+    """Return a function that moves arrays of one shape and strides: see :meth:`~tilecopy_relayout.planner.plan.RelayoutPlan.bind`.
 
     Args:
         plan: makes a plan for addresses that are multiples of so many bytes.
-        executor: ``"cuda"`` for addresses in device memory, ``"emulator"`` for NumPy arrays.
+        executor: ``"cuda"`` or ``"emulator"``.
         sides: the bytes of source and destination, from their first elements.
-        gpus: the GPUs of both; None: the driver finds the GPU of each address.
-
-    Raises:
-        RequestError: there is no such executor, or there are no such GPUs.
+        gpus: the GPUs of both, or None.
     """
     if gpus is not None and not isinstance(gpus, Gpus):
         raise tc.RequestError(f"gpus={shown(gpus)}: the Gpus of a relayout, or None")
@@ -157,23 +135,21 @@ def align_of(address: int) -> int:
 
 def _operands(
     planned: Planned, src: int, dst: int, *, gpus: Gpus | None = None, owners: tuple[Any, Any] = (None, None)
-) -> tuple[Strided, Strided]:
-    """The arrays that a plan's kernel takes, on the host or on GPUs, from the addresses of the caller's first elements."""
+) -> list[SimpleNamespace]:
+    """Return the arrays that a plan's kernel takes, on the host or on GPUs, from the addresses of the caller's first elements."""
     problem, place, *_ = planned
-    dtype = np.dtype(DTYPES[problem.elem_bytes])
-
-    def seen(address: int, step: Callable[[Dim], int], readonly: bool, gpu: int | None, owner: Any) -> Strided:
+    name = "__array_interface__" if gpus is None else "__cuda_array_interface__"
+    devices = (None, None) if gpus is None else (gpus.source, gpus.destination)
+    addresses = src + place.src_bytes, dst + place.dst_bytes
+    steps = [dim.src for dim in problem.dims], [dim.dst for dim in problem.dims]
+    operands = []
+    for address, side, readonly, device, owner in zip(addresses, steps, (True, False), devices, owners, strict=True):
         interface = {
             "shape": tuple(dim.extent for dim in problem.dims),
-            "strides": tuple(step(dim) * problem.elem_bytes for dim in problem.dims),
-            "typestr": dtype.str,
+            "strides": tuple(step * problem.elem_bytes for step in side),
+            "typestr": np.dtype(DTYPES[problem.elem_bytes]).str,
             "data": (address, readonly),
             "version": 3,
         }
-        return Strided(interface, gpu, owner)
-
-    on = (None, None) if gpus is None else (gpus.source, gpus.destination)
-    return (
-        seen(src + place.src_bytes, lambda dim: dim.src, True, on[0], owners[0]),
-        seen(dst + place.dst_bytes, lambda dim: dim.dst, False, on[1], owners[1]),
-    )
+        operands.append(SimpleNamespace(**{name: interface}, device_id=device, owner=owner))
+    return operands

@@ -66,11 +66,6 @@ class RelayoutPlan:
     place: Place
 
     @property
-    def kernels(self) -> tuple[tc.BuiltKernel, ...]:
-        """The kernels that a launch runs, in order."""
-        return (self.kernel,)
-
-    @property
     def cost(self) -> Cost:
         """The expected cost of the tiling."""
         return cost_of(self.problem, self.tiling)

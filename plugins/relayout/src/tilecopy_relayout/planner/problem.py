@@ -8,7 +8,7 @@ made positive. Elements that always move together become one wider element. Two 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import gcd
+from math import gcd, prod
 
 import attrs
 
@@ -57,10 +57,7 @@ class Problem:
     @property
     def size(self) -> int:
         """Number of elements."""
-        count = 1
-        for dim in self.dims:
-            count *= dim.extent
-        return count
+        return prod(dim.extent for dim in self.dims)
 
     @property
     def size_bytes(self) -> int:
