@@ -31,8 +31,8 @@ def of_another_kind(variant: Variant, request: CopyRequest) -> str | None:
     if variant.op != request.op:
         return f"it lowers {variant.op}, this is a {request.op}"
     if request.spaces not in variant.spaces:
-        found, taken = "{} -> {}".format(*request.spaces), ", ".join(f"{s} -> {d}" for s, d in variant.spaces)
-        return f"memory pair {found} is not one of {taken}"
+        pair, taken = "{} -> {}".format(*request.spaces), ", ".join(f"{s} -> {d}" for s, d in variant.spaces)
+        return f"memory pair {pair} is not one of {taken}"
     return variant.why_not_on(request.target)
 
 

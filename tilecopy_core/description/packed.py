@@ -18,7 +18,7 @@ def in_bytes(request: CopyRequest) -> CopyRequest | None:
     if request.src.buffer.dtype.bits >= 8 or request.overhangs:
         return None
     try:
-        (dst, dst_place, *_), (src, src_place, *_) = _packed(request.dst), _packed(request.src)
+        (dst, dst_place, *_), (src, src_place, *_) = _as_bytes(request.dst), _as_bytes(request.src)
     except LayoutError:
         return None
     return attrs.evolve(request, dst=dst, src=src, outside=None) if dst_place == src_place else None
@@ -27,26 +27,26 @@ def in_bytes(request: CopyRequest) -> CopyRequest | None:
 def why_not_in_bytes(request: CopyRequest) -> str:
     """Return why :func:`in_bytes` has no such request for elements of less than a byte, and what to do."""
     try:
-        (dst, dst_place, *_), (src, src_place, *_) = _packed(request.dst), _packed(request.src)
+        (dst, dst_place, *_), (src, src_place, *_) = _as_bytes(request.dst), _as_bytes(request.src)
     except LayoutError as error:
         try:
-            (dst, _, dst_phase), (src, _, src_phase) = (_packed(x, around=True) for x in (request.dst, request.src))
+            (dst, _, dst_phase), (src, _, src_phase) = (_as_bytes(x, around=True) for x in (request.dst, request.src))
         except LayoutError:
             return str(error)
-        boxes = f"from {_shown(src)} to {_shown(dst)}"
+        boxes = f"from {_text_in_bytes(src)} to {_text_in_bytes(dst)}"
         return f"{error}; or copy the whole bytes, {boxes}" if dst_phase == src_phase else str(error)
     if dst_place != src_place:
         return f"neighbours in a byte must lie along the same dimension of {request.src} and {request.dst}"
     return f"copy bytes, from {src.buffer.name}.view(dtype='uint8') to {dst.buffer.name}.view(dtype='uint8')"
 
 
-def _shown(region: Region) -> str:
+def _text_in_bytes(region: Region) -> str:
     """Return a region of bytes as a user of the elements writes it."""
     name = region.buffer.name
     return f"{name}.view(dtype='uint8'){str(region).removeprefix(name)}"
 
 
-def _packed(region: Region, *, around: bool = False) -> tuple[Region, int, int]:
+def _as_bytes(region: Region, *, around: bool = False) -> tuple[Region, int, int]:
     """Return a region as bytes, which of its dimensions longer than 1 has fewer elements, and the elements before it in its first byte.
 
     Raises:
@@ -64,6 +64,6 @@ def _packed(region: Region, *, around: bool = False) -> tuple[Region, int, int]:
                 f"dimension {dim} of {region} must start and end at multiples of {per_byte} elements, which share a byte"
             )
         phase = start % per_byte
-    place = sum(each > 1 for each in extents[:dim])
+    place = sum(extent > 1 for extent in extents[:dim])
     starts[dim], extents[dim] = floordiv(start, per_byte), -(-(phase + extent) // per_byte)
     return Region(view, tuple(starts), tuple(extents), region.inside), place, phase

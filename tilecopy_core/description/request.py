@@ -145,7 +145,7 @@ class Option:
     name: str = _field("a keyword such as 'mbar'", lambda value: isinstance(value, str) and value.isidentifier())
     types: tuple[type, ...] = _field(
         "a type or a tuple of types",
-        lambda values: values != () and all(isinstance(each, type) for each in values),
+        lambda values: values != () and all(isinstance(kind, type) for kind in values),
         converter=lambda value: value if isinstance(value, tuple) else (value,),
     )
     meaning: str = _field("a text that says what the value is")
@@ -221,7 +221,7 @@ class Variant:
     )
     options: tuple[Option, ...] = _field(
         "a tuple of Option records",
-        lambda values: isinstance(values, tuple) and all(isinstance(each, Option) for each in values),
+        lambda values: isinstance(values, tuple) and all(isinstance(option, Option) for option in values),
         default=(),
         converter=_tuple,
     )
@@ -250,10 +250,10 @@ class Variant:
         """Why this core can do nothing with a well-formed record (an op or a space that it does not have), or None."""
         spaces = [("the space", "spaces", space, SPACES) for pair in self.spaces for space in pair]
         features = [("the feature", "features", feature, (*FEATURES, *TARGETS)) for feature in self.features]
-        for what, plural, found, known in [("op", "ops", self.op, OPS), *spaces, *features]:
-            if found not in known:
-                near = did_you_mean(found, known)
-                return f"its record has {what} {found!r}; the {plural} are {', '.join(known)}{near}"
+        for what, plural, name, known in [("op", "ops", self.op, OPS), *spaces, *features]:
+            if name not in known:
+                near = did_you_mean(name, known)
+                return f"its record has {what} {name!r}; the {plural} are {', '.join(known)}{near}"
         return None
 
     @property
@@ -326,7 +326,7 @@ def _options(value: Any) -> Options:
         return value
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise RequestError(f"options are values by name, not {shown(value)}")
-    return Options({name: _as_region(each) for name, each in value.items()})
+    return Options({name: _as_region(option_value) for name, option_value in value.items()})
 
 
 def _as_region(value: Any) -> Any:
@@ -459,7 +459,7 @@ def why_invalid(request: CopyRequest) -> str | None:
     dst_dtype, src_dtype = dst.buffer.dtype, src.buffer.dtype
     if dst_dtype is not src_dtype and dst_dtype != src_dtype:  # nearly always one record of the table
         return f"destination {dst} is {dst_dtype}, source {src} is {src_dtype}; a copy does not convert"
-    if [each for each in dst.extents if each != 1] != [each for each in src.extents if each != 1]:
+    if [each for each in dst.extents if each != 1] != [extent for extent in src.extents if extent != 1]:
         return f"destination extents {dst.extents} and source extents {src.extents} differ (extents of 1 aside)"
     return None
 

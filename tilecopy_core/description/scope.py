@@ -91,13 +91,13 @@ def by_thread(value: Int | Condition, cta_threads: int) -> Any:
             raise RequestError(f"by_thread: the value {shown(value)} depends on more than the thread's index")
         return evaluate(operand, dict.fromkeys(symbols_of(operand), np.arange(cta_threads)))
 
-    found = value.evaluate(number) if isinstance(value, Condition) else number(value)
-    return np.broadcast_to(np.asarray(found), (cta_threads,))
+    values = value.evaluate(number) if isinstance(value, Condition) else number(value)
+    return np.broadcast_to(np.asarray(values), (cta_threads,))
 
 
-def is_thread_id(found: Symbol) -> bool:
+def is_thread_id(symbol: Symbol) -> bool:
     """Whether a symbol is the thread's index in its CTA."""
-    return found.register == "%tid.x"
+    return symbol.register == "%tid.x"
 
 
 @cache
@@ -111,14 +111,14 @@ def differs_within(value: Int, scope: Scope) -> bool:
     """Whether two threads of one instance of a scope can see different values of an integer."""
     if scope.kind == "thread" or not _may_differ(value):
         return False
-    found = symbols_of(value)
-    threads = max((1 + (s.upper or 0) for s in found if is_thread_id(s)), default=MAX_CTA_THREADS)
+    symbols = symbols_of(value)
+    threads = max((1 + (s.upper or 0) for s in symbols if is_thread_id(s)), default=MAX_CTA_THREADS)
     group, lane, place = _lane_of(_SIZES.get(scope.kind, threads), threads)
-    split = substitute(value, {s: place for s in found if is_thread_id(s)})
-    left = symbols_of(split)
-    if any(s.varies == "thread" and not s.source for s in left - {lane}) or _depends_on(split, lane, group):
+    split = substitute(value, {s: place for s in symbols if is_thread_id(s)})
+    remaining = symbols_of(split)
+    if any(s.varies == "thread" and not s.source for s in remaining - {lane}) or _depends_on(split, lane, group):
         return True
-    return any(differs_within(source, scope) for s in left for source in s.source)
+    return any(differs_within(source, scope) for s in remaining for source in s.source)
 
 
 def _depends_on(value: Any, lane: Symbol, group: Symbol) -> bool:
@@ -126,9 +126,9 @@ def _depends_on(value: Any, lane: Symbol, group: Symbol) -> bool:
     terms = [term for term in terms_of(value) if lane in term[0].symbols]
     if not terms:
         return False
-    own = sum_of(0, (term for term in terms if term[0].symbols <= {lane, group}))
-    lanes, groups = (np.arange((found.upper or 0) + 1) for found in (lane, group))
-    values = np.asarray(evaluate(own, {lane: lanes, group: groups[:, None]}))
+    lane_terms = sum_of(0, (term for term in terms if term[0].symbols <= {lane, group}))
+    lanes, groups = (np.arange((symbol.upper or 0) + 1) for symbol in (lane, group))
+    values = np.asarray(evaluate(lane_terms, {lane: lanes, group: groups[:, None]}))
     if values.ndim and bool((values != values[..., :1]).any()):
         return True
     mixed = (atom for atom, _ in terms if not atom.symbols <= {lane, group})
@@ -198,8 +198,8 @@ class ActiveThreads:
             return None
         lanes_whole = all(len(set(group[i : i + 32])) == 1 for group in partial for i in range(0, len(group), 32))
         axis = warps if lanes_whole else "laneid"
-        left = f"{int(partial[0].sum())} of the {len(partial[0])} threads of the {scope.kind}"
-        return f"an enclosing condition leaves {left} active (narrowed axis: {axis})"
+        active = f"{int(partial[0].sum())} of the {len(partial[0])} threads of the {scope.kind}"
+        return f"an enclosing condition leaves {active} active (narrowed axis: {axis})"
 
     def count(self) -> int | None:
         """How many threads of the CTA are active; None where that is not known."""
@@ -211,9 +211,9 @@ class ActiveThreads:
 
     def narrowed_by(self, condition: Condition) -> ActiveThreads:
         """The threads that are left inside ``if condition``."""
-        return reduce(ActiveThreads._narrowed, condition.conjuncts(), self)
+        return reduce(ActiveThreads._narrow, condition.conjuncts(), self)
 
-    def _narrowed(self, condition: Condition) -> ActiveThreads:
+    def _narrow(self, condition: Condition) -> ActiveThreads:
         mask = self.mask or (True,) * (self.cta_threads or 0)
         if condition.op == "elect" and self.count() is not None:  # which lane does not matter here: the first
             first = (on and not any(mask[tid - tid % WARP_THREADS : tid]) for tid, on in enumerate(mask))
@@ -222,8 +222,13 @@ class ActiveThreads:
         if None in deciding:
             return attrs.evolve(self, undecided=self.undecided or repr(condition))
         operands = list(condition.operands())
-        found = frozenset().union(*map(symbols_of, operands))
-        if found and self.cta_threads is not None and all(map(is_int_like, operands)) and all(map(is_thread_id, found)):
+        symbols = frozenset().union(*map(symbols_of, operands))
+        if (
+            symbols
+            and self.cta_threads is not None
+            and all(map(is_int_like, operands))
+            and all(map(is_thread_id, symbols))
+        ):
             return attrs.evolve(self, mask=tuple((mask & by_thread(condition, self.cta_threads)).tolist()))
         return self.decided_by(repr(condition), [value for values in deciding for value in values or ()])
 

@@ -102,10 +102,10 @@ class Target:
 
     def runs_on(self, major: int, minor: int) -> bool:
         """Whether a module for this target runs on a GPU of that compute capability."""
-        found = major * 10 + minor
+        capability = major * 10 + minor
         if self.suffix == "a":
-            return found == self.arch
-        return found >= self.arch and (self.suffix == "" or found // 10 == self.arch // 10)
+            return capability == self.arch
+        return capability >= self.arch and (self.suffix == "" or capability // 10 == self.arch // 10)
 
 
 def target_of(value: Target | str) -> Target:

@@ -89,12 +89,12 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     with LOCK:  # no import of the package should wait for it
         from difflib import get_close_matches
 
-    by_folded = {each.lower(): each for each in known}
-    by_folded |= {other: each for other, each in _ALSO_CALLED.items() if each in by_folded and other not in by_folded}
+    by_folded = {word.lower(): word for word in known}
+    by_folded |= {other: word for other, word in _ALSO_CALLED.items() if word in by_folded and other not in by_folded}
     folded = name.lower()[:100] if isinstance(name, str) else ""
-    begun = [each for each in by_folded if len(folded) > 1 and each.startswith(folded)]
-    found = get_close_matches(folded, begun or by_folded, 1, 0 if begun else 0.5) if folded else []
-    return f"; did you mean {by_folded[found[0]]}?" if found else ""
+    begun = [word for word in by_folded if len(folded) > 1 and word.startswith(folded)]
+    matches = get_close_matches(folded, begun or by_folded, 1, 0 if begun else 0.5) if folded else []
+    return f"; did you mean {by_folded[matches[0]]}?" if matches else ""
 
 
 def shown(value: object) -> str:

@@ -25,13 +25,15 @@ else:
             return partial(frozen, **options)
         if "cache_hash" in options or not {"__eq__", "__hash__"}.isdisjoint(vars(cls)):
             return attrs.frozen(cls, **options)
-        shown = options.get("repr", "__repr__" not in vars(cls))
-        made = attrs.frozen(cls, **options | {"eq": False, "repr": False})
+        with_repr = options.get("repr", "__repr__" not in vars(cls))
+        record_class = attrs.frozen(cls, **options | {"eq": False, "repr": False})
         if options.get("eq", True):
-            made.__eq__, made.__hash__ = _by_value([field for field in attrs.fields(made) if field.eq])
-        if shown:
-            made.__repr__ = _representation
-        return made
+            record_class.__eq__, record_class.__hash__ = _by_value(
+                [field for field in attrs.fields(record_class) if field.eq]
+            )
+        if shown_fields:
+            record_class.__repr__ = _representation
+        return record_class
 
 
 def _by_value(fields: Sequence[Any]) -> tuple[Callable[[Any, Any], Any], Callable[[Any], int]]:
@@ -39,10 +41,10 @@ def _by_value(fields: Sequence[Any]) -> tuple[Callable[[Any, Any], Any], Callabl
     names, keys = [field.name for field in fields], [field.eq_key for field in fields]
     raw: Callable[[Any], Any] = attrgetter(*names, "__class__")
 
-    def keyed(record: Any) -> Any:
+    def key_values(record: Any) -> Any:
         return tuple([key(value) if key else value for key, value in zip(keys, raw(record), strict=False)])
 
-    values = keyed if any(keys) else raw
+    values = key_values if any(keys) else raw
 
     def __eq__(self: Any, other: Any) -> Any:  # noqa: N807
         return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
@@ -54,5 +56,5 @@ def _by_value(fields: Sequence[Any]) -> tuple[Callable[[Any, Any], Any], Callabl
 
 
 def _representation(self: Any) -> str:
-    shown = [field.name for field in attrs.fields(type(self)) if field.repr]
-    return f"{type(self).__qualname__.rpartition('>.')[2]}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
+    names = [field.name for field in attrs.fields(type(self)) if field.repr]
+    return f"{type(self).__qualname__.rpartition('>.')[2]}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"

@@ -112,7 +112,7 @@ class Operation(Atom):
     def __attrs_post_init__(self) -> None:
         (left, right), rule = self.operands, OPERATIONS[self.op]
         lower, upper = rule.bounds(left, right)
-        vars(self).update(order=rule.text.format(_told(left), _told(right)), lower=lower, upper=upper)
+        vars(self).update(order=rule.text.format(_text_of(left), _text_of(right)), lower=lower, upper=upper)
         vars(self).update(divisor=rule.divisor(divisor_of(left), divisor_of(right)))
         vars(self).update(bits=rule.bits(self))
 
@@ -120,7 +120,7 @@ class Operation(Atom):
         return Operation, (self.op, self.operands)
 
 
-def _told(value: Int) -> str:
+def _text_of(value: Int) -> str:
     """An integer in words; Python may refuse to write out a very long one."""
     return shown(value) if isinstance(value, int) and value.bit_length() > 64 else str(value)
 
@@ -163,9 +163,9 @@ class Expr(RunTime):
         parts = []
         for atom, c in self.terms:  # Python multiplies and divides from left to right: 3*(a)//2 is half of 3*a
             factor = f"({atom})" if atom.op in ("//", "%") else f"{atom}"
-            parts.append(f"{atom}" if c == 1 else f"{_told(c)}*{factor}")
+            parts.append(f"{atom}" if c == 1 else f"{_text_of(c)}*{factor}")
         if self.const:
-            parts.append(_told(self.const))
+            parts.append(_text_of(self.const))
         return " + ".join(parts).replace("+ -", "- ")
 
     @cached_property
@@ -430,10 +430,10 @@ def same(left: Any, right: Any) -> bool:
     if isinstance(left, tuple) and isinstance(right, tuple):
         return len(left) == len(right) and all(same(a, b) for a, b in zip(left, right, strict=True))
     try:
-        found = left == right
+        equal = left == right
     except Exception:  # an object's own
         return left is right
-    return found if isinstance(found, bool) else left is right
+    return equal if isinstance(equal, bool) else left is right
 
 
 def bounds_of(value: Int) -> Bounds:
@@ -508,17 +508,17 @@ def evaluate(value: Int, env: Mapping[Symbol, Any]) -> Any:
     total: Any = value.const
     for atom, coefficient in value.terms:
         operands = [evaluate(operand, env) for operand in atom.operands]
-        found = env[atom] if isinstance(atom, Symbol) else OPERATIONS[atom.op].compute(*operands)
-        total = total + found * coefficient
+        atom_value = env[atom] if isinstance(atom, Symbol) else OPERATIONS[atom.op].compute(*operands)
+        total = total + atom_value * coefficient
     return total
 
 
 def substitute(value: Int, replacements: Mapping[Symbol, Any]) -> Int:
     """The integer with symbols replaced by integers, simplified anew."""
-    found = symbols_of(value)
-    if found.isdisjoint(replacements):
+    symbols = symbols_of(value)
+    if symbols.isdisjoint(replacements):
         return value
-    result: Int = evaluate(value, {s: replacements.get(s, of_atom(s)) for s in found})
+    result: Int = evaluate(value, {s: replacements.get(s, of_atom(s)) for s in symbols})
     return result
 
 
@@ -550,11 +550,11 @@ def _quotient_bounds(left: Int, by: int) -> Bounds:
     return None if lower is None else lower // by, None if upper is None else upper // by
 
 
-def _remainder_bits(found: Operation) -> int | None:
-    dividend, by = found.operands
+def _remainder_bits(operation: Operation) -> int | None:
+    dividend, by = operation.operands
     below = _low_bit(by) - 1
     if below != by - 1:
-        return _bits_within(found)
+        return _bits_within(operation)
     inner = possible_bits(dividend)
     return below if inner is None else below & inner
 
@@ -614,7 +614,7 @@ OPERATIONS: dict[str, Rule] = {
         operator.xor,
         _xor_bounds,
         lambda left, right: _low_bit(gcd(left, right)),
-        lambda found: None if found.lower is None or found.lower < 0 else found.upper,
+        lambda operation: None if operation.lower is None or operation.lower < 0 else operation.upper,
         "xor.b",
     ),
     "min": Rule("min({}, {})", "tilecopy::lesser({}, {})", _least, _least_bounds, gcd),

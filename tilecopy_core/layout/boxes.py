@@ -88,7 +88,10 @@ def box(
     """
     if len(region) != len(shape):
         raise LayoutError(f"a region of {len(region)} dimensions in the shape {tuple(shape)}: {shown(region)}")
-    parts = [_start_and_extent(*each, dim, overhang) for dim, each in enumerate(zip(region, shape, strict=True))]
+    parts = [
+        _start_and_extent(*part_and_size, dim, overhang)
+        for dim, part_and_size in enumerate(zip(region, shape, strict=True))
+    ]
     return tuple([start for start, _ in parts]), tuple([extent for _, extent in parts])
 
 

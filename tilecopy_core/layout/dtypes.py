@@ -51,8 +51,8 @@ def _numpy_of(name: str) -> np.dtype[Any]:
             import ml_dtypes
     except ImportError as error:
         raise RequestError(f"{name} arrays need ml_dtypes: pip install ml_dtypes") from error
-    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
-    return found
+    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    return dtype
 
 
 _INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
@@ -98,18 +98,18 @@ def dtype_of(value: Any) -> DType:
         try:
             if isinstance(value, (np.ndarray, np.generic)):
                 raise TypeError  # NumPy takes an array for its dtype
-            found = np.dtype(value)
+            dtype = np.dtype(value)
         except Exception:  # whatever NumPy makes of it
             name = ""
             with suppress(Exception):  # whatever cannot be printed is no dtype
                 name = str(value).rsplit(".", 1)[-1]  # torch.float16 prints "torch.float16"
         else:
-            if not found.isnative:
+            if not dtype.isnative:
                 raise RequestError(
-                    f"dtype {found.str!r} is big-endian and the GPU is not: convert with "
+                    f"dtype {dtype.str!r} is big-endian and the GPU is not: convert with "
                     "a.astype(a.dtype.newbyteorder('='))"
                 )
-            name = found.name
+            name = dtype.name
     name = DTYPE_ALIASES.get(name, name)
     if name not in DTYPES:
         meant = f"; did you mean {_OTHER_NAMES[name]!r}?" if name in _OTHER_NAMES else did_you_mean(name, DTYPES)

@@ -21,18 +21,20 @@ class _Bracket:
         return self._letter
 
     def __getitem__(self, key: Any) -> TileLayout:
-        given, strides = key, None
+        raw_extents, strides = key, None
         if isinstance(key, slice):
             if key.step is not None:
                 raise LayoutError(f"{self._letter}[...] takes extents : strides and no third part, {shown(key.step)}")
-            given, strides = (tuple(end) if isinstance(end, (tuple, list)) else (end,) for end in (key.start, key.stop))
-            if len(given) != len(strides):
+            raw_extents, strides = (
+                tuple(end) if isinstance(end, (tuple, list)) else (end,) for end in (key.start, key.stop)
+            )
+            if len(raw_extents) != len(strides):
                 raise LayoutError(
-                    f"{self._letter}[...] has {len(given)} extents and {len(strides)} strides, which go in pairs: {shown(key)}"
+                    f"{self._letter}[...] has {len(raw_extents)} extents and {len(strides)} strides, which go in pairs: {shown(key)}"
                 )
         elif self._letter == "R":
             raise LayoutError(f"R[...] needs a stride, as in R[4 : 32 @ TLane], not {shown(key)}")
-        extents = checked_extents(given, f"{self._letter}[...]")
+        extents = checked_extents(raw_extents, f"{self._letter}[...]")
         strides = row_major(extents) if strides is None else strides
         iters = [_iter(self._letter, e, s) for e, s in zip(extents, strides, strict=True)]
         return TileLayout.of(iters) if self._letter == "S" else TileLayout.of((), iters)

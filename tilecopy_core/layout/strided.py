@@ -95,7 +95,7 @@ class StridedLayout:
 
     def span(self, axis: Axis = m) -> int:
         """As :meth:`reach`, a plain integer; raises :class:`LayoutError` where it is symbolic."""
-        found = self.reach(axis)
-        if isinstance(found, Expr):
-            raise LayoutError(f"the span of {self} is symbolic: {found}")
-        return found
+        reach = self.reach(axis)
+        if isinstance(reach, Expr):
+            raise LayoutError(f"the span of {self} is symbolic: {reach}")
+        return reach

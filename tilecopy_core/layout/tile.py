@@ -156,9 +156,11 @@ class TileLayout:
         size; each may be symbolic. Raises :class:`LayoutError` where their number, the shape or a constant one does not fit.
         """
         if shape is None:
-            got, own = len(coordinate), len(self.shard)
-            if got not in (1, own):
-                raise LayoutError(f"{got} coordinates for {self}: give one flat index, {own} coordinates, or shape=...")
+            got, rank = len(coordinate), len(self.shard)
+            if got not in (1, rank):
+                raise LayoutError(
+                    f"{got} coordinates for {self}: give one flat index, {rank} coordinates, or shape=..."
+                )
             shape = (self.size,) if got == 1 else tuple(it.extent for it in self.shard)
         shape = self.check_admits(shape, "apply")
         if len(coordinate) != len(shape):
@@ -170,9 +172,9 @@ class TileLayout:
             if surely_leaves(index, 1, extent):
                 raise LayoutError(f"coordinate {shown(index)} is outside its extent {extent}")
             flat = flat * extent + index
-        return self._swizzled({axis.name: self.along(axis, flat) for axis in self.axes})
+        return self._apply_swizzle({axis.name: self.along(axis, flat) for axis in self.axes})
 
-    def _swizzled(self, place: dict[str, Int]) -> dict[str, Int]:
+    def _apply_swizzle(self, place: dict[str, Int]) -> dict[str, Int]:
         return place if self.swizzle is None else {**place, m.name: self.swizzle.apply(place.get(m.name, 0))}
 
     def along(self, axis: Axis, index: Int) -> Int:
@@ -181,15 +183,15 @@ class TileLayout:
 
     def places(self, *coordinate: Int, shape: Sequence[int] | None = None) -> list[dict[str, Int]]:
         """Every place of a coordinate: :meth:`apply` once for each combination of the replica iters."""
-        found = [self.unswizzled.apply(*coordinate, shape=shape)]
+        places = [self.unswizzled.apply(*coordinate, shape=shape)]
         if prod(it.extent for it in self.replica) > MOST_PLACES:
             raise LayoutError(
                 f"{self}: places of coordinate {shown(coordinate)} would list more than {MOST_PLACES} replicas"
             )
         for it in self.replica:
             on = it.axis.name
-            found = [{**place, on: place[on] + step * it.stride} for place in found for step in range(it.extent)]
-        return [self._swizzled(place) for place in found]
+            places = [{**place, on: place[on] + step * it.stride} for place in places for step in range(it.extent)]
+        return [self._apply_swizzle(place) for place in places]
 
     def reach(self, axis: Axis = m) -> Int:
         """Number of elements along an axis from place 0 to the last place, inclusive; whole blocks of what a swizzle permutes."""
@@ -202,10 +204,10 @@ class TileLayout:
         """As :meth:`reach`, a plain integer; raises :class:`LayoutError` where a stride or offset on the axis is symbolic."""
         if not isinstance(axis, Axis):
             raise LayoutError(f"span: axis must be an Axis, such as m or laneid, got {shown(axis)}")
-        found = self.reach(axis)
-        if isinstance(found, Expr):
-            raise LayoutError(f"the span of {self} along {axis} is symbolic: {found}")
-        return found
+        reach = self.reach(axis)
+        if isinstance(reach, Expr):
+            raise LayoutError(f"the span of {self} along {axis} is symbolic: {reach}")
+        return reach
 
     def canonicalize(self) -> TileLayout:
         """Drop iters of extent 1 and fuse neighbours ``(e1, s1), (e2, s2)`` on one axis with ``s1 == e2 * s2``."""
@@ -300,8 +302,8 @@ class TileLayout:
         counts = [big // small for big, small in zip(shape, atom, strict=True)]
         step = self.unswizzled.span()
         shard: list[Iter] = []
-        for count, stride, own in zip(counts, row_major(counts), groups, strict=True):
-            shard += [Iter(count, stride * step), *own]
+        for count, stride, iters in zip(counts, row_major(counts), groups, strict=True):
+            shard += [Iter(count, stride * step), *iters]
         tiled = self.with_iters(shard).canonicalize()
         return TileLayout.of(tiled.shard, tiled.replica, tiled._offset, tiled.swizzle, names=self.axes)
 

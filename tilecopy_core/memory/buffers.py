@@ -15,7 +15,7 @@ from ..integers.expr import INT, Expr, Int, add, bounds_of, divisor_of, key_of, 
 from ..layout import S, StridedLayout, TCol, TileLayout, TLane, box, checked_extents, checked_order, m, row_major
 from ..layout.boxes import leaving, surely_leaves
 from ..layout.dtypes import DType, dtype_of
-from .views import AnyLayout, check_begins_inside, permuted, rescaled, reshaped
+from .views import AnyLayout, check_begins_inside, permute_layout, rescale_layout, reshape_layout
 
 SPACES = ("global", "shared", "local", "tmem")
 """Memory spaces: global and shared memory, registers, tensor memory."""
@@ -38,7 +38,7 @@ def checked_shape(shape: Any, what: str, space: str) -> tuple[Any, ...]:
         return checked_extents(values, what, least)
     if space != "global":
         raise LayoutError(f"{what} {values}: memory of the space {space} has a size that is known when it is built")
-    for extent in (each for each in values if isinstance(each, Expr)):
+    for extent in (extent for extent in values if isinstance(extent, Expr)):
         lower, _ = bounds_of(extent)
         if lower is None or lower < 0:
             raise LayoutError(f"{what}: the extent {extent} reaches down to {lower}; declare a lower bound")
@@ -128,7 +128,7 @@ class Buffer:
         where = f"buffer {check_identifier(name, 'buffer name')}"
         space = SPACE_ALIASES.get(space, space) if isinstance(space, str) else space
         _SPACE.check(space, where, "space")
-        extents, found = checked_shape(shape, f"{where}, shape", space), dtype_of(dtype)
+        extents, element_type = checked_shape(shape, f"{where}, shape", space), dtype_of(dtype)
         if layout is None:
             strided = symbolic(extents) or 0 in extents
             layout = StridedLayout(extents, row_major(extents)) if strided else S[extents]
@@ -147,9 +147,9 @@ class Buffer:
             raise LayoutError(f"{where}: registers begin where the layout does: elem_offset is 0, not {elem_offset}")
         _MEMORY.check(memory, where, "memory")
         _HOLDER.check(allocated_addr, where, "allocated_addr")
-        memory = memory or Memory(name, space, layout, found)
+        memory = memory or Memory(name, space, layout, element_type)
         self.__attrs_init__(
-            extents, found, layout, memory, align_bytes, elem_offset, allocated_addr, memory.name, memory.space
+            extents, element_type, layout, memory, align_bytes, elem_offset, allocated_addr, memory.name, memory.space
         )
 
     def __repr__(self) -> str:
@@ -186,10 +186,10 @@ class Buffer:
 
         Raises LayoutError unless each dimension is named once and each iter of the layout belongs to one of them.
         """
-        given = order[0] if len(order) == 1 and isinstance(order[0], (tuple, list)) else order
-        dims = checked_order(given, len(self.shape), f"{self}, permute")
+        axes = order[0] if len(order) == 1 and isinstance(order[0], (tuple, list)) else order
+        dims = checked_order(axes, len(self.shape), f"{self}, permute")
         try:
-            layout = permuted(self.layout, self.shape, dims)
+            layout = permute_layout(self.layout, self.shape, dims)
         except LayoutError as error:
             raise LayoutError(f"{self}, permute{dims}: {error}") from None
         return attrs.evolve(self, shape=[self.shape[dim] for dim in dims], layout=layout)
@@ -215,15 +215,15 @@ class Buffer:
         """
         wanted = self.dtype if dtype is None else dtype_of(dtype)
         try:
-            found = self._viewed(shape, layout, wanted)
-            self._check_alignment(found)
+            view = self._make_view(shape, layout, wanted)
+            self._check_alignment(view)
             if layout is not None:
-                self._check_inside(found)
+                self._check_inside(view)
         except LayoutError as error:
             raise LayoutError(f"{self}, view: {error}") from None
-        return found
+        return view
 
-    def _viewed(self, shape: Any, layout: Any, dtype: DType) -> Buffer:
+    def _make_view(self, shape: Any, layout: Any, dtype: DType) -> Buffer:
         bits = self.dtype.bits
         start = self.elem_offset
         if dtype.bits != bits:
@@ -234,36 +234,36 @@ class Buffer:
             raise LayoutError(f"a layout is a TileLayout or a SwizzledLayout, not {shown(layout)}")
         extents = None if shape is None else checked_shape(shape, "shape", self.space)
         if layout is None:
-            layout, scaled = rescaled(self.layout, self.shape, bits, dtype.bits)
+            layout, scaled = rescale_layout(self.layout, self.shape, bits, dtype.bits)
             extents = scaled if extents is None else extents
             if not same(extents, scaled):
-                layout = reshaped(layout, scaled, extents)
+                layout = reshape_layout(layout, scaled, extents)
         else:
             if extents is None:
                 extents = self.shape
                 if dtype.bits != bits and (symbolic(extents) or prod(extents) != layout.size):
-                    extents = rescaled(self.layout, self.shape, bits, dtype.bits)[1]
+                    extents = rescale_layout(self.layout, self.shape, bits, dtype.bits)[1]
             if symbolic(extents):
                 raise LayoutError(f"a layout is for a shape of plain integers, not {extents}; give shape= too")
             layout.check_admits(extents, "the new layout")
             check_begins_inside(layout, "the new layout")
         return attrs.evolve(self, shape=extents, dtype=dtype, layout=layout, elem_offset=start)
 
-    def _check_alignment(self, found: Buffer) -> None:
+    def _check_alignment(self, view: Buffer) -> None:
         """Elements, and what a swizzle repeats, begin at multiples of their size; a register holds whole elements."""
         memory = self.memory
-        if self.space == "local" and (found.dtype.bits == 64) != (memory.word_bits == 64):
+        if self.space == "local" and (view.dtype.bits == 64) != (memory.word_bits == 64):
             raise LayoutError(
-                f"{found.dtype} is kept in registers of {64 if found.dtype.bits == 64 else 32} bits, {memory.name} is "
+                f"{view.dtype} is kept in registers of {64 if view.dtype.bits == 64 else 32} bits, {memory.name} is "
                 f"made of registers of {memory.word_bits} for {memory.dtype}; go through shared memory"
             )
         if self.space not in ("global", "shared"):
             return
-        needed, why = found.dtype.bytes, f"elements of {found.dtype}"
-        swizzle, own = found.layout.swizzle, self.layout.swizzle
-        if swizzle is not None and swizzle != own and self.space == "shared":
-            period = swizzle.period_elems * found.dtype.bits // 8
-            if own is None or own.period_elems * self.dtype.bits // 8 < period:
+        needed, why = view.dtype.bytes, f"elements of {view.dtype}"
+        swizzle, old_swizzle = view.layout.swizzle, self.layout.swizzle
+        if swizzle is not None and swizzle != old_swizzle and self.space == "shared":
+            period = swizzle.period_elems * view.dtype.bits // 8
+            if old_swizzle is None or old_swizzle.period_elems * self.dtype.bits // 8 < period:
                 needed, why = max(needed, period), f"the pattern of {swizzle}"
         if self.align_bytes % needed:
             raise LayoutError(
@@ -271,16 +271,14 @@ class Buffer:
                 f"align_bytes={needed}"
             )
 
-    def _check_inside(self, found: Buffer) -> None:
+    def _check_inside(self, view: Buffer) -> None:
         memory = self.memory
         for axis in (TCol, TLane) if self.space == "tmem" else (m,):
-            bits, memory_bits, unit = (
-                (1, 1, "lanes") if axis == TLane else (found.dtype.bits, memory.dtype.bits, "bits")
-            )
-            used, available = found.layout.reach(axis) * bits, memory.layout.reach(axis) * memory_bits
+            bits, memory_bits, unit = (1, 1, "lanes") if axis == TLane else (view.dtype.bits, memory.dtype.bits, "bits")
+            used, available = view.layout.reach(axis) * bits, memory.layout.reach(axis) * memory_bits
             room, _ = bounds_of(sub(available, used))
             if room is None or room < 0:
-                raise LayoutError(f"{found.layout} reaches {used} {unit} along {axis}, {memory.name} has {available}")
+                raise LayoutError(f"{view.layout} reaches {used} {unit} along {axis}, {memory.name} has {available}")
 
     @property
     def span_elems(self) -> int:

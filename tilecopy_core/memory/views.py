@@ -18,7 +18,7 @@ ELEMENT_AXES = (m, TCol)
 """Axes along which a stride counts elements."""
 
 
-def permuted(layout: AnyLayout, shape: tuple[Any, ...], order: tuple[int, ...]) -> AnyLayout:
+def permute_layout(layout: AnyLayout, shape: tuple[Any, ...], order: tuple[int, ...]) -> AnyLayout:
     """The layout for the dimensions in another order; a LayoutError where an iter of it belongs to two of them."""
     if isinstance(layout, StridedLayout):
         return layout.permute(order)
@@ -26,7 +26,7 @@ def permuted(layout: AnyLayout, shape: tuple[Any, ...], order: tuple[int, ...]) 
     return layout.with_iters([it for dim in order for it in owned[dim]])
 
 
-def rescaled(
+def rescale_layout(
     layout: AnyLayout, shape: tuple[Any, ...], old_bits: int, new_bits: int
 ) -> tuple[AnyLayout, tuple[Any, ...]]:
     """Layout and shape of the same bits as elements of another width.
@@ -49,16 +49,16 @@ def rescaled(
     last = owned[dim].pop() if owned[dim] else Iter(1, 1, TCol if TCol in layout.axes else m)
     extent = scale.of(last.extent, f"dimension {dim}: its contiguous extent")
     assert isinstance(extent, int)
-    shard = [[scale.of_iter(it) for it in each] for each in owned]
+    shard = [[scale.of_iter(it) for it in iters] for iters in owned]
     if extent > 1:
         shard[dim].append(Iter(extent, 1, last.axis))
-    made = TileLayout.of(
-        [it for each in shard for it in each],
+    rescaled_layout = TileLayout.of(
+        [it for iters in shard for it in iters],
         [scale.of_iter(it) for it in layout.replica],
         {axis: scale.of(layout.offset_on(axis), "the offset", axis) for axis in layout.axes},
         None if layout.swizzle is None else scale.of_swizzle(layout.swizzle),
     )
-    return made, (*shape[:dim], scale.of(shape[dim], f"dimension {dim}: its extent"), *shape[dim + 1 :])
+    return rescaled_layout, (*shape[:dim], scale.of(shape[dim], f"dimension {dim}: its extent"), *shape[dim + 1 :])
 
 
 def _contiguous_dimension(owned: list[list[Iter]], *, may_be_new: bool = False) -> int:
@@ -103,7 +103,7 @@ class _Scale:
         return Swizzle(chunk_elems.bit_length() - 1, swizzle.swizzle_len, swizzle.atom_len)
 
 
-def reshaped(layout: AnyLayout, shape: tuple[Int, ...], wanted: tuple[Int, ...]) -> AnyLayout:
+def reshape_layout(layout: AnyLayout, shape: tuple[Int, ...], wanted: tuple[Int, ...]) -> AnyLayout:
     """The layout of the same elements, row-major order kept, in another shape.
 
     Raises LayoutError for a shape of another number of elements, or symbolic extents whose array is not row-major.
