@@ -18,7 +18,7 @@ PACKAGES = {
     "emulator": 21_010,
     "export": 1_670,
     "gmem_smem": 80,
-    "kernel": 9_275,
+    "kernel": 9_300,
     "ldgsts": 80,
     "ldmatrix": 620,
     "partitions": 1_500,

@@ -89,33 +89,34 @@ def _walk(node: ast.AST, names: dict[str, Any], depth: int) -> Any:
     def value(part: ast.AST) -> Any:
         return _walk(part, names, depth + 1)
 
-    if isinstance(node, ast.Constant) and isinstance(node.value, (int, str)) and not isinstance(node.value, bool):
-        return _bounded(node.value)
-    if isinstance(node, ast.Constant) and node.value is Ellipsis:
-        return node.value
-    if isinstance(node, ast.Name):
-        if node.id not in names:
-            known = ", ".join(names) or "none"
-            near = did_you_mean(node.id, names)
-            raise RequestError(f"the name {node.id!r} is not known here; the names are {known}{near}")
-        return names[node.id]
-    if isinstance(node, ast.Tuple):
-        return tuple(value(item) for item in node.elts)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return _bounded(0 - _operand(value(node.operand), node))
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        left, right = (_operand(value(side), node) for side in (node.left, node.right))
-        return _bounded(_OPERATORS[type(node.op)](left, right))
-    if isinstance(node, ast.Slice):
-        return slice(*(None if part is None else value(part) for part in (node.lower, node.upper, node.step)))
-    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
-        return value(node.value)[value(node.slice)]
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        function = value(node.func)
-        if node.func.id in _FUNCTIONS and all(keyword.arg for keyword in node.keywords):
-            keywords = {str(keyword.arg): value(keyword.value) for keyword in node.keywords}
-            return function(*(value(argument) for argument in node.args), **keywords)
+    match node:
+        case ast.Constant(value=int() | str() | EllipsisType()) if not isinstance(node.value, bool):
+            return _bounded(node.value)
+        case ast.Name():
+            return _named(node.id, names)
+        case ast.Tuple():
+            return tuple(map(value, node.elts))
+        case ast.UnaryOp(op=ast.USub()):
+            return _bounded(0 - _operand(value(node.operand), node))
+        case ast.BinOp() if type(node.op) in _OPERATORS:
+            left, right = (_operand(value(side), node) for side in (node.left, node.right))
+            return _bounded(_OPERATORS[type(node.op)](left, right))
+        case ast.Slice():
+            return slice(*(None if part is None else value(part) for part in (node.lower, node.upper, node.step)))
+        case ast.Subscript(value=ast.Name()):
+            return value(node.value)[value(node.slice)]
+        case ast.Call(func=ast.Name(id=function)) if all(keyword.arg for keyword in node.keywords):
+            if _named(function, names) is _FUNCTIONS.get(function):
+                keywords = {str(keyword.arg): value(keyword.value) for keyword in node.keywords}
+                return _FUNCTIONS[function](*map(value, node.args), **keywords)
     raise RequestError(f"{ast.unparse(node)!r} is not allowed in an expression")
+
+
+def _named(name: str, names: dict[str, Any]) -> Any:
+    if name not in names:
+        known = ", ".join(names) or "none"
+        raise RequestError(f"the name {name!r} is not known here; the names are {known}{did_you_mean(name, names)}")
+    return names[name]
 
 
 def _operand(value: Any, node: ast.AST) -> Any:

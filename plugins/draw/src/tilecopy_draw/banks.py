@@ -9,12 +9,13 @@ from typing import Any
 import attrs
 import numpy as np
 import tilecopy as tc
+from tilecopy.costs import BANK_BYTES, BANKS, LINE_BYTES
 
-from .counts import BANKS, Phase, phases_of
-from .grids import LINE, instructions_text, table_shape, within
+from .counts import Phase, phases_of
+from .grids import instructions_text, table_shape, within
 from .page import MOST_HEIGHT, Box, Grid, Panel, Sheet, rectangles
-from .part import Part, TooLarge
-from .running import WORD_BYTES, CopySide, Movement, elements_of, run_copy
+from .part import Part, TooLargeError
+from .running import CopySide, Movement, elements_of, run_copy
 
 MOST_PATTERNS = 4
 CHUNK = 16
@@ -71,7 +72,7 @@ def _before(movement: Movement, layout: tc.TileLayout) -> Movement:
     )  # fmt: skip
 
 
-def draw_banks(movement: Movement, part: Part, before: tc.TileLayout | None) -> Iterator[Sheet | TooLarge]:
+def draw_banks(movement: Movement, part: Part, before: tc.TileLayout | None) -> Iterator[Sheet]:
     """The picture of a copy.
 
     Raises:
@@ -103,7 +104,7 @@ def draw_banks(movement: Movement, part: Part, before: tc.TileLayout | None) -> 
     verb = "read" if side is movement.source else "written"
     title = f"Which bank: {side} {verb}, {side.region.buffer.dtype}, {movement.variant}"
     yield Sheet(title, subtitle, stacks, notes=notes, data={"phases": data})
-    yield TooLarge(f"{len(side.touched)} accesses", (("instruction 0, warp 0", "instruction 0, warp 0, phase 0"),))
+    raise TooLargeError(f"{len(side.touched)} accesses", (("instruction 0, warp 0", "instruction 0, warp 0, phase 0"),))
 
 
 def _in_words(layout: Any, size: int) -> str:
@@ -171,7 +172,7 @@ def _phase_data(phase: Phase) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------ layouts
 
 
-def draw_layout(region: tc.Region, part: Part, before: tc.TileLayout | None) -> Iterator[Sheet | TooLarge]:
+def draw_layout(region: tc.Region, part: Part, before: tc.TileLayout | None) -> Iterator[Sheet]:
     """The bank of each element of a box in memory, before and after the swizzle (or beside another layout).
 
     Raises:
@@ -194,7 +195,7 @@ def draw_layout(region: tc.Region, part: Part, before: tc.TileLayout | None) -> 
         data[name] = offsets.tolist()
     title = f"Which bank: {region.buffer.name}, elements of {size} bytes"
     yield Sheet(title, subtitle, [[panel] for panel in panels], data=data)
-    yield TooLarge.of(f"{table[0]} rows of {table[1]} elements", table)
+    raise TooLargeError.of(f"{table[0]} rows of {table[1]} elements", table)
 
 
 def _layout_panel(title: str, offsets: Any, size: int, row: int, column: int) -> Panel:
@@ -205,15 +206,15 @@ def _layout_panel(title: str, offsets: Any, size: int, row: int, column: int) ->
     boxes = []
     for _, place in rectangles(ids):
         first, last = int(offsets[place[0], place[1]]), int(offsets[place[0], place[3] - 1]) + size - 1
-        banks = [first // WORD_BYTES % BANKS, last // WORD_BYTES % BANKS]
+        banks = [first // BANK_BYTES % BANKS, last // BANK_BYTES % BANKS]
         label = str(banks[0]) if banks[0] == banks[1] else f"{banks[0]}-{banks[1]}"
         tip = f"row {place[0] + row}, column {place[1] + column}: bytes {first} to {last}"
         boxes.append(Box(place, label, banks[0] // 4 % 4, tip))
     wide = (boxes[0].place[3] - boxes[0].place[1]) * size
     while wide > size and (offsets[:, 0] % wide).any():
         wide //= 2
-    down = offsets[: max(1, LINE // max(wide, WORD_BYTES)), 0]
-    words = np.unique((down[:, None] // WORD_BYTES + np.arange(max(1, wide // WORD_BYTES))).ravel())
+    down = offsets[: max(1, LINE_BYTES // max(wide, BANK_BYTES)), 0]
+    words = np.unique((down[:, None] // BANK_BYTES + np.arange(max(1, wide // BANK_BYTES))).ravel())
     turns = int(np.bincount(words % BANKS).max())
     below = f"down a column, {len(down)} threads of {wide} bytes: {_wavefronts(turns)}"
     fills = {f: f"banks {4 * f} to {4 * f + 3} and {4 * f + 16} to {4 * f + 19}" for f in range(4)}

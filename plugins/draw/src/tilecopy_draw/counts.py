@@ -6,11 +6,9 @@ from typing import Any
 
 import attrs
 import numpy as np
-from tilecopy.costs import distinct_sectors
+from tilecopy.costs import BANK_BYTES, BANKS, SECTOR_BYTES, distinct_sectors
 
-from .running import WORD_BYTES, CopySide, requests_of
-
-SECTOR_BYTES, BANKS = 32, 32
+from .running import CopySide, requests_of
 
 
 @attrs.frozen(eq=False)
@@ -50,7 +48,7 @@ def phases_of(touched: Any) -> list[Phase]:
     begins = (np.diff(requests_of(touched)) != 0) | (np.diff(touched.phase) != 0)
     parts: Any = np.split(touched, np.flatnonzero(begins) + 1) if len(touched) else ()
     for part in parts:
-        word = part.byte[:, None] // WORD_BYTES + np.arange(max(1, int(part.bytes[0]) // WORD_BYTES))
+        word = part.byte[:, None] // BANK_BYTES + np.arange(max(1, int(part.bytes[0]) // BANK_BYTES))
         turns = np.zeros(word.shape, np.int64)
         for bank in np.unique(word % BANKS).tolist():
             here = word % BANKS == bank

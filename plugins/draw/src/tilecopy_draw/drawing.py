@@ -17,12 +17,12 @@ from .fragments import TENSOR_AXES, draw_fragment, draw_tensor, load_of
 from .grids import registers_of
 from .moves import draw_moves
 from .page import Sheet
-from .part import Part, TooLarge
+from .part import Part, TooLargeError
 from .picture import Picture
 from .running import TOLD, Movement, run_copy
 
-Sheets = Callable[[Part], Iterator[Sheet | TooLarge]]
-"""Makes the pictures of a part, the best first."""
+Sheets = Callable[[Part], Iterator[Sheet]]
+"""Makes the pictures of a part, the best first; TooLargeError after the last."""
 KINDS = ("moves", "banks", "fragment", "boxes")
 LEAST_WIDTH, MOST_WIDTH = 480, 4096
 MOST_ELEMENTS = 1 << 20
@@ -110,24 +110,27 @@ def _picture(
     """The first sheet that fits; where none does, the error names parts that do."""
     if before is not None and kind != "banks":
         raise tc.RequestError(f"draw: before is of kind 'banks', not of {kind!r}")
-    for sheet in sheets(part):
-        if isinstance(sheet, TooLarge):
-            fitting = [next((text for text in group if _fits(sheets, text, width)), None) for group in sheet.parts]
-            notes = [f" ({sheet.there})" * bool(sheet.there)] + [""] * len(fitting)
-            told = [f"part={text!r}{note}" for text, note in zip(fitting, notes, strict=False) if text]
-            parts = f"a part of it: {' or '.join(told)}" if told else "a smaller copy"
-            raise tc.RequestError(f"draw: {sheet.what}, too many to be read on one page; draw {parts}")
-        svg = sheet.svg(width)
-        if svg is not None:
-            return Picture(sheet.title, kind, svg, {"kind": kind, "title": sheet.title, **data, **sheet.data})
-    raise AssertionError("the last is what is too large")
+    try:
+        sheet, svg = _first_fitting(sheets, part, width)
+    except TooLargeError as error:
+        fitting = [next((text for text in group if _fits(sheets, text, width)), None) for group in error.parts]
+        notes = [f" ({error.there})" * bool(error.there)] + [""] * len(fitting)
+        suggestions = [f"part={text!r}{note}" for text, note in zip(fitting, notes, strict=False) if text]
+        parts = f"a part of it: {' or '.join(suggestions)}" if suggestions else "a smaller copy"
+        raise tc.RequestError(f"draw: {error.what}, too many to be read on one page; draw {parts}") from None
+    return Picture(sheet.title, kind, svg, {"kind": kind, "title": sheet.title, **data, **sheet.data})
+
+
+def _first_fitting(sheets: Sheets, part: Part, width: int) -> tuple[Sheet, str]:
+    """Return the first sheet that fits, and its text; TooLargeError where none does."""
+    return next((sheet, svg) for sheet in sheets(part) if (svg := sheet.svg(width)) is not None)
 
 
 def _fits(sheets: Sheets, part: str, width: int) -> bool:
-    """Whether a page holds a part."""
+    """Return True if a page holds a part."""
     try:
-        return any(sheet.svg(width) for sheet in sheets(Part.read(part)) if isinstance(sheet, Sheet))
-    except tc.RequestError:  # it names nothing that is there
+        return bool(_first_fitting(sheets, Part.read(part), width))
+    except (tc.RequestError, TooLargeError):  # it names nothing that is there, or too much
         return False
 
 

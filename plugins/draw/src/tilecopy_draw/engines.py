@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import tilecopy as tc
+from tilecopy.costs import LINE_BYTES
 
 from .grids import (
-    LINE,
     by_address,
     by_coordinate,
     instructions_text,
@@ -20,7 +20,7 @@ from .grids import (
     within,
 )
 from .page import Box, Panel, Sheet, rectangles
-from .part import Part, TooLarge
+from .part import Part, TooLargeError
 from .running import NO_PLACE, CopySide, Movement, holders
 
 
@@ -52,7 +52,7 @@ def pieces_of(movement: Movement, part: Part) -> tuple[Any, Any]:
     return source, destination
 
 
-def draw_boxes(movement: Movement, part: Part) -> Iterator[Sheet | TooLarge]:
+def draw_boxes(movement: Movement, part: Part) -> Iterator[Sheet]:
     """The picture.
 
     Raises:
@@ -80,7 +80,7 @@ def draw_boxes(movement: Movement, part: Part) -> Iterator[Sheet | TooLarge]:
     notes += notes_of(movement)
     yield Sheet(f"What the engine moves: {movement}, {movement.variant}", subtitle, panels, signs, notes)
     there = int(movement.source.touched.instruction.max()) + 1
-    yield TooLarge(f"{len(source)} pieces", (("instruction 0",),), f"there are {there} of them")
+    raise TooLargeError(f"{len(source)} pieces", (("instruction 0",),), f"there are {there} of them")
 
 
 def _panel(movement: Movement, side: CopySide, touched: Any, source: Any) -> Panel:
@@ -103,7 +103,7 @@ def _panel(movement: Movement, side: CopySide, touched: Any, source: Any) -> Pan
             step, offset, size = (int(touched[name][number]) for name in ("instruction", "byte", "bytes"))
             elements = movement.source.elements_in(int(source.byte[number]), size) if source.read[number] else []
             first = ",".join(map(str, movement.source.coordinate(int(elements[0])))) if len(elements) else "fill"
-            label = f"c{step} " * several + first + f" ({size} bytes)" * (size > LINE)
+            label = f"c{step} " * several + first + f" ({size} bytes)" * (size > LINE_BYTES)
             boxes.append(Box(place, label, step % 4, f"c{step}: bytes {offset} to {offset + size - 1} of {side.label}"))
     high = max(1.0, min(18.0, 860 / len(grid.ids)))
     return Panel(side_title(side), grid, boxes, fills, cell=(0, 64, high), optional=high < 12)

@@ -11,7 +11,7 @@ from tilecopy.harness import TMEM_LANES
 
 from .grids import WORDS, first_registers, instructions_text, owners_of, register_panel, registers_of, side_title
 from .page import MOST_HEIGHT, Box, Grid, Panel, Sheet, rectangles
-from .part import Part, TooLarge
+from .part import Part, TooLargeError
 from .running import AXES, COLUMN_BYTES, LANE_BYTES, NO_PLACE, Movement, elements_of
 
 TENSOR_AXES = {"TLane", "TCol"}
@@ -40,7 +40,7 @@ def load_of(buffer: tc.Buffer) -> tc.Plan:
     return tc.plan(fragment[...], array[...], scope=scope, target="sm_90a")
 
 
-def draw_fragment(movement: Movement, part: Part) -> Iterator[Sheet | TooLarge]:
+def draw_fragment(movement: Movement, part: Part) -> Iterator[Sheet]:
     """The picture, whole or in zooms.
 
     Raises:
@@ -84,10 +84,10 @@ def draw_fragment(movement: Movement, part: Part) -> Iterator[Sheet | TooLarge]:
                 cell=(0, 380 / columns, min(18.0, 480 / rows)),
             )  # fmt: skip
             yield Sheet(title, subtitle, [[outer], [inner]], signs, notes, beside=True)
-    yield TooLarge.of(f"{rows} rows of {columns} elements", (rows, columns))
+    raise TooLargeError.of(f"{rows} rows of {columns} elements", (rows, columns))
 
 
-def draw_tensor(region: tc.Region, part: Part) -> Iterator[Sheet | TooLarge]:
+def draw_tensor(region: tc.Region, part: Part) -> Iterator[Sheet]:
     """The picture of a box of tensor memory, by lane and column; lanes that hold the same are one row.
 
     Raises:
@@ -129,4 +129,4 @@ def draw_tensor(region: tc.Region, part: Part) -> Iterator[Sheet | TooLarge]:
     yield Sheet(
         title, subtitle, [[Panel("", window, boxes, fills, cell=(0, 64, high))]], {"absent": "no element"}, data=data
     )
-    yield TooLarge.of(f"{len(grid.ids)} rows of {grid.ids.shape[1]} columns", grid.ids.shape)
+    raise TooLargeError.of(f"{len(grid.ids)} rows of {grid.ids.shape[1]} columns", grid.ids.shape)

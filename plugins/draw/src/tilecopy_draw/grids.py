@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from tilecopy.costs import LINE_BYTES
 from tilecopy.harness import TMEM_LANES
 
 from .counts import counts_of
@@ -15,8 +16,6 @@ from .page import Box, Grid, Panel, outlines, rectangles
 from .part import Part
 from .running import COLUMN_BYTES, LANE_BYTES, NO_PLACE, CopySide, Movement, holders
 
-LINE = 128
-"""Bytes of a line of a picture by address: what 32 banks hold."""
 UNIT = 16
 """Bytes of the widest cell there: no access of a thread in shared memory is wider."""
 WORDS = 4096
@@ -65,7 +64,7 @@ def by_coordinate(side: CopySide, ids: Any, fold: int = FOLDS[0]) -> Grid:
     )  # fmt: skip
 
 
-def by_address(side: CopySide, touched: Any, size: int, line: int = LINE) -> Grid:
+def by_address(side: CopySide, touched: Any, size: int, line: int = LINE_BYTES) -> Grid:
     """The bytes that accesses touched, in lines; a cell is the widest unit that none of them splits.
 
     Args:
@@ -81,7 +80,7 @@ def by_address(side: CopySide, touched: Any, size: int, line: int = LINE) -> Gri
     ids = holders(cells, touched.byte, touched.bytes).reshape(len(used), -1)
     elements = holders(cells, side.elements, np.full(len(side.elements), max(size, unit))).reshape(ids.shape)
     names = [str(number * line) for number in used.tolist()], [str(byte) for byte in range(0, line, unit)]
-    return Grid(ids, elements, *names, f"byte in the line of {line} bytes" + " (32 banks)" * (line == LINE))
+    return Grid(ids, elements, *names, f"byte in the line of {line} bytes" + " (32 banks)" * (line == LINE_BYTES))
 
 
 def tensor_panel(side: CopySide, touched: Any, look: Look, **more: Any) -> Panel:

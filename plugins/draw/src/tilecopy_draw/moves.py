@@ -9,11 +9,11 @@ from typing import Any
 import attrs
 import numpy as np
 import tilecopy as tc
+from tilecopy.costs import LINE_BYTES
 
 from .counts import phases_of
 from .grids import (
     FOLDS,
-    LINE,
     by_address,
     by_coordinate,
     first_registers,
@@ -28,15 +28,15 @@ from .grids import (
     within,
 )
 from .page import MOST_BOXES, Box, Grid, Panel, Sheet, outlines, rectangles
-from .part import Part, TooLarge
+from .part import Part, TooLargeError
 from .running import WARPS, CopySide, Movement, holders, requests_of
 
 MOST_FRAMES = 48
-_SIZES = tuple(zip((LINE, LINE // 2, LINE // 4), FOLDS, strict=True))
+_SIZES = tuple(zip((LINE_BYTES, LINE_BYTES // 2, LINE_BYTES // 4), FOLDS, strict=True))
 """Bytes of a line of shared memory and elements of a row of a single dimension: the longest that fit."""
 
 
-def draw_moves(movement: Movement, part: Part) -> Iterator[Sheet | TooLarge]:
+def draw_moves(movement: Movement, part: Part) -> Iterator[Sheet]:
     """The picture, whole or in zooms.
 
     Raises:
@@ -84,7 +84,7 @@ def draw_moves(movement: Movement, part: Part) -> Iterator[Sheet | TooLarge]:
         accesses = (one, f"{one}, phase {touched.phase[0]}")
         there = f"there are {len(np.unique(touched.instruction))} and {len(np.unique(touched.warp))} of them"
     what = f"{len(touched)} vectors" if len(touched) else f"{request.dst.size} elements"
-    yield TooLarge.of(what, table_shape(request.dst.extents), accesses, there)
+    raise TooLargeError.of(what, table_shape(request.dst.extents), accesses, there)
 
 
 def _elements(side: CopySide) -> Any:
@@ -177,7 +177,7 @@ def _followed(chosen: Sequence[CopySide]) -> tuple[Any, list[str]]:
         if other.space != "local" and side is chosen[0]:
             told += f"; it lies at byte {other.elements[inside].min()} of {other.label}"
         found.append((inside, [f"{told}."]))
-        if other.space != "local" and touched.byte % LINE != other.elements[inside[0]] % LINE:
+        if other.space != "local" and touched.byte % LINE_BYTES != other.elements[inside[0]] % LINE_BYTES:
             moved.append(found[-1])
     return [*moved, *found[1:2], *found, (np.zeros(0, int), [])][0]
 

@@ -103,8 +103,8 @@ class Part:
 
 
 @attrs.frozen
-class TooLarge:
-    """What a kind of picture ends with: none of its sheets fits a page.
+class TooLargeError(Exception):
+    """None of the sheets of a picture fits a page.
 
     Attributes:
         what: how much there is.
@@ -117,7 +117,7 @@ class TooLarge:
     there: str = ""
 
     @classmethod
-    def of(cls, what: str, shape: tuple[int, int], accesses: tuple[str, ...] = (), there: str = "") -> TooLarge:
+    def of(cls, what: str, shape: tuple[int, int], accesses: tuple[str, ...] = (), there: str = "") -> TooLargeError:
         """With windows of a grid of so many rows and columns."""
         windows = (f"rows 0:{min(rows, shape[0])}, columns 0:{min(columns, shape[1])}" for rows, columns in WINDOWS)
         return cls(what, (accesses, tuple(dict.fromkeys(windows))), there)

@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 import numpy as np
 import tilecopy as tc
+from tilecopy.costs import BANK_BYTES
 from tilecopy_emulator import Access, EmulatorExecutor, Transfer
 
 from tilecopy_core.plugin import evaluate, symbols_of
@@ -20,7 +21,7 @@ from tilecopy_core.ptx.lines import instructions_in
 
 from .harness import DrawHarness
 
-NO_PLACE, WORD_BYTES = -1, 4
+NO_PLACE = -1
 COLUMN_BYTES, LANE_BYTES = 4, 2048
 """Of tensor memory, as the emulator's observer counts its bytes."""
 WARPS = 64
@@ -331,7 +332,7 @@ def _touched(told: Sequence[Any], kernel: tc.BuiltKernel, harness: DrawHarness) 
             found.instruction, found.line, found.thread, found.cta = number, each.line, mine, side.ctas[chosen]
             found.byte = side.offsets[chosen] - (first if side.space == "tensor" else 0)
             found.bytes, found.read = each.bytes, each.read[chosen] if isinstance(each, Transfer) else each.bytes
-            found.warp, found.phase = mine // 32, mine % 32 * max(1, each.bytes // WORD_BYTES) // 32
+            found.warp, found.phase = mine // 32, mine % 32 * max(1, each.bytes // BANK_BYTES) // 32
             rows[which].append(found)
     touched = [np.concatenate(side).view(np.recarray) if side else np.recarray(0, _TOUCHED) for side in rows]
     for side in touched:  # instructions count on each side by itself

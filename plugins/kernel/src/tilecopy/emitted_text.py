@@ -53,39 +53,47 @@ def why_malformed(lines: Iterable[AnyLine], registers: Collection[str], *, may_b
     nobody declares. ``registers`` are the names that are declared around it, with or without their ``%``.
     """
     scopes = [{name.lstrip("%") for name in registers}]
-    instructions, labels, branches = 0, set[str](), list[Line]()
-    for statement in statements(lines):
-        if isinstance(statement, Label):
-            labels.add(statement.name)
-        elif isinstance(statement, Line):
-            if statement.opcode.startswith("."):
-                continue
-            instructions += 1
-            name = statement.opcode.split(".")[0]
-            if name in ("ret", "exit"):
-                return f"it emits '{str(statement).strip()}': {name} ends the kernel, and a copy may not"
-            if name == "bra":
-                branches.append(statement)
-            for register in (name[1:] for name in statement.names if name[0] == "%"):
-                if not (is_special(f"%{register}") or any(register in scope for scope in scopes)):
-                    return f"it emits '{str(statement).strip()}', and no register %{register} is declared"
-        elif statement == "{":
-            scopes.append(set())
-        elif statement == "}":
-            scopes.pop()
-            if not scopes:
-                return "it emits a '}' that closes no block of its own"
-        elif not statement.endswith(";"):
-            return f"it emits '{statement}' without its ';'"
-        else:
-            scopes[-1] |= {name.lstrip("%") for name in declared_in(statement)}
+    emitted = list(statements(lines))
+    instructions = [line for line in emitted if isinstance(line, Line) and not line.opcode.startswith(".")]
+    for statement in emitted:
+        why = None
+        if isinstance(statement, str):
+            why = _why_unbalanced(statement, scopes)
+        elif isinstance(statement, Line) and not statement.opcode.startswith("."):
+            why = _why_wrong(statement, scopes)
+        if why is not None:
+            return f"it emits {why}"
     if len(scopes) > 1:
         return "it emits a '{' that it does not close"
-    for branch in branches:
-        if branch.operands and branch.operands[0] not in labels:
+    labels = {label.name for label in emitted if isinstance(label, Label)}
+    for branch in instructions:
+        if branch.name == "bra" and branch.operands and branch.operands[0] not in labels:
             return f"it emits '{str(branch).strip()}', and no label {branch.operands[0]} of its own"
-    if not instructions and not may_be_empty:
-        return "it emits no instruction"
+    return None if instructions or may_be_empty else "it emits no instruction"
+
+
+def _why_wrong(line: Line, scopes: Sequence[Collection[str]]) -> str | None:
+    """Return why an instruction cannot stand in a copy: it ends the kernel, or names a register that no scope declares."""
+    name = line.name
+    if name in ("ret", "exit"):
+        return f"'{str(line).strip()}': {name} ends the kernel, and a copy may not"
+    for register in (name[1:] for name in line.names if name[0] == "%"):
+        if not (is_special(f"%{register}") or any(register in scope for scope in scopes)):
+            return f"'{str(line).strip()}', and no register %{register} is declared"
+    return None
+
+
+def _why_unbalanced(statement: str, scopes: list[set[str]]) -> str | None:
+    """Open or close a scope, or declare registers in the last; return why the text cannot stand there."""
+    if statement == "{":
+        scopes.append(set())
+    elif statement == "}":
+        scopes.pop()
+        return None if scopes else "a '}' that closes no block of its own"
+    elif not statement.endswith(";"):
+        return f"'{statement}' without its ';'"
+    else:
+        scopes[-1] |= {name.lstrip("%") for name in declared_in(statement)}
     return None
 
 

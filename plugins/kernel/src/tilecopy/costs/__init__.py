@@ -2,6 +2,18 @@
 
 from .compare import Comparison, compare
 from .cost import Cost, cost
+from .hardware import BANK_BYTES, BANKS, LINE_BYTES, SECTOR_BYTES
 from .traffic import distinct_sectors, distinct_wavefronts
 
-__all__ = ["Comparison", "Cost", "compare", "cost", "distinct_sectors", "distinct_wavefronts"]
+__all__ = [
+    "BANKS",
+    "BANK_BYTES",
+    "LINE_BYTES",
+    "SECTOR_BYTES",
+    "Comparison",
+    "Cost",
+    "compare",
+    "cost",
+    "distinct_sectors",
+    "distinct_wavefronts",
+]

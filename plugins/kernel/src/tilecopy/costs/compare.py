@@ -133,21 +133,22 @@ class Comparison:
         return _COLUMNS
 
     def __str__(self) -> str:
-        words = [_PRINTED, *(row._printed for row in self.rows)]
-        widths = [max(map(len, column)) for column in zip(*words, strict=True)]
-        apart = "  " if sum(widths) + 2 * (len(widths) - 1) <= WIDTH else " "
-        sides = "<<<" + ">" * (len(widths) - 3)  # numbers end where they are compared
-        lines = [apart.join(map(format, row, map("{}{}".format, sides, widths))) for row in words]
-        told = lines[:1]
-        for target, rows in groupby(zip(self.rows, lines[1:], strict=True), lambda each: each[0].plan.request.target):
-            own = list(rows)
-            sectors = max(row.cost.ideal_sectors for row, _ in own)
-            wavefronts = max(row.cost.ideal_wavefronts for row, _ in own)
-            told += [f"{target} (ideal: {sectors:,} sectors, {wavefronts:,} wavefronts)", *(line for _, line in own)]
-            for row, _ in own:
+        cells = [_PRINTED, *(row._printed for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        gap = "  " if sum(widths) + 2 * (len(widths) - 1) <= WIDTH else " "
+        header, *rows = (
+            gap.join([*map(str.ljust, row[:3], widths), *map(str.rjust, row[3:], widths[3:])]) for row in cells
+        )
+        lines = [header]
+        for target, group in groupby(zip(self.rows, rows, strict=True), lambda pair: pair[0].plan.request.target):
+            pairs = list(group)
+            sectors = max(row.cost.ideal_sectors for row, _ in pairs)
+            wavefronts = max(row.cost.ideal_wavefronts for row, _ in pairs)
+            lines += [f"{target} (ideal: {sectors:,} sectors, {wavefronts:,} wavefronts)", *(line for _, line in pairs)]
+            for row, _ in pairs:
                 if opcodes := row.cost.not_counted:
-                    told += wrap(f"{row.plan.variant}, not counted: {', '.join(opcodes)}", WIDTH)
-        return "\n".join(told)
+                    lines += wrap(f"{row.plan.variant}, not counted: {', '.join(opcodes)}", WIDTH)
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         return html_table((row.cells for row in self.rows), _COLUMNS)

@@ -31,7 +31,7 @@ from tilecopy_core.registry import Registry, default_registry
 
 from ..emitted_text import emit_checked
 from ..harness import stand_in
-from .traffic import BANK_BYTES, BANKS, SECTOR_BYTES
+from .hardware import BANK_BYTES, BANKS, SECTOR_BYTES
 from .walk import GLOBAL_STEP_BYTES, SHARED_STEP_BYTES, Walk, live_registers
 
 

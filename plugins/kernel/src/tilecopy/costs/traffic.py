@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.ma
 
-SECTOR_BYTES = 32
-BANKS, BANK_BYTES = 32, 4
+from .hardware import BANK_BYTES, BANKS, SECTOR_BYTES
 
 
 def distinct_sectors(requests: Any, addresses: Any, sizes_bytes: Any, unit_bytes: int = SECTOR_BYTES) -> int:

@@ -7,6 +7,7 @@ instruction reads, writes and moves stands in the core's table of instructions; 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
@@ -18,10 +19,9 @@ from tilecopy_core.description import WARP_THREADS
 from tilecopy_core.integers import evaluate
 from tilecopy_core.ptx import Label, Line, LineAccess, Register, TensorPlace, names_in
 
-from .traffic import SECTOR_BYTES, distinct_sectors, distinct_wavefronts
+from .hardware import LINE_BYTES, SECTOR_BYTES
+from .traffic import distinct_sectors, distinct_wavefronts
 
-LINE_BYTES = 128
-"""What one wavefront of L1 looks up of global memory."""
 AHEAD = 4
 """Loads of a thread under way where each is packed into a word with the one before it."""
 WIDEST_BYTES = 16
@@ -47,19 +47,19 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "cvt": lambda a: a,
     "cvta": lambda a: a,
     "mapa": lambda a, rank: a,
-    "neg": lambda a: -a,
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
+    "neg": operator.neg,
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
     "mad": lambda a, b, c: a * b + c,
-    "shl": lambda a, b: a << b,
-    "shr": lambda a, b: a >> b,
-    "div": lambda a, b: a // b,
-    "rem": lambda a, b: a % b,
-    "and": lambda a, b: a & b,
-    "or": lambda a, b: a | b,
-    "xor": lambda a, b: a ^ b,
-    "not": lambda a: ~a,
+    "shl": operator.lshift,
+    "shr": operator.rshift,
+    "div": operator.floordiv,
+    "rem": operator.mod,
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
+    "not": operator.invert,
     "min": np.minimum,
     "max": np.maximum,
     "selp": lambda a, b, chosen: np.where(chosen, a, b),
@@ -78,7 +78,7 @@ class Tally:
         requests: instructions of warps.
         accesses: bytes of an access -> how many of them threads issue.
         sectors, lines: of 32 and 128 bytes that requests touch in global memory.
-        wavefronts: of requests to shared memory; ``global_requests`` and ``shared_requests`` are how many.
+        wavefronts: of requests to shared memory; ``shared_requests`` is how many there are.
         merged_sectors, merged_wavefronts: the same where neighbouring words of a thread are one access, as in machine code.
         engine_copies: copies that an engine makes (bulk and tensor copies), ``engine_rows`` contiguous pieces in them.
         split_sectors: sectors that a copy past the registers finds or leaves in several sectors of shared memory.
@@ -99,7 +99,6 @@ class Tally:
     wavefronts: int = 0
     merged_sectors: int = 0
     merged_wavefronts: int = 0
-    global_requests: int = 0
     shared_requests: int = 0
     engine_copies: int = 0
     engine_rows: int = 0
@@ -430,7 +429,6 @@ class Walk:
             self.tally.shared_requests += count
             self.tally.wavefronts += distinct_wavefronts(requests, lanes, found, size)
             return
-        self.tally.global_requests += count
         self.tally.sectors += distinct_sectors(requests, found, size)
         self.tally.lines += distinct_sectors(requests, found, size, LINE_BYTES)
         self.tally.touched += [found // SECTOR_BYTES, (found + size - 1) // SECTOR_BYTES]
@@ -503,7 +501,6 @@ class Walk:
         starts = np.broadcast_to(place, mask.shape)[mask].astype(np.int64)
         units = starts[:, None] + np.arange(0, size, 16)
         self._engine(np.broadcast_to(np.arange(number)[:, None], units.shape).reshape(-1), units.reshape(-1))
-        self.tally.global_requests += number
         near = next((self._place(operand) for operand, space in sides if space != "global"), None)
         if near is not None:
             apart = np.broadcast_to(near, mask.shape)[mask] - starts
@@ -540,7 +537,6 @@ class Walk:
         box_bytes = prod(recipe.box) * elem
         self.tally.accesses[box_bytes] = self.tally.accesses.get(box_bytes, 0) + number
         self._batch += box_bytes * number
-        self.tally.global_requests += number
         sizes = [int(evaluate(size, self._symbols)) for size in recipe.sizes]
         strides = [elem, *(int(evaluate(stride, self._symbols)) for stride in recipe.strides_bytes)]
         corners = np.stack([np.broadcast_to(start, mask.shape)[mask] for start in starts], axis=1).tolist()
