@@ -31,7 +31,7 @@ else:
             record_class.__eq__, record_class.__hash__ = _by_value(
                 [field for field in attrs.fields(record_class) if field.eq]
             )
-        if shown_fields:
+        if with_repr:
             record_class.__repr__ = _representation
         return record_class
 
