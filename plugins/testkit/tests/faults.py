@@ -769,7 +769,14 @@ FAULTS = (
     Fault("swizzle of cp.async is forgotten", "ldgsts", builder={"address": forgets_swizzle}),
     Fault("vectors of cp.async are single words", "ldgsts", partition=single_words, by="partitions", examples=150),
     # ragged
-    Fault("tail is forgotten", "ragged", partition=lambda r, p: evolve(p, tail=None) if hasattr(p, "tail") else p),
+    Fault(
+        "tail is forgotten",
+        "ragged",
+        record=lambda record: evolve(record, spaces=(("global", "shared"),)),  # few others have a tail
+        partition=lambda r, p: evolve(p, tail=None) if hasattr(p, "tail") else p,
+        by="partitions",
+        examples=200,
+    ),
     Fault("guards are forgotten", "ragged", partition=lambda r, p: evolve(p, guards=()) if hasattr(p, "guards") else p),
     Fault(
         "last element of a fragment is forgotten",

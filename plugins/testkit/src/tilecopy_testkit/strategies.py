@@ -31,7 +31,8 @@ class _Drawn:
 
 
 @st.composite
-def _descriptions(draw: st.DrawFn, ranges: Ranges) -> Description:
+def descriptions(draw: st.DrawFn, ranges: Ranges) -> Description:
+    """Draw a description."""
     found = describe(_Drawn(draw), ranges)
     assume(found is not None)
     assert found is not None
@@ -61,4 +62,4 @@ def requests(
             record = Subject.of(variant).record
         except tc.PluginError as error:
             raise tc.PluginError(f"requests: variant {shown(variant)}: {error}") from error
-    return _descriptions(Ranges.of(record, spaces, dtypes, targets))
+    return descriptions(Ranges.of(record, spaces, dtypes, targets))

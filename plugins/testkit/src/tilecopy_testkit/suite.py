@@ -20,15 +20,18 @@ from tilecopy_core.errors import FLAG, checked, instance_of, integer_in, tuple_o
 from . import proofs, rules
 from .declines import taken_in_every_notation
 from .description import Description
+from .drawing import seeded
 from .finding import Finding
 from .kernels import ArgumentMaker, OptionMaker
 from .kinds import ANY, FUNCTION
-from .searching import drawn, smallest
+from .strategies import descriptions
 from .subject import WIDTHS_BITS, Moves, OwnDraws, Subject
 
 Rule = Callable[[Subject, Description], bool]
 TARGETS_VARIABLE = "TILECOPY_TESTKIT_TARGETS"
 """The environment variable that names the targets to test."""
+SHRINK_EXAMPLES = 200
+"""Copies that are drawn to find a smaller one that breaks the same rule."""
 
 
 def of_targets(targets: Sequence[str], asked: str) -> tuple[str, ...]:
@@ -83,35 +86,45 @@ def for_all(
     """
     taken = 0
     for number in range(examples):
-        description, numbers = drawn(subject.ranges, f"{seeded_by}:{number}")
+        description = seeded(subject.ranges, f"{seeded_by}:{number}")
         try:
             taken += bool(rule(subject, description))
         except Finding as finding:
-            if not shrink:
-                raise
-            _tried_again(subject, rule, description, finding)
-            raise smallest(subject.ranges, lambda d: rule(subject, d), numbers, finding) from finding
+            if shrink:
+                _raise_smaller(subject, rule, description, finding)
+            raise
     if strategies:
-        taken += _by_strategies(subject, rule, examples, seeded_by, strategies, shrink=shrink)
+        taken += _hold_by_hypothesis(subject, rule, examples, seeded_by, strategies, shrink=shrink)
     if taken < least:
         raise Finding(proofs.ACCEPTS, f"{taken} of {examples} drawn copies are lowered; {least} are wanted")
     return taken
 
 
-def _tried_again(subject: Subject, rule: Rule, description: Description, finding: Finding) -> None:
-    """What breaks a rule breaks it again."""
+def _raise_smaller(subject: Subject, rule: Rule, description: Description, finding: Finding) -> None:
+    """Raise what the smallest copy shows that breaks the same rule, of those that hypothesis tries."""
     try:
         rule(subject, description)
     except Finding:
-        return
-    raise Finding(
-        rules.PURE,
-        f"tried again this copy keeps the rule that it broke ({finding.rule}: {finding.found})",
-        description,
-    ) from finding
+        pass
+    else:
+        raise Finding(
+            rules.PURE,
+            f"tried again this copy keeps the rule that it broke ({finding.rule}: {finding.found})",
+            description,
+        ) from finding
+
+    def same_rule(subject: Subject, description: Description) -> bool:
+        try:
+            return rule(subject, description)
+        except Finding as other:
+            if other.rule == finding.rule:
+                raise
+            return False
+
+    _hold_by_hypothesis(subject, same_rule, SHRINK_EXAMPLES, 0, (descriptions(subject.ranges),), shrink=True)
 
 
-def _by_strategies(
+def _hold_by_hypothesis(
     subject: Subject,
     rule: Rule,
     examples: int,
@@ -120,7 +133,7 @@ def _by_strategies(
     *,
     shrink: bool,
 ) -> int:
-    """The same for strategies of hypothesis, which makes what it finds smaller itself."""
+    """Hold a rule against copies that hypothesis draws; the smallest that breaks it is what is raised."""
     taken = 0
 
     @seed(seeded_by)
