@@ -182,8 +182,9 @@ def atom_partition(request: CopyRequest) -> AtomPartition | Decline:
     tiles = _tiles(request, target, _by_lane([pair for pair in pairs if pair[0].axis == TLane]))
     if isinstance(tiles, str):
         return Decline(tiles)
-    found = [_atoms(request, target, source, each, columns, shape) for shape, each in tiles]
-    return next((answer for answer in found if isinstance(answer, AtomPartition)), found[0])
+    answers = [_atoms(request, target, source, of_shape, columns, shape) for shape, of_shape in tiles]
+    fitting = next((answer for answer in answers if isinstance(answer, AtomPartition)), None)
+    return fitting or Decline(str(answers[0]))
 
 
 def _descending(pairs: list[Pair]) -> list[Pair]:
@@ -246,80 +247,102 @@ def _atoms(
     tiles: _Tiles,
     columns: list[Pair],
     shape: CopyShape,
-) -> AtomPartition | Decline:
-    buffer = request.src.buffer
-    bits, per_unit = buffer.dtype.bits, UNIT_BYTES * 8 // buffer.dtype.bits
+) -> AtomPartition | str:
+    """The copies of one shape and the descriptor of their rows, or why the rows of the source have none."""
+    bits = request.src.buffer.dtype.bits
+    per_unit = UNIT_BYTES * 8 // bits
     run = columns[-1][0].extent if columns and all(same(it.stride, 1) for it in columns[-1]) else 1
     if run % per_unit:
-        return Decline(f"{run} contiguous elements on both sides are not a multiple of the {per_unit} of 128 bits")
+        return f"{run} contiguous elements on both sides are not a multiple of the {per_unit} of 128 bits"
     strides = _row_strides([[at - rows[0] for at in rows] for _, rows in tiles])
     if isinstance(strides, str):
-        return Decline(strides)
-    pitch_bytes, group_bytes = strides[0] * bits // 8, strides[1] * bits // 8
-    if pitch_bytes not in MODES or any(stride % per_unit for stride in strides):
-        return Decline(
-            f"source {buffer.name}: rows are {pitch_bytes} bytes apart; a descriptor takes 16 (no swizzle), 32, 64 or 128"
-        )
-    name, index, code = MODES[pitch_bytes]
-    needed = swizzle(name, buffer.dtype)
-    if (source.swizzle or swizzle("none", buffer.dtype)) != needed:
-        return Decline(
-            f"source {buffer.name}: rows {pitch_bytes} bytes apart need the {name} swizzle {needed}; its layout has "
-            f"{source.swizzle}"
-        )
-    period = GROUP_ROWS * pitch_bytes if index else UNIT_BYTES
-    if buffer.align_bytes % period:
-        return Decline(f"source {buffer.name}: aligned to {buffer.align_bytes} bytes; this needs {period}")
-    if not is_multiple(buffer.elem_offset * bits, period * 8):
-        return Decline(f"source {buffer.name}: its own start {buffer.elem_offset} is not a multiple of {period} bytes")
-    if group_bytes % period or not 0 <= group_bytes // UNIT_BYTES < 2**14:
-        return Decline(
-            f"source {buffer.name}: 8-row groups {group_bytes} bytes apart; a multiple of {period} is needed, from 0 to {(2**14 - 1) * UNIT_BYTES}"
-        )
+        return strides
+    if why := _why_no_descriptor(request, source, strides):
+        return why
+    pitch_bytes, group_bytes = (stride * bits // 8 for stride in strides)
+    _, index, code = MODES[pitch_bytes]
     start = source.offset_on(m)
-    constant = start.const if isinstance(start, Expr) else start
-    room = pitch_bytes * (GROUP_ROWS + 1 - min(len(shape.lanes), GROUP_ROWS))
-    why = _why_misaligned(start, bits, room, period)
-    if why is not None:
-        return Decline(f"source {request.src}: {why}")
+    period, room = _period(pitch_bytes), pitch_bytes * (GROUP_ROWS + 1 - min(len(shape.lanes), GROUP_ROWS))
+    if why := _why_misaligned(start, bits, room, period):
+        return f"source {request.src}: {why}"
     units = _units(request, target, columns, per_unit)
     if isinstance(units, str):
-        return Decline(units)
-    ldo, atoms = LDO, list[CopyAtom]()
+        return units
+    first_byte = _constant(start) * bits // 8
+    ldo = LDO
     if shape.units > 1:
-        units = sorted(units)
-        pairs = list(zip(units[::2], units[1::2], strict=False))
-        apart = {(further[0] - unit[0], further[1] - unit[1]) for unit, further in pairs}
-        distance = next((far for column, far in apart if column == per_unit), -1)
-        if len(units) % 2 or len(apart) != 1 or distance % UNIT_BYTES or not 0 <= distance < 2**18:
-            return Decline(
-                f"{request.dst}: its rows are not pairs of 16 bytes at one distance, as {shape.name} copies them"
-            )
-        if index and (
-            distance != UNIT_BYTES
-            or any((constant * bits // 8 + at) % pitch_bytes + 32 > pitch_bytes for _, at in units[::2])
-        ):
-            return Decline(
-                f"{request.src}: the two 16 bytes of a row of {shape.name} are not side by side in the {name} swizzle"
-            )
-        ldo = LDO if index else distance // UNIT_BYTES
-        units = units[::2]
-    begin = target.offset_on(TCol) + request.dst.buffer.elem_offset
+        joined = _joined_units(request, shape, sorted(units), first_byte, pitch_bytes)
+        if isinstance(joined, str):
+            return joined
+        ldo, units = joined
+    begin, atoms = target.offset_on(TCol) + request.dst.buffer.elem_offset, list[CopyAtom]()
     for (lane, rows), (column, shared) in product(tiles, units):
         beyond = rows[0] - tiles[0][1][0]
         if beyond % per_unit:
-            return Decline(f"the rows of lane {lane} begin {beyond} elements on: not whole 16-byte units")
+            return f"the rows of lane {lane} begin {beyond} elements on: not whole 16-byte units"
         at = beyond * bits // 8 + shared
-        if period > UNIT_BYTES and (constant * bits // 8 + at) % period >= room:
-            return Decline(
-                f"an atom begins {(constant * bits // 8 + at) % period} bytes into a swizzle atom, past its first row"
-            )
+        if period > UNIT_BYTES and (first_byte + at) % period >= room:
+            return f"an atom begins {(first_byte + at) % period} bytes into a swizzle atom, past its first row"
         first = (begin + column) * ROW_COLUMNS // per_unit
         lower, upper = bounds_of(first)
         if (lower or 0) > COLUMNS - ROW_COLUMNS * shape.units or (upper is not None and upper < 0):
-            return Decline(f"destination {request.dst}: column {first} of 32 bits; tensor memory has {COLUMNS}")
+            return f"destination {request.dst}: column {first} of 32 bits; tensor memory has {COLUMNS}"
         atoms.append(CopyAtom(first, at // UNIT_BYTES, lane, shape.name))
     return AtomPartition(Descriptor(ldo, group_bytes // UNIT_BYTES, code, index), start, tuple(atoms), per_unit)
+
+
+def _constant(start: Int) -> int:
+    """The part of an offset that does not vary."""
+    return start.const if isinstance(start, Expr) else start
+
+
+def _period(pitch_bytes: int) -> int:
+    """Bytes after which rows repeat: a swizzle atom of 8 rows, or a unit where there is no swizzle."""
+    return GROUP_ROWS * pitch_bytes if MODES[pitch_bytes][1] else UNIT_BYTES
+
+
+def _why_no_descriptor(request: CopyRequest, source: TileLayout, strides: tuple[int, int]) -> str | None:
+    """Why no descriptor names rows that are so many elements apart, in groups of 8 that are so many apart; or None."""
+    buffer = request.src.buffer
+    bits = buffer.dtype.bits
+    pitch_bytes, group_bytes = (stride * bits // 8 for stride in strides)
+    if pitch_bytes not in MODES or any(stride * bits % (UNIT_BYTES * 8) for stride in strides):
+        return f"source {buffer.name}: rows are {pitch_bytes} bytes apart; a descriptor takes 16 (no swizzle), 32, 64 or 128"
+    name, _, _ = MODES[pitch_bytes]
+    needed, plain, period = swizzle(name, buffer.dtype), swizzle("none", buffer.dtype), _period(pitch_bytes)
+    most_bytes = (2**14 - 1) * UNIT_BYTES
+    rules = (
+        (
+            (source.swizzle or plain) == needed,
+            f"rows {pitch_bytes} bytes apart need the {name} swizzle {needed}; its layout has {source.swizzle}",
+        ),
+        (buffer.align_bytes % period == 0, f"aligned to {buffer.align_bytes} bytes; this needs {period}"),
+        (
+            is_multiple(buffer.elem_offset * bits, period * 8),
+            f"its own start {buffer.elem_offset} is not a multiple of {period} bytes",
+        ),
+        (
+            group_bytes % period == 0 and 0 <= group_bytes <= most_bytes,
+            f"8-row groups {group_bytes} bytes apart; a multiple of {period} is needed, from 0 to {most_bytes}",
+        ),
+    )
+    return next((f"source {buffer.name}: {why}" for holds, why in rules if not holds), None)
+
+
+def _joined_units(
+    request: CopyRequest, shape: CopyShape, units: list[tuple[int, int]], first_byte: int, pitch_bytes: int
+) -> tuple[int, list[tuple[int, int]]] | str:
+    """The descriptor's ldo and the first unit of each row of two, or why the units are not such pairs."""
+    per_unit = UNIT_BYTES * 8 // request.src.buffer.dtype.bits
+    name, index, _ = MODES[pitch_bytes]
+    apart = {(b[0] - a[0], b[1] - a[1]) for a, b in zip(units[::2], units[1::2], strict=False)}
+    distance = next((far for column, far in apart if column == per_unit), -1)
+    if len(units) % 2 or len(apart) != 1 or distance % UNIT_BYTES or not 0 <= distance < 2**18:
+        return f"{request.dst}: its rows are not pairs of 16 bytes at one distance, as {shape.name} copies them"
+    crossing = any((first_byte + at) % pitch_bytes + 32 > pitch_bytes for _, at in units[::2])
+    if index and (distance != UNIT_BYTES or crossing):
+        return f"{request.src}: the two 16 bytes of a row of {shape.name} are not side by side in the {name} swizzle"
+    return (LDO if index else distance // UNIT_BYTES), units[::2]
 
 
 def _row_strides(tiles: list[list[int]]) -> tuple[int, int] | str:
@@ -335,7 +358,7 @@ def _row_strides(tiles: list[list[int]]) -> tuple[int, int] | str:
 def _why_misaligned(start: Int, bits: int, room: int, period: int) -> str | None:
     if not is_multiple(start * bits, UNIT_BYTES * 8):
         return f"the start is at a multiple of {divisor_of(start) * bits / 8:g} bytes; a descriptor needs {UNIT_BYTES}"
-    constant = start.const if isinstance(start, Expr) else start
+    constant = _constant(start)
     if not is_multiple((start - constant) * bits, period * 8):
         return f"the start {start} varies by less than the {period} bytes after which rows repeat"
     if period > UNIT_BYTES and constant * bits // 8 % period >= room:
