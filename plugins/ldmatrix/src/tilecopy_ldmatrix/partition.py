@@ -187,26 +187,13 @@ def _warps_apart(
     layout: TileLayout, pairs: Sequence[tuple[Iter, int]]
 ) -> tuple[list[Piece], tuple[Digit, ...]] | Decline:
     """The pieces of one warp, and how a warp chooses its own."""
-    pieces: list[Piece] = []
-    coarse: list[Pair] = []
+    pieces, coarse = list[Piece](), list[Pair]()
     for own, step in pairs:
-        stride, extent = int(own.stride), own.extent
-        if own.axis == m or own.axis.finer != "thread":
-            if own.axis == m:
-                pieces.append(Piece(m, stride, extent, step))
-            else:
-                coarse.append((own, Iter(extent, step)))
-            continue
-        inside = min(extent, max(1, LANES // stride))
-        if extent % inside or (extent > inside and inside * stride != LANES) or (inside == 1 and stride % LANES):
+        parts = _lanes_and_warps(own, step)
+        if parts is None:
             return Decline(f"the iter {own} of {layout} strides over lanes and warps together")
-        if inside > 1:
-            pieces.append(Piece(laneid, stride, inside, step))
-        if extent > inside:
-            warp = WARPS_OF[own.axis]
-            coarse.append(
-                (Iter(extent // inside, stride * inside // LANES, warp), Iter(extent // inside, step * inside))
-            )
+        pieces += parts[0]
+        coarse += parts[1]
     replicas = []
     for it in layout.replica:
         if it.axis != m and it.axis.finer == "thread":
@@ -230,6 +217,23 @@ def _warps_apart(
     axes = [axis for axis in offset if axis not in (m, laneid)]
     digits = digits_of(coarse, normal, axes)
     return digits if isinstance(digits, Decline) else (pieces, digits)
+
+
+def _lanes_and_warps(own: Iter, step: int) -> tuple[list[Piece], list[Pair]] | None:
+    """Split an iter into the part along lanes or registers and the part along warps; None where it strides over both together."""
+    stride, extent = int(own.stride), own.extent
+    if own.axis == m:
+        return [Piece(m, stride, extent, step)], []
+    if own.axis.finer != "thread":
+        return [], [(own, Iter(extent, step))]
+    inside = min(extent, max(1, LANES // stride))
+    if extent % inside or (extent > inside and inside * stride != LANES) or (inside == 1 and stride % LANES):
+        return None
+    lanes = [Piece(laneid, stride, inside, step)] if inside > 1 else []
+    if extent == inside:
+        return lanes, []
+    warps = Iter(extent // inside, stride * inside // LANES, WARPS_OF[own.axis])
+    return lanes, [(warps, Iter(extent // inside, step * inside))]
 
 
 def _of_form(
