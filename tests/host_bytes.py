@@ -12,7 +12,6 @@ from tilecopy_core.plugin import (
     Address,
     CopyRequest,
     Decline,
-    HostBytes,
     PtxBuilder,
     Variant,
     Verdict,
@@ -21,6 +20,7 @@ from tilecopy_core.plugin import (
     scope_in,
     valid_copy,
 )
+from tilecopy_partitions import HostBytes
 
 made: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
 """What :func:`make` was called with."""

@@ -112,7 +112,7 @@ GRAPH = {
     "tilecopy": ("tilecopy_core", "tilecopy_partitions"),
     "tilecopy_cuda": ("tilecopy_core", "tilecopy", COMMANDS),
     "tilecopy_cli": ("tilecopy_core", "tilecopy", "tilecopy_cuda"),
-    "tilecopy_export": ("tilecopy_core", "tilecopy", COMMANDS),
+    "tilecopy_export": ("tilecopy_core", "tilecopy_partitions", "tilecopy", COMMANDS),
     "tilecopy_emulator": ("tilecopy_core", "tilecopy", COMMANDS),
     "tilecopy_draw": ("tilecopy_core", "tilecopy", "tilecopy_emulator", COMMANDS),
     "tilecopy_relayout": ("tilecopy_core", "tilecopy", "tilecopy_cuda", COMMANDS),

@@ -10,6 +10,7 @@ from typing import Any
 import tilecopy as tc
 from tilecopy import S, TileLayout
 
+import tilecopy_partitions
 from tilecopy_core import plugin
 
 TARGET = "sm_100a"
@@ -67,7 +68,7 @@ PARTS: dict[str, Callable[[Objects], Any]] = {
         name="probe", op="copy", priority=1, summary="-", spaces=SPACES, options=(w.option,), edges=True
     ),
     "request": lambda w: _copy(w, w.s, w.a[:, :]),
-    "map": lambda w: plugin.TensorMap(w.a, (64, 64), (128,), (64, 8)),
+    "map": lambda w: tilecopy_partitions.TensorMap(w.a, (64, 64), (128,), (64, 8)),
     "ptx": _ptx_builder,
     "r32": lambda w: w.ptx.reg("b32"),
     "pred": lambda w: w.ptx.reg("pred"),

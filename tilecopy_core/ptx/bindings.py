@@ -6,7 +6,7 @@ that is written into something else (a function of another language) brings bind
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Protocol
 
 import attrs
@@ -17,10 +17,29 @@ from ..errors.records import frozen
 from ..integers.expr import Symbol
 from ..memory.buffers import Buffer, Memory
 from .emitter import Emitter, pure_once
-from .host_parameters import Recipe, TensorMap
+from .instructions import Needs
 from .operands import Register, Written
 
 POOL = "smem_pool"
+
+
+class Recipe(Hashable, Protocol):
+    """How a launch makes the bytes of a parameter: frozen data, such as a tensor map."""
+
+    @property
+    def parameter_stem(self) -> str:
+        """Return how the name of the parameter begins."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the bytes of the parameter."""
+
+    @property
+    def align_bytes(self) -> int:
+        """Return what the address of the parameter is a multiple of."""
+
+    def needs_on(self, target: Target) -> Needs:
+        """Return what the parameter needs of a target; raises TargetError where the target lacks it."""
 
 
 class Bindings(Protocol):
@@ -132,8 +151,7 @@ class KernelBindings:
     def host_parameter(self, emitter: Emitter, recipe: Recipe) -> Register:
         """A parameter of the kernel behind those of the caller; equal recipes share one."""
         if recipe not in self.host_parameters:
-            stem = f"{recipe.array.name}$map" if isinstance(recipe, TensorMap) else "host$"  # no caller's name has a $
-            self.host_parameters[recipe] = f"{stem}{len(self.host_parameters)}"
+            self.host_parameters[recipe] = f"{recipe.parameter_stem}{len(self.host_parameters)}"
         name, root = f"param_{self.host_parameters[recipe]}", emitter.blocks[0]
         place = pure_once(emitter, root, ("place", name), "mov.b64", "b64", Written(name))
         return pure_once(emitter, root, ("generic", name), "cvta.param.u64", "b64", place)

@@ -12,13 +12,12 @@ from typing import TypeAlias
 
 from ..description.scope import Scope, tid_symbol
 from ..description.target import Target, Version
-from ..errors import PtxError, RequestError, TargetError, shown
+from ..errors import PtxError, RequestError, shown
 from ..integers import bounds_of
 from ..integers.expr import Int, key_of, symbols_of
 from ..memory.buffers import Buffer
-from .bindings import Bindings, KernelBindings, SharedPlan
+from .bindings import Bindings, KernelBindings, Recipe, SharedPlan
 from .emitter import pure_once
-from .host_parameters import Recipe, TensorMap
 from .index import IndexEmitter
 from .instructions import Needs, instruction_of, merge
 from .operands import Access, Address, Register, TensorPlace, Vector, vector_of
@@ -209,24 +208,17 @@ class PtxBuilder(IndexEmitter):
     # ------------------------------------------------------------------------------------------- what a launch makes
 
     def host_parameter(self, recipe: Recipe) -> Register:
-        """The generic address of a kernel parameter whose bytes each launch makes from the arguments.
+        """Return the generic address of a kernel parameter whose bytes each launch makes from the arguments.
 
-        Equal recipes, a :class:`TensorMap` or :class:`HostBytes`, share one parameter. Raises PtxError where what is
-        written here is no kernel of ours, so that nothing of ours launches it, and TargetError where the target lacks
-        the swizzle of a map.
+        Equal recipes share one parameter. Raises PtxError where the
+        copy is written into a function that tilecopy does not launch, and TargetError where the target lacks the recipe's swizzle.
         """
         make: Callable[[PtxBuilder, Recipe], Register] | None = getattr(self.bindings, "host_parameter", None)
         if make is None:
             raise PtxError(
                 "a parameter that the launch makes belongs to a kernel; this copy is written into a function"
             )
-        if isinstance(recipe, TensorMap):
-            if not recipe.needs.met_by(self.target):
-                raise TargetError(
-                    f"the swizzle {recipe.swizzle} of a tensor map of {recipe.array.name} needs {recipe.needs}; "
-                    f"the target is {self.target}"
-                )
-            self._required = merge(self._required, recipe.needs)
+        self._required = merge(self._required, recipe.needs_on(self.target))
         return make(self, recipe)
 
     def tensor_place(self, map: Register, coordinates: Sequence[Int], *, clamp: bool = False) -> TensorPlace:

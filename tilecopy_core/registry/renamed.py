@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 _MOVED = {
-    "tilecopy_partitions": "ChunkPartition Digit Guard Masks Run Side VectorPartition WIDTHS_BITS batches by_descending_stride "
+    "tilecopy_partitions": "ChunkPartition Digit Guard HostBytes Masks Run Side TensorMap VectorPartition WIDTHS_BITS batches by_descending_stride "
     "digits_of guards_of mma_fragment orders_of refine synthesize tcgen05 thread_axes tile_fragment why_no_owners widest",
     "tilecopy_core.errors": "FLAG Kind TEXT checked instance_of integer integer_in one_of optional tuple_of",
 }

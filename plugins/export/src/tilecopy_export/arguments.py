@@ -15,7 +15,7 @@ from tilecopy_core.errors import RequestError, shown
 from tilecopy_core.integers import Expr, Int, Symbol
 from tilecopy_core.layout import StridedLayout
 from tilecopy_core.memory import Buffer, Memory, Region
-from tilecopy_core.ptx import TensorMap
+from tilecopy_partitions import TensorMap
 
 Key: TypeAlias = "Memory | Symbol | str"
 """What an argument stands for: a memory, a symbol, or the name of a special register."""

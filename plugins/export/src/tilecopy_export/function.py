@@ -29,11 +29,11 @@ from tilecopy_core.ptx import (
     PtxBuilder,
     Recipe,
     Register,
-    TensorMap,
     Written,
     names_in,
     statements,
 )
+from tilecopy_partitions import HostBytes, TensorMap
 
 from .arguments import (
     MARK,
@@ -240,11 +240,12 @@ class FunctionBindings:
 
     def host_parameter(self, emitter: Emitter, recipe: Recipe) -> Register:
         """A generic pointer to what the host makes before the launch; equal recipes are one argument."""
-        if not isinstance(recipe, TensorMap):
+        if isinstance(recipe, HostBytes):
             raise RequestError(
                 f"this copy needs {recipe.size_bytes} bytes that {recipe.make.__qualname__} makes at each launch, and CUDA C++ "
                 "and Numba have no such function; build the kernel with KernelBuilder"
             )
+        assert isinstance(recipe, TensorMap)
         if recipe not in self.made:
             array = self._argument(recipe.array.memory, f"the array {recipe.array.name}").name
             name = unique_name(f"{array}_map", self._names, separator="")

@@ -18,6 +18,7 @@ from .fragment_owners import (
     why_no_owners,
 )
 from .fragments import mma_fragment, tile_fragment
+from .host_parameters import HostBytes, TensorMap
 from .round_loop import (
     AddressBase,
     Masks,
@@ -65,3 +66,4 @@ __all__ += [
     "tile_fragment",
 ]
 __all__ += ["ThreadValues", "thread_values", "element_places", "matching_rows", "tcgen05"]
+__all__ += ["TensorMap", "HostBytes"]

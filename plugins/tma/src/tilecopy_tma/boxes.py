@@ -16,7 +16,6 @@ from tilecopy_core.plugin import (
     Iter,
     Region,
     Swizzle,
-    TensorMap,
     TileLayout,
     bounds_of,
     divisor_of,
@@ -27,7 +26,7 @@ from tilecopy_core.plugin import (
     substitute,
     symbols_of,
 )
-from tilecopy_partitions import ChunkPartition, Side, VectorPartition, partition_chunks
+from tilecopy_partitions import ChunkPartition, Side, TensorMap, VectorPartition, partition_chunks
 
 AFTER_BULK = 5
 """The priority of a copy that as few bulk copies move; theirs is 10."""

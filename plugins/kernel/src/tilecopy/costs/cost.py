@@ -23,11 +23,11 @@ from tilecopy_core.ptx import (
     Recipe,
     Register,
     SharedPlan,
-    TensorMap,
     Written,
     statements,
 )
 from tilecopy_core.registry import Registry, default_registry
+from tilecopy_partitions import TensorMap
 
 from ..emitted_text import emit_checked
 from ..harness import stand_in

@@ -16,7 +16,8 @@ from tilecopy_core.errors import checked, shown
 from tilecopy_core.integers import Int, Symbol, key_of, of_atom, symbols_of
 from tilecopy_core.layout import dtype_of
 from tilecopy_core.memory import Buffer
-from tilecopy_core.ptx import HostBytes, Recipe, TensorMap, instructions_in
+from tilecopy_core.ptx import Recipe, instructions_in
+from tilecopy_partitions import HostBytes, TensorMap
 
 from ..errors import LaunchError
 from ..integer_text import read

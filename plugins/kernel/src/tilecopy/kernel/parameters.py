@@ -24,7 +24,8 @@ from tilecopy_core.errors import RequestError, frozen, integer, shown
 from tilecopy_core.integers import Expr, Int, Symbol, constant_of, evaluate, key_of, symbols_of, terms_of
 from tilecopy_core.layout import DType, dtype_of, row_major
 from tilecopy_core.memory import Buffer
-from tilecopy_core.ptx import HostBytes, Recipe, TensorMap
+from tilecopy_core.ptx import Recipe
+from tilecopy_partitions import HostBytes, TensorMap
 
 from ..errors import LaunchError
 from ..overlap import Footprint, overlaps_itself
@@ -101,7 +102,7 @@ class Binding:
 
 @frozen
 class MapFacts:
-    """A tensor map with all values as numbers (:class:`tilecopy_core.plugin.TensorMap`), innermost dimension first.
+    """A tensor map with all values as numbers (:class:`tilecopy_partitions.TensorMap`), innermost dimension first.
 
     Attributes:
         array: the array's parameter.
@@ -549,7 +550,7 @@ class ComputedParameter(Parameter):
 
 @frozen
 class BytesParameter(ComputedParameter):
-    """Bytes that a function computes from addresses and integers (:class:`tilecopy_core.plugin.HostBytes`)."""
+    """Bytes that a function computes from addresses and integers (:class:`tilecopy_partitions.HostBytes`)."""
 
     make: Callable[[tuple[int, ...], tuple[int, ...]], bytes]
     arrays: tuple[str, ...]
@@ -574,7 +575,7 @@ class BytesParameter(ComputedParameter):
 
 @frozen
 class TensorMapParameter(ComputedParameter):
-    """A tensor map of an array (:class:`tilecopy_core.plugin.TensorMap`), innermost dimension first.
+    """A tensor map of an array (:class:`tilecopy_partitions.TensorMap`), innermost dimension first.
 
     Attributes:
         array: the array's parameter.
@@ -645,6 +646,8 @@ def computed_parameter(
         RequestError: the recipe uses anything else.
     """
     made_of: tuple[Buffer, ...]
+    if not isinstance(recipe, (TensorMap, HostBytes)):
+        raise RequestError(f"parameter {name} must be made by a TensorMap or HostBytes, got {shown(recipe)}")
     if isinstance(recipe, TensorMap):
         made_of, integers = (recipe.array,), (*recipe.sizes, *recipe.strides_bytes, recipe.array.elem_offset)
     else:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
 
 import attrs
 
-from ..errors import PtxError, shown
-from ..errors.records import frozen
-from ..integers.expr import Int, key_of
-from ..memory.buffers import Buffer
-from .instructions import Needs
+from tilecopy_core.description import Target
+from tilecopy_core.errors import PtxError, TargetError, frozen, shown
+from tilecopy_core.integers import Int, key_of
+from tilecopy_core.memory import Buffer
+from tilecopy_core.ptx import Needs
 
 _SM_90, _SM_100 = Needs(90, (8, 0)), Needs(100, (8, 6))
 SWIZZLES = dict.fromkeys(("none", "32B", "64B", "128B"), _SM_90) | dict.fromkeys(
@@ -53,9 +52,18 @@ class TensorMap:
     align_bytes = 64
 
     @property
-    def needs(self) -> Needs:
-        """What its swizzle needs of a target."""
-        return SWIZZLES[self.swizzle]
+    def parameter_stem(self) -> str:
+        """Return how the name of the parameter begins: with the array's name, and a $ that no caller's name has."""
+        return f"{self.array.name}$map"
+
+    def needs_on(self, target: Target) -> Needs:
+        """Return what the swizzle needs of a target; raises TargetError where the target lacks it."""
+        needs = SWIZZLES[self.swizzle]
+        if not needs.met_by(target):
+            raise TargetError(
+                f"the swizzle {self.swizzle} of a tensor map of {self.array.name} needs {needs}; the target is {target}"
+            )
+        return needs
 
     def __attrs_post_init__(self) -> None:
         what, dtype, rank = f"TensorMap of {self.array.name}", self.array.dtype, len(self.sizes)
@@ -93,6 +101,12 @@ class HostBytes:
     size_bytes: int = 8
     align_bytes: int = 8
 
+    parameter_stem = "host$"
+
+    def needs_on(self, target: Target) -> Needs:
+        """Return what the parameter needs of a target: nothing."""
+        return Needs()
+
     def __attrs_post_init__(self) -> None:
         if {"<", "."} & set(getattr(self.make, "__qualname__", "<")):  # a saved kernel names it
             raise PtxError(f"make of HostBytes must be a function of a module, got {shown(self.make)}")
@@ -100,7 +114,3 @@ class HostBytes:
             raise PtxError(f"size_bytes of HostBytes must be from 1 to 4096, got {shown(self.size_bytes)}")
         if self.align_bytes not in (1, 2, 4, 8, 16, 32, 64, 128):
             raise PtxError(f"align_bytes of HostBytes must be a power of two up to 128, got {shown(self.align_bytes)}")
-
-
-Recipe: TypeAlias = TensorMap | HostBytes
-"""How a launch makes the bytes of a parameter."""
