@@ -392,10 +392,17 @@ def _arithmetic_case(opcode: str, form: Form, mode: Mode, constants: dict[int, s
 
 
 def is_disputed(form: Form, mode: Mode) -> bool:
-    """Whether ptxas 13.5 does not follow the pseudocode of the ISA: it compares a sum that wraps as a signed word, and adds a signed word."""
+    """Return whether ptxas does not follow the pseudocode of the PTX ISA.
+
+    It has no intermediate result of 34 bits: ptxas 13.5, and on an H200 the driver's 13.0, saturate, shift or compare a sum or product
+    that has wrapped, and take unsigned sources of it as signed.
+    """
+    unsigned = "u32" in mode.types[1:]
     if form.name == "vmad":
-        return mode.has("sat") and mode.types[1:] == ("u32", "u32")
-    return form.name[0] == "v" and mode.types[0] == "u32" and (mode.has("min") or mode.has("max"))
+        return unsigned and (mode.has("sat") or mode.has("shr7") or mode.has("shr15"))
+    if form.name in ("vadd", "vsub", "vabsdiff") and mode.has("sat") and mode.types[0] == "u32":
+        return unsigned
+    return form.name[0] == "v" and (mode.has("min") or mode.has("max"))
 
 
 def hash_of(text: str) -> int:
