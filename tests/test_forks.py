@@ -254,7 +254,7 @@ class Waits:
             threading.Event().wait(0.2)
 
 sys.meta_path.insert(0, Waits())
-thread = threading.Thread(target=__import__, args=("tilecopy.kernel",))
+thread = threading.Thread(target=__import__, args=("tilecopy.kernel.builder",))
 thread.start()
 met.wait()
 tc.KernelBuilder

@@ -46,6 +46,7 @@ def test_relayout_imports_its_planner_with_the_first_plan() -> None:
     assert modules.isdisjoint(
         {"tilecopy_relayout.planner.plan", "tilecopy_relayout.distributed.shards", "difflib", "fractions"}
     )
+    assert modules.isdisjoint({"tilecopy.kernel.builder", "tilecopy.kernel.statements", "tilecopy_partitions"})
     planned = "import tilecopy_relayout; tilecopy_relayout.plan_relayout((4, 4), 'float32', (1, 0), target='sm_90')"
     assert "tilecopy_relayout.planner.plan" in imported_by(planned)
 

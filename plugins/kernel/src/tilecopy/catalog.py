@@ -5,10 +5,6 @@ tests/test_packages.py compares :data:`KNOWN_EXECUTORS` with plugins/*/pyproject
 
 from __future__ import annotations
 
-from tilecopy_partitions.catalog import install_line
-
-__all__ = ["KNOWN_EXECUTORS", "KNOWN_PACKAGES", "install_line"]
-
 KNOWN_EXECUTORS: dict[str, str] = {"cuda": "tilecopy-cuda", "emulator": "tilecopy-emulator"}
 KNOWN_PACKAGES: dict[str, str] = {
     "tilecopy-draw": "pip install plugins/emulator plugins/draw",
@@ -17,3 +13,11 @@ KNOWN_PACKAGES: dict[str, str] = {
     "tilecopy-testkit": "pip install plugins/cli plugins/emulator plugins/testkit",
 }
 """Packages that are neither variants nor executors, and how to install each and what it needs from a checkout."""
+
+
+def install_line(package: str) -> str:
+    """Return how to install a package and what it needs from a checkout; see :func:`tilecopy_partitions.catalog.install_line`."""
+    # When it is asked for: an import of the package takes as long as a first plan.
+    from tilecopy_partitions.catalog import install_line as line_of
+
+    return line_of(package)

@@ -1,10 +1,30 @@
-"""Kernels around tile copies: KernelBuilder describes one, ``build`` lowers it."""
+"""Kernels around tile copies: KernelBuilder describes one, ``build`` lowers it.
 
-from .barriers import Mbarrier
-from .builder import KernelBuilder
-from .built import BuiltKernel, SharedAllocation, ValueCheck
-from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter
-from .values import Value
+A name is imported when it is first asked for: a saved kernel, and a relayout, need no builder before their first launch.
+"""
+
+from typing import TYPE_CHECKING
+
+from tilecopy_core.registry import names_later
+
+if TYPE_CHECKING:
+    from .barriers import Mbarrier
+    from .builder import KernelBuilder
+    from .built import BuiltKernel, SharedAllocation, ValueCheck
+    from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter
+    from .values import Value
+else:
+    _PARAMETERS = ("ArrayParameter", "Parameter", "ScalarParameter", "SizeParameter")
+    __getattr__ = names_later(
+        __name__,
+        {
+            **dict.fromkeys(_PARAMETERS, ".parameters"),
+            **dict.fromkeys(("BuiltKernel", "SharedAllocation", "ValueCheck"), ".built"),
+            "KernelBuilder": ".builder",
+            "Mbarrier": ".barriers",
+            "Value": ".values",
+        },
+    )
 
 __all__ = [
     "ArrayParameter",
