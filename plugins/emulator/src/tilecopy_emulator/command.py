@@ -260,7 +260,7 @@ def emulate(
         try:
             content = io.BytesIO()
             np.save(content, report.variables[shown_name(variable_named(program, name))] if array is None else array)
-            write_files({path: [content.getbuffer()]})
+            write_files({path: [content.getvalue()]})
         except OSError as error:
             raise LaunchError(f"{path} cannot be written: {_why(error)}") from error
     data = {
