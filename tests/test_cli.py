@@ -431,9 +431,9 @@ def test_what_cannot_be_written_is_refused_before_any_work(
     make, message = REFUSED[kind]
     make("out")
     before = [(name, os.lstat(name).st_mode, os.lstat(name).st_ino) for name in sorted(os.listdir())]
-    from tilecopy_cli import copying
+    from tilecopy_cli import run as run_module
 
-    monkeypatch.setattr(copying, "tiled_copy", lambda *_: pytest.fail("work was done"))
+    monkeypatch.setattr(run_module, "tiled_copy", lambda *_: pytest.fail("work was done"))
     done = copied("out")
     assert done.exit_code == 1 and message in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
     assert [(name, os.lstat(name).st_mode, os.lstat(name).st_ino) for name in sorted(os.listdir())] == before
@@ -780,15 +780,15 @@ def test_a_file_that_changes_while_it_is_read_is_refused(folder: Path, monkeypat
 def test_a_file_that_others_change_is_not_lost(
     folder: Path, package: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tilecopy_cli import copying
+    from tilecopy_cli import run as run_module
 
-    build = copying.tiled_copy
+    build = run_module.tiled_copy
 
     def meanwhile(*arguments: Any) -> Any:
         np.save("in.npy", np.ones(7))
         return build(*arguments)
 
-    monkeypatch.setattr(copying, "tiled_copy", meanwhile)
+    monkeypatch.setattr(run_module, "tiled_copy", meanwhile)
     done = copied("in.npy")
     assert done.exit_code == 1 and mentions("in.npy").search(done.stderr) and np.load("in.npy").shape == (7,)
     np.save("in.npy", np.arange(1200, dtype=np.float32))
@@ -1240,8 +1240,8 @@ def test_doctor_names_an_executor_that_is_there(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_progress_counts_tiles(folder: Path) -> None:
-    from tilecopy_cli.copying import copy_file
     from tilecopy_cli.job import Job
+    from tilecopy_cli.run import copy_file
 
     np.save("big.npy", np.zeros((1000, 700), np.float32))
     seen: list[tuple[int, int]] = []

@@ -14,17 +14,17 @@ def npy():
 
 
 def starting_calls(w):
-    command.plan_data(w.plan)
-    command.Answer({"found": 1}, lambda: "one")
+    command.plan_to_dict(w.plan)
+    command.Result({"found": 1}, lambda: "one")
     command.output_file("out.npy")
     command.read_npy(npy(), mapped=False)
     command.shown("a.npy")
-    command.stamp_of(os.stat(npy()))
+    command.file_signature(os.stat(npy()))
 
 
 UNCALLED = {
-    "click makes it": "AnswerCommand FileError FilePath Name NearestGroup",
+    "click makes it": "ResultCommand FileError FilePath Choice SuggestingGroup",
     "read_npy makes it": "NpyFile",
-    "it decorates a command": "copy_in_words",
+    "it decorates a command": "copy_options",
     "for commands: their own tests": "header_of progress_bar table",
 }

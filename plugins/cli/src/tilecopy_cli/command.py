@@ -9,34 +9,34 @@ from tilecopy_core.description import OPS
 from tilecopy_core.layout import DTYPE_ALIASES
 from tilecopy_core.memory import SPACE_ALIASES
 
-from .bars import progress_bar
-from .copies import copy_in_words, plan_data
+from .copy_options import copy_options, plan_to_dict
 from .errors import FileError, shown
-from .group import Answer, AnswerCommand, NearestGroup
-from .npy import NpyFile, read_npy, stamp_of
+from .group import Result, ResultCommand, SuggestingGroup
+from .npy import NpyFile, file_signature, read_npy
 from .npy_header import header_of
 from .output import output_file
+from .param_types import Choice, FilePath
+from .progress import progress_bar
 from .tables import table
-from .words import FilePath, Name
 
 __all__ = [
     "DTYPE_ALIASES",
     "OPS",
     "SPACE_ALIASES",
-    "Answer",
-    "AnswerCommand",
+    "Result",
+    "ResultCommand",
     "FileError",
     "FilePath",
-    "Name",
-    "NearestGroup",
+    "Choice",
+    "SuggestingGroup",
     "NpyFile",
-    "copy_in_words",
+    "copy_options",
     "header_of",
     "output_file",
-    "plan_data",
+    "plan_to_dict",
     "progress_bar",
     "read_npy",
     "shown",
-    "stamp_of",
+    "file_signature",
     "table",
 ]

@@ -16,14 +16,14 @@ from tilecopy_core.dispatch import plan
 from tilecopy_core.memory import Region
 from tilecopy_core.registry import default_registry, known_variants
 
-from .bars import progress_bar
-from .copies import TARGET, check_names, copy_in_words, plan_data, record_of, regions_in_words
-from .copying import copy_file
+from .copy_options import TARGET, check_names, copy_options, plan_to_dict, record_of, region_options
 from .doctor import findings
-from .group import Answer, TilecopyGroup
+from .group import Result, TilecopyGroup
 from .job import Job, Outcome
+from .param_types import MAX_SHARED_ELEMS, Choice, FilePath, Tile
+from .progress import progress_bar
+from .run import copy_file
 from .tables import run_text, table, wrapped
-from .words import MAX_SHARED_ELEMS, FilePath, Name, Tile
 
 _ROW = dict.fromkeys(
     ("name", "op", "priority", "priority_origin", "package", "version", "needs", "status", "about"), ""
@@ -51,14 +51,14 @@ def tilecopy() -> None:
 @click.argument("destination", type=FilePath())
 @click.option("--tile", type=Tile(), default="128x64", show_default=True, help="Rows and columns of a tile.")
 @click.option("--threads", type=click.IntRange(1, 1024), default=128, show_default=True, help="Threads of a CTA.")
-@click.option("--swizzle", type=Name("mode", ("32B", "64B", "128B")), help="Swizzle the tile in shared memory.")
+@click.option("--swizzle", type=Choice("mode", ("32B", "64B", "128B")), help="Swizzle the tile in shared memory.")
 @click.option(
     "--pad", type=click.IntRange(0, MAX_SHARED_ELEMS), default=0, help="Elements added to each row in shared memory."
 )
 @click.option("--variant", help="Use this variant, or fail.")
 @click.option("--target", type=TARGET, help=f"Architecture: {', '.join(TARGETS)}.")
 @click.option("--executor", help="Where to run (cuda, emulator); by default the GPU if any.")
-def run(source: Path, destination: Path, **options: Any) -> Answer:
+def run(source: Path, destination: Path, **options: Any) -> Result:
     """Copy an array file tile by tile through shared memory, and verify it.
 
     SOURCE is a .npy file of any rank, shape, dtype and memory order. DESTINATION is written only if every byte of the
@@ -68,7 +68,7 @@ def run(source: Path, destination: Path, **options: Any) -> Answer:
     check_names(variant=options["variant"], executor=options["executor"])
     with progress_bar("tiles") as progress:
         outcome = copy_file(source, destination, Job(**options), progress)
-    return Answer(_outcome_data(outcome, destination), lambda: run_text(outcome, destination))
+    return Result(_outcome_data(outcome, destination), lambda: run_text(outcome, destination))
 
 
 def _outcome_data(outcome: Outcome, destination: Path) -> dict[str, Any]:
@@ -79,14 +79,14 @@ def _outcome_data(outcome: Outcome, destination: Path) -> dict[str, Any]:
         "tile": None if tiled is None else tiled.tile,
         "tiles": 0 if tiled is None else tiled.count,
         "threads": None if tiled is None else tiled.kernel.threads,
-        "plans": [] if tiled is None else [plan_data(found) for found in tiled.kernel.plans],
+        "plans": [] if tiled is None else [plan_to_dict(found) for found in tiled.kernel.plans],
     }
     return attrs.asdict(outcome, recurse=False, filter=lambda field, _: field.name != "tiled") | told
 
 
 @tilecopy.command("plan")
-@copy_in_words
-def plan_command(**copy: Any) -> Answer:
+@copy_options
+def plan_command(**copy: Any) -> Result:
     """Show which variant does one copy, how, and why.
 
     SOURCE and DESTINATION are `space dtype [shape] [region]`. The region may have the block ids bx, by and bz. You may write
@@ -108,17 +108,17 @@ def plan_command(**copy: Any) -> Answer:
       tilecopy plan "global float16 [1000, 64] [bx*62-1 : bx*62+63, :]" "shared float16 [64, 64]" --outside zero
     """
     found = plan(**copy)
-    return Answer(plan_data(found), lambda: f"{found.explain()}\n")
+    return Result(plan_to_dict(found), lambda: f"{found.explain()}\n")
 
 
 @tilecopy.command("compare", short_help="Compare the variants that can do one copy.")
-@regions_in_words(
-    click.option("--op", type=Name("op", OPS), help="Only variants of this op; by default of both."),
+@region_options(
+    click.option("--op", type=Choice("op", OPS), help="Only variants of this op; by default of both."),
     click.option(
         "--target", "targets", type=TARGET, multiple=True, default=("sm_90a",), show_default=True, help="Once or more."
     ),
 )
-def compare_command(**copy: Any) -> Answer:
+def compare_command(**copy: Any) -> Result:
     """List every variant that accepts one copy, with what it costs, the cheapest first.
 
     Arguments are those of `tilecopy plan`; `async` is the op copy_async. The columns: instructions (instr) and registers (regs) of one
@@ -128,15 +128,15 @@ def compare_command(**copy: Any) -> Answer:
     """
     found = compare(**copy)
     rows = [
-        {**plan_data(row.plan), "cost": {**attrs.asdict(row.cost), "cycles": row.cost.cycles}} for row in found.rows
+        {**plan_to_dict(row.plan), "cost": {**attrs.asdict(row.cost), "cycles": row.cost.cycles}} for row in found.rows
     ]
     declined = [{"target": target, "variant": name, "reason": why} for (target, name), why in found.declined.items()]
-    return Answer({"rows": rows, "declined": declined}, lambda: f"{found}\n")
+    return Result({"rows": rows, "declined": declined}, lambda: f"{found}\n")
 
 
 @tilecopy.command("ptx", short_help="Print the PTX of a kernel that does one copy.")
-@copy_in_words
-def ptx_command(src: Region, dst: Region, scope: Scope, op: str, target: str, **how: Any) -> Answer:
+@copy_options
+def ptx_command(src: Region, dst: Region, scope: Scope, op: str, target: str, **how: Any) -> Result:
     """Print the PTX of a kernel that does one copy (arguments as for `tilecopy plan`)."""
     kernel = KernelBuilder("copy", threads=32 if scope.kind == "thread" else scope.threads)
     record, outside = record_of(how.pop("variant")), how.pop("outside")
@@ -150,11 +150,11 @@ def ptx_command(src: Region, dst: Region, scope: Scope, op: str, target: str, **
     with harness.issuing():
         harness.issue()
     built = kernel.build(target=target)
-    return Answer({"ptx": built.ptx, "plans": [plan_data(found) for found in built.plans]}, lambda: built.ptx)
+    return Result({"ptx": built.ptx, "plans": [plan_to_dict(found) for found in built.plans]}, lambda: built.ptx)
 
 
 @tilecopy.command(short_help="List the installed variants, and what is wrong with broken ones.")
-def variants() -> Answer:
+def variants() -> Result:
     """List the variants: installed, set aside and why, and those that could be installed."""
     rows: list[dict[str, Any]] = []
     registry = default_registry()
@@ -171,7 +171,7 @@ def variants() -> Answer:
         known = known_variants()[name]
         told = {"name": name, "op": known.op, "package": known.package, "status": "not installed"}
         rows.append(_ROW | told | {"about": known.install})
-    return Answer(rows, lambda: _variants_text(rows))
+    return Result(rows, lambda: _variants_text(rows))
 
 
 def _variants_text(rows: list[dict[str, Any]]) -> str:
@@ -186,10 +186,10 @@ def _variants_text(rows: list[dict[str, Any]]) -> str:
 
 
 @tilecopy.command(short_help="Show what this machine has, and what to install.")
-def doctor() -> Answer:
+def doctor() -> Result:
     """Say what is found here (driver, GPU, assemblers, executors, variants) and what to install for the rest."""
     found = findings()
-    return Answer(
+    return Result(
         [{"what": each.what, "found": each.found, "detail": each.detail} for each in found],
         lambda: table((each.what, each.state, each.detail) for each in found),
     )

@@ -19,7 +19,7 @@ from .packages import packages, problems
 
 
 @attrs.frozen
-class Finding:
+class DoctorCheck:
     """One thing that was looked for.
 
     Attributes:
@@ -38,20 +38,20 @@ class Finding:
         return self.state == "found"
 
 
-def findings() -> list[Finding]:
+def findings() -> list[DoctorCheck]:
     """Everything that tilecopy can use, found or not."""
     usable = _executors()
     return [*_gpus(usable), *_assemblers(), _compute_cache(), *usable, *_extensions(usable), *_variants(), *_packages()]
 
 
-def _gpus(usable: list[Finding]) -> list[Finding]:
+def _gpus(usable: list[DoctorCheck]) -> list[DoctorCheck]:
     why = _why_not("cuda")
     if why is not None:
         others = [each.what.removeprefix("executor ") for each in usable if each.found and each.what != "executor cuda"]
         nothing = f"nothing here runs kernels; {install_line(KNOWN_EXECUTORS['emulator'])}"
-        return [Finding("GPU", "missing", f"{why}; {f'kernels run on the {others[0]}' if others else nothing}")]
+        return [DoctorCheck("GPU", "missing", f"{why}; {f'kernels run on the {others[0]}' if others else nothing}")]
     cuda: Any = executor_named("cuda")
-    return [Finding(f"GPU {device.ordinal}", "found", str(device)) for device in cuda.devices()]
+    return [DoctorCheck(f"GPU {device.ordinal}", "found", str(device)) for device in cuda.devices()]
 
 
 def _why_not(executor: str) -> str | None:
@@ -64,7 +64,7 @@ def _why_not(executor: str) -> str | None:
         return str(error) if isinstance(error, TilecopyError) else f"why_unavailable() raised {shown_error(error)}"
 
 
-def _assemblers() -> list[Finding]:
+def _assemblers() -> list[DoctorCheck]:
     found = []
     for name in ASSEMBLERS:
         path = ptxas_path() if name == "ptxas" else None
@@ -73,23 +73,25 @@ def _assemblers() -> list[Finding]:
             state, detail = "found", f"{path}, {version}" if path else version
         except AssemblerError as error:
             state, detail = ("unusable", f"it does not run: {error}") if path else ("missing", how_to_install(name))
-        found.append(Finding(f"assembler {name}", state, detail))
+        found.append(DoctorCheck(f"assembler {name}", state, detail))
     return found
 
 
-def _compute_cache() -> Finding:
+def _compute_cache() -> DoctorCheck:
     try:
         from tilecopy_cuda import ComputeCache
     except ModuleNotFoundError:
-        return Finding("driver's compute cache", "missing", install_line(KNOWN_EXECUTORS["cuda"]))
+        return DoctorCheck("driver's compute cache", "missing", install_line(KNOWN_EXECUTORS["cuda"]))
     cache = ComputeCache.of_environment()
     if cache.disabled:
-        return Finding("driver's compute cache", "missing", "CUDA_CACHE_DISABLE=1: each process compiles its kernels")
+        return DoctorCheck(
+            "driver's compute cache", "missing", "CUDA_CACHE_DISABLE=1: each process compiles its kernels"
+        )
     detail = cache.problem or f"{cache.folder}, up to {cache.limit_bytes / 2**20:g} MiB"
-    return Finding("driver's compute cache", "unusable" if cache.problem else "found", detail)
+    return DoctorCheck("driver's compute cache", "unusable" if cache.problem else "found", detail)
 
 
-def _executors() -> list[Finding]:
+def _executors() -> list[DoctorCheck]:
     installed, found = executors(), []
     for name in dict.fromkeys([*KNOWN_EXECUTORS, *installed]):
         if name not in installed:
@@ -98,25 +100,27 @@ def _executors() -> list[Finding]:
             why = _why_not(name)
             state = "found" if why is None else "unusable"
             detail = installed[name] if why is None else f"{installed[name]}, cannot run here: {why}"
-        found.append(Finding(f"executor {name}", state, detail))
+        found.append(DoctorCheck(f"executor {name}", state, detail))
     return found
 
 
-def _extensions(usable: list[Finding]) -> list[Finding]:
+def _extensions(usable: list[DoctorCheck]) -> list[DoctorCheck]:
     """What extends the executors, as they tell it."""
     found = []
     for name in (each.what.removeprefix("executor ") for each in usable if each.found):
         try:
             told: Any = getattr(executor_named(name), "extensions", tuple)()
-            found += [Finding(what, "unusable" if reason else "found", reason or owner) for what, owner, reason in told]
+            found += [
+                DoctorCheck(what, "unusable" if reason else "found", reason or owner) for what, owner, reason in told
+            ]
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            found.append(Finding(f"executor {name}", "unusable", f"extensions() raised {shown_error(error)}"))
+            found.append(DoctorCheck(f"executor {name}", "unusable", f"extensions() raised {shown_error(error)}"))
     return found
 
 
-def _variants() -> list[Finding]:
+def _variants() -> list[DoctorCheck]:
     plugins = {plugin.name: plugin for plugin in default_registry().plugins()}
     found = []
     for name in dict.fromkeys([*known_variants(), *plugins]):
@@ -124,11 +128,11 @@ def _variants() -> list[Finding]:
         text = known_variants()[name].install if plugin is None else plugin.reason or plugin.source.owner
         working = plugin is not None and plugin.status in ("ready", "wrapper")
         state = "found" if working else "missing" if plugin is None else "unusable"
-        found.append(Finding(f"variant {name}", state, text))
+        found.append(DoctorCheck(f"variant {name}", state, text))
     return found
 
 
-def _packages() -> list[Finding]:
+def _packages() -> list[DoctorCheck]:
     """Return what is known of each package that extends tilecopy, with where it lies, and of those that could be installed."""
     found = []
     faults = problems()
@@ -136,7 +140,7 @@ def _packages() -> list[Finding]:
     for name, package in sorted(installed.items()):
         where = f"{package.version} in {Path(package.location).parent}" if package.location else package.version
         state = "unusable" if faults[name] else "found"
-        found.append(Finding(f"package {name}", state, "; ".join([where, *faults[name]])))
+        found.append(DoctorCheck(f"package {name}", state, "; ".join([where, *faults[name]])))
     for name, line in KNOWN_PACKAGES.items():
         if canonical(name) in map(canonical, installed):
             continue
@@ -144,5 +148,5 @@ def _packages() -> list[Finding]:
             state, detail = "found", version(name)
         except PackageNotFoundError:
             state, detail = "missing", f"install {name} (from a checkout: {line})"
-        found.append(Finding(f"package {name}", state, detail))
+        found.append(DoctorCheck(f"package {name}", state, detail))
     return found

@@ -41,7 +41,7 @@ COMMANDS_GROUP = "tilecopy.commands.v1"
 
 
 @attrs.frozen(eq=False)
-class Answer:
+class Result:
     """What a command found.
 
     Attributes:
@@ -53,8 +53,8 @@ class Answer:
     text: Callable[[], str]
 
 
-class AnswerCommand(click.Command):
-    """A command that returns an :class:`Answer`, which alone reaches standard output; adds ``--json`` and ``--debug``."""
+class ResultCommand(click.Command):
+    """A command that returns an :class:`Result`, which alone reaches standard output; adds ``--json`` and ``--debug``."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -72,10 +72,10 @@ def _keep(ctx: click.Context, option: click.Parameter, value: bool) -> None:
     ctx.meta[f"tilecopy.{option.name}"] = value
 
 
-class NearestGroup(click.Group):
-    """Subcommands that give an :class:`Answer`; a misspelt one gets the nearest name, none at all the help."""
+class SuggestingGroup(click.Group):
+    """Subcommands that give an :class:`Result`; a misspelt one gets the nearest name, none at all the help."""
 
-    command_class = AnswerCommand
+    command_class = ResultCommand
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -95,7 +95,7 @@ class NearestGroup(click.Group):
         return super().parse_args(ctx, args)
 
 
-class TilecopyGroup(NearestGroup):
+class TilecopyGroup(SuggestingGroup):
     """Subcommands, where other packages' are imported only when they or the list of all are asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

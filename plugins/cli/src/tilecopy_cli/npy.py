@@ -36,7 +36,7 @@ class NpyFile:
             that is past the end of a file which has shrunk ends the process (SIGBUS).
         descr: the dtype as the header writes it, which NumPy may not know.
         rest_bytes: bytes after the array, which nothing reads.
-        stamp: what identifies the state of the file that was read; see :func:`stamp_of`.
+        stamp: what identifies the state of the file that was read; see :func:`file_signature`.
     """
 
     path: Path
@@ -79,12 +79,12 @@ class NpyFile:
             FileError: its size or the time of its last change differs.
         """
         with _reading(self.path):
-            if stamp_of(self.path.stat()) != self.stamp:
+            if file_signature(self.path.stat()) != self.stamp:
                 raise FileError(f"{shown(self.path)}: the file changed while it was read")
 
 
 @checked(FileError, status=instance_of("what os.stat gives", os.stat_result))
-def stamp_of(status: os.stat_result) -> tuple[int, ...]:
+def file_signature(status: os.stat_result) -> tuple[int, ...]:
     """Device, inode, size and time of the last change: equal as long as nobody has written the file."""
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
@@ -111,7 +111,7 @@ def read_npy(path: str | Path, *, mapped: bool = False) -> NpyFile:
             if not stat.S_ISREG(before.st_mode):
                 raise FileError(f"{shown(path)}: not a .npy file but a device, FIFO or socket")
             npy = _read(file, path, before.st_size, shown(path), mapped)
-            npy = attrs.evolve(npy, stamp=stamp_of(before))
+            npy = attrs.evolve(npy, stamp=file_signature(before))
             npy.check_unchanged()
     return npy
 

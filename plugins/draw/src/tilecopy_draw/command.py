@@ -7,21 +7,21 @@ from typing import Any
 
 import click
 import tilecopy as tc
-from tilecopy_cli.command import Answer, AnswerCommand, FilePath, Name, copy_in_words, output_file, shown
+from tilecopy_cli.command import Choice, FilePath, Result, ResultCommand, copy_options, output_file, shown
 
 from .drawing import KINDS, draw
 from .picture import SUFFIXES
 
 
-@click.command("draw", cls=AnswerCommand, short_help="Draw one copy: who moves what, which bank, who owns what.")
+@click.command("draw", cls=ResultCommand, short_help="Draw one copy: who moves what, which bank, who owns what.")
 @click.option(
     "-o", "--output", type=FilePath(), help=f"Write the picture here ({', '.join(SUFFIXES)}); else its SVG is printed."
 )
-@click.option("--kind", type=Name("kind", KINDS), help="What to draw; by default what fits the copy.")
+@click.option("--kind", type=Choice("kind", KINDS), help="What to draw; by default what fits the copy.")
 @click.option("--part", help="Draw a part: 'instruction 2', 'warp 1', 'rows 0:32', with commas between.")
 @click.option("--width", type=int, default=960, show_default=True, help="Width in pixels.")
-@copy_in_words
-def draw_command(output: Path | None, kind: str | None, part: str | None, width: int, **copy: Any) -> Answer:
+@copy_options
+def draw_command(output: Path | None, kind: str | None, part: str | None, width: int, **copy: Any) -> Result:
     """Draw one copy from what its emitted PTX does on the emulator.
 
     The words are those of `tilecopy plan`, SOURCE first; `--json` prints what the picture was made from:
@@ -34,8 +34,8 @@ def draw_command(output: Path | None, kind: str | None, part: str | None, width:
     plan = tc.plan(**copy)
     if output is None:
         picture = draw(plan, kind, part=part, width=width)
-        return Answer(picture.data, lambda: picture.svg)
+        return Result(picture.data, lambda: picture.svg)
     with output_file(output) as write:
         picture = draw(plan, kind, part=part, width=width)
         write((picture.bytes_as(output.suffix.lower()),))
-    return Answer({"output": str(output), **picture.data}, lambda: f"{shown(output)}: {picture.title}")
+    return Result({"output": str(output), **picture.data}, lambda: f"{shown(output)}: {picture.title}")

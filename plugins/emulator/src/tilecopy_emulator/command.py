@@ -13,7 +13,7 @@ import click
 import numpy as np
 from tilecopy import HazardError, LaunchError
 from tilecopy.files import write_files
-from tilecopy_cli.command import Answer, AnswerCommand, FilePath, progress_bar
+from tilecopy_cli.command import FilePath, Result, ResultCommand, progress_bar
 
 from tilecopy_core import TargetError, TilecopyError
 
@@ -127,7 +127,7 @@ def _escaped(text: str, more: str = "") -> str:
     return "".join(f"%{ord(each):02X}" if each in f"%\r\n{more}" else each for each in text)
 
 
-class _EmulateCommand(AnswerCommand):
+class _EmulateCommand(ResultCommand):
     """The command with its exit statuses, and with errors as annotations."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -200,7 +200,7 @@ def emulate(
     target: str,
     options: tuple[str, ...],
     annotations: str | None,
-) -> Answer:
+) -> Result:
     """Run the kernel of a FILE without a GPU, and report hazards. FILE is PTX (``-``: standard input), or CUDA C++ if it ends in .cu or .cuh.
 
     ARGUMENTS are in the order of the kernel's parameters: an integer, a number with a point, null, FILE.npy, or a new array
@@ -273,7 +273,7 @@ def emulate(
         "printed": [{"thread": thread, "text": text} for thread, text in report.printed],
         "notes": list(report.notes),
     }
-    return Answer(data, lambda: _in_words(report, readable(program.name) or program.name))
+    return Result(data, lambda: _in_words(report, readable(program.name) or program.name))
 
 
 def _in_words(report: Report, kernel: str) -> str:

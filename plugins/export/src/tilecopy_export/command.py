@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from tilecopy_cli.command import Answer, AnswerCommand, copy_in_words, plan_data
+from tilecopy_cli.command import Result, ResultCommand, copy_options, plan_to_dict
 
 from tilecopy_core import plan
 
 from .cuda import cuda_function, cuda_header
 
 
-@click.command("cuda", cls=AnswerCommand, short_help="Print one copy as a CUDA C++ header.")
+@click.command("cuda", cls=ResultCommand, short_help="Print one copy as a CUDA C++ header.")
 @click.option("--name", required=True, help="Name of the function.")
-@copy_in_words
-def cuda_command(name: str, **copy: Any) -> Answer:
+@copy_options
+def cuda_command(name: str, **copy: Any) -> Result:
     """Print a CUDA C++ header with one copy as a function; nothing to link.
 
     The words are those of `tilecopy plan`, SOURCE first; of the function's arguments the destination is the first:
@@ -25,4 +25,4 @@ def cuda_command(name: str, **copy: Any) -> Answer:
     """
     found = plan(**copy)
     text = cuda_header([cuda_function(found, name)])
-    return Answer({"cuda": text, "plans": [plan_data(found)]}, lambda: text)
+    return Result({"cuda": text, "plans": [plan_to_dict(found)]}, lambda: text)

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 import click
-from tilecopy_cli.command import Answer, AnswerCommand, FilePath, Name, progress_bar, shown
+from tilecopy_cli.command import Choice, FilePath, Result, ResultCommand, progress_bar, shown
 
 from tilecopy_core import TARGETS
 from tilecopy_core.plugin import shown as value_shown
@@ -56,7 +56,7 @@ class Size(click.ParamType):  # type: ignore[type-arg]
         return match[1], int(match[2])
 
 
-@click.command("relayout", cls=AnswerCommand, short_help="Permute, split and merge the dimensions of an array file.")
+@click.command("relayout", cls=ResultCommand, short_help="Permute, split and merge the dimensions of an array file.")
 @click.argument("source", type=FilePath())
 @click.argument("destination", type=FilePath())
 @click.option(
@@ -68,9 +68,9 @@ class Size(click.ParamType):  # type: ignore[type-arg]
     type=Bytes(),
     help="Bytes of both sides of a piece; by default 80% of the GPU's free memory, or 64MiB on the emulator.",
 )
-@click.option("--target", type=Name("target", TARGETS), help="Architecture; by default the GPU's own, or sm_90.")
-@click.option("--executor", type=Name("executor", EXECUTORS), help="Where to run; by default the GPU if any.")
-def relayout_command(source: Path, destination: Path, sizes: tuple[tuple[str, int], ...], **options: Any) -> Answer:
+@click.option("--target", type=Choice("target", TARGETS), help="Architecture; by default the GPU's own, or sm_90.")
+@click.option("--executor", type=Choice("executor", EXECUTORS), help="Where to run; by default the GPU if any.")
+def relayout_command(source: Path, destination: Path, sizes: tuple[tuple[str, int], ...], **options: Any) -> Result:
     """Permute, split and merge the dimensions of an array file, and verify it.
 
     SOURCE is a .npy file of any rank, shape, dtype and memory order. It is mapped into memory and moved in pieces, so that
@@ -88,7 +88,7 @@ def relayout_command(source: Path, destination: Path, sizes: tuple[tuple[str, in
         outcome = relayout_file(source, destination, sizes=dict(sizes), progress=progress, **options)
     told = {"gb_per_s_read_and_written": outcome.gb_per_s, "wall_gb_per_s_read_and_written": outcome.wall_gb_per_s}
     data = attrs.asdict(outcome, recurse=False) | told | {"output": str(destination)}
-    return Answer(data, lambda: _text(outcome, options["axes"], destination))
+    return Result(data, lambda: _text(outcome, options["axes"], destination))
 
 
 def _text(outcome: Outcome, axes: str, destination: Path) -> str:

@@ -10,7 +10,7 @@ import click
 import msgspec
 import tilecopy as tc
 from tilecopy.files import write_files
-from tilecopy_cli.command import OPS, SPACE_ALIASES, Answer, FilePath, Name, NearestGroup, progress_bar
+from tilecopy_cli.command import OPS, SPACE_ALIASES, Choice, FilePath, Result, SuggestingGroup, progress_bar
 
 from tilecopy_core import RequestError
 from tilecopy_core.errors import shown
@@ -24,12 +24,12 @@ from .finding import Finding
 from .scaffold import write_package
 from .subject import Subject
 
-_SPACE = Name("space", tc.SPACES, SPACE_ALIASES)
+_SPACE = Choice("space", tc.SPACES, SPACE_ALIASES)
 
 
 @click.command()
 @click.argument("name")
-@click.option("--op", type=Name("op", OPS), default="copy", show_default=True)
+@click.option("--op", type=Choice("op", OPS), default="copy", show_default=True)
 @click.option("--from", "source", type=_SPACE, required=True, help="Memory that is copied from.")
 @click.option("--to", "destination", type=_SPACE, required=True, help="Memory that is copied to.")
 @click.option(
@@ -58,7 +58,7 @@ class CampaignError(tc.TilecopyError):
     """Copies of a campaign are wrong."""
 
 
-@click.group(cls=NearestGroup)
+@click.group(cls=SuggestingGroup)
 def testkit() -> None:
     """Property-test installed variants."""
 
@@ -83,7 +83,7 @@ def campaign(
     checkpoint: Path,
     report_path: Path,
     save_failures: Path | None,
-) -> Answer:
+) -> Result:
     """Run many copies of installed variants on the emulator and compare them with the NumPy oracle.
 
     A campaign that was interrupted continues from its checkpoint file.
@@ -109,13 +109,13 @@ def campaign(
     if failures:
         raise CampaignError(f"{len(failures)} copies are wrong; {report_path} lists them")
     data = {"chunks": len(tallies), "lowered": sum(tally.lowered for tally in tallies), "report": str(report_path)}
-    return Answer(data, lambda: f"{len(tallies)} chunks done, no copy is wrong; {report_path}\n")
+    return Result(data, lambda: f"{len(tallies)} chunks done, no copy is wrong; {report_path}\n")
 
 
 @testkit.command()
 @click.argument("case")
 @click.option("--variant", help="Variant to test. Default: every installed variant that takes the copy.")
-def replay(case: str, variant: str | None) -> Answer:
+def replay(case: str, variant: str | None) -> Result:
     """Test one copy again, or each copy of a file.
 
     CASE is the JSON that a failed test prints, or a file that `tilecopy testkit campaign --save-failures` wrote.
@@ -135,7 +135,7 @@ def replay(case: str, variant: str | None) -> Answer:
             first.add_note(str(other))
         raise first
     lines = [", ".join(f"{name} {text}" for name, text in result.items()) for result in results]
-    return Answer(results, lambda: "".join(f"{line}\n" for line in lines))
+    return Result(results, lambda: "".join(f"{line}\n" for line in lines))
 
 
 def _cases(case: str, variant: str | None) -> list[tuple[str, Description]]:
@@ -162,9 +162,9 @@ def _cases(case: str, variant: str | None) -> list[tuple[str, Description]]:
 @testkit.command("audit-declines")
 @click.argument("variant")
 @click.option("--requests", type=click.IntRange(0, 10**7), default=300, show_default=True, help="Copies to draw.")
-def audit_declines(variant: str, requests: int) -> Answer:
+def audit_declines(variant: str, requests: int) -> Result:
     """List copies that a variant declines and another one takes, by reason."""
     declines = declined_alone(Subject.of(variant), requests)
     data: list[dict[str, Any]] = [attrs.asdict(declined) for declined in declines]
     text = "\n".join(map(str, declines)) or f"{variant} declines nothing that another variant takes"
-    return Answer(data, lambda: f"{text}\n")
+    return Result(data, lambda: f"{text}\n")

@@ -17,7 +17,7 @@ from tilecopy_core.errors import TilecopyError
 
 from .errors import FileError, shown
 from .job import Job, Outcome, TiledCopy, as_rows, tiled_copy
-from .npy import bytes_of, read_npy, stamp_of
+from .npy import bytes_of, file_signature, read_npy
 from .output import output_file
 
 Progress = Callable[[int, int], None]
@@ -74,7 +74,7 @@ def copy_file(source: Path, destination: Path, job: Job, progress: Progress = la
 
 def _changed(path: Path, stamp: tuple[int, ...]) -> bool:
     try:
-        return stamp_of(path.stat()) != stamp
+        return file_signature(path.stat()) != stamp
     except OSError:
         return True
 

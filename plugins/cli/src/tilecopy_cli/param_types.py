@@ -19,7 +19,7 @@ _MOST_DIGITS = 200
 """Characters of a number: far more than any dtype tells apart."""
 
 
-class Name(click.ParamType):  # type: ignore[type-arg]
+class Choice(click.ParamType):  # type: ignore[type-arg]
     """One of a few names, some of which may have a shorter one."""
 
     def __init__(self, what: str, names: Iterable[str], aliases: Mapping[str, str] | None = None) -> None:

@@ -17,10 +17,10 @@ from tilecopy_core.errors import checked, did_you_mean, instance_of
 from tilecopy_core.registry import default_registry, known_variants
 
 from .expressions import parse_region, parse_scope
-from .group import Answer
-from .words import Fill, Name
+from .group import Result
+from .param_types import Choice, Fill
 
-TARGET = Name("target", TARGETS)
+TARGET = Choice("target", TARGETS)
 _SPLIT = ("outer", "threads", "vec", "vec_bits")
 """What is told of a partition that has it."""
 
@@ -42,7 +42,7 @@ def check_names(**given: str | None) -> None:
 
 
 @checked(found=instance_of("a Plan", Plan))
-def plan_data(found: Plan) -> dict[str, Any]:
+def plan_to_dict(found: Plan) -> dict[str, Any]:
     """What ``--json`` tells of a plan."""
     edge = getattr(found.partition, "edge", None)
     return {
@@ -70,27 +70,27 @@ def record_of(variant: str | None) -> Variant | None:
 
 
 _HOW = (
-    click.option("--op", type=Name("op", OPS), default="copy", show_default=True),
+    click.option("--op", type=Choice("op", OPS), default="copy", show_default=True),
     click.option("--target", type=TARGET, default="sm_90a", show_default=True),
     click.option("--variant", help="Use this variant, or fail."),
 )
 
 
-def copy_in_words(command: Callable[..., Answer]) -> Any:
+def copy_options(command: Callable[..., Result]) -> Any:
     """A command of one copy, which it is given as :func:`plan` is, by options; the source always comes first."""
     return _in_words(command, _HOW)
 
 
-def regions_in_words(*more: Callable[[Any], Any]) -> Callable[[Callable[..., Answer]], Any]:
+def region_options(*more: Callable[[Any], Any]) -> Callable[[Callable[..., Result]], Any]:
     """The same of the copy's regions, scope and ``outside=`` alone, and more options."""
     return lambda command: _in_words(command, more)
 
 
-def _in_words(command: Callable[..., Answer], more: Sequence[Callable[[Any], Any]]) -> Any:
+def _in_words(command: Callable[..., Result], more: Sequence[Callable[[Any], Any]]) -> Any:
     @functools.wraps(command)
     def described(
         source: str, destination: str, src_layout: str | None, dst_layout: str | None, scope: str, **words: Any
-    ) -> Answer:
+    ) -> Result:
         src, dst = parse_region(source, src_layout, "src"), parse_region(destination, dst_layout, "dst")
         check_names(variant=words.get("variant"))
         record = record_of(words.get("variant"))
