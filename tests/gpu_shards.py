@@ -70,20 +70,20 @@ def drawn() -> None:
         rank, dtype = draw.randint(1, 4), KINDS[number % len(KINDS)]
         shape = [draw.choice((1, 3, 8, 32, 40)) for _ in range(rank)]
         axes = tuple(draw.sample(range(rank), rank))
-        split, out_split = draw.randrange(rank), draw.randrange(rank)
-        cuts = uneven(draw, shape[split]) if number % 3 else chunked(shape[split])
-        out_extent = shape[axes[out_split]]
+        shard_dim, out_shard_dim = draw.randrange(rank), draw.randrange(rank)
+        cuts = uneven(draw, shape[shard_dim]) if number % 3 else chunked(shape[shard_dim])
+        out_extent = shape[axes[out_shard_dim]]
         into = uneven(draw, out_extent) if number % 2 else chunked(out_extent)
         for run in range(2):
             whole = random_tensor(shape, dtype, 10 * number + run)
-            expected = part(whole.permute(axes), out_split, into)
-            x = part(whole, split, cuts)
+            expected = part(whole.permute(axes), out_shard_dim, into)
+            x = part(whole, shard_dim, cuts)
             if number % 4 == 1:  # begins at any element
                 x = x.new_empty(x.numel() + 1)[1:].view(x.shape).copy_(x)
             out = x.new_empty([*expected.shape, 2])[..., 0] if number % 2 else None
             delay()
-            made = relayout_shards(x, axes, split=split, out_split=out_split, out=out)
-            held.append((made, expected, (shape, axes, split, out_split, dtype)))
+            made = relayout_shards(x, axes, shard_dim=shard_dim, out_shard_dim=out_shard_dim, out=out)
+            held.append((made, expected, (shape, axes, shard_dim, out_shard_dim, dtype)))
     for made, expected, what in held:
         assert same(made, expected), what
 
@@ -93,9 +93,9 @@ def patterns() -> None:
     whole = random_tensor([48, 64], torch.bfloat16, 1)
     expected = whole.view(2, 24, 64).permute(1, 2, 0).reshape(24, 128)
     x = part(whole, 0, chunked(48))
-    for out_split in (0, 1):
-        made = relayout_shards(x, "(a b) c -> b (c a)", split=0, out_split=out_split, a=2)
-        assert same(made, part(expected, out_split, chunked(expected.shape[out_split])))
+    for out_shard_dim in (0, 1):
+        made = relayout_shards(x, "(a b) c -> b (c a)", shard_dim=0, out_shard_dim=out_shard_dim, a=2)
+        assert same(made, part(expected, out_shard_dim, chunked(expected.shape[out_shard_dim])))
 
 
 def races() -> None:
@@ -108,7 +108,7 @@ def races() -> None:
         with torch.cuda.stream(streams[number // 3 % 2]):
             x = torch.full((256, 16 * ranks, 64), number, dtype=torch.int16, device="cuda") + dist.get_rank()
             delay()
-            made = relayout_shards(x, (1, 0, 2), split=0, out_split=0)
+            made = relayout_shards(x, (1, 0, 2), shard_dim=0, out_shard_dim=0)
             if number % 2:
                 delay()
             wrong.append((made != wanted + number).sum())
@@ -122,7 +122,7 @@ def growing() -> None:
     for tokens in (64, 4096, 1 << 15, 256):
         whole = random_tensor([tokens, 32, 128], torch.bfloat16, tokens)
         for _ in range(3):
-            made = relayout_shards(part(whole, 0, chunked(tokens)), (1, 0, 2), split=0, out_split=0)
+            made = relayout_shards(part(whole, 0, chunked(tokens)), (1, 0, 2), shard_dim=0, out_shard_dim=0)
             assert same(made, part(whole.transpose(0, 1), 0, chunked(32)))
 
 
@@ -137,7 +137,7 @@ def symmetric_out() -> None:
         whole = random_tensor([512 * ranks, 8 * ranks, 64], torch.bfloat16, number)
         out = room[number % 2]
         delay()
-        made = relayout_shards(part(whole, 0, chunked(512 * ranks)), (1, 0, 2), split=0, out_split=0, out=out)
+        made = relayout_shards(part(whole, 0, chunked(512 * ranks)), (1, 0, 2), shard_dim=0, out_shard_dim=0, out=out)
         assert made is out and same(out, part(whole.transpose(0, 1), 0, chunked(8 * ranks)))
         torch.cuda.synchronize()
 
@@ -151,8 +151,8 @@ def in_a_graph() -> None:
     for warm in (True, False):
         with torch.cuda.graph(graph) if not warm else torch.cuda.stream(torch.cuda.Stream()):
             x += dist.get_rank() + 1
-            y = relayout_shards(x, (2, 1, 0), split=0, out_split=1)
-            z = relayout_shards(y * 2, (2, 1, 0), split=1, out_split=0)
+            y = relayout_shards(x, (2, 1, 0), shard_dim=0, out_shard_dim=1)
+            z = relayout_shards(y * 2, (2, 1, 0), shard_dim=1, out_shard_dim=0)
         torch.cuda.synchronize()
     for number in range(2, 6):
         delay()
@@ -168,7 +168,7 @@ def gradients() -> None:
     whole = torch.randn(64, 32, 16, device="cuda", generator=torch.Generator(device="cuda").manual_seed(0))
     cuts = uneven(random.Random(5), 64)
     x = part(whole, 0, cuts).requires_grad_()
-    relayout_shards(x, (1, 2, 0), split=0, out_split=0).square().sum().backward()
+    relayout_shards(x, (1, 2, 0), shard_dim=0, out_shard_dim=0).square().sum().backward()
     assert x.grad is not None and x.grad.equal(2 * x)
 
 
@@ -178,20 +178,20 @@ def disagreement() -> None:
     x = torch.zeros(64, 64, device="cuda")
     for _ in range(2):
         try:
-            relayout_shards(x, (0, 1) if odd else (1, 0), split=0, out_split=0)
+            relayout_shards(x, (0, 1) if odd else (1, 0), shard_dim=0, out_shard_dim=0)
         except RequestError as error:
             assert "disagree about axes" in str(error)
         else:
             raise AssertionError("nothing was refused")
-        relayout_shards(x, (1, 0), split=0, out_split=0)
+        relayout_shards(x, (1, 0), shard_dim=0, out_shard_dim=0)
 
 
 def by_nccl() -> None:
     """The same calls by all_to_all_single."""
     state = exchange._groups[dist.group.WORLD]
-    assert state.peers._usable, "symmetric memory was not used"
+    assert state.workspace._usable, "symmetric memory was not used"
     state.kinds.clear()
-    state.peers._usable = False
+    state.workspace._usable = False
     for check in (drawn, patterns, races, growing, gradients):
         check()
 

@@ -893,8 +893,8 @@ GOOD: dict[tuple[str, ...], tuple[tuple[str, ...], dict[str, str]]] = {
         ("in.npy", "out.npy"),
         {
             "--axes": "(a p) b -> p a b",
-            "--size": "p=4",
-            "--limit-bytes": "4096",
+            "--axis": "p=4",
+            "--max-memory": "4096",
             "--target": "sm_90",
             "--executor": "emulator",
         },

@@ -31,12 +31,12 @@ def main() -> None:
     whole = torch.arange(TOKENS * HEADS * DEPTH, dtype=torch.float32, device=device).view(TOKENS, HEADS, DEPTH)
     x = whole.chunk(ranks, 0)[rank]  # some tokens, all heads
 
-    heads = relayout_shards(x, (1, 0, 2), split=0, out_split=0)  # [heads / ranks, tokens, depth]
+    heads = relayout_shards(x, (1, 0, 2), shard_dim=0, out_shard_dim=0)  # [heads / ranks, tokens, depth]
     assert heads.equal(whole.transpose(0, 1).chunk(ranks, 0)[rank])
 
     attended = heads.cumsum(1)  # along all tokens
 
-    y = relayout_shards(attended, (1, 0, 2), split=0, out_split=0)  # [tokens / ranks, heads, depth]
+    y = relayout_shards(attended, (1, 0, 2), shard_dim=0, out_shard_dim=0)  # [tokens / ranks, heads, depth]
     assert y.equal(whole.cumsum(0).chunk(ranks, 0)[rank])
     if rank == 0:
         print(f"right on {ranks} ranks: {tuple(x.shape)} to {tuple(heads.shape)} and back")

@@ -43,7 +43,7 @@ class Case:
     """One exchange: this rank's part, and the ways to do it."""
 
     def __init__(self, direction: str, tokens: int, *, uneven: bool = False) -> None:
-        names, self.axes, self.split, self.out_split = DIRECTIONS[direction]
+        names, self.axes, self.split, self.out_shard_dim = DIRECTIONS[direction]
         self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
         extents = {"S": tokens, "H": HEADS, "D": DEPTH}
         shape = [extents[name] for name in names]
@@ -55,19 +55,19 @@ class Case:
         whole = torch.randint(0, 1 << 15, shape, dtype=torch.int16, device="cuda", generator=generator)
         whole = whole.view(torch.bfloat16)
         self.x = whole.split(self.parts, self.split)[self.rank].contiguous()
-        self.expected = whole.permute(self.axes).chunk(self.ranks, self.out_split)[self.rank].contiguous()
+        self.expected = whole.permute(self.axes).chunk(self.ranks, self.out_shard_dim)[self.rank].contiguous()
         self.out = symmetric.empty(self.expected.shape, dtype=torch.bfloat16, device="cuda")
-        self.sent = [x.numel() for x in self.x.chunk(self.ranks, self.axes[self.out_split])]
+        self.sent = [x.numel() for x in self.x.chunk(self.ranks, self.axes[self.out_shard_dim])]
         of_one = self.expected.numel() // sum(self.parts)
         self.received = [of_one * extent for extent in self.parts]
 
     def shards(self) -> torch.Tensor:
         """Ours, a new tensor."""
-        return relayout_shards(self.x, self.axes, split=self.split, out_split=self.out_split)
+        return relayout_shards(self.x, self.axes, shard_dim=self.split, out_shard_dim=self.out_shard_dim)
 
     def into(self) -> torch.Tensor:
         """Ours, into symmetric memory."""
-        return relayout_shards(self.x, self.axes, split=self.split, out_split=self.out_split, out=self.out)
+        return relayout_shards(self.x, self.axes, shard_dim=self.split, out_shard_dim=self.out_shard_dim, out=self.out)
 
     def alone(self) -> torch.Tensor:
         """The bytes that NCCL moves, wherever they belong."""
@@ -77,7 +77,9 @@ class Case:
 
     def permuted(self) -> torch.Tensor:
         """As torch does it, with one copy on each side at most."""
-        parts = self.x.unflatten(self.axes[self.out_split], (self.ranks, -1)).movedim(self.axes[self.out_split], 0)
+        parts = self.x.unflatten(self.axes[self.out_shard_dim], (self.ranks, -1)).movedim(
+            self.axes[self.out_shard_dim], 0
+        )
         packed = parts.permute(0, *(axis + 1 for axis in self.axes)).contiguous().view(-1)
         made = packed.new_empty(sum(self.received))
         dist.all_to_all_single(made, packed, self.received, self.sent)

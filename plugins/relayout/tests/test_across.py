@@ -13,7 +13,7 @@ import standin
 from tilecopy import LaunchError, RequestError
 from tilecopy_relayout import plan_relayout, relayout
 from tilecopy_relayout.arrays import frameworks
-from tilecopy_relayout.arrays.devices import Gpus
+from tilecopy_relayout.arrays.devices import DevicePlacement
 from tilecopy_relayout.local import cached_launches, call
 from tilecopy_relayout.planner import plan as planner
 from tilecopy_test_helpers.mentions import mentions
@@ -116,7 +116,7 @@ def test_a_plan_that_is_bound_to_its_gpus_asks_nothing_of_addresses(machine: fak
     """Those of memory of a peer, for one, which is mapped here."""
     x, far = on_gpu(1).data.ptr, on_gpu(3, (6, 4)).data.ptr
     machine.gpu.mapped[far] = {1, 3}
-    launch = plan_relayout((4, 6), "float32", (1, 0), target="sm_90").bind("cuda", Gpus.of(1, 1))
+    launch = plan_relayout((4, 6), "float32", (1, 0), target="sm_90").bind("cuda", DevicePlacement.of(1, 1))
     launch(x, far, 0x10050)
     assert steps(machine) == [("launch", 1, 0x10050)] and machine.gpu.retained == [1] and not machine.gpu.enabled
 

@@ -328,10 +328,10 @@ def test_jax_arrays_on_a_device_are_waited_for(
     jax = pytest.importorskip("jax")
     with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
         array = jax.numpy.asarray(A[: shape[0]]).astype(dtype)  # what the framework would see of one on a GPU
-    seen = frameworks.Jax.seen
+    seen = frameworks.Jax.unwrap
     monkeypatch.setattr(
         frameworks.Jax,
-        "seen",
+        "unwrap",
         lambda self, where, each: (
             frameworks.jax_memory(each) if isinstance(seen(self, where, each), np.ndarray) else each
         ),

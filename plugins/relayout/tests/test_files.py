@@ -74,7 +74,7 @@ def test_a_permutation(stored: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_a_pattern_in_pieces_as_json(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = stored.with_name("out.npy")
-    words = (stored, out, "--axes", "a (b c) d -> (d a) c b", "--size", "b=2", "--limit-bytes", "0.1KiB", "--json")
+    words = (stored, out, "--axes", "a (b c) d -> (d a) c b", "--axis", "b=2", "--max-memory", "0.1KiB", "--json")
     said = json.loads(ran(capsys, *words, "--executor", "emulator"))
     assert same(out, A.reshape(6, 2, 4, 5).transpose(3, 0, 2, 1).reshape(30, 4, 2))
     assert (said["shape"], said["result_shape"], said["bytes"]) == ([6, 8, 5], [30, 4, 2], 960)
@@ -88,7 +88,7 @@ def test_dtypes_and_orders(tmp_path: Path, dtype: Any, order: str) -> None:
     flat = np.random.default_rng(0).integers(0, 256, array.nbytes, np.uint8)
     array[...] = flat.view(array.dtype).reshape(3, 4, 5)
     np.save(tmp_path / "in.npy", array)
-    files.relayout_file(tmp_path / "in.npy", tmp_path / "out.npy", "1,2,0", executor="emulator", limit_bytes=64)
+    files.relayout_file(tmp_path / "in.npy", tmp_path / "out.npy", "1,2,0", executor="emulator", max_memory_bytes=64)
     assert same(tmp_path / "out.npy", array.transpose(1, 2, 0))
 
 
@@ -106,7 +106,7 @@ def test_progress_counts_the_bytes_of_the_result(stored: Path) -> None:
         stored.with_name("o.npy"),
         "2,1,0",
         executor="emulator",
-        limit_bytes=400,
+        max_memory_bytes=400,
         progress=lambda done, total: seen.append((done, total)),
     )
     assert len(seen) == outcome.pieces == 5 and seen[-1] == (960, 960) and seen == sorted(seen)
@@ -144,7 +144,7 @@ def test_a_file_that_changes_is_noticed(stored: Path) -> None:
 
     out = stored.with_name("out.npy")
     with pytest.raises(FileError):
-        files.relayout_file(stored, out, "2,1,0", executor="emulator", limit_bytes=400, progress=touch)
+        files.relayout_file(stored, out, "2,1,0", executor="emulator", max_memory_bytes=400, progress=touch)
     assert not out.exists()
 
 
@@ -155,7 +155,7 @@ def test_an_input_that_shrinks_while_it_is_read_is_an_error(stored: Path) -> Non
     before = sorted(os.listdir(stored.parent))
     with pytest.raises(FileError, match=re.escape(stored.name)):
         files.relayout_file(
-            stored, stored.with_name("out.npy"), "2,1,0", executor="emulator", limit_bytes=400, progress=truncate
+            stored, stored.with_name("out.npy"), "2,1,0", executor="emulator", max_memory_bytes=400, progress=truncate
         )
     assert sorted(os.listdir(stored.parent)) == before
 
@@ -168,7 +168,7 @@ def test_pieces_are_read_in_spans_of_any_size(
     monkeypatch.setattr(npy, "_SPAN_BYTES", span_bytes)
     array = np.arange(5 * 6 * 7, dtype=np.int16).reshape((5, 6, 7), order=order)
     np.save(tmp_path / "in.npy", array)
-    files.relayout_file(tmp_path / "in.npy", tmp_path / "out.npy", "1,2,0", executor="emulator", limit_bytes=100)
+    files.relayout_file(tmp_path / "in.npy", tmp_path / "out.npy", "1,2,0", executor="emulator", max_memory_bytes=100)
     assert same(tmp_path / "out.npy", array.transpose(1, 2, 0))
 
 
@@ -184,9 +184,9 @@ def test_what_is_refused(stored: Path, capsys: pytest.CaptureFixture[str]) -> No
         files.relayout_file(stored.with_name("none.npy"), out, "1,0")
     for words, message in (
         (("--axes", "a b -> b a"), "left side has 2 dimensions, the array has 3"),
-        (("--axes", "2,1,0", "--limit-bytes", "much"), "'much' is no number of bytes"),
-        (("--axes", "2,1,0", "--limit-bytes", "0"), "'0' is no number of bytes"),
-        (("--axes", "2,1,0", "--size", "p"), "'p' is not NAME=EXTENT"),
+        (("--axes", "2,1,0", "--max-memory", "much"), "'much' is no number of bytes"),
+        (("--axes", "2,1,0", "--max-memory", "0"), "'0' is no number of bytes"),
+        (("--axes", "2,1,0", "--axis", "p"), "'p' is not NAME=LENGTH"),
         (("--axes", "2,1,0", "--executor", "cudda"), "did you mean cuda"),
         ((), "--axes"),
     ):

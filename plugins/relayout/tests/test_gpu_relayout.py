@@ -159,14 +159,13 @@ def test_jax(shape: tuple[int, ...], axes: Any, dtype: str) -> None:
     assert made.devices() == array.devices() and made.dtype == array.dtype and (np.asarray(made) == wanted).all()
 
 
-@pytest.mark.parametrize("limit_bytes", [None, 100_000])
-def test_numpy_through_the_gpu(limit_bytes: int | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    if limit_bytes is not None:
-        monkeypatch.setattr(host, "default_limit_bytes", lambda executor: limit_bytes)
+@pytest.mark.parametrize("max_memory_bytes", [None, 100_000])
+def test_numpy_through_the_gpu(max_memory_bytes: int | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    if max_memory_bytes is not None:
+        monkeypatch.setattr(host, "default_memory_bytes", lambda executor: max_memory_bytes)
     array = np.random.default_rng(0).random((64, 65, 66))
     for view in (array, array[:, ::-1], array[::2, 1::2], np.broadcast_to(array[:1], array.shape)):
         assert (relayout(view, (2, 0, 1), executor="cuda") == view.transpose(2, 0, 1)).all()
     np.save(tmp_path / "in.npy", array)
-    job = files.Job("2,0,1", executor="cuda", limit_bytes=limit_bytes)
-    outcome = files.relayout_file(tmp_path / "in.npy", tmp_path / "out.npy", job)
+    outcome = files.relayout_file(tmp_path / "in.npy", tmp_path / "out.npy", "2,0,1", executor="cuda")
     assert (np.load(tmp_path / "out.npy") == array.transpose(2, 0, 1)).all() and outcome.seconds > 0

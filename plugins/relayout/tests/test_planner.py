@@ -82,8 +82,8 @@ TERMS: dict[str, Any] = {
     "FULL_CTA": 1 << 20,
     "LEFT_PARTIAL": 1.5,
     "LATENCY_CYCLES": 0.0,
-    "L2_PACE": 1e9,
-    "PACE": 1e-9,
+    "L2_SECTORS_PER_DRAM_SECTOR": 1e9,
+    "DRAM_BYTES_PER_CYCLE": 1e-9,
     "DOUBLED": dict.fromkeys(model.DOUBLED, 0.0),
     "ALONG": dict.fromkeys(model.ALONG, 0.0),
     "ACROSS": dict.fromkeys(model.ACROSS, 0.0),
@@ -136,7 +136,7 @@ def test_boxes_that_are_moved_in_twos(shape: Any, axes: Any, elem_bytes: int, mo
             min(32, d.extent) if n in (asked.innermost, len(asked.dims) - 1) else 1 for n, d in enumerate(asked.dims)
         )
         tiling = Tiling("scatter", tile, 64, order)
-        paired += tiling.turns(asked) == 2
+        paired += tiling.tiles_per_cta(asked) == 2
         moved(asked, tiling, 1)
     assert paired
 
@@ -275,7 +275,7 @@ def test_a_plan_says_what_it_does() -> None:
     assert "relayout of 51380224 elements of 2 bytes by scatter" in said
     assert "expected: " in said
     assert "regperm" in said
-    assert 0.5 < plan.expected_share <= 1
+    assert 0.5 < plan.expected_efficiency <= 1
 
 
 def test_a_plan_takes_patterns() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tilecopy_relayout import plan_relayout
 from tilecopy_relayout.planner.candidates import candidates
 from tilecopy_relayout.planner.problem import Problem, problem_of
-from tilecopy_relayout.planner.tilings import Staging, Tiling, margin, split_of, staging_of, vector
+from tilecopy_relayout.planner.tilings import SmemLayout, Tiling, sector_elems, smem_layout_of, thread_values_of, vector
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_test_helpers.profiles import examples
 
@@ -101,18 +101,18 @@ PROBLEMS = [
 def test_threads_and_registers_take_every_element_of_a_box_once() -> None:
     for problem in PROBLEMS:
         for tiling in candidates(problem):
-            split = split_of(problem, tiling)
+            thread_values = thread_values_of(problem, tiling)
             for dim, extent in enumerate(tiling.tile):
-                own = [digit for digit in split.digits if digit.dim == dim]
+                own = [mode for mode in thread_values.modes if mode.dim == dim]
                 coordinates = [sum(steps) for steps in product(*([d.weight * n for n in range(d.extent)] for d in own))]
                 assert sorted(coordinates) == list(range(extent)), (problem, tiling)
             for thread in (True, False):
-                own = [digit for digit in split.digits if digit.thread == thread]
+                own = [mode for mode in thread_values.modes if mode.thread == thread]
                 numbers = [sum(steps) for steps in product(*([d.stride * n for n in range(d.extent)] for d in own))]
                 assert sorted(numbers) == list(range(len(numbers)))
                 assert not thread or len(numbers) <= tiling.threads
             steps, counts = tiling.steps(problem), tiling.counts(problem)
-            early = margin(problem) - 1 if tiling.kind == "shifted" else 0
+            early = sector_elems(problem) - 1 if tiling.kind == "shifted" else 0
             for dim, (extent, step, count) in enumerate(
                 zip((d.extent for d in problem.dims), steps, counts, strict=True)
             ):
@@ -125,26 +125,26 @@ def test_the_box_lies_in_shared_memory_once_and_digits_step_through_it() -> None
         for tiling in candidates(problem):
             if tiling.kind in ("direct", "element"):
                 continue
-            split = split_of(problem, tiling)
-            staging = staging_of(problem, tiling, split)
+            thread_values = thread_values_of(problem, tiling)
+            smem_layout = smem_layout_of(problem, tiling, thread_values)
 
-            def at(place: tuple[int, ...], staging: Staging = staging) -> int:
-                lines, rest = divmod(place[staging.run], staging.vec)
+            def at(place: tuple[int, ...], smem_layout: SmemLayout = smem_layout) -> int:
+                lines, rest = divmod(place[smem_layout.run], smem_layout.vec)
                 others = sum(
-                    c * s for n, (c, s) in enumerate(zip(place, staging.steps, strict=True)) if n != staging.run
+                    c * s for n, (c, s) in enumerate(zip(place, smem_layout.steps, strict=True)) if n != smem_layout.run
                 )
-                return others + lines * staging.jump + rest * staging.steps[staging.run]
+                return others + lines * smem_layout.jump + rest * smem_layout.steps[smem_layout.run]
 
             places = [at(place) for place in product(*map(range, tiling.tile))]
             assert len(set(places)) == len(places), (problem, tiling)
-            for digit in split.digits:
-                one = tuple(digit.weight if n == digit.dim else 0 for n in range(len(tiling.tile)))
-                assert staging.step(digit) == at(one), (problem, tiling, digit)
+            for mode in thread_values.modes:
+                one = tuple(mode.weight if n == mode.dim else 0 for n in range(len(tiling.tile)))
+                assert smem_layout.step(mode) == at(one), (problem, tiling, mode)
 
 
 def test_boxes_that_begin_early_are_as_many_as_that_takes() -> None:
     problem = problem_of((24, 64), (1, 24), (64, 1), 2)[0]
-    tiling = Tiling("shifted", (8, 32 + margin(problem)), 128, (0, 1))
+    tiling = Tiling("shifted", (8, 32 + sector_elems(problem)), 128, (0, 1))
     assert tiling.steps(problem) == (8, 32) and tiling.counts(problem) == (3, 3)
 
 

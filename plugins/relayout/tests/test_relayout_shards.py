@@ -30,7 +30,7 @@ from tilecopy import LaunchError, RequestError
 from tilecopy_relayout import relayout, relayout_shards
 from tilecopy_relayout.axes import rearrangement
 from tilecopy_relayout.distributed import exchange, symmetric
-from tilecopy_relayout.distributed.rendezvous import Meeting
+from tilecopy_relayout.distributed.rendezvous import Rendezvous
 from tilecopy_relayout.distributed.shards import Shards, cuts_of
 from tilecopy_relayout.planner import launching
 
@@ -94,32 +94,34 @@ def against_numpy() -> None:
         rank = draw.randint(1, 4)
         shape = [draw.choice((1, 2, 3, 8, 12)) for _ in range(rank)]
         axes = tuple(draw.sample(range(rank), rank))
-        split, out_split, dtype = draw.randrange(rank), draw.randrange(rank), kinds[number % len(kinds)]
+        shard_dim, out_shard_dim, dtype = draw.randrange(rank), draw.randrange(rank), kinds[number % len(kinds)]
         size = [*shape[:-1], shape[-1] * dtype.itemsize]
         raw = noise.integers(0, 2 if dtype is torch.bool else 256, size, np.uint8)
         whole = torch.from_numpy(raw).view(dtype)
-        x = part(whole, split, drawn_cuts(draw, shape[split]) if number % 3 else chunked(shape[split]))
+        x = part(whole, shard_dim, drawn_cuts(draw, shape[shard_dim]) if number % 3 else chunked(shape[shard_dim]))
         if number % 4 == 1:  # rows with a gap behind them
             x = torch.cat([x, x], -1)[..., : x.shape[-1]]
         expected = whole.permute(axes)
-        cuts, out = chunked(expected.shape[out_split]), None
+        cuts, out = chunked(expected.shape[out_shard_dim]), None
         if number % 2:  # the caller's extents, into every other place
-            cuts = drawn_cuts(draw, expected.shape[out_split])
-            like = part(expected, out_split, cuts)
+            cuts = drawn_cuts(draw, expected.shape[out_shard_dim])
+            like = part(expected, out_shard_dim, cuts)
             out = torch.zeros([*like.shape, 2], dtype=torch.uint8).to(dtype)[..., 0]
         for _ in range(2):
-            made = relayout_shards(x, axes if number % 5 else list(axes), split=split, out_split=out_split, out=out)
+            made = relayout_shards(
+                x, axes if number % 5 else list(axes), shard_dim=shard_dim, out_shard_dim=out_shard_dim, out=out
+            )
             assert out is None or made is out
-            assert same(made, part(expected, out_split, cuts)), (shape, axes, split, out_split, dtype)
+            assert same(made, part(expected, out_shard_dim, cuts)), (shape, axes, shard_dim, out_shard_dim, dtype)
 
 
 def patterns() -> None:
     whole = torch.arange(24 * 5.0).view(24, 5)
     expected = whole.view(2, 12, 5).permute(1, 2, 0).reshape(12, 10)
     x = part(whole, 0, chunked(24))
-    for out_split in (0, 1, -1):
-        made = relayout_shards(x, "(a b) c -> b (c a)", split=0, out_split=out_split, a=2)
-        assert made.equal(part(expected, out_split, chunked(expected.shape[out_split])))
+    for out_shard_dim in (0, 1, -1):
+        made = relayout_shards(x, "(a b) c -> b (c a)", shard_dim=0, out_shard_dim=out_shard_dim, a=2)
+        assert made.equal(part(expected, out_shard_dim, chunked(expected.shape[out_shard_dim])))
 
 
 def groups() -> None:
@@ -129,32 +131,32 @@ def groups() -> None:
     group, number = pairs[dist.get_rank() // 2], dist.get_rank() % 2
     whole = torch.arange(24.0).view(4, 6) + dist.get_rank() // 2
     for _ in range(2):
-        made = relayout_shards(whole.chunk(2)[number], (1, 0), split=0, out_split=0, group=group)
+        made = relayout_shards(whole.chunk(2)[number], (1, 0), shard_dim=0, out_shard_dim=0, group=group)
         assert made.equal(whole.t().chunk(2)[number])
-        assert relayout_shards(whole, (1, 0), split=0, out_split=1, group=alone).equal(whole.t())
+        assert relayout_shards(whole, (1, 0), shard_dim=0, out_shard_dim=1, group=alone).equal(whole.t())
     if dist.get_rank() > 1:
         with pytest.raises(RequestError, match=mentions("torch.distributed")):
-            relayout_shards(whole, (1, 0), split=0, out_split=0, group=pairs[0])
+            relayout_shards(whole, (1, 0), shard_dim=0, out_shard_dim=0, group=pairs[0])
 
 
 def several_hosts() -> None:
     """Where no memory is shared the group's store carries the words."""
-    meeting = Meeting(dist.group.WORLD, shared=False)
-    assert not meeting.one_host and Meeting(dist.group.WORLD).one_host
+    rendezvous = Rendezvous(dist.group.WORLD, shared=False)
+    assert not rendezvous.one_host and Rendezvous(dist.group.WORLD).one_host
     for digest in (5 << 20, 5 << 20, 7 << 20):
-        assert meeting.agree(digest)
-    assert not meeting.agree(dist.get_rank() << 20) and not meeting.agree(0)
-    assert meeting.tell(f"{dist.get_rank()}") == [f"{rank}" for rank in range(dist.get_world_size())]
+        assert rendezvous.all_equal(digest)
+    assert not rendezvous.all_equal(dist.get_rank() << 20) and not rendezvous.all_equal(0)
+    assert rendezvous.all_gather_text(f"{dist.get_rank()}") == [f"{rank}" for rank in range(dist.get_world_size())]
 
 
 def a_repeated_call_tells_nothing() -> None:
     x = torch.arange(12.0).view(3, 4) + dist.get_rank()
-    relayout_shards(x, (1, 0), split=0, out_split=0)
+    relayout_shards(x, (1, 0), shard_dim=0, out_shard_dim=0)
     state = exchange._groups[dist.group.WORLD]
-    state.meeting.tell = None  # type: ignore[method-assign, assignment]
+    state.rendezvous.tell = None  # type: ignore[method-assign, assignment]
     for _ in range(70000 if dist.get_world_size() == 2 else 10):  # past the number of a call in a word
-        state.meeting.agree(5 << 20)
-    assert relayout_shards(x, (1, 0), split=0, out_split=0).shape == (2, 6)
+        state.rendezvous.all_equal(5 << 20)
+    assert relayout_shards(x, (1, 0), shard_dim=0, out_shard_dim=0).shape == (2, 6)
 
 
 def disagreement() -> None:
@@ -162,18 +164,18 @@ def disagreement() -> None:
     x = torch.zeros(4, 6)
     odd = rank == 1
     calls: list[Callable[[], Any]] = [
-        lambda: relayout_shards(x.double() if odd else x, (1, 0), split=0, out_split=0),
-        lambda: relayout_shards(x[:, :5] if odd else x, (1, 0), split=0, out_split=0),
-        lambda: relayout_shards(x, (0, 1) if odd else (1, 0), split=0, out_split=0),
-        lambda: relayout_shards(x, (1, 0), split=int(odd), out_split=0),
-        lambda: relayout_shards(x, (1, 0), split=0, out_split="a" if odd else 0),  # type: ignore[arg-type]
-        lambda: relayout_shards(x, 5 if odd else (1, 0), split=0, out_split=0),
-        lambda: relayout_shards(x, (1, 0), split=0, out_split=0, out=x.new_zeros(6, 8) if odd else None),
-        lambda: relayout_shards(x, (1, 0), split=0, out_split=0, out=x.new_zeros(3, 9)),
-        lambda: relayout_shards(x.to_sparse() if odd else x, (1, 0), split=0, out_split=0),
-        lambda: relayout_shards(x, (1, 0), split=9, out_split=0),
+        lambda: relayout_shards(x.double() if odd else x, (1, 0), shard_dim=0, out_shard_dim=0),
+        lambda: relayout_shards(x[:, :5] if odd else x, (1, 0), shard_dim=0, out_shard_dim=0),
+        lambda: relayout_shards(x, (0, 1) if odd else (1, 0), shard_dim=0, out_shard_dim=0),
+        lambda: relayout_shards(x, (1, 0), shard_dim=int(odd), out_shard_dim=0),
+        lambda: relayout_shards(x, (1, 0), shard_dim=0, out_shard_dim="a" if odd else 0),  # type: ignore[arg-type]
+        lambda: relayout_shards(x, 5 if odd else (1, 0), shard_dim=0, out_shard_dim=0),
+        lambda: relayout_shards(x, (1, 0), shard_dim=0, out_shard_dim=0, out=x.new_zeros(6, 8) if odd else None),
+        lambda: relayout_shards(x, (1, 0), shard_dim=0, out_shard_dim=0, out=x.new_zeros(3, 9)),
+        lambda: relayout_shards(x.to_sparse() if odd else x, (1, 0), shard_dim=0, out_shard_dim=0),
+        lambda: relayout_shards(x, (1, 0), shard_dim=9, out_shard_dim=0),
     ]
-    relayout_shards(x, (1, 0), split=0, out_split=0)  # a remembered call meets others
+    relayout_shards(x, (1, 0), shard_dim=0, out_shard_dim=0)  # a remembered call meets others
     for call in calls:
         try:
             call()
@@ -182,21 +184,21 @@ def disagreement() -> None:
         else:
             said = gathered("nothing")
         assert len(set(said)) == 1 and said[0] != "nothing", said
-        made = relayout_shards(x + rank, (1, 0), split=0, out_split=1)
+        made = relayout_shards(x + rank, (1, 0), shard_dim=0, out_shard_dim=1)
         assert made.shape == (6, 2 * 4 // 2) and sorted(made.unique().tolist()) == [rank]
 
 
 def a_rank_that_does_not_come() -> None:
     x = torch.zeros(4, 6)
-    relayout_shards(x, (1, 0), split=0, out_split=0)
+    relayout_shards(x, (1, 0), shard_dim=0, out_shard_dim=0)
     store = dist.distributed_c10d._get_default_store()
     if dist.get_rank() == 1:
         store.wait(["rank 0 has given up"], dt.timedelta(seconds=SECONDS))
         return
-    exchange._groups[dist.group.WORLD].meeting.seconds = 1
+    exchange._groups[dist.group.WORLD].rendezvous.seconds = 1
     for axes in ((1, 0), (0, 1)):
         with pytest.raises(LaunchError, match=mentions(0, 1, 2)):
-            relayout_shards(x, axes, split=0, out_split=0)
+            relayout_shards(x, axes, shard_dim=0, out_shard_dim=0)
     store.set("rank 0 has given up", "")
 
 
@@ -206,21 +208,21 @@ def gradients() -> None:
     weight = torch.arange(240.0, dtype=torch.float64).view(5, 8, 6)
     cuts = drawn_cuts(draw, 8)
     x = part(whole, 0, cuts).requires_grad_()
-    made = relayout_shards(x, (2, 0, 1), split=0, out_split=2)
+    made = relayout_shards(x, (2, 0, 1), shard_dim=0, out_shard_dim=2)
     (made.square() * part(weight, 2, chunked(6))).sum().backward()
     y = whole.clone().requires_grad_()
     (y.permute(2, 0, 1).square() * weight).sum().backward()
     assert x.grad is not None and x.grad.allclose(part(y.grad, 0, cuts))
     with pytest.raises(RequestError):
-        relayout_shards(x, (2, 0, 1), split=0, out_split=2, out=torch.zeros_like(made))
+        relayout_shards(x, (2, 0, 1), shard_dim=0, out_shard_dim=2, out=torch.zeros_like(made))
     with torch.no_grad():
-        assert not relayout_shards(x, (2, 0, 1), split=0, out_split=2).requires_grad
+        assert not relayout_shards(x, (2, 0, 1), shard_dim=0, out_shard_dim=2).requires_grad
 
 
 def what_torch_records_of_out() -> None:
     """PyTorch #23756 and #71117, across ranks."""
     rank, forward_ad = dist.get_rank(), torch.autograd.forward_ad
-    x, arguments = torch.ones(2, 4), {"split": 0, "out_split": 0}
+    x, arguments = torch.ones(2, 4), {"shard_dim": 0, "out_shard_dim": 0}
     for axes, shape in (((1, 0), (2, 4)), ((0, 1), (2, 4))):
         weight, value = torch.ones(shape, requires_grad=True), torch.zeros(shape)
         for _ in range(2):
@@ -249,7 +251,7 @@ def compiled() -> None:
     whole = torch.arange(8 * 6.0).view(8, 6)
 
     def function(x: Any) -> Any:
-        return relayout_shards(x * 2, "a (b c) -> c (a b)", split=0, out_split=0, b=2) + 1
+        return relayout_shards(x * 2, "a (b c) -> c (a b)", shard_dim=0, out_shard_dim=0, b=2) + 1
 
     x = part(whole, 0, chunked(8)).requires_grad_()
     made = torch.compile(function, backend="aot_eager", fullgraph=True)(x)
@@ -336,7 +338,7 @@ class Rooms:
         return Handle(rank, bases, mapped)
 
 
-def on_the_emulator(work: symmetric.Push, source: int, *, captured: bool) -> None:
+def on_the_emulator(work: symmetric.PutGraph, source: int, *, captured: bool) -> None:
     work.barrier()
     for launch, first, address in work.moves:
         planned = launch.plan(launching.align_of(source + first), launching.align_of(address))
@@ -361,16 +363,16 @@ def into_each_others_memory() -> None:
             (symmetric, "_LEAST_BYTES", 4096),
             (symmetric, "driver", lambda: stand_in),
             (symmetric, "target_of_gpu", lambda gpu: "sm_90"),
-            (symmetric.Push, "__call__", on_the_emulator),
+            (symmetric.PutGraph, "__call__", on_the_emulator),
             (torch.cuda, "device", lambda device: nullcontext()),
             (torch.cuda, "Event", lambda: stream),
             (torch.cuda, "is_current_stream_capturing", lambda: False),
         ):
             patch.setattr(owner, name, value)
-        meeting = Meeting(group)
-        peers = symmetric.Peers(group.group_name, meeting)
+        rendezvous = Rendezvous(group)
+        workspace = symmetric.SymmetricWorkspace(group.group_name, rendezvous)
         draw = random.Random(2)
-        for shape, axes, split, out_split, dtype in (
+        for shape, axes, shard_dim, out_shard_dim, dtype in (
             ((8, 12, 16), (1, 0, 2), 0, 0, torch.bfloat16),
             ((8, 12, 16), (2, 0, 1), 1, 2, torch.float32),
             ((7, 9), (0, 1), 0, 0, torch.uint8),
@@ -378,22 +380,22 @@ def into_each_others_memory() -> None:
         ):
             whole = torch.arange(np.prod(shape)).view(shape).to(dtype)
             expected = whole.permute(axes)
-            cuts, into = drawn_cuts(draw, shape[split]), drawn_cuts(draw, expected.shape[out_split])
-            shards = Shards(rearrangement(axes, shape), split, out_split, cuts, into)
+            cuts, into = drawn_cuts(draw, shape[shard_dim]), drawn_cuts(draw, expected.shape[out_shard_dim])
+            shards = Shards(rearrangement(axes, shape), shard_dim, out_shard_dim, cuts, into)
             strides = [row_major(shards.out_shape(each)) for each in range(ranks)]
-            x = part(whole, split, cuts)
-            move = peers.push(x, None, shards, strides)
+            x = part(whole, shard_dim, cuts)
+            move = workspace.push(x, None, shards, strides)
             assert move is not None
             out = torch.zeros(shards.out_shape(rank), dtype=dtype)
             for made in (move(group, x, None), move(group, x, out)):
-                assert same(made, part(expected, out_split, into))
+                assert same(made, part(expected, out_shard_dim, into))
             room = rooms.empty(1 << 17, torch.uint8, None).view(dtype)[: 2 * out.numel()]
             direct = room.view(*out.shape, 2)[..., 1]  # every other element of the caller's memory
             told = [tuple(2 * step for step in each) for each in strides]
-            move = peers.push(x, direct, shards, told)
+            move = workspace.push(x, direct, shards, told)
             assert move is not None
-            assert move(group, x, direct) is direct and same(direct, part(expected, out_split, into))
-        assert len(peers._kept) == 2
+            assert move(group, x, direct) is direct and same(direct, part(expected, out_shard_dim, into))
+        assert len(workspace._kept) == 2
 
         def refused(tensor: Any, name: str) -> Handle:
             if rank == 1:
@@ -401,8 +403,8 @@ def into_each_others_memory() -> None:
             return Handle(rank, [0] * ranks, [])
 
         patch.setattr(torchs, "rendezvous", refused)
-        peers = symmetric.Peers(group.group_name, meeting)
-        assert peers.push(x, None, shards, strides) is None and peers.push(x, None, shards, strides) is None
+        workspace = symmetric.SymmetricWorkspace(group.group_name, rendezvous)
+        assert workspace.push(x, None, shards, strides) is None and workspace.push(x, None, shards, strides) is None
         dist.barrier()
 
 
@@ -464,5 +466,5 @@ def test_the_example_on_two_nodes() -> None:
 
 def test_no_group() -> None:
     with pytest.raises(RequestError, match=mentions("init_process_group")):
-        relayout_shards(torch.zeros(2), (0,), split=0, out_split=0)
+        relayout_shards(torch.zeros(2), (0,), shard_dim=0, out_shard_dim=0)
     assert relayout(torch.zeros(2, 3), (1, 0), executor="emulator").shape == (3, 2)

@@ -12,14 +12,14 @@ from tilecopy import RequestError
 from tilecopy_relayout import relayout_shards
 from tilecopy_relayout.axes import rearrangement
 from tilecopy_relayout.distributed.shards import (
+    RankRequest,
     Shards,
     Strides,
-    Told,
-    agreed,
     are_consecutive,
     boxes_of,
     chunk_extents,
     cuts_of,
+    merge_requests,
 )
 from tilecopy_test_helpers.mentions import mentions
 
@@ -44,7 +44,7 @@ def drawn_cuts(draw: random.Random, extent: int, ranks: int) -> tuple[int, ...]:
 
 def exchanged(shards: Shards, array: Any) -> list[Any]:
     """Every rank's part of the result, written box by box; each element once."""
-    sources = [np.ascontiguousarray(part) for part in parts(array, shards.split, shards.cuts)]
+    sources = [np.ascontiguousarray(part) for part in parts(array, shards.shard_dim, shards.cuts)]
     results = [np.full(shards.out_shape(rank), -1, array.dtype) for rank in range(shards.ranks)]
     for sender, source in enumerate(sources):
         for receiver, result in enumerate(results):
@@ -62,15 +62,15 @@ def test_permutations(ranks: int) -> None:
         rank = draw.randint(1, 5)
         shape = [draw.choice((1, 2, 3, 5, 8, 13)) for _ in range(rank)]
         axes = draw.sample(range(rank), rank)
-        split, out_split = draw.randrange(rank), draw.randrange(rank)
+        shard_dim, out_shard_dim = draw.randrange(rank), draw.randrange(rank)
         moved = rearrangement(tuple(axes), shape)
-        out_cuts = cuts_of(chunk_extents(moved.shape[out_split], ranks))
+        out_cuts = cuts_of(chunk_extents(moved.shape[out_shard_dim], ranks))
         if draw.random() < 0.5:
-            out_cuts = drawn_cuts(draw, moved.shape[out_split], ranks)
-        shards = Shards(moved, split, out_split, drawn_cuts(draw, shape[split], ranks), out_cuts)
+            out_cuts = drawn_cuts(draw, moved.shape[out_shard_dim], ranks)
+        shards = Shards(moved, shard_dim, out_shard_dim, drawn_cuts(draw, shape[shard_dim], ranks), out_cuts)
         array = np.arange(prod(shape)).reshape(shape)
         for made, expected in zip(
-            exchanged(shards, array), parts(array.transpose(axes), out_split, out_cuts), strict=True
+            exchanged(shards, array), parts(array.transpose(axes), out_shard_dim, out_cuts), strict=True
         ):
             assert np.array_equal(made, expected)
         pairs = [(s, r) for s in range(ranks) for r in range(ranks)]
@@ -95,10 +95,12 @@ def test_patterns_that_split_and_merge_what_is_divided(ranks: int) -> None:
         array = np.arange(prod(shape)).reshape(shape)
         moved = rearrangement(pattern, shape, sizes)
         for _ in range(6):
-            split, out_split = draw.randrange(len(shape)), draw.randrange(len(moved.shape))
-            out_cuts = drawn_cuts(draw, moved.shape[out_split], ranks)
-            shards = Shards(moved, split, out_split, drawn_cuts(draw, shape[split], ranks), out_cuts)
-            for made, part in zip(exchanged(shards, array), parts(expected(array), out_split, out_cuts), strict=True):
+            shard_dim, out_shard_dim = draw.randrange(len(shape)), draw.randrange(len(moved.shape))
+            out_cuts = drawn_cuts(draw, moved.shape[out_shard_dim], ranks)
+            shards = Shards(moved, shard_dim, out_shard_dim, drawn_cuts(draw, shape[shard_dim], ranks), out_cuts)
+            for made, part in zip(
+                exchanged(shards, array), parts(expected(array), out_shard_dim, out_cuts), strict=True
+            ):
                 assert np.array_equal(made, part), (pattern, shards)
 
 
@@ -134,22 +136,22 @@ def test_what_lies_behind_one_another() -> None:
     assert not are_consecutive([Strides(0, (2, 3), (4, 1))]) and not are_consecutive([Strides(1, (2,), (1,))])
 
 
-def told(count: int = 3, **changed: Any) -> list[Told]:
+def requests(count: int = 3, **changed: Any) -> list[RankRequest]:
     """What ranks are called with; ``changed`` is of rank 1."""
     base: dict[str, Any] = {
         "shape": (4, 6, 2),
         "dtype": "float32",
         "device": "cpu",
         "axes": "2,0,1",
-        "split": 1,
-        "out_split": -1,
+        "shard_dim": 1,
+        "out_shard_dim": -1,
     }
-    return [Told(**(base | changed if rank == 1 else base)) for rank in range(count)]
+    return [RankRequest(**(base | changed if rank == 1 else base)) for rank in range(count)]
 
 
 def test_agreement() -> None:
-    shards = agreed([Told.of(each.text()) for each in told(shape=(4, 1, 2))])
-    assert shards.cuts == (0, 6, 7, 13) and shards.out_split == 2 and shards.out_cuts == (0, 5, 10, 13)
+    shards = merge_requests([RankRequest.of(each.text()) for each in requests(shape=(4, 1, 2))])
+    assert shards.cuts == (0, 6, 7, 13) and shards.out_shard_dim == 2 and shards.out_cuts == (0, 5, 10, 13)
     assert shards.out_shape(2) == (2, 4, 3)
 
 
@@ -158,11 +160,11 @@ def test_agreement() -> None:
     [
         ({"dtype": "int32"}, ("float32", "int32", "dtype")),
         ({"axes": "0,1,2"}, ("2,0,1", "axes")),
-        ({"split": 0}, ("split",)),
-        ({"out_split": 2}, ("out_split",)),
+        ({"shard_dim": 0}, ("shard_dim",)),
+        ({"out_shard_dim": 2}, ("out_shard_dim",)),
         ({"device": "cuda"}, ("device",)),
         ({"sizes": (("a", 2),)}, ("sizes",)),
-        ({"shape": (4, 6, 3)}, ("split", "shape", 4)),
+        ({"shape": (4, 6, 3)}, ("shard_dim", "shape", 4)),
         ({"shape": (4, 6)}, ("shape",)),
         ({"out_shape": (2, 4, 5)}, ("out",)),
         ({"refused": "no such thing"}, ("no such thing",)),
@@ -170,18 +172,18 @@ def test_agreement() -> None:
 )
 def test_ranks_that_disagree(changed: dict[str, Any], message: tuple[object, ...]) -> None:
     with pytest.raises(RequestError, match=mentions(*message)):
-        agreed(told(**changed))
+        merge_requests(requests(**changed))
 
 
 def test_what_no_rank_can_mean() -> None:
-    every = [Told(shape=(4, 6), axes="1,0", out_split=2)] * 2
-    with pytest.raises(RequestError, match=mentions("out_split", 2)):
-        agreed(every)
-    every = [Told(shape=(4, 6), axes="1,0", out_shape=(2, 8))] * 2
-    with pytest.raises(RequestError, match=mentions("out_split", 4, 6, 8)):
-        agreed(every)
-    every = [Told(shape=(4, 6), axes="1,0", out_shape=(3, 9))] * 2
+    every = [RankRequest(shape=(4, 6), axes="1,0", out_shard_dim=2)] * 2
+    with pytest.raises(RequestError, match=mentions("out_shard_dim", 2)):
+        merge_requests(every)
+    every = [RankRequest(shape=(4, 6), axes="1,0", out_shape=(2, 8))] * 2
+    with pytest.raises(RequestError, match=mentions("out_shard_dim", 4, 6, 8)):
+        merge_requests(every)
+    every = [RankRequest(shape=(4, 6), axes="1,0", out_shape=(3, 9))] * 2
     with pytest.raises(RequestError, match=mentions("shape", 3, 9, 8)):
-        agreed(every)
+        merge_requests(every)
     with pytest.raises(RequestError, match=mentions("shard_map")):
-        relayout_shards(np.zeros(3), (0,), split=0, out_split=0)
+        relayout_shards(np.zeros(3), (0,), shard_dim=0, out_shard_dim=0)

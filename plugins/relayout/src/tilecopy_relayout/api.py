@@ -93,21 +93,21 @@ def relayout(
 
 
 def relayout_shards(
-    x: Any, axes: Any, *, split: int, out_split: int, group: Any = None, out: Any = None, **sizes: int
+    x: Any, axes: Any, *, shard_dim: int, out_shard_dim: int, group: Any = None, out: Any = None, **sizes: int
 ) -> Any:
     """This rank's part of a relayout of an array that is divided among the ranks of a ``torch.distributed`` group.
 
-    All ranks of the group must call it, in the same order as their other collective calls. The extent of ``x`` along ``split`` may
-    differ between ranks, and may be 0. The ranks' parts of the result are those that ``torch.chunk`` makes along ``out_split``.
+    All ranks of the group must call it, in the same order as their other collective calls. The extent of ``x`` along ``shard_dim`` may
+    differ between ranks, and may be 0. The ranks' parts of the result are those that ``torch.chunk`` makes along ``out_shard_dim``.
 
     Args:
         x: a torch tensor of the CPU or a GPU: this rank's part of the array, any strides, any element type of whole bytes. It may require
             a gradient. In a function that ``torch.compile`` compiles, all parts must be equal.
         axes: as :func:`relayout` takes them, for the whole array.
-        split: the dimension of ``x`` along which the array is divided, in the order of the ranks.
-        out_split: the dimension of the result along which the result is divided.
+        shard_dim: the dimension of ``x`` along which the array is divided, in the order of the ranks.
+        out_shard_dim: the dimension of the result along which the result is divided.
         group: a process group; by default the group of all ranks.
-        out: a tensor for this rank's part of the result, any strides. Its extent along ``out_split`` is free, but the extents of all ranks
+        out: a tensor for this rank's part of the result, any strides. Its extent along ``out_shard_dim`` is free, but the extents of all ranks
             must add up to the result's. All ranks pass one, or none. If it is symmetric memory on every rank, it is written directly.
         sizes: extents of names in the pattern, for the whole array.
 
@@ -126,4 +126,4 @@ def relayout_shards(
         )
     from .distributed.exchange import ShardsCall, relayout_part  # torch.compile, which traces this, knows no locks
 
-    return relayout_part(ShardsCall(axes, sizes, split, out_split), x, group, out)
+    return relayout_part(ShardsCall(axes, sizes, shard_dim, out_shard_dim), x, group, out)

@@ -41,10 +41,10 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
         return found
 
 
-class Size(click.ParamType):  # type: ignore[type-arg]
-    """``NAME=EXTENT``."""
+class AxisLength(click.ParamType):  # type: ignore[type-arg]
+    """``NAME=LENGTH``."""
 
-    name = "name=extent"
+    name = "name=length"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
         """Both."""
@@ -52,7 +52,7 @@ class Size(click.ParamType):  # type: ignore[type-arg]
             return value
         match = re.fullmatch(r"([^\W\d]\w*)=([0-9]{1,19})", value)
         if match is None:
-            self.fail(f"{value_shown(value)} is not NAME=EXTENT, such as p=4", param, ctx)
+            self.fail(f"{value_shown(value)} is not NAME=LENGTH, such as p=4", param, ctx)
         return match[1], int(match[2])
 
 
@@ -62,9 +62,10 @@ class Size(click.ParamType):  # type: ignore[type-arg]
 @click.option(
     "--axes", required=True, help="A permutation, such as 0,2,3,1, or a pattern, such as 'b c h w -> b h w c'."
 )
-@click.option("--size", "sizes", type=Size(), multiple=True, help="Extent of a name of the pattern: p=4.")
+@click.option("--axis", "sizes", type=AxisLength(), multiple=True, help="Extent of a name of the pattern: p=4.")
 @click.option(
-    "--limit-bytes",
+    "--max-memory",
+    "max_memory_bytes",
     type=Bytes(),
     help="Bytes of both sides of a piece; by default 80% of the GPU's free memory, or 64MiB on the emulator.",
 )
@@ -78,11 +79,11 @@ def relayout_command(source: Path, destination: Path, sizes: tuple[tuple[str, in
 
     \b
       tilecopy relayout IN.npy OUT.npy --axes 0,2,3,1
-      tilecopy relayout IN.npy OUT.npy --axes "b (h p) w -> b h w p" --size p=4
+      tilecopy relayout IN.npy OUT.npy --axes "b (h p) w -> b h w p" --axis p=4
     """
     if len(dict(sizes)) < len(sizes):
         raise click.BadParameter(
-            f"a name has two extents: {', '.join(f'{n}={e}' for n, e in sizes)}", param_hint="--size"
+            f"a name has two extents: {', '.join(f'{n}={e}' for n, e in sizes)}", param_hint="--axis"
         )
     with progress_bar("bytes") as progress:
         outcome = relayout_file(source, destination, sizes=dict(sizes), progress=progress, **options)

@@ -81,7 +81,7 @@ def array_of(where: str, argument: Any) -> Array:
     """
     kind: Any = type(argument)
     framework = framework_of(kind)
-    argument = framework.seen(where, argument)
+    argument = framework.unwrap(where, argument)
     if isinstance(argument, np.ndarray):
         return _numpy(where, argument, framework_of(np.ndarray) if type(framework) is Framework else framework)
     try:

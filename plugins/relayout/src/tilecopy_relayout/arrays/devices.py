@@ -15,7 +15,7 @@ from .array import Array
 
 
 @frozen
-class Gpus:
+class DevicePlacement:
     """The numbers of the GPUs of a relayout.
 
     Attributes:
@@ -29,7 +29,7 @@ class Gpus:
     destination: int
 
     @classmethod
-    def of(cls, source: int, destination: int, stream: Any = None, device: int | None = None) -> Gpus:
+    def of(cls, source: int, destination: int, stream: Any = None, device: int | None = None) -> DevicePlacement:
         """The GPUs of two arrays. The first array's GPU launches, unless ``device`` or (for two GPUs) a stream names the other one.
 
         Raises:
@@ -45,7 +45,7 @@ class Gpus:
 
 
 @frozen(eq=False)
-class Across:
+class CrossDeviceSync:
     """The current streams of the frameworks of two arrays on two GPUs.
 
     Attributes:
@@ -63,7 +63,7 @@ class Across:
     why_not: str
 
     @classmethod
-    def of(cls, source: Array, destination: Array, launching: int) -> Across | None:
+    def of(cls, source: Array, destination: Array, launching: int) -> CrossDeviceSync | None:
         """For two arrays, and the one of their GPUs that launches; None if both are on one GPU."""
         if source.device == destination.device:
             return None
@@ -80,7 +80,7 @@ class Across:
         return cls(here.device, here.stream, there.device, there.stream, why_not)
 
     @contextmanager
-    def ordered(self) -> Iterator[int]:
+    def stream(self) -> Iterator[int]:
         """The stream to launch on. The launch waits for the other GPU's stream, and later work on that stream waits for the launch.
 
         torch's ``copy_`` does the same. If the launch is captured into a graph and the other stream is not, a graph cannot have

@@ -24,7 +24,7 @@ class Framework:
     has_streams = False
     """Whether it has a current stream for each GPU."""
 
-    def seen(self, where: str, array: Any) -> Any:
+    def unwrap(self, where: str, array: Any) -> Any:
         """The array, or another object on the same memory that has its facts.
 
         Raises:
@@ -52,11 +52,11 @@ class Framework:
         """
         raise RequestError(f"a {type(array).__name__} is of no framework that a result could be made in; pass out=")
 
-    def made(self, array: Any, result: Any, stream: Any) -> Any:
+    def finalize(self, array: Any, result: Any, stream: Any) -> Any:
         """The result, once work that writes it is on the stream."""
         return result
 
-    def refuses_out(self, out: Any) -> str | None:
+    def out_error(self, out: Any) -> str | None:
         """Why an array may not be written, or None."""
         return None
 
@@ -76,7 +76,7 @@ class NumPy(Framework):
 
     name = "NumPy"
 
-    def seen(self, where: str, array: Any) -> Any:
+    def unwrap(self, where: str, array: Any) -> Any:
         """The array; a scalar as an array of no dimensions, which cannot be written."""
         if isinstance(array, np.ndarray):
             return array
@@ -107,7 +107,7 @@ class Torch(Framework):
     name = "torch"
     has_streams = True
 
-    def seen(self, where: str, array: Any) -> Any:
+    def unwrap(self, where: str, array: Any) -> Any:
         """The tensor without its history."""
         if not isinstance(array, sys.modules["torch"].Tensor):
             return array
@@ -128,7 +128,7 @@ class Torch(Framework):
         with torch.cuda.stream(owner):
             return array.new_empty(shape)
 
-    def refuses_out(self, out: Any) -> str | None:
+    def out_error(self, out: Any) -> str | None:
         """A tensor whose gradient is recorded."""
         if out.requires_grad and sys.modules["torch"].is_grad_enabled():
             return "it requires a gradient, and torch would not see that it is written; pass out.detach()"
@@ -197,7 +197,7 @@ class Jax(Framework):
 
     name = "JAX"
 
-    def seen(self, where: str, array: Any) -> Any:
+    def unwrap(self, where: str, array: Any) -> Any:
         """The memory of the array after its computation; a NumPy array if it is on the host."""
         import jax
 
@@ -246,7 +246,7 @@ class Jax(Framework):
             zeros = jax.numpy.zeros(tuple(shape), dtype, device=_placement(array.array))
             return zeros.block_until_ready()
 
-    def made(self, array: Any, result: Any, stream: Any) -> Any:
+    def finalize(self, array: Any, result: Any, stream: Any) -> Any:
         """The result after the stream is done, because JAX does not wait for the stream. It is committed and weakly typed as the array."""
         import jax
 
@@ -263,7 +263,7 @@ class Jax(Framework):
                 result = weak.at[...].set(result) if weak.dtype == result.dtype else result
         return result
 
-    def refuses_out(self, out: Any) -> str | None:
+    def out_error(self, out: Any) -> str | None:
         """Always."""
         return "JAX arrays never change; leave out= away, a new one is made"
 

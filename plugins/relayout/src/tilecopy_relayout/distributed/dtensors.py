@@ -56,8 +56,8 @@ def relayout_dtensor(call: RelayoutCall, placements: Sequence[Any] | None) -> An
         made = relayout_tensor(RelayoutCall(local, pattern, executor=call.executor, sizes=named))
     else:
         (number,) = changed
-        split, out_split = array.placements[number].dim, wanted[number].dim
-        made = relayout_part(ShardsCall(pattern, named, split, out_split), local, mesh.get_group(number))
+        shard_dim, out_shard_dim = array.placements[number].dim, wanted[number].dim
+        made = relayout_part(ShardsCall(pattern, named, shard_dim, out_shard_dim), local, mesh.get_group(number))
     return DTensor.from_local(made, mesh, wanted, run_check=False, shape=moved.shape, stride=row_major(moved.shape))
 
 

@@ -35,21 +35,21 @@ from ..local.cached_launches import relayout_array
 from ..local.call import RelayoutCall, checked_result
 from ..rearrangement import Rearrangement
 from ..validation import PERMUTATION, items_of, sizes_of
-from .rendezvous import NEW, Meeting
-from .shards import Shards, Strides, Told, agreed, are_consecutive, chunk_extents, dimension
-from .symmetric import Peers
+from .rendezvous import NEW, Rendezvous
+from .shards import RankRequest, Shards, Strides, are_consecutive, chunk_extents, dimension, merge_requests
+from .symmetric import SymmetricWorkspace
 
 _MOST_KINDS = 64
 """Calls of a group that are remembered; the oldest is forgotten first."""
 
 
 class ShardsCall(NamedTuple):
-    """The arguments of a call without the tensors and the group: see :class:`~tilecopy_relayout.distributed.shards.Told`."""
+    """The arguments of a call without the tensors and the group: see :class:`~tilecopy_relayout.distributed.shards.RankRequest`."""
 
     axes: Any
     sizes: Mapping[str, Any]
-    split: Any
-    out_split: Any
+    shard_dim: Any
+    out_shard_dim: Any
     extent: int | None = None
     total: int | None = None
 
@@ -62,20 +62,28 @@ class ShardsCall(NamedTuple):
         """Return the arguments as the operator carries them. An ``extent`` of -1 is the one of ``torch.chunk``."""
         names, extents = " ".join(self.sizes), list(self.sizes.values())
         part = -1 if self.extent is None else self.extent
-        return _text(self.axes), names, extents, self.split, self.out_split, group_name, part, self.total
+        return _text(self.axes), names, extents, self.shard_dim, self.out_shard_dim, group_name, part, self.total
 
     @classmethod
     def of_torch(
-        cls, axes: str, names: str, sizes: list[int], split: int, out_split: int, group: str, extent: int, total: int
+        cls,
+        axes: str,
+        names: str,
+        sizes: list[int],
+        shard_dim: int,
+        out_shard_dim: int,
+        group: str,
+        extent: int,
+        total: int,
     ) -> tuple[ShardsCall, Any]:
         """Return the call whose :meth:`for_torch` these are, and the group."""
         by_name = dict(zip(names.split(), sizes, strict=True))
         part = None if extent < 0 else extent
-        return cls(axes, by_name, split, out_split, part, total), group_by_name(group)
+        return cls(axes, by_name, shard_dim, out_shard_dim, part, total), group_by_name(group)
 
     def rearrangement(self, shape: Sequence[int]) -> Rearrangement:
         """Return what is done to the whole array, of which a part has this shape."""
-        whole: Any = [*shape[: self.split], self.total, *shape[self.split :][1:]]
+        whole: Any = [*shape[: self.shard_dim], self.total, *shape[self.shard_dim :][1:]]
         return rearrangement(self.axes, whole, self.sizes)
 
 
@@ -91,7 +99,7 @@ def relayout_part(call: ShardsCall, x: Any, group: Any = None, out: Any = None) 
     if torch.compiler.is_compiling():
         if out is not None:
             raise RequestError("out=: relayout_shards that torch.compile compiles makes its result; leave out= away")
-        total = x.shape[call.split] * dist.get_world_size(group)
+        total = x.shape[call.shard_dim] * dist.get_world_size(group)
         *arguments, _ = call.for_torch(group.group_name)
         return torch.ops.tilecopy.relayout_shards(x, *arguments, total)
     if not isinstance(group, dist.ProcessGroup):
@@ -113,7 +121,7 @@ def relayout_part(call: ShardsCall, x: Any, group: Any = None, out: Any = None) 
             "out= with tensors that require gradients, or that torch traces or wraps: torch records none through it; leave out= away"
         )
     shards = _agreed(x, call, group, None).shards
-    call = call._replace(split=shards.split, out_split=shards.out_split, total=shards.cuts[-1])
+    call = call._replace(shard_dim=shards.shard_dim, out_shard_dim=shards.out_shard_dim, total=shards.cuts[-1])
     return torch.ops.tilecopy.relayout_shards(x, *call.for_torch(group.group_name))
 
 
@@ -148,8 +156,8 @@ class _Kind:
 class _Group:
     """A process group: the meeting of its ranks, the calls that they have agreed on, and what they share on a GPU."""
 
-    meeting: Meeting
-    peers: Peers
+    rendezvous: Rendezvous
+    workspace: SymmetricWorkspace
     kinds: dict[Any, _Kind] = attrs.field(factory=dict)
     settled: int = 0
 
@@ -167,8 +175,8 @@ def _agreed(x: torch.Tensor, call: ShardsCall, group: Any, out: Any) -> _Kind:
     """
     state = _groups.get(group)
     if state is None:
-        meeting = Meeting(group)
-        state = _groups[group] = _Group(meeting, Peers(group.group_name, meeting))
+        rendezvous = Rendezvous(group)
+        state = _groups[group] = _Group(rendezvous, SymmetricWorkspace(group.group_name, rendezvous))
     try:
         key = (
             call.cache_key,
@@ -178,21 +186,21 @@ def _agreed(x: torch.Tensor, call: ShardsCall, group: Any, out: Any) -> _Kind:
         kind = None if out is not None and _may_overlap(x, out) else state.kinds.get(key)
     except Exception:  # whatever is odd about the arguments, the whole check says it
         key, kind = None, None
-    if state.meeting.agree(NEW if kind is None else kind.digest):
+    if state.rendezvous.all_equal(NEW if kind is None else kind.digest):
         assert kind is not None
         return kind
-    texts = state.meeting.tell(_told(x, call, out).text())
-    told = [Told.of(text) for text in texts]
-    shards = agreed(told)
+    texts = state.rendezvous.all_gather_text(_request_of(x, call, out).text())
+    requests = [RankRequest.of(text) for text in texts]
+    shards = merge_requests(requests)
     # The number: what was remembered at different times is not the same kind, whatever it is called with.
     state.settled += 1
     digest = hashlib.sha256("\n".join([f"{state.settled}", *texts]).encode()).digest()[:8]
-    into = [each.out_strides or row_major(shards.out_shape(rank)) for rank, each in enumerate(told)]
+    into = [each.out_strides or row_major(shards.out_shape(rank)) for rank, each in enumerate(requests)]
     move: Callable[[Any, Any, Any], Any] | None = None
-    if told[0].device == "cuda":
-        move = state.peers.push(x, out if all(each.symmetric for each in told) else None, shards, into)
+    if requests[0].device == "cuda":
+        move = state.workspace.push(x, out if all(each.symmetric for each in requests) else None, shards, into)
     if move is None:
-        move = AllToAll.of(state.meeting.rank, x, shards, into).move
+        move = AllToAll.of(state.rendezvous.rank, x, shards, into).move
     if len(state.kinds) >= _MOST_KINDS:
         del state.kinds[next(iter(state.kinds))]
     kind = state.kinds[key] = _Kind(int.from_bytes(digest, "little"), shards, move)
@@ -208,27 +216,27 @@ def _may_overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
     return bool(one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr())
 
 
-def _told(x: torch.Tensor, call: ShardsCall, out: Any) -> Told:
+def _request_of(x: torch.Tensor, call: ShardsCall, out: Any) -> RankRequest:
     """The arguments of this rank for the others. It also has an error of this rank alone, so that they do not wait."""
     try:
         source = array_of("x", x)
         sizes = tuple(sorted(sizes_of(call.sizes, _refuse).items()))
-        out_split = integer(call.out_split)
-        if out_split is None:
-            _refuse(f"out_split={shown(call.out_split)}: a dimension of the result")
+        out_shard_dim = integer(call.out_shard_dim)
+        if out_shard_dim is None:
+            _refuse(f"out_shard_dim={shown(call.out_shard_dim)}: a dimension of the result")
         out_shape = None if out is None else tuple(out.shape) if isinstance(out, torch.Tensor) else ()
         if out is not None:
             if not isinstance(out, torch.Tensor) or out.device != x.device:
                 _refuse(f"out {shown(out)}: a torch tensor on {x.device}, as x is")
             checked_result("out", out, source, tuple(out.shape))
-        return Told(
+        return RankRequest(
             shape=source.shape,
             dtype=dtype_name(x.dtype),
             device=x.device.type,
             axes=_text(call.axes),
             sizes=sizes,
-            split=dimension("split", call.split, x.ndim, "x"),
-            out_split=out_split,
+            shard_dim=dimension("shard_dim", call.shard_dim, x.ndim, "x"),
+            out_shard_dim=out_shard_dim,
             total=call.total,
             extent=call.extent,
             out_shape=out_shape,
@@ -236,7 +244,7 @@ def _told(x: torch.Tensor, call: ShardsCall, out: Any) -> Told:
             symmetric=out is not None and is_symmetric(out),
         )
     except RequestError as error:
-        return Told(refused=str(error))
+        return RankRequest(refused=str(error))
 
 
 def _refuse(message: str) -> NoReturn:
@@ -267,7 +275,7 @@ class AllToAll:
     @classmethod
     def of(cls, rank: int, x: torch.Tensor, shards: Shards, into: Sequence[tuple[int, ...]]) -> AllToAll:
         """Of one rank, whose part of the array is ``x``; ``into`` has the strides of each rank's part of the result."""
-        order = _order_on_the_way(shards)
+        order = _wire_order(shards)
 
         def sent(sender: int, receiver: int, strides: Sequence[int]) -> tuple[Strides, ...]:
             boxes = shards.boxes(sender, receiver)
@@ -292,7 +300,7 @@ class AllToAll:
             outgoing = _flat(x)
         else:
             outgoing = x.new_empty(x.numel())
-            for view, part in zip(_views(x, sent), _behind_one_another(outgoing, sent), strict=True):
+            for view, part in zip(_views(x, sent), _packed_views(outgoing, sent), strict=True):
                 _copy(view, part)
         straight = are_consecutive(received) and result.is_contiguous()
         incoming = _flat(result) if straight else x.new_empty(result.numel())
@@ -300,18 +308,18 @@ class AllToAll:
         sizes = [[count * x.element_size() for count in each] for each in counts]
         dist.all_to_all_single(incoming.view(torch.uint8), outgoing.view(torch.uint8), *sizes, group=group)
         if not straight:
-            for part, view in zip(_behind_one_another(incoming, received), _views(result, received), strict=True):
+            for part, view in zip(_packed_views(incoming, received), _views(result, received), strict=True):
                 _copy(part, view)
         return result
 
 
-def _order_on_the_way(shards: Shards) -> Sequence[int]:
+def _wire_order(shards: Shards) -> Sequence[int]:
     """The order of dimensions in which boxes are sent, the same on every rank: the array's if this saves packing, else the result's."""
     moved, cuts = shards.moved, shards.cuts
     extents = [end - start for start, end in pairwise(cuts)]
     rank = extents.index(max(extents))  # one that has something
     shape = [prod(group) for group in moved.split]
-    shape[shards.split] = extents[rank]
+    shape[shards.shard_dim] = extents[rank]
     boxes = [box for receiver in range(shards.ranks) for box in shards.boxes(rank, receiver)]
     if are_consecutive([shards.in_source(box, rank, row_major(tuple(shape))) for box in boxes]):
         return range(len(moved.order))
@@ -328,7 +336,7 @@ def _views(tensor: torch.Tensor, boxes: Sequence[Strides]) -> list[torch.Tensor]
     return [tensor.as_strided(box.extents, box.strides, first + box.offset) for box in boxes]
 
 
-def _behind_one_another(flat: torch.Tensor, boxes: Sequence[Strides]) -> list[torch.Tensor]:
+def _packed_views(flat: torch.Tensor, boxes: Sequence[Strides]) -> list[torch.Tensor]:
     parts = flat.split([prod(box.extents) for box in boxes])
     return [part.view(box.extents) for part, box in zip(parts, boxes, strict=False)]
 
@@ -349,14 +357,14 @@ def _part(
     axes: str,
     names: str,
     sizes: list[int],
-    split: int,
-    out_split: int,
+    shard_dim: int,
+    out_shard_dim: int,
     group: str,
     extent: int,
     total: int,
 ) -> torch.Tensor:
-    """Return a new tensor. ``extent`` is the result's along ``out_split`` on this rank, ``total`` the whole array's along ``split``."""
-    call, process_group = ShardsCall.of_torch(axes, names, sizes, split, out_split, group, extent, total)
+    """Return a new tensor. ``extent`` is the result's along ``out_shard_dim`` on this rank, ``total`` the whole array's along ``shard_dim``."""
+    call, process_group = ShardsCall.of_torch(axes, names, sizes, shard_dim, out_shard_dim, group, extent, total)
     return exchange(x.resolve_conj().resolve_neg(), call, process_group, None)
 
 
@@ -364,8 +372,8 @@ def _shaped(x: torch.Tensor, *carried: Any) -> torch.Tensor:
     """Return the result without its memory."""
     call, group = ShardsCall.of_torch(*carried)
     shape = list(call.rearrangement(x.shape).shape)
-    extents = chunk_extents(shape[call.out_split], group.size())
-    shape[call.out_split] = extents[group.rank()] if call.extent is None else call.extent
+    extents = chunk_extents(shape[call.out_shard_dim], group.size())
+    shape[call.out_shard_dim] = extents[group.rank()] if call.extent is None else call.extent
     return x.new_empty(shape)
 
 
@@ -374,8 +382,8 @@ def _remember_inverse(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     call, ctx.group = ShardsCall.of_torch(*carried)
     moved = call.rearrangement(x.shape)
     pattern, sizes = moved.inverse()
-    total = moved.shape[call.out_split]
-    ctx.inverse = ShardsCall(pattern, sizes, call.out_split, call.split, x.shape[call.split], total)
+    total = moved.shape[call.out_shard_dim]
+    ctx.inverse = ShardsCall(pattern, sizes, call.out_shard_dim, call.shard_dim, x.shape[call.shard_dim], total)
 
 
 def _gradient(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:

@@ -38,7 +38,7 @@ _give_way: Callable[[], object] = getattr(os, "sched_yield", partial(time.sleep,
 
 
 @frozen(eq=False)
-class _Page:
+class _SharedMemoryBoard:
     """Two words of each rank, in memory that the ranks share. A word is written and read as a whole, so no other order is needed."""
 
     rank: int
@@ -53,7 +53,7 @@ class _Page:
 
 
 @frozen(eq=False)
-class _Keys:
+class _StoreBoard:
     """The same in the store of the group."""
 
     store: Any
@@ -67,7 +67,7 @@ class _Keys:
         return [int(word) for word in self.store.multi_get([f"word/{which}/{rank}" for rank in range(self.ranks)])]
 
 
-class Meeting:
+class Rendezvous:
     """The place where the ranks of a group agree. All ranks make it, in the same order as other meetings of the group.
 
     Args:
@@ -93,12 +93,12 @@ class Meeting:
         self._said, self._calls, self._broken = 0, 0, ""
         page = self._page() if shared else None
         self.one_host = page is not None
-        self._board = page or _Keys(self._store, self.rank, self.ranks)
+        self._board = page or _StoreBoard(self._store, self.rank, self.ranks)
         for which in (0, 1):
             self._board.post(which, 0)
-        self.tell("ready")
+        self.all_gather_text("ready")
 
-    def agree(self, digest: int) -> bool:
+    def all_equal(self, digest: int) -> bool:
         """Wait until all ranks have reached this call. True if they all have this digest, which is not :data:`NEW`.
 
         Raises:
@@ -124,11 +124,11 @@ class Meeting:
             else:
                 time.sleep(min(waited / 10, _NAP_SECONDS))
 
-    def tell(self, text: str) -> list[str]:
+    def all_gather_text(self, text: str) -> list[str]:
         """Exchange texts: the text of each rank for this call. Every rank must call it.
 
         Raises:
-            LaunchError: as :meth:`agree`.
+            LaunchError: as :meth:`all_equal`.
         """
         self._check()
         self._said += 1
@@ -156,21 +156,23 @@ class Meeting:
         )
         return LaunchError(self._broken)
 
-    def _page(self) -> _Page | None:
+    def _page(self) -> _SharedMemoryBoard | None:
         """Memory that all ranks share; None if a rank cannot open the file of the first rank."""
         with ExitStack() as stack:
             path, size = "", 16 * self.ranks
             if self.rank == 0:
-                room = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108  (memory, not a disk)
+                folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108  (memory, not a disk)
                 with suppress(OSError):
-                    handle, path = tempfile.mkstemp(prefix=f"tilecopy-{secrets.token_hex(8)}-", dir=room)
+                    handle, path = tempfile.mkstemp(prefix=f"tilecopy-{secrets.token_hex(8)}-", dir=folder)
                     stack.callback(Path(path).unlink)
                     os.ftruncate(handle, size)
                     os.close(handle)
-            path, memory = self.tell(path)[0], None
+            path, memory = self.all_gather_text(path)[0], None
             with suppress(OSError, ValueError), Path(path).open("r+b") as file:
                 memory = mmap.mmap(file.fileno(), size)
-            reached = self.tell("" if memory is None else "reached")
+            reached = self.all_gather_text("" if memory is None else "reached")
             return (
-                _Page(self.rank, np.frombuffer(memory, np.uint64).reshape(2, -1)) if all(reached) and memory else None
+                _SharedMemoryBoard(self.rank, np.frombuffer(memory, np.uint64).reshape(2, -1))
+                if all(reached) and memory
+                else None
             )

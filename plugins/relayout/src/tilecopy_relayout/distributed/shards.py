@@ -50,15 +50,15 @@ class Shards:
 
     Attributes:
         moved: the rearrangement of the whole array.
-        split: the dimension of the array that is divided among the ranks.
-        out_split: the dimension of the result that is divided among the ranks.
-        cuts: the start of each rank's part of the array along ``split``, and the end.
-        out_cuts: the same for the result, along ``out_split``.
+        shard_dim: the dimension of the array that is divided among the ranks.
+        out_shard_dim: the dimension of the result that is divided among the ranks.
+        cuts: the start of each rank's part of the array along ``shard_dim``, and the end.
+        out_cuts: the same for the result, along ``out_shard_dim``.
     """
 
     moved: Rearrangement
-    split: int
-    out_split: int
+    shard_dim: int
+    out_shard_dim: int
     cuts: tuple[int, ...]
     out_cuts: tuple[int, ...]
 
@@ -70,7 +70,7 @@ class Shards:
     def out_shape(self, rank: int) -> tuple[int, ...]:
         """The shape of a rank's part of the result."""
         shape = list(self.moved.shape)
-        shape[self.out_split] = self.out_cuts[rank + 1] - self.out_cuts[rank]
+        shape[self.out_shard_dim] = self.out_cuts[rank + 1] - self.out_cuts[rank]
         return tuple(shape)
 
     def boxes(self, sender: int, receiver: int) -> Iterator[Box]:
@@ -78,13 +78,13 @@ class Shards:
         moved = self.moved
         if 0 in moved.extents:
             return
-        first = sum(map(len, moved.split[: self.split]))
-        theirs = range(first, first + len(moved.split[self.split]))
-        first = sum(moved.merge[: self.out_split])
-        mine = moved.order[first : first + moved.merge[self.out_split]]
+        first = sum(map(len, moved.split[: self.shard_dim]))
+        theirs = range(first, first + len(moved.split[self.shard_dim]))
+        first = sum(moved.merge[: self.out_shard_dim])
+        mine = moved.order[first : first + moved.merge[self.out_shard_dim]]
         wholes = [(0, extent) for extent in moved.extents]
-        of_result = list(boxes_of(moved.merged[self.out_split], *self.out_cuts[receiver : receiver + 2]))
-        for sent in boxes_of(moved.split[self.split], *self.cuts[sender : sender + 2]):
+        of_result = list(boxes_of(moved.merged[self.out_shard_dim], *self.out_cuts[receiver : receiver + 2]))
+        for sent in boxes_of(moved.split[self.shard_dim], *self.cuts[sender : sender + 2]):
             for received in of_result:
                 ranges = list(wholes)
                 for dims, (starts, extents) in ((theirs, sent), (mine, received)):
@@ -98,7 +98,7 @@ class Shards:
         """A box in the sender's part of the array, which has these strides in elements."""
         steps = self.moved.source_strides(strides)
         offset = sum(start * step for start, step in zip(box[0], steps, strict=True))
-        return Strides(offset - self.cuts[sender] * strides[self.split], box[1], steps)
+        return Strides(offset - self.cuts[sender] * strides[self.shard_dim], box[1], steps)
 
     def in_result(self, box: Box, receiver: int, strides: Sequence[int]) -> Strides:
         """A box in the receiver's part of the result, which has these strides in elements."""
@@ -107,7 +107,7 @@ class Shards:
         for dim, step in zip(self.moved.order, own, strict=True):
             steps[dim] = step
         offset = sum(start * step for start, step in zip(box[0], steps, strict=True))
-        return Strides(offset - self.out_cuts[receiver] * strides[self.out_split], box[1], tuple(steps))
+        return Strides(offset - self.out_cuts[receiver] * strides[self.out_shard_dim], box[1], tuple(steps))
 
 
 def boxes_of(extents: Sequence[int], low: int, high: int) -> Iterator[Box]:
@@ -175,7 +175,7 @@ def dimension(name: str, value: Any, rank: int, what: str) -> int:
 
 
 @frozen
-class Told:
+class RankRequest:
     """The arguments of one rank, as it sends them to the others.
 
     Attributes:
@@ -185,10 +185,10 @@ class Told:
         device: ``"cpu"`` or ``"cuda"``.
         axes: as relayout takes them.
         sizes: of names in the pattern.
-        split: the dimension of the array that is divided.
-        out_split: the dimension of the result that is.
-        total: the extent of the whole array along ``split``, if the caller has it.
-        extent: of its part of the result along ``out_split``, if the caller gives it.
+        shard_dim: the dimension of the array that is divided.
+        out_shard_dim: the dimension of the result that is.
+        total: the extent of the whole array along ``shard_dim``, if the caller has it.
+        extent: of its part of the result along ``out_shard_dim``, if the caller gives it.
         out_shape: of its ``out``.
         out_strides: of its ``out``, in elements.
         symmetric: whether its ``out`` is memory that the other ranks can write.
@@ -200,8 +200,8 @@ class Told:
     device: str = ""
     axes: str = ""
     sizes: tuple[tuple[str, int], ...] = ()
-    split: int = 0
-    out_split: int = 0
+    shard_dim: int = 0
+    out_shard_dim: int = 0
     total: int | None = None
     extent: int | None = None
     out_shape: tuple[int, ...] | None = None
@@ -213,48 +213,53 @@ class Told:
         return repr(attrs.astuple(self))
 
     @classmethod
-    def of(cls, text: str) -> Told:
+    def of(cls, text: str) -> RankRequest:
         """The arguments in the text of a rank."""
         return cls(*ast.literal_eval(text))
 
 
-_EQUAL = ("dtype", "device", "axes", "sizes", "split", "out_split")
+_EQUAL = ("dtype", "device", "axes", "sizes", "shard_dim", "out_shard_dim")
 
 
-def agreed(told: Sequence[Told]) -> Shards:
+def merge_requests(requests: Sequence[RankRequest]) -> Shards:
     """The relayout that all ranks request. Every rank gets the same result from the same texts, or the same error.
 
     Raises:
         RequestError: the ranks disagree, the arguments of a rank are invalid, or the parts do not fit together.
     """
-    for rank, each in enumerate(told):
+    for rank, each in enumerate(requests):
         if each.refused:
             raise RequestError(f"rank {rank}: {each.refused}")
     for name in _EQUAL:
-        _same(name, [getattr(each, name) for each in told])
-    first, split = told[0], told[0].split
-    _same("the shape but for split", [(*each.shape[:split], "split", *each.shape[split + 1 :]) for each in told])
-    _same("whether out= is given", [each.out_shape is not None for each in told])
-    _same("whether the result's extent is given", [each.extent is not None for each in told])
-    parts = [each.shape[split] for each in told]
-    if any(each.total not in (None, sum(parts)) for each in told):
+        _same(name, [getattr(each, name) for each in requests])
+    first, shard_dim = requests[0], requests[0].shard_dim
+    _same(
+        "the shape but for shard_dim",
+        [(*each.shape[:shard_dim], "shard_dim", *each.shape[shard_dim + 1 :]) for each in requests],
+    )
+    _same("whether out= is given", [each.out_shape is not None for each in requests])
+    _same("whether the result's extent is given", [each.extent is not None for each in requests])
+    parts = [each.shape[shard_dim] for each in requests]
+    if any(each.total not in (None, sum(parts)) for each in requests):
         raise RequestError(
-            f"the parts have {parts} elements along split={split}: in what torch.compile compiles all parts are equal"
+            f"the parts have {parts} elements along shard_dim={shard_dim}: in what torch.compile compiles all parts are equal"
         )
-    moved = rearrangement(first.axes, (*first.shape[:split], sum(parts), *first.shape[split + 1 :]), dict(first.sizes))
-    out_split = dimension("out_split", first.out_split, len(moved.shape), "the result")
-    extents = chunk_extents(moved.shape[out_split], len(told))
-    outs = [each.out_shape for each in told if each.out_shape is not None]
+    moved = rearrangement(
+        first.axes, (*first.shape[:shard_dim], sum(parts), *first.shape[shard_dim + 1 :]), dict(first.sizes)
+    )
+    out_shard_dim = dimension("out_shard_dim", first.out_shard_dim, len(moved.shape), "the result")
+    extents = chunk_extents(moved.shape[out_shard_dim], len(requests))
+    outs = [each.out_shape for each in requests if each.out_shape is not None]
     if outs:
-        extents = tuple(out[out_split] if out_split < len(out) else 0 for out in outs)
+        extents = tuple(out[out_shard_dim] if out_shard_dim < len(out) else 0 for out in outs)
     elif first.extent is not None:
-        extents = tuple(each.extent or 0 for each in told)
-    if sum(extents) != moved.shape[out_split]:
+        extents = tuple(each.extent or 0 for each in requests)
+    if sum(extents) != moved.shape[out_shard_dim]:
         raise RequestError(
-            f"the ranks' parts of the result have {list(extents)} elements along out_split={out_split}, {sum(extents)} together; "
+            f"the ranks' parts of the result have {list(extents)} elements along out_shard_dim={out_shard_dim}, {sum(extents)} together; "
             f"the whole result has {moved.shape}"
         )
-    shards = Shards(moved, split, out_split, cuts_of(parts), cuts_of(extents))
+    shards = Shards(moved, shard_dim, out_shard_dim, cuts_of(parts), cuts_of(extents))
     for rank, out in enumerate(outs):
         if out != shards.out_shape(rank):
             raise RequestError(f"rank {rank}: out has the shape {out}, its part of the result {shards.out_shape(rank)}")

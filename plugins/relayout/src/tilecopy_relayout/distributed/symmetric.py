@@ -16,13 +16,13 @@ import torch
 
 from tilecopy_core.plugin import frozen, row_major
 
-from ..arrays.devices import Gpus, driver
+from ..arrays.devices import DevicePlacement, driver
 from ..arrays.torch_internals import symmetric_handle, symmetric_memory
 from ..local.host import target_of_gpu
-from ..planner.launching import OnDevice, align_of
+from ..planner.launching import DeviceLauncher, align_of
 from ..planner.plan import plan_relayout
 from ..planner.problem import DTYPES
-from .rendezvous import Meeting
+from .rendezvous import Rendezvous
 from .shards import Shards
 
 _LEAST_BYTES = 1 << 21
@@ -34,7 +34,7 @@ _NON_BLOCKING = 1
 
 
 @frozen(eq=False)
-class Room:
+class SymmetricBuffer:
     """Memory of the same size on every rank, which all ranks write.
 
     Attributes:
@@ -48,7 +48,7 @@ class Room:
     addresses: tuple[int, ...]
 
 
-class Peers:
+class SymmetricWorkspace:
     """The memory that the ranks of a group share on their GPUs, made when the first call needs it.
 
     Results are written to memory that is kept, and copied from there to new tensors. So no rank writes a tensor that another caller has.
@@ -56,13 +56,13 @@ class Peers:
 
     Args:
         group_name: of the process group.
-        meeting: where its ranks meet.
+        rendezvous: where its ranks meet.
     """
 
-    def __init__(self, group_name: str, meeting: Meeting) -> None:
-        self._group_name, self._meeting = group_name, meeting
-        self._usable = meeting.one_host
-        self._kept: list[Room] = []
+    def __init__(self, group_name: str, rendezvous: Rendezvous) -> None:
+        self._group_name, self._rendezvous = group_name, rendezvous
+        self._usable = rendezvous.one_host
+        self._kept: list[SymmetricBuffer] = []
         self._streams: list[int] = []
         self._done: Any = None
 
@@ -79,21 +79,21 @@ class Peers:
         """
         with torch.cuda.device(x.device):
             if out is not None:
-                room = self._room(lambda: out)
+                buffer = self._buffer(lambda: out)
             else:
-                room = self._kept_room(x, shards)
+                buffer = self._kept_buffer(x, shards)
                 into = [row_major(shards.out_shape(rank)) for rank in range(shards.ranks)]
-            if room is None:
+            if buffer is None:
                 return None
             self._done = self._done or torch.cuda.Event()
-            gpu, rank, moves = x.device.index, self._meeting.rank, []
+            gpu, rank, moves = x.device.index, self._rendezvous.rank, []
             for step in range(1, shards.ranks + 1):  # each rank begins with another receiver
                 receiver = (rank + step) % shards.ranks
                 for box in shards.boxes(rank, receiver):
                     source = shards.in_source(box, rank, x.stride())
                     result = shards.in_result(box, receiver, into[receiver]).permuted(shards.moved.order)
                     first = source.offset * x.element_size()
-                    address = room.addresses[receiver] + result.offset * x.element_size()
+                    address = buffer.addresses[receiver] + result.offset * x.element_size()
                     plan = plan_relayout(
                         source.extents,
                         DTYPES[x.element_size()],
@@ -104,18 +104,22 @@ class Peers:
                         out_align_bytes=align_of(address),
                         target=target_of_gpu(gpu),
                     )
-                    moves.append((cast("OnDevice", plan.bind("cuda", Gpus.of(gpu, gpu))), first, address))
+                    moves.append(
+                        (cast("DeviceLauncher", plan.bind("cuda", DevicePlacement.of(gpu, gpu))), first, address)
+                    )
             while len(self._streams) < max(len(moves), 2):
                 with driver().active(gpu):
                     self._streams.append(int(driver().call("cuStreamCreate", _NON_BLOCKING)))
-        timeout_ms = int(self._meeting.seconds * 1000)
-        barrier = partial(room.handle.barrier, channel=0, timeout_ms=timeout_ms)
-        work = Push(x.device, room, barrier, tuple(moves), tuple(self._streams))
+        timeout_ms = int(self._rendezvous.seconds * 1000)
+        barrier = partial(buffer.handle.barrier, channel=0, timeout_ms=timeout_ms)
+        work = PutGraph(x.device, buffer, barrier, tuple(moves), tuple(self._streams))
         shape = shards.out_shape(rank)
-        written = None if out is not None else room.tensor[: prod(shape) * x.element_size()].view(x.dtype).view(shape)
+        written = None if out is not None else buffer.tensor[: prod(shape) * x.element_size()].view(x.dtype).view(shape)
         return partial(self._move, work, written)
 
-    def _move(self, work: Push, written: torch.Tensor | None, group: Any, x: torch.Tensor, out: Any) -> torch.Tensor:
+    def _move(
+        self, work: PutGraph, written: torch.Tensor | None, group: Any, x: torch.Tensor, out: Any
+    ) -> torch.Tensor:
         """One call, whose result is copied from where it was ``written``, if that is not ``out`` itself.
 
         Calls of a group use the same memory, and wait for each other on whatever streams they are. In a graph capture of the caller,
@@ -133,18 +137,18 @@ class Peers:
                 self._done.record()
             return cast("torch.Tensor", result)
 
-    def _kept_room(self, x: torch.Tensor, shards: Shards) -> Room | None:
+    def _kept_buffer(self, x: torch.Tensor, shards: Shards) -> SymmetricBuffer | None:
         """The kept memory, as large as the largest part of the result."""
         most = max(prod(shards.out_shape(rank)) for rank in range(shards.ranks)) * x.element_size()
         nbytes = max(_LEAST_BYTES, 1 << (most - 1).bit_length() if most else 0)
         if self._usable and (not self._kept or self._kept[-1].tensor.numel() < nbytes):
-            room = self._room(lambda: symmetric_memory(nbytes, x.device))
-            self._usable = room is not None
-            if room is not None:
-                self._kept.append(room)
+            buffer = self._buffer(lambda: symmetric_memory(nbytes, x.device))
+            self._usable = buffer is not None
+            if buffer is not None:
+                self._kept.append(buffer)
         return self._kept[-1] if self._usable else None
 
-    def _room(self, make: Callable[[], torch.Tensor]) -> Room | None:
+    def _buffer(self, make: Callable[[], torch.Tensor]) -> SymmetricBuffer | None:
         """A tensor as memory that all ranks write; None on every rank if a rank has none, or cannot access another's."""
         if not self._usable:
             return None
@@ -154,20 +158,20 @@ class Peers:
             within = f"{tensor.data_ptr() - handle.buffer_ptrs[handle.rank]}"  # it may begin elsewhere on each rank
         except (ImportError, RuntimeError):
             within = ""
-        told = self._meeting.tell(within)
-        if not all(told):
+        offsets = self._rendezvous.all_gather_text(within)
+        if not all(offsets):
             return None
-        bases = zip(handle.buffer_ptrs, map(int, told), strict=True)
-        return Room(tensor, handle, tuple(base + offset for base, offset in bases))
+        bases = zip(handle.buffer_ptrs, map(int, offsets), strict=True)
+        return SymmetricBuffer(tensor, handle, tuple(base + offset for base, offset in bases))
 
 
 @frozen(eq=False)
-class Push:
+class PutGraph:
     """The exchange of one kind of call, as a launch.
 
     Attributes:
         device: of this rank.
-        room: the memory of the results.
+        buffer: the memory of the results.
         barrier: of all ranks' GPUs, on the current stream.
         moves: for each box its relayout, the bytes from the array's first element, and the address in its receiver's memory.
         streams: at least as many as moves.
@@ -175,9 +179,9 @@ class Push:
     """
 
     device: torch.device
-    room: Room
+    buffer: SymmetricBuffer
     barrier: Callable[[], None]
-    moves: tuple[tuple[OnDevice, int, int], ...]
+    moves: tuple[tuple[DeviceLauncher, int, int], ...]
     streams: tuple[int, ...]
     graphs: dict[int, Any] = attrs.field(factory=dict)
 

@@ -23,11 +23,11 @@ from ..local.host import (
     boxes,
     choose_executor,
     current_gpu,
-    default_limit_bytes,
+    default_memory_bytes,
     move_piece,
     target_of_gpu,
 )
-from ..local.word_copy import Movement, movement_of
+from ..local.word_copy import WordCopy, word_copy_of
 
 Progress = Callable[[int, int], None]
 """Called with bytes of the result that are done, and bytes in all."""
@@ -79,18 +79,18 @@ class Outcome:
 
 
 def _relaid_out(
-    npy: NpyFile, movement: Movement, place: tuple[slice, ...], executor: str, target: str
+    npy: NpyFile, word_copy: WordCopy, place: tuple[slice, ...], executor: str, target: str
 ) -> tuple[Any, float, int]:
     """Read one piece of the input, relayout it and compare it with NumPy.
 
     Returns:
         The bytes of that box of the result, the seconds of the relayout, and the number of words that differ from NumPy's.
     """
-    axes = movement.axes
-    box = [place[axes.index(dim)].indices(movement.shape[dim]) for dim in range(len(axes))]
-    offset_bytes = sum(start * stride for (start, _, _), stride in zip(box, movement.strides_bytes, strict=True))
+    axes = word_copy.axes
+    box = [place[axes.index(dim)].indices(word_copy.shape[dim]) for dim in range(len(axes))]
+    offset_bytes = sum(start * stride for (start, _, _), stride in zip(box, word_copy.strides_bytes, strict=True))
     shape = tuple(stop - start for start, stop, _ in box)
-    words = npy.read(offset_bytes, shape, movement.strides_bytes, movement.dtype)
+    words = npy.read(offset_bytes, shape, word_copy.strides_bytes, word_copy.dtype)
     expected = words.transpose(axes)
     result = np.empty(expected.shape, expected.dtype)
     flat = result.reshape(-1).view(np.uint8)
@@ -113,14 +113,14 @@ def relayout_file(
     axes: str,
     *,
     sizes: Mapping[str, int] | None = None,
-    limit_bytes: int | None = None,
+    max_memory_bytes: int | None = None,
     executor: str | None = None,
     target: str | None = None,
     progress: Progress = lambda done, total: None,
 ) -> Outcome:
     """Relayout a .npy file, read piece by piece, into a C-contiguous one.
 
-    Every piece is verified against NumPy. The output file appears, or changes, after all pieces are verified. ``limit_bytes`` are those
+    Every piece is verified against NumPy. The output file appears, or changes, after all pieces are verified. ``max_memory_bytes`` are those
     of both sides of a piece, by default as many as fit. ``executor`` and ``target`` are by default those of the GPU, if there is one.
 
     Raises:
@@ -141,15 +141,15 @@ def relayout_file(
         header = header_of(read.descr, moved.shape)
         strides = tuple(stride * array.itemsize for stride in row_major(moved.shape))
         result = attrs.evolve(array, pointer=0, shape=moved.shape, strides_bytes=strides)
-        movement = movement_of(array, moved, result)
+        word_copy = word_copy_of(array, moved, result)
         total = prod(moved.shape) * array.itemsize
-        limit = limit_bytes or default_limit_bytes(executor) or _EMULATED_BYTES
-        places = list(boxes(movement.out_shape, max(1, limit // (2 * movement.word_bytes))))
+        limit = max_memory_bytes or default_memory_bytes(executor) or _EMULATED_BYTES
+        places = list(boxes(word_copy.out_shape, max(1, limit // (2 * word_copy.word_bytes))))
 
         def parts() -> Iterator[Any]:
             yield header
             for index, place in enumerate(places, start=1):
-                flat, piece_seconds, differing = _relaid_out(read, movement, place, executor, target)
+                flat, piece_seconds, differing = _relaid_out(read, word_copy, place, executor, target)
                 if differing:
                     raise TilecopyError(
                         f"verification failed: {differing} words differ in piece {index}; nothing was written"

@@ -95,7 +95,7 @@ def _demand_no_derivatives(array: torch.Tensor, out: torch.Tensor) -> None:
     if not torch.compiler.is_compiling():  # which traces none of this
         if array.is_meta != out.is_meta:
             raise RequestError(f"out is on {out.device}, the array on {array.device}; a relayout stays in one memory")
-        if why := framework_of(torch.Tensor).refuses_out(out):
+        if why := framework_of(torch.Tensor).out_error(out):
             raise RequestError(f"out: {why}")
         if any(map(is_wrapped_by_transform, (array, out))):
             raise RequestError(

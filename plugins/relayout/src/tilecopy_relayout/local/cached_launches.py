@@ -13,11 +13,11 @@ from tilecopy.executors import LOWEST_ADDRESS, same_tensors
 
 from tilecopy_core.plugin import frozen, row_major
 
-from ..arrays.devices import Across, driver
+from ..arrays.devices import CrossDeviceSync, driver
 from ..arrays.frameworks import Framework
-from ..planner.launching import OnDevice
+from ..planner.launching import DeviceLauncher
 from .call import CheckedLaunch, RelayoutCall, current_stream, run_call
-from .word_copy import movement_of
+from .word_copy import word_copy_of
 
 _MOST_LAUNCHES = 4096
 """Launches that are kept before all are forgotten."""
@@ -46,7 +46,7 @@ class _CachedLaunch:
         low, high: both may overlap where the destination's address less the source's, in bytes, is between these.
     """
 
-    launch: OnDevice
+    launch: DeviceLauncher
     launches: Mapping[int, tuple[Callable[..., None], int, int]]
     mask: int
     shape: tuple[int, ...]
@@ -56,7 +56,7 @@ class _CachedLaunch:
     dtype: Any
     framework: Framework
     out_framework: Framework
-    across: Across | None
+    across: CrossDeviceSync | None
     low: int
     high: int
 
@@ -64,7 +64,7 @@ class _CachedLaunch:
     def of(cls, checked: CheckedLaunch) -> _CachedLaunch | None:
         """Return the record of a launch; None if the addresses alone made the words narrower, or torch must see its result."""
         source, destination, moved = checked.source, checked.destination, checked.rearrangement
-        aligned = movement_of(attrs.evolve(source, pointer=0), moved, attrs.evolve(destination, pointer=0))
+        aligned = word_copy_of(attrs.evolve(source, pointer=0), moved, attrs.evolve(destination, pointer=0))
         if aligned != checked.words:
             return None
         reader = _reader_of(type(destination.owner))
@@ -103,7 +103,7 @@ class _CachedLaunch:
             raise CacheMissError
         return result, address
 
-    def launch_across(self, across: Across, source: int, destination: int, stream: Any) -> None:
+    def launch_across(self, across: CrossDeviceSync, source: int, destination: int, stream: Any) -> None:
         """Launch for a result on another GPU.
 
         Raises:
@@ -113,7 +113,7 @@ class _CachedLaunch:
             raise CacheMissError
         if stream is not None and driver().device_of_stream(stream) not in (None, across.device):
             raise CacheMissError
-        with across.ordered() if stream is None else nullcontext(stream) as current:
+        with across.stream() if stream is None else nullcontext(stream) as current:
             self.launch(source, destination, current)
 
 

@@ -14,12 +14,12 @@ from tilecopy_core.plugin import frozen, shown
 from tilecopy_core.registry import LOCK
 
 from ..arrays.array import Array, array_of, dtype_name
-from ..arrays.devices import Across, Gpus, driver
+from ..arrays.devices import CrossDeviceSync, DevicePlacement, driver
 from ..axes import rearrangement
-from ..planner.launching import OnDevice, align_of
+from ..planner.launching import DeviceLauncher, align_of
 from ..rearrangement import Rearrangement
 from .host import choose_executor, move_in_pieces, target_of_gpu
-from .word_copy import Movement, movement_of
+from .word_copy import WordCopy, word_copy_of
 
 
 class RelayoutCall(NamedTuple):
@@ -69,12 +69,12 @@ class RelayoutCall(NamedTuple):
 class CheckedLaunch:
     """What a checked call on device arrays has launched."""
 
-    launch: OnDevice
-    words: Movement
+    launch: DeviceLauncher
+    words: WordCopy
     rearrangement: Rearrangement
     source: Array
     destination: Array
-    across: Across | None
+    across: CrossDeviceSync | None
 
 
 def run_call(call: RelayoutCall, on_launch: Callable[[CheckedLaunch], None] = lambda launch: None) -> Any:
@@ -100,21 +100,21 @@ def run_call(call: RelayoutCall, on_launch: Callable[[CheckedLaunch], None] = la
     if source.device is None or destination.device is None:
         with nullcontext() if call.device is None else _through(call.device, executor):
             if 0 not in moved.shape:
-                _move_on_host(movement_of(source, moved, destination), source, destination, executor)
+                _move_on_host(word_copy_of(source, moved, destination), source, destination, executor)
     else:
-        gpus = Gpus.of(source.device, destination.device, stream, call.device)
-        across = Across.of(source, destination, gpus.launching)
+        gpus = DevicePlacement.of(source.device, destination.device, stream, call.device)
+        across = CrossDeviceSync.of(source, destination, gpus.launching)
         if stream is None and across is None:
             stream = current_stream(source, destination)()
         if 0 not in moved.shape:
-            words = movement_of(source, moved, destination)
+            words = word_copy_of(source, moved, destination)
             launch = _launcher(words, gpus, source.pointer, destination.pointer)
-            with nullcontext(stream) if across is None or stream is not None else across.ordered() as current:
+            with nullcontext(stream) if across is None or stream is not None else across.stream() as current:
                 launch(source.pointer, destination.pointer, current)
             if call.device is None and gpus.launching == source.device:
                 on_launch(CheckedLaunch(launch, words, moved, source, destination, across))
     if new:
-        return source.framework.made(call.array, result, stream)
+        return source.framework.finalize(call.array, result, stream)
     destination.framework.written(call.out)
     return call.out
 
@@ -150,7 +150,7 @@ def checked_result(name: str, result: Any, source: Array, shape: tuple[int, ...]
         raise RequestError(f"{name} is {facts.place}, the array {source.place}; a relayout stays in one memory")
     if name != "out" and facts.device != source.device:
         raise RequestError(f"{name} is {facts.place}, the array {source.place}")
-    if name == "out" and (why := facts.framework.refuses_out(result)):
+    if name == "out" and (why := facts.framework.out_error(result)):
         raise RequestError(f"out: {why}")
     if name == "out" and facts.readonly:
         raise RequestError("out is read-only")
@@ -166,23 +166,23 @@ def checked_result(name: str, result: Any, source: Array, shape: tuple[int, ...]
     return facts
 
 
-def _move_on_host(movement: Movement, source: Array, destination: Array, executor: str) -> None:
-    words = source.words(movement.shape, movement.strides_bytes, movement.dtype)
-    result = destination.words(movement.out_shape, movement.out_strides_bytes, movement.dtype)
-    move_in_pieces(words, result, movement.axes, executor)
+def _move_on_host(word_copy: WordCopy, source: Array, destination: Array, executor: str) -> None:
+    words = source.words(word_copy.shape, word_copy.strides_bytes, word_copy.dtype)
+    result = destination.words(word_copy.out_shape, word_copy.out_strides_bytes, word_copy.dtype)
+    move_in_pieces(words, result, word_copy.axes, executor)
 
 
-def _launcher(movement: Movement, gpus: Gpus, source: int, destination: int) -> OnDevice:
+def _launcher(word_copy: WordCopy, gpus: DevicePlacement, source: int, destination: int) -> DeviceLauncher:
     with LOCK:
         from ..planner.plan import plan_relayout
     plan = plan_relayout(
-        movement.shape,
-        movement.dtype,
-        movement.axes,
-        strides=movement.strides,
-        out_strides=movement.out_strides,
+        word_copy.shape,
+        word_copy.dtype,
+        word_copy.axes,
+        strides=word_copy.strides,
+        out_strides=word_copy.out_strides,
         align_bytes=align_of(source),
         out_align_bytes=align_of(destination),
         target=target_of_gpu(gpus.launching),
     )
-    return cast("OnDevice", plan.bind("cuda", gpus))
+    return cast("DeviceLauncher", plan.bind("cuda", gpus))

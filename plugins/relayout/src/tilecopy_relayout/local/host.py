@@ -18,7 +18,7 @@ from tilecopy_core import RequestError
 from tilecopy_core.plugin import shown
 from tilecopy_core.registry import LOCK
 
-from ..arrays.devices import Gpus, driver
+from ..arrays.devices import DevicePlacement, driver
 
 EXECUTORS = ("cuda", "emulator")
 EMULATED_TARGET = "sm_90"
@@ -87,7 +87,7 @@ def boxes(shape: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
             yield before
 
 
-def default_limit_bytes(executor: str) -> int | None:
+def default_memory_bytes(executor: str) -> int | None:
     """Bytes of both sides of a piece: 80 percent of the GPU's free memory; None on the emulator, which uses host memory."""
     if executor != "cuda":
         return None
@@ -111,7 +111,7 @@ def move_in_pieces(source: Any, result: Any, axes: Sequence[int], executor: str,
     Raises:
         LaunchError: the driver refuses, or there is not enough device memory.
     """
-    limit = default_limit_bytes(executor)
+    limit = default_memory_bytes(executor)
     most = max(1, result.size if limit is None else limit // (2 * result.itemsize))
     turned = source.transpose(axes)
     for box in boxes(result.shape, most):
@@ -179,7 +179,7 @@ def _through_gpu(source: Any, result: Any, axes: Sequence[int], target: str, tim
     strides = tuple(stride // source.itemsize for stride in source.strides)
     plan = plan_relayout(source.shape, source.dtype.name, tuple(axes), strides=strides, out_strides=None, target=target)
     gpu = current_gpu()
-    launch = plan.bind("cuda", Gpus.of(gpu, gpu))
+    launch = plan.bind("cuda", DevicePlacement.of(gpu, gpu))
     with ExitStack() as stack:
         sides = [
             stack.enter_context(DeviceArray((a.nbytes,), "uint8", device=gpu, executor=cuda)) for a in (memory, result)

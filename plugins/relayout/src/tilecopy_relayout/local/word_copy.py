@@ -12,7 +12,7 @@ from ..rearrangement import Rearrangement
 
 
 @frozen
-class Movement:
+class WordCopy:
     """The source and destination of a relayout, in words.
 
     Attributes:
@@ -50,7 +50,7 @@ class Movement:
         return tuple(stride * self.word_bytes for stride in self.out_strides)
 
 
-def movement_of(source: Array, moved: Rearrangement, out: Array) -> Movement:
+def word_copy_of(source: Array, moved: Rearrangement, out: Array) -> WordCopy:
     """The words that a relayout of an array into another moves.
 
     A word is as wide as the element's size, all strides and both addresses allow. An element of several words (12
@@ -78,4 +78,4 @@ def movement_of(source: Array, moved: Rearrangement, out: Array) -> Movement:
         shape.append(source.itemsize // word)
         strides.append(1)
         out_strides.append(1)
-    return Movement(tuple(shape), tuple(axes), tuple(strides), tuple(out_strides), word)
+    return WordCopy(tuple(shape), tuple(axes), tuple(strides), tuple(out_strides), word)

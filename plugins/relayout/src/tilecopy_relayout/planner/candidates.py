@@ -7,7 +7,7 @@ from itertools import product
 from math import prod
 
 from .problem import Problem
-from .tilings import CHUNK_BYTES, LANES, Kind, Tiling, along, margin, split_of, vector
+from .tilings import CHUNK_BYTES, LANES, Kind, Tiling, dims_by_stride, sector_elems, thread_values_of, vector
 
 SHORT_RUN_BYTES, RUN_BYTES = (32, 64), (128, 256, 512)
 """Contiguous bytes of a box on a side; the short runs are for small arrays."""
@@ -39,22 +39,22 @@ def candidates(problem: Problem) -> list[Tiling]:
 
 def _is_shared_out(problem: Problem, tiling: Tiling) -> bool:
     """Whether enough threads find work: extents like 67 have no divisor that could be spread over some of 64 threads."""
-    return tiling.divides or split_of(problem, tiling).threads * MOST_IDLE >= tiling.threads
+    return tiling.divides or thread_values_of(problem, tiling).threads * MOST_IDLE >= tiling.threads
 
 
 def orders(problem: Problem) -> list[tuple[int, ...]]:
     """The CTAs along the destination, or along the source."""
-    return list(dict.fromkeys((along(problem, "dst")[::-1], along(problem, "src")[::-1])))
+    return list(dict.fromkeys((dims_by_stride(problem, "dst")[::-1], dims_by_stride(problem, "src")[::-1])))
 
 
 def _direct(problem: Problem) -> Iterator[Tiling]:
-    inner = along(problem, "dst")
+    inner = dims_by_stride(problem, "dst")
     tiles = [_grown(problem, (inner, nbytes)) for nbytes in DIRECT_TILE_BYTES]
     yield from _walked(problem, tiles, ("direct",), (64, *THREADS), DIRECT_THREAD_BYTES)
 
 
 def _staged(problem: Problem) -> Iterator[Tiling]:
-    by_src, by_dst = along(problem, "src"), along(problem, "dst")
+    by_src, by_dst = dims_by_stride(problem, "src"), dims_by_stride(problem, "dst")
     aligned = vector(problem, by_src[0], "src") > 1 or vector(problem, by_dst[0], "dst") > 1
     small = problem.size_bytes < SMALL_BYTES
     runs = SHORT_RUN_BYTES + RUN_BYTES if small else RUN_BYTES
@@ -72,7 +72,7 @@ def _staged(problem: Problem) -> Iterator[Tiling]:
         kinds = kinds[:1] if vector(problem, by_src[0], "src") >= vector(problem, by_dst[0], "dst") else kinds[1:]
     threads = (32, 64, *THREADS)
     yield from _walked(problem, tiles, kinds, threads, SMALL_THREAD_BYTES if small else THREAD_BYTES)
-    a, b, early = by_src[0], by_dst[0], margin(problem)
+    a, b, early = by_src[0], by_dst[0], sector_elems(problem)
     far = not small and vector(problem, b, "dst") == 1 and problem.dims[b].dst == 1 and not problem.reversed
     if far and a != b == len(problem.dims) - 1 and problem.dims[b].extent >= 8 * early:
         for rows, length in product(SHIFTED_ROWS_BYTES, SHIFTED_LENGTH_BYTES):

@@ -23,9 +23,9 @@ from .tilings import (
     SIDES,
     Side,
     Tiling,
-    along,
-    split_of,
-    staging_of,
+    dims_by_stride,
+    smem_layout_of,
+    thread_values_of,
     vector,
 )
 
@@ -52,9 +52,9 @@ FULL_CTA = 1024
 """Threads of a CTA from which ``scatter`` loses no more than ``gather``: its loads are all in flight before any store."""
 BEST_SHARE = 0.97
 """The share of a plain copy that a relayout reaches if all factors are 1."""
-PACE = 8.1
+DRAM_BYTES_PER_CYCLE = 8.1
 """Bytes that an SM copies in a cycle when DRAM is the limit; L1 and shared memory take one wavefront in it."""
-L2_PACE = 1.6
+L2_SECTORS_PER_DRAM_SECTOR = 1.6
 """Sectors that L2 takes in the time in which DRAM takes one."""
 MOST_REGISTERS, SM_REGISTERS = 255, 1 << 16
 OTHER_REGISTERS, ON_THE_WAY = 24, 64
@@ -73,9 +73,11 @@ LATENCY_CYCLES, FEW_WAVES = 1500.0, 4
 """The time that a CTA waits for its loads, stores and start. CTAs of more than this number of waves hide it."""
 ELEMENT_BY_ELEMENT = 2.0
 """The factor of one element a thread. There is nothing to choose, so it is not counted further."""
-SHARPNESS = 6
+P_NORM = 6
 """How little of one limit shows under another."""
-NOT_BUSY: float = (1 + (PACE * 4 / LINE_BYTES) ** SHARPNESS + (1 / L2_PACE) ** SHARPNESS) ** (1 / SHARPNESS)
+NOT_BUSY: float = (
+    1 + (DRAM_BYTES_PER_CYCLE * 4 / LINE_BYTES) ** P_NORM + (1 / L2_SECTORS_PER_DRAM_SECTOR) ** P_NORM
+) ** (1 / P_NORM)
 """The combined limits for whole sectors and no conflicts, where the factor must be 1."""
 
 
@@ -182,14 +184,14 @@ def _tail(problem: Problem, tiling: Tiling, box: Box) -> float:
     if waves > FEW_WAVES:
         return 1.0
     together = min(resident, -(-box.ctas // SMS))
-    cycles = waves * (LATENCY_CYCLES + together * box.nbytes / PACE)
-    return cycles * SMS * PACE / problem.size_bytes
+    cycles = waves * (LATENCY_CYCLES + together * box.nbytes / DRAM_BYTES_PER_CYCLE)
+    return cycles * SMS * DRAM_BYTES_PER_CYCLE / problem.size_bytes
 
 
 def _run(problem: Problem, tiling: Tiling, side: Side) -> tuple[int, list[int]]:
     """Contiguous elements of a box on one side, and the dimensions that it has whole in them."""
     have, whole = 1, list[int]()
-    for n in along(problem, side):
+    for n in dims_by_stride(problem, side):
         if abs(getattr(problem.dims[n], side)) != have:
             break
         have *= tiling.tile[n]
@@ -221,7 +223,7 @@ def _crowding(problem: Problem, tiling: Tiling) -> float:
         return 1.0
     elems, idle = prod(tiling.tile) / tiling.threads, 0.0
     if not tiling.divides:
-        active = split_of(problem, tiling).threads
+        active = thread_values_of(problem, tiling).threads
         elems, idle = prod(tiling.tile) / active, max(0.0, tiling.threads / active - MOST_ACTIVE)
     if tiling.kind == "direct":
         return 1 + IDLE * idle
@@ -238,28 +240,35 @@ def _crowding(problem: Problem, tiling: Tiling) -> float:
 @lru_cache(maxsize=512)
 def _narrow(problem: Problem) -> dict[Side, bool]:
     """Whether a side is read or written by less than a word a thread."""
-    return {side: vector(problem, along(problem, side)[0], side) * problem.elem_bytes < BANK_BYTES for side in SIDES}
+    return {
+        side: vector(problem, dims_by_stride(problem, side)[0], side) * problem.elem_bytes < BANK_BYTES
+        for side in SIDES
+    }
 
 
 def _accesses(problem: Problem, tiling: Tiling) -> float:
     """The factor of L1, shared memory and L2. It is 1 if they need less time than DRAM."""
-    split, elem = split_of(problem, tiling), problem.elem_bytes
+    thread_values, elem = thread_values_of(problem, tiling), problem.elem_bytes
     side: Side = "src" if tiling.kind in SCATTERS else "dst"
     steps = [getattr(d, side) * elem for d in problem.dims]
-    lanes = split.lanes(lambda d: d.weight * steps[d.dim])
-    nbytes = len(lanes) * split.vec * elem
-    sectors = _sectors(lanes, split.vec * elem) * SECTOR_BYTES / nbytes
+    lanes = thread_values.lanes(lambda d: d.weight * steps[d.dim])
+    nbytes = len(lanes) * thread_values.vec * elem
+    sectors = _sectors(lanes, thread_values.vec * elem) * SECTOR_BYTES / nbytes
     wavefronts = [sectors / LINE_BYTES] * (2 if tiling.kind == "direct" else 1)
     if tiling.kind != "direct":
         facing: Side = "dst" if side == "src" else "src"
-        width = vector(problem, along(problem, facing)[0], facing) * elem
-        staging = staging_of(problem, tiling, split)
-        words = [lane * elem for lane in split.lanes(staging.step)]
+        width = vector(problem, dims_by_stride(problem, facing)[0], facing) * elem
+        smem_layout = smem_layout_of(problem, tiling, thread_values)
+        words = [lane * elem for lane in thread_values.lanes(smem_layout.step)]
         wavefronts += [1 / min(LINE_BYTES, LANES * width)] * 2
-        held = split.word * elem * (split.vec if split.word == tiling.tile[split.other] else 1)
+        held = (
+            thread_values.word
+            * elem
+            * (thread_values.vec if thread_values.word == tiling.tile[thread_values.other] else 1)
+        )
         wavefronts.append(_conflicts(words, held) / (len(words) * held))
-    busy = [PACE * sum(wavefronts), (1 + sectors) / 2 / L2_PACE]
-    return max(1.0, float((1 + sum(each**SHARPNESS for each in busy)) ** (1 / SHARPNESS) / NOT_BUSY))
+    busy = [DRAM_BYTES_PER_CYCLE * sum(wavefronts), (1 + sectors) / 2 / L2_SECTORS_PER_DRAM_SECTOR]
+    return max(1.0, float((1 + sum(each**P_NORM for each in busy)) ** (1 / P_NORM) / NOT_BUSY))
 
 
 def _sectors(lanes: list[int], width_bytes: int) -> int:

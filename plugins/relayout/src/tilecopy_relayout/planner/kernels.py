@@ -15,7 +15,7 @@ import tilecopy as tc
 from tilecopy_core import S, TileLayout
 
 from .problem import DTYPES, Problem
-from .tilings import LANES, Split, Staging, Tiling, margin, split_of, staging_of
+from .tilings import LANES, SmemLayout, ThreadValueLayout, Tiling, sector_elems, smem_layout_of, thread_values_of
 
 
 def build(problem: Problem, tiling: Tiling, target: str, *, name: str = "relayout") -> tc.BuiltKernel:
@@ -33,34 +33,36 @@ def build(problem: Problem, tiling: Tiling, target: str, *, name: str = "relayou
     grid, numbers = _boxes(k, problem, tiling)
     starts = _starts(problem, tiling, numbers)
     box, into = _box(problem, tiling, starts)
-    overhangs, shared = tiling.overhangs(problem), any(tiling.drawn_back(problem))
+    overhangs, shared = tiling.overhangs(problem), any(tiling.last_tile_shift(problem))
     read: dict[str, Any] = {"outside": "zero"} if overhangs else {}
     write: dict[str, Any] = ({"outside": "keep"} if overhangs else {}) | ({"relaxed": True} if shared else {})
-    split = split_of(problem, tiling)
+    thread_values = thread_values_of(problem, tiling)
     whole = tuple(slice(0, extent) for extent in tiling.tile)
 
     def local(label: str, *, words: bool) -> tc.Region:
-        return k.local(tiling.tile, dtype, layout=fragment(split, len(shape), words=words), name=label)[whole]
+        return k.local(tiling.tile, dtype, layout=fragment(thread_values, len(shape), words=words), name=label)[whole]
 
     vectors = local("vectors", words=False)
     if tiling.kind == "direct":
         k.cta.copy(vectors, src[box], **read)
         k.cta.copy(dst[into], vectors, **write)
         return k.build(target=target, grid=grid)
-    words = local("words", words=True) if split.turns else vectors
-    tile = k.shared(tiling.tile, dtype, layout=staged(tiling, staging_of(problem, tiling, split)), name="tile")[whole]
+    words = local("words", words=True) if thread_values.permutes_registers else vectors
+    tile = k.shared(
+        tiling.tile, dtype, layout=staged(tiling, smem_layout_of(problem, tiling, thread_values)), name="tile"
+    )[whole]
     if tiling.kind == "gather":
         k.cta.copy(tile, src[box], **read)
         k.cta_sync()
         k.cta.copy(words, tile, variant="reg")
-        if split.turns:
+        if thread_values.permutes_registers:
             k.cta.copy(vectors, words)
         k.cta.copy(dst[into], vectors, **write)
         return k.build(target=target, grid=grid)
-    turns = tiling.turns(problem)
+    turns = tiling.tiles_per_cta(problem)
     k.cta.copy(vectors, src[box], **read)
     for turn in k.range(turns) if turns > 1 else (0,):
-        if split.turns:
+        if thread_values.permutes_registers:
             k.cta.copy(words, vectors)
         k.cta.copy(tile, words, variant="reg")
         k.cta_sync()
@@ -81,7 +83,7 @@ def _box(problem: Problem, tiling: Tiling, starts: Sequence[Any]) -> tuple[tuple
     """The box with this start, in the source and in the destination."""
     into = [slice(first, first + extent) for first, extent in zip(starts, tiling.tile, strict=True)]
     if tiling.kind == "shifted":
-        into[-1] = slice(starts[-1] - margin(problem), starts[-1] - margin(problem) + tiling.tile[-1])
+        into[-1] = slice(starts[-1] - sector_elems(problem), starts[-1] - sector_elems(problem) + tiling.tile[-1])
     box = [  # a dimension walked backwards has boxes of one
         slice(d.extent - 1 - s, d.extent - s) if n in problem.reversed else place
         for n, (d, s, place) in enumerate(zip(problem.dims, starts, into, strict=True))
@@ -99,7 +101,7 @@ def _rows(
     write: dict[str, Any],
 ) -> None:
     """Each row of a box by a warp, from the last sector that begins at or before the box's part of the row."""
-    early, warps = margin(problem), tiling.threads // LANES
+    early, warps = sector_elems(problem), tiling.threads // LANES
     length, rows = tiling.tile[-1] - early, prod(tiling.tile[:-1])
     for turn in k.range(-(-rows // warps), unroll=False):  # as quick as unrolled, and sooner assembled
         number: Any = k.warp_id() + turn * warps
@@ -136,47 +138,53 @@ def _elements(k: tc.KernelBuilder, src: tc.Buffer, dst: tc.Buffer, problem: Prob
     return -(-count // tiling.threads)
 
 
-def fragment(split: Split, rank: int, *, words: bool) -> TileLayout:
+def fragment(thread_values: ThreadValueLayout, rank: int, *, words: bool) -> TileLayout:
     """The registers of a box, with a thread's elements of one vector, or of one word, beside each other."""
     iters: list[list[tuple[int, Any]]] = [[] for _ in range(rank)]
-    for digit in split.digits:
-        stride = digit.stride
-        if words and split.turns and not digit.thread and digit.weight == 1 and digit.dim in (split.run, split.other):
-            stride = 1 if digit.dim == split.other else split.word
-        iters[digit.dim].insert(0, (digit.extent, stride @ tc.tx if digit.thread else stride))
+    for mode in thread_values.modes:
+        stride = mode.stride
+        if (
+            words
+            and thread_values.permutes_registers
+            and not mode.thread
+            and mode.weight == 1
+            and mode.dim in (thread_values.run, thread_values.other)
+        ):
+            stride = 1 if mode.dim == thread_values.other else thread_values.word
+        iters[mode.dim].insert(0, (mode.extent, stride @ tc.tx if mode.thread else stride))
     flat = [it for own in iters for it in own or [(1, 0)]]
     return TileLayout(S[tuple(extent for extent, _ in flat) : tuple(stride for _, stride in flat)])
 
 
-def staged(tiling: Tiling, staging: Staging) -> TileLayout:
+def staged(tiling: Tiling, smem_layout: SmemLayout) -> TileLayout:
     """The layout of the box in shared memory."""
     iters: list[tuple[int, int]] = []
-    for n, (extent, step) in enumerate(zip(tiling.tile, staging.steps, strict=True)):
-        rows = staging.vec if n == staging.run else extent
-        iters += [(extent // rows, staging.jump), (rows, step)] if rows < extent else [(extent, step)]
+    for n, (extent, step) in enumerate(zip(tiling.tile, smem_layout.steps, strict=True)):
+        rows = smem_layout.vec if n == smem_layout.run else extent
+        iters += [(extent // rows, smem_layout.jump), (rows, step)] if rows < extent else [(extent, step)]
     return TileLayout(S[tuple(extent for extent, _ in iters) : tuple(step for _, step in iters)])
 
 
 def _boxes(k: tc.KernelBuilder, problem: Problem, tiling: Tiling) -> tuple[int, list[Any]]:
     """The number of CTAs, and the numbers of the running one's box along each dimension (of its first box)."""
     counts, numbers = list(tiling.counts(problem)), list[Any]([0] * len(tiling.tile))
-    walked, turns = tiling.walked(problem), tiling.turns(problem)
+    grid_dims, turns = tiling.grid_dims(problem), tiling.tiles_per_cta(problem)
     if turns > 1:
-        counts[walked[-1]] //= turns
+        counts[grid_dims[-1]] //= turns
     rest: Any = k.block_id("x")
-    for place, n in reversed(list(enumerate(walked))):
+    for place, n in reversed(list(enumerate(grid_dims))):
         numbers[n] = rest % counts[n] if place else rest
         rest = rest // counts[n]
     if turns > 1:
-        numbers[walked[-1]] *= turns
+        numbers[grid_dims[-1]] *= turns
     return prod(counts), numbers
 
 
 def _starts(problem: Problem, tiling: Tiling, numbers: Sequence[Any], turn: Any = 0) -> list[Any]:
     """The start of a CTA's box of a turn; turns go along the dimension that changes fastest."""
-    fastest, steps = tiling.walked(problem)[-1:], tiling.steps(problem)
+    fastest, steps = tiling.grid_dims(problem)[-1:], tiling.steps(problem)
     starts: list[Any] = []
-    for n, (number, back) in enumerate(zip(numbers, tiling.drawn_back(problem), strict=True)):
+    for n, (number, back) in enumerate(zip(numbers, tiling.last_tile_shift(problem), strict=True)):
         start = (number + turn if n in fastest else number) * steps[n]
         starts.append(tc.minimum(start, problem.dims[n].extent - tiling.tile[n]) if back else start)
     return starts

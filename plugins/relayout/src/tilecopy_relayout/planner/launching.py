@@ -15,16 +15,19 @@ from tilecopy.overlap import Footprint
 from tilecopy_core.plugin import frozen, shown
 
 from ..arrays.array import is_masked
-from ..arrays.devices import Gpus, driver
-from .problem import DTYPES, WIDEST_BYTES, Place, Problem
+from ..arrays.devices import DevicePlacement, driver
+from .problem import DTYPES, WIDEST_BYTES, BaseOffsets, Problem
 from .tilings import Tiling
 
-Planned = tuple[Problem, Place, Tiling, tc.BuiltKernel]
+Planned = tuple[Problem, BaseOffsets, Tiling, tc.BuiltKernel]
 """A plan's normal form, where it begins, its tiling, and its kernel."""
 
 
 def bind(
-    plan: Callable[[int, int], Planned], executor: str, sides: tuple[Footprint, Footprint], gpus: Gpus | None = None
+    plan: Callable[[int, int], Planned],
+    executor: str,
+    sides: tuple[Footprint, Footprint],
+    gpus: DevicePlacement | None = None,
 ) -> Callable[[Any, Any, Any], Any]:
     """Return a function that moves arrays of one shape and strides: see :meth:`~tilecopy_relayout.planner.plan.RelayoutPlan.bind`.
 
@@ -34,17 +37,17 @@ def bind(
         sides: the bytes of source and destination, from their first elements.
         gpus: the GPUs of both, or None.
     """
-    if gpus is not None and not isinstance(gpus, Gpus):
-        raise tc.RequestError(f"gpus={shown(gpus)}: the Gpus of a relayout, or None")
+    if gpus is not None and not isinstance(gpus, DevicePlacement):
+        raise tc.RequestError(f"gpus={shown(gpus)}: the DevicePlacement of a relayout, or None")
     if isinstance(executor, str) and executor == "cuda":
-        return OnDevice(plan, gpus) if gpus is not None else _anywhere(cache(partial(OnDevice, plan)))
+        return DeviceLauncher(plan, gpus) if gpus is not None else _anywhere(cache(partial(DeviceLauncher, plan)))
     if isinstance(executor, str) and executor == "emulator":
         return lambda source, destination, _: _on_host(plan, sides, source, destination)
     raise tc.RequestError(f"executor={shown(executor)}: a relayout runs on 'cuda' or 'emulator'")
 
 
 @frozen(eq=False)
-class OnDevice:
+class DeviceLauncher:
     """Moves arrays of one shape and strides in the memory of the same GPUs.
 
     Attributes:
@@ -54,7 +57,7 @@ class OnDevice:
     """
 
     plan: Callable[[int, int], Planned]
-    gpus: Gpus
+    gpus: DevicePlacement
     launches: dict[int, tuple[Callable[..., None], int, int]] = attrs.field(factory=dict)
 
     def __call__(self, source: int, destination: int, stream: Any) -> None:
@@ -87,13 +90,13 @@ def low_bits(source: int, destination: int) -> int:
         raise tc.RequestError(f"{said}: addresses in device memory, as integers") from None
 
 
-def _anywhere(on: Callable[[Gpus], OnDevice]) -> Callable[[int, int, Any], None]:
+def _anywhere(on: Callable[[DevicePlacement], DeviceLauncher]) -> Callable[[int, int, Any], None]:
     """A function that moves arrays of one shape and strides in the memory of any GPU."""
 
     def launch(source: int, destination: int, stream: Any) -> None:
         low_bits(source, destination)  # refuses what is no address
         device_of = driver().device_of
-        on(Gpus.of(device_of(source), device_of(destination), stream))(source, destination, stream)
+        on(DevicePlacement.of(device_of(source), device_of(destination), stream))(source, destination, stream)
 
     return launch
 
@@ -134,13 +137,13 @@ def align_of(address: int) -> int:
 
 
 def _operands(
-    planned: Planned, src: int, dst: int, *, gpus: Gpus | None = None, owners: tuple[Any, Any] = (None, None)
+    planned: Planned, src: int, dst: int, *, gpus: DevicePlacement | None = None, owners: tuple[Any, Any] = (None, None)
 ) -> list[SimpleNamespace]:
     """Return the arrays that a plan's kernel takes, on the host or on GPUs, from the addresses of the caller's first elements."""
-    problem, place, *_ = planned
+    problem, base_offsets, *_ = planned
     name = "__array_interface__" if gpus is None else "__cuda_array_interface__"
     devices = (None, None) if gpus is None else (gpus.source, gpus.destination)
-    addresses = src + place.src_bytes, dst + place.dst_bytes
+    addresses = src + base_offsets.src_bytes, dst + base_offsets.dst_bytes
     steps = [dim.src for dim in problem.dims], [dim.dst for dim in problem.dims]
     operands = []
     for address, side, readonly, device, owner in zip(addresses, steps, (True, False), devices, owners, strict=True):

@@ -13,14 +13,14 @@ from tilecopy.overlap import Footprint, overlaps_itself
 
 from tilecopy_core.plugin import frozen, row_major, shown
 
-from ..arrays.devices import Gpus
+from ..arrays.devices import DevicePlacement
 from ..axes import rearrangement
 from ..validation import integers_of
 from .candidates import candidates
 from .cost import Cost, cost_of, least_total
 from .kernels import build
 from .launching import Planned, bind
-from .problem import WIDEST_BYTES, Place, Problem, problem_of
+from .problem import WIDEST_BYTES, BaseOffsets, Problem, problem_of
 from .tilings import Tiling
 
 ALIGNMENTS = (1, 2, 4, 8, WIDEST_BYTES)
@@ -29,7 +29,7 @@ _MOST_BYTES = 2**49
 
 
 @frozen
-class Asked:
+class RelayoutSpec:
     """A relayout as the caller described it, in elements.
 
     Attributes:
@@ -52,18 +52,18 @@ class RelayoutPlan:
     """The plan of one relayout, for addresses that are multiples of ``align_bytes`` (16 by default).
 
     Attributes:
-        asked: the relayout that was planned.
+        spec: the relayout that was planned.
         problem: its normal form.
         tiling: the tiling with the least expected cost.
         kernel: the kernel of the tiling.
-        place: the start of the normal form, from the caller's first elements.
+        base_offsets: the start of the normal form, from the caller's first elements.
     """
 
-    asked: Asked
+    spec: RelayoutSpec
     problem: Problem
     tiling: Tiling
     kernel: tc.BuiltKernel
-    place: Place
+    base_offsets: BaseOffsets
 
     @property
     def cost(self) -> Cost:
@@ -71,7 +71,7 @@ class RelayoutPlan:
         return cost_of(self.problem, self.tiling)
 
     @property
-    def expected_share(self) -> float:
+    def expected_efficiency(self) -> float:
         """The expected share of a plain copy's throughput, for arrays far larger than the caches.
 
         On an H200 it is within 12 percent of the measured share, and within 30 for elements of 1 and 2 bytes at any address.
@@ -92,19 +92,19 @@ class RelayoutPlan:
                 f"relayout of {problem.size} elements of {problem.elem_bytes} bytes by {self.tiling.kind}: "
                 f"boxes of {self.tiling.nbytes(problem)} bytes, {self.tiling.threads} threads each",
                 *dims,
-                f"expected: {self.expected_share:.0%} of a plain copy" + (f" (factors: {costs})" if costs else ""),
+                f"expected: {self.expected_efficiency:.0%} of a plain copy" + (f" (factors: {costs})" if costs else ""),
                 "",
                 self.kernel.explain(),
             ]
         )
 
-    def bind(self, executor: str, gpus: Gpus | None = None) -> Callable[[Any, Any, Any], Any]:
+    def bind(self, executor: str, gpus: DevicePlacement | None = None) -> Callable[[Any, Any, Any], Any]:
         """A function that moves arrays of the planned shape and strides.
 
         Args:
             executor: with ``"cuda"``, the function takes the addresses of both first elements in device memory and a stream;
                 with ``"emulator"``, it takes two NumPy arrays and None.
-            gpus: for ``"cuda"``, the GPUs of all addresses (:class:`~tilecopy_relayout.arrays.devices.Gpus`). By default the driver finds
+            gpus: for ``"cuda"``, the GPUs of all addresses (:class:`~tilecopy_relayout.arrays.devices.DevicePlacement`). By default the driver finds
                 the GPU of each address. The source's GPU launches; if the addresses are on two GPUs, the stream's GPU launches.
 
         If addresses are multiples of fewer bytes than planned, the first call with them makes another plan.
@@ -112,12 +112,12 @@ class RelayoutPlan:
         Raises:
             RequestError: there is no such executor. The function raises it for invalid addresses and for arrays that are too short.
         """
-        return bind(partial(_aligned, self.asked), executor, self._sides(), gpus)
+        return bind(partial(_aligned, self.spec), executor, self._sides(), gpus)
 
     def _sides(self) -> tuple[Footprint, Footprint]:
         """The bytes of both sides, from their first elements."""
-        extents, size = self.asked.extents, self.asked.elem_bytes
-        source, result = (tuple(step * size for step in steps) for steps in (self.asked.src, self.asked.dst))
+        extents, size = self.spec.extents, self.spec.elem_bytes
+        source, result = (tuple(step * size for step in steps) for steps in (self.spec.src, self.spec.dst))
         return Footprint(0, extents, source, size), Footprint(0, extents, result, size)
 
 
@@ -168,14 +168,14 @@ def plan_relayout(
         raise tc.RequestError(f"out_strides {shown(out_strides)} put several elements of {moved.shape} in one place")
     by_source = dict(zip(moved.order, own, strict=True))
     into = tuple(by_source[n] for n in range(len(moved.extents)))
-    asked = Asked(moved.extents, source, into, elem_bytes, str(tc.target_of(target)))
+    spec = RelayoutSpec(moved.extents, source, into, elem_bytes, str(tc.target_of(target)))
     for name, align in (("align_bytes", align_bytes), ("out_align_bytes", out_align_bytes)):
         if type(align) is not int or align not in ALIGNMENTS or align < elem_bytes:
             raise tc.RequestError(
                 f"{name} {shown(align)}: one of {', '.join(map(str, ALIGNMENTS))}, and no less than an element's {elem_bytes} bytes"
             )
-    problem, place, tiling, kernel = _aligned(asked, align_bytes, out_align_bytes)
-    return RelayoutPlan(asked, problem, tiling, kernel, place)
+    problem, base_offsets, tiling, kernel = _aligned(spec, align_bytes, out_align_bytes)
+    return RelayoutPlan(spec, problem, tiling, kernel, base_offsets)
 
 
 def _steps(name: str, given: Sequence[int] | None, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -188,12 +188,12 @@ def _steps(name: str, given: Sequence[int] | None, shape: tuple[int, ...]) -> tu
     return steps
 
 
-def _aligned(asked: Asked, src_align: int, dst_align: int) -> Planned:
+def _aligned(spec: RelayoutSpec, src_align: int, dst_align: int) -> Planned:
     """The plan for addresses that are multiples of so many bytes."""
-    problem, place = problem_of(
-        asked.extents, asked.src, asked.dst, asked.elem_bytes, src_align=src_align, dst_align=dst_align
+    problem, base_offsets = problem_of(
+        spec.extents, spec.src, spec.dst, spec.elem_bytes, src_align=src_align, dst_align=dst_align
     )
-    return (problem, place, *_planned(problem, asked.target))
+    return (problem, base_offsets, *_planned(problem, spec.target))
 
 
 def element_bytes(dtype: Any) -> int:

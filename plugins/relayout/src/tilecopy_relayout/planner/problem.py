@@ -72,7 +72,7 @@ class Problem:
 
 
 @frozen
-class Place:
+class BaseOffsets:
     """The start of a normal form: bytes from the caller's first elements to its first elements."""
 
     src_bytes: int
@@ -87,7 +87,7 @@ def problem_of(
     *,
     src_align: int = WIDEST_BYTES,
     dst_align: int = WIDEST_BYTES,
-) -> tuple[Problem, Place]:
+) -> tuple[Problem, BaseOffsets]:
     """The normal form of a relayout, and where it begins.
 
     Args:
@@ -119,15 +119,15 @@ def problem_of(
     for n in backwards:
         src_start += (fused[n].extent - 1) * fused[n].src
         fused[n] = attrs.evolve(fused[n], src=-fused[n].src)
-    place = Place(src_start * elem_bytes, dst_start * elem_bytes)
+    base_offsets = BaseOffsets(src_start * elem_bytes, dst_start * elem_bytes)
     problem = Problem(
         tuple(fused) or (Dim(1, 1, 1),),
         elem_bytes,
-        gcd(WIDEST_BYTES, src_align, place.src_bytes),
-        gcd(WIDEST_BYTES, dst_align, place.dst_bytes),
+        gcd(WIDEST_BYTES, src_align, base_offsets.src_bytes),
+        gcd(WIDEST_BYTES, dst_align, base_offsets.dst_bytes),
         backwards,
     )
-    return _widened(problem), place
+    return _widened(problem), base_offsets
 
 
 def _widened(problem: Problem) -> Problem:

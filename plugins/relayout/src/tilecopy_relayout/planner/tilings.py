@@ -67,26 +67,26 @@ class Tiling:
         """From one box to the next along each dimension: its extent, less the margin."""
         if self.kind != "shifted":
             return self.tile
-        return (*self.tile[:-1], self.tile[-1] - margin(problem))
+        return (*self.tile[:-1], self.tile[-1] - sector_elems(problem))
 
-    def walked(self, problem: Problem) -> list[int]:
+    def grid_dims(self, problem: Problem) -> list[int]:
         """The dimensions along which there is more than one box, slowest first."""
         counts = self.counts(problem)
         return [n for n in self.order if counts[n] > 1]
 
-    def turns(self, problem: Problem) -> int:
+    def tiles_per_cta(self, problem: Problem) -> int:
         """Boxes that a CTA moves one after another, neighbours along the dimension that is walked fastest.
 
         Two if a box takes so much shared memory that few CTAs share an SM. The loads of the second are in flight
         while the first is stored. Otherwise other CTAs would have to hide them.
         """
-        walked = self.walked(problem)
-        if self.kind != "scatter" or self.nbytes(problem) < ALONE_BYTES or not walked:
+        grid_dims = self.grid_dims(problem)
+        if self.kind != "scatter" or self.nbytes(problem) < ALONE_BYTES or not grid_dims:
             return 1
         counts = self.counts(problem)
-        return 2 if counts[walked[-1]] % 2 == 0 and prod(counts) >= ALONE_CTAS else 1
+        return 2 if counts[grid_dims[-1]] % 2 == 0 and prod(counts) >= ALONE_CTAS else 1
 
-    def drawn_back(self, problem: Problem) -> tuple[int, ...]:
+    def last_tile_shift(self, problem: Problem) -> tuple[int, ...]:
         """How much earlier the last box along each dimension begins than the others would have it, so that it ends with the dimension.
 
         It moves some elements that its neighbour moves too, to the same places, and none is outside. It is 0 if the boxes end
@@ -99,7 +99,7 @@ class Tiling:
         if self.kind == "shifted":
             spare[-1] = 0  # its rows begin where sectors do
         for side in SIDES:
-            inner = along(problem, side)[0]
+            inner = dims_by_stride(problem, side)[0]
             if spare[inner] % vector(problem, inner, side):
                 spare[inner] = 0
         return tuple(spare)
@@ -107,14 +107,14 @@ class Tiling:
     def overhangs(self, problem: Problem) -> bool:
         """Whether a box may leave the arrays."""
         uneven = [dim.extent % extent > 0 for dim, extent in zip(problem.dims, self.tile, strict=True)]
-        left = zip(uneven, self.drawn_back(problem), strict=True)
+        left = zip(uneven, self.last_tile_shift(problem), strict=True)
         return self.kind == "shifted" or any(is_uneven and not back for is_uneven, back in left)
 
     def counts(self, problem: Problem) -> tuple[int, ...]:
         """Boxes along each dimension."""
         extents = [dim.extent for dim in problem.dims]
         if self.kind == "shifted":
-            extents[-1] += margin(problem) - 1  # the last one may begin that much early
+            extents[-1] += sector_elems(problem) - 1  # the last one may begin that much early
         return tuple(-(-extent // step) for extent, step in zip(extents, self.steps(problem), strict=True))
 
 
@@ -124,18 +124,18 @@ def _halves(tile: tuple[int, ...]) -> bool:
     return not any(extent & (extent - 1) for extent in tile)
 
 
-def margin(problem: Problem) -> int:
+def sector_elems(problem: Problem) -> int:
     """Elements of a sector."""
     return SECTOR_BYTES // problem.elem_bytes
 
 
 @frozen
-class Digit:
+class Mode:
     """A part of a dimension's coordinate in the box, which chooses a thread or a register.
 
     Attributes:
         dim: the dimension.
-        extent: values of the digit.
+        extent: values of the mode.
         weight: what one step of it is along the dimension, in elements.
         stride: what one step of it adds to the thread or register.
         thread: which of the two.
@@ -149,18 +149,18 @@ class Digit:
 
 
 @frozen
-class Split:
+class ThreadValueLayout:
     """The elements of a box that each thread moves.
 
     Attributes:
-        digits: of each dimension from its innermost.
+        modes: of each dimension from its innermost.
         run: the dimension of the thread's vectors in global memory.
         vec: elements of one of them.
         other: the dimension that is innermost in shared memory; ``run`` for ``direct``.
         word: elements along it that a thread takes together.
     """
 
-    digits: tuple[Digit, ...]
+    modes: tuple[Mode, ...]
     run: int
     vec: int
     other: int
@@ -169,31 +169,31 @@ class Split:
     @property
     def threads(self) -> int:
         """Those of a CTA that have something to do."""
-        return prod(digit.extent for digit in self.digits if digit.thread)
+        return prod(mode.extent for mode in self.modes if mode.thread)
 
     @property
-    def turns(self) -> bool:
+    def permutes_registers(self) -> bool:
         """Whether a thread's elements change places between its vectors and its words."""
         return self.vec > 1 and self.word > 1
 
-    def lanes(self, step: Callable[[Digit], int]) -> list[int]:
-        """Offset of each lane of the first warp, where a digit's next value is ``step(digit)`` away."""
+    def lanes(self, step: Callable[[Mode], int]) -> list[int]:
+        """Offset of each lane of the first warp, where a mode's next value is ``step(mode)`` away."""
         offsets = [0]
-        for digit in self.digits:
-            if digit.thread and digit.stride < LANES:
-                own = step(digit)
-                offsets = [o + n * own for n in range(min(digit.extent, LANES // digit.stride)) for o in offsets]
+        for mode in self.modes:
+            if mode.thread and mode.stride < LANES:
+                own = step(mode)
+                offsets = [o + n * own for n in range(min(mode.extent, LANES // mode.stride)) for o in offsets]
         return offsets
 
     @property
     def lanes_across(self) -> int:
         """Lanes beside each other along ``other``."""
-        across = [d for d in self.digits if d.thread and d.dim == self.other and d.stride < LANES]
+        across = [d for d in self.modes if d.thread and d.dim == self.other and d.stride < LANES]
         return min(across[0].extent, LANES // across[0].stride) if across else 1
 
 
 @lru_cache(maxsize=1024)
-def along(problem: Problem, side: Side) -> tuple[int, ...]:
+def dims_by_stride(problem: Problem, side: Side) -> tuple[int, ...]:
     """The dimensions by rising step of a side; broadcasts last."""
     steps = [getattr(d, side) for d in problem.dims]
     return tuple(sorted(range(len(steps)), key=lambda n: (steps[n] == 0, abs(steps[n]), -n)))
@@ -209,20 +209,20 @@ def vector(problem: Problem, dim: int, side: Side) -> int:
     return vec
 
 
-class _Digits:
-    """Hands out the digits of a box from the innermost of each dimension outwards."""
+class _ModeAllocator:
+    """Hands out the modes of a box from the innermost of each dimension outwards."""
 
     def __init__(self, tile: Sequence[int]) -> None:
-        self.left, self.weight, self.found = list(tile), [1] * len(tile), list[Digit]()
+        self.left, self.weight, self.found = list(tile), [1] * len(tile), list[Mode]()
         self.threads = self.registers = 1
 
     def take(self, dim: int, most: int, *, thread: bool) -> int:
-        """The next digit of a dimension: its largest divisor that is no more than ``most``."""
+        """The next mode of a dimension: its largest divisor that is no more than ``most``."""
         left = self.left[dim]
         extent = next(n for n in range(max(1, min(most, left)), 0, -1) if left % n == 0)
         stride = self.threads if thread else self.registers
         if extent > 1:
-            self.found.append(Digit(dim, extent, self.weight[dim], stride, thread))
+            self.found.append(Mode(dim, extent, self.weight[dim], stride, thread))
         self.left[dim], self.weight[dim] = left // extent, self.weight[dim] * extent
         if thread:
             self.threads *= extent
@@ -239,28 +239,28 @@ class _Digits:
 
 
 @lru_cache(maxsize=1024)
-def split_of(problem: Problem, tiling: Tiling) -> Split:
+def thread_values_of(problem: Problem, tiling: Tiling) -> ThreadValueLayout:
     """The split of a tiling: vectors along global memory, a whole line of lanes beside each other, then words across.
 
     Eight lanes of 16 bytes write or read one line of 128 bytes of global memory, and four such groups lie one word
     apart in shared memory, so that a warp touches every bank once (see :func:`~tilecopy_relayout.planner.kernels.staged`).
     """
-    digits, elem = _Digits(tiling.tile), problem.elem_bytes
-    outwards = along(problem, "src" if tiling.kind in SCATTERS else "dst")
+    modes, elem = _ModeAllocator(tiling.tile), problem.elem_bytes
+    outwards = dims_by_stride(problem, "src" if tiling.kind in SCATTERS else "dst")
     if tiling.kind == "direct":
         run = len(tiling.tile) - 1
-        vec = digits.take(run, min(vector(problem, run, "src"), vector(problem, run, "dst")), thread=False)
-        digits.spread(outwards, tiling.threads)
-        return Split(tuple(digits.found), run, vec, run, 1)
+        vec = modes.take(run, min(vector(problem, run, "src"), vector(problem, run, "dst")), thread=False)
+        modes.spread(outwards, tiling.threads)
+        return ThreadValueLayout(tuple(modes.found), run, vec, run, 1)
     inner: tuple[int, int] = problem.innermost, len(tiling.tile) - 1
     other, run = inner if tiling.kind == "gather" else inner[::-1]
-    vec = digits.take(run, vector(problem, run, "dst" if tiling.kind == "gather" else "src"), thread=False)
-    word = digits.take(other, _together(digits.left[other], max(1, WORD_BYTES // elem)), thread=False)
-    lanes = digits.take(run, min(tiling.threads, max(1, LINE_BYTES // (vec * elem))), thread=True)
-    digits.take(other, max(1, LANES // lanes), thread=True)
+    vec = modes.take(run, vector(problem, run, "dst" if tiling.kind == "gather" else "src"), thread=False)
+    word = modes.take(other, _together(modes.left[other], max(1, WORD_BYTES // elem)), thread=False)
+    lanes = modes.take(run, min(tiling.threads, max(1, LINE_BYTES // (vec * elem))), thread=True)
+    modes.take(other, max(1, LANES // lanes), thread=True)
     rest = [run, *(n for n in outwards if n not in inner), other]
-    digits.spread(rest[::-1] if tiling.kind == "shifted" else rest, tiling.threads)
-    return Split(tuple(digits.found), run, vec, other, word)
+    modes.spread(rest[::-1] if tiling.kind == "shifted" else rest, tiling.threads)
+    return ThreadValueLayout(tuple(modes.found), run, vec, other, word)
 
 
 def _together(extent: int, word: int) -> int:
@@ -271,7 +271,7 @@ def _together(extent: int, word: int) -> int:
 
 
 @frozen
-class Staging:
+class SmemLayout:
     """The box in shared memory, in the order of the side that is copied unchanged.
 
     Attributes:
@@ -286,29 +286,31 @@ class Staging:
     vec: int
     jump: int
 
-    def step(self, digit: Digit) -> int:
-        """Elements from one value of a digit to the next."""
-        if digit.dim == self.run and digit.weight >= self.vec:
-            return digit.weight // self.vec * self.jump
-        return digit.weight * self.steps[digit.dim]
+    def step(self, mode: Mode) -> int:
+        """Elements from one value of a mode to the next."""
+        if mode.dim == self.run and mode.weight >= self.vec:
+            return mode.weight // self.vec * self.jump
+        return mode.weight * self.steps[mode.dim]
 
 
-def staging_of(problem: Problem, tiling: Tiling, split: Split) -> Staging:
+def smem_layout_of(problem: Problem, tiling: Tiling, thread_values: ThreadValueLayout) -> SmemLayout:
     """The staging of a tiling.
 
     Neighbouring lanes along ``run`` are ``vec`` rows apart, and a row often covers all banks a whole number of times. A pad
     as long as the words that the lanes across read together gives each group of lanes banks of its own.
     """
-    whole = split.word == tiling.tile[split.other]  # a thread's words lie in one run, read by the widest vectors
-    unit = max(1, CHUNK_BYTES // problem.elem_bytes) if whole else split.lanes_across * split.word
+    whole = (
+        thread_values.word == tiling.tile[thread_values.other]
+    )  # a thread's words lie in one run, read by the widest vectors
+    unit = max(1, CHUNK_BYTES // problem.elem_bytes) if whole else thread_values.lanes_across * thread_values.word
     steps, step, jump = [0] * len(problem.dims), 1, 1
-    for n in along(problem, "src" if tiling.kind == "gather" else "dst"):
+    for n in dims_by_stride(problem, "src" if tiling.kind == "gather" else "dst"):
         steps[n] = step
-        if n == split.run:
-            jump = step * split.vec
+        if n == thread_values.run:
+            jump = step * thread_values.vec
             if jump % (2 * unit) == 0:
                 jump += unit
-            step = jump * (tiling.tile[n] // split.vec)
+            step = jump * (tiling.tile[n] // thread_values.vec)
         else:
             step *= tiling.tile[n]
-    return Staging(tuple(steps), split.run, split.vec, jump)
+    return SmemLayout(tuple(steps), thread_values.run, thread_values.vec, jump)
