@@ -3,20 +3,13 @@
 A package that has an executor, or that launches kernels itself, imports from here.
 """
 
-from tilecopy_core.errors import TEXT, Kind, checked
 from tilecopy_core.layout import html_table
 
-from ..errors import LaunchError
 from ..executor_choice import Executor, choose_executor, executor_named, executors, why_unavailable
 from ..kernel.built import ValueCheck
 from ..kernel.parameters import ArrayFacts
-from . import arguments
-from .arguments import LOWEST_ADDRESS, HostArguments, HostArray, same_tensors
+from .arguments import LOWEST_ADDRESS, HostArguments, HostArray, array_facts, same_tensors
 from .streams import agreed_stream, capturing_framework, stream_pointer
-
-array_facts = checked(LaunchError, where=TEXT, device_of=Kind("a function of an address", callable))(
-    arguments.array_facts
-)
 
 __all__ = [
     "LOWEST_ADDRESS",

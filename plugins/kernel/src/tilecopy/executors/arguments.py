@@ -11,13 +11,14 @@ from typing import Any
 import attrs
 import numpy as np
 
-from tilecopy_core.errors import LayoutError, attribute, checked, frozen, instance_of, integer, shown
+from tilecopy_core.errors import TEXT, LayoutError, attribute, checked, frozen, instance_of, integer, shown
 from tilecopy_core.layout import row_major
 from tilecopy_core.registry import LOCK
 
 from ..errors import LaunchError
 from ..kernel.built import BuiltKernel
 from ..kernel.parameters import ArrayFacts, Binding, MapFacts
+from ..validators import FUNCTION
 from .streams import current_stream, exported_stream, framework_of
 
 View = Callable[[str, Any], ArrayFacts]
@@ -81,6 +82,7 @@ def bind(kernel: BuiltKernel, arguments: Sequence[Any], grid: Sequence[int] | in
 # ----------------------------------------------------------------------------------------- arrays of any framework
 
 
+@checked(LaunchError, where=TEXT, device_of=FUNCTION)
 def array_facts(where: str, argument: Any, device_of: Callable[[int], int]) -> ArrayFacts:
     """The facts of an array of NumPy, torch, CuPy, JAX, or another framework with one of their protocols.
 

@@ -61,7 +61,7 @@ from .copies import ScopedCopies
 from .cta_ids import GRID_LIMIT, block_index, cluster_rank
 from .lowering import lower_kernel
 from .parameters import ScalarParameter, SizeParameter
-from .recording import Block, Elected, Frame, Recorder
+from .recording import Block, ElectOne, Frame, Recorder
 from .statements import Action, If, Index, Load, Loop, Store, words_of
 from .values import ROUNDINGS, Value, as_value, cast, element_offset, typed
 
@@ -396,7 +396,7 @@ class KernelBuilder(Recorder):
             )
         condition = typed(condition)
         for leaf in condition.leaves():
-            if isinstance(leaf, Elected) and leaf.kernel is not self:
+            if isinstance(leaf, ElectOne) and leaf.kernel is not self:
                 raise RequestError(
                     f"if_: condition: elect does not belong to kernel {self.name}: take it of this builder"
                 )
@@ -409,9 +409,9 @@ class KernelBuilder(Recorder):
         known = together(self._frame.known, known_by(condition)) if active.mask is None or any(active.mask) else ()
         return Block(self, branch, Frame(branch.body, active, known, branch.describe()))
 
-    def elect(self) -> Elected:
+    def elect(self) -> ElectOne:
         """One lane of the warp (``elect.sync``, sm_90): ``with k.elect():``, or ``with k.if_(k.elect()):``."""
-        return Elected(self)
+        return ElectOne("elect", kernel=self)
 
     # ------------------------------------------------------------------------------------------- copies and elements
 

@@ -6,6 +6,7 @@ import itertools
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import ExitStack
 from contextvars import ContextVar
 from typing import Any
 
@@ -300,19 +301,15 @@ class Block:
             yield self._index
 
 
-class Elected(Condition):
+@frozen(eq=False, repr=False)
+class ElectOne(Condition):
     """True in one lane of each warp: ``with k.elect():``, or ``with k.if_(k.elect()):``."""
 
-    kernel: Any
-    _block: Block
-
-    def __init__(self, kernel: Any) -> None:
-        super().__init__("elect")
-        object.__setattr__(self, "kernel", kernel)
+    kernel: Any = None
+    _block: ExitStack = attrs.field(factory=ExitStack, init=False)
 
     def __enter__(self) -> None:
-        object.__setattr__(self, "_block", self.kernel.if_(self))
-        self._block.__enter__()
+        self._block.enter_context(self.kernel.if_(self))
 
     def __exit__(self, *exception: Any) -> None:
         self._block.__exit__(*exception)
