@@ -149,9 +149,11 @@ def shared(name: str, random: Random) -> Case:
 
 def _call(plan: tc.Plan, function: str, operands: list[str], places: dict[str, str]) -> str:
     """The call of an exported copy, its integers by name."""
-    from tilecopy_export import Number, function_of
+    from tilecopy_export import ScalarArgument, function_of
 
-    arguments = [a for a in function_of(plan, function).arguments if isinstance(a, Number) and a.symbol is not None]
+    arguments = [
+        a for a in function_of(plan, function).arguments if isinstance(a, ScalarArgument) and a.symbol is not None
+    ]
     return f"{function}({', '.join([*operands, *(places[a.name] for a in arguments)])});"
 
 

@@ -11,4 +11,4 @@ def starting_calls(w):
     export.function_of(w.plan, "row", None)
 
 
-UNCALLED = {"function_of makes it": "BlockOperand Function Move Number Operand"}
+UNCALLED = {"function_of makes it": "AsmOperand Function RegisterMove ScalarArgument BufferArgument"}

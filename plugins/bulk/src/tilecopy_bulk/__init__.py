@@ -53,7 +53,7 @@ variant = Variant(
 )
 
 
-def ahead_of(request: CopyRequest) -> CopyRequest | None:
+def prefetch_copy(request: CopyRequest) -> CopyRequest | None:
     """The copy that option ``prefetch`` is for, which comes later; None where it is left out."""
     region = request.options.get("prefetch")
     return None if region is None else attrs.evolve(request, src=region)
@@ -61,12 +61,12 @@ def ahead_of(request: CopyRequest) -> CopyRequest | None:
 
 def prefetch_fits(request: CopyRequest) -> str | None:
     """Option ``prefetch`` could be the source of such a copy."""
-    ahead = ahead_of(request)
-    if ahead is None:
+    later = prefetch_copy(request)
+    if later is None:
         return None
-    if ahead.spaces != request.spaces:
-        return f"option prefetch is a region of global memory, not {ahead.src} in {ahead.src.buffer.space} memory"
-    why = valid_copy(ahead)
+    if later.spaces != request.spaces:
+        return f"option prefetch is a region of global memory, not {later.src} in {later.src.buffer.space} memory"
+    why = valid_copy(later)
     return why and f"option prefetch: {why}"
 
 
@@ -88,16 +88,16 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 
 
 @frozen
-class Load:
-    """What is copied, and what is fetched ahead.
+class BulkPartition:
+    """The bulk copies, and the prefetches of a later copy.
 
     Attributes:
         copies: the bulk copies.
-        ahead: the prefetches, as the copies that they are for; None without the option.
+        prefetches: the copies whose sources come to L2, or None without the option.
     """
 
     copies: ChunkPartition
-    ahead: ChunkPartition | None
+    prefetches: ChunkPartition | None
 
     @property
     def rounds(self) -> VectorPartition:
@@ -107,32 +107,33 @@ class Load:
     @property
     def instructions_per_thread(self) -> int:
         """Bulk copies and prefetches that the one thread issues."""
-        return self.rounds.outer + (self.ahead.rounds.outer if self.ahead else 0)
+        return self.rounds.outer + (self.prefetches.rounds.outer if self.prefetches else 0)
 
     def summary(self) -> str:
         """One line for ``plan.explain()``."""
-        return self.copies.summary() + (f", prefetches of {self.ahead.chunk_bytes} bytes" if self.ahead else "")
+        prefetched = f", prefetches of {self.prefetches.chunk_bytes} bytes" if self.prefetches else ""
+        return self.copies.summary() + prefetched
 
 
 @hookimpl
-def tilecopy_partition(request: CopyRequest) -> Load | Decline:
+def tilecopy_partition(request: CopyRequest) -> BulkPartition | Decline:
     """The longest chunk that is contiguous on both sides, and the loop over the rest."""
-    copies, later = partition_chunks(request), ahead_of(request)
+    copies, later = partition_chunks(request), prefetch_copy(request)
     if isinstance(copies, Decline):
         return copies
-    ahead = None if later is None else partition_chunks(later)
-    return ahead if isinstance(ahead, Decline) else Load(copies, ahead)
+    prefetches = None if later is None else partition_chunks(later)
+    return prefetches if isinstance(prefetches, Decline) else BulkPartition(copies, prefetches)
 
 
 @hookimpl
-def tilecopy_emit(request: CopyRequest, partition: Load, ptx: PtxBuilder) -> None:
+def tilecopy_emit(request: CopyRequest, partition: BulkPartition, ptx: PtxBuilder) -> None:
     """Emit one bulk copy per chunk, and no wait."""
     mbar = mbarrier_of(request)
     assert mbar is not None
     opcode = f"cp.async.bulk.{ptx.bulk_destination}.global.mbarrier::complete_tx::bytes"
     emit_chunks(ptx, partition.copies, opcode, ptx.element(mbar))
-    if partition.ahead is not None:
-        rounds = partition.ahead.rounds
+    if partition.prefetches is not None:
+        rounds = partition.prefetches.rounds
         src = SideAddresses(ptx, rounds.src, rounds, 0)
         for turn in round_indices(ptx, rounds.outer):
-            ptx.instr("cp.async.bulk.prefetch.L2.global", src.address(turn), partition.ahead.chunk_bytes)
+            ptx.instr("cp.async.bulk.prefetch.L2.global", src.address(turn), partition.prefetches.chunk_bytes)

@@ -1,16 +1,16 @@
 """Copies and kernels that leave: functions of CUDA C++ (and of what other packages make of them), kernels in folders."""
 
-from .arguments import Argument, Number, Operand
+from .arguments import Argument, BufferArgument, ScalarArgument
 from .cuda import cuda_function, cuda_header
-from .function import BlockOperand, Function, Move, function_of
+from .function import AsmOperand, Function, RegisterMove, function_of
 
 __all__ = [
     "Argument",
-    "BlockOperand",
+    "AsmOperand",
     "Function",
-    "Move",
-    "Number",
-    "Operand",
+    "RegisterMove",
+    "ScalarArgument",
+    "BufferArgument",
     "cuda_function",
     "cuda_header",
     "function_of",

@@ -39,7 +39,7 @@ _RESERVED = frozenset([*_WORDS.split(), *(f"{name}{n}" for name in _VECTORS.spli
 
 
 @attrs.frozen(eq=False)
-class Operand:
+class BufferArgument:
     """A buffer of the copy.
 
     Attributes:
@@ -74,7 +74,7 @@ C_TYPES = {
 
 
 @attrs.frozen(eq=False)
-class Number:
+class ScalarArgument:
     """An integer: a symbol of starts, sizes and strides, or the thread's index.
 
     Attributes:
@@ -105,7 +105,7 @@ class Number:
         return 64 if self.type == "int64_t" else 32
 
 
-Argument: TypeAlias = "Operand | Number"
+Argument: TypeAlias = "BufferArgument | ScalarArgument"
 
 
 def key_of_symbol(found: Symbol) -> Key:
@@ -150,14 +150,14 @@ def arguments_of(plan: Plan) -> tuple[Argument, ...]:
                 "the kernel around it with KernelBuilder, and save that (kernel.save)"
             )
     taken = {TID}
-    operands: list[Operand] = []
+    operands: list[BufferArgument] = []
     for role, region in buffers:
         earlier = next((o for o in operands if o.buffer.memory is region.buffer.memory), None)
         if earlier is not None and role.startswith("option"):
             continue  # one argument for all mbarriers of an array, and for those that are operands too
         name = _argument_name(region.buffer.name, taken)
         operands.append(
-            Operand(name, region.buffer, role, role == "destination", "" if earlier is None else earlier.name)
+            BufferArgument(name, region.buffer, role, role == "destination", "" if earlier is None else earlier.name)
         )
     symbols: dict[Key, list[Symbol]] = {}
     regions = [region for _, region in buffers]
@@ -169,7 +169,7 @@ def arguments_of(plan: Plan) -> tuple[Argument, ...]:
     numbers = [_number(_argument_name(same[0].name, taken), same) for same in symbols.values()]
     last = cta_threads(plan) - 1
     both, options = operands[:2], operands[2:]
-    return (*both, *numbers, *options, Number(TID, None, 0, last))
+    return (*both, *numbers, *options, ScalarArgument(TID, None, 0, last))
 
 
 def cta_threads(plan: Plan) -> int:
@@ -185,12 +185,12 @@ def tid_key(threads: int) -> Key:
     return key_of_symbol(next(iter(found.symbols)))
 
 
-def _number(name: str, same: list[Symbol]) -> Number:
+def _number(name: str, same: list[Symbol]) -> ScalarArgument:
     """One argument for symbols that are the same register; the closest bounds hold for all."""
     lowers = [found.lower for found in same if found.lower is not None]
     uppers = [found.upper for found in same if found.upper is not None]
     multiple = max(found.multiple_of for found in same)
-    return Number(name, same[0], max(lowers, default=None), min(uppers, default=None), multiple)
+    return ScalarArgument(name, same[0], max(lowers, default=None), min(uppers, default=None), multiple)
 
 
 def _integers(region: Region) -> Iterator[Int]:

@@ -16,9 +16,9 @@ from tilecopy_core.integers import Int, Symbol
 from tilecopy_core.memory import Buffer, Region
 from tilecopy_core.registry import __version__
 
-from .arguments import C_TYPES, Argument, Number, Operand, key_of_symbol
-from .arithmetic import lift
+from .arguments import C_TYPES, Argument, BufferArgument, ScalarArgument, key_of_symbol
 from .function import Function, function_of
+from .hoist import hoist
 
 COMPLETION_HEADER = files("tilecopy_export") / "completion.cuh"
 """The fixed part of every header: what completes copies, and what they are asserted with."""
@@ -31,7 +31,7 @@ def cuda_function(plan: Plan, name: str, registry: Any = None) -> str:
     function = function_of(plan, name, registry)
     parameters = ", ".join(_parameter(argument, function) for argument in function.arguments)
     target = function.target
-    lifted = lift(function)
+    hoisted = hoist(function)
     missing = f"tilecopy_{name}_needs_{target}"
     lines = [
         *(f"// {_one_line(line)}".rstrip() for line in _comment(function)),
@@ -43,11 +43,11 @@ def cuda_function(plan: Plan, name: str, registry: Any = None) -> str:
         "#endif",
         *_needs_threads(function),
         f"#if {_guard(target)}",
-        *(f"    {statement}" for statement in lifted.statements),
+        *(f"    {statement}" for statement in hoisted.statements),
         "    asm volatile(",
-        *(f"        {_quoted(line)}" for line in lifted.function.assembly("%")),
-        f"        : {_constraints(lifted.function, outputs=True)}",
-        f"        : {_constraints(lifted.function, outputs=False)}",
+        *(f"        {_quoted(line)}" for line in hoisted.function.assembly("%")),
+        f"        : {_constraints(hoisted.function, outputs=True)}",
+        f"        : {_constraints(hoisted.function, outputs=False)}",
         '        : "memory");',
         "#else",
         f"    {missing}();  // not defined: the copy does not exist on this architecture",
@@ -98,18 +98,20 @@ _TYPES = {8: "UINT8", 16: "UINT16", 32: "UINT32", 64: "UINT64"}
 """A copy moves bits, but a fill of NaN knows floats alone."""
 
 
-def _made(function: Function) -> list[Operand]:
-    return [each for each in function.arguments if isinstance(each, Operand) and each.recipe is not None]
+def _made(function: Function) -> list[BufferArgument]:
+    return [each for each in function.arguments if isinstance(each, BufferArgument) and each.recipe is not None]
 
 
-def _encoder(function: Function, operand: Operand) -> Iterator[str]:
+def _encoder(function: Function, operand: BufferArgument) -> Iterator[str]:
     """A function of the host that encodes a tensor map, for translation units that have included cuda.h."""
     recipe = operand.recipe
     assert recipe is not None
     array = next(
-        a.name for a in function.arguments if isinstance(a, Operand) and a.buffer.memory is recipe.array.memory
+        a.name for a in function.arguments if isinstance(a, BufferArgument) and a.buffer.memory is recipe.array.memory
     )
-    numbers = {key_of_symbol(n.symbol): n for n in function.arguments if isinstance(n, Number) and n.symbol is not None}
+    numbers = {
+        key_of_symbol(n.symbol): n for n in function.arguments if isinstance(n, ScalarArgument) and n.symbol is not None
+    }
     taken: dict[str, None] = {}
 
     def name_of(found: Symbol) -> str:
@@ -146,16 +148,16 @@ def _encoder(function: Function, operand: Operand) -> Iterator[str]:
 # ------------------------------------------------------------------------------------------------- the signature
 
 
-def _constant(function: Function, operand: Operand) -> str:
+def _constant(function: Function, operand: BufferArgument) -> str:
     written = any(
-        isinstance(other, Operand) and other.written and other.buffer.memory is operand.buffer.memory
+        isinstance(other, BufferArgument) and other.written and other.buffer.memory is operand.buffer.memory
         for other in function.arguments
     )
     return "" if written else "const "
 
 
 def _parameter(argument: Argument, function: Function) -> str:
-    if isinstance(argument, Number):
+    if isinstance(argument, ScalarArgument):
         default = " = threadIdx.x" if argument.symbol is None else ""
         return f"{argument.type} {argument.name}{default}"
     space = argument.buffer.space
@@ -194,7 +196,7 @@ def _comment(function: Function) -> Iterator[str]:
 
 
 def _told(argument: Argument, function: Function) -> str:
-    if isinstance(argument, Number):
+    if isinstance(argument, ScalarArgument):
         multiple = f", a multiple of {argument.multiple_of}" if argument.multiple_of > 1 else ""
         what = "index of the thread among those that copy, " if argument.symbol is None else ""
         return f"{what}{_range(argument)}{multiple}"
@@ -221,7 +223,7 @@ def _size(buffer: Buffer) -> str:
         return ""
 
 
-def _range(number: Number) -> str:
+def _range(number: ScalarArgument) -> str:
     if number.lower is None and number.upper is None:
         return "any integer"
     if number.lower is None:
@@ -235,7 +237,7 @@ def _range(number: Number) -> str:
 def _demands(function: Function) -> Iterator[tuple[str, str]]:
     """What is asserted: C++ conditions and what they mean."""
     for argument in function.arguments:
-        if isinstance(argument, Number):
+        if isinstance(argument, ScalarArgument):
             yield from _of_number(argument)
         elif argument.same_as:
             yield f"{argument.name} == {argument.same_as}", f"{argument.name} is {argument.same_as}"
@@ -250,7 +252,7 @@ def _demands(function: Function) -> Iterator[tuple[str, str]]:
             yield from _inside(function, region)
 
 
-def _of_number(number: Number) -> Iterator[tuple[str, str]]:
+def _of_number(number: ScalarArgument) -> Iterator[tuple[str, str]]:
     tests = []
     least, most = C_TYPES[number.type]
     if number.lower is not None and number.lower > least:
@@ -271,7 +273,9 @@ def _literal(value: int) -> str:
 def _inside(function: Function, region: Region) -> Iterator[tuple[str, str]]:
     """That a region whose place is known at run time only lies inside its buffer's shape."""
     names = {
-        key_of_symbol(n.symbol): n.name for n in function.arguments if isinstance(n, Number) and n.symbol is not None
+        key_of_symbol(n.symbol): n.name
+        for n in function.arguments
+        if isinstance(n, ScalarArgument) and n.symbol is not None
     }
 
     def cpp(value: Int) -> str:

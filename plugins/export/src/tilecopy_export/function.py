@@ -38,9 +38,9 @@ from tilecopy_partitions import HostBytes, TensorMap
 from .arguments import (
     MARK,
     Argument,
+    BufferArgument,
     Key,
-    Number,
-    Operand,
+    ScalarArgument,
     arguments_of,
     check_function_name,
     cta_threads,
@@ -50,7 +50,7 @@ from .arguments import (
 
 
 @attrs.frozen
-class Move:
+class RegisterMove:
     """A value that goes into or out of the block's register.
 
     Attributes:
@@ -66,15 +66,15 @@ class Move:
     words: tuple[int, ...] = ()
 
     @property
-    def operands(self) -> tuple[BlockOperand, ...]:
+    def operands(self) -> tuple[AsmOperand, ...]:
         """What the caller's side of it is."""
         if not self.words:
-            return (BlockOperand(self.argument),)
-        return tuple(BlockOperand(self.argument, word) for word in self.words)
+            return (AsmOperand(self.argument),)
+        return tuple(AsmOperand(self.argument, word) for word in self.words)
 
 
 @attrs.frozen
-class BlockOperand:
+class AsmOperand:
     """An operand of the block: an argument, or one 32-bit word of a fragment.
 
     Attributes:
@@ -107,12 +107,12 @@ class Function:
     plan: Plan
     arguments: tuple[Argument, ...]
     declarations: tuple[str, ...]
-    inputs: tuple[Move, ...]
+    inputs: tuple[RegisterMove, ...]
     body: tuple[AnyLine, ...]
-    outputs: tuple[Move, ...]
-    kept: frozenset[BlockOperand]
+    outputs: tuple[RegisterMove, ...]
+    kept: frozenset[AsmOperand]
     needs: Needs
-    computed: Mapping[BlockOperand, int] = attrs.field(factory=dict)
+    computed: Mapping[AsmOperand, int] = attrs.field(factory=dict)
 
     @property
     def target(self) -> Target:
@@ -125,12 +125,12 @@ class Function:
         return header_target(self.needs, self.plan.request.target)[0]
 
     @property
-    def block_outputs(self) -> tuple[BlockOperand, ...]:
+    def block_outputs(self) -> tuple[AsmOperand, ...]:
         """What the block writes, in the order in which operands are numbered."""
         return tuple(operand for move in self.outputs for operand in move.operands)
 
     @property
-    def block_inputs(self) -> tuple[BlockOperand, ...]:
+    def block_inputs(self) -> tuple[AsmOperand, ...]:
         """What it reads and does not write, numbered after the outputs; the thread's index too if several threads copy together."""
         written = set(self.block_outputs)
         found = [operand for move in self.inputs for operand in move.operands if operand not in written]
@@ -138,21 +138,21 @@ class Function:
         return tuple(found) if not together or self._thread in found else (*found, self._thread)
 
     @property
-    def _thread(self) -> BlockOperand:
-        return BlockOperand(self.arguments[-1].name)
+    def _thread(self) -> AsmOperand:
+        return AsmOperand(self.arguments[-1].name)
 
     def _participation(self, thread: str) -> Iterator[str]:
         """A comment by which the emulator knows who must execute the block. A comment costs nothing, its operand neither."""
         scope, last = self.plan.request.scope, self.arguments[-1]
-        if scope.kind != "thread" and isinstance(last, Number) and last.upper is not None:
+        if scope.kind != "thread" and isinstance(last, ScalarArgument) and last.upper is not None:
             yield f"// tilecopy: {self.name}: {scope.threads} of {last.upper + 1} threads copy together; this is thread {thread}"
 
-    def bits_of(self, operand: BlockOperand) -> int:
+    def bits_of(self, operand: AsmOperand) -> int:
         """Width of an operand: of pointers 64, of shared addresses and words of fragments 32."""
         if operand in self.computed:
             return self.computed[operand]
         argument = next(a for a in self.arguments if a.name == operand.argument)
-        if isinstance(argument, Number):
+        if isinstance(argument, ScalarArgument):
             return argument.bits
         return 64 if argument.buffer.space == "global" else 32
 
@@ -165,7 +165,7 @@ class Function:
         order = (*self.block_outputs, *self.block_inputs)
         numbers = {operand: f"{sign}{number}" for number, operand in enumerate(order)}
 
-        def callers(move: Move) -> str:
+        def callers(move: RegisterMove) -> str:
             found = [numbers[operand] for operand in move.operands]
             return found[0] if len(found) == 1 else f"{{{', '.join(found)}}}"
 
@@ -192,16 +192,16 @@ class FunctionBindings:
     def __init__(self, arguments: Sequence[Argument], threads: int) -> None:
         self._arguments: dict[Key, Argument] = {}
         for argument in arguments:
-            if isinstance(argument, Operand):
+            if isinstance(argument, BufferArgument):
                 self._arguments.setdefault(argument.buffer.memory, argument)
             else:
                 key = tid_key(threads) if argument.symbol is None else key_of_symbol(argument.symbol)
                 self._arguments[key] = argument
         self._fragments: dict[Memory, list[Register]] = {}
         self._names = {argument.name for argument in arguments}
-        self.made: dict[TensorMap, Operand] = {}
-        self.inputs: list[Move] = []
-        self.outputs: list[Move] = []
+        self.made: dict[TensorMap, BufferArgument] = {}
+        self.inputs: list[RegisterMove] = []
+        self.outputs: list[RegisterMove] = []
 
     def pointer(self, emitter: Emitter, buffer: Buffer) -> Register:
         """A generic pointer, as a global address."""
@@ -219,7 +219,7 @@ class FunctionBindings:
             root = emitter.blocks[0]
             special = Written(found.register)
             return root.once(("special", special), lambda: emitter.pure(root, "mov.u32", "b32", special))
-        bits = argument.bits if isinstance(argument, Number) else 32
+        bits = argument.bits if isinstance(argument, ScalarArgument) else 32
         return self._moved(emitter, key, f"mov.b{bits}", f"b{bits}", f"the symbol {found.name}")
 
     def fragment(self, emitter: Emitter, buffer: Buffer) -> list[Register]:
@@ -227,12 +227,12 @@ class FunctionBindings:
         memory, word = buffer.memory, buffer.memory.word_bits
         if memory not in self._fragments:
             operand = self._argument(memory, f"the fragment {buffer.name}")
-            assert isinstance(operand, Operand)
+            assert isinstance(operand, BufferArgument)
             registers = emitter.regs(f"b{word}", operand.words * 32 // word)
             self._fragments[memory] = registers
             for number, register in enumerate(registers):
                 words = (number,) if word == 32 else (2 * number, 2 * number + 1)
-                move = Move(f"mov.b{word}", str(register), operand.name, words)
+                move = RegisterMove(f"mov.b{word}", str(register), operand.name, words)
                 self.inputs.append(move)
                 if operand.written:
                     self.outputs.append(move)
@@ -251,7 +251,9 @@ class FunctionBindings:
             name = unique_name(f"{array}_map", self._names, separator="")
             self._names.add(name)
             memory = Buffer((recipe.size_bytes,), "uint8", space="global", name=name, align_bytes=recipe.align_bytes)
-            made = self.made[recipe] = Operand(name, memory, f"tensor map of {array}", written=False, recipe=recipe)
+            made = self.made[recipe] = BufferArgument(
+                name, memory, f"tensor map of {array}", written=False, recipe=recipe
+            )
             self._arguments[memory.memory] = made
         memory = self.made[recipe].buffer
         return self._moved(emitter, memory.memory, "mov.b64", "b64", f"the tensor map {memory.name}")
@@ -264,7 +266,7 @@ class FunctionBindings:
     def _moved(self, emitter: Emitter, key: Key, opcode: str, type: str, what: str) -> Register:
         def move() -> Register:
             register = emitter.reg(type)
-            self.inputs.append(Move(opcode, str(register), self._argument(key, what).name))
+            self.inputs.append(RegisterMove(opcode, str(register), self._argument(key, what).name))
             return register
 
         return emitter.blocks[0].once(("argument", key), move)

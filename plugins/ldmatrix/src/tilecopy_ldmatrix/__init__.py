@@ -63,7 +63,7 @@ PREDICATE = (
     owned_fragment,
 )
 """What the record does not declare. Each check gives a reason to decline, or None."""
-BELOW_REG = 5
+DEMOTED_PRIORITY = 5
 """The priority of a copy that takes ``reg`` as many instructions: a register a lane of a row as it lies, not of 16-bit elements."""
 
 
@@ -74,7 +74,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
     if verdict and fragment_and_memory(request)[0].buffer.dtype.bits != 16:
         made = tilecopy_partition(request)
         if not isinstance(made, Decline) and made.count == 1 and ".trans" not in made.form.shape:
-            return Accept(BELOW_REG)
+            return Accept(DEMOTED_PRIORITY)
     return verdict
 
 

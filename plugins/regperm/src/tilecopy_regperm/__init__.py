@@ -69,7 +69,7 @@ def tilecopy_partition(request: CopyRequest) -> RegisterPermutation | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: RegisterPermutation, ptx: PtxBuilder) -> None:
-    """The words that are put together, then what is moved whole."""
+    """The words that are put together, then the registers that move whole."""
     with LOCK:
         from .in_thread.emit import emit
     emit(partition, ptx)

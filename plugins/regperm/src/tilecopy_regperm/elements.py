@@ -23,7 +23,7 @@ def why_not_fragments(request: CopyRequest) -> str | None:
 
 
 @frozen(eq=False)
-class Movement:
+class ElementMap:
     """Where each element of the destination comes from: one row for each of its places, by thread and then by register.
 
     Attributes:
@@ -42,7 +42,7 @@ class Movement:
     out_of: Array
 
 
-def movement(request: CopyRequest) -> Movement:
+def map_elements(request: CopyRequest) -> ElementMap:
     """The nearest holder of each element."""
     dst, src = thread_values(request, request.dst), thread_values(request, request.src)
     count = request.dst.size
@@ -52,7 +52,7 @@ def movement(request: CopyRequest) -> Movement:
     rows, at = np.unique(row[best], return_index=True)
     holder, out_of = np.full(len(wanted), -1, np.int64), np.zeros(len(wanted), np.int64)
     holder[rows], out_of[rows] = src.thread[candidate[best[at]]], src.register[candidate[best[at]]]
-    return Movement(dst.thread, dst.register, dst.element, holder, out_of)
+    return ElementMap(dst.thread, dst.register, dst.element, holder, out_of)
 
 
 def _same_threads(request: CopyRequest) -> dict[int, int] | None:
@@ -89,13 +89,15 @@ def own_registers(request: CopyRequest) -> dict[int, int] | Decline:
     alike = _same_threads(request)
     if alike is not None:
         return alike
-    moved = movement(request)
-    away = moved.holder != moved.thread
+    element_map = map_elements(request)
+    away = element_map.holder != element_map.thread
     if away.any():
-        return Decline(f"{elsewhere(request, moved, int(np.argmax(away)))}; registers are permuted within a thread")
+        return Decline(
+            f"{elsewhere(request, element_map, int(np.argmax(away)))}; registers are permuted within a thread"
+        )
     pairs: dict[int, tuple[int, int]] = {}
-    for row in np.unique(np.stack([moved.into, moved.out_of]), axis=1, return_index=True)[1]:
-        into, out_of, thread = int(moved.into[row]), int(moved.out_of[row]), int(moved.thread[row])
+    for row in np.unique(np.stack([element_map.into, element_map.out_of]), axis=1, return_index=True)[1]:
+        into, out_of, thread = int(element_map.into[row]), int(element_map.out_of[row]), int(element_map.thread[row])
         if into in pairs:
             other, where = pairs[into]
             return Decline(
@@ -107,9 +109,9 @@ def own_registers(request: CopyRequest) -> dict[int, int] | Decline:
     return {into: out_of for into, (out_of, _) in pairs.items()}
 
 
-def elsewhere(request: CopyRequest, moved: Movement, row: int) -> str:
+def elsewhere(request: CopyRequest, element_map: ElementMap, row: int) -> str:
     """Which thread needs the element of a row, and which have it."""
-    element, thread = int(moved.element[row]), int(moved.thread[row])
+    element, thread = int(element_map.element[row]), int(element_map.thread[row])
     src = thread_values(request, request.src)
     there = sorted({int(t) for t in src.thread[src.element == element]})
     coordinate = ", ".join(str(int(i)) for i in np.unravel_index(element, request.dst.extents))

@@ -28,7 +28,7 @@ from tilecopy_core.plugin import (
 )
 from tilecopy_partitions import ChunkPartition, Side, TensorMap, VectorPartition, partition_chunks
 
-AFTER_BULK = 5
+DEMOTED_PRIORITY = 5
 """The priority of a copy that as few bulk copies move; theirs is 10."""
 ALIGN_BYTES = 16
 """Strides, innermost starts and the global address are multiples of this (CUDA driver API, cuTensorMapEncodeTiled)."""
@@ -152,7 +152,7 @@ def accepted(request: CopyRequest, tile: Region, array: Region) -> Accept:
         # several chunks that fit a box each are never fewer than the boxes, which need not be found for them
         boxes = boxed(request, tile, array)
         if isinstance(boxes, BoxPartition) and chunks.rounds.outer <= boxes.rounds.outer:
-            return Accept(AFTER_BULK)
+            return Accept(DEMOTED_PRIORITY)
     return Accept()
 
 

@@ -17,7 +17,7 @@ from numba.cuda.extending import intrinsic
 from tilecopy_core import Buffer, DType, Plan, S, TileLayout, same
 from tilecopy_core.errors import checked, instance_of
 from tilecopy_core.layout import StridedLayout
-from tilecopy_export import Argument, Function, Number, function_of
+from tilecopy_export import Argument, Function, ScalarArgument, function_of
 
 _WORD, _WIDE = ir.IntType(32), ir.IntType(64)
 
@@ -80,7 +80,7 @@ def device_function(plan: Plan, name: str = "copy") -> Any:
 
 def _why_not(argument: Argument, found: Any) -> str:
     """What an argument is, when a Numba type is something else; else ""."""
-    if isinstance(argument, Number):
+    if isinstance(argument, ScalarArgument):
         return "" if isinstance(found, types.Integer) else "an integer"
     buffer = argument.buffer
     is_array = isinstance(found, types.Array)
@@ -184,7 +184,7 @@ def _held(argument: Argument, context: Any, builder: Any, kind: Any, value: Any)
     """The value that the block takes for an argument; of a fragment, where its words begin."""
     if isinstance(kind, types.Omitted):
         return _thread_index(builder)
-    if isinstance(argument, Number):
+    if isinstance(argument, ScalarArgument):
         return context.cast(builder, value, kind, types.int64 if argument.bits == 64 else types.int32)
     if isinstance(kind, types.Integer):
         return context.cast(builder, value, kind, types.uint32)

@@ -25,7 +25,7 @@ def emit(partition: LanePermutation, ptx: PtxBuilder) -> None:
     dst, src = partition.dst.buffer, partition.src.buffer
     lanes = _Lanes(ptx)
     if owner_conditions(partition.source_digits, ptx.tid, ptx.cta_threads, store=False):
-        _let_all_have(ptx, src, partition.form.sources)
+        _broadcast_sources(ptx, src, partition.form.sources)
     sources = _halves(ptx, ptx.fragment(src), partition.form.sources)
     if isinstance(partition.form, Gather):
         values = _gather(partition.form, lanes, sources)
@@ -37,7 +37,7 @@ def emit(partition: LanePermutation, ptx: PtxBuilder) -> None:
         write(ptx, dst, src, partition.fields, values)
 
 
-def _let_all_have(ptx: PtxBuilder, src: Buffer, needed: Collection[int]) -> None:
+def _broadcast_sources(ptx: PtxBuilder, src: Buffer, needed: Collection[int]) -> None:
     """A shuffle reads its register in every lane: those that hold none of the source get one that was written."""
     per_register = word_bytes(src) // WORD_BYTES
     for register in (ptx.fragment(src)[number] for number in sorted({word // per_register for word in needed})):
@@ -165,9 +165,14 @@ def _exchange_registers(exchange: Exchange, lanes: _Lanes, held: list[Register])
 
 def _exchange_bytes(exchange: Exchange, lanes: _Lanes, value: Register) -> Register:
     """The upper lane keeps its bytes whose bit is set, the lower lane the others; the rest are the partner's."""
-    moved, partner = 1 << exchange.bit, 1 << exchange.lane_bit
+    byte_bit, partner = 1 << exchange.bit, 1 << exchange.lane_bit
     keeps = [
-        packed([place if bool(place & moved) == upper else WORD_BYTES + (place ^ moved) for place in range(WORD_BYTES)])
+        packed(
+            [
+                place if bool(place & byte_bit) == upper else WORD_BYTES + (place ^ byte_bit)
+                for place in range(WORD_BYTES)
+            ]
+        )
         for upper in (False, True)
     ]
     selector = lanes.number(tuple(keeps[bool(lane & partner)] for lane in range(WARP_THREADS)))

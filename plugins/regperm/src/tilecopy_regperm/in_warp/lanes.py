@@ -8,7 +8,7 @@ import numpy as np
 
 from tilecopy_core.plugin import CopyRequest, Decline, frozen
 
-from ..elements import WARP_THREADS, Array, elsewhere, movement
+from ..elements import WARP_THREADS, Array, elsewhere, map_elements
 from ..fields import Field, fields_of
 from ..in_thread.network import WORD_BYTES
 
@@ -34,12 +34,14 @@ def lane_sources(request: CopyRequest) -> LaneSources | Decline:
     """The same for every warp, or why it is not."""
     if request.scope.threads % WARP_THREADS:
         return Decline(f"scope {request.scope} has no full last warp, and a shuffle is of all lanes of its warp")
-    moved = movement(request)
-    if (moved.holder < 0).any():
-        return Decline(f"{elsewhere(request, moved, int(np.argmin(moved.holder)))}: no lane of its warp has it")
-    lane, holder = moved.thread % WARP_THREADS, moved.holder % WARP_THREADS
+    element_map = map_elements(request)
+    if (element_map.holder < 0).any():
+        return Decline(
+            f"{elsewhere(request, element_map, int(np.argmin(element_map.holder)))}: no lane of its warp has it"
+        )
+    lane, holder = element_map.thread % WARP_THREADS, element_map.holder % WARP_THREADS
     # with an index np.unique does not import numpy.ma, which takes long and which a fork could meet half imported
-    rows, _ = np.unique(np.stack([moved.into, lane, holder, moved.out_of]), axis=1, return_index=True)
+    rows, _ = np.unique(np.stack([element_map.into, lane, holder, element_map.out_of]), axis=1, return_index=True)
     same = (rows[:2, 1:] == rows[:2, :-1]).all(axis=0)
     if same.any():
         into, at = (int(i) for i in rows[:2, int(np.argmax(same))])

@@ -11,7 +11,7 @@ from tilecopy_core.ptx import AnyLine, Line, Register, names_in
 from tilecopy_core.ptx import statements as parts_of
 
 from .arguments import MARK
-from .function import BlockOperand, Function, Move, branches
+from .function import AsmOperand, Function, RegisterMove, branches
 
 _C = {
     "mov.b": "{0}",
@@ -42,7 +42,7 @@ _EXACT = {
 
 
 @attrs.frozen
-class Lifted:
+class Hoisted:
     """A function in two parts.
 
     Attributes:
@@ -58,7 +58,7 @@ MOST_WORDS = 24
 """32-bit words that a block may take of what is computed before it: more would fill the registers while it waits."""
 
 
-def lift(function: Function) -> Lifted:
+def hoist(function: Function) -> Hoisted:
     """What a function computes before its first branch as C++, and the rest of it.
 
     A compiler should take that out of a loop, and sees none of it in a block. It pays where it has a product of two integers known at
@@ -84,20 +84,20 @@ def lift(function: Function) -> Lifted:
     taken = [name for name in values if name in used]
     computed = set(taken) - {move.register for move in function.inputs}
     if not computed or sum(_bits(name) // 32 for name in computed) > (MOST_WORDS if products else 1):
-        return Lifted((), function)
-    moves = [Move(f"mov.b{_bits(name)}", name, name) for name in taken]
+        return Hoisted((), function)
+    moves = [RegisterMove(f"mov.b{_bits(name)}", name, name) for name in taken]
     rest = attrs.evolve(
         function,
         inputs=(*moves, *(move for move in function.inputs if move.words)),
         body=tuple(body),
-        computed={BlockOperand(name): _bits(name) for name in taken},
+        computed={AsmOperand(name): _bits(name) for name in taken},
     )
     needed = _needed(sources, taken)
     statements = (f"const uint{_bits(name)}_t {name} = {value};" for name, value in values.items() if name in needed)
-    return Lifted(tuple(statements), rest)
+    return Hoisted(tuple(statements), rest)
 
 
-def _argument(move: Move) -> str:
+def _argument(move: RegisterMove) -> str:
     if move.opcode == "cvta.to.global.u64":
         return f"(uint64_t)__cvta_generic_to_global({move.argument})"
     return f"(uint{_bits(move.register)}_t){move.argument}"
