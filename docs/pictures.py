@@ -76,7 +76,7 @@ def pictures() -> dict[str, Picture]:
         "rows": draw(rows, "fragment"),
         "mma_a": draw(operand, "fragment"),
         "through_shared": draw(through),
-        "transpose": draw(transposed, "banks", before=TileLayout(S[32, 32])),
+        "transpose": draw(transposed, "banks", compare_with=TileLayout(S[32, 32])),
         "tma": draw(tensor),
         "halo": draw(corner),
         "gather": draw(tc.plan(part[:], table[7, :], scope=tc.warp(), target="sm_80")),

@@ -7,7 +7,9 @@ MODULES = (tilecopy_draw,)
 
 
 def starting_calls(w):
-    tilecopy_draw.draw(tc.TileLayout(tc.S[8, 8]), "banks", part=None, before=tc.TileLayout(tc.S[8, 8]), width=960)
+    tilecopy_draw.draw(
+        tc.TileLayout(tc.S[8, 8]), "banks", select=None, compare_with=tc.TileLayout(tc.S[8, 8]), width=960
+    )
     tilecopy_draw.draw(tc.TileLayout(tc.S[8, 8])).save("picture.svg")
     tilecopy_draw.draw(tc.TileLayout(tc.S[8, 8])).bytes_as(".svg")
 

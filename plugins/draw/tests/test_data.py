@@ -93,7 +93,7 @@ def test_banks_before_and_after_the_swizzle():
 
 def test_banks_beside_another_layout():
     (only,) = draw(cases.transposed(33), "banks").data["phases"]
-    before, after = draw(cases.transposed(33), "banks", before=TileLayout(S[(32, 32) : (1, 32)])).data["phases"]
+    before, after = draw(cases.transposed(33), "banks", compare_with=TileLayout(S[(32, 32) : (1, 32)])).data["phases"]
     assert only["phases"] == after["phases"]
     assert sum(phase["wavefronts"] for phase in before["phases"]) == 1024
     assert sum(phase["wavefronts"] for phase in after["phases"]) == 32
@@ -181,7 +181,7 @@ def test_a_multicast_is_one_instruction_for_several_ctas():
 def test_a_loop_executes_an_instruction_many_times():
     tile = memory("shared", (256, 32), "uint8", "tile", layout=TileLayout(S[(256, 32) : (1, 256)]))
     plan = tc.plan(tile[:, :], memory("global", (256, 32), "uint8", "A")[:, :], scope=tc.warp(), target="sm_90a")
-    data = draw(plan, part="instruction 3, warp 0").data
+    data = draw(plan, select="instruction 3, warp 0").data
     assert len(data["instructions"]) > len({each["line"] for each in data["instructions"]})
     assert sorted(accesses(data, "destination")["byte"].tolist()) == list(range(8192))
 
@@ -208,15 +208,15 @@ def test_sizes_known_at_launch():
 
 
 def test_a_wrong_copy_is_no_picture(monkeypatch):
-    from tilecopy_draw import running
+    from tilecopy_draw import trace
 
-    right = running.elements_of
+    right = trace.elements_of
 
     def rolled(region, values, threads):
         elements, held = right(region, values, threads)
         return np.roll(elements, 1), (np.roll(elements, 1), held[1])
 
-    monkeypatch.setattr(running, "elements_of", lambda region, *known: (rolled if region.buffer.space == "shared" else right)(region, *known))  # fmt: skip
+    monkeypatch.setattr(trace, "elements_of", lambda region, *known: (rolled if region.buffer.space == "shared" else right)(region, *known))  # fmt: skip
     with pytest.raises(tc.TilecopyError, match=mentions("gmem_smem", 1024)):
         draw(cases.gmem_smem())
 
@@ -242,7 +242,7 @@ def test_data_is_plain(name):
 
     make, kind = CASES[name]
     data = draw(make(), kind).data
-    assert json.loads(json.dumps(data)) == data and data["kind"] in ("moves", "banks", "fragment", "boxes")
+    assert json.loads(json.dumps(data)) == data and data["kind"] in ("moves", "banks", "fragment", "bulk")
 
 
 @pytest.mark.parametrize("x", [

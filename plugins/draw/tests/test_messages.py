@@ -20,29 +20,29 @@ import cases
     ("refused", "error", "message"),
     [
         (
-            lambda: draw(cases.gmem_smem(), part="phase 4"),
+            lambda: draw(cases.gmem_smem(), select="phase 4"),
             tc.RequestError,
             "draw: there is no phase 4: they go from 0 to 3",
         ),
         (
-            lambda: draw(cases.gmem_smem(), part="all"),
+            lambda: draw(cases.gmem_smem(), select="all"),
             tc.RequestError,
-            "draw: part is words such as 'instruction 2', 'warp 1', 'phase 0', 'thread 5', 'rows 0:32', 'columns 0:64', with commas between; not 'all'",
+            "draw: select is words such as 'instruction 2', 'warp 1', 'phase 0', 'thread 5', 'rows 0:32', 'columns 0:64', with commas between; not 'all'",
         ),
         (
-            lambda: draw(cases.gmem_smem(), part="warp 2"),
+            lambda: draw(cases.gmem_smem(), select="warp 2"),
             tc.RequestError,
             "draw: there is no warp 2: they go from 0 to 1",
         ),
         (
-            lambda: draw(cases.gmem_smem(), part="rows 0:17"),
+            lambda: draw(cases.gmem_smem(), select="rows 0:17"),
             tc.RequestError,
             "draw: rows 0:17 of a picture that has 16 rows",
         ),
         (
-            lambda: draw(cases.gmem_smem(), "boxes"),
+            lambda: draw(cases.gmem_smem(), "bulk"),
             tc.RequestError,
-            "draw: gmem_smem moves bytes by threads: kind 'moves' shows them, 'boxes' are of engines",
+            "draw: gmem_smem moves bytes by threads: kind 'moves' shows them, 'bulk' are of engines",
         ),
         (
             lambda: draw(cases.gmem_smem(), "fragment"),
@@ -52,15 +52,19 @@ import cases
         (
             lambda: draw(cases.gmem_smem(), "move"),
             tc.RequestError,
-            "draw: kind 'move' is not moves or banks or fragment or boxes, or None; did you mean moves?",
+            "draw: kind 'move' is not moves or banks or fragment or bulk, or None; did you mean moves?",
         ),
         (
             lambda: draw(cases.tma(), "moves"),
             tc.RequestError,
-            "draw: one thread issues tma, and an engine moves the bytes; draw kind 'boxes'",
+            "draw: one thread issues tma, and an engine moves the bytes; draw kind 'bulk'",
         ),
         (lambda: draw(cases.gmem_smem(), width=10), tc.RequestError, "draw: width is 480 to 4096 pixels, not 10"),
-        (lambda: draw(cases.gmem_smem(), "banks", before=3), tc.RequestError, "draw: before is a layout, not 3"),
+        (
+            lambda: draw(cases.gmem_smem(), "banks", compare_with=3),
+            tc.RequestError,
+            "draw: compare_with is a layout, not 3",
+        ),
         (
             lambda: draw(TileLayout(S[8, 8]), "moves"),
             tc.RequestError,
@@ -69,7 +73,7 @@ import cases
         (
             lambda: draw(TileLayout(S[256, 256])),
             tc.RequestError,
-            "draw: 256 rows of 256 elements, too many to be read on one page; draw a part of it: part='rows 0:32, columns 0:64'",
+            "draw: 256 rows of 256 elements, too many to be read on one page; draw a part of it: select='rows 0:32, columns 0:64'",
         ),
         (
             lambda: draw(3),

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import tilecopy as tc
 from tilecopy_draw import draw
-from tilecopy_draw.page import text_width
+from tilecopy_draw.svg import text_width
 from tilecopy_test_helpers.mentions import mentions
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -102,10 +102,10 @@ def test_a_wider_page_holds_more():
 
 
 def test_names_are_escaped():
-    from tilecopy_draw.page import Box, Grid, Panel, Sheet
+    from tilecopy_draw.svg import Box, Figure, Grid, Panel
 
     panel = Panel("<x>", Grid.empty([""], [""], "&"), [Box((0, 0, 1, 1), "<&>", 0, '"</title>')])
-    root = ET.fromstring(Sheet("<b> & 'c'", "a > b", [[panel]]).svg(600))
+    root = ET.fromstring(Figure("<b> & 'c'", "a > b", [[panel]]).svg(600))
     assert {text for text, *_ in texts(root)} == {"<b> & 'c'", "a > b", "<x>", "&", "<&>"}
 
 

@@ -13,26 +13,26 @@ from tilecopy.costs import BANK_BYTES, BANKS, LINE_BYTES
 
 from .counts import Phase, phases_of
 from .grids import instructions_text, table_shape, within
-from .page import MOST_HEIGHT, Box, Grid, Panel, Sheet, rectangles
-from .part import Part, TooLargeError
-from .running import CopySide, Movement, elements_of, run_copy
+from .selection import Selection, TooLargeError
+from .svg import MOST_HEIGHT, Box, Figure, Grid, Panel, rectangles
+from .trace import CopySide, CopyTrace, elements_of, run_copy
 
 MOST_PATTERNS = 4
 CHUNK = 16
 """Bytes of a box of a layout's picture at most."""
 
 
-def shared_side(movement: Movement) -> CopySide:
+def shared_side(trace: CopyTrace) -> CopySide:
     """The side in shared memory whose accesses are of threads.
 
     Raises:
         RequestError: there is none.
     """
-    for side in movement.sides:
+    for side in trace.sides:
         if side.space == "shared" and side.by_threads:
             return side
     raise tc.RequestError(
-        f"draw: {movement.variant} has no thread that loads or stores shared memory, so there are no banks to draw (what an engine "
+        f"draw: {trace.variant} has no thread that loads or stores shared memory, so there are no banks to draw (what an engine "
         "does there no document says)"
     )
 
@@ -49,62 +49,64 @@ def _with_layout(region: tc.Region, layout: tc.TileLayout) -> tc.Region:
             old.shape, old.dtype, space=old.space, layout=layout, name=old.name, align_bytes=old.align_bytes, elem_offset=old.elem_offset
         )  # fmt: skip
     except tc.LayoutError as error:
-        raise tc.LayoutError(f"draw: before does not fit x, {region}: {error}") from None
+        raise tc.LayoutError(f"draw: compare_with does not fit x, {region}: {error}") from None
     return tc.Region(buffer, region.starts, region.extents)
 
 
-def _other_layout(region: tc.Region, before: tc.TileLayout | None) -> tc.TileLayout | None:
+def _other_layout(region: tc.Region, compare_with: tc.TileLayout | None) -> tc.TileLayout | None:
     """What a layout is compared with, by default itself without its swizzle; None where that is the same."""
-    other = region.buffer.layout.unswizzled if before is None else before
+    other = region.buffer.layout.unswizzled if compare_with is None else compare_with
     return other if isinstance(other, tc.TileLayout) and other != region.buffer.layout else None
 
 
-def _before(movement: Movement, layout: tc.TileLayout) -> Movement:
+def _before(trace: CopyTrace, layout: tc.TileLayout) -> CopyTrace:
     """The same copy with another layout of the shared buffer."""
-    request, side = movement.request, shared_side(movement)
+    request, side = trace.request, shared_side(trace)
     other = _with_layout(side.region, layout)
-    dst, src = (request.dst, other) if side is movement.source else (other, request.src)
+    dst, src = (request.dst, other) if side is trace.source else (other, request.src)
     return run_copy(
         tc.plan(
-            dst, src, op=request.op, scope=request.scope, target=request.target, outside=request.outside, variant=movement.variant,
+            dst, src, op=request.op, scope=request.scope, target=request.target, outside=request.outside, variant=trace.variant,
             **dict(request.options),
         )
     )  # fmt: skip
 
 
-def draw_banks(movement: Movement, part: Part, before: tc.TileLayout | None) -> Iterator[Sheet]:
+def draw_banks(trace: CopyTrace, selection: Selection, compare_with: tc.TileLayout | None) -> Iterator[Figure]:
     """The picture of a copy.
 
     Raises:
-        RequestError: no thread accesses shared memory, the part is none of it, or it does not fit.
+        RequestError: no thread accesses shared memory, the selection is empty, or it does not fit.
     """
-    side = shared_side(movement)
-    layout = _other_layout(side.region, before)
-    states = {"": movement} if layout is None else {"Before: ": _before(movement, layout), "After: ": movement}
+    side = shared_side(trace)
+    layout = _other_layout(side.region, compare_with)
+    states = {"": trace} if layout is None else {"Before: ": _before(trace, layout), "After: ": trace}
     subtitle = (
         "A warp is served 128 bytes' worth of threads at a time (a phase). Words of one bank that differ are served one after "
         "another, a wavefront each: a bank conflict. A row is a thread, a column one of the 32 banks of 4 bytes."
     )
     notes = [
-        instructions_text(movement),
+        instructions_text(trace),
         "Alike are phases that differ in threads and in which bank is the first. Addresses are those that the emitted text used on the emulator.",
     ]
     stacks, data = [], []
     for heading, state in states.items():
         each = shared_side(state)
-        (touched,) = part.accesses(each.touched)
+        (touched,) = selection.accesses(each.accesses)
         words, phases = (
             heading + _in_words(each.region.buffer.layout, state.size),
-            phases_of(touched[within(each, touched, part)]),
+            phases_of(touched[within(each, touched, selection)]),
         )
         if not phases:
-            raise tc.RequestError("draw: the parts that part= names have no access in common")
+            raise tc.RequestError("draw: the selections that select= names have no access in common")
         stacks.append(_panels(words, phases))
         data.append({"title": words, "phases": [_phase_data(phase) for phase in phases]})
-    verb = "read" if side is movement.source else "written"
-    title = f"Which bank: {side} {verb}, {side.region.buffer.dtype}, {movement.variant}"
-    yield Sheet(title, subtitle, stacks, notes=notes, data={"phases": data})
-    raise TooLargeError(f"{len(side.touched)} accesses", (("instruction 0, warp 0", "instruction 0, warp 0, phase 0"),))
+    verb = "read" if side is trace.source else "written"
+    title = f"Which bank: {side} {verb}, {side.region.buffer.dtype}, {trace.variant}"
+    yield Figure(title, subtitle, stacks, notes=notes, data={"phases": data})
+    raise TooLargeError(
+        f"{len(side.accesses)} accesses", (("instruction 0, warp 0", "instruction 0, warp 0, phase 0"),)
+    )
 
 
 def _in_words(layout: Any, size: int) -> str:
@@ -172,20 +174,20 @@ def _phase_data(phase: Phase) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------ layouts
 
 
-def draw_layout(region: tc.Region, part: Part, before: tc.TileLayout | None) -> Iterator[Sheet]:
+def draw_layout(region: tc.Region, selection: Selection, compare_with: tc.TileLayout | None) -> Iterator[Figure]:
     """The bank of each element of a box in memory, before and after the swizzle (or beside another layout).
 
     Raises:
-        RequestError: the part is none of it, or it does not fit.
+        RequestError: the selection is empty, or it does not fit.
     """
     size, table = region.buffer.dtype.bits // 8, table_shape(region.extents)
-    part.of()
-    rows, columns = part.window(table)
+    selection.of()
+    rows, columns = selection.window(table)
     subtitle = (
         "One box = elements side by side whose bytes are side by side too, at most 16 bytes. Label: its banks (4 bytes each); "
         "shade: the eighth of the line of 128 bytes."
     )
-    other = _other_layout(region, before)
+    other = _other_layout(region, compare_with)
     states = {"layout": region} if other is None else {"before": _with_layout(region, other), "after": region}
     panels, data = [], {}
     for name, each in states.items():
@@ -194,7 +196,7 @@ def draw_layout(region: tc.Region, part: Part, before: tc.TileLayout | None) -> 
         panels.append(_layout_panel(heading, offsets, size, rows[0], columns[0]))
         data[name] = offsets.tolist()
     title = f"Which bank: {region.buffer.name}, elements of {size} bytes"
-    yield Sheet(title, subtitle, [[panel] for panel in panels], data=data)
+    yield Figure(title, subtitle, [[panel] for panel in panels], data=data)
     raise TooLargeError.of(f"{table[0]} rows of {table[1]} elements", table)
 
 

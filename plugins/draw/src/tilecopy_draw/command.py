@@ -18,10 +18,10 @@ from .picture import SUFFIXES
     "-o", "--output", type=FilePath(), help=f"Write the picture here ({', '.join(SUFFIXES)}); else its SVG is printed."
 )
 @click.option("--kind", type=Choice("kind", KINDS), help="What to draw; by default what fits the copy.")
-@click.option("--part", help="Draw a part: 'instruction 2', 'warp 1', 'rows 0:32', with commas between.")
+@click.option("--select", help="Draw a part: 'instruction 2', 'warp 1', 'rows 0:32', with commas between.")
 @click.option("--width", type=int, default=960, show_default=True, help="Width in pixels.")
 @copy_options
-def draw_command(output: Path | None, kind: str | None, part: str | None, width: int, **copy: Any) -> Result:
+def draw_command(output: Path | None, kind: str | None, select: str | None, width: int, **copy: Any) -> Result:
     """Draw one copy from what its emitted PTX does on the emulator.
 
     The words are those of `tilecopy plan`, SOURCE first; `--json` prints what the picture was made from:
@@ -33,9 +33,9 @@ def draw_command(output: Path | None, kind: str | None, part: str | None, width:
         raise click.UsageError(f"--output {shown(output)}: a picture is written as {', '.join(SUFFIXES)}")
     plan = tc.plan(**copy)
     if output is None:
-        picture = draw(plan, kind, part=part, width=width)
+        picture = draw(plan, kind, select=select, width=width)
         return Result(picture.data, lambda: picture.svg)
     with output_file(output) as write:
-        picture = draw(plan, kind, part=part, width=width)
+        picture = draw(plan, kind, select=select, width=width)
         write((picture.bytes_as(output.suffix.lower()),))
     return Result({"output": str(output), **picture.data}, lambda: f"{shown(output)}: {picture.title}")

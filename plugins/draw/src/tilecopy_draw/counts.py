@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 from tilecopy.costs import BANK_BYTES, BANKS, SECTOR_BYTES, distinct_sectors
 
-from .running import CopySide, requests_of
+from .trace import CopySide, requests_of
 
 
 @attrs.frozen(eq=False)
@@ -64,11 +64,11 @@ def phases_of(touched: Any) -> list[Phase]:
 def counts_of(side: CopySide) -> dict[str, int]:
     """Of a side in memory that threads access: ``requests``, ``sectors`` or ``wavefronts``, and the ``least`` that hold as many bytes."""
     if side.space == "shared":
-        phases = phases_of(side.touched)
+        phases = phases_of(side.accesses)
         number, least = {"wavefronts": sum(phase.wavefronts for phase in phases)}, len(phases)
-        requests = requests_of(side.touched)
+        requests = requests_of(side.accesses)
     else:
-        some = side.touched[side.touched.read > 0]
+        some = side.accesses[side.accesses.read > 0]
         requests = requests_of(some)
         request, _, read = np.unique(np.stack([requests, some.byte, some.read]), axis=1)
         number = {"sectors": distinct_sectors(requests, some.byte, some.read)}

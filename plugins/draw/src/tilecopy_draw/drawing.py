@@ -10,20 +10,20 @@ import tilecopy as tc
 
 from tilecopy_core.errors import one_of, optional, shown
 
+from .access_view import draw_moves
 from .banks import draw_banks, draw_layout
 from .counts import counts_of
-from .engines import draw_boxes
+from .engines import draw_bulk
 from .fragments import TENSOR_AXES, draw_fragment, draw_tensor, load_of
 from .grids import registers_of
-from .moves import draw_moves
-from .page import Sheet
-from .part import Part, TooLargeError
 from .picture import Picture
-from .running import TOLD, Movement, run_copy
+from .selection import Selection, TooLargeError
+from .svg import Figure
+from .trace import TOLD, CopyTrace, run_copy
 
-Sheets = Callable[[Part], Iterator[Sheet]]
-"""Makes the pictures of a part, the best first; TooLargeError after the last."""
-KINDS = ("moves", "banks", "fragment", "boxes")
+FigureMaker = Callable[[Selection], Iterator[Figure]]
+"""Makes the pictures of a selection, the best first; TooLargeError after the last."""
+KINDS = ("moves", "banks", "fragment", "bulk")
 LEAST_WIDTH, MOST_WIDTH = 480, 4096
 MOST_ELEMENTS = 1 << 20
 """Of a layout that is drawn by itself."""
@@ -32,7 +32,12 @@ _ELEMENTS = {0: "complex128", 1: "uint64", 3: "uint16", 4: "uint8"}
 
 
 def draw(
-    x: Any, kind: str | None = None, *, part: str | None = None, before: tc.TileLayout | None = None, width: int = 960
+    x: Any,
+    kind: str | None = None,
+    *,
+    select: str | None = None,
+    compare_with: tc.TileLayout | None = None,
+    width: int = 960,
 ) -> Picture:
     """Draw a copy, a region, a buffer or a layout.
 
@@ -40,28 +45,28 @@ def draw(
         x: a :class:`tilecopy.Plan`; a region, buffer or layout of memory, whose banks are drawn, or of registers or tensor memory,
             where each element's place is. A layout alone is taken as of elements of 4 bytes, or of those that its swizzle is for.
         kind: ``moves`` (who moves each element, in which vector), ``banks`` (of shared memory, with the conflicts of each phase),
-            ``fragment`` (which thread and register, or lane and column of tensor memory, holds each element), ``boxes`` (what an
+            ``fragment`` (which thread and register, or lane and column of tensor memory, holds each element), ``bulk`` (what an
             engine moves); by default what fits.
-        part: what to draw of it: ``"instruction 2"``, ``"warp 1"``, ``"phase 0"``, ``"thread 5"``, ``"rows 0:32"``, ``"columns 0:64"``, with
+        select: what to draw of it: ``"instruction 2"``, ``"warp 1"``, ``"phase 0"``, ``"thread 5"``, ``"rows 0:32"``, ``"columns 0:64"``, with
             commas between.
-        before: of ``banks``: another layout of the shared buffer, drawn beside; by default the one without the swizzle.
+        compare_with: of ``banks``: another layout of the shared buffer, drawn beside; by default the one without the swizzle.
         width: of the picture, in pixels.
 
     Returns:
         The picture. Starts and sizes that are known at run time only have their least values, and the picture says so.
 
     Raises:
-        RequestError: there is no such kind, part or picture of that; or it is too large for a page, with the parts that are not.
+        RequestError: the kind, selection or picture does not exist, or it is too large for a page; the message names selections that fit.
         TilecopyError: what dispatch or the emulator finds wrong with the copy.
     """
     optional(one_of(*KINDS)).check(kind, "draw", "kind")
     if type(width) is not int or not LEAST_WIDTH <= width <= MOST_WIDTH:
         raise tc.RequestError(f"draw: width is {LEAST_WIDTH} to {MOST_WIDTH} pixels, not {shown(width)}")
-    if before is not None and not isinstance(before, tc.TileLayout):
-        raise tc.RequestError(f"draw: before is a layout, not {shown(before)}")
-    wanted = Part.read(part)
+    if compare_with is not None and not isinstance(compare_with, tc.TileLayout):
+        raise tc.RequestError(f"draw: compare_with is a layout, not {shown(compare_with)}")
+    selection = Selection.read(select)
     if isinstance(x, tc.Plan):
-        return _of_plan(x, kind, wanted, before, width)
+        return _of_plan(x, kind, selection, compare_with, width)
     region = _region_of(x)
     if not region.size:
         raise tc.RequestError(f"draw: x must have elements, got {region}")
@@ -77,7 +82,7 @@ def draw(
             f"draw: two elements of x share a byte, and pictures are of whole bytes; draw its view(dtype='uint8'), not {shown(x)}"
         )
     if kind == "fragment" and not (region.buffer.space == "tmem" and axes <= TENSOR_AXES):
-        return _of_plan(load_of(region.buffer), kind, wanted, before, width)
+        return _of_plan(load_of(region.buffer), kind, selection, compare_with, width)
     if kind not in ("banks", "fragment"):
         raise tc.RequestError(
             f"draw: kind {kind!r} is of a plan: a layout alone says who owns what, or which bank, not who moves it; draw kind {fitting!r}"
@@ -88,48 +93,57 @@ def draw(
         raise tc.RequestError(
             f"draw: {region} lies at a place known at run time only; give it as a number, or draw a plan"
         )
-    sheets: Sheets = partial(draw_layout, region, before=before) if kind == "banks" else partial(draw_tensor, region)
-    return _picture(kind, sheets, wanted, before, width, {})
+    figures: FigureMaker = (
+        partial(draw_layout, region, compare_with=compare_with) if kind == "banks" else partial(draw_tensor, region)
+    )
+    return _picture(kind, figures, selection, compare_with, width, {})
 
 
-def _of_plan(plan: tc.Plan, kind: str | None, part: Part, before: tc.TileLayout | None, width: int) -> Picture:
-    movement = run_copy(plan)
-    kind = kind or ("boxes" if movement.by_engine else "moves")
-    makers: dict[str, Sheets] = {
-        "moves": partial(draw_moves, movement),
-        "banks": partial(draw_banks, movement, before=before),
-        "fragment": partial(draw_fragment, movement),
-        "boxes": partial(draw_boxes, movement),
+def _of_plan(
+    plan: tc.Plan, kind: str | None, selection: Selection, compare_with: tc.TileLayout | None, width: int
+) -> Picture:
+    trace = run_copy(plan)
+    kind = kind or ("bulk" if trace.by_engine else "moves")
+    makers: dict[str, FigureMaker] = {
+        "moves": partial(draw_moves, trace),
+        "banks": partial(draw_banks, trace, compare_with=compare_with),
+        "fragment": partial(draw_fragment, trace),
+        "bulk": partial(draw_bulk, trace),
     }
-    return _picture(kind, makers[kind], part, before, width, data_of(movement))
+    return _picture(kind, makers[kind], selection, compare_with, width, data_of(trace))
 
 
 def _picture(
-    kind: str, sheets: Sheets, part: Part, before: tc.TileLayout | None, width: int, data: dict[str, Any]
+    kind: str,
+    figures: FigureMaker,
+    selection: Selection,
+    compare_with: tc.TileLayout | None,
+    width: int,
+    data: dict[str, Any],
 ) -> Picture:
-    """The first sheet that fits; where none does, the error names parts that do."""
-    if before is not None and kind != "banks":
-        raise tc.RequestError(f"draw: before is of kind 'banks', not of {kind!r}")
+    """The first figure that fits; where none does, the error names parts that do."""
+    if compare_with is not None and kind != "banks":
+        raise tc.RequestError(f"draw: compare_with is of kind 'banks', not of {kind!r}")
     try:
-        sheet, svg = _first_fitting(sheets, part, width)
+        figure, svg = _first_fitting(figures, selection, width)
     except TooLargeError as error:
-        fitting = [next((text for text in group if _fits(sheets, text, width)), None) for group in error.parts]
+        fitting = [next((text for text in group if _fits(figures, text, width)), None) for group in error.parts]
         notes = [f" ({error.there})" * bool(error.there)] + [""] * len(fitting)
-        suggestions = [f"part={text!r}{note}" for text, note in zip(fitting, notes, strict=False) if text]
+        suggestions = [f"select={text!r}{note}" for text, note in zip(fitting, notes, strict=False) if text]
         parts = f"a part of it: {' or '.join(suggestions)}" if suggestions else "a smaller copy"
         raise tc.RequestError(f"draw: {error.what}, too many to be read on one page; draw {parts}") from None
-    return Picture(sheet.title, kind, svg, {"kind": kind, "title": sheet.title, **data, **sheet.data})
+    return Picture(figure.title, kind, svg, {"kind": kind, "title": figure.title, **data, **figure.data})
 
 
-def _first_fitting(sheets: Sheets, part: Part, width: int) -> tuple[Sheet, str]:
-    """Return the first sheet that fits, and its text; TooLargeError where none does."""
-    return next((sheet, svg) for sheet in sheets(part) if (svg := sheet.svg(width)) is not None)
+def _first_fitting(figures: FigureMaker, selection: Selection, width: int) -> tuple[Figure, str]:
+    """Return the first figure that fits, and its text; TooLargeError where none does."""
+    return next((figure, svg) for figure in figures(selection) if (svg := figure.svg(width)) is not None)
 
 
-def _fits(sheets: Sheets, part: str, width: int) -> bool:
-    """Return True if a page holds a part."""
+def _fits(figures: FigureMaker, selection: str, width: int) -> bool:
+    """Return True if a page holds a selection."""
     try:
-        return bool(_first_fitting(sheets, Part.read(part), width))
+        return bool(_first_fitting(figures, Selection.read(selection), width))
     except (tc.RequestError, TooLargeError):  # it names nothing that is there, or too much
         return False
 
@@ -153,27 +167,27 @@ def _region_of(x: Any) -> Any:
     return region
 
 
-def data_of(movement: Movement) -> dict[str, Any]:
+def data_of(trace: CopyTrace) -> dict[str, Any]:
     """What a copy did, as plain data: its instructions, each access of a thread, and where each element went."""
-    request = movement.request
+    request = trace.request
     found: dict[str, Any] = {
         "copy": str(request),
-        "variant": movement.variant,
-        "values": movement.values,
-        "instructions": [{"line": step.line, "opcode": step.opcode} for step in movement.steps],
-        "ptx": movement.ptx,
+        "variant": trace.variant,
+        "values": trace.values,
+        "instructions": [{"line": step.line, "opcode": step.opcode} for step in trace.steps],
+        "ptx": trace.ptx,
     }
-    for side in movement.sides:
+    for side in trace.sides:
         found[side.name] = {
             "space": side.space,
             "name": side.label,
-            "accesses": {name: side.touched[name].tolist() for name in TOLD},
+            "accesses": {name: side.accesses[name].tolist() for name in TOLD},
             "element_bytes": side.elements.tolist(),
         }
         if side.by_threads:
             found[side.name] |= counts_of(side)
         if side.space == "local":
-            threads, registers, _ = registers_of(movement, side)
+            threads, registers, _ = registers_of(trace, side)
             found["registers"] = {"thread": threads.tolist(), "register": registers.tolist()}
             found[side.name]["registers"] = found["registers"]
-    return found | {"came_from": movement.came_from.tolist()}
+    return found | {"came_from": trace.source_of.tolist()}

@@ -1,4 +1,4 @@
-"""The picture "boxes": what an engine moves with each instruction."""
+"""The picture "bulk": what an engine moves with each instruction."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from .grids import (
     tensor_panel,
     within,
 )
-from .page import Box, Panel, Sheet, rectangles
-from .part import Part, TooLargeError
-from .running import NO_PLACE, CopySide, Movement, holders
+from .selection import Selection, TooLargeError
+from .svg import Box, Figure, Panel, rectangles
+from .trace import NO_PLACE, CopySide, CopyTrace, holders
 
 
-def pieces_of(movement: Movement, part: Part) -> tuple[Any, Any]:
+def pieces_of(trace: CopyTrace, selection: Selection) -> tuple[Any, Any]:
     """What goes from where to where, neighbours that stay neighbours as one piece, on both sides alike."""
-    source, destination = (side.touched for side in movement.sides)
+    source, destination = (side.accesses for side in trace.sides)
     names = ("instruction", "warp", "phase", "thread")
-    chosen = part.of(**{name: source[name] for name in names})
+    chosen = selection.of(**{name: source[name] for name in names})
     source, destination = source[chosen], destination[chosen]
-    inside = within(movement.destination, destination, part)
+    inside = within(trace.destination, destination, selection)
     source, destination = source[inside], destination[inside]
     if not len(source):
-        raise tc.RequestError("draw: the parts that part= names have no access in common")
+        raise tc.RequestError("draw: the selections that select= names have no access in common")
     order = np.lexsort([destination.byte, destination.cta, source.instruction])
     source, destination = source[order], destination[order]
-    if movement.destination.space == "tmem":
+    if trace.destination.space == "tmem":
         return source, destination
     filled = source.read == 0
     follows = (source.byte[1:] == (source.byte + source.bytes)[:-1]) | filled[1:]
@@ -52,38 +52,38 @@ def pieces_of(movement: Movement, part: Part) -> tuple[Any, Any]:
     return source, destination
 
 
-def draw_boxes(movement: Movement, part: Part) -> Iterator[Sheet]:
+def draw_bulk(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
     """The picture.
 
     Raises:
-        RequestError: threads move the bytes, the part is none of it, or it does not fit.
+        RequestError: threads move the bytes, the selection is empty, or it does not fit.
     """
-    if not movement.by_engine:
+    if not trace.by_engine:
         raise tc.RequestError(
-            f"draw: {movement.variant} moves bytes by threads: kind 'moves' shows them, 'boxes' are of engines"
+            f"draw: {trace.variant} moves bytes by threads: kind 'moves' shows them, 'bulk' are of engines"
         )
-    source, destination = pieces_of(movement, part)
+    source, destination = pieces_of(trace, selection)
     subtitle = (
         "Thread t0 issues. One box = bytes that are side by side on both sides. Label: the instruction (c0 the first), and the "
         "first element."
     )
     panels = [
-        [_panel(movement, movement.source, source, source)],
-        [_panel(movement, movement.destination, destination, source)],
+        [_panel(trace, trace.source, source, source)],
+        [_panel(trace, trace.destination, destination, source)],
     ]
     signs = {"frame": "lanes of one warp", "absent": "not read or not written"}
-    notes = [instructions_text(movement)]
-    if (found := getattr(movement.partition, "descriptor", None)) is not None:
+    notes = [instructions_text(trace)]
+    if (found := getattr(trace.partition, "descriptor", None)) is not None:
         notes.append(
             f"Descriptor: ldo {found.ldo} and sdo {found.sdo} (units of 16 bytes as encoded), swizzle code {found.swizzle}."
         )
-    notes += notes_of(movement)
-    yield Sheet(f"What the engine moves: {movement}, {movement.variant}", subtitle, panels, signs, notes)
-    there = int(movement.source.touched.instruction.max()) + 1
+    notes += notes_of(trace)
+    yield Figure(f"What the engine moves: {trace}, {trace.variant}", subtitle, panels, signs, notes)
+    there = int(trace.source.accesses.instruction.max()) + 1
     raise TooLargeError(f"{len(source)} pieces", (("instruction 0",),), f"there are {there} of them")
 
 
-def _panel(movement: Movement, side: CopySide, touched: Any, source: Any) -> Panel:
+def _panel(trace: CopyTrace, side: CopySide, touched: Any, source: Any) -> Panel:
     """A side in global memory by coordinate, in shared memory by address; where each piece is from, by ``source``."""
     fills = legend_of("instruction", touched.instruction.tolist(), "c")
 
@@ -97,12 +97,12 @@ def _panel(movement: Movement, side: CopySide, touched: Any, source: Any) -> Pan
         grid = by_coordinate(side, np.where(ids >= 0, touched.instruction[np.maximum(ids, 0)], NO_PLACE))
         boxes = [Box(place, *look(step)) for step, place in rectangles(grid.ids)]
     else:
-        grid, boxes = by_address(side, touched, movement.size), []
+        grid, boxes = by_address(side, touched, trace.size), []
         several = len(np.unique(touched.instruction)) > 1
         for number, place in rectangles(grid.ids):
             step, offset, size = (int(touched[name][number]) for name in ("instruction", "byte", "bytes"))
-            elements = movement.source.elements_in(int(source.byte[number]), size) if source.read[number] else []
-            first = ",".join(map(str, movement.source.coordinate(int(elements[0])))) if len(elements) else "fill"
+            elements = trace.source.elements_in(int(source.byte[number]), size) if source.read[number] else []
+            first = ",".join(map(str, trace.source.coordinate(int(elements[0])))) if len(elements) else "fill"
             label = f"c{step} " * several + first + f" ({size} bytes)" * (size > LINE_BYTES)
             boxes.append(Box(place, label, step % 4, f"c{step}: bytes {offset} to {offset + size - 1} of {side.label}"))
     high = max(1.0, min(18.0, 860 / len(grid.ids)))

@@ -10,9 +10,9 @@ import tilecopy as tc
 from tilecopy.harness import TMEM_LANES
 
 from .grids import WORDS, first_registers, instructions_text, owners_of, register_panel, registers_of, side_title
-from .page import MOST_HEIGHT, Box, Grid, Panel, Sheet, rectangles
-from .part import Part, TooLargeError
-from .running import AXES, COLUMN_BYTES, LANE_BYTES, NO_PLACE, Movement, elements_of
+from .selection import Selection, TooLargeError
+from .svg import MOST_HEIGHT, Box, Figure, Grid, Panel, rectangles
+from .trace import AXES, COLUMN_BYTES, LANE_BYTES, NO_PLACE, CopyTrace, elements_of
 
 TENSOR_AXES = {"TLane", "TCol"}
 _SCOPES = {"warp": {"laneid"}, "warpgroup": {"laneid", "wid_in_wg", "tid_in_wg"}}
@@ -40,58 +40,58 @@ def load_of(buffer: tc.Buffer) -> tc.Plan:
     return tc.plan(fragment[...], array[...], scope=scope, target="sm_90a")
 
 
-def draw_fragment(movement: Movement, part: Part) -> Iterator[Sheet]:
+def draw_fragment(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
     """The picture, whole or in zooms.
 
     Raises:
-        RequestError: no side is in registers, the part is none of it, or it does not fit.
+        RequestError: no side is in registers, the selection is empty, or it does not fit.
     """
-    sides = [side for side in movement.sides if side.space == "local"]
+    sides = [side for side in trace.sides if side.space == "local"]
     if not sides:
         raise tc.RequestError(
             "draw: no side of this copy is in registers, so there is no fragment to draw; give no kind"
         )
-    side, size = sides[-1], movement.size
-    grid, held = owners_of(movement, side, Part()), int(registers_of(movement, side)[2].max())
+    side, size = sides[-1], trace.size
+    grid, held = owners_of(trace, side, Selection()), int(registers_of(trace, side)[2].max())
     per_box = 4 // size
     box = f"one 32-bit register of one thread = {per_box} element{'s' * (per_box > 1)}"
     if not per_box:
         box = f"{size // 4} 32-bit registers of one thread, from the one that is named = 1 element"
     extents, names = " x ".join(map(str, side.region.extents)), " to ".join(each.label for each in sides)
-    title = f"Who owns each element: {names}, {side.region.buffer.dtype} {extents}, {movement.threads} threads"
+    title = f"Who owns each element: {names}, {side.region.buffer.dtype} {extents}, {trace.threads} threads"
     several = f" Each element is held by {held} threads; the first is named." if held > 1 else ""
     subtitle = f"One box = {box}. Label: thread and register. Shade: register.{several}"
-    verb = "loaded into registers" if side is movement.destination else "stored from registers"
-    notes = [f"Marked elements were {verb} by {movement.variant} on the emulator and read back."]
-    notes = [instructions_text(movement), *notes] if len(sides) > 1 else notes
+    verb = "loaded into registers" if side is trace.destination else "stored from registers"
+    notes = [f"Marked elements were {verb} by {trace.variant} on the emulator and read back."]
+    notes = [instructions_text(trace), *notes] if len(sides) > 1 else notes
     threads = np.unique(grid.ids[grid.ids >= 0] // WORDS)
     owner = 5 if 5 in threads else int(threads.max(initial=0))
     signs = {"followed": f"all that thread {owner} holds", "absent": "held by none"}
 
     stacks = []
     for each in sides:
-        window = owners_of(movement, each, part)
+        window = owners_of(trace, each, selection)
         heading = side_title(each) if len(sides) > 1 else ""
         stacks.append([register_panel(window, heading, window.ids // WORDS == owner)])
-    yield Sheet(title, subtitle, stacks, signs, notes)
+    yield Figure(title, subtitle, stacks, signs, notes)
     rows, columns = grid.ids.shape
-    if not part.given:
+    if not selection.given:
         found = rectangles(grid.ids // WORDS // 32, grid.ids >= 0)
         boxes = [Box(place, f"warp {number}", 0, f"warp {number}") for number, place in found]
-        for inner in first_registers(movement, side, "2 its first rows and columns", owner):
+        for inner in first_registers(trace, side, "2 its first rows and columns", owner):
             outer = Panel(
                 "1 the whole fragment, by warp", grid, boxes, followed=[(0, 0, inner.rows, inner.columns)], optional=True,
                 cell=(0, 380 / columns, min(18.0, 480 / rows)),
             )  # fmt: skip
-            yield Sheet(title, subtitle, [[outer], [inner]], signs, notes, beside=True)
+            yield Figure(title, subtitle, [[outer], [inner]], signs, notes, beside=True)
     raise TooLargeError.of(f"{rows} rows of {columns} elements", (rows, columns))
 
 
-def draw_tensor(region: tc.Region, part: Part) -> Iterator[Sheet]:
+def draw_tensor(region: tc.Region, selection: Selection) -> Iterator[Figure]:
     """The picture of a box of tensor memory, by lane and column; lanes that hold the same are one row.
 
     Raises:
-        RequestError: it is not inside tensor memory, the part is none of it, or it does not fit.
+        RequestError: it is not inside tensor memory, the selection is empty, or it does not fit.
     """
     layout: Any = region.buffer.layout
     size, (places, element) = region.buffer.dtype.bits // 8, elements_of(region, {})[1]
@@ -99,7 +99,7 @@ def draw_tensor(region: tc.Region, part: Part) -> Iterator[Sheet]:
         raise tc.RequestError(
             f"draw: tensor memory has {TMEM_LANES} lanes of {LANE_BYTES} bytes; {region}, {layout}, has elements outside, or none at all"
         )
-    part.of()
+    selection.of()
     for each in layout.replica:
         step = each.stride * (LANE_BYTES if each.axis.name == "TLane" else size)
         places = (places + step * np.arange(each.extent)[:, None, None]).reshape(-1, len(element))
@@ -115,7 +115,7 @@ def draw_tensor(region: tc.Region, part: Part) -> Iterator[Sheet]:
     ids = held[[same[0] for same in alike.values()]]
     columns = [str(column) for column in range(len(held[0]))]
     grid = Grid(ids, ids, names, columns, "column of 4 bytes; rows: lanes").cropped()
-    window, boxes, copies = grid.window(*part.window(grid.ids.shape)), [], places.size // len(element)
+    window, boxes, copies = grid.window(*selection.window(grid.ids.shape)), [], places.size // len(element)
     for number, place in rectangles(window.ids):
         index = zip(region.starts, np.unravel_index(number, region.extents), strict=True)
         label = ",".join(str(start + along) for start, along in index)
@@ -126,7 +126,7 @@ def draw_tensor(region: tc.Region, part: Part) -> Iterator[Sheet]:
     title = f"Where each element lies: tensor memory {region}, elements of {size} bytes"
     subtitle = "One box = an element, or those that share a column of 32 bits. Label: the first of them. A row = the lanes that hold the same."
     data = {"element": element.tolist(), "lane": lanes.tolist(), "byte": inside.tolist()}
-    yield Sheet(
+    yield Figure(
         title, subtitle, [[Panel("", window, boxes, fills, cell=(0, 64, high))]], {"absent": "no element"}, data=data
     )
     raise TooLargeError.of(f"{len(grid.ids)} rows of {grid.ids.shape[1]} columns", grid.ids.shape)

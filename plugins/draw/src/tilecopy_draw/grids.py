@@ -12,9 +12,9 @@ from tilecopy.costs import LINE_BYTES
 from tilecopy.harness import TMEM_LANES
 
 from .counts import counts_of
-from .page import Box, Grid, Panel, outlines, rectangles
-from .part import Part
-from .running import COLUMN_BYTES, LANE_BYTES, NO_PLACE, CopySide, Movement, holders
+from .selection import Selection
+from .svg import Box, Grid, Panel, outlines, rectangles
+from .trace import COLUMN_BYTES, LANE_BYTES, NO_PLACE, CopySide, CopyTrace, holders
 
 UNIT = 16
 """Bytes of the widest cell there: no access of a thread in shared memory is wider."""
@@ -38,12 +38,12 @@ def table_shape(extents: tuple[int, ...], fold: int = FOLDS[0]) -> tuple[int, in
     return prod(found[:-1]), found[-1]
 
 
-def within(side: CopySide, touched: Any, part: Part) -> Any:
+def within(side: CopySide, touched: Any, selection: Selection) -> Any:
     """Which of some accesses touch the rows and columns that are meant."""
-    if (part.rows is None and part.columns is None) or not len(touched):
+    if (selection.rows is None and selection.columns is None) or not len(touched):
         return np.arange(len(touched))
     shape = table_shape(side.region.extents)
-    rows, columns = part.window(shape)
+    rows, columns = selection.window(shape)
     inner = side.elements.reshape(shape)[slice(*rows), slice(*columns)].ravel()
     found = np.unique(holders(inner, touched.byte, touched.bytes))
     return found[found >= 0]
@@ -113,17 +113,17 @@ def tensor_panel(side: CopySide, touched: Any, look: Look, **more: Any) -> Panel
     )  # fmt: skip
 
 
-def registers_of(movement: Movement, side: CopySide) -> tuple[Any, Any, Any]:
+def registers_of(trace: CopyTrace, side: CopySide) -> tuple[Any, Any, Any]:
     """Thread, 32-bit register and how many hold it too, of each element of the box, by what arrived.
 
     A register of 64 bits counts as two.
     """
-    source, destination, size = movement.source, movement.destination, movement.size
+    source, destination, size = trace.source, trace.destination, trace.size
     if destination.space == "local":
-        there = np.arange(0, len(movement.arrived), size)
+        there = np.arange(0, len(trace.arrival_map), size)
     else:
         there = destination.elements[destination.elements >= 0]
-    came = movement.arrived[there]
+    came = trace.arrival_map[there]
     places = np.where(came >= 0, there if side.name == destination.name else came, NO_PLACE)
     pairs = np.unique(np.stack([np.where(came >= 0, source.element_at(came), NO_PLACE), places]), axis=1)
     elements, first, count = np.unique(pairs[0], return_index=True, return_counts=True)
@@ -134,24 +134,26 @@ def registers_of(movement: Movement, side: CopySide) -> tuple[Any, Any, Any]:
     return np.where(flat >= 0, flat // per_thread, NO_PLACE), flat % per_thread // 4, copies
 
 
-def owners_of(movement: Movement, side: CopySide, part: Part, elements: Any = None, fold: int = FOLDS[0]) -> Grid:
+def owners_of(
+    trace: CopyTrace, side: CopySide, selection: Selection, elements: Any = None, fold: int = FOLDS[0]
+) -> Grid:
     """The registers of a side that is in registers, by coordinate.
 
     Args:
-        movement: the copy.
+        trace: the copy.
         side: of it.
-        part: what is drawn of it.
+        selection: what is drawn of it.
         elements: the only ones that are, if not all.
         fold: elements of a row of a single dimension.
     """
-    threads, registers, _ = registers_of(movement, side)
+    threads, registers, _ = registers_of(trace, side)
     held = threads >= 0
     if elements is None:
-        held[held] = part.of(warp=threads[held] // 32, thread=threads[held])
+        held[held] = selection.of(warp=threads[held] // 32, thread=threads[held])
     else:
         held &= np.isin(np.arange(len(threads)), elements)
     grid = by_coordinate(side, np.where(held, threads * WORDS + registers, NO_PLACE), fold)
-    return grid.window(*part.window(grid.ids.shape))
+    return grid.window(*selection.window(grid.ids.shape))
 
 
 def register_panel(grid: Grid, title: str, followed: Any) -> Panel:
@@ -165,11 +167,11 @@ def register_panel(grid: Grid, title: str, followed: Any) -> Panel:
     return Panel(title, grid, boxes, fills, followed=outlines(followed, grid.ids), cell=(0, 48, 20))
 
 
-def first_registers(movement: Movement, side: CopySide, title: str, owner: int = NO_PLACE) -> Iterator[Panel]:
+def first_registers(trace: CopyTrace, side: CopySide, title: str, owner: int = NO_PLACE) -> Iterator[Panel]:
     """The registers of the first rows and columns, as many as there may be room for; outlined what one thread holds."""
     rows, columns = table_shape(side.region.extents)
     for wide in (64, 32, 16, 8):
-        grid = owners_of(movement, side, Part(rows=(0, min(16, rows)), columns=(0, min(wide, columns))))
+        grid = owners_of(trace, side, Selection(rows=(0, min(16, rows)), columns=(0, min(wide, columns))))
         yield register_panel(grid, title, (grid.ids >= 0) & (grid.ids // WORDS == owner))
 
 
@@ -193,19 +195,19 @@ def legend_of(what: str, numbers: Any, prefix: str = "") -> dict[int, str]:
     }
 
 
-def instructions_text(movement: Movement) -> str:
+def instructions_text(trace: CopyTrace) -> str:
     """Opcodes and how often each, in order."""
-    counts = Counter(step.opcode for step in movement.steps)
+    counts = Counter(step.opcode for step in trace.steps)
     return f"Instructions: {', then '.join(f'{count} x {opcode}' for opcode, count in counts.items())}."
 
 
-def notes_of(movement: Movement) -> list[str]:
+def notes_of(trace: CopyTrace) -> list[str]:
     """What was counted and verified."""
     found = []
-    for side, verb in zip(movement.sides, ("read", "written"), strict=True):
+    for side, verb in zip(trace.sides, ("read", "written"), strict=True):
         if side.by_threads:
             requests, number, least = counts_of(side).values()
             what = "sectors of 32 bytes" if side.space == "global" else "wavefronts"
             found.append(f"{side.label}: {requests} requests, {number} {what} {verb} ({least} is the least).")
-    values = "".join(f"; {name} = {value}" for name, value in movement.values.items())
+    values = "".join(f"; {name} = {value}" for name, value in trace.values.items())
     return [*found, f"Run on the emulator with marks in the source: every byte arrived where the copy says{values}."]

@@ -22,7 +22,7 @@ class Picture:
 
     Attributes:
         title: the question that it answers.
-        kind: ``moves``, ``banks``, ``fragment`` or ``boxes``.
+        kind: ``moves``, ``banks``, ``fragment`` or ``bulk``.
         svg: its text; the same copy gives the same text.
         data: what it was made from, of plain lists, numbers and texts.
     """

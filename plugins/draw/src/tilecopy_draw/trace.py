@@ -80,7 +80,7 @@ class CopySide:
         elements: first byte of each element of the box in its memory, row-major; -1 outside the array. Of registers those of
             each thread follow each other; of tensor memory it is ``2048 * lane + 4 * column``.
         held: of registers each byte where an element begins, and that element; elsewhere the same as ``elements``.
-        touched: what the copy did to it; nothing of registers.
+        accesses: what the copy did to it; nothing of registers.
         by_threads: it is global or shared memory, and threads access it.
     """
 
@@ -89,7 +89,7 @@ class CopySide:
     start: tuple[int, ...]
     elements: Any
     held: tuple[Any, Any]
-    touched: Any
+    accesses: Any
     by_threads: bool
 
     @property
@@ -122,7 +122,7 @@ class CopySide:
 
 
 @attrs.frozen(eq=False)
-class Movement:
+class CopyTrace:
     """What a copy did.
 
     Attributes:
@@ -134,7 +134,7 @@ class Movement:
         steps: the copy's instructions that touch memory, in the order of their execution; from registers to registers all of them, as
             they stand in the text.
         source, destination: its sides.
-        arrived: for each byte of the destination's memory (of the first CTA that receives) the byte of the source's memory that lies
+        arrival_map: for each byte of the destination's memory (of the first CTA that receives) the byte of the source's memory that lies
             there, or -1.
         threads: of the CTA.
         by_engine: one thread issues the copy, and an engine moves the bytes.
@@ -148,7 +148,7 @@ class Movement:
     steps: tuple[Step, ...]
     source: CopySide
     destination: CopySide
-    arrived: Any
+    arrival_map: Any
     threads: int
     by_engine: bool
 
@@ -163,10 +163,10 @@ class Movement:
         return self.request.dst.buffer.dtype.bits // 8
 
     @property
-    def came_from(self) -> Any:
+    def source_of(self) -> Any:
         """For each element of the box the element of the source that lies in its place; -1 where none does."""
         there = self.destination.elements
-        return np.where(there >= 0, self.source.element_at(self.arrived[np.maximum(there, 0)]), NO_PLACE)
+        return np.where(there >= 0, self.source.element_at(self.arrival_map[np.maximum(there, 0)]), NO_PLACE)
 
     def __str__(self) -> str:
         return f"{self.source} ({self.source.space}) to {self.destination} ({self.destination.space}), {self.request.dst.buffer.dtype}"
@@ -224,7 +224,7 @@ def _held(buffer: tc.Buffer, found: dict[str, Any], inside: Any, threads: int) -
 # ------------------------------------------------------------------------------------------------ the run
 
 
-def run_copy(plan: tc.Plan) -> Movement:
+def run_copy(plan: tc.Plan) -> CopyTrace:
     """Run a copy with marks on the emulator.
 
     Raises:
@@ -266,7 +266,7 @@ def run_copy(plan: tc.Plan) -> Movement:
         by_threads = region.buffer.space in ("global", "shared") and len(each) > 0 and not by_engine
         sides.append(CopySide(name, region, start, elements, held, each, by_threads))
     values = {str(each): value for each, value in harness.values.items()}
-    found = Movement(
+    found = CopyTrace(
         request, variant, plan.partition, values, kernel.ptx, steps, sides[0], sides[1], arrived[receiver], threads, by_engine
     )  # fmt: skip
     _check(found)
@@ -348,17 +348,17 @@ def _sides(each: Access | Transfer, named: Sequence[str]) -> list[tuple[int, Any
     return [(which, each)] if each.array.removeprefix("smem_") == named[which] or each.space == "tensor" else []
 
 
-def _check(movement: Movement) -> None:
+def _check(trace: CopyTrace) -> None:
     """Raise TilecopyError unless each element that has a place on both sides has arrived: what is emitted would be wrong."""
-    source, (places, elements), size = movement.source, movement.destination.held, movement.size
+    source, (places, elements), size = trace.source, trace.destination.held, trace.size
     there = source.elements[elements] >= 0
     places, elements = places[there], elements[there]
-    arrived = movement.arrived[places[:, None] + np.arange(size)]
+    arrived = trace.arrival_map[places[:, None] + np.arange(size)]
     first = arrived[:, 0]  # elements that lie in one place count as the first of them
     whole = (arrived == first[:, None] + np.arange(size)).all(axis=1) & (first >= 0)
     wrong = np.unique(elements[(source.element_at(first) != source.element_at(source.elements[elements])) | ~whole])
     if len(wrong):
         raise tc.TilecopyError(
-            f"draw: {movement.variant} moves {len(wrong)} of {len(np.unique(elements))} elements elsewhere than {movement.request} "
+            f"draw: {trace.variant} moves {len(wrong)} of {len(np.unique(elements))} elements elsewhere than {trace.request} "
             f"says; the first is element {wrong[0]} of the box"
         )

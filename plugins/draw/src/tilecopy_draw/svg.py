@@ -1,4 +1,4 @@
-"""A picture as data (boxes on grids, panels, a sheet of them), and the one writer of its SVG text.
+"""A picture as data (boxes on grids, panels, a figure of them), and the one writer of its SVG text.
 
 Every text has a width that is estimated, and fits.
 """
@@ -230,7 +230,7 @@ def _thinned(names: Sequence[str], pixels: float, needs: Callable[[str], float])
 
 
 @attrs.frozen(eq=False)
-class Sheet:
+class Figure:
     """A whole picture.
 
     Attributes:

@@ -27,56 +27,56 @@ from .grids import (
     tensor_panel,
     within,
 )
-from .page import MOST_BOXES, Box, Grid, Panel, Sheet, outlines, rectangles
-from .part import Part, TooLargeError
-from .running import WARPS, CopySide, Movement, holders, requests_of
+from .selection import Selection, TooLargeError
+from .svg import MOST_BOXES, Box, Figure, Grid, Panel, outlines, rectangles
+from .trace import WARPS, CopySide, CopyTrace, holders, requests_of
 
 MOST_FRAMES = 48
 _SIZES = tuple(zip((LINE_BYTES, LINE_BYTES // 2, LINE_BYTES // 4), FOLDS, strict=True))
 """Bytes of a line of shared memory and elements of a row of a single dimension: the longest that fit."""
 
 
-def draw_moves(movement: Movement, part: Part) -> Iterator[Sheet]:
+def draw_moves(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
     """The picture, whole or in zooms.
 
     Raises:
-        RequestError: an engine moves the bytes, the part is none of it, or it does not fit.
+        RequestError: an engine moves the bytes, the selection is empty, or it does not fit.
     """
-    if movement.by_engine:
+    if trace.by_engine:
         raise tc.RequestError(
-            f"draw: one thread issues {movement.variant}, and an engine moves the bytes; draw kind 'boxes'"
+            f"draw: one thread issues {trace.variant}, and an engine moves the bytes; draw kind 'bulk'"
         )
-    request = movement.request
-    if not movement.steps:
-        raise tc.RequestError(f"draw: {movement} moves nothing where it was run: its box lies outside of an array")
-    meant = part.accesses(*(side.touched for side in movement.sides))
+    request = trace.request
+    if not trace.steps:
+        raise tc.RequestError(f"draw: {trace} moves nothing where it was run: its box lies outside of an array")
+    meant = selection.accesses(*(side.accesses for side in trace.sides))
     chosen = [
-        attrs.evolve(side, touched=touched[within(side, touched, part)])
-        for side, touched in zip(movement.sides, meant, strict=True)
+        attrs.evolve(side, accesses=touched[within(side, touched, selection)])
+        for side, touched in zip(trace.sides, meant, strict=True)
     ]
     memories = [side for side in chosen if side.space != "local"]
-    if memories and not any(len(side.touched) for side in memories):
-        raise tc.RequestError("draw: the parts that part= names have no access in common")
-    title = f"Who moves each element: {request.op} {movement}, {request.scope.threads} threads, {movement.variant}"
-    subtitle, notes = _subtitle(movement), [instructions_text(movement), *notes_of(movement)]
+    if memories and not any(len(side.accesses) for side in memories):
+        raise tc.RequestError("draw: the selections that select= names have no access in common")
+    title = f"Who moves each element: {request.op} {trace}, {request.scope.threads} threads, {trace.variant}"
+    subtitle, notes = _subtitle(trace), [instructions_text(trace), *notes_of(trace)]
     framed = "lanes of one warp" if "tmem" in request.spaces else "one instruction"
     one = "one vector, followed" if memories else "one element, followed"
     signs = {"frame": framed, "followed": one, "absent": "not touched"}
-    if all(len(side.touched) <= MOST_BOXES or side.space == "tmem" for side in chosen):
+    if all(len(side.accesses) <= MOST_BOXES or side.space == "tmem" for side in chosen):
         followed, told = _followed(chosen)
         # a register is drawn where an access that is meant moves it
-        moving = np.concatenate([_elements(side) for side in memories]) if part.given and memories else None
+        moving = np.concatenate([_elements(side) for side in memories]) if selection.given and memories else None
         for sizes in _SIZES:
-            stacks = [[_panel(movement, side, followed, sizes, part, moving)] for side in chosen]
-            yield Sheet(title, subtitle, stacks, signs, [*told, *notes])
-    if not part.given and memories:
+            stacks = [[_panel(trace, side, followed, sizes, selection, moving)] for side in chosen]
+            yield Figure(title, subtitle, stacks, signs, [*told, *notes])
+    if not selection.given and memories:
         zoomed = f"{subtitle} Too many boxes for one page" + (
             "." if "tmem" in request.spaces else ": each zoom outlines what the next one shows."
         )
         signs |= {"followed": "what the next zoom shows"}
-        for stacks in _zooms(movement):
-            yield Sheet(title, zoomed, stacks, signs, notes, beside=True)
-    touched = max((side.touched for side in chosen), key=len)
+        for stacks in _zooms(trace):
+            yield Figure(title, zoomed, stacks, signs, notes, beside=True)
+    touched = max((side.accesses for side in chosen), key=len)
     accesses: tuple[str, ...] = ("warp 0",)
     there = ""
     if len(touched):
@@ -89,24 +89,24 @@ def draw_moves(movement: Movement, part: Part) -> Iterator[Sheet]:
 
 def _elements(side: CopySide) -> Any:
     """The elements that some accesses of a side in memory touch."""
-    return np.flatnonzero(holders(side.elements, side.touched.byte, side.touched.bytes) >= 0)
+    return np.flatnonzero(holders(side.elements, side.accesses.byte, side.accesses.bytes) >= 0)
 
 
-def _subtitle(movement: Movement) -> str:
-    touched = [side.touched for side in movement.sides]
+def _subtitle(trace: CopyTrace) -> str:
+    touched = [side.accesses for side in trace.sides]
     registers = "one 32-bit register of one thread, t5 r0"
-    if movement.request.spaces == ("local", "local"):
+    if trace.request.spaces == ("local", "local"):
         return f"One box = {registers}. Shade: register."
     sizes = sorted({size for each in touched for size in each.bytes.tolist()})
-    count = max(1, sizes[0] // movement.size)
+    count = max(1, sizes[0] // trace.size)
     box = f"One box = one vector of {' or '.join(map(str, sizes))} bytes"
     box += f" = {count} element{'s' * (count > 1)}" if len(sizes) == 1 else ""
     shared = any(len(np.unique(np.stack([t.instruction, t.byte]), axis=1).T) < len(t) for t in touched)
     more = "; t0 +1: one thread more does the same" if shared else ""
-    local = f" In registers: {registers}." if "local" in movement.request.spaces else ""
-    if "tmem" in movement.request.spaces:
+    local = f" In registers: {registers}." if "local" in trace.request.spaces else ""
+    if "tmem" in trace.request.spaces:
         return f"One box = the lanes of one warp and the columns that one instruction moves. Label: instruction.{local}"
-    matrices = any("matrix" in step.opcode for step in movement.steps)
+    matrices = any("matrix" in step.opcode for step in trace.steps)
     who = (
         "a row of a matrix. Label: the thread that gives its address"
         if matrices
@@ -122,24 +122,24 @@ def _shades(touched: Any) -> tuple[list[int], dict[int, str]]:
 
 
 def _panel(
-    movement: Movement, side: CopySide, followed: Any, sizes: tuple[int, int], part: Part, meant: Any = None
+    trace: CopyTrace, side: CopySide, followed: Any, sizes: tuple[int, int], selection: Selection, meant: Any = None
 ) -> Panel:
     """One side: memory with a box for each access, shared memory in lines of so many bytes; or registers."""
-    touched, (line, fold) = side.touched, sizes
+    touched, (line, fold) = side.accesses, sizes
     if side.space == "local":
-        grid = owners_of(movement, side, part, meant, fold)
+        grid = owners_of(trace, side, selection, meant, fold)
         return register_panel(grid, side_title(side), np.isin(grid.elements, followed))
     if side.space == "tmem":
         fills = legend_of("instruction", touched.instruction.tolist())
         return tensor_panel(side, touched, lambda n: (f"instruction {n}", n % 4, f"instruction {n}"), fills=fills)
     if side.space == "shared" and len(touched):
-        grid = by_address(side, touched, movement.size, line)
+        grid = by_address(side, touched, trace.size, line)
     else:
         whole = by_coordinate(side, holders(side.elements, touched.byte, touched.bytes))
-        window = whole.window(*part.window(whole.ids.shape))
-        grid = (whole if (window.ids >= 0).any() else window).cropped() if part.given else whole
+        window = whole.window(*selection.window(whole.ids.shape))
+        grid = (whole if (window.ids >= 0).any() else window).cropped() if selection.given else whole
     shades, legend = _shades(touched)
-    opcodes = {step.line: step.opcode for step in movement.steps}
+    opcodes = {step.line: step.opcode for step in trace.steps}
     sharers = Counter(zip(touched.instruction.tolist(), touched.byte.tolist(), strict=True))
     boxes = []
     for number, place in rectangles(grid.ids):
@@ -162,12 +162,12 @@ def _panel(
 
 def _followed(chosen: Sequence[CopySide]) -> tuple[Any, list[str]]:
     """The elements of one vector, and the line that tells of it: one that lies in another place of its line, if there is one."""
-    side, other = chosen if len(chosen[0].touched) else reversed(chosen)
+    side, other = chosen if len(chosen[0].accesses) else reversed(chosen)
     if side.space == other.space == "local":
         one = min(1, side.region.size - 1)
         return np.array([one]), [f"Outlined: {other.label}{list(other.coordinate(one))}."]
     found, moved = [], []
-    for touched in side.touched[:64]:
+    for touched in side.accesses[:64]:
         inside = side.elements_in(touched.byte, touched.bytes)
         if not len(inside):
             continue
@@ -185,14 +185,14 @@ def _followed(chosen: Sequence[CopySide]) -> tuple[Any, list[str]]:
 # ------------------------------------------------------------------------------------------------ zooms
 
 
-def _zooms(movement: Movement) -> Iterator[list[list[Panel]]]:
+def _zooms(trace: CopyTrace) -> Iterator[list[list[Panel]]]:
     """The whole box by warp and instruction, one instruction by thread, one phase."""
-    sides = [side for side in movement.sides if len(side.touched)]
-    if "tmem" in movement.request.spaces:
-        yield from _tensor_zooms(movement, sides[0])
+    sides = [side for side in trace.sides if len(side.accesses)]
+    if "tmem" in trace.request.spaces:
+        yield from _tensor_zooms(trace, sides[0])
         return
     outer, inner = min(sides, key=lambda s: s.space != "global"), min(sides, key=lambda s: s.space != "shared")
-    touched = outer.touched
+    touched = outer.accesses
     fills, legend = _shades(touched)
     grid = by_coordinate(outer, holders(outer.elements, touched.byte, touched.bytes))
     rows, there = np.maximum(grid.ids, 0), grid.ids >= 0
@@ -208,33 +208,33 @@ def _zooms(movement: Movement) -> Iterator[list[list[Panel]]]:
         followed=outlines(there & ((touched.instruction == 0) & (touched.warp < 4))[rows]),
         cell=(0, 340 / wide, max(1.0, min(18.0, 600 / high))),
     )  # fmt: skip
-    first = inner.touched[(inner.touched.instruction == 0) & (inner.touched.warp < 4)]
-    one = attrs.evolve(inner, touched=first)
+    first = inner.accesses[(inner.accesses.instruction == 0) & (inner.accesses.warp < 4)]
+    one = attrs.evolve(inner, accesses=first)
     within, below = _phase(one) if inner.space == "shared" else ([], [])
     for sizes in _SIZES:
-        right = _panel(movement, one, within, sizes, Part(instruction=0))
+        right = _panel(trace, one, within, sizes, Selection(instruction=0))
         title = f"2 instruction 0 by thread: {inner.space} {inner.label}"
         yield [[left], [attrs.evolve(right, title=title, fills={}), *below]]
 
 
-def _tensor_zooms(movement: Movement, side: CopySide) -> Iterator[list[list[Panel]]]:
+def _tensor_zooms(trace: CopyTrace, side: CopySide) -> Iterator[list[list[Panel]]]:
     """Tensor memory by warp and instruction, the first registers by thread."""
-    registers = next(each for each in movement.sides if each.space == "local")
-    outer = _panel(movement, side, (), _SIZES[0], Part())
-    for inner in first_registers(movement, registers, f"{side_title(registers)}: the first rows and columns"):
+    registers = next(each for each in trace.sides if each.space == "local")
+    outer = _panel(trace, side, (), _SIZES[0], Selection())
+    for inner in first_registers(trace, registers, f"{side_title(registers)}: the first rows and columns"):
         yield [[outer], [inner]]
 
 
 def _phase(side: CopySide) -> tuple[list[int], list[Panel]]:
     """The elements of one phase, and the bank, thread and element of each of its vectors, by bank; nothing of one with many threads."""
-    phase = phases_of(side.touched)[:2][-1]
+    phase = phases_of(side.accesses)[:2][-1]
     count = len(phase.threads)
     if count > 8:
         return [], []
     boxes, within = [], list[int]()
     for column, row in enumerate(np.argsort(phase.banks[:, 0], kind="stable").tolist()):
         banks, thread = phase.banks[row], int(phase.threads[row])
-        touched = side.touched[side.touched.thread == thread][0]
+        touched = side.accesses[side.accesses.thread == thread][0]
         elements = side.elements_in(touched.byte, touched.bytes).tolist()
         within += elements
         first = ",".join(map(str, side.coordinate(elements[0]))) if elements else ""

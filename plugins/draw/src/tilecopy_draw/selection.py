@@ -1,4 +1,4 @@
-"""Parts of a picture by name: ``"instruction 2, warp 1"``, ``"rows 0:32"``."""
+"""Selections from a picture by name: ``"instruction 2, warp 1"``, ``"rows 0:32"``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RULE = (
 
 
 @attrs.frozen
-class Part:
+class Selection:
     """What is drawn of a picture.
 
     Attributes:
@@ -38,10 +38,10 @@ class Part:
     @property
     def given(self) -> bool:
         """Whether it is not the whole."""
-        return self != Part()
+        return self != Selection()
 
     @classmethod
-    def read(cls, text: Any) -> Part:
+    def read(cls, text: Any) -> Selection:
         """From its words.
 
         Raises:
@@ -55,7 +55,7 @@ class Part:
             name = (match[1] or match[3]) if match else ""
             fits = match is not None and name not in found and (match[3] is None or int(match[4]) < int(match[5]))
             if match is None or not fits:
-                raise tc.RequestError(f"draw: part is {RULE}; not {shown(text)}")
+                raise tc.RequestError(f"draw: select is {RULE}; not {shown(text)}")
             found[name] = int(match[2]) if match[1] else (int(match[4]), int(match[5]))
         return cls(**found)
 
@@ -66,7 +66,7 @@ class Part:
             values: by name the number of each one's instruction, warp, phase or thread: those that a picture has.
 
         Raises:
-            RequestError: there is something, and none of it is meant; or the picture has not what the part names.
+            RequestError: there is something, and none of it is meant; or the picture has not what the selection names.
         """
         count = len(next(iter(values.values()), ()))
         chosen = np.ones(count, bool)
@@ -75,12 +75,12 @@ class Part:
             if wanted is None or (there is not None and not count):
                 continue
             if there is None:
-                raise tc.RequestError(f"draw: part: this picture has no {name} to choose")
+                raise tc.RequestError(f"draw: select: this picture has no {name} to choose")
             if not (there == wanted).any():
                 raise tc.RequestError(f"draw: there is no {name} {wanted}: they go from {there.min()} to {there.max()}")
             chosen &= there == wanted
         if count and not chosen.any():
-            raise tc.RequestError("draw: the parts that part= names have no access in common")
+            raise tc.RequestError("draw: the selections that select= names have no access in common")
         return chosen
 
     def accesses(self, *sides: Any) -> list[Any]:
@@ -104,7 +104,7 @@ class Part:
 
 @attrs.frozen
 class TooLargeError(Exception):
-    """None of the sheets of a picture fits a page.
+    """None of the figures of a picture fits a page.
 
     Attributes:
         what: how much there is.
