@@ -42,9 +42,9 @@ def _permutation(axes: Any, numbers: list[int] | None, shape: Sequence[int]) -> 
     rank = len(shape)
     order = numbers
     if order is None:
-        given = items_of("axes", axes, PERMUTATION)
-        order = [axis for axis in map(_integer, given) if axis is not None]
-        if len(order) != len(given):
+        numbers_of_axes = items_of("axes", axes, PERMUTATION)
+        order = [axis for axis in map(_integer, numbers_of_axes) if axis is not None]
+        if len(order) != len(numbers_of_axes):
             raise RequestError(f"axes {shown(axes)}: {PERMUTATION}")
     positive = tuple(axis + rank if axis < 0 else axis for axis in order)
     if sorted(positive) != list(range(rank)):

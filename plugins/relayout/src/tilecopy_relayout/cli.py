@@ -35,10 +35,10 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
         if isinstance(value, int):
             return value
         match = re.fullmatch(r"([0-9]{1,19}(?:\.[0-9]{1,19})?) ?([KMGT]i?)?B?", value.strip())
-        found = int(float(match[1]) * _UNITS[match[2] or ""]) if match else 0
-        if found < 1:
+        count = int(float(match[1]) * _UNITS[match[2] or ""]) if match else 0
+        if count < 1:
             self.fail(f"{value_shown(value)} is no number of bytes, such as 4GiB, 500MB or 1048576", param, ctx)
-        return found
+        return count
 
 
 class AxisLength(click.ParamType):  # type: ignore[type-arg]
@@ -87,8 +87,8 @@ def relayout_command(source: Path, destination: Path, sizes: tuple[tuple[str, in
         )
     with progress_bar("bytes") as progress:
         outcome = relayout_file(source, destination, sizes=dict(sizes), progress=progress, **options)
-    told = {"gb_per_s_read_and_written": outcome.gb_per_s, "wall_gb_per_s_read_and_written": outcome.wall_gb_per_s}
-    data = attrs.asdict(outcome, recurse=False) | told | {"output": str(destination)}
+    rates = {"gb_per_s_read_and_written": outcome.gb_per_s, "wall_gb_per_s_read_and_written": outcome.wall_gb_per_s}
+    data = attrs.asdict(outcome, recurse=False) | rates | {"output": str(destination)}
     return Result(data, lambda: _text(outcome, options["axes"], destination))
 
 

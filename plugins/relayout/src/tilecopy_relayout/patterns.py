@@ -93,7 +93,7 @@ class Pattern:
         order: list[str] = [term.text for group in left for term in group.terms if term.text != "1"]
         place = {name: index for index, name in enumerate(order)}
         joined = [[term.text for term in group.terms if term.text != "1"] for group in right]
-        joined = [[each for name in group for each in (spread if name == _ELLIPSIS else [name])] for group in joined]
+        joined = [[axis for name in group for axis in (spread if name == _ELLIPSIS else [name])] for group in joined]
         return Rearrangement(
             tuple(split), tuple(place[name] for group in joined for name in group), tuple(map(len, joined))
         )
@@ -110,13 +110,13 @@ class Pattern:
 
     @staticmethod
     def _without_dots(side: tuple[Group, ...], spread: Sequence[str]) -> list[Group]:
-        found = []
+        groups = []
         for group in side:
             if group.is_ellipsis:
-                found += [Group((Term(name, group.at),), group.at, parentheses=False) for name in spread]
+                groups += [Group((Term(name, group.at),), group.at, parentheses=False) for name in spread]
             else:
-                found.append(group)
-        return found
+                groups.append(group)
+        return groups
 
     def _extents(self, group: Group, extent: int, known: dict[str, Any]) -> tuple[int, ...]:
         """The extents that a dimension of the source splits into. Sizes that follow are added to ``known``."""
@@ -134,8 +134,8 @@ class Pattern:
                 self.error(group.at, f"a dimension of {extent} elements does not divide by {product}")
             known[open_terms[0].text] = extent // product
         elif product != extent:
-            said = "1" if not terms else " x ".join(f"{term.text}={known[term.text]}" for term in terms)
-            self.error(group.at, f"the dimension has {extent} elements, not {said}")
+            factors = "1" if not terms else " x ".join(f"{term.text}={known[term.text]}" for term in terms)
+            self.error(group.at, f"the dimension has {extent} elements, not {factors}")
         return tuple(known[term.text] for term in terms)
 
 
@@ -181,8 +181,8 @@ def _side(pattern: Pattern, tokens: Sequence[Term]) -> tuple[Group, ...]:
             else:
                 inside.append(token)
         elif token.text.isdigit():
-            said = shown(token.text).strip("'")
-            pattern.error(token.at, f"{said} stands for a dimension; name it and give its size as a keyword")
+            number = shown(token.text).strip("'")
+            pattern.error(token.at, f"{number} stands for a dimension; name it and give its size as a keyword")
         else:
             pattern.error(token.at, f"{token.text!r} is no name, '1', '...' or parenthesis")
     if opened is not None:

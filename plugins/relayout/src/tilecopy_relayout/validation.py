@@ -27,14 +27,14 @@ def items_of(name: str, values: Any, rule: str = "a sequence of integers, one a 
     listed = isinstance(values, (Sequence, Iterator)) or hasattr(type(values), "__array__")
     if listed and not isinstance(values, (str, bytes, bytearray, memoryview)):
         try:
-            found = tuple(islice(values, MOST_DIMS + 1))
+            items = tuple(islice(values, MOST_DIMS + 1))
         except Exception:  # an object's own
-            found = ()
+            items = ()
             listed = False
-        if len(found) > MOST_DIMS:
+        if len(items) > MOST_DIMS:
             raise RequestError(f"{name} {shown(values)}: more than {MOST_DIMS}, the dimensions that an array may have")
         if listed:
-            return found
+            return items
     raise RequestError(f"{name} {shown(values)}: {rule}")
 
 
@@ -44,14 +44,14 @@ def integers_of(name: str, values: Any) -> tuple[int, ...]:
     Raises:
         RequestError: it is no such sequence, or an integer is larger than any memory.
     """
-    given = items_of(name, values)
-    said = shown(given if isinstance(values, Iterator) else values)
-    found = [integer(value) for value in given]
-    if None in found:
-        raise RequestError(f"{name} {said}: integers, one a dimension")
-    known = tuple(value for value in found if value is not None)
+    items = items_of(name, values)
+    text = shown(items if isinstance(values, Iterator) else values)
+    integers = [integer(value) for value in items]
+    if None in integers:
+        raise RequestError(f"{name} {text}: integers, one a dimension")
+    known = tuple(value for value in integers if value is not None)
     if any(abs(value) >= _MOST for value in known):
-        raise RequestError(f"{name} {said}: no memory has so many elements")
+        raise RequestError(f"{name} {text}: no memory has so many elements")
     return known
 
 
@@ -59,15 +59,15 @@ def sizes_of(sizes: Mapping[str, Any], refuse: Callable[[str], NoReturn]) -> dic
     """The extents of the names of a pattern; ``refuse`` raises if one is no extent."""
     if not sizes:
         return {}
-    found: dict[str, int] = {}
+    extents: dict[str, int] = {}
     for name, size in sizes.items():
         extent, identifier = integer(size), normalized(name)
         if extent is None or not 0 <= extent < _MOST:
             refuse(f"the size {name}={shown(size)} is no extent")
-        if found.get(identifier, extent) != extent:
-            refuse(f"{name}={extent}: the same name has the size {found[identifier]}; Python normalizes names (NFKC)")
-        found[identifier] = extent
-    return found
+        if extents.get(identifier, extent) != extent:
+            refuse(f"{name}={extent}: the same name has the size {extents[identifier]}; Python normalizes names (NFKC)")
+        extents[identifier] = extent
+    return extents
 
 
 def normalized(name: str) -> str:

@@ -40,8 +40,8 @@ class DevicePlacement:
             if type(device) is not int or device not in (source, destination):
                 raise RequestError(f"device={shown(device)}: the array is on GPU {source}, out on GPU {destination}")
             return cls(device, source, destination)
-        said = None if stream is None or source == destination else driver().device_of_stream(stream)
-        return cls(source if said is None else said, source, destination)
+        stream_device = None if stream is None or source == destination else driver().device_of_stream(stream)
+        return cls(source if stream_device is None else stream_device, source, destination)
 
 
 @frozen(eq=False)
@@ -74,10 +74,10 @@ class CrossDeviceSync:
                     f"the array is {source.place}, out {destination.place}, and {name} is a {type(side.owner).__name__}, "
                     "which has no current stream that the other GPU's could wait for; pass stream=, and order the work on both GPUs"
                 )
-        here, there = (source, destination) if launching == source.device else (destination, source)
+        here, other = (source, destination) if launching == source.device else (destination, source)
         assert here.device is not None
-        assert there.device is not None
-        return cls(here.device, here.stream, there.device, there.stream, why_not)
+        assert other.device is not None
+        return cls(here.device, here.stream, other.device, other.stream, why_not)
 
     @contextmanager
     def stream(self) -> Iterator[int]:
@@ -92,13 +92,13 @@ class CrossDeviceSync:
         """
         if self.why_not:
             raise RequestError(self.why_not)
-        here, there = (self.device, self.current()), (self.other, self.other_current())
-        waits = driver().is_capturing(*there) or not driver().is_capturing(*here)
+        here, other = (self.device, self.current()), (self.other, self.other_current())
+        waits = driver().is_capturing(*other) or not driver().is_capturing(*here)
         if waits:
-            driver().wait_for(there, here)
+            driver().wait_for(other, here)
         yield here[1]
         if waits:
-            driver().wait_for(here, there)
+            driver().wait_for(here, other)
 
 
 def driver() -> Any:

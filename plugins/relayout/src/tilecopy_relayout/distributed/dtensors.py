@@ -33,13 +33,13 @@ def relayout_dtensor(call: RelayoutCall, placements: Sequence[Any] | None) -> An
     mesh = array.device_mesh
     moved = call.rearrangement()
     kept = [_kept(moved, placement) for placement in array.placements]
-    wanted = kept if placements is None else [_wanted(each, moved, n) for n, each in enumerate(placements)]
+    wanted = kept if placements is None else [_wanted(placement, moved, n) for n, placement in enumerate(placements)]
     if len(wanted) != len(kept):
         raise RequestError(f"placements {shown(placements)}: one each dimension of the mesh, which has {len(kept)}")
     changed = [n for n, (had, has) in enumerate(zip(kept, wanted, strict=True)) if had is None or had != has]
-    divided = [each.dim for each in array.placements if isinstance(each, Shard)]
-    onto = [each.dim for each in wanted if isinstance(each, Shard)]
-    exchanges = all(isinstance(each[n], Shard) for n in changed for each in (array.placements, wanted))
+    divided = [placement.dim for placement in array.placements if isinstance(placement, Shard)]
+    onto = [placement.dim for placement in wanted if isinstance(placement, Shard)]
+    exchanges = all(isinstance(dims[n], Shard) for n in changed for dims in (array.placements, wanted))
     if len(changed) > 1 or not exchanges or len(set(divided)) < len(divided) or len(set(onto)) < len(onto):
         raise RequestError(
             f"placements {shown(placements)} of a DTensor that has {array.placements}: a relayout exchanges the parts of one mesh "
@@ -53,12 +53,16 @@ def relayout_dtensor(call: RelayoutCall, placements: Sequence[Any] | None) -> An
         if isinstance(placement, Shard) and number not in changed:
             named[f"d{sum(map(len, moved.split[: placement.dim]))}"] = local.shape[placement.dim]
     if not changed:
-        made = relayout_tensor(RelayoutCall(local, pattern, executor=call.executor, sizes=named))
+        local_result = relayout_tensor(RelayoutCall(local, pattern, executor=call.executor, sizes=named))
     else:
         (number,) = changed
         shard_dim, out_shard_dim = array.placements[number].dim, wanted[number].dim
-        made = relayout_part(ShardsCall(pattern, named, shard_dim, out_shard_dim), local, mesh.get_group(number))
-    return DTensor.from_local(made, mesh, wanted, run_check=False, shape=moved.shape, stride=row_major(moved.shape))
+        local_result = relayout_part(
+            ShardsCall(pattern, named, shard_dim, out_shard_dim), local, mesh.get_group(number)
+        )
+    return DTensor.from_local(
+        local_result, mesh, wanted, run_check=False, shape=moved.shape, stride=row_major(moved.shape)
+    )
 
 
 def _kept(moved: Rearrangement, placement: Any) -> Any:

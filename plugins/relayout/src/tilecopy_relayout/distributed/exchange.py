@@ -195,10 +195,10 @@ def _agreed(x: torch.Tensor, call: ShardsCall, group: Any, out: Any) -> _Kind:
     # The number: what was remembered at different times is not the same kind, whatever it is called with.
     state.settled += 1
     digest = hashlib.sha256("\n".join([f"{state.settled}", *texts]).encode()).digest()[:8]
-    into = [each.out_strides or row_major(shards.out_shape(rank)) for rank, each in enumerate(requests)]
+    into = [request.out_strides or row_major(shards.out_shape(rank)) for rank, request in enumerate(requests)]
     move: Callable[[Any, Any, Any], Any] | None = None
     if requests[0].device == "cuda":
-        move = state.workspace.push(x, out if all(each.symmetric for each in requests) else None, shards, into)
+        move = state.workspace.push(x, out if all(request.symmetric for request in requests) else None, shards, into)
     if move is None:
         move = AllToAll.of(state.rendezvous.rank, x, shards, into).move
     if len(state.kinds) >= _MOST_KINDS:
@@ -295,7 +295,9 @@ class AllToAll:
     def move(self, group: Any, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
         """Exchange the parts; the result."""
         result = x.new_empty(self.out_shape) if out is None else out
-        sent, received = (tuple(box for boxes in each for box in boxes) for each in (self.sent, self.received))
+        sent, received = (
+            tuple(box for boxes in boxes_by_rank for box in boxes) for boxes_by_rank in (self.sent, self.received)
+        )
         if are_consecutive(sent) and x.is_contiguous():
             outgoing = _flat(x)
         else:
@@ -304,8 +306,8 @@ class AllToAll:
                 _copy(view, part)
         straight = are_consecutive(received) and result.is_contiguous()
         incoming = _flat(result) if straight else x.new_empty(result.numel())
-        counts = [[sum(prod(box.extents) for box in boxes) for boxes in each] for each in (self.received, self.sent)]
-        sizes = [[count * x.element_size() for count in each] for each in counts]
+        counts = [[sum(prod(box.extents) for box in boxes) for boxes in side] for side in (self.received, self.sent)]
+        sizes = [[count * x.element_size() for count in rank_counts] for rank_counts in counts]
         dist.all_to_all_single(incoming.view(torch.uint8), outgoing.view(torch.uint8), *sizes, group=group)
         if not straight:
             for part, view in zip(_packed_views(incoming, received), _views(result, received), strict=True):

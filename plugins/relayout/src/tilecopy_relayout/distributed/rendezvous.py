@@ -48,8 +48,8 @@ class _SharedMemoryBoard:
         self.memory[which, self.rank] = word
 
     def words(self, which: int) -> list[int]:
-        found: list[int] = self.memory[which].tolist()
-        return found
+        words: list[int] = self.memory[which].tolist()
+        return words
 
 
 @frozen(eq=False)
@@ -113,9 +113,9 @@ class Rendezvous:
         started = time.monotonic()
         while True:
             words = self._board.words(which)
-            absent = [rank for rank, each in enumerate(words) if each & _CALL != number]
+            absent = [rank for rank, posted in enumerate(words) if posted & _CALL != number]
             if not absent:
-                return digest != NEW and all(each == word for each in words)
+                return digest != NEW and all(posted == word for posted in words)
             waited = time.monotonic() - started
             if waited > self.seconds:
                 raise self._missed(absent)
@@ -139,10 +139,10 @@ class Rendezvous:
         except dist.DistStoreError:
             absent = [rank for rank, key in enumerate(keys) if not self._store.check([key])]
             raise self._missed(absent) from None
-        found = [text.decode() for text in self._store.multi_get(keys)]
+        texts = [text.decode() for text in self._store.multi_get(keys)]
         with suppress(NotImplementedError, RuntimeError):  # what was told before is read by all that are here
             self._store.delete_key(f"said/{self._said - 1}/{self.rank}")
-        return found
+        return texts
 
     def _check(self) -> None:
         if self._broken:

@@ -102,9 +102,9 @@ class Shards:
 
     def in_result(self, box: Box, receiver: int, strides: Sequence[int]) -> Strides:
         """A box in the receiver's part of the result, which has these strides in elements."""
-        own = self.moved.destination_strides(strides)
-        steps = [0] * len(own)
-        for dim, step in zip(self.moved.order, own, strict=True):
+        out_steps = self.moved.destination_strides(strides)
+        steps = [0] * len(out_steps)
+        for dim, step in zip(self.moved.order, out_steps, strict=True):
             steps[dim] = step
         offset = sum(start * step for start, step in zip(box[0], steps, strict=True))
         return Strides(offset - self.out_cuts[receiver] * strides[self.out_shard_dim], box[1], tuple(steps))
@@ -135,8 +135,8 @@ def _in_row(extents: Sequence[int], row: int, low: int, high: int) -> Iterator[B
 
 def chunk_extents(extent: int, ranks: int) -> tuple[int, ...]:
     """The extents that ``torch.chunk`` and DTensor give each rank: the last ranks may have less, or nothing."""
-    each = -(-extent // ranks)
-    return tuple(max(0, min(each, extent - rank * each)) for rank in range(ranks))
+    chunk = -(-extent // ranks)
+    return tuple(max(0, min(chunk, extent - rank * chunk)) for rank in range(ranks))
 
 
 def cuts_of(extents: Sequence[int]) -> tuple[int, ...]:
@@ -165,10 +165,10 @@ def dimension(name: str, value: Any, rank: int, what: str) -> int:
     Raises:
         RequestError: an array with ``rank`` dimensions has no such dimension.
     """
-    found = integer(value)
-    if found is None or not -rank <= found < rank:
+    dim = integer(value)
+    if dim is None or not -rank <= dim < rank:
         raise RequestError(f"{name}={shown(value)}: a dimension of {what}, which has {rank}")
-    return found % rank
+    return dim % rank
 
 
 # ------------------------------------------------------------------------------------------ what the ranks agree on
@@ -227,20 +227,20 @@ def merge_requests(requests: Sequence[RankRequest]) -> Shards:
     Raises:
         RequestError: the ranks disagree, the arguments of a rank are invalid, or the parts do not fit together.
     """
-    for rank, each in enumerate(requests):
-        if each.refused:
-            raise RequestError(f"rank {rank}: {each.refused}")
+    for rank, request in enumerate(requests):
+        if request.refused:
+            raise RequestError(f"rank {rank}: {request.refused}")
     for name in _EQUAL:
-        _same(name, [getattr(each, name) for each in requests])
+        _same(name, [getattr(request, name) for request in requests])
     first, shard_dim = requests[0], requests[0].shard_dim
     _same(
         "the shape but for shard_dim",
-        [(*each.shape[:shard_dim], "shard_dim", *each.shape[shard_dim + 1 :]) for each in requests],
+        [(*request.shape[:shard_dim], "shard_dim", *request.shape[shard_dim + 1 :]) for request in requests],
     )
-    _same("whether out= is given", [each.out_shape is not None for each in requests])
-    _same("whether the result's extent is given", [each.extent is not None for each in requests])
-    parts = [each.shape[shard_dim] for each in requests]
-    if any(each.total not in (None, sum(parts)) for each in requests):
+    _same("whether out= is given", [request.out_shape is not None for request in requests])
+    _same("whether the result's extent is given", [request.extent is not None for request in requests])
+    parts = [request.shape[shard_dim] for request in requests]
+    if any(request.total not in (None, sum(parts)) for request in requests):
         raise RequestError(
             f"the parts have {parts} elements along shard_dim={shard_dim}: in what torch.compile compiles all parts are equal"
         )
@@ -249,11 +249,11 @@ def merge_requests(requests: Sequence[RankRequest]) -> Shards:
     )
     out_shard_dim = dimension("out_shard_dim", first.out_shard_dim, len(moved.shape), "the result")
     extents = chunk_extents(moved.shape[out_shard_dim], len(requests))
-    outs = [each.out_shape for each in requests if each.out_shape is not None]
+    outs = [request.out_shape for request in requests if request.out_shape is not None]
     if outs:
         extents = tuple(out[out_shard_dim] if out_shard_dim < len(out) else 0 for out in outs)
     elif first.extent is not None:
-        extents = tuple(each.extent or 0 for each in requests)
+        extents = tuple(request.extent or 0 for request in requests)
     if sum(extents) != moved.shape[out_shard_dim]:
         raise RequestError(
             f"the ranks' parts of the result have {list(extents)} elements along out_shard_dim={out_shard_dim}, {sum(extents)} together; "
@@ -272,5 +272,7 @@ def _same(what: str, values: Sequence[Any]) -> None:
     for rank, value in enumerate(values):
         by_value.setdefault(value, []).append(rank)
     if len(by_value) > 1:
-        said = "; ".join(f"{shown(value)} on rank {', '.join(map(str, ranks))}" for value, ranks in by_value.items())
-        raise RequestError(f"the ranks disagree about {what}: {said}")
+        ranks_by_value = "; ".join(
+            f"{shown(value)} on rank {', '.join(map(str, ranks))}" for value, ranks in by_value.items()
+        )
+        raise RequestError(f"the ranks disagree about {what}: {ranks_by_value}")

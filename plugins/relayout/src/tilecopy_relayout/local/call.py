@@ -123,7 +123,7 @@ def _through(device: int, executor: str) -> AbstractContextManager[None]:
     """A GPU as the one that host arrays go through."""
     if executor != "cuda":
         raise RequestError(f"device={shown(device)} is a GPU, and the relayout runs on the {executor}; leave it out")
-    if type(device) is not int or device not in [each.ordinal for each in driver().devices]:
+    if type(device) is not int or device not in [gpu.ordinal for gpu in driver().devices]:
         raise RequestError(f"device={shown(device)}: this machine has {len(driver().devices)} GPUs, from 0 on")
     active: AbstractContextManager[None] = driver().active(device)
     return active

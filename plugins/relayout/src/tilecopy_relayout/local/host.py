@@ -116,10 +116,10 @@ def move_in_pieces(source: Any, result: Any, axes: Sequence[int], executor: str,
     turned = source.transpose(axes)
     for box in boxes(result.shape, most):
         piece = result[box]
-        made = piece if executor != "cuda" or piece.flags.c_contiguous else np.empty(piece.shape, piece.dtype)
-        move_piece(turned[box].transpose(np.argsort(axes)), made, axes, executor, target=target)
-        if made is not piece:
-            piece[...] = made
+        target_piece = piece if executor != "cuda" or piece.flags.c_contiguous else np.empty(piece.shape, piece.dtype)
+        move_piece(turned[box].transpose(np.argsort(axes)), target_piece, axes, executor, target=target)
+        if target_piece is not piece:
+            piece[...] = target_piece
 
 
 def move_piece(

@@ -32,9 +32,9 @@ MOST_IDLE = 8
 def candidates(problem: Problem) -> list[Tiling]:
     """Every tiling that is considered; at least one."""
     inner, last = problem.innermost, len(problem.dims) - 1
-    found = [] if problem.reversed & {inner, last} else list((_direct if inner == last else _staged)(problem))
-    found = [tiling for tiling in found if _is_shared_out(problem, tiling)]
-    return found or [Tiling("element", (1,) * len(problem.dims), ELEMENT_THREADS, tuple(range(len(problem.dims))))]
+    tilings = [] if problem.reversed & {inner, last} else list((_direct if inner == last else _staged)(problem))
+    tilings = [tiling for tiling in tilings if _is_shared_out(problem, tiling)]
+    return tilings or [Tiling("element", (1,) * len(problem.dims), ELEMENT_THREADS, tuple(range(len(problem.dims))))]
 
 
 def _is_shared_out(problem: Problem, tiling: Tiling) -> bool:

@@ -169,7 +169,7 @@ def _box(problem: Problem, tile: tuple[int, ...], shifted: bool) -> Box:
     followed: dict[Side, tuple[float, float]] = {}
     for side, facing in (SIDES, SIDES[::-1]):
         weights = PARTIAL if side == "dst" else {**PARTIAL, "dst": LEFT_PARTIAL}
-        sectors = 1 + sum(weights[each] * share for each, share in partial.items())
+        sectors = 1 + sum(weights[edge] * share for edge, share in partial.items())
         followed[side] = sectors, 1 + ALONG[side] * short[side] + ACROSS[facing] * short[facing]
     edges = 1 + EXTRA * extra + EDGE * max(0.0, 1 - whole)
     return Box(prod(counts), tiling.nbytes(problem), followed, edges)
@@ -227,10 +227,10 @@ def _crowding(problem: Problem, tiling: Tiling) -> float:
         elems, idle = prod(tiling.tile) / active, max(0.0, tiling.threads / active - MOST_ACTIVE)
     if tiling.kind == "direct":
         return 1 + IDLE * idle
-    own: Side = "src" if tiling.kind in SCATTERS else "dst"
+    thread_side: Side = "src" if tiling.kind in SCATTERS else "dst"
     words = elems * problem.elem_bytes / BANK_BYTES
-    held = {side: elems if is_narrow else words for side, is_narrow in narrow.items()}
-    needed = max(amount if side == own else min(amount, ON_THE_WAY) for side, amount in held.items())
+    registers = {side: elems if is_narrow else words for side, is_narrow in narrow.items()}
+    needed = max(amount if side == thread_side else min(amount, ON_THE_WAY) for side, amount in registers.items())
     fits = needed + OTHER_REGISTERS < min(MOST_REGISTERS, SM_REGISTERS // tiling.threads)
     many = NARROW_CTA * log2(max(1, tiling.threads / NARROW_THREADS)) if any(narrow.values()) else 0.0
     large = NARROW_BOX * log2(max(1, tiling.nbytes(problem) / NARROW_BYTES)) if all(narrow.values()) else 0.0
@@ -261,14 +261,14 @@ def _accesses(problem: Problem, tiling: Tiling) -> float:
         smem_layout = smem_layout_of(problem, tiling, thread_values)
         words = [lane * elem for lane in thread_values.lanes(smem_layout.step)]
         wavefronts += [1 / min(LINE_BYTES, LANES * width)] * 2
-        held = (
+        access_bytes = (
             thread_values.word
             * elem
             * (thread_values.vec if thread_values.word == tiling.tile[thread_values.other] else 1)
         )
-        wavefronts.append(_conflicts(words, held) / (len(words) * held))
+        wavefronts.append(_conflicts(words, access_bytes) / (len(words) * access_bytes))
     busy = [DRAM_BYTES_PER_CYCLE * sum(wavefronts), (1 + sectors) / 2 / L2_SECTORS_PER_DRAM_SECTOR]
-    return max(1.0, float((1 + sum(each**P_NORM for each in busy)) ** (1 / P_NORM) / NOT_BUSY))
+    return max(1.0, float((1 + sum(times**P_NORM for times in busy)) ** (1 / P_NORM) / NOT_BUSY))
 
 
 def _sectors(lanes: list[int], width_bytes: int) -> int:

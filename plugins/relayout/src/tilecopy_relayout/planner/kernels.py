@@ -123,7 +123,7 @@ def _elements(k: tc.KernelBuilder, src: tc.Buffer, dst: tc.Buffer, problem: Prob
     """An element a thread, in the order of the destination."""
     count = problem.size
     number: Any = k.block_id("x") * tiling.threads + k.thread_id()
-    held = k.local((1,) * len(problem.dims), src.dtype, name="held")
+    register = k.local((1,) * len(problem.dims), src.dtype, name="held")
     with k.if_(number < count):
         rest: Any = number
         into: list[Any] = []
@@ -133,8 +133,8 @@ def _elements(k: tc.KernelBuilder, src: tc.Buffer, dst: tc.Buffer, problem: Prob
             rest = rest // dim.extent
             into.insert(0, at)
             out_of.insert(0, dim.extent - 1 - at if n in problem.reversed else at)
-        k.thread.copy(held[...], src[tuple(slice(at, at + 1) for at in out_of)])
-        k.thread.copy(dst[tuple(slice(at, at + 1) for at in into)], held[...])
+        k.thread.copy(register[...], src[tuple(slice(at, at + 1) for at in out_of)])
+        k.thread.copy(dst[tuple(slice(at, at + 1) for at in into)], register[...])
     return -(-count // tiling.threads)
 
 
@@ -152,7 +152,7 @@ def fragment(thread_values: ThreadValueLayout, rank: int, *, words: bool) -> Til
         ):
             stride = 1 if mode.dim == thread_values.other else thread_values.word
         iters[mode.dim].insert(0, (mode.extent, stride @ tc.tx if mode.thread else stride))
-    flat = [it for own in iters for it in own or [(1, 0)]]
+    flat = [it for dim_iters in iters for it in dim_iters or [(1, 0)]]
     return TileLayout(S[tuple(extent for extent, _ in flat) : tuple(stride for _, stride in flat)])
 
 

@@ -86,8 +86,8 @@ def low_bits(source: int, destination: int) -> int:
     try:
         return (source & 15) << 4 | destination & 15
     except TypeError:
-        said = f"source {shown(source)}, destination {shown(destination)}"
-        raise tc.RequestError(f"{said}: addresses in device memory, as integers") from None
+        addresses = f"source {shown(source)}, destination {shown(destination)}"
+        raise tc.RequestError(f"{addresses}: addresses in device memory, as integers") from None
 
 
 def _anywhere(on: Callable[[DevicePlacement], DeviceLauncher]) -> Callable[[int, int, Any], None]:
@@ -122,8 +122,8 @@ def _demand(name: str, array: Any, planned: Footprint) -> None:
     """
     if not isinstance(array, np.ndarray) or array.dtype.hasobject or is_masked(array):
         raise tc.RequestError(f"{name} {shown(array)}: a NumPy array of plain elements is wanted")
-    own = Footprint(0, array.shape, array.strides, array.itemsize)
-    (low, high), (first, end) = own.span, planned.span
+    footprint = Footprint(0, array.shape, array.strides, array.itemsize)
+    (low, high), (first, end) = footprint.span, planned.span
     if array.itemsize != planned.itemsize or not low <= first <= end <= high:
         raise tc.RequestError(
             f"{name}: an array of shape {array.shape}, strides of {array.strides} bytes and dtype {array.dtype}; the plan is for "

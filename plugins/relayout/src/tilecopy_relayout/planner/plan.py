@@ -153,20 +153,22 @@ def plan_relayout(
         NoVariantError: a variant that the plan needs is not installed.
         TargetError: there is no such target.
     """
-    elem_bytes, given = element_bytes(dtype), integers_of("shape", shape)
-    if min(given, default=1) < 0:
+    elem_bytes, extents = element_bytes(dtype), integers_of("shape", shape)
+    if min(extents, default=1) < 0:
         raise tc.RequestError(f"shape {shown(shape)}: an extent is negative")
-    if 0 in given:
+    if 0 in extents:
         raise tc.RequestError(f"shape {shown(shape)} has no elements; there is nothing to plan")
-    if prod(given) * elem_bytes > _MOST_BYTES:
-        raise tc.RequestError(f"shape {shown(shape)}: {prod(given) * elem_bytes} bytes are more than any GPU addresses")
-    moved = rearrangement(axes, given, sizes)
-    source = moved.source_strides(_steps("strides", strides, given))
-    own = moved.destination_strides(_steps("out_strides", out_strides, moved.shape))
+    if prod(extents) * elem_bytes > _MOST_BYTES:
+        raise tc.RequestError(
+            f"shape {shown(shape)}: {prod(extents) * elem_bytes} bytes are more than any GPU addresses"
+        )
+    moved = rearrangement(axes, extents, sizes)
+    source = moved.source_strides(_steps("strides", strides, extents))
+    out_steps = moved.destination_strides(_steps("out_strides", out_strides, moved.shape))
     split = tuple(moved.extents[n] for n in moved.order)
-    if overlaps_itself(Footprint(0, split, own, 1)):
+    if overlaps_itself(Footprint(0, split, out_steps, 1)):
         raise tc.RequestError(f"out_strides {shown(out_strides)} put several elements of {moved.shape} in one place")
-    by_source = dict(zip(moved.order, own, strict=True))
+    by_source = dict(zip(moved.order, out_steps, strict=True))
     into = tuple(by_source[n] for n in range(len(moved.extents)))
     spec = RelayoutSpec(moved.extents, source, into, elem_bytes, str(tc.target_of(target)))
     for name, align in (("align_bytes", align_bytes), ("out_align_bytes", out_align_bytes)):
@@ -202,12 +204,12 @@ def element_bytes(dtype: Any) -> int:
     Raises:
         RequestError: it is no element type of whole bytes.
     """
-    found = tc.dtype_of(dtype)
-    if found.bits % 8:
+    element_type = tc.dtype_of(dtype)
+    if element_type.bits % 8:
         raise tc.RequestError(
-            f"dtype {found}: elements of {found.bits} bits are not whole bytes; pack them in pairs as uint8"
+            f"dtype {element_type}: elements of {element_type.bits} bits are not whole bytes; pack them in pairs as uint8"
         )
-    return found.bits // 8
+    return element_type.bits // 8
 
 
 @lru_cache(maxsize=512)
@@ -219,16 +221,16 @@ def _planned(problem: Problem, target: str) -> tuple[Tiling, tc.BuiltKernel]:
 
 def choose(problem: Problem) -> tuple[Tiling, Cost]:
     """The tiling with the least expected cost; the first of equals."""
-    found = candidates(problem)
-    if len(found) == 1:
-        return found[0], cost_of(problem, found[0])
-    promising = sorted([(least_total(problem, t), n) for n, t in enumerate(found)])
+    tilings = candidates(problem)
+    if len(tilings) == 1:
+        return tilings[0], cost_of(problem, tilings[0])
+    promising = sorted([(least_total(problem, t), n) for n, t in enumerate(tilings)])
     best: tuple[float, int, Cost] | None = None
     for least, number in promising:
         if best is not None and (least, number) >= best[:2]:
             break
-        cost = cost_of(problem, found[number])
+        cost = cost_of(problem, tilings[number])
         if best is None or (cost.total, number) < best[:2]:
             best = cost.total, number, cost
     assert best is not None
-    return found[best[1]], best[2]
+    return tilings[best[1]], best[2]

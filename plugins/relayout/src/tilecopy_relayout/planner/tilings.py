@@ -107,8 +107,8 @@ class Tiling:
     def overhangs(self, problem: Problem) -> bool:
         """Whether a box may leave the arrays."""
         uneven = [dim.extent % extent > 0 for dim, extent in zip(problem.dims, self.tile, strict=True)]
-        left = zip(uneven, self.last_tile_shift(problem), strict=True)
-        return self.kind == "shifted" or any(is_uneven and not back for is_uneven, back in left)
+        uneven_shifts = zip(uneven, self.last_tile_shift(problem), strict=True)
+        return self.kind == "shifted" or any(is_uneven and not back for is_uneven, back in uneven_shifts)
 
     def counts(self, problem: Problem) -> tuple[int, ...]:
         """Boxes along each dimension."""
@@ -181,8 +181,8 @@ class ThreadValueLayout:
         offsets = [0]
         for mode in self.modes:
             if mode.thread and mode.stride < LANES:
-                own = step(mode)
-                offsets = [o + n * own for n in range(min(mode.extent, LANES // mode.stride)) for o in offsets]
+                lane_step = step(mode)
+                offsets = [o + n * lane_step for n in range(min(mode.extent, LANES // mode.stride)) for o in offsets]
         return offsets
 
     @property
@@ -218,12 +218,12 @@ class _ModeAllocator:
 
     def take(self, dim: int, most: int, *, thread: bool) -> int:
         """The next mode of a dimension: its largest divisor that is no more than ``most``."""
-        left = self.left[dim]
-        extent = next(n for n in range(max(1, min(most, left)), 0, -1) if left % n == 0)
+        remaining = self.left[dim]
+        extent = next(n for n in range(max(1, min(most, remaining)), 0, -1) if remaining % n == 0)
         stride = self.threads if thread else self.registers
         if extent > 1:
             self.found.append(Mode(dim, extent, self.weight[dim], stride, thread))
-        self.left[dim], self.weight[dim] = left // extent, self.weight[dim] * extent
+        self.left[dim], self.weight[dim] = remaining // extent, self.weight[dim] * extent
         if thread:
             self.threads *= extent
         else:
