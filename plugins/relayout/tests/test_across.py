@@ -64,7 +64,7 @@ def test_the_framework_learns_of_a_write_on_another_gpu(
     machine: fake_gpu.Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[Any] = []
-    monkeypatch.setattr(frameworks.CuPy, "written", lambda self, out: written.append(out))
+    monkeypatch.setattr(frameworks.CuPy, "mark_written", lambda self, out: written.append(out))
     outs = [on_gpu(1, (6, 4)) for _ in range(4)]
     for out, stream in zip(outs, (None, None, 0x50, 0x50), strict=True):
         relayout(on_gpu(0), (1, 0), out=out, stream=stream)

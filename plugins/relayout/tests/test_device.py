@@ -134,7 +134,7 @@ def test_the_framework_learns_of_every_write_through_out(
 ) -> None:
     """PyTorch #23756: torch must increment the version of what is written, whether the call is checked or remembered."""
     written: list[Any] = []
-    monkeypatch.setattr(frameworks.CuPy, "written", lambda self, out: written.append(out))
+    monkeypatch.setattr(frameworks.CuPy, "mark_written", lambda self, out: written.append(out))
     outs = [on_gpu(np.zeros((6, 4), "f4")) for _ in range(3)]
     for out in outs:
         relayout(on_gpu(A), (1, 0), out=out)
@@ -354,7 +354,7 @@ def test_a_first_call_makes_one_kernel_wherever_its_arrays_begin(
         return kernels.build(problem, *arguments)
 
     monkeypatch.setattr(planner, "build", build)
-    planner._planned.cache_clear()
+    planner._best_kernel.cache_clear()
     memory = np.zeros(40 * 24 * 2 + 32, np.uint8)
     first = -memory.ctypes.data % 16 + off_bytes
     array = memory[first : first + 40 * 24 * 2].view(np.float16).reshape(40, 24)

@@ -16,7 +16,7 @@ from tilecopy_core import RequestError
 from tilecopy_core.plugin import frozen, shown
 
 from .rearrangement import Rearrangement
-from .validation import normalized, sizes_of
+from .validation import normalize, sizes_of
 
 _TOKEN = re.compile(r"->|\.\.\.|[^\W\d]\w*|\d+|\S")
 _ELLIPSIS = "..."
@@ -146,7 +146,7 @@ def parse(text: str) -> Pattern:
     Raises:
         RequestError: it is no pattern; the message points at the place.
     """
-    tokens = [Term(normalized(match[0]), match.start()) for match in _TOKEN.finditer(text)]
+    tokens = [Term(normalize(match[0]), match.start()) for match in _TOKEN.finditer(text)]
     tokens = [
         Term("1", token.at) if token.text.isdecimal() and token.text.lstrip("0") == "1" else token for token in tokens
     ]

@@ -28,7 +28,7 @@ class Rearrangement:
         return tuple(extent for group in self.split for extent in group)
 
     @property
-    def merged(self) -> tuple[tuple[int, ...], ...]:
+    def merge_extents(self) -> tuple[tuple[int, ...], ...]:
         """For each dimension of the destination, the extents that it joins."""
         extents = iter([self.extents[index] for index in self.order])
         return tuple(tuple(next(extents) for _ in range(count)) for count in self.merge)
@@ -36,7 +36,7 @@ class Rearrangement:
     @property
     def shape(self) -> tuple[int, ...]:
         """Of the destination."""
-        return tuple(prod(group) for group in self.merged)
+        return tuple(prod(group) for group in self.merge_extents)
 
     def source_strides(self, strides: Sequence[int]) -> tuple[int, ...]:
         """Of the split dimensions, in the source's order, from those of the source."""
@@ -44,7 +44,7 @@ class Rearrangement:
 
     def destination_strides(self, strides: Sequence[int]) -> tuple[int, ...]:
         """Of the split dimensions, in the destination's order, from those of the destination."""
-        return _split_strides(self.merged, strides)
+        return _split_strides(self.merge_extents, strides)
 
     def pattern(self, batch: str = "") -> tuple[str, dict[str, int]]:
         """The same as a pattern with all its sizes; ``batch`` names a further first dimension on both sides."""
@@ -58,8 +58,8 @@ class Rearrangement:
 
     def _sides(self) -> tuple[str, str, dict[str, int]]:
         names = [f"d{index}" for index in range(len(self.extents))]
-        left = _written(names, [len(group) for group in self.split])
-        right = _written([names[index] for index in self.order], self.merge)
+        left = _side_text(names, [len(group) for group in self.split])
+        right = _side_text([names[index] for index in self.order], self.merge)
         return left, right, dict(zip(names, self.extents, strict=True))
 
 
@@ -72,7 +72,7 @@ def _split_strides(groups: Sequence[tuple[int, ...]], strides: Sequence[int]) ->
     )
 
 
-def _written(names: Sequence[str], counts: Sequence[int]) -> str:
+def _side_text(names: Sequence[str], counts: Sequence[int]) -> str:
     """Names as one side of a pattern."""
     rest = iter(names)
     groups = [[next(rest) for _ in range(count)] for count in counts]

@@ -61,7 +61,7 @@ def sizes_of(sizes: Mapping[str, Any], refuse: Callable[[str], NoReturn]) -> dic
         return {}
     extents: dict[str, int] = {}
     for name, size in sizes.items():
-        extent, identifier = integer(size), normalized(name)
+        extent, identifier = integer(size), normalize(name)
         if extent is None or not 0 <= extent < _MOST:
             refuse(f"the size {name}={shown(size)} is no extent")
         if extents.get(identifier, extent) != extent:
@@ -70,6 +70,6 @@ def sizes_of(sizes: Mapping[str, Any], refuse: Callable[[str], NoReturn]) -> dic
     return extents
 
 
-def normalized(name: str) -> str:
+def normalize(name: str) -> str:
     """Return a name as Python normalizes identifiers, those of keyword arguments among them (NFKC)."""
     return name if name.isascii() else unicodedata.normalize("NFKC", name)

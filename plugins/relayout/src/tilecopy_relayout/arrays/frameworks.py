@@ -60,7 +60,7 @@ class Framework:
         """Why an array may not be written, or None."""
         return None
 
-    def written(self, out: Any) -> None:
+    def mark_written(self, out: Any) -> None:
         """Tell the framework that the elements of ``out`` changed."""
 
 
@@ -134,7 +134,7 @@ class Torch(Framework):
             return "it requires a gradient, and torch would not see that it is written; pass out.detach()"
         return None
 
-    def written(self, out: Any) -> None:
+    def mark_written(self, out: Any) -> None:
         """Increment its version, by which torch finds saved tensors that were modified before a backward pass."""
         sys.modules["torch"].autograd.graph.increment_version(out)
 

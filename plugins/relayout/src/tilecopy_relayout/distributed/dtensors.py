@@ -32,8 +32,12 @@ def relayout_dtensor(call: RelayoutCall, placements: Sequence[Any] | None) -> An
     call.refuse("is not for a DTensor, of which every process has a part; leave it out", "out", "stream", "device")
     mesh = array.device_mesh
     moved = call.rearrangement()
-    kept = [_kept(moved, placement) for placement in array.placements]
-    wanted = kept if placements is None else [_wanted(placement, moved, n) for n, placement in enumerate(placements)]
+    kept = [_propagated_placement(moved, placement) for placement in array.placements]
+    wanted = (
+        kept
+        if placements is None
+        else [_checked_placement(placement, moved, n) for n, placement in enumerate(placements)]
+    )
     if len(wanted) != len(kept):
         raise RequestError(f"placements {shown(placements)}: one each dimension of the mesh, which has {len(kept)}")
     changed = [n for n, (had, has) in enumerate(zip(kept, wanted, strict=True)) if had is None or had != has]
@@ -65,7 +69,7 @@ def relayout_dtensor(call: RelayoutCall, placements: Sequence[Any] | None) -> An
     )
 
 
-def _kept(moved: Rearrangement, placement: Any) -> Any:
+def _propagated_placement(moved: Rearrangement, placement: Any) -> Any:
     """The placement of the result if nothing is exchanged; None if the divided dimension is split, merged or gone."""
     if isinstance(placement, Replicate):
         return placement
@@ -85,7 +89,7 @@ def _kept(moved: Rearrangement, placement: Any) -> Any:
     return None
 
 
-def _wanted(placement: Any, moved: Rearrangement, number: int) -> Any:
+def _checked_placement(placement: Any, moved: Rearrangement, number: int) -> Any:
     if isinstance(placement, Replicate):
         return placement
     if type(placement) is not Shard:

@@ -120,7 +120,7 @@ def relayout_part(call: ShardsCall, x: Any, group: Any = None, out: Any = None) 
         raise RequestError(
             "out= with tensors that require gradients, or that torch traces or wraps: torch records none through it; leave out= away"
         )
-    shards = _agreed(x, call, group, None).shards
+    shards = _agree(x, call, group, None).shards
     call = call._replace(shard_dim=shards.shard_dim, out_shard_dim=shards.out_shard_dim, total=shards.cuts[-1])
     return torch.ops.tilecopy.relayout_shards(x, *call.for_torch(group.group_name))
 
@@ -132,7 +132,7 @@ def exchange(x: torch.Tensor, call: ShardsCall, group: Any, out: Any) -> torch.T
         RequestError: see :func:`~tilecopy_relayout.relayout_shards`.
         LaunchError: see there.
     """
-    kind = _agreed(x, call, group, out)
+    kind = _agree(x, call, group, out)
     with torch.no_grad():
         result = kind.move(group, x, out)
     if out is not None:
@@ -153,7 +153,7 @@ class _Kind:
 
 
 @attrs.define(eq=False)
-class _Group:
+class _GroupState:
     """A process group: the meeting of its ranks, the calls that they have agreed on, and what they share on a GPU."""
 
     rendezvous: Rendezvous
@@ -162,11 +162,11 @@ class _Group:
     settled: int = 0
 
 
-_groups: weakref.WeakKeyDictionary[Any, _Group] = weakref.WeakKeyDictionary()
+_groups: weakref.WeakKeyDictionary[Any, _GroupState] = weakref.WeakKeyDictionary()
 """What a process group has is gone with it: nothing in there holds the group."""
 
 
-def _agreed(x: torch.Tensor, call: ShardsCall, group: Any, out: Any) -> _Kind:
+def _agree(x: torch.Tensor, call: ShardsCall, group: Any, out: Any) -> _Kind:
     """The exchange that all ranks agree on.
 
     Raises:
@@ -176,7 +176,7 @@ def _agreed(x: torch.Tensor, call: ShardsCall, group: Any, out: Any) -> _Kind:
     state = _groups.get(group)
     if state is None:
         rendezvous = Rendezvous(group)
-        state = _groups[group] = _Group(rendezvous, SymmetricWorkspace(group.group_name, rendezvous))
+        state = _groups[group] = _GroupState(rendezvous, SymmetricWorkspace(group.group_name, rendezvous))
     try:
         key = (
             call.cache_key,
@@ -277,19 +277,19 @@ class AllToAll:
         """Of one rank, whose part of the array is ``x``; ``into`` has the strides of each rank's part of the result."""
         order = _wire_order(shards)
 
-        def sent(sender: int, receiver: int, strides: Sequence[int]) -> tuple[Strides, ...]:
+        def sent_boxes(sender: int, receiver: int, strides: Sequence[int]) -> tuple[Strides, ...]:
             boxes = shards.boxes(sender, receiver)
-            return tuple(shards.in_source(box, sender, strides).permuted(order) for box in boxes)
+            return tuple(shards.in_source(box, sender, strides).permute(order) for box in boxes)
 
-        def received(sender: int) -> tuple[Strides, ...]:
+        def received_boxes(sender: int) -> tuple[Strides, ...]:
             boxes = shards.boxes(sender, rank)
-            return tuple(shards.in_result(box, rank, into[rank]).permuted(order) for box in boxes)
+            return tuple(shards.in_result(box, rank, into[rank]).permute(order) for box in boxes)
 
         ranks = range(shards.ranks)
         return cls(
             shards.out_shape(rank),
-            tuple(sent(rank, receiver, x.stride()) for receiver in ranks),
-            tuple(received(sender) for sender in ranks),
+            tuple(sent_boxes(rank, receiver, x.stride()) for receiver in ranks),
+            tuple(received_boxes(sender) for sender in ranks),
         )
 
     def move(self, group: Any, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
@@ -370,7 +370,7 @@ def _part(
     return exchange(x.resolve_conj().resolve_neg(), call, process_group, None)
 
 
-def _shaped(x: torch.Tensor, *carried: Any) -> torch.Tensor:
+def _fake(x: torch.Tensor, *carried: Any) -> torch.Tensor:
     """Return the result without its memory."""
     call, group = ShardsCall.of_torch(*carried)
     shape = list(call.rearrangement(x.shape).shape)
@@ -395,5 +395,5 @@ def _gradient(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
 
 
 _operator = torch.library.custom_op("tilecopy::relayout_shards", _part, mutates_args=())
-_operator.register_fake(_shaped)
+_operator.register_fake(_fake)
 _operator.register_autograd(_gradient, setup_context=_remember_inverse)

@@ -118,7 +118,7 @@ class Rendezvous:
                 return digest != NEW and all(posted == word for posted in words)
             waited = time.monotonic() - started
             if waited > self.seconds:
-                raise self._missed(absent)
+                raise self._timeout_error(absent)
             if waited < _SPIN_SECONDS:
                 _give_way()
             else:
@@ -138,7 +138,7 @@ class Rendezvous:
             self._store.wait(keys, timedelta(seconds=self.seconds))
         except dist.DistStoreError:
             absent = [rank for rank, key in enumerate(keys) if not self._store.check([key])]
-            raise self._missed(absent) from None
+            raise self._timeout_error(absent) from None
         texts = [text.decode() for text in self._store.multi_get(keys)]
         with suppress(NotImplementedError, RuntimeError):  # what was told before is read by all that are here
             self._store.delete_key(f"said/{self._said - 1}/{self.rank}")
@@ -148,7 +148,7 @@ class Rendezvous:
         if self._broken:
             raise LaunchError(f"{self._broken}; the ranks no longer agree on what comes next, make a new process group")
 
-    def _missed(self, absent: list[int]) -> LaunchError:
+    def _timeout_error(self, absent: list[int]) -> LaunchError:
         ranks = ", ".join(map(str, absent))
         self._broken = (
             f"relayout_shards: rank {self.rank} has waited {self.seconds:g} s for rank {ranks} of the group's {self.ranks}, "

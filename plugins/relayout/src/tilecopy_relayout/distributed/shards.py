@@ -39,7 +39,7 @@ class Strides:
     extents: tuple[int, ...]
     strides: tuple[int, ...]
 
-    def permuted(self, order: Sequence[int]) -> Strides:
+    def permute(self, order: Sequence[int]) -> Strides:
         """The same elements with their dimensions in another order."""
         return Strides(self.offset, tuple(self.extents[n] for n in order), tuple(self.strides[n] for n in order))
 
@@ -83,7 +83,7 @@ class Shards:
         first = sum(moved.merge[: self.out_shard_dim])
         mine = moved.order[first : first + moved.merge[self.out_shard_dim]]
         wholes = [(0, extent) for extent in moved.extents]
-        of_result = list(boxes_of(moved.merged[self.out_shard_dim], *self.out_cuts[receiver : receiver + 2]))
+        of_result = list(boxes_of(moved.merge_extents[self.out_shard_dim], *self.out_cuts[receiver : receiver + 2]))
         for sent in boxes_of(moved.split[self.shard_dim], *self.cuts[sender : sender + 2]):
             for received in of_result:
                 ranges = list(wholes)

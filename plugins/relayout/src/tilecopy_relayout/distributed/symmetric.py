@@ -91,7 +91,7 @@ class SymmetricWorkspace:
                 receiver = (rank + step) % shards.ranks
                 for box in shards.boxes(rank, receiver):
                     source = shards.in_source(box, rank, x.stride())
-                    result = shards.in_result(box, receiver, into[receiver]).permuted(shards.moved.order)
+                    result = shards.in_result(box, receiver, into[receiver]).permute(shards.moved.order)
                     first = source.offset * x.element_size()
                     address = buffer.addresses[receiver] + result.offset * x.element_size()
                     plan = plan_relayout(
@@ -194,10 +194,10 @@ class PutGraph:
         if graph is None:
             if len(self.graphs) >= _MOST_GRAPHS:
                 del self.graphs[next(iter(self.graphs))]
-            graph = self.graphs[source] = self._captured(source)
+            graph = self.graphs[source] = self._capture(source)
         graph.replay()
 
-    def _captured(self, source: int) -> Any:
+    def _capture(self, source: int) -> Any:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.stream(torch.cuda.ExternalStream(self.streams[0], self.device)):
             graph.capture_begin(capture_error_mode="relaxed")

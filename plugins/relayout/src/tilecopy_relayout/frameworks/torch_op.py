@@ -122,7 +122,7 @@ _uncompiled = torch.compiler.disable(apply_operator)
 
 def _relayout(array: torch.Tensor, axes: str, names: str, extents: list[int], executor: str) -> torch.Tensor:
     """Return a new tensor. ``names`` and ``extents`` are the sizes of a pattern; an empty ``executor`` is the default."""
-    result: torch.Tensor = relayout_array(RelayoutCall.of_torch(_resolved(array), axes, names, extents, executor))
+    result: torch.Tensor = relayout_array(RelayoutCall.of_torch(_resolve(array), axes, names, extents, executor))
     return result
 
 
@@ -130,10 +130,10 @@ def _relayout_into(
     array: torch.Tensor, out: torch.Tensor, axes: str, names: str, extents: list[int], executor: str
 ) -> None:
     """Write the result into ``out``."""
-    relayout_array(RelayoutCall.of_torch(_resolved(array), axes, names, extents, executor, out))
+    relayout_array(RelayoutCall.of_torch(_resolve(array), axes, names, extents, executor, out))
 
 
-def _shaped(array: torch.Tensor, *carried: Any) -> torch.Tensor:
+def _fake(array: torch.Tensor, *carried: Any) -> torch.Tensor:
     """Return the result without its memory."""
     return array.new_empty(RelayoutCall.of_torch(array, *carried).rearrangement().shape)
 
@@ -147,7 +147,7 @@ def _fits(array: torch.Tensor, out: torch.Tensor, *carried: Any) -> None:
         raise RequestError(f"out has the dtype {out.dtype}, the array {array.dtype}; a relayout converts nothing")
 
 
-def _batched(info: Any, dims: Any, array: torch.Tensor, *carried: Any) -> tuple[torch.Tensor, int]:
+def _vmap(info: Any, dims: Any, array: torch.Tensor, *carried: Any) -> tuple[torch.Tensor, int]:
     """Return the result with ``torch.vmap``'s dimension first on both sides."""
     call = RelayoutCall.of_torch(array, *carried)
     shape = array.shape[: dims[0]] + array.shape[dims[0] + 1 :]
@@ -184,7 +184,7 @@ class _Relayout(torch.autograd.Function):  # type: ignore[misc]  # torch may not
 
     setup_context = staticmethod(_remember_inverse)
     backward = staticmethod(_gradient)
-    vmap = staticmethod(_batched)
+    vmap = staticmethod(_vmap)
 
 
 def _records_operators() -> bool:
@@ -211,13 +211,13 @@ def _operate(*arguments: Any) -> Any:
     return operator(*arguments)
 
 
-def _resolved(array: torch.Tensor) -> torch.Tensor:
+def _resolve(array: torch.Tensor) -> torch.Tensor:
     """Return a tensor without torch's lazy conjugation and sign, which gradients of complex functions carry."""
     return array.resolve_conj().resolve_neg()
 
 
 _operator = torch.library.custom_op("tilecopy::relayout", _relayout, mutates_args=())
-_operator.register_fake(_shaped)
+_operator.register_fake(_fake)
 _operator.register_autograd(_gradient, setup_context=_remember_inverse)
-_operator.register_vmap(_batched)
+_operator.register_vmap(_vmap)
 torch.library.custom_op("tilecopy::relayout_into", _relayout_into, mutates_args=("out",)).register_fake(_fits)

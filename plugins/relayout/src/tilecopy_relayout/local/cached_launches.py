@@ -161,7 +161,7 @@ def launch_cached(array: Any, axes: Any, out: Any, stream: Any, executor: str | 
         raise CacheMissError  # may have no memory, or may overlap: exactly, by the check of the call
     elif kept.across is not None:
         kept.launch_across(kept.across, address, out_address, stream)
-        kept.out_framework.written(out)
+        kept.out_framework.mark_written(out)
         return out
     if stream is None:
         stream = kept.current()
@@ -174,7 +174,7 @@ def launch_cached(array: Any, axes: Any, out: Any, stream: Any, executor: str | 
     else:
         launch((address + src_bytes, out_address + dst_bytes), stream)
     if out is not None:
-        kept.out_framework.written(out)
+        kept.out_framework.mark_written(out)
     return result
 
 

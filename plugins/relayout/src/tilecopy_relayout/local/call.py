@@ -115,7 +115,7 @@ def run_call(call: RelayoutCall, on_launch: Callable[[CheckedLaunch], None] = la
                 on_launch(CheckedLaunch(launch, words, moved, source, destination, across))
     if new:
         return source.framework.finalize(call.array, result, stream)
-    destination.framework.written(call.out)
+    destination.framework.mark_written(call.out)
     return call.out
 
 

@@ -32,7 +32,11 @@ MOST_IDLE = 8
 def candidates(problem: Problem) -> list[Tiling]:
     """Every tiling that is considered; at least one."""
     inner, last = problem.innermost, len(problem.dims) - 1
-    tilings = [] if problem.reversed & {inner, last} else list((_direct if inner == last else _staged)(problem))
+    tilings = (
+        []
+        if problem.reversed & {inner, last}
+        else list((_direct_tilings if inner == last else _staged_tilings)(problem))
+    )
     tilings = [tiling for tiling in tilings if _is_shared_out(problem, tiling)]
     return tilings or [Tiling("element", (1,) * len(problem.dims), ELEMENT_THREADS, tuple(range(len(problem.dims))))]
 
@@ -47,13 +51,13 @@ def orders(problem: Problem) -> list[tuple[int, ...]]:
     return list(dict.fromkeys((dims_by_stride(problem, "dst")[::-1], dims_by_stride(problem, "src")[::-1])))
 
 
-def _direct(problem: Problem) -> Iterator[Tiling]:
+def _direct_tilings(problem: Problem) -> Iterator[Tiling]:
     inner = dims_by_stride(problem, "dst")
-    tiles = [_grown(problem, (inner, nbytes)) for nbytes in DIRECT_TILE_BYTES]
-    yield from _walked(problem, tiles, ("direct",), (64, *THREADS), DIRECT_THREAD_BYTES)
+    tiles = [_tile_of_runs(problem, (inner, nbytes)) for nbytes in DIRECT_TILE_BYTES]
+    yield from _tilings_of(problem, tiles, ("direct",), (64, *THREADS), DIRECT_THREAD_BYTES)
 
 
-def _staged(problem: Problem) -> Iterator[Tiling]:
+def _staged_tilings(problem: Problem) -> Iterator[Tiling]:
     by_src, by_dst = dims_by_stride(problem, "src"), dims_by_stride(problem, "dst")
     aligned = vector(problem, by_src[0], "src") > 1 or vector(problem, by_dst[0], "dst") > 1
     small = problem.size_bytes < SMALL_BYTES
@@ -62,26 +66,26 @@ def _staged(problem: Problem) -> Iterator[Tiling]:
     longer = [*product(LONG_RUN_BYTES, RUN_BYTES), *product(RUN_BYTES, LONG_RUN_BYTES)] if short or not aligned else []
     tiles = []
     for src_run, dst_run in [*product(runs, runs), *longer]:
-        tile = _grown(problem, (by_src, src_run), (by_dst, dst_run))
+        tile = _tile_of_runs(problem, (by_src, src_run), (by_dst, dst_run))
         most = LONG_TILE_BYTES if aligned and max(src_run, dst_run) >= LONG_RUN_BYTES[0] else TILE_BYTES[1]
         if (SMALL_TILE_BYTES if small else TILE_BYTES[0]) <= prod(tile) * problem.elem_bytes <= most:
             tiles.append(tile)
-    tiles = tiles or [_grown(problem, (by_src, RUN_BYTES[0]), (by_dst, RUN_BYTES[0]))]
+    tiles = tiles or [_tile_of_runs(problem, (by_src, RUN_BYTES[0]), (by_dst, RUN_BYTES[0]))]
     kinds: tuple[Kind, ...] = ("scatter", "gather")
     if small and aligned:  # what tells them apart is the vector that global memory sees from registers
         kinds = kinds[:1] if vector(problem, by_src[0], "src") >= vector(problem, by_dst[0], "dst") else kinds[1:]
     threads = (32, 64, *THREADS)
-    yield from _walked(problem, tiles, kinds, threads, SMALL_THREAD_BYTES if small else THREAD_BYTES)
+    yield from _tilings_of(problem, tiles, kinds, threads, SMALL_THREAD_BYTES if small else THREAD_BYTES)
     a, b, early = by_src[0], by_dst[0], sector_elems(problem)
     far = not small and vector(problem, b, "dst") == 1 and problem.dims[b].dst == 1 and not problem.reversed
     if far and a != b == len(problem.dims) - 1 and problem.dims[b].extent >= 8 * early:
         for rows, length in product(SHIFTED_ROWS_BYTES, SHIFTED_LENGTH_BYTES):
-            tile = (*_grown(problem, (by_src[:1], rows))[:-1], length // problem.elem_bytes)
+            tile = (*_tile_of_runs(problem, (by_src[:1], rows))[:-1], length // problem.elem_bytes)
             if prod(tile) * problem.elem_bytes <= TILE_BYTES[1]:
-                yield from _walked(problem, [tile], ("shifted",), SHIFTED_THREADS, THREAD_BYTES)
+                yield from _tilings_of(problem, [tile], ("shifted",), SHIFTED_THREADS, THREAD_BYTES)
 
 
-def _grown(problem: Problem, *runs: tuple[Sequence[int], int]) -> tuple[int, ...]:
+def _tile_of_runs(problem: Problem, *runs: tuple[Sequence[int], int]) -> tuple[int, ...]:
     """The box whose runs along orders of dimensions have so many bytes, as far as each dimension is whole."""
     tile = [1] * len(problem.dims)
     for order, run_bytes in runs:
@@ -96,7 +100,7 @@ def _grown(problem: Problem, *runs: tuple[Sequence[int], int]) -> tuple[int, ...
     return tuple(tile)
 
 
-def _walked(
+def _tilings_of(
     problem: Problem,
     tiles: Sequence[tuple[int, ...]],
     kinds: tuple[Kind, ...],

@@ -49,7 +49,7 @@ def build(problem: Problem, tiling: Tiling, target: str, *, name: str = "relayou
         return k.build(target=target, grid=grid)
     words = local("words", words=True) if thread_values.permutes_registers else vectors
     tile = k.shared(
-        tiling.tile, dtype, layout=staged(tiling, smem_layout_of(problem, tiling, thread_values)), name="tile"
+        tiling.tile, dtype, layout=shared_layout(tiling, smem_layout_of(problem, tiling, thread_values)), name="tile"
     )[whole]
     if tiling.kind == "gather":
         k.cta.copy(tile, src[box], **read)
@@ -156,7 +156,7 @@ def fragment(thread_values: ThreadValueLayout, rank: int, *, words: bool) -> Til
     return TileLayout(S[tuple(extent for extent, _ in flat) : tuple(stride for _, stride in flat)])
 
 
-def staged(tiling: Tiling, smem_layout: SmemLayout) -> TileLayout:
+def shared_layout(tiling: Tiling, smem_layout: SmemLayout) -> TileLayout:
     """The layout of the box in shared memory."""
     iters: list[tuple[int, int]] = []
     for n, (extent, step) in enumerate(zip(tiling.tile, smem_layout.steps, strict=True)):

@@ -112,7 +112,7 @@ class RelayoutPlan:
         Raises:
             RequestError: there is no such executor. The function raises it for invalid addresses and for arrays that are too short.
         """
-        return bind(partial(_aligned, self.spec), executor, self._sides(), gpus)
+        return bind(partial(_plan_aligned, self.spec), executor, self._sides(), gpus)
 
     def _sides(self) -> tuple[Footprint, Footprint]:
         """The bytes of both sides, from their first elements."""
@@ -176,7 +176,7 @@ def plan_relayout(
             raise tc.RequestError(
                 f"{name} {shown(align)}: one of {', '.join(map(str, ALIGNMENTS))}, and no less than an element's {elem_bytes} bytes"
             )
-    problem, base_offsets, tiling, kernel = _aligned(spec, align_bytes, out_align_bytes)
+    problem, base_offsets, tiling, kernel = _plan_aligned(spec, align_bytes, out_align_bytes)
     return RelayoutPlan(spec, problem, tiling, kernel, base_offsets)
 
 
@@ -190,12 +190,12 @@ def _steps(name: str, given: Sequence[int] | None, shape: tuple[int, ...]) -> tu
     return steps
 
 
-def _aligned(spec: RelayoutSpec, src_align: int, dst_align: int) -> Planned:
+def _plan_aligned(spec: RelayoutSpec, src_align: int, dst_align: int) -> Planned:
     """The plan for addresses that are multiples of so many bytes."""
     problem, base_offsets = problem_of(
         spec.extents, spec.src, spec.dst, spec.elem_bytes, src_align=src_align, dst_align=dst_align
     )
-    return (problem, base_offsets, *_planned(problem, spec.target))
+    return (problem, base_offsets, *_best_kernel(problem, spec.target))
 
 
 def element_bytes(dtype: Any) -> int:
@@ -213,7 +213,7 @@ def element_bytes(dtype: Any) -> int:
 
 
 @lru_cache(maxsize=512)
-def _planned(problem: Problem, target: str) -> tuple[Tiling, tc.BuiltKernel]:
+def _best_kernel(problem: Problem, target: str) -> tuple[Tiling, tc.BuiltKernel]:
     """The best tiling of a problem and its kernel; both depend only on the arguments and the installed packages."""
     tiling, _ = choose(problem)
     return tiling, build(problem, tiling, target)

@@ -127,10 +127,10 @@ def problem_of(
         gcd(WIDEST_BYTES, dst_align, base_offsets.dst_bytes),
         backwards,
     )
-    return _widened(problem), base_offsets
+    return _widen(problem), base_offsets
 
 
-def _widened(problem: Problem) -> Problem:
+def _widen(problem: Problem) -> Problem:
     """Elements that always move together as one, as far as 16 bytes."""
     *outer, last = problem.dims
     if last.src != 1 or last.dst != 1 or len(outer) in problem.reversed:

@@ -243,7 +243,7 @@ def thread_values_of(problem: Problem, tiling: Tiling) -> ThreadValueLayout:
     """The split of a tiling: vectors along global memory, a whole line of lanes beside each other, then words across.
 
     Eight lanes of 16 bytes write or read one line of 128 bytes of global memory, and four such groups lie one word
-    apart in shared memory, so that a warp touches every bank once (see :func:`~tilecopy_relayout.planner.kernels.staged`).
+    apart in shared memory, so that a warp touches every bank once (see :func:`~tilecopy_relayout.planner.kernels.shared_layout`).
     """
     modes, elem = _ModeAllocator(tiling.tile), problem.elem_bytes
     outwards = dims_by_stride(problem, "src" if tiling.kind in SCATTERS else "dst")
