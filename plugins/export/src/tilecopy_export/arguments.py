@@ -163,9 +163,9 @@ def arguments_of(plan: Plan) -> tuple[Argument, ...]:
     regions = [region for _, region in buffers]
     both_sides = [value for region in regions[:2] for value in _integers(region)]
     for value in (*both_sides, *values, *(value for region in regions[2:] for value in _integers(region))):
-        for found in symbols_in_order(value):
-            if not is_thread_id(found):
-                symbols.setdefault(key_of_symbol(found), []).append(found)
+        for symbol in symbols_in_order(value):
+            if not is_thread_id(symbol):
+                symbols.setdefault(key_of_symbol(symbol), []).append(symbol)
     numbers = [_number(_argument_name(same[0].name, taken), same) for same in symbols.values()]
     last = cta_threads(plan) - 1
     both, options = operands[:2], operands[2:]
@@ -180,16 +180,16 @@ def cta_threads(plan: Plan) -> int:
 
 def tid_key(threads: int) -> Key:
     """The key of ``tid``."""
-    found = tid_symbol(max(threads, 2))
-    assert isinstance(found, Expr)
-    return key_of_symbol(next(iter(found.symbols)))
+    thread_index = tid_symbol(max(threads, 2))
+    assert isinstance(thread_index, Expr)
+    return key_of_symbol(next(iter(thread_index.symbols)))
 
 
 def _number(name: str, same: list[Symbol]) -> ScalarArgument:
     """One argument for symbols that are the same register; the closest bounds hold for all."""
-    lowers = [found.lower for found in same if found.lower is not None]
-    uppers = [found.upper for found in same if found.upper is not None]
-    multiple = max(found.multiple_of for found in same)
+    lowers = [symbol.lower for symbol in same if symbol.lower is not None]
+    uppers = [symbol.upper for symbol in same if symbol.upper is not None]
+    multiple = max(symbol.multiple_of for symbol in same)
     return ScalarArgument(name, same[0], max(lowers, default=None), min(uppers, default=None), multiple)
 
 

@@ -23,6 +23,6 @@ def cuda_command(name: str, **copy: Any) -> Result:
     \b
       tilecopy cuda "global float16 [4096, 64] [bx*128 : bx*128+128, :]" "shared float16 [128, 64]" --name load_tile
     """
-    found = plan(**copy)
-    text = cuda_header([cuda_function(found, name)])
-    return Result({"cuda": text, "plans": [plan_to_dict(found)]}, lambda: text)
+    copy_plan = plan(**copy)
+    text = cuda_header([cuda_function(copy_plan, name)])
+    return Result({"cuda": text, "plans": [plan_to_dict(copy_plan)]}, lambda: text)

@@ -81,10 +81,10 @@ def cuda_header(functions: Sequence[str]) -> str:
         )
     names: list[str] = []
     for text in functions:
-        found = _TITLE.search(text)
-        if found is None:
+        title = _TITLE.search(text)
+        if title is None:
             raise RequestError(f"cuda_header: functions are texts that plan.cuda(name) gives, not {shown(text)}")
-        names.append(found[1])
+        names.append(title[1])
     for name in names:
         if names.count(name) > 1:
             raise RequestError(f"cuda_header: two functions are called {name}; give one of them another name")
@@ -99,7 +99,11 @@ _TYPES = {8: "UINT8", 16: "UINT16", 32: "UINT32", 64: "UINT64"}
 
 
 def _made(function: Function) -> list[BufferArgument]:
-    return [each for each in function.arguments if isinstance(each, BufferArgument) and each.recipe is not None]
+    return [
+        argument
+        for argument in function.arguments
+        if isinstance(argument, BufferArgument) and argument.recipe is not None
+    ]
 
 
 def _encoder(function: Function, operand: BufferArgument) -> Iterator[str]:
@@ -310,11 +314,11 @@ def _quoted(line: str) -> str:
 
 def _constraints(function: Function, *, outputs: bool) -> str:
     """The list of operands, each with its constraint and the C++ expression that it is."""
-    found = []
+    constraints = []
     for operand in function.block_outputs if outputs else function.block_inputs:
         if operand.word is not None:
             constraint = ("+r" if operand in function.kept else "=r") if outputs else "r"
-            found.append(f'"{constraint}"({operand.argument}[{operand.word}])')
+            constraints.append(f'"{constraint}"({operand.argument}[{operand.word}])')
         else:
-            found.append(f'"{"l" if function.bits_of(operand) == 64 else "r"}"({operand.argument})')
-    return ", ".join(found)
+            constraints.append(f'"{"l" if function.bits_of(operand) == 64 else "r"}"({operand.argument})')
+    return ", ".join(constraints)

@@ -133,9 +133,9 @@ class Function:
     def block_inputs(self) -> tuple[AsmOperand, ...]:
         """What it reads and does not write, numbered after the outputs; the thread's index too if several threads copy together."""
         written = set(self.block_outputs)
-        found = [operand for move in self.inputs for operand in move.operands if operand not in written]
+        operands = [operand for move in self.inputs for operand in move.operands if operand not in written]
         together = self.plan.request.scope.kind != "thread"
-        return tuple(found) if not together or self._thread in found else (*found, self._thread)
+        return tuple(operands) if not together or self._thread in operands else (*operands, self._thread)
 
     @property
     def _thread(self) -> AsmOperand:
@@ -166,8 +166,8 @@ class Function:
         numbers = {operand: f"{sign}{number}" for number, operand in enumerate(order)}
 
         def callers(move: RegisterMove) -> str:
-            found = [numbers[operand] for operand in move.operands]
-            return found[0] if len(found) == 1 else f"{{{', '.join(found)}}}"
+            operands = [numbers[operand] for operand in move.operands]
+            return operands[0] if len(operands) == 1 else f"{{{', '.join(operands)}}}"
 
         def own(line: str) -> str:
             return line.replace(sign, sign * 2)
@@ -251,10 +251,10 @@ class FunctionBindings:
             name = unique_name(f"{array}_map", self._names, separator="")
             self._names.add(name)
             memory = Buffer((recipe.size_bytes,), "uint8", space="global", name=name, align_bytes=recipe.align_bytes)
-            made = self.made[recipe] = BufferArgument(
+            argument = self.made[recipe] = BufferArgument(
                 name, memory, f"tensor map of {array}", written=False, recipe=recipe
             )
-            self._arguments[memory.memory] = made
+            self._arguments[memory.memory] = argument
         memory = self.made[recipe].buffer
         return self._moved(emitter, memory.memory, "mov.b64", "b64", f"the tensor map {memory.name}")
 

@@ -114,7 +114,7 @@ def _results(part: AnyLine | str) -> list[str]:
 
 def _multiplies(line: Line) -> bool:
     """Whether an instruction has a product of two registers."""
-    return line.name in ("mul", "mad") and all(isinstance(each, Register) for each in line.operands[:3])
+    return line.name in ("mul", "mad") and all(isinstance(operand, Register) for operand in line.operands[:3])
 
 
 def _cpp(line: Line, values: dict[str, str]) -> str | None:

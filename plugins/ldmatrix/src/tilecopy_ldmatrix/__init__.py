@@ -43,8 +43,12 @@ variant = Variant(
 
 def whole_warps(request: CopyRequest) -> str | None:
     """The scope is made of whole warps."""
-    left = request.scope.threads % LANES
-    return f"the last warp of the scope has {left} threads; a matrix is moved by {LANES}" if left else None
+    last_warp_threads = request.scope.threads % LANES
+    return (
+        f"the last warp of the scope has {last_warp_threads} threads; a matrix is moved by {LANES}"
+        if last_warp_threads
+        else None
+    )
 
 
 def words_of_32_bits(request: CopyRequest) -> str | None:
@@ -72,8 +76,8 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
     """The table, row by row; single matrices of other than 16-bit elements are left to ``reg`` where it is there."""
     verdict = first_failure(request, PREDICATE)
     if verdict and fragment_and_memory(request)[0].buffer.dtype.bits != 16:
-        made = tilecopy_partition(request)
-        if not isinstance(made, Decline) and made.count == 1 and ".trans" not in made.form.shape:
+        partition = tilecopy_partition(request)
+        if not isinstance(partition, Decline) and partition.count == 1 and ".trans" not in partition.form.shape:
             return Accept(DEMOTED_PRIORITY)
     return verdict
 

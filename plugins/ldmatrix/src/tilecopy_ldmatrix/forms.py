@@ -37,14 +37,14 @@ STORED_BYTES = Form("m16n8.x{}.trans.shared.b8", S[(4, 2) : (1 @ laneid, 1)], S[
 
 def forms_of(bits: int, *, store: bool, bytes_too: bool) -> list[Form]:
     """The forms that move elements of a width; ``bytes_too``: on targets that transpose elements of 8 bits."""
-    each = 32 // bits
-    columns = S[(4, each) : (1 @ laneid, 1)] if each > 1 else S[4 : 1 @ laneid]
-    found = [Form("m8n8.x{}.shared.b16", S[8 : 4 @ laneid], columns, 4)]
+    register_elems = 32 // bits
+    columns = S[(4, register_elems) : (1 @ laneid, 1)] if register_elems > 1 else S[4 : 1 @ laneid]
+    forms = [Form("m8n8.x{}.shared.b16", S[8 : 4 @ laneid], columns, 4)]
     if bits == 16:
-        found.append(TRANSPOSED)
+        forms.append(TRANSPOSED)
     if bits == 8 and bytes_too:
-        found.append(STORED_BYTES if store else LOADED_BYTES)
-    return found
+        forms.append(STORED_BYTES if store else LOADED_BYTES)
+    return forms
 
 
 FITTING = {8: ("m16n8k32", "int8"), 16: ("m16n8k16", "float16"), 32: ("m16n8k8", "float32")}

@@ -126,27 +126,27 @@ class MatrixPartition:
         store, tid = request.src.buffer.space == "local", request.scope.tid
         threads = np.arange(self.threads)
         owning = owning_threads(request, self.warps, store=store)
-        given = np.broadcast_to(
+        row_starts = np.broadcast_to(
             evaluate(self.offset(tid), {**values, **dict.fromkeys(symbols_of(tid), threads)}), (self.threads,)
         )
-        each, found = 32 // self.fragment.buffer.dtype.bits, list[tuple[Any, Any]]()
+        register_elems, moves = 32 // self.fragment.buffer.dtype.bits, list[tuple[Any, Any]]()
         rows, columns = self.form.rows, self.form.columns
         parts = len(self.batches[0].registers) // self.count
         for batch, matrix, row in product(self.batches, range(self.count), range(rows.size)):
             for first in range(0, self.threads, LANES):
                 if not owning[first]:
                     continue
-                at = int(given[first + matrix * rows.size + row]) + batch.place
+                at = int(row_starts[first + matrix * rows.size + row]) + batch.place
                 if self.swizzle is not None:
                     at = int(self.swizzle.apply(at))
                 for column in range(columns.size):
-                    own, more = rows.apply(row), columns.apply(column)
-                    lane = own.get("laneid", 0) + more.get("laneid", 0)
-                    part, within = divmod(int(own.get("m", 0) + more.get("m", 0)), each)
+                    row_place, more = rows.apply(row), columns.apply(column)
+                    lane = row_place.get("laneid", 0) + more.get("laneid", 0)
+                    part, within = divmod(int(row_place.get("m", 0) + more.get("m", 0)), register_elems)
                     element = batch.registers[matrix * parts + part] + within
                     register, place = (first + int(lane), element), at + column + self.other.buffer.elem_offset
-                    found.append((place, register) if store else (register, place))
-        return found
+                    moves.append((place, register) if store else (register, place))
+        return moves
 
 
 def matrices(request: CopyRequest) -> MatrixPartition | Decline:
@@ -161,21 +161,21 @@ def matrices(request: CopyRequest) -> MatrixPartition | Decline:
     pairs = refine(layout.shard, memory.shard)
     if pairs is None:
         return Decline(f"{fragment} {layout} and {other} {memory} cannot be split along common extents")
-    if again := next((own for own, _ in pairs if own.stride == 0), None):
+    if again := next((it for it, _ in pairs if it.stride == 0), None):
         return Decline(f"the iter {again} of {layout} has one place for several elements")
     if any(not isinstance(place.stride, int) for _, place in pairs):
         return Decline(f"{other} {memory} has a stride that is known only at run time")
-    found = _warps_apart(layout, [(own, int(place.stride)) for own, place in pairs])
-    if isinstance(found, Decline):
-        return found
-    pieces, warps = found
+    warp_split = _warps_apart(layout, [(it, int(place.stride)) for it, place in pairs])
+    if isinstance(warp_split, Decline):
+        return warp_split
+    pieces, warps = warp_split
     store, bits = request.src is fragment, fragment.buffer.dtype.bits
     declined = []
     for form in forms_of(bits, store=store, bytes_too=request.target.has("matrices_of_bytes")):
-        made = _of_form(form, request, layout, memory, pieces, warps)
-        if isinstance(made, MatrixPartition):
-            return made
-        declined.append(f"{form.name}: {made}")
+        partition = _of_form(form, request, layout, memory, pieces, warps)
+        if isinstance(partition, MatrixPartition):
+            return partition
+        declined.append(f"{form.name}: {partition}")
     shape, dtype = FITTING[bits]
     return Decline(
         f"{fragment} is not made of matrices: {'; '.join(declined)}; a row-major tile with rows of 16 bytes fits "
@@ -213,7 +213,7 @@ def _warps_apart(
             offset[WARPS_OF.get(axis, laneid)] = at // LANES
         else:
             offset[axis] = at
-    normal = TileLayout.of([own for own, _ in coarse], replicas, offset)
+    normal = TileLayout.of([it for it, _ in coarse], replicas, offset)
     axes = [axis for axis in offset if axis not in (m, laneid)]
     digits = digits_of(coarse, normal, axes)
     return digits if isinstance(digits, Decline) else (pieces, digits)
@@ -246,26 +246,30 @@ def _of_form(
 ) -> MatrixPartition | str:
     """The partition into matrices of one form, or what does not fit it."""
     fragment, other = fragment_and_memory(request)
-    each, left = 32 // fragment.buffer.dtype.bits, list(pieces)
-    one = _one_matrix(form, left, each, other.buffer.name)
+    register_elems, remaining = 32 // fragment.buffer.dtype.bits, list(pieces)
+    one = _one_matrix(form, remaining, register_elems, other.buffer.name)
     if isinstance(one, str):
         return one
     rows, parts = one
     base = layout.offset_on(m)
     assert isinstance(base, int)
-    loose = base if base % each else next((piece.stride for piece in left if piece.stride % each), None)
+    loose = (
+        base
+        if base % register_elems
+        else next((piece.stride for piece in remaining if piece.stride % register_elems), None)
+    )
     if loose is not None:
-        return f"register element {loose} is inside a register of {each} elements"
+        return f"register element {loose} is inside a register of {register_elems} elements"
     chosen: list[Piece] = []
-    while 2 << len(chosen) <= form.most and (even := [piece for piece in left if piece.extent % 2 == 0]):
+    while 2 << len(chosen) <= form.most and (even := [piece for piece in remaining if piece.extent % 2 == 0]):
         chosen.append(min(even, key=lambda piece: piece.stride))  # registers that mma reads together stay together
-        _take_innermost(left, chosen[-1], 2)
+        _take_innermost(remaining, chosen[-1], 2)
     rows.sort(key=lambda piece: piece.stride)
     rows += [Piece(laneid, form.rows.size << number, 2, piece.step) for number, piece in enumerate(chosen)]
     digits, count = tuple(_digits(rows)), 1 << len(chosen)
-    if why := _misaligned(request, digits, warps, left, memory):
+    if why := _misaligned(request, digits, warps, remaining, memory):
         return why
-    batches = tuple(_batches(base, left, chosen, parts))
+    batches = tuple(_batches(base, remaining, chosen, parts))
     return MatrixPartition(form, count, request.scope.threads, digits, warps, batches, memory, fragment, other)
 
 
@@ -356,12 +360,14 @@ def _digits(rows: Sequence[Piece]) -> Iterator[Digit]:
 
 def _batches(base: int, left: Sequence[Piece], chosen: Sequence[Piece], parts: Sequence[int]) -> Iterator[Batch]:
     """The instructions, in the order of their registers."""
-    own = [sum(piece.stride for n, piece in enumerate(chosen) if number >> n & 1) for number in range(1 << len(chosen))]
+    first_elements = [
+        sum(piece.stride for n, piece in enumerate(chosen) if number >> n & 1) for number in range(1 << len(chosen))
+    ]
     repeats = sorted(left, key=lambda piece: -piece.stride)
     for turn in product(*(range(piece.extent) for piece in repeats)):
         first = base + sum(number * piece.stride for number, piece in zip(turn, repeats, strict=True))
         place = sum(number * piece.step for number, piece in zip(turn, repeats, strict=True))
-        yield Batch(place, tuple(first + matrix + part for matrix in own for part in parts))
+        yield Batch(place, tuple(first + matrix + part for matrix in first_elements for part in parts))
 
 
 def _misaligned(

@@ -78,20 +78,20 @@ def owner_conditions(digits: Sequence[Digit], tid: Int, cta_threads: int, *, sto
 
     Conditions that every thread of the CTA meets are left out.
     """
-    found: list[Condition | bool] = []
+    conditions: list[Condition | bool] = []
     for digit in digits:
         value = digit.value(tid)
         if store and digit.replica:
-            found.append(value == 0)
+            conditions.append(value == 0)
         elif (last := bounds_of(value)[1]) is None or last >= digit.extent:
-            found.append(value < digit.extent)
+            conditions.append(value < digit.extent)
     for axis in dict.fromkeys(digit.axis for digit in digits):
         digit = min([each for each in digits if each.axis == axis], key=lambda each: each.stride)
         if digit.first:
-            found.append(axis_index(axis, tid) >= digit.first)
+            conditions.append(axis_index(axis, tid) >= digit.first)
         if digit.stride > 1:
-            found.append((axis_index(axis, tid) - digit.first) % digit.stride == 0)
-    return [c for c in found if isinstance(c, Condition) and not np.all(by_thread(c, cta_threads))]
+            conditions.append((axis_index(axis, tid) - digit.first) % digit.stride == 0)
+    return [c for c in conditions if isinstance(c, Condition) and not np.all(by_thread(c, cta_threads))]
 
 
 @contextmanager
@@ -150,14 +150,14 @@ def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
         assert available is not None  # the thread's index is bounded by the scope
         if (last := layout.span(axis) - 1) > available:
             return f"the layout reaches place {last} along {axis}; the {kind} has places 0 to {available}"
-    there = _there(request.scope, tuple(threads))
-    if nobody := _nobodys(there, threads, layout):
+    thread_places = _there(request.scope, tuple(threads))
+    if nobody := _nobodys(thread_places, threads, layout):
         where = ", ".join(f"{place} along {axis}" for axis, place in zip(threads, nobody, strict=True))
         return f"the layout reaches place {where}, which none of the {request.scope.threads} threads of the {kind} has"
-    if request.src is not fragment or len(there) == request.scope.threads:
+    if request.src is not fragment or len(thread_places) == request.scope.threads:
         return None  # a store needs one owner an element: the axes must tell all threads of the scope apart
     return (
-        f"register operand {name} names {len(there)} of the {request.scope.threads} threads of the {kind} "
+        f"register operand {name} names {len(thread_places)} of the {request.scope.threads} threads of the {kind} "
         f"({', '.join(a.name for a in threads) or 'no thread axis'}): each of the others holds its own values, so the store "
         f"is ambiguous; {_remedy(request.scope, threads)}"
     )
@@ -197,11 +197,11 @@ def _nobodys(there: frozenset[tuple[int, ...]], axes: list[Axis], layout: TileLa
         return None  # each place along one axis goes with each along the others
     reached = []
     for axis in axes:
-        found = {constant_of(layout.offset_on(axis))}
+        axis_places = {constant_of(layout.offset_on(axis))}
         for it in layout.shard:
             if it.axis == axis:
-                found = {at + int(it.stride) * step for at in found for step in range(it.extent)}
-        reached.append(sorted(found))
+                axis_places = {at + int(it.stride) * step for at in axis_places for step in range(it.extent)}
+        reached.append(sorted(axis_places))
     return next((places for places in product(*reached) if places not in there), None)
 
 
@@ -217,16 +217,16 @@ def digits_of(threads: list[Pair], layout: TileLayout, axes: list[Axis]) -> tupl
     for axis in axes:
         first = layout.offset_on(axis)
         assert isinstance(first, int)
-        own = sorted((e for e in entries if e[0].axis == axis), key=lambda e: (int(e[0].stride), e[0].extent))
-        for position, (it, step, replica, along) in enumerate(own):
+        of_axis = sorted((e for e in entries if e[0].axis == axis), key=lambda e: (int(e[0].stride), e[0].extent))
+        for position, (it, step, replica, along) in enumerate(of_axis):
             stride, extent = int(it.stride), it.extent
-            above = int(own[position + 1][0].stride) if position + 1 < len(own) else None
+            above = int(of_axis[position + 1][0].stride) if position + 1 < len(of_axis) else None
             if stride < 1 or (above is not None and (above % stride or extent * stride > above)):
                 return Decline(
                     f"the iters along {axis} of {layout} overlap: no thread's place says which steps are its own"
                 )
             modulus = None if above is None else above // stride
             digits.append(Digit(axis, first, stride, extent, modulus, step, replica, along))
-        if not own:  # a slice, or an axis that the layout only offsets, leaves the threads of one place
+        if not of_axis:  # a slice, or an axis that the layout only offsets, leaves the threads of one place
             digits.append(Digit(axis, first, 1, 1, None, 0))
     return tuple(digits)

@@ -66,12 +66,14 @@ _Layouts = dict[str, dict[str, TileLayout]]
 
 def _packed(layout: TileLayout, dtypes: Iterable[str]) -> dict[str, TileLayout]:
     """A layout of registers as one of the elements that they hold."""
-    found = {}
+    layouts = {}
     for name in dtypes:
-        each = max(1, 32 // dtype_of(name).bits)
-        iters = [Iter(it.extent, int(it.stride) * (each if it.axis == m else 1), it.axis) for it in layout.shard]
-        found[name] = TileLayout.of([*iters, Iter(each, 1)] if each > 1 else iters)
-    return found
+        register_elems = max(1, 32 // dtype_of(name).bits)
+        iters = [
+            Iter(it.extent, int(it.stride) * (register_elems if it.axis == m else 1), it.axis) for it in layout.shard
+        ]
+        layouts[name] = TileLayout.of([*iters, Iter(register_elems, 1)] if register_elems > 1 else iters)
+    return layouts
 
 
 def _results(layout: TileLayout, types: Iterable[str]) -> dict[str, TileLayout]:
@@ -80,13 +82,13 @@ def _results(layout: TileLayout, types: Iterable[str]) -> dict[str, TileLayout]:
 
 
 def _mma(rows: int, depth: int) -> _Layouts:
-    halves, types, found = rows // 8, _MMA[rows, depth], _Layouts({"A": {}, "B": {}})
+    halves, types, layouts = rows // 8, _MMA[rows, depth], _Layouts({"A": {}, "B": {}})
     for name in types:
         parts = depth // 4 // max(1, 32 // dtype_of(name).bits)
-        found["A"] |= _packed(S[(halves, 8, parts, 4) : (1, 4 @ laneid, halves, 1 @ laneid)], [name])
-        found["B"] |= _packed(S[(8, parts, 4) : (4 @ laneid, 1, 1 @ laneid)], [name])
-    found["C"] = _results(S[(halves, 8, 4, 2) : (2, 4 @ laneid, 1 @ laneid, 1)], types)
-    return {operand: found[operand] | _M8N8K4[operand] for operand in found} if (rows, depth) == (8, 4) else found
+        layouts["A"] |= _packed(S[(halves, 8, parts, 4) : (1, 4 @ laneid, halves, 1 @ laneid)], [name])
+        layouts["B"] |= _packed(S[(8, parts, 4) : (4 @ laneid, 1, 1 @ laneid)], [name])
+    layouts["C"] = _results(S[(halves, 8, 4, 2) : (2, 4 @ laneid, 1 @ laneid, 1)], types)
+    return {operand: layouts[operand] | _M8N8K4[operand] for operand in layouts} if (rows, depth) == (8, 4) else layouts
 
 
 def _wgmma(columns: int, depth: int) -> _Layouts:
@@ -123,12 +125,12 @@ def mma_fragment(shape: str, operand: str, dtype: Any) -> TileLayout:
     Raises:
         RequestError: there is no such shape, or it has no such operand of that type in registers.
     """
-    found, known = dtype_of(dtype).name, _operands(shape)
+    dtype_name, known = dtype_of(dtype).name, _operands(shape)
     types = known.get("C" if operand == "D" else operand, {})
-    if found not in types:
-        has = "; ".join(f"{each} of {', '.join(known[each])}" for each in known)
-        raise RequestError(f"mma_fragment: {shape} has no operand {operand} of {found} in registers; it has {has}")
-    return types[found]
+    if dtype_name not in types:
+        has = "; ".join(f"{name} of {', '.join(known[name])}" for name in known)
+        raise RequestError(f"mma_fragment: {shape} has no operand {operand} of {dtype_name} in registers; it has {has}")
+    return types[dtype_name]
 
 
 @checked(
@@ -166,17 +168,17 @@ def tile_fragment(
             )
         rows = prod(it.extent for it in fragment.shard[: groups[0] + 1])
         atom = rows, fragment.size // rows
-    own = fragment.check_admits(atom, "tile_fragment: atom of fragment")
-    if not len(own) == len(shape) == len(warps) or any(
-        size % (each * count) for size, each, count in zip(shape, own, warps, strict=True)
+    atom_extents = fragment.check_admits(atom, "tile_fragment: atom of fragment")
+    if not len(atom_extents) == len(shape) == len(warps) or any(
+        size % (extent * count) for size, extent, count in zip(shape, atom_extents, warps, strict=True)
     ):
         raise LayoutError(
-            f"tile_fragment: the shape {shape} is not a multiple of the fragment's atom {own} times the warps {warps}"
+            f"tile_fragment: the shape {shape} is not a multiple of the fragment's atom {atom_extents} times the warps {warps}"
         )
-    counts = [size // (each * count) for size, each, count in zip(shape, own, warps, strict=True)]
+    counts = [size // (extent * count) for size, extent, count in zip(shape, atom_extents, warps, strict=True)]
     axis = warp_axis or (wgid if any(it.axis == wid_in_wg for it in fragment.shard) else warpid)
     shard: list[Iter] = []
-    for d, iters in enumerate(fragment.by_dimension(own)):
+    for d, iters in enumerate(fragment.by_dimension(atom_extents)):
         outer = Iter(warps[d], row_major(warps)[d], axis), Iter(counts[d], row_major(counts)[d] * fragment.span())
         shard += [*(it for it in outer if it.extent > 1), *iters]
     return fragment.with_iters(shard)

@@ -96,15 +96,15 @@ def branch_on_edges(
 
 def _rounds_of(iters: Sequence[Iter], step_elems: int) -> tuple[Iter, ...] | None:
     """The iters of rounds of so many elements; None where an iter straddles a round and the next."""
-    left = step_elems
+    remaining_elems = step_elems
     for position in range(len(iters) - 1, -1, -1):
         it = iters[position]
-        if it.extent % left == 0:
-            return fuse((*iters[:position], Iter(it.extent // left, it.stride * left, it.axis)))
-        if left % it.extent:
+        if it.extent % remaining_elems == 0:
+            return fuse((*iters[:position], Iter(it.extent // remaining_elems, it.stride * remaining_elems, it.axis)))
+        if remaining_elems % it.extent:
             return None
-        left //= it.extent
-    return () if left == 1 else None
+        remaining_elems //= it.extent
+    return () if remaining_elems == 1 else None
 
 
 def _limit(partition: VectorPartition) -> int:
@@ -218,12 +218,12 @@ class AddressBase:
             moved = place_elems - self._origin
             if 0 <= moved * self._elem_bytes < self._reach_bytes and not moved % self._period:
                 return first + moved * self._elem_bytes
-        found = self._ptx.address(self._buffer, add(self._varying, place_elems), self._swizzle, whole=self._whole)
+        address = self._ptx.address(self._buffer, add(self._varying, place_elems), self._swizzle, whole=self._whole)
         near = self._swizzle is None or self._buffer.space == "shared"  # where an immediate reaches everything
         if first is None and type(place_elems) is int and near and not self._whole:
-            self._first, self._origin = found, place_elems
-            self._reach_bytes = IMMEDIATE_REACH_BYTES - found.offset_bytes
-        return found
+            self._first, self._origin = address, place_elems
+            self._reach_bytes = IMMEDIATE_REACH_BYTES - address.offset_bytes
+        return address
 
 
 class SideAddresses:
@@ -233,8 +233,8 @@ class SideAddresses:
         self, ptx: PtxBuilder, side: Side, partition: VectorPartition, thread: Int, *, whole: bool = False
     ) -> None:
         self._ptx, self._side, self._partition, self._thread, self._whole = ptx, side, partition, thread, whole
-        own = type(side) is Side  # another class says itself where its elements lie
-        self._steps = _rounds_of(side.layout.shard, partition.threads * partition.vec) if own else None
+        follows_layout = type(side) is Side  # another class says itself where its elements lie
+        self._steps = _rounds_of(side.layout.shard, partition.threads * partition.vec) if follows_layout else None
         self._first = side.offset(0, thread, partition.shape) if self._steps is not None else 0
         self._places: dict[tuple[tuple[Atom, int], ...], AddressBase] = {}
 

@@ -82,9 +82,9 @@ class Guard:
         ends = region.overhang(dim)
         if not any(ends):
             return None
-        outer, own, inner = prod(region.extents[:dim]), region.extents[dim], prod(region.extents[dim + 1 :])
-        along = TileLayout.of((Iter(outer, 0), Iter(own, 1), Iter(inner, 0)))
-        return cls(region, dim, region.starts[dim], region.buffer.shape[dim], own, ends, along)
+        outer, extent, inner = prod(region.extents[:dim]), region.extents[dim], prod(region.extents[dim + 1 :])
+        along = TileLayout.of((Iter(outer, 0), Iter(extent, 1), Iter(inner, 0)))
+        return cls(region, dim, region.starts[dim], region.buffer.shape[dim], extent, ends, along)
 
     @classmethod
     def tail(cls, request: CopyRequest, count: int, vec: int) -> Guard:
@@ -325,15 +325,15 @@ class _Split:
 
 def _best(split: _Split, widths_bits: Sequence[int]) -> VectorPartition | Decline:
     """The partition with the fewest rounds, of all orders of the elements."""
-    sides = [each.shard for each in (*split.layouts, *(guard.coordinates for guard in split.guards))]
+    sides = [layout.shard for layout in (*split.layouts, *(guard.coordinates for guard in split.guards))]
     pairs = refine(*sides)
     if pairs is None:  # the logical order is kept, each side in its own iters
         orders = [[list(fuse(side)) for side in sides]]
     else:
         orders = [[[pair[n] for pair in order] for n in range(len(sides))] for order in orders_of(pairs)]
-    found = [(_with_tail if split.ragged else _vectors)(split, order, widths_bits) for order in orders]
-    fitting = [each for each in found if isinstance(each, VectorPartition)]
-    return min(fitting, key=lambda each: each.rounds) if fitting else found[0]
+    partitions = [(_with_tail if split.ragged else _vectors)(split, order, widths_bits) for order in orders]
+    fitting = [partition for partition in partitions if isinstance(partition, VectorPartition)]
+    return min(fitting, key=lambda each: each.rounds) if fitting else partitions[0]
 
 
 def _with_tail(split: _Split, iters: list[list[Iter]], widths_bits: Sequence[int]) -> VectorPartition | Decline:
@@ -378,8 +378,8 @@ def _vectors(split: _Split, iters: list[list[Iter]], widths_bits: Sequence[int])
     """The partition of one order: the iters of leader and follower (then the guards') in that order."""
     count, threads = prod(it.extent for it in iters[0]), split.request.scope.threads
     sides = list(zip(split.regions, split.layouts, iters, strict=False))
-    runs = [Run(region, own, layout.offset_on(m), layout.swizzle) for region, layout, own in sides]
-    guarded = [guard.over(own) for guard, own in zip(split.guards, iters[2:], strict=True)]
+    runs = [Run(region, side_iters, layout.offset_on(m), layout.swizzle) for region, layout, side_iters in sides]
+    guarded = [guard.over(guard_iters) for guard, guard_iters in zip(split.guards, iters[2:], strict=True)]
 
     def fits(vec: int) -> str | None:
         if count % (vec if split.ragged else threads * vec):
@@ -390,7 +390,7 @@ def _vectors(split: _Split, iters: list[list[Iter]], widths_bits: Sequence[int])
     if isinstance(width, Decline):
         return width
     bits, narrowed = width
-    lead, follow = (Side(region, layout.with_iters(own)) for region, layout, own in sides)
+    lead, follow = (Side(region, layout.with_iters(side_iters)) for region, layout, side_iters in sides)
     dst, src = (lead, follow) if split.regions[0] is split.request.dst else (follow, lead)
     vec = bits // split.regions[0].buffer.dtype.bits
     if count % (threads * vec):

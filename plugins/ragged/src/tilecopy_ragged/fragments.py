@@ -89,7 +89,7 @@ class FragmentElements:
             first = first + by_thread(digit.value(tid), self.threads) * evaluate(digit.step, values)
         starts = [[evaluate(start, values) for start in region.starts] for region in (fragment, other)]
         sizes = [evaluate(size, values) for size in other.buffer.shape]
-        found, held = list[tuple[Any, Any]](), set[tuple[int, ...]]()
+        moves, owned_steps = list[tuple[Any, Any]](), set[tuple[int, ...]]()
         facing = _facing(other, fragment)
         for register, index in self.elements:
             for thread in np.flatnonzero(owns).tolist():
@@ -97,23 +97,23 @@ class FragmentElements:
                 steps = tuple(int(a) - s for a, s in zip(at, starts[0], strict=True))
                 if not all(0 <= step < extent for step, extent in zip(steps, fragment.extents, strict=True)):
                     continue
-                held.add(steps)
-                there = self._place(
+                owned_steps.add(steps)
+                place = self._place(
                     sizes, starts[1], [steps[facing[d]] if d in facing else 0 for d in range(len(starts[1]))]
                 )
-                if there is None and (store or not fills):
+                if place is None and (store or not fills):
                     continue
-                found.append((there, (thread, register)) if store else ((thread, register), there))
+                moves.append((place, (thread, register)) if store else ((thread, register), place))
         if store and fills:
             back = {fragment_dim: dim for dim, fragment_dim in facing.items()}
             for steps in product(*map(range, fragment.extents)):
-                if steps not in held:
+                if steps not in owned_steps:
                     along = [0] * len(starts[1])
                     for fragment_dim, dim in back.items():
                         along[dim] = steps[fragment_dim]
-                    there = self._place(sizes, starts[1], along)
-                    found += [] if there is None else [(there, None)]
-        return found
+                    place = self._place(sizes, starts[1], along)
+                    moves += [] if place is None else [(place, None)]
+        return moves
 
     def _place(self, sizes: Sequence[int], starts: Sequence[int], steps: Sequence[int]) -> int | None:
         """Where an element of the memory operand's box lies, or None outside its buffer."""
@@ -149,17 +149,17 @@ def fragment_elements(request: CopyRequest) -> FragmentElements | Decline:
     layout = tile_layout(fragment)
     weight = layout.size
     threads: list[tuple[Iter, ...]] = []
-    own: list[tuple[Iter, ...]] = []
+    register_iters: list[tuple[Iter, ...]] = []
     for it in layout.shard:
         weight //= it.extent
-        (own if it.axis == m else threads).append((it, Iter(it.extent, weight)))
+        (register_iters if it.axis == m else threads).append((it, Iter(it.extent, weight)))
     digits = digits_of(threads, layout, thread_axes(fragment))
     if isinstance(digits, Decline):
         return digits
     elements = []
-    for steps in product(*(range(it.extent) for it, _ in own)):
-        register = sum(step * int(it.stride) for step, (it, _) in zip(steps, own, strict=True))
-        index = sum(step * int(along.stride) for step, (_, along) in zip(steps, own, strict=True))
+    for steps in product(*(range(it.extent) for it, _ in register_iters)):
+        register = sum(step * int(it.stride) for step, (it, _) in zip(steps, register_iters, strict=True))
+        index = sum(step * int(along.stride) for step, (_, along) in zip(steps, register_iters, strict=True))
         elements.append((register + int(layout.offset.get("m", 0)), index))
     return FragmentElements(fragment, other, request.scope.threads, digits, tuple(elements))
 
@@ -181,14 +181,16 @@ def _fill_beyond(request: CopyRequest, partition: FragmentElements, ptx: PtxBuil
     for turn in round_indices(ptx, -(-count // threads)):
         flat = turn * threads + ptx.thread_index(request.scope)
         steps, places = (_within(flat, region.extents) for region in (source, target))
-        held = [ptx.inside(steps[d] + source.starts[d], source.buffer.shape[d], source.overhang(d)) for d in leaving]
+        inside_source = [
+            ptx.inside(steps[d] + source.starts[d], source.buffer.shape[d], source.overhang(d)) for d in leaving
+        ]
         coordinates = [start + step for start, step in zip(target.starts, places, strict=True)]
-        there = [
+        inside_target = [
             ptx.inside(c, n, target.overhang(d))
             for d, (c, n) in enumerate(zip(coordinates, target.buffer.shape, strict=True))
         ]
         mine = ptx.inside(flat, count, (False, count % threads != 0))
-        mask = ptx.all_of([ptx.opposite(ptx.all_of(held)), *there, mine])
+        mask = ptx.all_of([ptx.opposite(ptx.all_of(inside_source)), *inside_target, mine])
         if mask is not False:
             address = ptx.address(target.buffer, place_of(target.buffer, coordinates), target.buffer.layout.swizzle)
             access = Access(address, mask if isinstance(mask, Register) else None)
@@ -223,8 +225,8 @@ def _emit_registers(request: CopyRequest, partition: FragmentElements, ptx: PtxB
             coordinates = [s + (from_start[facing[d]] if d in facing else 0) for d, s in enumerate(other.starts)]
             ends = [other.overhang(d) if request.overhangs else (False, False) for d in range(len(coordinates))]
             sizes = other.buffer.shape
-            there = ptx.all_of([ptx.inside(c, n, e) for c, n, e in zip(coordinates, sizes, ends, strict=True)])
-            both = ptx.all_of([mine, there])
+            inside_memory = ptx.all_of([ptx.inside(c, n, e) for c, n, e in zip(coordinates, sizes, ends, strict=True)])
+            both = ptx.all_of([mine, inside_memory])
             if mine is False or (store and both is False):
                 continue
             address = ptx.address(other.buffer, place_of(other.buffer, coordinates), other.buffer.layout.swizzle)
@@ -234,10 +236,10 @@ def _emit_registers(request: CopyRequest, partition: FragmentElements, ptx: PtxB
                 ptx.store(Access(address, mask), bits, values, relaxed=request.relaxed)
                 continue
             into = ptx.regs("b64", 1) if bits == 64 else ptx.regs("b32", max(1, bits // 32))
-            if request.fill is not None and there is not True:
+            if request.fill is not None and inside_memory is not True:
                 ptx.fill(into, request.fill)
                 both = mine
-            if ptx.all_of([mine, there]) is not False:
+            if ptx.all_of([mine, inside_memory]) is not False:
                 ptx.load(Access(address, mask), bits, into)
             if both is not False:
                 guard = both if isinstance(both, Register) else None

@@ -25,7 +25,12 @@ def _vectors(request: CopyRequest, partition: FragmentPartition, ptx: PtxBuilder
     guards = [(guard, partition.along(number, ptx.tid)) for number, guard in enumerate(partition.guards)]
     for first in range(0, partition.outer * partition.vec, partition.vec):
         register = int(partition.registers.along(m, first))
-        mask = ptx.all_of([ptx.inside(guard.position(first) + own, guard.size, guard.ends) for guard, own in guards])
+        mask = ptx.all_of(
+            [
+                ptx.inside(guard.position(first) + thread_coordinate, guard.size, guard.ends)
+                for guard, thread_coordinate in guards
+            ]
+        )
         address = places.at(partition.memory.along(m, first))
         if request.src.buffer.space != "local":
             _load(ptx, partition, register, address, mask, request.fill)

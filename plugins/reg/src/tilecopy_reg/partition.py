@@ -116,7 +116,7 @@ class FragmentPartition:
         Returns:
             The moves of all threads of the scope; None stands for what is filled.
         """
-        tid, store, found = request.scope.tid, request.src.buffer.space == "local", list[tuple[Any, Any]]()
+        tid, store, moves = request.scope.tid, request.src.buffer.space == "local", list[tuple[Any, Any]]()
         owns = owning_threads(request, self.digits, store=store)
         shape, swizzle, buffer = (self.outer, self.vec), self.swizzle, self.other.buffer
         fills = not store and request.fill is not None
@@ -127,16 +127,16 @@ class FragmentPartition:
             place = (place if swizzle is None else swizzle.apply(place)) + buffer.elem_offset
             inside = np.ones(self.threads, bool)
             for number, guard in enumerate(self.guards):
-                own = evaluate(self.along(number, tid), {**values, **threads})
-                at = own + evaluate(guard.position(turn * self.vec), values)
+                thread_coordinate = evaluate(self.along(number, tid), {**values, **threads})
+                at = thread_coordinate + evaluate(guard.position(turn * self.vec), values)
                 inside = inside & (at >= 0) & (at < evaluate(guard.size, values))
             register = int(self.registers.apply(turn, 0, shape=shape)["m"])
             for thread in np.flatnonzero(owns & (inside | fills)).tolist():
                 first = int(np.broadcast_to(place, (self.threads,))[thread])
                 for elem in range(self.vec):
-                    own, other = (thread, register + elem), first + elem if inside[thread] else None
-                    found.append((other, own) if store else (own, other))
-        return found
+                    thread_coordinate, other = (thread, register + elem), first + elem if inside[thread] else None
+                    moves.append((other, thread_coordinate) if store else (thread_coordinate, other))
+        return moves
 
 
 def clipped(request: CopyRequest) -> CopyRequest:
@@ -156,9 +156,9 @@ def clipped(request: CopyRequest) -> CopyRequest:
         extents[dim] = other_extents[facing] = last - first
     if tuple(extents) == fragment.extents:
         return request
-    own = Region(fragment.buffer, tuple(starts), tuple(extents))
+    fragment_box = Region(fragment.buffer, tuple(starts), tuple(extents))
     facing_box = Region(other.buffer, tuple(other_starts), tuple(other_extents))
-    dst, src = (own, facing_box) if request.dst is fragment else (facing_box, own)
+    dst, src = (fragment_box, facing_box) if request.dst is fragment else (facing_box, fragment_box)
     return attrs.evolve(request, dst=dst, src=src)
 
 
@@ -216,8 +216,8 @@ def _induced(request: CopyRequest, guards: tuple[Guard, ...]) -> FragmentPartiti
     if isinstance(digits, Decline):
         return digits
     private = [(step, register, *along) for register, step, *along in pairs if register.axis == m]
-    found = [_vectors(request, layout, memory, digits, order, guards) for order in orders_of(private)]
-    return max(found, key=lambda each: each.vec_bits if isinstance(each, FragmentPartition) else 0)
+    partitions = [_vectors(request, layout, memory, digits, order, guards) for order in orders_of(private)]
+    return max(partitions, key=lambda each: each.vec_bits if isinstance(each, FragmentPartition) else 0)
 
 
 def _vectors(

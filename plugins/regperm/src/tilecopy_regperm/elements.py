@@ -46,8 +46,8 @@ def map_elements(request: CopyRequest) -> ElementMap:
     """The nearest holder of each element."""
     dst, src = thread_values(request, request.dst), thread_values(request, request.src)
     count = request.dst.size
-    held, wanted = (side.thread // WARP_THREADS * count + side.element for side in (src, dst))
-    row, candidate = matching_rows(held, wanted)
+    source_keys, wanted = (side.thread // WARP_THREADS * count + side.element for side in (src, dst))
+    row, candidate = matching_rows(source_keys, wanted)
     best = np.lexsort((src.register[candidate], src.thread[candidate] ^ dst.thread[row], row))
     rows, at = np.unique(row[best], return_index=True)
     holder, out_of = np.full(len(wanted), -1, np.int64), np.zeros(len(wanted), np.int64)
@@ -71,14 +71,14 @@ def _same_threads(request: CopyRequest) -> dict[int, int] | None:
     pairs = refine(dst.shard, src.shard)
     if pairs is None:
         return None
-    found = [(int(dst.offset_on(m)), int(src.offset_on(m)))]
+    register_pairs = [(int(dst.offset_on(m)), int(src.offset_on(m)))]
     for into, out_of in pairs:
         if into.axis != out_of.axis or (into.axis != m and into.stride != out_of.stride):
             return None
         if into.axis == m:
             steps = [(n * int(into.stride), n * int(out_of.stride)) for n in range(into.extent)]
-            found = [(to + first, of + second) for to, of in found for first, second in steps]
-    return dict(found)
+            register_pairs = [(to + first, of + second) for to, of in register_pairs for first, second in steps]
+    return dict(register_pairs)
 
 
 def own_registers(request: CopyRequest) -> dict[int, int] | Decline:
@@ -113,9 +113,9 @@ def elsewhere(request: CopyRequest, element_map: ElementMap, row: int) -> str:
     """Which thread needs the element of a row, and which have it."""
     element, thread = int(element_map.element[row]), int(element_map.thread[row])
     src = thread_values(request, request.src)
-    there = sorted({int(t) for t in src.thread[src.element == element]})
+    holders = sorted({int(t) for t in src.thread[src.element == element]})
     coordinate = ", ".join(str(int(i)) for i in np.unravel_index(element, request.dst.extents))
     return (
         f"element ({coordinate}) of the box is needed in thread {thread} by {request.dst.buffer.name} and held in thread "
-        f"{', '.join(map(str, there[:4]))}{' ...' if there[4:] else ''} by {request.src.buffer.name}"
+        f"{', '.join(map(str, holders[:4]))}{' ...' if holders[4:] else ''} by {request.src.buffer.name}"
     )

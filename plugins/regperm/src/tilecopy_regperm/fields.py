@@ -34,17 +34,17 @@ def fields_of(dst: Buffer, elements: Collection[int]) -> tuple[Field, ...]:
     """The fields of some elements of a thread's registers, in order."""
     size, width = dst.dtype.bytes, word_bytes(dst)
     taken = {elem * size + byte for elem in elements for byte in range(size)}
-    found: list[Field] = []
+    fields: list[Field] = []
     for register in sorted({byte // width for byte in taken}):
         places = range(register * width, (register + 1) * width)
         if all(byte in taken or byte >= dst.memory.span_bytes for byte in places):
-            found.append(Field(register, 0, width, whole=True))
+            fields.append(Field(register, 0, width, whole=True))
             continue
         for byte in places:
             if byte in taken and (byte == places[0] or byte - 1 not in taken):
                 count = next(n for n in range(1, width + 1) if byte + n not in taken or byte + n == places[-1] + 1)
-                found.append(Field(register, byte - places[0], count, whole=False))
-    return tuple(found)
+                fields.append(Field(register, byte - places[0], count, whole=False))
+    return tuple(fields)
 
 
 def holders(region: Region) -> tuple[Digit, ...] | Decline:

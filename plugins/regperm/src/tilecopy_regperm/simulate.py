@@ -36,11 +36,11 @@ def registers_of(network: Network) -> set[int]:
 
 def followed(network: Network, sources: Mapping[int, Array]) -> list[Array]:
     """The words that a network was asked for."""
-    made: list[Array] = []
+    step_words: list[Array] = []
     for step in network.steps:
-        low, high = (made[v.number] if v.made else sources[v.number] for v in (step.low, step.high))
-        made.append(permuted(low, high, [step.selector] * WARP_THREADS))
-    return [made[value.number] if value.made else sources[value.number] for value in network.values]
+        low, high = (step_words[v.number] if v.made else sources[v.number] for v in (step.low, step.high))
+        step_words.append(permuted(low, high, [step.selector] * WARP_THREADS))
+    return [step_words[value.number] if value.made else sources[value.number] for value in network.values]
 
 
 def permuted(low: Array, high: Array, selectors: Sequence[int]) -> Array:
@@ -51,23 +51,23 @@ def permuted(low: Array, high: Array, selectors: Sequence[int]) -> Array:
 
 def gathered(form: Gather) -> list[Array]:
     """The words of a gather."""
-    found = []
+    words = []
     for word in form.words:
         fetched = [own_bytes(fetch.word)[list(fetch.lanes)] for fetch in word.fetches]
         value = fetched[0]
         for other, selectors in zip(fetched[1:] or fetched, word.selectors, strict=True):
             value = permuted(value, other, selectors)
-        found.append(value)
-    return found
+        words.append(value)
+    return words
 
 
 def exchanged(form: Butterfly) -> list[Array]:
     """The words of a butterfly."""
-    held = np.stack(followed(form.before, {number: own_bytes(number) for number in registers_of(form.before)}))
+    registers = np.stack(followed(form.before, {number: own_bytes(number) for number in registers_of(form.before)}))
     for exchange in form.exchanges:
-        held = _exchanged(exchange, held)
-    held = held[:, list(form.lanes)]
-    return followed(form.after, dict(enumerate(held)))
+        registers = _exchanged(exchange, registers)
+    registers = registers[:, list(form.lanes)]
+    return followed(form.after, dict(enumerate(registers)))
 
 
 def _exchanged(exchange: Exchange, held: Array) -> Array:
@@ -94,7 +94,7 @@ def element_moves(
     """
     dst = request.dst.buffer
     size, width = dst.dtype.bytes, word_bytes(dst)
-    found = []
+    moves = []
     for thread in np.flatnonzero(owning_threads(request, digits)).tolist():
         warp, lane = divmod(thread, WARP_THREADS)
         bytes_of: dict[int, list[tuple[int, int]]] = {}
@@ -106,5 +106,5 @@ def element_moves(
         for elem, sources in bytes_of.items():
             holder, first = sources[0]
             whole = first % size == 0 and sources == [(holder, first + at) for at in range(size)]
-            found.append(((thread, elem), (warp * WARP_THREADS + holder, first // size if whole else -1)))
-    return found
+            moves.append(((thread, elem), (warp * WARP_THREADS + holder, first // size if whole else -1)))
+    return moves

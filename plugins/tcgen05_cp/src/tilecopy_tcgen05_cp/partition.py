@@ -142,7 +142,7 @@ class AtomPartition:
             request: the copy.
             values: of every symbol of the request.
         """
-        buffer, fields, found = request.src.buffer, self.descriptor, list[tuple[tuple[int, int], int]]()
+        buffer, fields, moves = request.src.buffer, self.descriptor, list[tuple[tuple[int, int], int]]()
         width = buffer.dtype.bits
         pitch_bytes, bits = next((pitch, index) for pitch, (_, index, code) in MODES.items() if code == fields.swizzle)
         start_bytes = (int(evaluate(self.start_elems, values)) + buffer.elem_offset) * width // 8
@@ -154,12 +154,12 @@ class AtomPartition:
                 at = start_bytes + atom.step_16_bytes * UNIT_BYTES + unit * unit_bytes
                 at += within * pitch_bytes + group * fields.sdo * UNIT_BYTES
                 at ^= (at >> 7 & (1 << bits) - 1) << 4
-                found += [
+                moves += [
                     ((atom.lane + lane + copy, first + unit * self.elem_per_128b + elem), at * 8 // width + elem)
                     for copy in shape.copies
                     for elem in range(self.elem_per_128b)
                 ]
-        return found
+        return moves
 
 
 def atom_partition(request: CopyRequest) -> AtomPartition | Decline:
@@ -193,11 +193,11 @@ def _descending(pairs: list[Pair]) -> list[Pair]:
 
 def _by_lane(rows: list[Pair]) -> dict[int, int]:
     """The element of the source that lies in each lane, from the first lane's, by lane."""
-    found = {0: 0}
+    element_of_lane = {0: 0}
     for lane, memory in rows:
         steps = [(int(lane.stride) * digit, int(memory.stride) * digit) for digit in range(lane.extent)]
-        found = {at + further: elem + more for at, elem in found.items() for further, more in steps}
-    return dict(sorted(found.items()))
+        element_of_lane = {at + further: elem + more for at, elem in element_of_lane.items() for further, more in steps}
+    return dict(sorted(element_of_lane.items()))
 
 
 _Tiles = list[tuple[int, list[int]]]
@@ -211,10 +211,10 @@ def _tiles(
     name, offset, replica = request.dst.buffer.name, target.offset_on(TLane), target.replica
     if request.src.buffer.layout.replica:
         return f"source {request.src.buffer.name} has replicas"
-    lanes, found = tuple(by_lane), list[tuple[CopyShape, _Tiles]]()
+    lanes, fitting = tuple(by_lane), list[tuple[CopyShape, _Tiles]]()
     for shape in SHAPES:
         if shape.replica == replica and shape.lanes == lanes and same(offset, 0):
-            found.append((shape, [(0, list(by_lane.values()))]))
+            fitting.append((shape, [(0, list(by_lane.values()))]))
     first = [lane for lane in lanes if lane < LANES // 4]
     if (
         not replica
@@ -223,9 +223,9 @@ def _tiles(
     ):
         rows = [(lane + offset, [by_lane[lane + 32 * warp] for warp in range(4)]) for lane in first]
         if 0 <= offset < LANES // 4 - first[-1]:
-            found.append((BY_NAME["4x256b"], rows))
-    if found:
-        return found
+            fitting.append((BY_NAME["4x256b"], rows))
+    if fitting:
+        return fitting
     fits = [shape for shape in SHAPES if shape.lanes == lanes]
     if fits and replica not in [shape.replica for shape in fits]:
         needed = (
@@ -377,7 +377,7 @@ def _units(request: CopyRequest, target: TileLayout, columns: list[Pair], per_un
             f"destination {request.dst}: it begins at element {first}, which is not proved to be a multiple of {per_unit}: "
             f"a row of 128 bits begins at a multiple of {ROW_COLUMNS} columns of 32 bits"
         )
-    found = []
+    units = []
     for digits in product(*(range(tensor.extent) for tensor, _ in middle)):
         column = sum(d * int(tensor.stride) for d, (tensor, _) in zip(digits, middle, strict=True))
         shared = sum(d * int(memory.stride) for d, (_, memory) in zip(digits, middle, strict=True))
@@ -386,5 +386,5 @@ def _units(request: CopyRequest, target: TileLayout, columns: list[Pair], per_un
                 f"an atom begins {column} elements and {shared * bits / 8:g} bytes on: not whole columns and 16-byte units (rows of 128 "
                 f"bits begin at a multiple of {ROW_COLUMNS} columns, {per_unit} elements)"
             )
-        found.append((column, shared * bits // 8))
-    return found
+        units.append((column, shared * bits // 8))
+    return units

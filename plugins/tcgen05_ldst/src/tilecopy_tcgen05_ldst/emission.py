@@ -24,16 +24,16 @@ def emit(request: CopyRequest, partition: TransferPartition, ptx: PtxBuilder, *,
                 stack.enter_context(ptx.if_(ptx.predicate(condition)))
         at = _address(ptx, tcgen05.allocated_address(ptx, ptx.address(tensor.buffer.allocated_addr)), partition)
         constant = partition.column if isinstance(partition.column, int) else 0
-        for each in partition.transfers:
+        for transfer in partition.transfers:
             words = [
                 ptx.local_words(fragment.buffer, register * LANES // fragment.buffer.dtype.bits, 32)
-                for register in each.registers
+                for register in transfer.registers
             ]
-            registers = "{" + ", ".join(str(word) for found in words for word in found or ()) + "}"
-            place = f"[{at}+{(each.lane << 16) + constant + each.column}]"
-            split = [each.split] if each.shape == "16x32bx2" else []
+            registers = "{" + ", ".join(str(word) for group in words for word in group or ()) + "}"
+            place = f"[{at}+{(transfer.lane << 16) + constant + transfer.column}]"
+            split = [transfer.split] if transfer.shape == "16x32bx2" else []
             operands_of: list[int | str] = [place, *split, registers] if kind == "st" else [registers, place, *split]
-            ptx.instr(_opcode(kind, each, halves=partition.halves), *operands_of)
+            ptx.instr(_opcode(kind, transfer, halves=partition.halves), *operands_of)
         if wait:
             ptx.instr(f"tcgen05.wait::{kind}.sync.aligned")
 
@@ -45,12 +45,12 @@ def _opcode(kind: str, each: Transfer, *, halves: bool) -> str:
 
 def _address(ptx: PtxBuilder, base: Register, partition: TransferPartition) -> Register:
     """The first of the warp's 32 lanes, at the copy's column but for what is constant."""
-    found = base
+    address = base
     lanes = ptx.tid // LANES % 4
     if not isinstance(lanes, int):
-        found = ptx.reg("b32")
-        ptx.instr("mad.lo.s32", found, ptx.value(lanes), LANES << 16, base)
+        address = ptx.reg("b32")
+        ptx.instr("mad.lo.s32", address, ptx.value(lanes), LANES << 16, base)
     column = (0 if isinstance(partition.column, int) else partition.column) + ptx.tid // (
         4 * LANES
     ) * partition.column_step
-    return found if isinstance(column, int) else tcgen05.plus_columns(ptx, found, column)
+    return address if isinstance(column, int) else tcgen05.plus_columns(ptx, address, column)

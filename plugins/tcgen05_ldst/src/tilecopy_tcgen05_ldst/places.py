@@ -47,18 +47,18 @@ class Held:
 def held(request: CopyRequest) -> Held | Decline:
     """Every register of the copy, or the first that breaks what ``tcgen05.ld`` and ``st`` ask for."""
     fragment, tensor = fragment_and_memory(request)
-    own, there = fragment.sliced_layout(), tensor.sliced_layout()
-    for region, layout in ((fragment, own), (tensor, there)):
+    fragment_layout, tensor_layout = fragment.sliced_layout(), tensor.sliced_layout()
+    for region, layout in ((fragment, fragment_layout), (tensor, tensor_layout)):
         if layout is None:
             return Decline(
                 f"{region} is not a layout of its own: the box cuts inside an iter of {region.buffer.layout}"
             )
-    assert own is not None
-    assert there is not None
-    why = _why_not_plain(request, own, there)
+    assert fragment_layout is not None
+    assert tensor_layout is not None
+    why = _why_not_plain(request, fragment_layout, tensor_layout)
     if why is not None:
         return Decline(why)
-    tids = _threads(request, there)
+    tids = _threads(request, tensor_layout)
     if isinstance(tids, Decline):
         return tids
     values = thread_values(request, fragment)
@@ -66,7 +66,7 @@ def held(request: CopyRequest) -> Held | Decline:
     thread, element_of_thread, element = tids[row_of_tids], values.register[row], values.element[row]
     if not len(thread):
         return Decline(f"{fragment}: no thread that reaches the copy owns anything")
-    lane, column, copies = _in_tensor(request, there, thread, element)
+    lane, column, copies = _in_tensor(request, tensor_layout, thread, element)
     slab = _slabs(request, thread, lane)
     reached = lane // LANES == slab
     copy = np.argmax(reached, axis=0)
@@ -79,10 +79,10 @@ def held(request: CopyRequest) -> Held | Decline:
         )
     row = lane[copy, np.arange(len(thread))]
     if request.dst is tensor:
-        why = _why_not_stored(request, thread, row, column, there.size * copies)
+        why = _why_not_stored(request, thread, row, column, tensor_layout.size * copies)
         if why is not None:
             return Decline(why)
-    return _words(request, thread, element_of_thread, row - LANES * slab, column, there)
+    return _words(request, thread, element_of_thread, row - LANES * slab, column, tensor_layout)
 
 
 def _why_not_plain(request: CopyRequest, own: TileLayout, there: TileLayout) -> str | None:
@@ -134,14 +134,14 @@ def _why_not_stored(request: CopyRequest, thread: Array, row: Array, column: Arr
     """Each place of a destination is written, and once, by each of the scope's instances."""
     fragment, tensor = fragment_and_memory(request)
     unit = thread // request.scope.threads
-    found, counts = np.unique(np.stack([unit, row, column]), axis=1, return_counts=True)
+    written_places, counts = np.unique(np.stack([unit, row, column]), axis=1, return_counts=True)
     if (counts > 1).any():
-        _, lane, at = (int(i) for i in found[:, int(np.argmax(counts > 1))])
+        _, lane, at = (int(i) for i in written_places[:, int(np.argmax(counts > 1))])
         return (
             f"lane {lane}, element {at} from the start of {tensor} is held by {int(counts.max())} registers of "
             f"{fragment.buffer.name}; a store is of one"
         )
-    written = found.shape[1] // len({*unit.tolist()})
+    written = written_places.shape[1] // len({*unit.tolist()})
     if written < places:
         return f"the threads that reach the copy hold {written} of the {places} places of {tensor}"
     return None

@@ -89,16 +89,16 @@ def fits(lanes: Array, columns: Array, scale: int) -> list[Fit | None]:
         columns: of 32 bits, likewise.
         scale: columns of one register: 2 where their lower halves make one.
     """
-    found: list[Fit | None] = [None] * lanes.shape[1]
+    fitting: list[Fit | None] = [None] * lanes.shape[1]
     first, apart = columns[0], columns[16] - columns[0]
     for shape in SHAPES:
         split = np.maximum(apart, 0) if shape.name == "16x32bx2" else 0 * apart
-        there = first + scale * shape.column[:, None] + np.where(_THREAD[:, None] < 16, 0, split)
-        alike = (columns == there).all(axis=0)
+        expected = first + scale * shape.column[:, None] + np.where(_THREAD[:, None] < 16, 0, split)
+        alike = (columns == expected).all(axis=0)
         if not alike.any():
             continue
         for half in range(0, LANES - shape.high + 1, 16):
             for lane in {lane for _, lane in shape.slots}:
                 for register in np.flatnonzero(alike & (lanes == (shape.lane + half + lane)[:, None]).all(axis=0)):
-                    found[register] = Fit(shape, half, int(split[register]), lane, int(first[register]))
-    return found
+                    fitting[register] = Fit(shape, half, int(split[register]), lane, int(first[register]))
+    return fitting

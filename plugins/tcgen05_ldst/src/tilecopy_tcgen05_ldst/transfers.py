@@ -68,11 +68,11 @@ class TransferPartition:
     @property
     def registers_per_thread(self) -> int:
         """32-bit registers of the fragment that are moved."""
-        return sum(len(each.registers) for each in self.transfers)
+        return sum(len(transfer.registers) for transfer in self.transfers)
 
     def summary(self) -> str:
         """One line for ``plan.explain()``."""
-        forms = [f"{each.shape}.x{each.repeats}" for each in self.transfers]
+        forms = [f"{transfer.shape}.x{transfer.repeats}" for transfer in self.transfers]
         counted = ", ".join(f"{forms.count(form)} x {form}" for form in dict.fromkeys(forms))
         return f"{counted}{', 16 bits of each column' if self.halves else ''}"
 
@@ -89,31 +89,34 @@ class TransferPartition:
         per, scale = 32 // fragment.buffer.dtype.bits, 2 if self.halves else 1
         store = request.dst is tensor
         first_thread = max((value for symbol, value in values.items() if symbol.register == "%tid.x"), default=0)
-        found = list[tuple[tuple[int, int], tuple[int, int]]]()
+        moves = list[tuple[tuple[int, int], tuple[int, int]]]()
         base, warp_first = int(evaluate(self.column, values)), first_thread // LANES
-        for each in self.transfers:
-            shape = next(shape for shape in SHAPES if shape.name == each.shape)
-            lanes, columns = (each.lane + shape.lane).tolist(), (scale * shape.column).tolist()
-            for number, register in enumerate(each.registers):
+        for transfer in self.transfers:
+            shape = next(shape for shape in SHAPES if shape.name == transfer.shape)
+            lanes, columns = (transfer.lane + shape.lane).tolist(), (scale * shape.column).tolist()
+            for number, register in enumerate(transfer.registers):
                 turn, slot = divmod(number, len(shape.slots))
                 further, lane = shape.slots[slot]
-                column = base + each.column + scale * (shape.columns * turn + further)
+                column = base + transfer.column + scale * (shape.columns * turn + further)
                 for thread in range(request.scope.threads):
                     warp, t = warp_first + thread // LANES, thread % LANES
                     if not self.warps[0] <= thread // LANES % self.period <= self.warps[1]:
                         continue
-                    place = column + columns[t] + each.split * (t >= 16) + warp // 4 * self.column_step
+                    place = column + columns[t] + transfer.split * (t >= 16) + warp // 4 * self.column_step
                     row = 32 * (warp % 4) + lanes[t] + lane
                     for elem in range(per):
-                        there, own = (row, place * per + elem * scale), (thread, register * per + elem)
-                        found.append((there, own) if store else (own, there))
-        return found
+                        tensor_place, register_place = (
+                            (row, place * per + elem * scale),
+                            (thread, register * per + elem),
+                        )
+                        moves.append((tensor_place, register_place) if store else (register_place, tensor_place))
+        return moves
 
 
 def transferred(request: CopyRequest) -> TransferPartition | Decline:
     """The fewest instructions, or the first register that fits none and a layout that would."""
-    found = held(request)
-    answer = found if isinstance(found, Decline) else _transferred(request, found)
+    register_map = held(request)
+    answer = register_map if isinstance(register_map, Decline) else _transferred(request, register_map)
     if isinstance(answer, Decline):
         fitting = _fitting(request)
         return Decline(f"{answer.reason}; {fitting} would fit") if fitting else answer
@@ -146,16 +149,16 @@ def _transferred(request: CopyRequest, found: Held) -> TransferPartition | Decli
         within, period = low, 4
     if len(within) != within[-1] - within[0] + 1 or len(found.warps) % len(within):
         return Decline(f"the warps {', '.join(map(str, within))} of the scope own {fragment}; they follow each other")
-    made = fits(found.lanes[0], found.columns[0], scale)
-    if None in made:
-        first = made.index(None)
+    shape_fits = fits(found.lanes[0], found.columns[0], scale)
+    if None in shape_fits:
+        first = shape_fits.index(None)
         lanes, columns = found.lanes[0, :, first], found.columns[0, :, first]
         return Decline(
             f"register {found.registers[first]} of {name} holds lane {lanes[0]}, column {columns[0]} in the first thread of a warp "
             f"and lane {lanes[1]}, column {columns[1]} in the second, from the start of {tensor}: no shape of tcgen05.ld and st has it"
         )
-    own = [each for each in made if each is not None]
-    transfers = _grouped(own, found.registers.tolist(), name, scale)
+    known_fits = [fit for fit in shape_fits if fit is not None]
+    transfers = _grouped(known_fits, found.registers.tolist(), name, scale)
     if isinstance(transfers, str):
         return Decline(transfers)
     start = found.start - int(groups[0]) * step
@@ -168,48 +171,48 @@ def _transferred(request: CopyRequest, found: Held) -> TransferPartition | Decli
 
 def _grouped(made: Sequence[Fit], registers: Sequence[int], name: str, scale: int) -> tuple[Transfer, ...] | str:
     """Registers of one shape side by side, in repeats as wide as can be."""
-    found = list[Transfer]()
-    for shape, half, split in dict.fromkeys((each.shape, each.half, each.split) for each in made):
-        left = dict[tuple[int, int], list[int]]()
-        for each, register in zip(made, registers, strict=True):
-            if (each.shape, each.half, each.split) == (shape, half, split):
-                left.setdefault((each.column, each.lane), []).append(register)
+    transfers = list[Transfer]()
+    for shape, half, split in dict.fromkeys((fit.shape, fit.half, fit.split) for fit in made):
+        registers_at = dict[tuple[int, int], list[int]]()
+        for fit, register in zip(made, registers, strict=True):
+            if (fit.shape, fit.half, fit.split) == (shape, half, split):
+                registers_at.setdefault((fit.column, fit.lane), []).append(register)
         units = list[tuple[int, tuple[int, ...]]]()
-        keys = sorted(left, reverse=True)
+        keys = sorted(registers_at, reverse=True)
         while keys:
             first = keys[-1][0]
-            if keys[-1] not in left:
+            if keys[-1] not in registers_at:
                 keys.pop()
                 continue
-            own = list[int]()
+            unit = list[int]()
             for further, lane in shape.slots:
                 key = first + further * scale, lane
-                if key not in left:
-                    register = own[0] if own else next(left[at][0] for at in left if at[0] == first)
+                if key not in registers_at:
+                    register = unit[0] if unit else next(registers_at[at][0] for at in registers_at if at[0] == first)
                     return (
                         f"register {register} of {name} has the places of {shape.name}, and lane {half + lane} and column "
                         f"{key[0]} in no register beside it"
                     )
-                own.append(left[key].pop(0))
-                if not left[key]:
-                    del left[key]
-            units.append((first, tuple(own)))
+                unit.append(registers_at[key].pop(0))
+                if not registers_at[key]:
+                    del registers_at[key]
+            units.append((first, tuple(unit)))
         for run in _runs(units, shape.columns * scale):
             for at, count in _powers(len(run), shape):
-                own_registers = tuple(r for _, each in run[at : at + count] for r in each)
-                found.append(Transfer(shape.name, count, own_registers, half, run[at][0], split))
-    return tuple(found)
+                own_registers = tuple(r for _, unit_registers in run[at : at + count] for r in unit_registers)
+                transfers.append(Transfer(shape.name, count, own_registers, half, run[at][0], split))
+    return tuple(transfers)
 
 
 def _runs(units: Sequence[tuple[int, tuple[int, ...]]], step: int) -> Iterator[list[tuple[int, tuple[int, ...]]]]:
     """Units that follow each other, as long as can be."""
-    left = dict[int, list[tuple[int, tuple[int, ...]]]]()
+    units_at = dict[int, list[tuple[int, tuple[int, ...]]]]()
     for unit in units:
-        left.setdefault(unit[0], []).append(unit)
+        units_at.setdefault(unit[0], []).append(unit)
     for column, _ in units:
         run, at = list[tuple[int, tuple[int, ...]]](), column
-        while left.get(at):
-            run.append(left[at].pop(0))
+        while units_at.get(at):
+            run.append(units_at[at].pop(0))
             at += step
         if run:
             yield run
@@ -235,15 +238,15 @@ def _fitting(request: CopyRequest) -> str | None:
         BY_BITS[fragment.buffer.dtype.bits],
         ", warp_axis=wid_in_wg" if request.scope.kind == "warpgroup" else "",
     )
-    for each in SHAPES[:4]:
-        if shape[0] % (each.high * warps) or shape[1] % (each.columns * (32 // fragment.buffer.dtype.bits)):
+    for candidate in SHAPES[:4]:
+        if shape[0] % (candidate.high * warps) or shape[1] % (candidate.columns * (32 // fragment.buffer.dtype.bits)):
             continue
         layout = tile_fragment(
-            mma_fragment(each.name, "C", name), shape, (warps, 1), warp_axis=wid_in_wg if axis else None
+            mma_fragment(candidate.name, "C", name), shape, (warps, 1), warp_axis=wid_in_wg if axis else None
         )
         other = Buffer(shape, fragment.buffer.dtype, space="local", layout=layout, name=fragment.buffer.name)[:, :]
         asked = attrs.evolve(request, src=other) if request.src is fragment else attrs.evolve(request, dst=other)
-        found = held(asked)
-        if isinstance(found, Held) and isinstance(_transferred(asked, found), TransferPartition):
-            return f"tile_fragment(mma_fragment({each.name!r}, 'C', {name!r}), {shape}, ({warps}, 1){axis})"
+        register_map = held(asked)
+        if isinstance(register_map, Held) and isinstance(_transferred(asked, register_map), TransferPartition):
+            return f"tile_fragment(mma_fragment({candidate.name!r}, 'C', {name!r}), {shape}, ({warps}, 1){axis})"
     return None

@@ -158,7 +158,7 @@ def accepted(request: CopyRequest, tile: Region, array: Region) -> Accept:
 
 def _may_be_contiguous(array: Region) -> bool:
     """Whether a region may be contiguous, or contiguous over more than a box: the cheap question before the partition of bulk copies."""
-    sides = [each for each in zip(array.extents, array.buffer.shape, strict=True) if each[0] > 1]
+    sides = [pair for pair in zip(array.extents, array.buffer.shape, strict=True) if pair[0] > 1]
     return len(sides) < 2 or any(extent > MOST_BOX or same(extent, size) for extent, size in sides)
 
 
@@ -241,9 +241,9 @@ def _of_pieces(
         )
     span = SPAN_BYTES[mode] // size
     pitch, open_ = 1, True
-    left = deque(pieces)
-    while left:
-        piece, number = left.popleft(), len(axes)
+    remaining = deque(pieces)
+    while remaining:
+        piece, number = remaining.popleft(), len(axes)
         most = min(MOST_BOX, span) if number == 0 and span else MOST_BOX
         taken = 0
         if open_ and piece.shared == pitch and (piece.unit == 1 or (room > 0 and not overhangs[piece.dim])):
@@ -258,7 +258,9 @@ def _of_pieces(
         pitch = max(span, taken) if number == 0 else pitch * taken
         if taken < piece.extent:  # the rest of it may be a dimension of its own
             rest = Piece(piece.dim, piece.extent // taken, piece.unit * taken, piece.shared * taken)
-            left.insert(next((at for at, each in enumerate(left) if each.shared > rest.shared), len(left)), rest)
+            remaining.insert(
+                next((at for at, other in enumerate(remaining) if other.shared > rest.shared), len(remaining)), rest
+            )
     carried = {(axis.dim, axis.unit) for axis in axes}
     axes += [Axis(dim, 1, 1) for dim in [*sorted(others), *fixed] if (dim, 1) not in carried]
     why = why_too_large(array, axes, strides)
@@ -357,7 +359,7 @@ def how_declared(value: Int, needed: int) -> str:
     for symbol in sorted(symbols_of(value), key=lambda each: each.name):
         multiple = symbol.multiple_of * (needed // gcd(needed, divisor_of(value)))
         declared = (substitute(value, {symbol: number}) for number in (0, multiple, 3 * multiple))
-        if not symbol.register and all(is_multiple(each, needed) for each in declared):
+        if not symbol.register and all(is_multiple(number, needed) for number in declared):
             return f": declare {symbol.name} with multiple_of={multiple}"
     return ""
 

@@ -46,10 +46,10 @@ def device_function(plan: Plan, name: str = "copy") -> Any:
         takes = ", ".join(argument.name for argument in function.arguments)
         if named or not len(function.arguments) - 1 <= len(given) <= len(function.arguments):
             raise TypingError(f"{name} takes its arguments in order ({takes}; the last may be left out)")
-        for argument, found in zip(function.arguments, given, strict=False):  # the last may be left out
-            why = _why_not(argument, found)
+        for argument, numba_type in zip(function.arguments, given, strict=False):  # the last may be left out
+            why = _why_not(argument, numba_type)
             if why:
-                raise TypingError(f"{name}: argument {argument.name} is {why}, not {found}")
+                raise TypingError(f"{name}: argument {argument.name} is {why}, not {numba_type}")
         left_out = () if len(given) == len(function.arguments) else (types.Omitted(None),)
         signature = types.void(*given, *left_out)
 
@@ -99,7 +99,8 @@ def _why_not(argument: Argument, found: Any) -> str:
     forms = [(buffer.shape, buffer.layout), (_declared_shape(buffer), buffer.memory.layout)]
     orders = [_orders(layout, shape) for shape, layout in forms]
     if not any(
-        found.ndim == len(shape) and found.layout in each for (shape, _), each in zip(forms, orders, strict=True)
+        found.ndim == len(shape) and found.layout in accepted
+        for (shape, _), accepted in zip(forms, orders, strict=True)
     ):
         shape = forms[0][0]
         order = {"C": "row-major ('C')", "F": "column-major ('F')"}.get(orders[0], "")
@@ -124,7 +125,7 @@ def _declared_shape(buffer: Buffer) -> tuple[Any, ...]:
     layout = buffer.memory.layout
     if layout.swizzle is not None:
         return buffer.shape
-    return layout.shape if isinstance(layout, StridedLayout) else tuple(each.extent for each in layout.shard)
+    return layout.shape if isinstance(layout, StridedLayout) else tuple(it.extent for it in layout.shard)
 
 
 def _orders(layout: Any, shape: tuple[Any, ...]) -> str:
@@ -133,8 +134,8 @@ def _orders(layout: Any, shape: tuple[Any, ...]) -> str:
         return "CFA"
     rows = [reduce(mul, shape[dim + 1 :], 1) for dim in range(len(shape))]
     columns = [reduce(mul, shape[:dim], 1) for dim in range(len(shape))]
-    found = "".join(order for order, strides in (("C", rows), ("F", columns)) if _has_strides(layout, shape, strides))
-    return found or "CFA"
+    orders = "".join(order for order, strides in (("C", rows), ("F", columns)) if _has_strides(layout, shape, strides))
+    return orders or "CFA"
 
 
 def _has_strides(layout: TileLayout | StridedLayout, shape: tuple[Any, ...], strides: list[Any]) -> bool:
@@ -146,21 +147,21 @@ def _has_strides(layout: TileLayout | StridedLayout, shape: tuple[Any, ...], str
 
 def _emit(function: Function, context: Any, builder: Any, kinds: Sequence[Any], values: Sequence[Any]) -> None:
     """The block, its operands taken out of the arguments and put back."""
-    held: dict[str, Any] = {}
+    values_by_name: dict[str, Any] = {}
     for argument, kind, value in zip(function.arguments, kinds, values, strict=True):
-        held[argument.name] = _held(argument, context, builder, kind, value)
+        values_by_name[argument.name] = _held(argument, context, builder, kind, value)
 
     def place(name: str, word: int) -> Any:
-        return cgutils.gep_inbounds(builder, held[name], word)
+        return cgutils.gep_inbounds(builder, values_by_name[name], word)
 
     def read(operand: Any) -> Any:
         if operand.word is None:
-            return held[operand.argument]
+            return values_by_name[operand.argument]
         return builder.load(place(operand.argument, operand.word))
 
     outputs, inputs = function.block_outputs, function.block_inputs
     tied = [number for number, operand in enumerate(outputs) if operand in function.kept]
-    given = [read(operand) for operand in inputs] + [read(outputs[number]) for number in tied]
+    block_arguments = [read(operand) for operand in inputs] + [read(outputs[number]) for number in tied]
     constraints = ["=r"] * len(outputs)
     constraints += ["l" if function.bits_of(operand) == 64 else "r" for operand in inputs]
     constraints += [*map(str, tied), "~{memory}"]
@@ -168,14 +169,14 @@ def _emit(function: Function, context: Any, builder: Any, kinds: Sequence[Any], 
     if outputs:
         back = _WORD if len(outputs) == 1 else ir.LiteralStructType([_WORD] * len(outputs))
     block = ir.InlineAsm(
-        ir.FunctionType(back, [value.type for value in given]),
+        ir.FunctionType(back, [value.type for value in block_arguments]),
         "\\0A\\09".join(function.assembly("$")),
         ",".join(constraints),
         side_effect=True,
     )
-    made = builder.call(block, given)
+    results = builder.call(block, block_arguments)
     for number, operand in enumerate(outputs):
-        word = made if len(outputs) == 1 else builder.extract_value(made, number)
+        word = results if len(outputs) == 1 else builder.extract_value(results, number)
         assert operand.word is not None
         builder.store(word, place(operand.argument, operand.word))
 

@@ -29,29 +29,34 @@ def emit(partition: RegisterPermutation, ptx: PtxBuilder) -> None:
     values = partition.network.values
     with by_owners(ptx, partition.digits):
         target = ptx.fragment(dst)
-        own: dict[int, Register] = {}
+        step_results: dict[int, Register] = {}
         if dst.memory is not src.memory:
             pairs = zip(partition.fields, values, strict=True)
-            own = {value.number: target[field.register] for field, value in pairs if value.made and field.whole}
-        found = words(
-            ptx, partition.network, dict(enumerate(ptx.fragment(src))), lambda step: own.get(step) or ptx.reg("b32")
+            step_results = {
+                value.number: target[field.register] for field, value in pairs if value.made and field.whole
+            }
+        field_words = words(
+            ptx,
+            partition.network,
+            dict(enumerate(ptx.fragment(src))),
+            lambda step: step_results.get(step) or ptx.reg("b32"),
         )
-        write(ptx, dst, src, partition.fields, found)
+        write(ptx, dst, src, partition.fields, field_words)
 
 
 def words(
     ptx: PtxBuilder, made: Network, sources: Mapping[int, Register], register_of: Callable[[int], Register]
 ) -> list[Register]:
     """The instructions of a network, and the register of each word that it was asked for."""
-    found: list[Register] = []
+    results: list[Register] = []
 
     def of(value: Value) -> Register:
-        return found[value.number] if value.made else sources[value.number]
+        return results[value.number] if value.made else sources[value.number]
 
     for number, step in enumerate(made.steps):
         result = register_of(number)
         ptx.instr("prmt.b32", result, of(step.low), of(step.high), Hex(step.selector))
-        found.append(result)
+        results.append(result)
     return [of(value) for value in made.values]
 
 

@@ -92,8 +92,8 @@ class _Maker:
 
     def _step(self, content: Content, low: Value, high: Value) -> Value:
         """One instruction."""
-        there = (*self._content(low), *self._content(high))
-        digits = [position if byte is None else there.index(byte) for position, byte in enumerate(content)]
+        input_bytes = (*self._content(low), *self._content(high))
+        digits = [position if byte is None else input_bytes.index(byte) for position, byte in enumerate(content)]
         self._steps.append(Step(low, high, sum(digit << 4 * place for place, digit in enumerate(digits))))
         self._contents.append(content)
         return Value(len(self._steps) - 1, made=True)
@@ -176,8 +176,8 @@ def _placed(
     if len(registers) == 1:
         return -1
     for at in by_pair.get(registers, ()):
-        held = bins[at]
-        missing = [byte for byte in half if byte not in held]
-        if not missing or (at >= fixed and len(held) + len(missing) <= WORD_BYTES):
+        content = bins[at]
+        missing = [byte for byte in half if byte not in content]
+        if not missing or (at >= fixed and len(content) + len(missing) <= WORD_BYTES):
             return at
     return len(bins)

@@ -70,26 +70,26 @@ def permutation(request: CopyRequest) -> RegisterPermutation | Decline:
     if isinstance(digits, Decline):
         return digits
     dst, src = request.dst.buffer, request.src.buffer
-    found = [(field, _content(field, pairs, dst.dtype.bytes)) for field in fields_of(dst, pairs)]
+    contents = [(field, _content(field, pairs, dst.dtype.bytes)) for field in fields_of(dst, pairs)]
     if dst.memory is src.memory:
-        found = [(field, content) for field, content in found if not _stays(field, content)]
-    fields = tuple(field for field, _ in found)
+        contents = [(field, content) for field, content in contents if not _stays(field, content)]
+    fields = tuple(field for field, _ in contents)
     if word_bytes(dst) == WORD_BYTES:
-        made = network(tuple(content for _, content in found))
+        steps = network(tuple(content for _, content in contents))
     else:  # one element a register
-        made = Network((), tuple(Value(pairs[field.register]) for field in fields))
-    return RegisterPermutation(request.dst, request.src, request.scope.threads, digits, fields, made)
+        steps = Network((), tuple(Value(pairs[field.register]) for field in fields))
+    return RegisterPermutation(request.dst, request.src, request.scope.threads, digits, fields, steps)
 
 
 def _content(field: Field, pairs: Mapping[int, int], size: int) -> Content:
     """The source bytes of a field, and any after them."""
     width = max(WORD_BYTES, field.count_bytes)
     first = field.register * width + field.first_byte
-    found = []
+    source_bytes = []
     for byte in range(first, first + field.count_bytes):
         elem, within = divmod(byte, size)
-        found.append(divmod(pairs[elem] * size + within, width) if elem in pairs else None)
-    return (*found, *[None] * (width - field.count_bytes))
+        source_bytes.append(divmod(pairs[elem] * size + within, width) if elem in pairs else None)
+    return (*source_bytes, *[None] * (width - field.count_bytes))
 
 
 def _stays(field: Field, content: Content) -> bool:

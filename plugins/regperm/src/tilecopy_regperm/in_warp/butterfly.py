@@ -103,8 +103,8 @@ def _bits(source: list[int]) -> list[int] | None:
     images = [source[1 << bit] for bit in range(count)]
     if sorted(images) != [1 << bit for bit in range(count)]:
         return None
-    for place, found in enumerate(source):
-        if found != sum(image for bit, image in enumerate(images) if place >> bit & 1):
+    for place, source_number in enumerate(source):
+        if source_number != sum(image for bit, image in enumerate(images) if place >> bit & 1):
             return None
     return [image.bit_length() - 1 for image in images]
 
@@ -123,10 +123,10 @@ def _stages(origin: list[int], registers: list[int]) -> Butterfly:
     arranged = {at: bit for bit, at in place.items()}
     before = _network(arranged, registers)
     exchanges = []
-    left = list(from_lanes)
+    free_lane_bits = list(from_lanes)
     for bit, wanted in sorted(to_lanes.items(), key=lambda item: item[1] not in from_lanes):
-        lane_bit = wanted if wanted in left else left[0]
-        left.remove(lane_bit)
+        lane_bit = wanted if wanted in free_lane_bits else free_lane_bits[0]
+        free_lane_bits.remove(lane_bit)
         exchanges.append(Exchange(lane_bit, place[bit] - LANE_BITS))
         place[bit], place[lane_bit] = place[lane_bit], place[bit]
     lanes = tuple(
@@ -138,11 +138,11 @@ def _stages(origin: list[int], registers: list[int]) -> Butterfly:
 
 def _network(origin: Mapping[int, int], registers: list[int]) -> Network:
     """Words whose bits other than the lane's come from ``origin``."""
-    own = [bit for bit in origin if bit >= LANE_BITS]
+    byte_bits = [bit for bit in origin if bit >= LANE_BITS]
 
     def byte(place: int) -> tuple[int, int]:
-        found = sum(1 << origin[bit] for bit in own if place >> bit & 1)
-        return registers[found >> _FIRST_WORD_BIT], found >> LANE_BITS & WORD_BYTES - 1
+        source_place = sum(1 << origin[bit] for bit in byte_bits if place >> bit & 1)
+        return registers[source_place >> _FIRST_WORD_BIT], source_place >> LANE_BITS & WORD_BYTES - 1
 
     contents = (
         tuple(byte(word << _FIRST_WORD_BIT | place << LANE_BITS) for place in range(WORD_BYTES))

@@ -125,11 +125,11 @@ def _gather(form: Gather, lanes: _Lanes, sources: Mapping[int, Register]) -> lis
 
 
 def _merged(word: Gathered, fetched: dict[Fetch, Register], lanes: _Lanes) -> Register:
-    found = [fetched[fetch] for fetch in word.fetches]
+    words = [fetched[fetch] for fetch in word.fetches]
     if word.selectors == (IDENTITY,):
-        return found[0]
-    value = found[0]
-    for other, selector in zip(found[1:] or found, word.selectors, strict=True):
+        return words[0]
+    value = words[0]
+    for other, selector in zip(words[1:] or words, word.selectors, strict=True):
         result = lanes.ptx.reg("b32")
         number = lanes.number(selector)
         lanes.ptx.instr("prmt.b32", result, value, other, Hex(number) if isinstance(number, int) else number)
@@ -140,14 +140,14 @@ def _merged(word: Gathered, fetched: dict[Fetch, Register], lanes: _Lanes) -> Re
 def _butterfly(form: Butterfly, lanes: _Lanes, sources: Mapping[int, Register]) -> list[Register]:
     """The words of a butterfly."""
     ptx = lanes.ptx
-    held = words(ptx, form.before, sources, lambda _: ptx.reg("b32"))
+    registers = words(ptx, form.before, sources, lambda _: ptx.reg("b32"))
     for exchange in form.exchanges:
         if exchange.of_registers:
-            _exchange_registers(exchange, lanes, held)
+            _exchange_registers(exchange, lanes, registers)
         else:
-            held = [_exchange_bytes(exchange, lanes, value) for value in held]
-    held = [lanes.shuffled(value, form.lanes) for value in held]
-    return words(ptx, form.after, dict(enumerate(held)), lambda _: ptx.reg("b32"))
+            registers = [_exchange_bytes(exchange, lanes, value) for value in registers]
+    registers = [lanes.shuffled(value, form.lanes) for value in registers]
+    return words(ptx, form.after, dict(enumerate(registers)), lambda _: ptx.reg("b32"))
 
 
 def _exchange_registers(exchange: Exchange, lanes: _Lanes, held: list[Register]) -> None:
@@ -185,11 +185,11 @@ def _halves(ptx: PtxBuilder, registers: list[Register], needed: Collection[int])
     """The words of 32 bits that are needed, by their number: registers of 64 are taken apart."""
     if registers[0].bits == 32:
         return dict(enumerate(registers))
-    found: dict[int, Register] = {}
+    halves: dict[int, Register] = {}
     for number in sorted({word // 2 for word in needed}):
-        low, high = found[2 * number], found[2 * number + 1] = ptx.regs("b32", 2)
+        low, high = halves[2 * number], halves[2 * number + 1] = ptx.regs("b32", 2)
         ptx.instr("mov.b64", _Pair(f"{{{low}, {high}}}"), registers[number])
-    return found
+    return halves
 
 
 def _joined(ptx: PtxBuilder, low: Register, high: Register) -> Register:

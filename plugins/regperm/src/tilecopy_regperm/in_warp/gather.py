@@ -113,12 +113,12 @@ def _word(lane: list[list[int]], byte: list[list[int]]) -> Gathered:
 def _slots(at: int, lanes: list[int], sources: list[int]) -> list[tuple[int, int] | None]:
     """For each byte of a lane its register, and which of the lanes that it takes from there: itself first, then the nearest."""
     taken = {(source // WORD_BYTES, lane ^ at) for lane, source in zip(lanes, sources, strict=True) if source >= 0}
-    found: list[tuple[int, int] | None] = []
+    fetches: list[tuple[int, int] | None] = []
     for lane, source in zip(lanes, sources, strict=True):
         register, distance = source // WORD_BYTES, lane ^ at
         nearer = sum(other == register and apart < distance for other, apart in taken)
-        found.append((register, nearer) if source >= 0 else None)
-    return found
+        fetches.append((register, nearer) if source >= 0 else None)
+    return fetches
 
 
 def _selector(number: int, from_fetch: list[int], sources: list[int]) -> int | None:

@@ -55,14 +55,14 @@ def lane_sources(request: CopyRequest) -> LaneSources | Decline:
     elements = int(rows[0].max()) + 1 + WORD_BYTES
     table = np.full((2, elements, WARP_THREADS), -1, np.int64)
     table[:, rows[0], rows[1]] = rows[2:]
-    found = np.full((2, len(words), WARP_THREADS, WORD_BYTES), -1, np.int64)
+    sources = np.full((2, len(words), WARP_THREADS, WORD_BYTES), -1, np.int64)
     for number, word in enumerate(words):
         for byte in range(word.count_bytes):
             elem, within = divmod(word.register * WORD_BYTES + word.first_byte + byte, size)
-            held = table[1, elem] >= 0
-            found[0, number, held, byte] = table[0, elem, held]
-            found[1, number, held, byte] = table[1, elem, held] * size + within
-    return LaneSources(fields, words, found[0], found[1])
+            is_written = table[1, elem] >= 0
+            sources[0, number, is_written, byte] = table[0, elem, is_written]
+            sources[1, number, is_written, byte] = table[1, elem, is_written] * size + within
+    return LaneSources(fields, words, sources[0], sources[1])
 
 
 def _of_words(field: Field) -> Sequence[Field]:
