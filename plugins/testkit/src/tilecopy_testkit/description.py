@@ -6,15 +6,15 @@ import hashlib
 import json
 from collections.abc import Mapping
 from math import prod
-from typing import Any
+from typing import Annotated, Any
 
 import attrs
 import msgspec
 import tilecopy as tc
 
-from tilecopy_core.errors import FLAG, TEXT, Kind, checked, instance_of, integer_in, one_of, shown
+from tilecopy_core.errors import TEXT, checked, shown
 
-from .kinds import ANY, NATURAL, OPTIONS, OUTSIDE, POSITIVE, SHAPE, SHAPE_FROM_0, VALUES, tuples
+from .validators import MEMORIES, OUTSIDE, VALUES, Natural, Number, Positive, Shape, name_of, typed_fields
 
 WARP_THREADS, WARPGROUP_THREADS = 32, 128
 AXES = {
@@ -26,14 +26,20 @@ VARIABLES = ("block", "turn", "unit", "n")
 """What starts are made of: the CTA, the turn of the loop, the group of threads within the CTA, a scalar argument."""
 
 
-@attrs.frozen
+Axis = Annotated[str, name_of(*AXES)]
+Iters = tuple[tuple[Positive, Number, Axis], ...]
+"""``(extent, stride, axis)`` of each iter of a layout."""
+_Bits = Annotated[int, msgspec.Meta(ge=0, le=30)]
+
+
+@attrs.frozen(field_transformer=typed_fields)
 class Term:
     """``factor * (variable // quotient % modulus)``; no remainder where ``modulus`` is 0."""
 
-    variable: str = attrs.field(validator=one_of(*VARIABLES))
-    factor: int = attrs.field(validator=ANY)
-    quotient: int = attrs.field(default=1, validator=POSITIVE)
-    modulus: int = attrs.field(default=0, validator=NATURAL)
+    variable: Annotated[str, name_of(*VARIABLES)]
+    factor: Number
+    quotient: Positive = 1
+    modulus: Natural = 0
 
     @checked(values=VALUES)
     def at(self, values: Mapping[str, Any]) -> Any:
@@ -48,12 +54,12 @@ class Term:
         return value * self.factor
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=typed_fields)
 class Start:
     """Where a box begins along one dimension: a constant and what varies."""
 
-    base: int = attrs.field(validator=ANY)
-    terms: tuple[Term, ...] = attrs.field(default=(), validator=tuples(instance_of("a Term", Term)))
+    base: Number
+    terms: tuple[Term, ...] = ()
 
     @checked(values=VALUES)
     def at(self, values: Mapping[str, Any]) -> Any:
@@ -64,38 +70,7 @@ class Start:
         return value
 
 
-_ITERS = tuples(
-    Kind(
-        f"(extent, stride, axis), the axis of {', '.join(AXES)}",
-        lambda each: (
-            isinstance(each, tuple)
-            and len(each) == 3
-            and POSITIVE.fits(each[0])
-            and ANY.fits(each[1])
-            and isinstance(each[2], str)
-            and each[2] in AXES
-        ),
-    )
-)
-_OFFSET = tuples(
-    Kind(
-        f"(axis, elements), the axis of {', '.join(AXES)}",
-        lambda each: (
-            isinstance(each, tuple)
-            and len(each) == 2
-            and isinstance(each[0], str)
-            and each[0] in AXES
-            and ANY.fits(each[1])
-        ),
-    )
-)
-_SWIZZLE = Kind(
-    "(per_element, swizzle_len, atom_len), or None",
-    lambda value: value is None or (SHAPE_FROM_0.fits(value) and len(value) == 3 and max(value) <= 30),
-)
-
-
-@attrs.frozen
+@attrs.frozen(field_transformer=typed_fields)
 class Operand:
     """One side of a copy: a buffer in a memory, and the box of it.
 
@@ -112,16 +87,16 @@ class Operand:
         align_bytes: what the memory's first byte is a multiple of.
     """
 
-    space: str = attrs.field(validator=one_of("global", "shared", "local", "tmem"))
-    shape: tuple[int, ...] = attrs.field(validator=SHAPE)
-    extents: tuple[int, ...] = attrs.field(validator=SHAPE)
-    starts: tuple[Start, ...] = attrs.field(validator=tuples(instance_of("a Start", Start)))
-    iters: tuple[tuple[int, int, str], ...] = attrs.field(validator=_ITERS)
-    replica: tuple[tuple[int, int, str], ...] = attrs.field(default=(), validator=_ITERS)
-    offset: tuple[tuple[str, int], ...] = attrs.field(default=(), validator=_OFFSET)
-    swizzle: tuple[int, int, int] | None = attrs.field(default=None, validator=_SWIZZLE)
-    own_start: int = attrs.field(default=0, validator=NATURAL)
-    align_bytes: int = attrs.field(default=16, validator=POSITIVE)
+    space: Annotated[str, name_of(*MEMORIES)]
+    shape: Shape
+    extents: Shape
+    starts: tuple[Start, ...]
+    iters: Iters
+    replica: Iters = ()
+    offset: tuple[tuple[Axis, Number], ...] = ()
+    swizzle: tuple[_Bits, _Bits, _Bits] | None = None
+    own_start: Natural = 0
+    align_bytes: Positive = 16
 
     def __attrs_post_init__(self) -> None:
         if not len(self.shape) == len(self.extents) == len(self.starts):
@@ -157,7 +132,7 @@ class Operand:
         return tuple(slice(b, b + e) for b, e in zip(begins, self.extents, strict=True))
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, field_transformer=typed_fields)
 class Description:
     """One copy, and the kernel around it.
 
@@ -180,23 +155,23 @@ class Description:
         options: plain options of the copy, by name.
     """
 
-    op: str = attrs.field(validator=one_of("copy", "copy_async"))
-    dtype: str = attrs.field(validator=one_of(*tc.DTYPES))
-    scope: str = attrs.field(validator=one_of("thread", "warp", "warpgroup", "cta"))
-    threads: int = attrs.field(validator=integer_in(1, 1024))
-    target: str = attrs.field(validator=one_of(*tc.TARGETS))
-    dst: Operand = attrs.field(validator=instance_of("an Operand", Operand))
-    src: Operand = attrs.field(validator=instance_of("an Operand", Operand))
-    issuers: str = attrs.field(default="all", validator=one_of("all", "one"))
-    blocks: int = attrs.field(default=1, validator=POSITIVE)
-    cluster: int = attrs.field(default=1, validator=integer_in(1, 16))
-    hop: int = attrs.field(default=0, validator=NATURAL)
-    turns: int = attrs.field(default=1, validator=POSITIVE)
-    n: int = attrs.field(default=0, validator=NATURAL)
-    multiple_of: int = attrs.field(default=1, validator=POSITIVE)
+    op: Annotated[str, name_of("copy", "copy_async")]
+    dtype: Annotated[str, name_of(*tc.DTYPES)]
+    scope: Annotated[str, name_of("thread", "warp", "warpgroup", "cta")]
+    threads: Annotated[int, msgspec.Meta(ge=1, le=1024)]
+    target: Annotated[str, name_of(*tc.TARGETS)]
+    dst: Operand
+    src: Operand
+    issuers: Annotated[str, name_of("all", "one")] = "all"
+    blocks: Positive = 1
+    cluster: Annotated[int, msgspec.Meta(ge=1, le=16)] = 1
+    hop: Natural = 0
+    turns: Positive = 1
+    n: Natural = 0
+    multiple_of: Positive = 1
     outside: Any = attrs.field(default=None, validator=OUTSIDE)
-    sized: bool = attrs.field(default=False, validator=FLAG)
-    options: tuple[tuple[str, Any], ...] = attrs.field(default=(), validator=OPTIONS)
+    sized: bool = False
+    options: tuple[tuple[str, str | bool | int | float | None], ...] = ()
 
     @property
     def units(self) -> int:
@@ -209,12 +184,14 @@ class Description:
     @property
     def cta_group(self) -> int:
         """How many CTAs one copy is for: of a pair the first issues it for both."""
-        return int(dict(self.options).get("cta_group", 1))
+        options: dict[str, Any] = dict(self.options)
+        return int(options.get("cta_group", 1))
 
     @property
     def receivers(self) -> tuple[int, ...]:
         """The CTAs of a cluster that get what its first one copies; () where every CTA copies."""
-        mask = dict(self.options).get("multicast", 0)
+        options: dict[str, Any] = dict(self.options)
+        mask = options.get("multicast", 0)
         return tuple(rank for rank in range(self.cluster) if mask >> rank & 1)
 
     @property

@@ -10,12 +10,12 @@ from typing import Any, Protocol, TypeVar
 import attrs
 import tilecopy as tc
 
-from tilecopy_core.errors import checked, instance_of, one_of
+from tilecopy_core.errors import checked, instance_of, one_of, tuple_of
 
 from .closing import varied
 from .description import Description, Operand, Start, Term
-from .kinds import DTYPES as DTYPES_ASKED
-from .kinds import MAYBE_FUNCTION, PAIR, SPACES, TARGETS, VARIANT, tuples
+from .validators import DTYPES as DTYPES_ASKED
+from .validators import MAYBE_FUNCTION, PAIR, SPACES, TARGETS, VARIANT
 
 T = TypeVar("T")
 
@@ -91,9 +91,9 @@ class Ranges:
     """
 
     variant: tc.Variant = attrs.field(validator=VARIANT)
-    spaces: tuple[tuple[str, str], ...] = attrs.field(validator=tuples(PAIR))
-    dtypes: tuple[str, ...] = attrs.field(validator=tuples(one_of(*tc.DTYPES)))
-    targets: tuple[str, ...] = attrs.field(validator=tuples(one_of(*tc.TARGETS)))
+    spaces: tuple[tuple[str, str], ...] = attrs.field(validator=tuple_of(PAIR))
+    dtypes: tuple[str, ...] = attrs.field(validator=tuple_of(one_of(*tc.DTYPES)))
+    targets: tuple[str, ...] = attrs.field(validator=tuple_of(one_of(*tc.TARGETS)))
     own: Callable[[Draw, Ranges], Description | None] | None = attrs.field(default=None, validator=MAYBE_FUNCTION)
 
     @classmethod

@@ -18,8 +18,8 @@ from tilecopy.harness import OPTIONS as HARNESS_OPTIONS
 from tilecopy_core.errors import TEXT, checked, instance_of, integer_in, one_of, optional, shown
 
 from .description import Description, Operand
-from .kinds import NAMES, NATURAL
 from .oracle import check_memory, consistent, low_halves, memory_shape, read_places
+from .validators import NAMES, NATURAL
 
 DESCRIPTION = instance_of("a Description", Description)
 OptionMaker = Callable[["Around"], Any]

@@ -6,12 +6,13 @@ from importlib.resources import files
 from pathlib import Path
 
 from tilecopy.files import write_files
+from tilecopy.validators import PATH
 
 from tilecopy_core import RequestError
 from tilecopy_core.errors import TEXT, shown
 from tilecopy_core.registry import canonical, distributions, known_variants
 
-from .kinds import PATH, said_by_system
+from .validators import system_reason
 
 PLAIN = {
     ("copy", "global", "shared"): "through_registers",
@@ -82,7 +83,7 @@ def write_package(folder: Path, name: str, op: str, source: str, destination: st
     try:
         taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
     except (OSError, ValueError) as error:
-        raise RequestError(f"the folder {shown(str(folder))} cannot be used: {said_by_system(error)}") from error
+        raise RequestError(f"the folder {shown(str(folder))} cannot be used: {system_reason(error)}") from error
     if taken:
         raise RequestError(
             f"the folder {shown(str(folder))} is there already and is not empty; give another --directory"
@@ -107,7 +108,7 @@ def write_package(folder: Path, name: str, op: str, source: str, destination: st
             target.parent.mkdir(parents=True, exist_ok=True)
         write_files(contents)
     except (OSError, ValueError) as error:
-        raise RequestError(f"the folder {shown(str(folder))} cannot be written: {said_by_system(error)}") from error
+        raise RequestError(f"the folder {shown(str(folder))} cannot be written: {system_reason(error)}") from error
     return list(contents)
 
 

@@ -13,8 +13,8 @@ from tilecopy_core.errors import checked, shown
 
 from .description import Description
 from .drawing import Ranges, describe
-from .kinds import DTYPES, SPACES, TARGETS
 from .subject import Subject
+from .validators import DTYPES, SPACES, TARGETS
 
 T = TypeVar("T")
 

@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import tilecopy as tc
 from tilecopy.harness import COMPLETIONS, Step
+from tilecopy.validators import FUNCTION, mapping_of
 
 from tilecopy_core.errors import checked, instance_of, optional, shown, tuple_of
 from tilecopy_core.registry import VARIANTS_GROUP, Plugin, Source, installed
@@ -18,7 +19,7 @@ from .description import Description
 from .drawing import Draw, Ranges
 from .enumeration import Move
 from .kernels import ArgumentMaker, OptionMaker, Surroundings
-from .kinds import DTYPES, FUNCTION, MAYBE_FUNCTION, SPACES, TARGETS, VARIANT, WIDTHS, by_name
+from .validators import DTYPES, MAYBE_FUNCTION, SPACES, TARGETS, VARIANT, WIDTHS
 
 Moves = Callable[[tc.CopyRequest, Any, Mapping[Any, int]], "Iterable[Move] | None"]
 OwnDraws = Callable[[Draw, Ranges], "Description | None"]
@@ -93,7 +94,9 @@ class Subject:
     ranges: Ranges = attrs.field(validator=instance_of("a Ranges", Ranges))
     surroundings: Surroundings = attrs.field(validator=instance_of("a Surroundings", Surroundings))
     widths_bits: tuple[int, ...] = attrs.field(default=WIDTHS_BITS, validator=WIDTHS)
-    known_narrower: Mapping[str, Callable[[Description], bool]] = attrs.field(factory=dict, validator=by_name(FUNCTION))
+    known_narrower: Mapping[str, Callable[[Description], bool]] = attrs.field(
+        factory=dict, validator=mapping_of(FUNCTION)
+    )
     moves: Moves | None = attrs.field(default=None, validator=MAYBE_FUNCTION)
 
     @classmethod
@@ -102,8 +105,8 @@ class Subject:
         dtypes=DTYPES,
         targets=TARGETS,
         steps=optional(tuple_of(instance_of("a Step", Step))),
-        options=optional(by_name(FUNCTION)),
-        arguments=optional(by_name(FUNCTION)),
+        options=optional(mapping_of(FUNCTION)),
+        arguments=optional(mapping_of(FUNCTION)),
         draws=MAYBE_FUNCTION,
     )
     def of(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import Flaky
 from tilecopy.assemblers import how_to_install
 from tilecopy.harness import Step
+from tilecopy.validators import FUNCTION
 
 from tilecopy_core.errors import FLAG, checked, instance_of, integer_in, tuple_of
 
@@ -23,9 +24,9 @@ from .description import Description
 from .drawing import seeded
 from .finding import Finding
 from .kernels import ArgumentMaker, OptionMaker
-from .kinds import ANY, FUNCTION
 from .strategies import descriptions
 from .subject import WIDTHS_BITS, Moves, OwnDraws, Subject
+from .validators import ANY
 
 Rule = Callable[[Subject, Description], bool]
 TARGETS_VARIABLE = "TILECOPY_TESTKIT_TARGETS"

@@ -23,24 +23,24 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import attrs
+import msgspec
 import numpy as np
 import tilecopy as tc
+from tilecopy.validators import PATH
 from tilecopy_emulator import run_ptx
 
-from tilecopy_core.errors import TEXT, Kind, checked, integer_in, shown, tuple_of
+from tilecopy_core.errors import checked, shown
 
 from .finding import Finding
-from .kinds import ANY, PATH, said_by_system
+from .validators import Number, system_reason, typed_fields
 
 AS_RECORDED = "the emulator gives what the GPU gave"
-_GIVEN = Kind("the bytes of an array, or an integer", lambda value: isinstance(value, bytes) or ANY.fits(value))
-_LEFT = Kind("the bytes of an array, or None", lambda value: value is None or isinstance(value, bytes))
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=typed_fields)
 class Vector:
     """One launch.
 
@@ -54,13 +54,13 @@ class Vector:
         recorded: on what and when.
     """
 
-    name: str = attrs.field(validator=TEXT)
-    ptx: str = attrs.field(validator=TEXT)
-    grid: int = attrs.field(validator=integer_in(1, 2**31 - 1))
-    block: int = attrs.field(validator=integer_in(1, 1024))
-    arguments: tuple[bytes | int, ...] = attrs.field(validator=tuple_of(_GIVEN))
-    after: tuple[bytes | None, ...] = attrs.field(default=(), validator=tuple_of(_LEFT))
-    recorded: str = attrs.field(default="", validator=TEXT)
+    name: str
+    ptx: str
+    grid: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+    block: Annotated[int, msgspec.Meta(ge=1, le=1024)]
+    arguments: tuple[bytes | Number, ...]
+    after: tuple[bytes | None, ...] = ()
+    recorded: str = ""
 
     def __str__(self) -> str:
         return self.name
@@ -103,7 +103,7 @@ def recorded_vectors(path: Path | str) -> list[Vector]:
     try:
         return _vectors(json.loads(Path(path).read_text(encoding="utf-8")))
     except OSError as error:
-        raise tc.RequestError(f"recorded_vectors: path {shown(str(path))}: {said_by_system(error)}") from error
+        raise tc.RequestError(f"recorded_vectors: path {shown(str(path))}: {system_reason(error)}") from error
     except tc.TilecopyError:
         raise
     except Exception as error:
