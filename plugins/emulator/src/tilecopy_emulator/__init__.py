@@ -19,22 +19,6 @@ from .program import BudgetError, Program, UnsupportedPtxError
 from .reading.parser import parse
 from .run import Report
 
-__all__ = [
-    "Access",
-    "BudgetError",
-    "EmulatorExecutor",
-    "Pointer",
-    "Program",
-    "Report",
-    "Side",
-    "Struct",
-    "TensorMap",
-    "Transfer",
-    "UnsupportedPtxError",
-    "executor",
-    "parse",
-    "run_cuda",
-    "run_ptx",
-    "tensor_map",
-]
+__all__ = ["Access", "BudgetError", "EmulatorExecutor", "Pointer", "Program", "Report", "Side", "Struct", "TensorMap"]
+__all__ += ["Transfer", "UnsupportedPtxError", "executor", "parse", "run_cuda", "run_ptx", "tensor_map"]
 __version__ = "0.2.0"

@@ -345,9 +345,7 @@ def _mapped(arrays: list[_Array], memory: GlobalMemory) -> dict[int, int]:
                 else None
             )
             name = " or ".join(dict.fromkeys(other.name for other in group))
-            base = memory.add(
-                name, np.zeros(0, np.uint8) if data is None else data, BASE_ALIGN_BYTES, writable=writable
-            )
+            base = memory.add(name, np.zeros(0, "u1") if data is None else data, BASE_ALIGN_BYTES, writable=writable)
             for other in group:
                 found[id(other)] = base + other.first - start
             group, end = [], 0

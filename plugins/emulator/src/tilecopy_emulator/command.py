@@ -156,7 +156,13 @@ class _EmulateCommand(ResultCommand):
 @click.option("--grid", callback=_dim3, default="1", show_default=True, help="CTAs: X, X,Y or X,Y,Z.")
 @click.option("--block", callback=_dim3, help="Threads of a CTA; by default what .reqntid says.")
 @click.option("--cluster", callback=_dim3, help="CTAs of a cluster; by default what .reqnctapercluster says.")
-@click.option("--dynamic-shared", type=click.IntRange(0), default=0, help="Bytes of dynamic shared memory.")
+@click.option(
+    "--dynamic-shared",
+    "dynamic_shared_bytes",
+    type=click.IntRange(0),
+    default=0,
+    help="Bytes of dynamic shared memory.",
+)
 @click.option(
     "--save",
     "saves",
@@ -186,21 +192,9 @@ class _EmulateCommand(ResultCommand):
     help="Print hazards and errors also as annotations, which GitHub shows at their lines.",
 )
 def emulate(
-    file: Path,
-    arguments: tuple[str, ...],
-    entry: str | None,
-    grid: tuple[int, ...],
-    block: tuple[int, ...] | None,
-    cluster: tuple[int, ...] | None,
-    dynamic_shared: int,
-    saves: list[tuple[str, Path]],
-    values: list[tuple[str, Any]],
-    profile: bool,
-    allow: tuple[str, ...],
-    target: str,
-    options: tuple[str, ...],
-    annotations: str | None,
-) -> Result:
+    file: Path, arguments: tuple[str, ...], entry: str | None, block: tuple[int, ...] | None, saves: list[tuple[str, Path]],
+    values: list[tuple[str, Any]], target: str, options: tuple[str, ...], annotations: str | None, **launch: Any,
+) -> Result:  # fmt: skip
     """Run the kernel of a FILE without a GPU, and report hazards. FILE is PTX (``-``: standard input), or CUDA C++ if it ends in .cu or .cuh.
 
     ARGUMENTS are in the order of the kernel's parameters: an integer, a number with a point, null, FILE.npy, or a new array
@@ -243,18 +237,15 @@ def emulate(
             except LaunchError as error:
                 raise LaunchError(f"{error}; the parameters are {', '.join(names) or 'none'}") from None
     with progress_bar("CTAs") as progress:
+        shown_progress = progress if sys.stderr is not None and sys.stderr.isatty() else None
         report = run_ptx(
             program,
             kernel_arguments,
-            grid=grid,
             block=block,
-            cluster=cluster,
-            dynamic_shared_bytes=dynamic_shared,
-            profile=profile,
-            allow=allow,
-            all_hazards=True,
-            progress=progress if sys.stderr is not None and sys.stderr.isatty() else None,
             variables=dict(values),
+            all_hazards=True,
+            progress=shown_progress,
+            **launch,
         )
     for name, array, path in outputs:
         try:

@@ -19,21 +19,7 @@ from .alu import FORMS
 from .alu.convert import INTEGERS
 from .order.access import SCOPES, SEMANTICS, SPACES, Access
 from .order.clocks import ASYNC_GLOBAL, ASYNC_SHARED, ISSUED, TENSOR, TENSORMAP
-from .program import (
-    CARRY,
-    REGISTER_BITS,
-    TAKES_PART,
-    Instruction,
-    Memory,
-    Negated,
-    Offset,
-    Operand,
-    Pair,
-    Program,
-    TensorAddress,
-    Vector,
-    refuse,
-)
+from .program import CARRY, REGISTER_BITS, TAKES_PART, Instruction, Memory, Operand, Program, names_in, refuse
 
 CACHE_HINTS = frozenset({"ca", "cg", "cs", "lu", "cv", "wb", "wt"})
 _TYPES = (*REGISTER_BITS, "b128")
@@ -209,19 +195,6 @@ def modifiers_of(opcode: tuple[str, ...]) -> Modifiers:
     return Modifiers(**found, rest=tuple(rest))
 
 
-def names_in(operand: Operand) -> tuple[str, ...]:
-    """The registers, variables and constants that an operand names."""
-    if isinstance(operand, (Memory, Offset)):
-        return (operand.base,)
-    if isinstance(operand, TensorAddress):
-        return operand.base, *operand.coordinates
-    if isinstance(operand, Vector):
-        return operand.items
-    if isinstance(operand, Pair):
-        return operand.first, operand.second
-    return (operand.name if isinstance(operand, Negated) else operand,)
-
-
 @lru_cache(maxsize=1 << 12)
 def _result_count(opcode: tuple[str, ...]) -> int:
     """How many of the first operands of an opcode are registers that it writes; those of a package's own instructions are not known."""
@@ -257,11 +230,7 @@ class Parts:
 
 
 def parts_of(instruction: Instruction) -> Parts:
-    """The parts of the opcode of ``ld`` or ``st``.
-
-    Raises:
-        UnsupportedPtxError: a part that is not known or does not go with the others.
-    """
+    """The parts of the opcode of ``ld`` or ``st``."""
     name, said = instruction.opcode[0], modifiers_of(instruction.opcode)
     type, count = said.type, said.count or 1
     known = ("volatile", "mmio", "nc") if name == "ld" else ("volatile", "mmio")

@@ -7,13 +7,13 @@ from math import prod
 from typing import Any
 
 from tilecopy import BuiltKernel, HazardError
-from tilecopy.executors import HostArguments, ValueCheck, stream_pointer
+from tilecopy.executors import HostArguments, stream_pointer
 
 from .demands import demand, is_flag, items_of
 from .memory.observed import Observer
 from .memory.tensor_maps import encode_map
 from .opcodes.table import packages
-from .program import BudgetError, Program, UnsupportedPtxError
+from .program import BudgetError, UnsupportedPtxError
 from .reading.parser import parse
 from .run import MOST_CTAS, Report, run_grid
 from .threads.arrays import GlobalMemory
@@ -32,20 +32,15 @@ class EmulatorExecutor:
     name = "emulator"
 
     def __init__(
-        self,
-        *,
-        profile: bool = False,
-        progress: Callable[[int, int], None] | None = None,
-        observer: Observer | None = None,
-        all_hazards: bool = False,
-    ) -> None:
-        for flag_name, flag in (("profile", profile), ("all_hazards", all_hazards)):
-            demand("EmulatorExecutor", flag_name, flag, is_flag(flag), "True or False")
-        fits = progress is None or callable(progress)
-        demand("EmulatorExecutor", "progress", progress, fits, "a function of two numbers, or None")
-        fits = observer is None or callable(observer)
-        demand("EmulatorExecutor", "observer", observer, fits, "a function of an Access or a Transfer, or None")
-        self._profile, self._progress, self._observer, self._all_hazards = profile, progress, observer, all_hazards
+        self, *, profile: bool = False, progress: Callable[[int, int], None] | None = None,
+        observer: Observer | None = None, all_hazards: bool = False,
+    ) -> None:  # fmt: skip
+        self._options: dict[str, Any] = {"profile": profile, "all_hazards": all_hazards}
+        for name, flag in self._options.items():
+            demand("EmulatorExecutor", name, flag, is_flag(flag), "True or False")
+        for name, function in (("progress", progress), ("observer", observer)):
+            demand("EmulatorExecutor", name, function, function is None or callable(function), "a function, or None")
+            self._options[name] = function
 
     def why_unavailable(self, kernel: BuiltKernel | None = None) -> str | None:
         """Why it cannot run a kernel here; it always can."""
@@ -56,13 +51,9 @@ class EmulatorExecutor:
         return [(f"instructions {each.name}", each.owner, each.reason) for each in packages()]
 
     def launch(
-        self,
-        kernel: BuiltKernel,
-        arguments: Sequence[Any],
-        *,
-        grid: Sequence[int] | int | None = None,
+        self, kernel: BuiltKernel, arguments: Sequence[Any], *, grid: Sequence[int] | int | None = None,
         stream: Any = None,
-    ) -> Report:
+    ) -> Report:  # fmt: skip
         """Run a kernel on host arrays (NumPy, or CPU arrays with DLPack); the arrays themselves are written. A stream has no effect.
 
         Raises:
@@ -100,37 +91,17 @@ class EmulatorExecutor:
         journal: list[tuple[Any, Any]] = []
         for array in memory.arrays if checks else ():
             array.remember(journal)
+        parameters = dict(zip((p.name for p in program.parameters), encoded, strict=False))
         try:
-            return self._run(kernel, host, program, memory, encoded, checks)
+            return run_grid(
+                program, grid=host.binding.grid, block=program.block or (kernel.threads, 1, 1), cluster=kernel.cluster,
+                parameters=parameters, memory=memory, origin_of=kernel.origin_of, value_checks=checks,
+                pool=[(a.name, a.offset_bytes, a.size_bytes) for a in kernel.allocations], **self._options,
+            )  # fmt: skip
         except HazardError:
             for there, before in reversed(journal):  # an index out of its bounds is bad input: nothing is written
                 there[:] = before
             raise
-
-    def _run(
-        self,
-        kernel: BuiltKernel,
-        host: HostArguments,
-        program: Program,
-        memory: GlobalMemory,
-        encoded: Sequence[bytes],
-        checks: Sequence[ValueCheck],
-    ) -> Report:
-        return run_grid(
-            program,
-            grid=host.binding.grid,
-            block=program.block or (kernel.threads, 1, 1),
-            cluster=kernel.cluster,
-            parameters=dict(zip((p.name for p in program.parameters), encoded, strict=False)),
-            memory=memory,
-            pool=[(a.name, a.offset_bytes, a.size_bytes) for a in kernel.allocations],
-            profile=self._profile,
-            progress=self._progress,
-            origin_of=kernel.origin_of,
-            value_checks=checks,
-            observer=self._observer,
-            all_hazards=self._all_hazards,
-        )
 
 
 executor = EmulatorExecutor

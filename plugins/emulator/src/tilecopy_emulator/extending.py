@@ -71,6 +71,8 @@ __all__ = [
     "Negated",
     "Offset",
     "Pair",
+]
+__all__ += [
     "Program",
     "Reader",
     "Step",
@@ -79,18 +81,9 @@ __all__ = [
     "UnsupportedPtxError",
     "Vector",
     "Writer",
-    "address_reader",
-    "check_global",
-    "arithmetic",
-    "demand_parts",
-    "form",
-    "is_constant",
-    "reader",
-    "refuse",
-    "start_copy",
-    "width_of",
-    "writer",
 ]
+__all__ += ["address_reader", "arithmetic", "check_global", "demand_parts", "form", "is_constant", "reader", "refuse"]
+__all__ += ["start_copy", "width_of", "writer"]
 
 
 def arithmetic(*forms: Form) -> dict[str, Handler]:

@@ -107,10 +107,8 @@ class Hazard:
     def behind(self, barrier: ReportedAccess, instead: str, other: str) -> Hazard:
         """Return the hazard of a divergent barrier that this race shows.
 
-        Args:
-            barrier: the barrier, and the earlier thread of the race, which waits there.
-            instead: what the later one does, in words.
-            other: the later one.
+        ``barrier``: the barrier, and the earlier thread of the race, which waits there; ``instead``: what the later one
+        does, in words; ``other``: the later one.
         """
         race = self.message.partition(": ")[2]
         first = attrs.evolve(self.accesses[0], relation="an access that it does not order")

@@ -113,6 +113,19 @@ Operand = str | Memory | TensorAddress | Vector | Pair | Negated | Offset
 ``"0d3FF0000000000000"``: whole numbers in decimal, floating-point ones by their bits)."""
 
 
+def names_in(operand: Operand) -> tuple[str, ...]:
+    """The registers, variables and constants that an operand names."""
+    if isinstance(operand, (Memory, Offset)):
+        return (operand.base,)
+    if isinstance(operand, TensorAddress):
+        return operand.base, *operand.coordinates
+    if isinstance(operand, Vector):
+        return operand.items
+    if isinstance(operand, Pair):
+        return operand.first, operand.second
+    return (operand.name if isinstance(operand, Negated) else operand,)
+
+
 @attrs.frozen(eq=False)
 class Instruction:
     """One instruction.

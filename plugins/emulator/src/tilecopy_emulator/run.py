@@ -120,14 +120,9 @@ def lay_out_shared(
 ) -> tuple[dict[str, int], tuple[SharedVariable, ...], int]:
     """Symbols, variables and bytes of a CTA's shared memory.
 
-    Args:
-        program: its declarations count.
-        dynamic_bytes: of the ``.extern`` array.
-        pool: what stands where in that array, where it is known: name, offset, bytes.
-        gap_bytes: behind each variable, so that an access past its end is in no variable.
-
-    Raises:
-        LaunchError: there is dynamic shared memory and no ``.extern`` variable, or the other way round.
+    ``program``: its declarations count; ``dynamic_bytes``: of the ``.extern`` array; ``pool``: what stands where in
+    that array, where it is known: name, offset, bytes; ``gap_bytes``: behind each variable, so that an access past its
+    end is in no variable.
     """
     symbols: dict[str, int] = {}
     variables: list[SharedVariable] = []
@@ -158,48 +153,18 @@ def lay_out_shared(
 
 
 def run_grid(
-    program: Program,
-    *,
-    grid: Dim3,
-    block: Dim3,
-    cluster: Dim3 | None,
-    parameters: Mapping[str, bytes],
-    memory: GlobalMemory,
-    pool: Sequence[tuple[str, int, int]] = (),
-    dynamic_shared_bytes: int = 0,
-    profile: bool = False,
-    progress: Callable[[int, int], None] | None = None,
-    origin_of: Callable[[int], str] | None = None,
-    value_checks: Sequence[ValueCheck] = (),
-    allow: Sequence[str] = (),
-    observer: Observer | None = None,
-    variables: Mapping[str, bytes] | None = None,
-    all_hazards: bool = False,
-) -> Report:
+    program: Program, *, grid: Dim3, block: Dim3, cluster: Dim3 | None, parameters: Mapping[str, bytes],
+    memory: GlobalMemory, pool: Sequence[tuple[str, int, int]] = (), dynamic_shared_bytes: int = 0,
+    profile: bool = False, progress: Callable[[int, int], None] | None = None,
+    origin_of: Callable[[int], str] | None = None, value_checks: Sequence[ValueCheck] = (), allow: Sequence[str] = (),
+    observer: Observer | None = None, variables: Mapping[str, bytes] | None = None, all_hazards: bool = False,
+) -> Report:  # fmt: skip
     """Run every CTA of a grid.
 
-    Args:
-        program: the parsed kernel.
-        grid: CTAs.
-        block: threads of a CTA.
-        cluster: CTAs of a cluster, or None.
-        parameters: the bytes of each parameter.
-        memory: global memory, with the arguments' arrays.
-        pool: buffers inside dynamic shared memory: name, offset, bytes.
-        dynamic_shared_bytes: its size.
-        profile: count memory transactions too.
-        progress: called with CTAs done and CTAs in all.
-        origin_of: from a PTX line to the statement that it comes from.
-        value_checks: registers whose values must lie within bounds, by the line that defines them.
-        allow: names of what is no hazard here, of :data:`ALLOWABLE`.
-        observer: called with each :class:`Access` and :class:`Transfer`, in the order in which they run here.
-        variables: the bytes of variables of the module that the caller sets, by their names in PTX.
-        all_hazards: go on after a hazard where that is possible, and report one for each cause.
-
-    Raises:
-        HazardError: an execution that the hardware leaves undefined.
-        UnsupportedPtxError: an instruction that the emulator does not know.
-        LaunchError: the launch does not fit the program.
+    ``parameters``: the bytes of each parameter, and ``variables`` those of variables of the module that the caller sets, by their names
+    in PTX; ``memory``: with the arguments' arrays; ``pool``: buffers inside dynamic shared memory (name, offset, bytes); ``origin_of``: from
+    a PTX line to the statement that it comes from; ``value_checks``: registers whose values must lie within bounds, by the line that
+    defines them. The others are those of :func:`~tilecopy_emulator.run_ptx`.
     """
     where = f"kernel {program.name}"
     for name, flag in (("profile", profile), ("all_hazards", all_hazards)):
@@ -228,28 +193,13 @@ def run_grid(
         local_owner = _place_variables(program, memory, table, variables or {})
         if _reserves(program, "%envreg1", "%envreg2"):  # every launch here is as cooperative as it needs to be
             table[WORKSPACE] = "global", memory.add(WORKSPACE, np.zeros(WORKSPACE_BYTES, np.uint8), 256, writable=True)
-        shared_cell, global_cell = pieces(program)
-        memory.cell = global_cell
+        blocks, observes = _blocks(grid, shape), None if raced else observer
+        cells = pieces(program)
+        memory.cell = cells[1]
         launch = Launch(
-            program,
-            *compiled,
-            grid,
-            block,
-            shape,
-            _blocks(grid, shape),
-            memory,
-            table,
-            in_shared,
-            shared_bytes,
-            shared_cell,
-            global_cell,
-            sections(program),
-            local_owner,
-            profile,
-            None if raced else observer,
-            origin_of or (lambda line: ""),
-            base,
-        )
+            program, *compiled, grid, block, shape, blocks, memory, table, in_shared, shared_bytes, *cells,
+            sections(program), local_owner, profile, observes, origin_of or (lambda line: ""), base,
+        )  # fmt: skip
         launch.dynamic_shared_bytes, launch.total_shared_bytes = dynamic_shared_bytes, total_bytes
         launch.single = profile or observer is not None
         for sought in raced:
@@ -288,17 +238,11 @@ def run_grid(
                 approximate.add(".".join(instruction.opcode))
             if profile and (name := shared_side_not_counted(instruction.opcode)):
                 not_counted.add(name)
+    notes = (*program.notes, *dict.fromkeys(launch.notes), *launch.memory.leaks())
     return Report(
-        len(launch.blocks) * launch.threads,
-        dict(executed),
-        dict(launch.counters),
-        tuple(sorted(approximate)),
-        dict(lines),
-        tuple(sorted(not_counted)),
-        tuple(launch.printed),
-        (*program.notes, *dict.fromkeys(launch.notes), *launch.memory.leaks()),
-        _variables_after(program, launch),
-    )
+        len(launch.blocks) * launch.threads, dict(executed), dict(launch.counters), tuple(sorted(approximate)), dict(lines),
+        tuple(sorted(not_counted)), tuple(launch.printed), notes, _variables_after(program, launch),
+    )  # fmt: skip
 
 
 def _hazards_of(launch: Launch, progress: Callable[[int, int], None] | None) -> list[Hazard]:

@@ -12,9 +12,7 @@ from .formats import FORMATS, decode, encode, flush
 from .forms import Compute, Form, Mode, form, plain
 from .integers import halves, joined, view
 
-ORDERED: dict[str, Callable[[Any, Any], Any]] = {
-    name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
-}
+ORDERED: dict[str, Callable[[Any, Any], Any]] = {x: getattr(operator, x) for x in ("eq", "ne", "lt", "le", "gt", "ge")}
 """Comparisons of arrays by their names in PTX."""
 _UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 _BOOLEAN: dict[str, Callable[[Any, Any], Any]] = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}

@@ -23,10 +23,8 @@ _WIDTH = 34
 def computation(name: str, mode: Mode, marks: Mapping[int, str] | None = None) -> Compute:
     """What an instruction computes.
 
-    Args:
-        name: its opcode.
-        mode: its types and modifiers.
-        marks: by the position of an operand, a sign where it is negated, and the part that counts (``b2``, ``-h0``).
+    ``name``: its opcode; ``mode``: its types and modifiers; ``marks``: by the position of an operand, a sign where it
+    is negated, and the part that counts (``b2``, ``-h0``).
     """
     marks = dict(marks or {})
     types = ("u32", *mode.types) if name == "vset" else mode.types

@@ -41,15 +41,9 @@ _TEXTURES = re.compile(r"\b(texture|surface)\s*<")
 
 
 def run_cuda(
-    source: str,
-    arguments: Sequence[Any],
-    *,
-    entry: str | None = None,
-    target: str = "sm_90",
-    options: Sequence[str] = (),
-    name: str = "kernel.cu",
-    **launch: Any,
-) -> Report:
+    source: str, arguments: Sequence[Any], *, entry: str | None = None, target: str = "sm_90",
+    options: Sequence[str] = (), name: str = "kernel.cu", **launch: Any,
+) -> Report:  # fmt: skip
     """Compile a kernel of CUDA C++ by NVRTC and run it with no GPU; hazards name the lines of the source.
 
     Args:
@@ -78,13 +72,9 @@ def run_cuda(
 
 
 def compile_cuda(
-    source: str,
-    *,
-    entry: str | None = None,
-    target: str = "sm_90",
-    options: Sequence[str] = (),
+    source: str, *, entry: str | None = None, target: str = "sm_90", options: Sequence[str] = (),
     name: str = "kernel.cu",
-) -> Program:
+) -> Program:  # fmt: skip
     """Compile a kernel of CUDA C++, with line information; the arguments are those of :func:`run_cuda`.
 
     Raises:
@@ -180,9 +170,7 @@ def _device_part(unit: _Unit, first: _Compiled, missing: list[str], folders: lis
     options += [] if any(map(_DEVICE_ALONE.match, options)) else [_FOR_DEVICES]
     for _ in range(_MOST_ROUNDS):
         kept = {name: without(file, hosts[name]) for name, file in files.items()}
-        without_includes = "\n".join(
-            line for text in kept.values() for line in text.split("\n") if "include" not in line
-        )
+        without_includes = "\n".join(x for text in kept.values() for x in text.split("\n") if "include" not in x)
         unseen = [name for name in missing if not name.startswith("thrust/") or "thrust::" not in without_includes]
         every = "\n".join(kept.values())
         headers = {**standard_headers(every, folders), **{name: stand_in(name) for name in unseen}, **kept}
@@ -232,9 +220,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def _error_lines(log: str, file: str) -> list[int]:
     """The lines of a file into which errors point."""
-    return [
-        int(each) for each in re.findall(rf"^{re.escape(file)}\((\d+)\): (?:catastrophic )?error", log, re.MULTILINE)
-    ]
+    return [int(x) for x in re.findall(rf"^{re.escape(file)}\((\d+)\): (?:catastrophic )?error", log, re.MULTILINE)]
 
 
 def _local_files(
@@ -357,9 +343,7 @@ def _compile(unit: _Unit, entry: str | None = None) -> _Compiled:
         call(get, program, data)
         return data.rstrip(b"\0").decode("utf-8", "replace")
 
-    names, texts = (
-        [each.encode("utf-8", "replace") for each in part] for part in (unit.headers, unit.headers.values())
-    )
+    names, texts = ([x.encode("utf-8", "replace") for x in part] for part in (unit.headers, unit.headers.values()))
     with compiling():
         program = call(nvrtc.nvrtcCreateProgram, unit.text.encode(), unit.file.encode(), len(names), texts, names)
         try:
@@ -385,17 +369,8 @@ def run_nvcc(source: str, path: Path, target: str, options: Sequence[str]) -> _C
     with tempfile.TemporaryDirectory() as folder:
         copy, made = Path(folder) / f"{path.stem}.cu", Path(folder) / "made.ptx"
         copy.write_text(source, encoding="utf-8")
-        words: list[str | Path] = [
-            nvcc,
-            "-ptx",
-            "-lineinfo",
-            f"-arch={target}",
-            f"-I{path.parent}",
-            *options,
-            "-o",
-            made,
-            copy,
-        ]
+        words: list[str | Path] = [nvcc, "-ptx", "-lineinfo", f"-arch={target}", f"-I{path.parent}", *options]
+        words += ["-o", made, copy]
         try:
             done = subprocess.run(words, capture_output=True, text=True, timeout=_NVCC_SECONDS, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:

@@ -53,9 +53,7 @@ def implicit_names() -> frozenset[str]:
 def standard_headers(text: str, folders: list[str]) -> Mapping[str, str]:
     """The headers for a compilation, by their names.
 
-    Args:
-        text: of the sources that include them.
-        folders: of installed headers.
+    ``text``: of the sources that include them; ``folders``: of installed headers.
     """
     headers = dict.fromkeys(_FOR_HOSTS.split(), "")
     uses_std = re.search(r"\bstd\b", text) is not None

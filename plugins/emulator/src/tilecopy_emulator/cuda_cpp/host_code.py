@@ -27,18 +27,7 @@ _TOKEN = re.compile(
 _MARKERS = frozenset(("__global__", "__device__", "__constant__", "__shared__", "__managed__"))
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
 _TYPES = ("struct", "class", "union", "enum")
-_OTHERS = [
-    "using",
-    "typedef",
-    "static_assert",
-    "friend",
-    "template",
-    "namespace",
-    "asm",
-    "concept",
-    "public",
-    "private",
-]
+_OTHERS = re.compile("using|typedef|static_assert|friend|template|namespace|asm|concept|public|private")
 _ATTRIBUTES = ("__launch_bounds__", "__align__", "alignas", "__attribute__", "__declspec", "decltype", "noexcept")
 _AFTER_PARAMETERS = ("const", "noexcept", "override", "final", "try", "requires", "volatile", *_ATTRIBUTES)
 _MOST_DEEP = 1000
@@ -122,9 +111,7 @@ def included(text: str) -> list[str]:
 def tokens_of(text: str) -> tuple[Token, ...]:
     """Split C++ into tokens; comments and spaces are left out."""
     tokens = (Token(str(each.lastgroup), each[0], each.start()) for each in _TOKEN.finditer(text))
-    return tuple(
-        each if each.kind != "end" else attrs.evolve(each, kind="string") for each in tokens if each.kind != "space"
-    )
+    return tuple(attrs.evolve(x, kind="string") if x.kind == "end" else x for x in tokens if x.kind != "space")
 
 
 def marker_macros(files: Iterable[str]) -> frozenset[str]:
@@ -154,9 +141,7 @@ def source_file(text: str, markers: frozenset[str] = _MARKERS) -> SourceFile:
 
 def without(file: SourceFile, left_out: Collection[Declaration]) -> str:
     """The text of a file with spaces in place of some declarations; lines keep their numbers, preprocessor lines stay."""
-    kept = [
-        token for token in file.tokens if token.kind == "line" and not re.match(r"\s*#\s*(pragma|include)", token.text)
-    ]
+    kept = [x for x in file.tokens if x.kind == "line" and not re.match(r"\s*#\s*(pragma|include)", x.text)]
     parts, at = [], 0
     for each in sorted(left_out, key=lambda each: each.start):
         if each.start < at:
@@ -209,7 +194,8 @@ def at_lines(file: SourceFile, lines: Iterable[int]) -> set[Declaration]:
         here = [each for each in file.declarations if each.first <= line <= each.last]
         if here and not (nearest := min(here, key=lambda each: each.end - each.start)).marked:
             declarations.add(nearest)
-    macros = {each.head[0].text for each in declarations if each.kind == "other"} - {*_OTHERS, *_TYPES}
+    macros = {each.head[0].text for each in declarations if each.kind == "other"} - {*_TYPES}
+    macros = {name for name in macros if not _OTHERS.fullmatch(name)}
     return declarations | {each for each in file.declarations if each.kind == "other" and each.head[0].text in macros}
 
 
@@ -365,7 +351,9 @@ class _Reader:
         head = [each.text for each in self.tokens[begin : self.at]]
         if body >= 0:
             kind = "type"
-        elif not head or head[0] in (*_OTHERS, *_TYPES) or (len(groups) == 1 and groups[0] == begin + 1):
+        elif (
+            not head or head[0] in _TYPES or _OTHERS.fullmatch(head[0]) or (len(groups) == 1 and groups[0] == begin + 1)
+        ):
             kind = "other"
         else:
             kind = "prototype" if groups and not assigned else "variable"

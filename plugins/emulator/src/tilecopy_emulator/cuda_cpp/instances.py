@@ -9,21 +9,9 @@ from .host_code import Declaration, SourceFile, Token, tokens_of
 
 _MOST_ROUNDS = 3
 """Functions that pass their template arguments on to a launch, one inside another."""
-_TYPE_WORDS = [
-    "int",
-    "float",
-    "double",
-    "char",
-    "short",
-    "long",
-    "bool",
-    "unsigned",
-    "signed",
-    "const",
-    "restrict",
-    "__restrict__",
-    "__grid_constant__",
-]
+_TYPE_WORD = re.compile(
+    "int|float|double|char|short|long|bool|(?:un)?signed|const|(?:__)?restrict(?:__)?|__grid_constant__"
+)
 
 
 def launched_instances(file: SourceFile) -> dict[str, list[str]]:
@@ -171,5 +159,5 @@ def parameter_names(kernel: Declaration) -> tuple[str, ...]:
             or before.text == "__restrict__"
         )
         if token.kind == "word" and depth == 1 and typed and not default:
-            name = token.text if token.text not in _TYPE_WORDS else ""
+            name = token.text if not _TYPE_WORD.fullmatch(token.text) else ""
     return tuple(names) if names != [""] else ()

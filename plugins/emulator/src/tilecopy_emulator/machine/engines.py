@@ -252,13 +252,9 @@ class Engines:
     ) -> None:
         """Bytes that the async proxy touches: an ordinary write needs ``fence.proxy.async`` on its way here.
 
-        Args:
-            lane: who issues the operation.
-            cells: of shared memory.
-            action: what is done to them, in words.
-            stamps: of their last writers, where they have been overwritten since.
-            other: another fence that would do, in words.
-            more: the end of the message.
+        ``lane``: who issues the operation; ``cells``: of shared memory; ``action``: what is done to them, in words;
+        ``stamps``: of their last writers, where they have been overwritten since; ``other``: another fence that would
+        do, in words; ``more``: the end of the message.
         """
         machine = self.machine
         order = machine.order
@@ -278,8 +274,7 @@ class Engines:
             machine.hazard(
                 "proxy",
                 f"{machine.shared.where(int(cells[at]) * machine.shared.cell)} is {action} by the async proxy; {who} wrote "
-                f"it with no {other}fence.proxy.async of shared memory since{more}",
-                np.array([lane]), threads=(who,),
+                f"it with no {other}fence.proxy.async of shared memory since{more}", np.array([lane]), threads=(who,),
             )  # fmt: skip
 
     def copy(self, lanes: Lanes, places: Any, size: int, fetch: Callable[[Any], Any]) -> None:

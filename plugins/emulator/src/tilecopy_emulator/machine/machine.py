@@ -60,11 +60,7 @@ class Machine(Memories):
         self.watch = Watch(self, self.mbarriers, self.engines)
 
     def run(self) -> Stuck | None:
-        """Step until every thread has exited (None) or nothing can go on without another batch.
-
-        Raises:
-            HazardError: an execution that the hardware leaves undefined.
-        """
+        """Step until every thread has exited (None) or nothing can go on without another batch."""
         steps, lengths, instructions = self.launch.steps, self.launch.lengths, self.program.instructions
         guards = [(i.guard, i.unless, target >= 0) for i, target in zip(instructions, self.launch.targets, strict=True)]
         count, executed = len(instructions), self.launch.executed
@@ -164,9 +160,7 @@ class Machine(Memories):
                 for name, (values, defined) in zip(names, before, strict=True):
                     self._restore(name, values, defined)
                 self.launch.steps[self.at](self, index)
-                found.append(
-                    [np.broadcast_to(self.registers[name], (self.units, self.copies))[index] for name in names]
-                )
+                found.append([np.broadcast_to(self.registers[x], (self.units, self.copies))[index] for x in names])
         except HazardError:  # a divisor of nothing, say
             raise nothing from None
         finally:

@@ -61,7 +61,6 @@ class Mbarrier:
     waiters: dict[int, int] = attrs.Factory(dict)
     narrow: str = ""
     completers: Any = ()
-    relaxed: list[Any] = attrs.Factory(list)
 
     def __str__(self) -> str:
         tx = f" and {self.tx} bytes" if self.tx > 0 else ""
@@ -97,18 +96,12 @@ class Mbarriers:
             self.polled |= {lane + lanes: (p + shift, phase, at) for lane, (p, phase, at) in polled.items()}
             for place, old in objects.items():
                 self.objects[place + shift] = attrs.evolve(
-                    old,
-                    place=place + shift,
-                    initialiser=old.initialiser + lanes,
-                    near=order.moved(old.near, ctas_before),
-                    far=order.moved(old.far, ctas_before),
+                    old, place=place + shift, initialiser=old.initialiser + lanes,
+                    near=order.moved(old.near, ctas_before), far=order.moved(old.far, ctas_before),
                     done_near=order.moved(old.done_near, ctas_before),
-                    done_far=order.moved(old.done_far, ctas_before),
-                    used=_spread(old.used, copies, copy),
-                    waiters={lane + lanes: phase for lane, phase in old.waiters.items()},
-                    times=list(old.times),
-                    relaxed=[(lane + lanes, clock) for lane, clock in old.relaxed],
-                )
+                    done_far=order.moved(old.done_far, ctas_before), used=_spread(old.used, copies, copy),
+                    waiters={lane + lanes: phase for lane, phase in old.waiters.items()}, times=list(old.times),
+                )  # fmt: skip
 
     def actor(self, barrier: Mbarrier) -> int:
         """Whose clock the operations that complete on it have."""
@@ -228,17 +221,9 @@ class Mbarriers:
         return self.machine.shared.place(lanes, addresses, 8, remote=remote)
 
     def arrive(
-        self,
-        lanes: Lanes,
-        places: Any,
-        counts: Any,
-        *,
-        tx: Any = None,
-        drop: bool = False,
-        no_complete: bool = False,
-        relaxed: bool = False,
-        cluster: bool = False,
-    ) -> Any:
+        self, lanes: Lanes, places: Any, counts: Any, *, tx: Any = None, drop: bool = False,
+        no_complete: bool = False, relaxed: bool = False, cluster: bool = False,
+    ) -> Any:  # fmt: skip
         """Arrivals of some lanes (counts, and bytes to expect before them); returns the states they found."""
         machine = self.machine
         index = machine.index(lanes)
@@ -259,9 +244,7 @@ class Mbarriers:
                 members = index[part]
                 self._check_arrival(barrier, lanes, position, members, total)
                 running = before - np.concatenate([[0], np.cumsum(counts[part])[:-1]])
-                tokens[part] = (
-                    TOKEN | (barrier.phase << 40) | (np.asarray(running).astype(np.uint64) & np.uint64(0xFFFFF))
-                )
+                tokens[part] = TOKEN | barrier.phase << 40 | np.asarray(running).astype(np.uint64) & np.uint64(0xFFFFF)
                 self._note(barrier, members, relaxed=relaxed, cluster=cluster)
                 if drop:
                     barrier.expected -= total
@@ -280,8 +263,7 @@ class Mbarriers:
             machine.hazard(
                 "mbarrier",
                 f"{barrier.name}: more arrivals ({total}) than phase {barrier.phase} still expects ({barrier.pending} of "
-                f"{barrier.expected})",
-                lanes, position,
+                f"{barrier.expected})", lanes, position,
             )  # fmt: skip
         if not barrier.phase:
             return

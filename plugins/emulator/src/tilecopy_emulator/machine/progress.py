@@ -104,14 +104,9 @@ class Watch:
         for name in machine.owned:
             machine.owned[name] = False  # so that the next write makes a new array
         self._picture = _Picture(
-            self._versions(),
-            self._memory(),
-            machine.at,
-            machine.pc.copy(),
-            machine.status.copy(),
-            machine.turn.copy(),
-            dict(machine.registers),
-        )
+            self._versions(), self._memory(), machine.at, machine.pc.copy(), machine.status.copy(),
+            machine.turn.copy(), dict(machine.registers),
+        )  # fmt: skip
         self._record()
 
     def _versions(self) -> tuple[int, int]:

@@ -85,10 +85,8 @@ class GlobalAccesses(ShadowedMemory):
         position, copy = first_of(bad)
         at = int(offsets[position, copy])
         self.machine.hazard(
-            "bounds",
-            f"byte {at} (+{size}) is outside {array.name}, which has {len(array.data)} bytes "
-            f"({array.where(at, size)})",
-            lanes, position, copy=copy, bytes=(at, at + size - 1),
+            "bounds", f"byte {at} (+{size}) is outside {array.name}, which has {len(array.data)} bytes "
+            f"({array.where(at, size)})", lanes, position, copy=copy, bytes=(at, at + size - 1),
         )  # fmt: skip
 
     def cells(self, array: GlobalArray, offsets: Any, size: int) -> tuple[Any, int]:
@@ -132,10 +130,8 @@ class GlobalAccesses(ShadowedMemory):
     def remember(self, array: GlobalArray, reads: Reads, actors: Any) -> None:
         """Reads that have been checked: later writes are held against them.
 
-        Args:
-            array: what they are of.
-            reads: where.
-            actors: of the grid, for whom they are, of shape (pieces or 1, copies).
+        ``array``: what they are of; ``reads``: where; ``actors``: of the grid, for whom they are, of shape (pieces or
+        1, copies).
         """
         if array.space != "global":
             return
@@ -163,33 +159,18 @@ class GlobalAccesses(ShadowedMemory):
             self.shadow_of(array)
 
     def check_read(
-        self,
-        array: GlobalArray,
-        lanes: Lanes,
-        offsets: Any,
-        size: int,
-        strength: int,
-        chosen: Any,
-        *,
+        self, array: GlobalArray, lanes: Lanes, offsets: Any, size: int, strength: int, chosen: Any, *,
         remember: bool = True,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Order of a read."""
         if array.space != "global":
             return
         self._order(array, lanes, offsets, size, strength, chosen, remember=remember)
 
     def check_write(
-        self,
-        array: GlobalArray,
-        lanes: Lanes,
-        offsets: Any,
-        size: int,
-        strength: int,
-        chosen: Any,
-        *,
-        raw: Any = None,
-        modifies: bool = False,
-    ) -> None:
+        self, array: GlobalArray, lanes: Lanes, offsets: Any, size: int, strength: int, chosen: Any, *,
+        raw: Any = None, modifies: bool = False,
+    ) -> None:  # fmt: skip
         """Order of a write; ``raw``: the bytes, where lanes of one warp may write the same ones to the same place; ``modifies``: it is an atomic operation.
 
         Raises:
@@ -268,17 +249,9 @@ class GlobalAccesses(ShadowedMemory):
                 blame_flight(self.machine, operation, -1, where, "written", lanes, position, copy, None, wrote=False)
 
     def _order(
-        self,
-        array: GlobalArray,
-        lanes: Lanes,
-        offsets: Any,
-        size: int,
-        strength: int,
-        chosen: Any,
-        *,
-        raw: Any = None,
-        **more: Any,
-    ) -> None:
+        self, array: GlobalArray, lanes: Lanes, offsets: Any, size: int, strength: int, chosen: Any, *,
+        raw: Any = None, **more: Any,
+    ) -> None:  # fmt: skip
         """The accesses must be in order; ``more``: see :meth:`ShadowedMemory.hold`."""
         cells, count = self.cells(array, offsets, size)
         threads = self.machine.grid_thread[lanes]

@@ -108,11 +108,8 @@ def _ordered_in_unit(machine: Registers, lanes: Any, before: Any, touched: Touch
 class ShadowedMemory:
     """A memory whose bytes have stamps.
 
-    Args:
-        machine: whose threads access it.
-        cell: bytes of a cell, which no access splits.
-        judge: says what is in order.
-        whole_grid: its stamps name threads of the grid, not of the machine.
+    ``machine``: whose threads access it; ``cell``: bytes of a cell, which no access splits; ``judge``: says what is in
+    order; ``whole_grid``: its stamps name threads of the grid, not of the machine.
     """
 
     def __init__(self, machine: Registers, cell: int, judge: JudgeAccess, *, whole_grid: bool) -> None:
@@ -125,30 +122,14 @@ class ShadowedMemory:
         return (first, 1) if count == 1 else ((first[:, None] + np.arange(count)).ravel(), count)
 
     def hold(
-        self,
-        shadow: Shadow,
-        cells: Any,
-        actors: Any,
-        strength: int,
-        *,
-        key: int = 0,
-        writes: bool = False,
-        remember: bool = True,
-        equal: Any = None,
-        modifies: bool = False,
-    ) -> None:
+        self, shadow: Shadow, cells: Any, actors: Any, strength: int, *, key: int = 0, writes: bool = False,
+        remember: bool = True, equal: Any = None, modifies: bool = False,
+    ) -> None:  # fmt: skip
         """Hold accesses of cells, each by its actor, against those before.
 
-        Args:
-            shadow: where the stamps are.
-            cells: 1-D.
-            actors: one a cell.
-            strength: of these accesses.
-            key: of the memory, for the locks.
-            writes: whether they write.
-            remember: whether later ones are held against these reads.
-            equal: of writes, see :meth:`..order.shadow.Shadow.write`.
-            modifies: likewise.
+        ``shadow``: where the stamps are; ``cells``: 1-D; ``actors``: one a cell; ``strength``: of these accesses;
+        ``key``: of the memory, for the locks; ``writes``: whether they write; ``remember``: whether later ones are held
+        against these reads; ``equal``: of writes, see :meth:`..order.shadow.Shadow.write`; ``modifies``: likewise.
 
         Raises:
             Conflict: nothing orders one of them after an earlier one.
@@ -188,30 +169,15 @@ class ShadowedMemory:
                 machine.launch.seen[sought] = machine.at + int(found[-1]) * steps // len(cells), -1
 
     def updated(
-        self,
-        access: Access,
-        update: Any,
-        places: Any,
-        keys: Any,
-        lanes: Any,
-        of: Any,
-        fetch: Any,
-        put: Any,
-        *,
+        self, access: Access, update: Any, places: Any, keys: Any, lanes: Any, of: Any, fetch: Any, put: Any, *,
         shared: bool,
-    ) -> Any:
+    ) -> Any:  # fmt: skip
         """Do an atomic operation, the accesses of one place one after another, and return the bits before each.
 
-        Args:
-            access: how.
-            update: as of :meth:`Machine.atomic`.
-            places: of the accesses, 1-D.
-            keys: what flags know these by.
-            lanes: of the accesses; None where copies of one lane are accesses of their own.
-            of: rows and columns that ``update`` gets, each of shape (accesses, copies).
-            fetch: gives the bits of places, of shape (places, copies).
-            put: writes them.
-            shared: whether it is shared memory.
+        ``access``: how; ``update``: as of :meth:`Machine.atomic`; ``places``: of the accesses, 1-D; ``keys``: what
+        flags know these by; ``lanes``: of the accesses; None where copies of one lane are accesses of their own;
+        ``of``: rows and columns that ``update`` gets, each of shape (accesses, copies); ``fetch``: gives the bits of
+        places, of shape (places, copies); ``put``: writes them; ``shared``: whether it is shared memory.
         """
         machine, flags, (rows, columns) = self.machine, self.machine.flags, of
         if access.scan is not None and flags.quiet(access, shared=shared):
@@ -257,34 +223,17 @@ class ShadowedMemory:
         return key if self._whole_grid else ~self.machine.first
 
     def accuse(
-        self,
-        conflict: Conflict,
-        where: str,
-        strength: int,
-        lanes: Lanes,
-        at: tuple[int, int],
-        span: tuple[int, int],
-        *,
-        writes: bool,
-        values: tuple[Any, Any, Any] | None,
-        there: Callable[[], Any],
-        near: Callable[[int], bool],
+        self, conflict: Conflict, where: str, strength: int, lanes: Lanes, at: tuple[int, int], span: tuple[int, int],
+        *, writes: bool, values: tuple[Any, Any, Any] | None, there: Callable[[], Any], near: Callable[[int], bool],
         key: int = 0,
-    ) -> NoReturn:
+    ) -> NoReturn:  # fmt: skip
         """Raise the hazard of two accesses that nothing orders.
 
-        Args:
-            conflict: what :meth:`hold` has found.
-            where: the bytes in words.
-            strength: of the access now.
-            lanes: who makes it.
-            at: which of them, and its copy.
-            span: the bytes.
-            writes: whether it writes.
-            values: of a write: its own, those that its instruction writes to the same place, and the actors that write them.
-            there: gives the bytes that are there.
-            near: whether an actor is of the same warp.
-            key: of the memory, as in :meth:`hold`.
+        ``conflict``: what :meth:`hold` has found; ``where``: the bytes in words; ``strength``: of the access now;
+        ``lanes``: who makes it; ``at``: which of them, and its copy; ``span``: the bytes; ``writes``: whether it
+        writes; ``values``: of a write: its own, those that its instruction writes to the same place, and the actors
+        that write them; ``there``: gives the bytes that are there; ``near``: whether an actor is of the same warp;
+        ``key``: of the memory, as in :meth:`hold`.
 
         Raises:
             Together: lanes of one instruction write there, and the values decide.

@@ -37,9 +37,7 @@ class LocalMemory:
 
     def where(self, offset: int) -> str:
         """A byte in words: variable and byte."""
-        starts = sorted(
-            (address, name) for name, (space, address) in self.machine.launch.symbols.items() if space == "local"
-        )
+        starts = sorted((at, name) for name, (space, at) in self.machine.launch.symbols.items() if space == "local")
         below = [(start, name) for start, name in starts if start <= offset]
         if not below:
             return f"local byte {offset}"

@@ -46,10 +46,8 @@ class Memories(Registers):
         Whoever uses one is at fault, and the load is what is told. Where nothing in the program reads any of its
         registers, it is no look-ahead that may be in vain: the load itself is at fault.
 
-        Args:
-            names: the registers, one after another.
-            element: bytes of each.
-            each: lanes of one instruction, where several in a row have been done as one (with all their registers).
+        ``names``: the registers, one after another; ``element``: bytes of each; ``each``: lanes of one instruction,
+        where several in a row have been done as one (with all their registers).
         """
         taken, self.unwritten = self.unwritten, []
         for lanes, origins in taken:
@@ -84,8 +82,7 @@ class Memories(Registers):
             self._memory_of(access.space).store(lanes, access, addresses, raw, origins)
             return
         self._generic(
-            lanes, access, addresses,
-            lambda to, x, at, rows: self.store(
+            lanes, access, addresses, lambda to, x, at, rows: self.store(
                 to, x, at, raw if rows is None or len(raw) == 1 else raw[rows],
                 origins if rows is None or origins is None else origins[rows],
             ),

@@ -83,10 +83,8 @@ class SharedMemory(ShadowedMemory):
                     "bounds", f"0x{int(values[at]):x} is not an address in the shared memory of the CTA", lanes, at
                 )
             machine.hazard(
-                "window",
-                f"0x{int(values[at]):x} is an address of CTA {int(rank[at])} of the cluster"
-                + ("" if remote else "; only .shared::cluster accesses reach it"),
-                lanes, at,
+                "window", f"0x{int(values[at]):x} is an address of CTA {int(rank[at])} of the cluster"
+                + ("" if remote else "; only .shared::cluster accesses reach it"), lanes, at,
             )  # fmt: skip
         aligned = aligned or min(size, 16)
         machine.hazard_where(
@@ -138,8 +136,7 @@ class SharedMemory(ShadowedMemory):
                     machine.hazard(
                         "lifetime",
                         f"shared memory of CTA {there % machine.cluster_size} of the cluster is used, and nothing says "
-                        "that it has started (a cluster barrier is missing)",
-                        lanes, position,
+                        "that it has started (a cluster barrier is missing)", lanes, position,
                     )  # fmt: skip
             if not len(machine.living(there)):
                 what = f"shared memory of CTA {there % machine.cluster_size} of the cluster is used and it has exited"
@@ -280,17 +277,9 @@ class SharedMemory(ShadowedMemory):
         self._order(lanes, places, size, cells, count, strength, raw=raw, writes=True, equal=equal, modifies=modifies)
 
     def _order(
-        self,
-        lanes: Lanes,
-        places: Any,
-        size: int,
-        cells: Any,
-        count: int,
-        strength: int,
-        *,
-        raw: Any = None,
+        self, lanes: Lanes, places: Any, size: int, cells: Any, count: int, strength: int, *, raw: Any = None,
         **more: Any,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """The accesses must be in order; ``more``: see :meth:`ShadowedMemory.hold`."""
         machine = self.machine
         if self.reserved is not None and (places % self.size >= self.reserved).all():

@@ -42,11 +42,7 @@ def _chosen(instruction: Instruction, table: Mapping[str, Sequence[Form]]) -> tu
 
 
 def compile_arithmetic(instruction: Instruction, program: Program, table: Mapping[str, Sequence[Form]] = FORMS) -> Step:
-    """The step of an instruction of a table of forms.
-
-    Raises:
-        UnsupportedPtxError: a modifier, type or operand that is in no table.
-    """
+    """The step of an instruction of a table of forms."""
     form, mode = _chosen(instruction, table)
     compute = form.build(mode)
     wider = instruction.opcode[0] == "cvt" and all(type in DECLARABLE for type in mode.types)

@@ -49,9 +49,7 @@ def _atomic(instruction: Instruction, program: Program) -> Step:
         else []
     )
     address = data_address(operands.pop(0), parts.space, instruction, program)
-    readers = [
-        [reader(x, each, instruction, program) for x in names_of(operand, count, instruction)] for operand in operands
-    ]
+    readers = [[reader(x, each, instruction, program) for x in names_of(y, count, instruction)] for y in operands]
     size = 16 if type == "b128" else REGISTER_BITS[type] // 8
     scan = None if parts.count else scan_of(operation, type)
     access = Access(

@@ -13,13 +13,13 @@ from ..memory.tensor_maps import MAP_BYTES
 from ..order.access import SCOPES
 from ..order.clocks import ASYNC_GLOBAL, ASYNC_SHARED, TENSORMAP
 from ..program import TAKES_PART, Instruction, Memory, Pair, Program
-from .loads import address_reader, immediate, shared_address
-from .operands import Handler, Lanes, Step, demand_count, is_constant, reader, refuse, writer
+from .loads import address_reader, immediate, shared_address, with_operands
+from .operands import Handler, Lanes, Reader, Step, Writer, demand_count, is_constant, reader, refuse, writer
 
 
-def _exit(instruction: Instruction, program: Program) -> Step:
-    demand_count(instruction, 0)
-    return lambda machine, lanes: machine.exit(lanes)
+@with_operands()
+def _exit(machine: Machine, lanes: Lanes, opcode: Any) -> None:
+    machine.exit(lanes)
 
 
 def _branch(instruction: Instruction, program: Program) -> Step:
@@ -74,33 +74,21 @@ def _bar(instruction: Instruction, program: Program) -> Step:
     return step
 
 
-def _bar_warp(instruction: Instruction, program: Program) -> Step:
-    demand_count(instruction, 1)
-    mask = reader(instruction.operands[0], "u32", instruction, program)
-
-    def step(machine: Machine, lanes: Lanes) -> None:
-        machine.barriers.warp_sync(lanes, machine.uniform(mask(machine, lanes), lanes).astype(np.uint32))
-
-    return step
+@with_operands("u32")
+def _bar_warp(machine: Machine, lanes: Lanes, opcode: Any, mask: Reader) -> None:
+    machine.barriers.warp_sync(lanes, machine.uniform(mask(machine, lanes), lanes).astype(np.uint32))
 
 
-def _barrier_cluster(instruction: Instruction, program: Program) -> Step:
-    opcode = instruction.opcode
-    arrives = "arrive" in opcode
-    demand_count(instruction, 0)
-    relaxed, aligned = "relaxed" in opcode, "aligned" in opcode
-
-    def step(machine: Machine, lanes: Lanes) -> None:
-        if aligned:
-            lanes = machine.whole_warps(lanes)
-            if not machine.size(lanes):
-                return
-        if arrives:
-            machine.barriers.cluster_arrive(lanes, relaxed=relaxed)
-        else:
-            machine.barriers.cluster_wait(lanes)
-
-    return step
+@with_operands()
+def _barrier_cluster(machine: Machine, lanes: Lanes, opcode: Any) -> None:
+    if "aligned" in opcode:
+        lanes = machine.whole_warps(lanes)
+        if not machine.size(lanes):
+            return
+    if "arrive" in opcode:
+        machine.barriers.cluster_arrive(lanes, relaxed="relaxed" in opcode)
+    else:
+        machine.barriers.cluster_wait(lanes)
 
 
 def _set_registers(instruction: Instruction, program: Program) -> Step:
@@ -167,20 +155,14 @@ def _map_fence(instruction: Instruction, program: Program) -> Step:
     return step
 
 
-def _init(instruction: Instruction, program: Program) -> Step:
-    kind, operands = instruction.opcode[1], instruction.operands
-    demand_count(instruction, 2 if kind == "init" else 1)
-    address = shared_address(operands[0], instruction, program)
-    count = reader(operands[1], "u32", instruction, program) if kind == "init" else None
+@with_operands("[shared]", "u32")
+def _init(machine: Machine, lanes: Lanes, opcode: Any, address: Reader, count: Reader) -> None:
+    machine.mbarriers.init(lanes, address(machine, lanes), count(machine, lanes))
 
-    def step(machine: Machine, lanes: Lanes) -> None:
-        where = address(machine, lanes)
-        if count is None:
-            machine.mbarriers.inval(lanes, where)
-        else:
-            machine.mbarriers.init(lanes, where, count(machine, lanes))
 
-    return step
+@with_operands("[shared]")
+def _invalidate(machine: Machine, lanes: Lanes, opcode: Any, address: Reader) -> None:
+    machine.mbarriers.inval(lanes, address(machine, lanes))
 
 
 def _arrive(instruction: Instruction, program: Program) -> Step:
@@ -209,15 +191,9 @@ def _arrive(instruction: Instruction, program: Program) -> Step:
             machine.mbarriers.expect_tx(lanes, places, amounts, 1 if kind == "expect_tx" else -1)
             return
         tokens = machine.mbarriers.arrive(
-            lanes,
-            places,
-            ones if expects else amounts,
-            tx=amounts if expects else None,
-            drop=kind == "arrive_drop",
-            no_complete="noComplete" in opcode,
-            relaxed=relaxed,
-            cluster=cluster,
-        )
+            lanes, places, ones if expects else amounts, tx=amounts if expects else None, drop=kind == "arrive_drop",
+            no_complete="noComplete" in opcode, relaxed=relaxed, cluster=cluster,
+        )  # fmt: skip
         write(machine, lanes, tokens[:, None])
 
     return step
@@ -248,15 +224,9 @@ def _wait(instruction: Instruction, program: Program) -> Step:
     return step
 
 
-def _pending_count(instruction: Instruction, program: Program) -> Step:
-    demand_count(instruction, 2)
-    write = writer(instruction.operands[0], "u32", instruction, program)
-    state = reader(instruction.operands[1], "u64", instruction, program)
-
-    def step(machine: Machine, lanes: Lanes) -> None:
-        write(machine, lanes, (state(machine, lanes) & np.uint64(0xFFFFF)).astype(np.uint32))
-
-    return step
+@with_operands("=u32", "u64")
+def _pending_count(machine: Machine, lanes: Lanes, opcode: Any, write: Writer, state: Reader) -> None:
+    write(machine, lanes, (state(machine, lanes) & np.uint64(0xFFFFF)).astype(np.uint32))
 
 
 INSTRUCTIONS: dict[str, Handler] = {
@@ -274,7 +244,8 @@ INSTRUCTIONS: dict[str, Handler] = {
     **dict.fromkeys(("fence.proxy", "membar.proxy"), _proxy_fence),
     "setmaxnreg": _set_registers,
     "mbarrier": _arrive,
-    **dict.fromkeys(("mbarrier.init", "mbarrier.inval"), _init),
+    "mbarrier.init": _init,
+    "mbarrier.inval": _invalidate,
     **dict.fromkeys(("mbarrier.test_wait", "mbarrier.try_wait"), _wait),
     "mbarrier.pending_count": _pending_count,
 }

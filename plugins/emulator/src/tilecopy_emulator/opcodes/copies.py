@@ -19,8 +19,8 @@ from ..order.shadow import BARRIER_ACTOR, REDUCED, WEAK, actor_of, by_engine, re
 from ..program import REGISTER_BITS, Instruction, Negated, Program
 from ..threads.arrays import GlobalArray, Reads, fetch, put
 from ..threads.operations import Operation
-from .loads import address_reader, demand_parts, gather, immediate, names_of, shared_address
-from .operands import Handler, Lanes, Step, demand_count, is_constant, reader, refuse, writer
+from .loads import address_reader, demand_parts, gather, immediate, names_of, shared_address, with_operands
+from .operands import Handler, Lanes, Reader, Step, demand_count, is_constant, reader, refuse, writer
 
 _WAITS = "the wait for its mbarrier's phase is missing"
 
@@ -135,16 +135,10 @@ def _source(machine: Machine, lanes: Lanes, addresses: Any, size: int, keep: Any
     return land
 
 
-def _track(instruction: Instruction, program: Program) -> Step:
-    opcode = set(instruction.opcode)
-    demand_count(instruction, 1)
-    address = shared_address(instruction.operands[0], instruction, program)
-
-    def step(machine: Machine, lanes: Lanes) -> None:
-        places = machine.mbarriers.places(lanes, address(machine, lanes), remote=False)
-        machine.engines.track(lanes, places, noinc="noinc" in opcode)
-
-    return step
+@with_operands("[shared]")
+def _track(machine: Machine, lanes: Lanes, opcode: Any, address: Reader) -> None:
+    places = machine.mbarriers.places(lanes, address(machine, lanes), remote=False)
+    machine.engines.track(lanes, places, noinc="noinc" in opcode)
 
 
 def bulk(instruction: Instruction, program: Program) -> Step:
@@ -251,18 +245,9 @@ def mbarrier_of(machine: Machine, one: Any, address: Any) -> int:
 
 
 def issue_copy(
-    machine: Machine,
-    one: Any,
-    size: int,
-    to: tuple[str, Any],
-    source: tuple[str, Any],
-    phase: Any,
-    compute: Any,
-    element: int,
-    rank: int,
-    *,
-    kept: int | None = None,
-) -> None:
+    machine: Machine, one: Any, size: int, to: tuple[str, Any], source: tuple[str, Any], phase: Any, compute: Any,
+    element: int, rank: int, *, kept: int | None = None,
+) -> None:  # fmt: skip
     """Check a copy of the bulk engine by one lane, and start it; without ``phase`` it belongs to the lane's bulk group.
 
     ``kept``: of a copy to global memory, which bytes of each 16 are written, by the bits of a mask; None for all.

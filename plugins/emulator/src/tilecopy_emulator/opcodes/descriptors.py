@@ -72,11 +72,7 @@ class Descriptor:
 
     @classmethod
     def read(cls, machine: Machine, one: Any, word: int, kind: Kind) -> Descriptor:
-        """The fields of a descriptor that a lane gives.
-
-        Raises:
-            HazardError: a reserved bit is set, the swizzle is none, or there is a base offset (which is not known here).
-        """
+        """The fields of a descriptor that a lane gives."""
         swizzle = kind.swizzles.get(word >> kind.shift)
         if swizzle is None or word & kind.reserved != kind.fixed:
             machine.hazard("descriptor", f"0x{word:016x} is not a matrix descriptor of this kind", one)
@@ -131,11 +127,7 @@ def matrix_of(raw: Any, rows: int, k: int, type: str, *, mn_major: bool) -> Any:
 def operand_in_shared(
     machine: Machine, lanes: Any, cta: int, found: Descriptor, rows: int, k: int, type: str, *, mn_major: bool
 ) -> tuple[Any, Any]:
-    """The places of the units of an operand, which each of some lanes must know to be written, and their shared cells.
-
-    Raises:
-        HazardError: bytes outside, never written, with no order since, or not fenced for the async proxy.
-    """
+    """The places of the units of an operand, which each of some lanes must know to be written, and their shared cells."""
     places = places_of(machine, int(lanes[0]), cta, units_of(found, rows, k, type, mn_major=mn_major))
     cells = [check_sent(machine, np.array([lane]), places, UNIT) for lane in lanes]
     return places, np.unique(cells[0])

@@ -5,6 +5,7 @@ Source: PTX ISA 9.7.9.8 to .11; modifiers that only hint at caches change nothin
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -15,15 +16,11 @@ from ..effects import Parts, effect_of, is_hint, loads_somewhere, modifiers_of, 
 from ..machine.machine import Machine
 from ..order.access import LOCAL_WINDOW, SHARED_WINDOW, Access
 from ..program import Instruction, Memory, Operand, Program, UnsupportedPtxError, Vector
-from .operands import Handler, Lanes, Reader, Step, constant_bits, is_constant, reader, refuse, writer
+from .operands import Handler, Lanes, Reader, Step, constant_bits, demand_count, is_constant, reader, refuse, writer
 
 
 def address_reader(operand: Operand, instruction: Instruction, program: Program) -> Reader:
-    """How to read an address operand: unsigned bits of the width of its register.
-
-    Raises:
-        UnsupportedPtxError: it is not an address.
-    """
+    """How to read an address operand: unsigned bits of the width of its register."""
     if not isinstance(operand, Memory):
         raise refuse(instruction, "an address in brackets is wanted")
     base, offset = operand.base, operand.offset
@@ -72,12 +69,31 @@ def data_address(operand: Operand, space: str, instruction: Instruction, program
     return (lambda machine, lanes: read(machine, lanes) + window) if window else read
 
 
-def names_of(operand: Any, count: int, instruction: Instruction) -> tuple[str, ...]:
-    """The registers of an operand, one or in braces.
+def with_operands(*roles: str) -> Callable[[Callable[..., None]], Handler]:
+    """Make handlers of functions of a machine, its lanes, the opcode, and one reader for each operand, a writer where its role has ``=``.
 
-    Raises:
-        UnsupportedPtxError: not as many.
+    A role is a PTX type, or ``[shared]`` for an address in shared memory.
     """
+
+    def decorate(execute: Callable[..., None]) -> Handler:
+        def handler(instruction: Instruction, program: Program) -> Step:
+            demand_count(instruction, len(roles))
+            operands: list[Any] = []
+            for role, operand in zip(roles, instruction.operands, strict=True):
+                if role == "[shared]":
+                    operands.append(shared_address(operand, instruction, program))
+                else:
+                    make: Any = writer if role[0] == "=" else reader
+                    operands.append(make(operand, role.lstrip("="), instruction, program))
+            return lambda machine, lanes: execute(machine, lanes, instruction.opcode, *operands)
+
+        return handler
+
+    return decorate
+
+
+def names_of(operand: Any, count: int, instruction: Instruction) -> tuple[str, ...]:
+    """The registers of an operand, one or in braces."""
     names = operand.items if isinstance(operand, Vector) else (operand,)
     if len(names) != count:
         raise refuse(instruction, f"{count} registers are wanted")
@@ -204,9 +220,7 @@ def several(instructions: list[Instruction], steps: list[Step], program: Program
             return
         elements = machine.read_many(flat, lanes) if direct else None
         if elements is not None:
-            elements = np.ascontiguousarray(
-                elements.reshape(len(steps), count, *elements.shape[1:]).transpose(0, 2, 3, 1)
-            )
+            elements = elements.reshape(len(steps), count, *elements.shape[1:]).transpose(0, 2, 3, 1).copy()
         else:
             elements = np.empty((len(steps), machine.size(lanes), machine.copies, count), dtype)
             try:
@@ -279,11 +293,7 @@ def beside(values: list[Any], dtype: Any) -> Any:
 
 
 def immediate(operand: Operand, instruction: Instruction, what: str) -> int:
-    """A constant operand.
-
-    Raises:
-        UnsupportedPtxError: it is not one.
-    """
+    """A constant operand."""
     if not is_constant(operand):
         raise refuse(instruction, f"{what} is a constant in the text")
     try:

@@ -69,9 +69,7 @@ class _Form:
     def taken(self, lanes: Any) -> Any:
         """The reverse of :meth:`given`."""
         copies = lanes.shape[1]
-        found = lanes.reshape(-1, 32, copies, lanes.shape[2])[
-            :, self.lane, :, self.element
-        ]  # (elements, warps, copies)
+        found = lanes.reshape(-1, 32, copies, lanes.shape[2])[:, self.lane, :, self.element]
         found = found.swapaxes(0, 1).reshape(found.shape[1], self.tiles * self.rows, -1, copies)
         return np.ascontiguousarray(found.swapaxes(2, 3)).reshape(-1, copies, found.shape[2])
 

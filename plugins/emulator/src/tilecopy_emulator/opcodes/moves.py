@@ -9,8 +9,8 @@ import numpy as np
 from ..machine.machine import Machine
 from ..order.access import LOCAL_WINDOW, RANK_BITS, SHARED_WINDOW, WINDOW_BITS
 from ..program import Instruction, Program, Vector
-from .loads import immediate
-from .operands import Handler, Lanes, Step, demand_count, reader, refuse, width_of, writer
+from .loads import immediate, with_operands
+from .operands import Handler, Lanes, Reader, Step, Writer, demand_count, reader, refuse, width_of, writer
 
 
 def _move(instruction: Instruction, program: Program) -> Step:
@@ -89,52 +89,34 @@ _WINDOWS = {**dict.fromkeys(_SHARED, SHARED_WINDOW), "local": LOCAL_WINDOW}
 _SAME = ("global", "const", "param", "param::entry")
 
 
-def _convert_address(instruction: Instruction, program: Program) -> Step:
+@with_operands("=u64", "u64")
+def _convert_address(machine: Machine, lanes: Lanes, opcode: Any, write: Writer, read: Reader) -> None:
     """``cvta``: an address of a state space to a generic one, or back (``.to``)."""
-    parts = instruction.opcode[1:]
-    back = "to" in parts
-    space = next(part for part in parts if part in _WINDOWS or part in _SAME)
-    demand_count(instruction, 2)
-    write = writer(instruction.operands[0], "u64", instruction, program)
-    read = reader(instruction.operands[1], "u64", instruction, program)
+    space = next(part for part in opcode[1:] if part in _WINDOWS or part in _SAME)
+    address, window = read(machine, lanes), np.uint64(_WINDOWS.get(space, 0))
+    if space in _SAME or "to" not in opcode:
+        write(machine, lanes, address + window if window else address)
+        return
+    write(machine, lanes, address & np.uint64(0xFFFFFFFF))
+    outside = machine.rows((address >> np.uint64(32)) != window >> np.uint64(32), lanes).any(axis=1)
+    if outside.any():
+        name = machine.program.instructions[machine.at].operands[0]
+        machine.undefine(str(name), machine.index(lanes)[outside])
+
+
+@with_operands("=pred", "u64")
+def _is_space(machine: Machine, lanes: Lanes, opcode: Any, write: Writer, read: Reader) -> None:
+    address, space = read(machine, lanes), opcode[1]
     if space in _SAME:
-        return lambda machine, lanes: write(machine, lanes, read(machine, lanes))
-    window = np.uint64(_WINDOWS[space])
-    name = str(instruction.operands[0])
-
-    def step(machine: Machine, lanes: Lanes) -> None:
-        address = read(machine, lanes)
-        if not back:
-            write(machine, lanes, address + window)
-            return
-        write(machine, lanes, address & np.uint64(0xFFFFFFFF))
-        outside = machine.rows((address >> np.uint64(32)) != window >> np.uint64(32), lanes).any(axis=1)
-        if outside.any():
-            machine.undefine(name, machine.index(lanes)[outside])
-
-    return step
-
-
-def _is_space(instruction: Instruction, program: Program) -> Step:
-    space = instruction.opcode[1]
-    demand_count(instruction, 2)
-    write = writer(instruction.operands[0], "pred", instruction, program)
-    read = reader(instruction.operands[1], "u64", instruction, program)
-
-    def step(machine: Machine, lanes: Lanes) -> None:
-        address = read(machine, lanes)
-        if space in _SAME:
-            held = [array.space == space.partition("::")[0] for array in machine.launch.memory.arrays]
-            window = np.minimum(address >> np.uint64(WINDOW_BITS), np.uint64(len(held) + 1)).astype(np.int64)
-            found = np.array([False, *held, space == "global"])[window]
-        else:
-            found = address >> np.uint64(32) == np.uint64(_WINDOWS[space] >> 32)
-        if space in ("shared", "shared::cta"):
-            own = machine.rank if machine.rank.shape[0] == 1 else machine.rank[lanes]
-            found = found & ((address >> np.uint64(RANK_BITS)) & np.uint64(0xFF) == own.astype(np.uint64))
-        write(machine, lanes, found)
-
-    return step
+        held = [array.space == space.partition("::")[0] for array in machine.launch.memory.arrays]
+        window = np.minimum(address >> np.uint64(WINDOW_BITS), np.uint64(len(held) + 1)).astype(np.int64)
+        found = np.array([False, *held, space == "global"])[window]
+    else:
+        found = address >> np.uint64(32) == np.uint64(_WINDOWS[space] >> 32)
+    if space in ("shared", "shared::cta"):
+        own = machine.rank if machine.rank.shape[0] == 1 else machine.rank[lanes]
+        found = found & ((address >> np.uint64(RANK_BITS)) & np.uint64(0xFF) == own.astype(np.uint64))
+    write(machine, lanes, found)
 
 
 def _map_address(instruction: Instruction, program: Program) -> Step:
@@ -192,20 +174,16 @@ def _branch_indexed(instruction: Instruction, program: Program) -> Step:
     return step
 
 
-def _trap(instruction: Instruction, program: Program) -> Step:
-    demand_count(instruction, 0)
-
-    def step(machine: Machine, lanes: Lanes) -> None:
-        thread = machine.name_of(int(machine.index(lanes)[0]))
-        text = next((text for name, text in reversed(machine.launch.printed) if name == thread), "").strip()
-        machine.hazard("trap", "the program aborts itself here" + (f"; it printed: {text}" if text else ""), lanes)
-
-    return step
+@with_operands()
+def _trap(machine: Machine, lanes: Lanes, opcode: Any) -> None:
+    thread = machine.name_of(int(machine.index(lanes)[0]))
+    text = next((text for name, text in reversed(machine.launch.printed) if name == thread), "").strip()
+    machine.hazard("trap", "the program aborts itself here" + (f"; it printed: {text}" if text else ""), lanes)
 
 
-def _breakpoint(instruction: Instruction, program: Program) -> Step:
-    demand_count(instruction, 0)
-    return lambda machine, lanes: machine.hazard("trap", "the program stops here for a debugger", lanes)
+@with_operands()
+def _breakpoint(machine: Machine, lanes: Lanes, opcode: Any) -> None:
+    machine.hazard("trap", "the program stops here for a debugger", lanes)
 
 
 def _stack(instruction: Instruction, program: Program) -> Step:

@@ -21,20 +21,8 @@ Reader = Callable[[Machine, Lanes], Any]
 """From the machine and some of its lanes to unsigned bits of shape ``(lanes or 1, copies or 1)``."""
 Writer = Callable[[Machine, Lanes, Any], None]
 
-__all__ = [
-    "CARRY",
-    "Handler",
-    "Lanes",
-    "Reader",
-    "Step",
-    "Writer",
-    "constant_bits",
-    "demand_count",
-    "is_constant",
-    "reader",
-    "refuse",
-]
-__all__ += ["width_of", "writer"]
+__all__ = ["CARRY", "Handler", "Lanes", "Reader", "Step", "Writer", "constant_bits", "demand_count", "is_constant"]
+__all__ += ["reader", "refuse", "width_of", "writer"]
 
 _UNSIGNED: dict[int, Any] = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
@@ -56,11 +44,7 @@ def demand_count(instruction: Instruction, *counts: int) -> None:
 
 
 def hold(instruction: Instruction, program: Program) -> Needed:
-    """What PTX says of an instruction, held against the program's target and version.
-
-    Raises:
-        UnsupportedPtxError: the target or the version lacks it.
-    """
+    """What PTX says of an instruction, held against the program's target and version."""
     spelled = instruction.spelled
     found = instruction_of(spelled)
     if found.varies:
@@ -85,18 +69,13 @@ def is_constant(operand: Operand) -> TypeGuard[str]:
 
 
 def constant_bits(text: str, type: str, instruction: Instruction) -> int:
-    """The bits of a constant as a type; of a whole number those that the type holds.
-
-    Raises:
-        UnsupportedPtxError: it is a whole number and the type a floating-point one, or the other way round.
-    """
+    """The bits of a constant as a type; of a whole number those that the type holds."""
     width = width_of(type)
     if text[:2] in ("0f", "0d"):
         pattern = int(text[2:], 16)
+        size = 4 if text[1] == "f" else 8
         if type in ("f32", "f64"):
-            constant: Any = np.array(pattern, np.uint32 if text[1] == "f" else np.uint64).view(
-                "f4" if text[1] == "f" else "f8"
-            )
+            constant: Any = np.array(pattern, f"u{size}").view(f"f{size}")
             if (text[1] == "f") == (type == "f32"):
                 return pattern
             with np.errstate(all="ignore"):
@@ -115,15 +94,9 @@ def constant_bits(text: str, type: str, instruction: Instruction) -> int:
 def reader(operand: Operand, type: str, instruction: Instruction, program: Program, *, wider: bool = False) -> Reader:
     """How to read a source operand as bits of a type.
 
-    Args:
-        operand: a register, special register, constant, variable (its address), or a negated predicate.
-        type: PTX type that the instruction wants.
-        instruction: for messages.
-        program: where registers and variables are declared.
-        wider: a register may be wider than the type (``cvt``, ``st``); its low bits count.
-
-    Raises:
-        UnsupportedPtxError: the operand does not fit the type.
+    ``operand``: a register, special register, constant, variable (its address), or a negated predicate; ``type``: PTX
+    type that the instruction wants; ``instruction``: for messages; ``program``: where registers and variables are
+    declared; ``wider``: a register may be wider than the type (``cvt``, ``st``); its low bits count.
     """
     dtype = _UNSIGNED[width_of(type)]
     if isinstance(operand, Negated):
@@ -205,11 +178,7 @@ def agree(machine: Machine, lanes: Lanes, *readers: Reader) -> None:
 
 
 def writer(operand: Operand, type: str, instruction: Instruction, program: Program, *, wider: bool = False) -> Writer:
-    """How to write a result of a type to a register; into a wider one it is extended (``cvt``, ``ld``).
-
-    Raises:
-        UnsupportedPtxError: the operand is not a register of that width.
-    """
+    """How to write a result of a type to a register; into a wider one it is extended (``cvt``, ``ld``)."""
     if operand == "_":
         return lambda machine, lanes, values: None
     if not isinstance(operand, str) or operand not in program.register_bits:

@@ -19,7 +19,8 @@ from ..machine.machine import Machine
 from ..order.access import Access
 from ..program import Instruction, Memory, Program
 from ..threads.arrays import HEAP_BYTES
-from .operands import Handler, Lanes, Step, reader
+from .loads import with_operands
+from .operands import Handler, Lanes, Reader, Step
 
 _CONVERSION = re.compile(
     r"%(?P<flags>[-+ #0]*)(?P<width>\*|\d+)?(?:\.(?P<precision>\*|\d*))?(?P<size>hh|h|ll|l|j|z|t|L)?(?P<letter>[diouxXcsfFeEgGaAp%])"
@@ -86,17 +87,12 @@ def _free(machine: Machine, lane: Any, arguments: list[int]) -> None:
         machine.hazard("lifetime", fault, lane)
 
 
-def _not_a_function(instruction: Instruction, program: Program) -> Step:
+@with_operands("u64")
+def _not_a_function(machine: Machine, lanes: Lanes, opcode: Any, address: Reader) -> None:
     """A call through a pointer that no function fits."""
-    address = reader(instruction.operands[0], "u64", instruction, program)
-
-    def step(machine: Machine, lanes: Lanes) -> None:
-        value = int(machine.uniform(address(machine, lanes), lanes)[0])
-        machine.hazard(
-            "bounds", f"the address 0x{value:x} is called, and no function with such parameters is there", lanes
-        )
-
-    return step
+    value = int(machine.uniform(address(machine, lanes), lanes)[0])
+    what = f"the address 0x{value:x} is called, and no function with such parameters is there"
+    machine.hazard("bounds", what, lanes)
 
 
 def _loaded(machine: Machine, lane: Any, access: Access, address: Any) -> bytes:
@@ -140,9 +136,7 @@ def _formatted(arguments: _Arguments, format: str) -> tuple[str, int]:
         if letter == "%":
             return "%"
         count += 1
-        width, precision = (
-            arguments.take("i") if part == "*" else int(part or 0) for part in (found["width"], found["precision"])
-        )
+        width, precision = (arguments.take("i") if x == "*" else int(x or 0) for x in found.group("width", "precision"))
         flags = found["flags"] + ("-" if width < 0 else "")
         shape = f"%{flags}{min(abs(width), _MOST_WIDE) or ''}"
         if found["precision"] is not None and precision >= 0:

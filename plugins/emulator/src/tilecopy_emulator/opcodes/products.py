@@ -144,14 +144,10 @@ def product(
 ) -> Any:
     """The bits of ``a @ b.T + c`` as a type.
 
-    Args:
-        a: values ``(.., M, K)`` in float64.
-        b: values ``(.., N, K)``.
-        c: values ``(.., M, N)``.
-        type: ``f16``, ``f32``, ``f64`` or ``s32``.
-        direction: of the rounding, for ``f64``.
-        saturate: whether an integer that does not fit becomes the nearest that does.
-        xor: whether elements of one bit are combined by it, not by ``and``.
+    ``a``: values ``(.., M, K)`` in float64; ``b``: values ``(.., N, K)``; ``c``: values ``(.., M, N)``; ``type``:
+    ``f16``, ``f32``, ``f64`` or ``s32``; ``direction``: of the rounding, for ``f64``; ``saturate``: whether an integer
+    that does not fit becomes the nearest that does; ``xor``: whether elements of one bit are combined by it, not by
+    ``and``.
     """
     with np.errstate(all="ignore"):
         if type == "f64":

@@ -12,7 +12,6 @@ from functools import lru_cache
 from tilecopy_core.ptx.instructions import Instruction as Needed
 from tilecopy_core.ptx.instructions import Place
 
-from ..effects import names_in
 from ..program import (
     REGISTER_BITS,
     Instruction,
@@ -23,6 +22,7 @@ from ..program import (
     TensorAddress,
     UnsupportedPtxError,
     Vector,
+    names_in,
     spaces_of,
 )
 from .operands import is_constant, refuse
@@ -61,11 +61,7 @@ _RANGES: dict[str, dict[int, Sequence[int]]] = {
 
 
 def demand_operands(instruction: Instruction, needed: Needed, program: Program) -> None:
-    """Refuse operands that no assembler takes.
-
-    Raises:
-        UnsupportedPtxError: one of them; the message names the line.
-    """
+    """Refuse operands that no assembler takes."""
     ranges = _ranges_of(instruction.opcode)
     for position, operand in enumerate(instruction.operands):
         if isinstance(operand, (Memory, TensorAddress)):

@@ -170,9 +170,6 @@ def _step(instruction: Instruction, program: Program, *, in_ptx: bool) -> Step:
 
     Who comes later is asked for what was refused, and only under a longer prefix. An opcode that PTX does not have is
     known to other packages alone; here a handler may say what is wrong with it.
-
-    Raises:
-        UnsupportedPtxError: nobody knows it; the message names the line, and what is set aside.
     """
     refusal = UnsupportedPtxError(f"'{instruction.text}': '{instruction.opcode[0]}' is not known", instruction.line)
     refused = 0
@@ -246,11 +243,7 @@ def _answering(handler: Handler, owner: str) -> Handler:
 
 @lru_cache(maxsize=32)
 def compile_program(program: Program) -> tuple[list[Step], list[int]]:
-    """A step for each instruction, and how many instructions it covers.
-
-    Raises:
-        UnsupportedPtxError: an instruction that is not known; the message names the line.
-    """
+    """A step for each instruction, and how many instructions it covers."""
     steps, in_ptx = [], {"": instruction_of("ret")}
     for instruction in program.instructions:
         needed = in_ptx.get(instruction.spelled)

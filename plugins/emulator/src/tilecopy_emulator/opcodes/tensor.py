@@ -24,9 +24,9 @@ from ..program import Instruction, Program, Vector
 from ..threads.operations import Operation, lands_later
 from .copies import check_sent
 from .descriptors import TCGEN05, Descriptor, places_of, widened
-from .loads import address_reader, immediate, shared_address
+from .loads import address_reader, immediate, shared_address, with_operands
 from .matrices import PACKED_BITS
-from .operands import Handler, Lanes, Step, agree, demand_count, reader, refuse, writer
+from .operands import Handler, Lanes, Reader, Step, agree, demand_count, reader, refuse, writer
 
 LANES, COLUMNS = 128, 512
 CELLS = TENSOR_CELLS
@@ -213,16 +213,9 @@ class TensorMemory:
         return 0 if row is None else int(row[order.section_at[TENSOR] + actor % machine.threads])
 
     def touch(
-        self,
-        lanes: Any,
-        position: int,
-        leader: int,
-        cells: Any,
-        action: str,
-        *,
-        fenced: bool = True,
+        self, lanes: Any, position: int, leader: int, cells: Any, action: str, *, fenced: bool = True,
         after: Set[int] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """An access by a warp (or thread) to cells; of a product that is about to start, ``after``: stamps of what it comes after."""
         machine = self.machine
         flat = cells.ravel()
@@ -364,38 +357,31 @@ def _alloc(instruction: Instruction, program: Program) -> Step:
     return step
 
 
-def _dealloc(instruction: Instruction, program: Program) -> Step:
-    demand_count(instruction, 2)
-    taddr = reader(instruction.operands[0], "u32", instruction, program)
-    count = reader(instruction.operands[1], "u32", instruction, program)
-
-    def step(machine: Machine, lanes: Lanes) -> None:
-        memory = TensorMemory.of(machine)
-        agree(machine, lanes, taddr, count)
-        lanes = machine.whole_warps(lanes)
-        index = machine.index(lanes)
-        if not len(index):
-            return
-        bases = machine.uniform(taddr(machine, lanes), lanes)
-        columns = machine.uniform(count(machine, lanes), lanes)
-        for lane, cta, warp in _warps(machine, lanes):
-            one, at = np.array([lane]), int(np.searchsorted(index, lane))
-            base, size = int(bases[at]), int(columns[at])
-            mine = memory.allocated.get(cta, [])
-            found = [a for a in mine if (a.base, a.columns) == (base, size)]
-            if not found:
-                have = ", ".join(f"{a.columns} columns at {a.base}" for a in mine) or "nothing"
-                machine.hazard("tensor", f"dealloc of {size} columns at {base}; allocated: {have}", one)
-            if found[0].warp != warp:
-                machine.hazard("tensor", "a warp deallocates what another warp has allocated", one)
-            cells = _columns(cta, base, size)
-            touched = cells[(memory.shadow.writer[cells] != 0) | (memory.shadow.reader[cells] != 0)]
-            memory.touch(one, 0, lane, touched, "freed", fenced=False)
-            memory.shadow.forget(cells)
-            mine.remove(found[0])
-        machine.launch.version += 1
-
-    return step
+@with_operands("u32", "u32")
+def _dealloc(machine: Machine, lanes: Lanes, opcode: Any, taddr: Reader, count: Reader) -> None:
+    memory = TensorMemory.of(machine)
+    agree(machine, lanes, taddr, count)
+    lanes = machine.whole_warps(lanes)
+    index = machine.index(lanes)
+    if not len(index):
+        return
+    bases, columns = (machine.uniform(read(machine, lanes), lanes) for read in (taddr, count))
+    for lane, cta, warp in _warps(machine, lanes):
+        one, at = np.array([lane]), int(np.searchsorted(index, lane))
+        base, size = int(bases[at]), int(columns[at])
+        mine = memory.allocated.get(cta, [])
+        found = [a for a in mine if (a.base, a.columns) == (base, size)]
+        if not found:
+            have = ", ".join(f"{a.columns} columns at {a.base}" for a in mine) or "nothing"
+            machine.hazard("tensor", f"dealloc of {size} columns at {base}; allocated: {have}", one)
+        if found[0].warp != warp:
+            machine.hazard("tensor", "a warp deallocates what another warp has allocated", one)
+        cells = _columns(cta, base, size)
+        touched = cells[(memory.shadow.writer[cells] != 0) | (memory.shadow.reader[cells] != 0)]
+        memory.touch(one, 0, lane, touched, "freed", fenced=False)
+        memory.shadow.forget(cells)
+        mine.remove(found[0])
+    machine.launch.version += 1
 
 
 def _relinquish(instruction: Instruction, program: Program) -> Step:
@@ -628,9 +614,7 @@ def _transfer(instruction: Instruction, program: Program) -> Step:
             else:
                 memory.low_alone[cells] = halves
                 for number, read in enumerate(readers):
-                    found = np.broadcast_to(
-                        machine.rows(read(machine, lanes_here), lanes_here), (len(lanes_here), machine.copies)
-                    )
+                    found = np.broadcast_to(read(machine, lanes_here), (len(lanes_here), machine.copies))
                     memory.words[spots[:, number]] = found & 0xFFFF if halves else found
                     if halves:
                         memory.words[spots[:, number] + 1] = found >> 16

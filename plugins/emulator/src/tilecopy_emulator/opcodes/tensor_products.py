@@ -65,11 +65,7 @@ class _Product:
 
     @classmethod
     def read(cls, machine: Machine, one: Any, word: int, kind: str, group: int) -> _Product:
-        """The fields, checked.
-
-        Raises:
-            HazardError: a field that the kind does not have.
-        """
+        """The fields, checked."""
         k, types, results = KINDS[kind]
         a, b = (types.get(word >> at & 7, "") for at in (7, 10))
         d, m, n = results.get(word >> 4 & 3, ""), (word >> 24 & 31) * 16, (word >> 17 & 63) * 8
@@ -141,9 +137,7 @@ def _mma(instruction: Instruction, program: Program) -> Step:
         scale = 2.0 ** -immediate(operands.pop(), instruction, "the scale of D")
     masks: list[Any] = []
     if len(operands) == 6:
-        masks = [
-            reader(name, "b32", instruction, program) for name in names_of(operands.pop(4), 4 * group, instruction)
-        ]
+        masks = [reader(x, "b32", instruction, program) for x in names_of(operands.pop(4), 4 * group, instruction)]
     if len(operands) != 5:
         raise refuse(instruction, f"it takes D, A, B, a descriptor, {4 * group} lane masks or none, and a predicate")
     target = address_reader(operands[0], instruction, program)

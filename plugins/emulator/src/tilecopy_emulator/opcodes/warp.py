@@ -14,7 +14,8 @@ from ..alu.forms import Mode
 from ..machine.machine import Machine
 from ..order.clocks import ISSUED
 from ..program import Instruction, Pair, Program
-from .operands import Handler, Lanes, Reader, Step, agree, demand_count, reader, refuse, writer
+from .loads import with_operands
+from .operands import Handler, Lanes, Reader, Step, Writer, agree, demand_count, reader, refuse, writer
 
 
 @attrs.frozen(eq=False)
@@ -81,9 +82,7 @@ def _shuffle(instruction: Instruction, program: Program) -> Step:
         c = machine.uniform(clamp(machine, here.lanes), here.lanes).astype(np.int64)
         segment, last = (c >> 8) & 31, c & 31
         most, least = (here.lane & segment) | (last & ~segment), here.lane & segment
-        source = {"up": here.lane - b, "down": here.lane + b, "bfly": here.lane ^ b, "idx": least | (b & ~segment)}[
-            kind
-        ]
+        source = {"up": here.lane - b, "down": here.lane + b, "bfly": here.lane ^ b, "idx": least | b & ~segment}[kind]
         found = source >= most if kind == "up" else source <= most
         source = np.where(found, source, here.lane)
         present = here.table(np.ones((len(source), 1), np.bool_), fill=False)
@@ -233,16 +232,11 @@ def _match(instruction: Instruction, program: Program) -> Step:
     return step
 
 
-def _active_mask(instruction: Instruction, program: Program) -> Step:
-    demand_count(instruction, 1)
-    write = writer(instruction.operands[0], "b32", instruction, program)
-
-    def step(machine: Machine, lanes: Lanes) -> None:
-        here = _together(machine, lanes, None)
-        assert here is not None
-        write(machine, lanes, _executing(here))
-
-    return step
+@with_operands("=b32")
+def _active_mask(machine: Machine, lanes: Lanes, opcode: Any, write: Writer) -> None:
+    here = _together(machine, lanes, None)
+    assert here is not None
+    write(machine, lanes, _executing(here))
 
 
 def _elect(instruction: Instruction, program: Program) -> Step:

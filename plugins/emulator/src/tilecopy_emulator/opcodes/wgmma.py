@@ -14,11 +14,10 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ..effects import names_in
 from ..machine.machine import Machine
 from ..order.clocks import BARRIER_COLUMNS
 from ..order.shadow import BARRIER_ACTOR
-from ..program import Instruction, Program, Vector
+from ..program import Instruction, Program, Vector, names_in
 from ..threads.operations import Operation, Pending, in_group, lands_later
 from ..threads.threads import WARPGROUP
 from .descriptors import UNIT, WGMMA, Descriptor, matrix_of, operand_in_shared
@@ -78,9 +77,7 @@ class Warpgroups:
         """See :meth:`Machine.expand`."""
         self.fenced, self.committed = np.tile(self.fenced, copies), np.tile(self.committed, copies)
         self.touched = {name: np.tile(times, copies) for name, times in self.touched.items()}
-        self.columns = {
-            (cta + c * ctas, group): column for (cta, group), column in self.columns.items() for c in range(copies)
-        }
+        self.columns = {(cta + c * ctas, group): n for (cta, group), n in self.columns.items() for c in range(copies)}
         flying, self.flying = self.flying, []
         for each in flying:
             for copy in range(copies):
@@ -103,12 +100,9 @@ class Warpgroups:
     def in_flight(self, lanes: Any, names: Iterable[str], what: str, *, a: bool = False, type: str = "") -> None:
         """Registers may not be those of a product in flight.
 
-        Args:
-            lanes: whose.
-            names: registers.
-            what: is done to them.
-            a: whether another product reads them as A, which may be that of several.
-            type: of the accumulators that they are for another product, which may be those of several.
+        ``lanes``: whose; ``names``: registers; ``what``: is done to them; ``a``: whether another product reads them as
+        A, which may be that of several; ``type``: of the accumulators that they are for another product, which may be
+        those of several.
         """
         for each in self.flying:
             shared = each.names.intersection(names).intersection(each.accumulators if a else names)

@@ -76,12 +76,9 @@ class Scan:
     def __call__(self, update: Any, places: Any, rows: Any, columns: Any, fetch: Any) -> tuple[Any, Any, Any, Any]:
         """What some updates leave.
 
-        Args:
-            update: as of :meth:`Machine.atomic`.
-            places: of the updates, which come one after another where they are of one place.
-            rows: lanes of the updates, shape ``(updates, copies)``.
-            columns: their copies, likewise.
-            fetch: gives the bits of places that differ, of shape ``(places, copies)``.
+        ``update``: as of :meth:`Machine.atomic`; ``places``: of the updates, which come one after another where they
+        are of one place; ``rows``: lanes of the updates, shape ``(updates, copies)``; ``columns``: their copies,
+        likewise; ``fetch``: gives the bits of places that differ, of shape ``(places, copies)``.
 
         Returns:
             The bits before and after each update; the places, each once, and the bits that they have in the end.
@@ -164,9 +161,8 @@ def in_turn(places: Any, compute: Callable[[Any], tuple[Any, Any]]) -> Iterator[
 
     Those that change nothing, and the first that does, find the same value, and need no turns of their own.
 
-    Args:
-        places: one an access.
-        compute: from indices of accesses to the old values that are there, and to what each alone makes of them.
+    ``places``: one an access; ``compute``: from indices of accesses to the old values that are there, and to what each
+    alone makes of them.
     """
     order = np.argsort(places, kind="stable")
     inside, numbers = places[order], np.arange(len(places))

@@ -70,12 +70,8 @@ def merge(rows: dict[int, Any], more: Mapping[int, Any]) -> None:
 class Order:
     """The clocks of the threads of some CTAs.
 
-    Args:
-        time: the grid's counter.
-        ctas: how many CTAs.
-        threads: threads of a CTA.
-        first: number of the first CTA in the grid (0 where the CTAs stand for many).
-        sections: other proxies whose fences the program uses.
+    ``time``: the grid's counter; ``ctas``: how many CTAs; ``threads``: threads of a CTA; ``first``: number of the first
+    CTA in the grid (0 where the CTAs stand for many); ``sections``: other proxies whose fences the program uses.
     """
 
     def __init__(self, time: Time, ctas: int, threads: int, first: int, sections: tuple[str, ...]) -> None:

@@ -153,9 +153,8 @@ def _zeros(cells: int) -> Any:
 class Shadow:
     """The stamps of one memory.
 
-    Args:
-        cells: how many cells.
-        threads: of a CTA and of a cluster, where the actors are numbered by these; 0 where they are not.
+    ``cells``: how many cells; ``threads``: of a CTA and of a cluster, where the actors are numbered by these; 0 where
+    they are not.
     """
 
     def __init__(self, cells: int, threads: tuple[int, int] = (0, 0)) -> None:
@@ -170,9 +169,7 @@ class Shadow:
     def copied(self, copies: int, shifts: tuple[int, int, int]) -> Shadow:
         """The same for each of several copies, their actors numbered in a row.
 
-        Args:
-            copies: how many.
-            shifts: threads, mbarriers and operations of one copy.
+        ``copies``: how many; ``shifts``: threads, mbarriers and operations of one copy.
         """
         new = Shadow(0, self.threads)
         cells = len(self.writer)
@@ -227,12 +224,9 @@ class Shadow:
     def write(self, cells: Any, stamps: Any, judge: Judge, *, equal: Any = None, modifies: bool = False) -> None:
         """A write of cells, as :meth:`read`.
 
-        Args:
-            cells: where.
-            stamps: of this write.
-            judge: of earlier accesses.
-            equal: where a write may meet another thread's that nothing orders, since it writes what is there already.
-            modifies: the write is an atomic operation, which takes the value that is there.
+        ``cells``: where; ``stamps``: of this write; ``judge``: of earlier accesses; ``equal``: where a write may meet
+        another thread's that nothing orders, since it writes what is there already; ``modifies``: the write is an
+        atomic operation, which takes the value that is there.
 
         Raises:
             Conflict: it races with an earlier access, or with another lane of the same instruction.
@@ -263,13 +257,9 @@ class Shadow:
                 part = chosen[np.isin(self._kind[entries[chosen]], kinds)]
                 wrote = READ not in kinds
                 exempt[part] = self._demand(
-                    positions[part],
-                    self._stamp[entries[part]],
-                    cells,
-                    judge,
-                    wrote=wrote,
+                    positions[part], self._stamp[entries[part]], cells, judge, wrote=wrote,
                     equal=equal if wrote else None,
-                )
+                )  # fmt: skip
             if strong:
                 exempt |= strength_of(self._stamp[entries]) == 0
             self._drop(cells, entries[~exempt], entries[exempt])
@@ -354,10 +344,8 @@ class Shadow:
     def _matches(self, cells: Any, stamps: Any, kinds: tuple[int, ...] = ()) -> tuple[Any, Any]:
         """Log entries on these cells, each with every position of its cell.
 
-        Args:
-            cells: where.
-            stamps: what accesses of these may meet is left out; None: nothing is.
-            kinds: entries of these alone.
+        ``cells``: where; ``stamps``: what accesses of these may meet is left out; None: nothing is; ``kinds``: entries
+        of these alone.
         """
         mark = np.zeros(len(self.writer), bool) if len(self.writer) < 1 << 16 else None
         if mark is not None:

@@ -301,10 +301,17 @@ class Expansion:
         register = found and scope.find(found[4])
         if found is None or register is None or self.registers.get(register) != 32:
             return False
-        text, operands = f"// {token.comment}", (*found.group(1, 2, 3), register)
-        draft = Instruction(token.line, text, (TAKES_PART,), operands, source=self.source, place=self.place)
-        self.drafts.append(_Draft(draft, scope))
+        self._add(token.line, f"// {token.comment}", (TAKES_PART,), (*found.group(1, 2, 3), register), scope)
         return True
+
+    def _add(
+        self, line: int, text: str, opcode: tuple[str, ...], operands: tuple[Operand, ...], scope: _Scope, guard: str = "",
+        *, unless: bool = False, **more: Any,
+    ) -> None:  # fmt: skip
+        """Add an instruction; a branch has labels to be resolved."""
+        place, is_branch = more.pop("place", self.place), opcode[0] in ("bra", "brx")
+        draft = Instruction(line, text, opcode, operands, guard, unless, self.source, place=place, **more)
+        self.drafts.append(_Draft(draft, scope, is_branch))
 
     def _label_here(self, scope: _Scope) -> None:
         c = self.c
@@ -454,12 +461,9 @@ class Expansion:
         if effect_of(opcode).kind in _PARTED_FROM_COPIES:
             self.source = ""
         if opcode[0] == "ret" and self.ends:
-            opcode, operands, is_branch = ("bra", *opcode[1:]), [self.ends[-1]], True
+            opcode, operands = ("bra", *opcode[1:]), [self.ends[-1]]
         opcode = self._in_local_memory(opcode, operands)
-        instruction = Instruction(
-            start.line, text, opcode, tuple(operands), guard, unless, self.source, spelled, self.place
-        )
-        self.drafts.append(_Draft(instruction, scope, is_branch))
+        self._add(start.line, text, opcode, tuple(operands), scope, guard, unless=unless, spelled=spelled)
 
     def _in_local_memory(self, opcode: tuple[str, ...], operands: list[Operand]) -> tuple[str, ...]:
         """``ld.param`` and ``st.param`` of a function's own parameters become accesses to local memory."""
@@ -599,17 +603,14 @@ class Expansion:
             c.fail(f"'{text}' is not known", start.line)
         function = self.module.functions.get(name)
         if function is None and name == "__assertfail" and len(arguments) != 5:
-            self.drafts.append(
-                _Draft(Instruction(start.line, text, ("trap",), (), guard, unless, self.source, place=place), scope)
-            )
+            self._add(start.line, text, ("trap",), (), scope, guard, unless=unless)
             return
         if function is None and name in SYSTEM_CALLS:
             operands = (*arguments, *results)
             if (len(arguments), len(results)) not in SYSTEM_CALLS[name] or not self.locals.keys() >= set(operands):
                 c.fail(f"'{text}': the .param variables of {name} do not fit it", start.line)
             places = tuple(Memory(variable, 0) for variable in operands)
-            draft = Instruction(start.line, text, (name,), places, guard, unless, self.source, place=place)
-            self.drafts.append(_Draft(draft, scope, False))
+            self._add(start.line, text, (name,), places, scope, guard, unless=unless)
             return
         pointer = scope.find(name) if function is None else None
         if function is None and (self.registers.get(pointer or "") != 64 or not listed):
@@ -630,8 +631,7 @@ class Expansion:
         end, behind = f"end of call{inner.suffix}", f"behind call{inner.suffix}"
 
         def emit(opcode: tuple[str, ...], *operands: Operand, guard: str = "", unless: bool = False) -> None:
-            draft = Instruction(start.line, text, opcode, operands, guard, unless, self.source, place=place)
-            self.drafts.append(_Draft(draft, inner, opcode[0] == "bra"))
+            self._add(start.line, text, opcode, operands, inner, guard, unless=unless, place=place)
 
         if guard:
             emit(("bra",), behind, guard=guard, unless=not unless)

@@ -87,11 +87,7 @@ def bodies(text: str) -> Iterator[Extent]:
 
 
 def tokens(text: str, position: int = 0, end: int | None = None, line: int = 1) -> Iterator[Token]:
-    """Cut a text into tokens, from a position on whose line is known; behind them comes one of the kind ``end``.
-
-    Raises:
-        UnsupportedPtxError: a character or a number that PTX does not have.
-    """
+    """Cut a text into tokens, from a position on whose line is known; behind them comes one of the kind ``end``."""
     fresh, end = True, len(text) if end is None else end
     above: str | None = None
     while position < end:

@@ -22,9 +22,7 @@ from .variables import variable_declarations
 
 _NEWEST_MINORS = {1: 5, 2: 3, 3: 2, 4: 3, 5: 0, 6: 5, 7: 8, 8: 8, 9: 9}
 """The last minor number of each major version of PTX; those of the newest one are not known yet."""
-_UNTABLED = {
-    f"sm_{arch}" for arch in (10, 11, 12, 13, 20, 21, 30, 32, 35, 37, 50, 52, 53, 60, 61, 62, 70, 72, 82, 88, 101)
-}
+_UNTABLED = {f"sm_{n}" for n in (10, 11, 12, 13, 20, 21, 30, 32, 35, 37, 50, 52, 53, 60, 61, 62, 70, 72, 82, 88, 101)}
 """Targets that the table of instructions has not; they are run as the nearest older one that it has, or its oldest."""
 _OF_CLUSTERS = (".explicitcluster", ".reqnctapercluster", ".maxclusterrank", ".blocksareclusters")
 _OF_ENTRIES = {".reqntid": 3, ".maxntid": 3, ".reqnctapercluster": 3, ".maxnreg": 1, ".minnctapersm": 1}
@@ -306,22 +304,13 @@ class ModuleParser(Definitions):
         body.expand_entry(chosen)
         block, bound = chosen.attributes.get(".reqntid"), chosen.attributes.get(".maxntid")
         cluster = chosen.attributes.get(".reqnctapercluster")
+        instructions = tuple(draft.instruction for draft in body.drafts)
+        variables = (*map(self._with_functions, self.variables.values()), *body.variables)
         return Program(
-            chosen.name,
-            self.arch,
-            tuple(draft.instruction for draft in body.drafts),
-            body.labels,
-            body.registers,
-            tuple(parameters),
-            (*map(self._with_functions, self.variables.values()), *body.variables),
-            prod(block) if block else 0,
-            (block[0], block[1], block[2]) if block else None,
-            prod(bound) if bound else 0,
-            (cluster[0], cluster[1], cluster[2]) if cluster else None,
-            self.target,
-            self.version,
-            body.register_types,
-        )
+            chosen.name, self.arch, instructions, body.labels, body.registers, tuple(parameters), variables,
+            prod(block) if block else 0, (block[0], block[1], block[2]) if block else None, prod(bound) if bound else 0,
+            (cluster[0], cluster[1], cluster[2]) if cluster else None, self.target, self.version, body.register_types,
+        )  # fmt: skip
 
     def _with_functions(self, variable: Variable) -> Variable:
         """A variable whose initial value has numbers in place of the names of functions."""

@@ -132,15 +132,9 @@ def initial_value(c: Cursor, depth: int = 0) -> object:
 
 
 def place(
-    c: Cursor,
-    raw: bytearray,
-    relocations: list[Relocation],
-    item: object,
-    sizes: list[int],
-    at: int,
-    type: str,
+    c: Cursor, raw: bytearray, relocations: list[Relocation], item: object, sizes: list[int], at: int, type: str,
     line: int,
-) -> None:
+) -> None:  # fmt: skip
     """Write an initial value into bytes, which grow up to it; what is not given is zero."""
     size = REGISTER_BITS[type] // 8
     if isinstance(item, list):

@@ -86,26 +86,15 @@ class Barriers:
                 )
 
     def reach(
-        self,
-        lanes: Lanes,
-        numbers: Any,
-        counts: Any,
-        *,
-        waits: bool,
-        aligned: bool,
-        votes: Any = None,
+        self, lanes: Lanes, numbers: Any, counts: Any, *, waits: bool, aligned: bool, votes: Any = None,
         done: Any = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Lanes come to a barrier.
 
-        Args:
-            lanes: who.
-            numbers: which barrier, one a lane.
-            counts: threads that it expects, one a lane, or None for all of the CTA.
-            waits: whether they wait (``bar.sync``) or go on (``bar.arrive``).
-            aligned: whether whole warps must come.
-            votes: a value of each lane (``bar.red``), rows (n, C).
-            done: called with the lanes that were waiting and their votes.
+        ``lanes``: who; ``numbers``: which barrier, one a lane; ``counts``: threads that it expects, one a lane, or None
+        for all of the CTA; ``waits``: whether they wait (``bar.sync``) or go on (``bar.arrive``); ``aligned``: whether
+        whole warps must come; ``votes``: a value of each lane (``bar.red``), rows (n, C); ``done``: called with the
+        lanes that were waiting and their votes.
         """
         machine = self.machine
         index = machine.index(lanes)
@@ -249,9 +238,7 @@ class Barriers:
             place, come = state.arrived[other - first][0], state.arrived.get(mine - first)
             if come is None or self._apart(place, come[0]):
                 number = next(number for number, each in enumerate(launch.hazards) if each is hazard)
-                launch.hazards[number] = hazard.behind(
-                    *self._divergent(other, place, mine, -1 if come is None else come[0])
-                )
+                launch.hazards[number] = hazard.behind(*self._divergent(other, place, mine, come[0] if come else -1))
         if launch.first_only and launch.first_error is not None and not launch.suspects:
             launch.all_hazards = False
             raise launch.first_error
@@ -328,8 +315,7 @@ class Barriers:
                     if found[number : number + 1] != [text[at]]:
                         other = machine.name_of(int(np.argmax(machine.warp_of == warp)))
                         machine.hazard(
-                            "aligned",
-                            f"all warps of a warpgroup must execute this; the warp of {other} does not",
+                            "aligned", f"all warps of a warpgroup must execute this; the warp of {other} does not",
                             machine.ids[machine.warp_of == most], at=at, threads=(other,),
                         )  # fmt: skip
 

@@ -126,26 +126,14 @@ class Flags:
             machine.order.acquire(np.array(members), location.clock)
 
     def release(
-        self,
-        lanes: Lanes,
-        access: Access,
-        places: Any,
-        *,
-        shared: bool = False,
-        modify: bool = False,
-        old: Any = None,
-        new: Any = None,
-    ) -> None:
+        self, lanes: Lanes, access: Access, places: Any, *, shared: bool = False, modify: bool = False,
+        old: Any = None, new: Any = None,
+    ) -> None:  # fmt: skip
         """A strong write to some places carries what its thread has released.
 
-        Args:
-            lanes: who writes.
-            access: how.
-            places: where.
-            shared: in shared memory.
-            modify: by an atomic operation, which goes on with what was there.
-            old: the bytes before (of an atomic), a row a lane.
-            new: the bytes after.
+        ``lanes``: who writes; ``access``: how; ``places``: where; ``shared``: in shared memory; ``modify``: by an
+        atomic operation, which goes on with what was there; ``old``: the bytes before (of an atomic), a row a lane;
+        ``new``: the bytes after.
         """
         machine = self.machine
         table: Any = self.shared if shared else machine.launch.locations

@@ -37,11 +37,8 @@ class Pending:
 def in_group(lane: int, name: str, newer: int, wait: int) -> Pending:
     """Return what an operation of a group lacks.
 
-    Args:
-        lane: who issued it.
-        name: of its instructions, ``cp.async`` or ``cp.async.bulk``.
-        newer: groups that the lane has committed since its own; -1 if its own is not committed.
-        wait: as in :class:`Pending`.
+    ``lane``: who issued it; ``name``: of its instructions, ``cp.async`` or ``cp.async.bulk``; ``newer``: groups that
+    the lane has committed since its own; -1 if its own is not committed; ``wait``: as in :class:`Pending`.
     """
     commit, complete = f"{name}.commit_group", f"{name}.wait_group {max(newer, 0)}"
     if name == "cp.async":
@@ -117,10 +114,6 @@ class Operation:
         return (
             f"an asynchronous copy ({self.kind} of PTX line {self.machine.program.instructions[self.at].line}, {who})"
         )
-
-    def who(self) -> str:
-        """The thread that issued it."""
-        return self.machine.name_of(self.lane)
 
 
 def lands_later(operation: Operation) -> None:

@@ -72,11 +72,7 @@ class Registers(Threads):
         return [self.reported(instructions[at], who, action), *waits]
 
     def read(self, name: str, lanes: Lanes) -> Any:
-        """A register as unsigned bits, shape ``(n or 1, C or 1)``.
-
-        Raises:
-            HazardError: it was never written in one of the lanes.
-        """
+        """A register as unsigned bits, shape ``(n or 1, C or 1)``."""
         group = lanes is self.lanes and lanes is not FULL
         if group:
             values = self.recent.get(name)
@@ -237,10 +233,8 @@ class Registers(Threads):
     def write_many(self, names: list[str], lanes: Lanes, elements: Any) -> bool:
         """Set registers if the running group as a whole executes; whether it did.
 
-        Args:
-            names: registers, as wide as the elements.
-            lanes: who executes.
-            elements: of shape (accesses, lanes, copies, length of the vector).
+        ``names``: registers, as wide as the elements; ``lanes``: who executes; ``elements``: of shape (accesses, lanes,
+        copies, length of the vector).
         """
         if lanes is not self.lanes or lanes is FULL:
             return False
@@ -276,12 +270,9 @@ class Registers(Threads):
     def unwritten_bytes(self, kind: int, lanes: Lanes, places: Any, unwritten: Any, blank: Any) -> None:
         """A load has found bytes that hold nothing: an error when what was loaded is used.
 
-        Args:
-            kind: :data:`..order.access.SHARED` or ``LOCAL``.
-            lanes: those of the load.
-            places: where each lane's bytes start.
-            unwritten: of each lane's bytes, which were never written, shape (n, bytes).
-            blank: the origins of those that somebody wrote with nothing; None where nobody did.
+        ``kind``: :data:`..order.access.SHARED` or ``LOCAL``; ``lanes``: those of the load; ``places``: where each
+        lane's bytes start; ``unwritten``: of each lane's bytes, which were never written, shape (n, bytes); ``blank``:
+        the origins of those that somebody wrote with nothing; None where nobody did.
         """
         at = self.at + (np.arange(len(places)) // self.each if lanes is self.many else np.zeros(len(places), np.int64))
         origins = (kind << 60 | at << 32 | places)[:, None] + np.arange(unwritten.shape[1])

@@ -22,11 +22,15 @@ def _constant(value: int, dtype: Any = np.uint32) -> Any:
     return np.full((1, 1), value, dtype)
 
 
+def _zero(machine: Threads, lanes: Lanes) -> Any:
+    return _constant(0)
+
+
 def _vector(name: str, read: Callable[[Threads, Lanes, int], Any]) -> dict[str, Read]:
     found: dict[str, Read] = {}
     for axis, letter in enumerate("xyz"):
         found[f"{name}.{letter}"] = lambda machine, lanes, axis=axis: read(machine, lanes, axis)  # type: ignore[misc]
-    found[f"{name}.w"] = lambda machine, lanes: _constant(0)
+    found[f"{name}.w"] = _zero
     return found
 
 
@@ -70,36 +74,29 @@ SPECIAL_REGISTERS: dict[str, Read] = {
     "%warpid": lambda m, lanes: _of(m.warp, lanes).astype(np.uint32),
     "%nwarpid": lambda m, lanes: _constant(-(-int(m.ntid[0] * m.ntid[1] * m.ntid[2]) // 32)),
     "%cluster_ctarank": lambda m, lanes: _of(m.rank, lanes).astype(np.uint32),
-    "%cluster_nctarank": lambda m, lanes: _constant(
-        _cluster_extent(m, 0) * _cluster_extent(m, 1) * _cluster_extent(m, 2)
-    ),
+    "%cluster_nctarank": lambda m, lanes: _constant(m.cluster_size),
     "%is_explicit_cluster": lambda m, lanes: _constant(m.explicit_cluster, np.bool_),
     "%lanemask_eq": _mask(lambda lane: _ONE << lane),
     "%lanemask_lt": _mask(lambda lane: (_ONE << lane) - _ONE),
     "%lanemask_le": _mask(lambda lane: (_ONE << (lane + _ONE)) - _ONE),
     "%lanemask_gt": _mask(lambda lane: ~((_ONE << (lane + _ONE)) - _ONE)),
     "%lanemask_ge": _mask(lambda lane: ~((_ONE << lane) - _ONE)),
-    **{f"%envreg{number}": lambda m, lanes: _constant(0) for number in range(32)},
+    **dict.fromkeys([f"%envreg{number}" for number in range(32)] + [f"%pm{number}" for number in range(8)], _zero),
+    **dict.fromkeys(("%smid", "%reserved_smem_offset_begin"), _zero),
     "%envreg1": lambda m, lanes: _constant(_workspace(m) >> 32),
     "%envreg2": lambda m, lanes: _constant(_workspace(m) & 0xFFFFFFFF),
     "%gridid": lambda m, lanes: _constant(1, np.uint64),
-    "%smid": lambda m, lanes: _constant(0),
     "%nsmid": lambda m, lanes: _constant(1),
-    "%clock": lambda m, lanes: _constant(m.clock() & 0xFFFFFFFF),
-    "%clock_hi": lambda m, lanes: _constant(m.clock() >> 32),
-    "%clock64": lambda m, lanes: _constant(m.clock(), np.uint64),
-    "%globaltimer": lambda m, lanes: _constant(m.clock(), np.uint64),
-    "%globaltimer_lo": lambda m, lanes: _constant(m.clock() & 0xFFFFFFFF),
-    "%globaltimer_hi": lambda m, lanes: _constant(m.clock() >> 32),
+    **dict.fromkeys(("%clock", "%globaltimer_lo"), lambda m, lanes: _constant(m.clock() & 0xFFFFFFFF)),
+    **dict.fromkeys(("%clock_hi", "%globaltimer_hi"), lambda m, lanes: _constant(m.clock() >> 32)),
+    **dict.fromkeys(("%clock64", "%globaltimer"), lambda m, lanes: _constant(m.clock(), np.uint64)),
     "%dynamic_smem_size": lambda m, lanes: _constant(m.dynamic_shared_bytes),
     RESERVED: lambda m, lanes: m.symbol(RESERVED, lanes),
     "%total_smem_size": lambda m, lanes: _constant(m.total_shared_bytes),
     "%aggr_smem_size": lambda m, lanes: _constant(m.total_shared_bytes + m.launch.shared_base),
-    "%reserved_smem_offset_begin": lambda m, lanes: _constant(0),
     "%reserved_smem_offset_end": lambda m, lanes: _constant(m.launch.shared_base),
     "%reserved_smem_offset_cap": lambda m, lanes: _constant(m.launch.shared_base),
     "%current_graph_exec": lambda m, lanes: _constant(0, np.uint64),
-    **{f"%pm{number}": lambda m, lanes: _constant(0) for number in range(8)},
     **{f"%pm{number}_64": lambda m, lanes: _constant(0, np.uint64) for number in range(8)},
 }
 """What can be read of where a thread runs; the clock counts the machine's steps."""

@@ -39,10 +39,7 @@ class Stuck:
 class Threads:
     """The threads of a batch of clusters.
 
-    Args:
-        launch: what all batches share.
-        first: number of the first CTA.
-        ctas: how many, whole clusters.
+    ``launch``: what all batches share; ``first``: number of the first CTA; ``ctas``: how many, whole clusters.
     """
 
     def __init__(self, launch: Launch, first: int, ctas: int) -> None:
@@ -150,11 +147,7 @@ class Threads:
         return self.launch.name_of(int(self.grid_thread[lane, copy]))
 
     def symbol(self, name: str, lanes: Lanes) -> Any:
-        """The address of a variable or parameter, in its own state space.
-
-        Raises:
-            UnsupportedPtxError: nothing of that name is declared.
-        """
+        """The address of a variable or parameter, in its own state space."""
         found = self.launch.symbols.get(name)
         if found is None:
             line = self.program.instructions[self.at].line
@@ -173,15 +166,12 @@ class Threads:
     def hazard(self, kind: str, message: str, lanes: Lanes = None, position: int = 0, **more: Any) -> NoReturn:
         """Raise :class:`HazardError` for a lane of the instruction that is being executed.
 
-        Args:
-            kind: see the kinds in the README.
-            message: what is wrong, without the thread and the line.
-            lanes: those that execute it; None where no thread is meant.
-            position: which of them.
-            more: ``copy`` (which copy of the lane), ``at`` (another instruction), the lane's ``action`` and its ``value``, ``met``, the
-                other accesses, of a race ``sought`` and ``suspect`` (see :class:`Launch`), and ``behind``, the barrier that it
-                shows to be divergent; and as in :class:`Hazard` ``threads`` (without the lane's),
-                ``bytes``, ``cause`` and ``remedy``.
+        ``kind``: see the kinds in the README; ``message``: what is wrong, without the thread and the line; ``lanes``:
+        those that execute it; None where no thread is meant; ``position``: which of them; ``more``: ``copy`` (which
+        copy of the lane), ``at`` (another instruction), the lane's ``action`` and its ``value``, ``met``, the other
+        accesses, of a race ``sought`` and ``suspect`` (see :class:`Launch`), and ``behind``, the barrier that it shows
+        to be divergent; and as in :class:`Hazard` ``threads`` (without the lane's), ``bytes``, ``cause`` and
+        ``remedy``.
         """
         at, copy = more.pop("at", -1), int(more.pop("copy", 0))
         who, threads = "", tuple(more.pop("threads", ()))
@@ -204,13 +194,10 @@ class Threads:
     ) -> None:
         """Raise the hazard of the first lane for which something is wrong, if there is one; see :meth:`hazard`.
 
-        Args:
-            bad: for each lane, or for each at some positions, whether it is wrong.
-            kind: see :meth:`hazard`.
-            message: what is wrong, or a function that says it of a lane by its place in ``bad``.
-            lanes: those that execute the instruction.
-            positions: which of them ``bad`` is of; all by default.
-            more: see :meth:`hazard`.
+        ``bad``: for each lane, or for each at some positions, whether it is wrong; ``kind``: see :meth:`hazard`;
+        ``message``: what is wrong, or a function that says it of a lane by its place in ``bad``; ``lanes``: those that
+        execute the instruction; ``positions``: which of them ``bad`` is of; all by default; ``more``: see
+        :meth:`hazard`.
         """
         if np.any(bad):
             at = int(np.argmax(bad))
@@ -227,14 +214,8 @@ class Threads:
     def demand_aligned(self, lanes: Lanes, addresses: Any, size_bytes: int, what: str) -> None:
         """Demand that addresses, or distances in bytes, are multiples of a number of bytes.
 
-        Args:
-            lanes: who names them.
-            addresses: unsigned, one row a lane, or one for all.
-            size_bytes: the number.
-            what: the address in words, ``{}`` for its digits.
-
-        Raises:
-            HazardError: one is not.
+        ``lanes``: who names them; ``addresses``: unsigned, one row a lane, or one for all; ``size_bytes``: the number;
+        ``what``: the address in words, ``{}`` for its digits.
         """
         bad = addresses % addresses.dtype.type(size_bytes) != 0
         if bad.any():
@@ -296,10 +277,8 @@ class Threads:
     def converge(self, lanes: Lanes, mask: Any, *, anywhere: bool = False) -> Any:
         """Lanes whose whole mask has reached this instruction; the rest wait.
 
-        Args:
-            lanes: who comes now.
-            mask: the lanes of its warp that each names (1-D, the same in every copy).
-            anywhere: whether the same kind of instruction with the same mask elsewhere counts too.
+        ``lanes``: who comes now; ``mask``: the lanes of its warp that each names (1-D, the same in every copy);
+        ``anywhere``: whether the same kind of instruction with the same mask elsewhere counts too.
         """
         index = self.index(lanes)
         mask = np.broadcast_to(np.asarray(mask).astype(np.uint32), index.shape)
@@ -399,9 +378,7 @@ class Threads:
         group = (self.cta_of * size + self.thread[:, 0]) // WARPGROUP
         waiting = self.gathering.setdefault(self.at, np.zeros(self.units, bool))
         waiting[index] = True
-        come, alive = (
-            np.bincount(group[which], minlength=int(group[-1]) + 1) for which in (waiting, self.status != DONE)
-        )
+        come, alive = (np.bincount(group[x], minlength=int(group[-1]) + 1) for x in (waiting, self.status != DONE))
         there = alive[group[index]]
         what = f"of its {WARPGROUP} threads are"
         say = lambda at: f"an instruction of a warpgroup is executed where {int(there[at])} {what}"  # noqa: E731
