@@ -1,13 +1,15 @@
-"""Instructions on registers alone, from the tables in :mod:`..alu`."""
+"""Instructions on registers alone, from the tables in :mod:`..alu`; the reader of a text marks parts of registers in the opcode."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import attrs
 import numpy as np
 
-from ..alu import FORMS, Form, Mode, UndefinedResultError, find_forms
+from ..alu import FORMS, Form, Mode, UndefinedResultError, find_forms, video
+from ..alu.forms import Compute
 from ..machine.machine import Machine
 from ..program import DECLARABLE, Instruction, Operand, Pair, Program
 from .loads import names_of
@@ -104,4 +106,31 @@ def _undefined(machine: Machine, lanes: Lanes, error: UndefinedResultError) -> N
     machine.hazard("arithmetic", error.message, lanes, int(np.argmax(bad)))
 
 
-INSTRUCTIONS: dict[str, Handler] = dict.fromkeys(FORMS, compile_arithmetic)
+def _video(instruction: Instruction, program: Program) -> Step:
+    """A scalar video instruction whose operands may be parts of registers, or negated."""
+    name = instruction.opcode[0]
+    parts = [part.partition("@") for part in instruction.opcode]
+    marks = {int(position): mark for mark, at, position in parts if at}
+    plain = attrs.evolve(instruction, opcode=tuple(part for part, at, _ in parts if not at))
+    if not marks:
+        return compile_arithmetic(plain, program)
+    merges, secondary = 0 in marks, {"add", "min", "max"} & set(plain.opcode)
+    negated = any(mark.startswith("-") for mark in marks.values())
+    if marks.get(3, "-") != "-" or (merges and (secondary or name == "vmad")):
+        raise refuse(instruction, "a part of the third source, or of a result that is combined with it, is not PTX")
+    if negated and (name != "vmad" or "po" in plain.opcode):
+        raise refuse(instruction, "only sources of vmad without .po are negated")
+    forms = [_marked(form, marks) for form, _ in find_forms(plain.opcode)]
+    if merges:
+        forms = [attrs.evolve(form, sources=("u32",) * 3) for form in forms]
+    return compile_arithmetic(plain, program, {name: forms})
+
+
+def _marked(form: Form, marks: dict[int, str]) -> Form:
+    def build(mode: Mode) -> Compute:
+        return video.computation(form.name, mode, marks)
+
+    return attrs.evolve(form, build=build)
+
+
+INSTRUCTIONS: dict[str, Handler] = dict.fromkeys(FORMS, compile_arithmetic) | dict.fromkeys(video.NAMES, _video)

@@ -1,4 +1,8 @@
-"""``atom`` and ``red``: one value, several beside one another, and 128 bits (PTX ISA 9.7.13.5 and .6)."""
+"""``atom`` and ``red``: one value, several beside one another, and 128 bits (PTX ISA 9.7.13.5 and .6); ``multimem`` (9.7.9.17 to .19).
+
+Addresses of ``multimem`` are of a multicast object, which here has one member, the GPU itself: a store or reduction reaches that
+member's bytes, and a load with a reduction finds its value alone.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from ..alu.atomic import atomic_operation, scan_of
-from ..effects import modifiers_of
+from ..effects import Parts, modifiers_of
 from ..machine.machine import Machine
 from ..memory import profile
 from ..order.access import Access, Scan
 from ..program import REGISTER_BITS, Instruction, Program
-from .loads import data_address, names_of, operands_of
+from .loads import data_address, load, names_of, operands_of, store
 from .operands import Handler, Lanes, Reader, Step, Writer, reader, refuse, writer
 
 _NARROW = ("f16", "bf16", "f16x2", "bf16x2")
@@ -123,7 +127,51 @@ def _wide(access: Access, address: Reader, readers: list[list[Reader]], write: l
     return step
 
 
+_BYTES = {"e4m3x4": "b32", "e5m2x4": "b32"}
+"""Types that are nothing but bits here."""
+
+
+def _multicast_parts(instruction: Instruction) -> Parts:
+    """What the opcode of ``multimem`` says."""
+    said = modifiers_of(instruction.opcode)
+    type, count = said.type or next(_BYTES[part] for part in said.rest if part in _BYTES), said.count or 1
+    order = said.order or ("relaxed" if "red" in instruction.opcode else "weak")
+    element = REGISTER_BITS[type] // 8
+    return Parts(Access(said.space, count * element, order, said.scope or "sys"), type, count, element)
+
+
+def _multicast_load(instruction: Instruction, program: Program) -> Step:
+    return load(instruction, program, _multicast_parts(instruction))
+
+
+def _multicast_store(instruction: Instruction, program: Program) -> Step:
+    return store(instruction, program, _multicast_parts(instruction))
+
+
+def _multicast_reduce(instruction: Instruction, program: Program) -> Step:
+    parts = _multicast_parts(instruction)
+    to, values = operands_of(instruction, 2)
+    kinds = ("add", "min", "max", "and", "or", "xor", "inc", "dec")
+    operation, narrow = next(part for part in instruction.opcode if part in kinds), "f16" in parts.type
+    type = "u64" if (operation, parts.type) == ("add", "s64") else parts.type
+    family = "atom.vector" if narrow or parts.count > 1 else "atom"
+    compute = atomic_operation(operation, type, noftz=narrow, family=family)
+    if compute is None:
+        raise refuse(instruction, "this form of multimem.red is not known")
+    address, names = (
+        data_address(to, parts.access.space, instruction, program),
+        names_of(values, parts.count, instruction),
+    )
+    readers = [reader(name, parts.type, instruction, program, wider=True) for name in names]
+    dtype = np.dtype(f"u{parts.element}")
+    access = Access(parts.access.space, parts.element, parts.access.semantics, parts.access.scope, dtype=dtype)
+    return atomic_step(access, address, [readers], [], compute, compute)
+
+
 INSTRUCTIONS: dict[str, Handler] = {
+    "multimem.ld_reduce": _multicast_load,
+    "multimem.st": _multicast_store,
+    "multimem.red": _multicast_reduce,
     "atom": _atomic,
     "red": _atomic,
     **dict.fromkeys(("red.async.release", "red.async.mmio"), _atomic),  # to global memory: as red does it

@@ -1,6 +1,6 @@
 """``ld`` and ``st``: what an instruction says of its access, and moving bytes between registers and memory.
 
-Source: PTX ISA 9.7.9.8 to .11; modifiers that only hint at caches change nothing.
+Source: PTX ISA 9.7.9.8 to .16; modifiers that only hint at caches change nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tilecopy import HazardError
 from ..effects import Parts, effect_of, is_hint, loads_somewhere, modifiers_of, parts_of, written_by
 from ..machine.machine import Machine
 from ..order.access import LOCAL_WINDOW, SHARED_WINDOW, Access
-from ..program import Instruction, Memory, Operand, Program, UnsupportedPtxError, Vector
+from ..program import REGISTER_BITS, Instruction, Memory, Operand, Program, UnsupportedPtxError, Vector
 from .operands import Handler, Lanes, Reader, Step, constant_bits, demand_count, is_constant, reader, refuse, writer
 
 
@@ -153,6 +153,8 @@ def store(instruction: Instruction, program: Program, parts: Parts | None = None
     return step
 
 
+_PIECE = 8
+"""Bytes that ``st.bulk`` sets at once: its size and address are multiples."""
 MOST_ELEMENTS = 1 << 12
 """Accesses of lanes and copies that are made at once by several instructions; past it one at a time is as fast."""
 
@@ -309,4 +311,43 @@ def demand_parts(instruction: Instruction, known: frozenset[str] | set[str]) -> 
             raise refuse(instruction, f"'.{part}' is not known here")
 
 
-INSTRUCTIONS: dict[str, Handler] = {"ld": load, "ldu": load, "st": store}
+def _store_zeros(instruction: Instruction, program: Program) -> Step:
+    """``st.bulk``: zeros in shared memory, by the thread itself."""
+    demand_count(instruction, 3)
+    if immediate(instruction.operands[2], instruction, "the value") != 0:
+        raise refuse(instruction, "the value is 0")
+    space = modifiers_of(instruction.opcode).space
+    address = data_address(instruction.operands[0], space, instruction, program)
+    size = reader(instruction.operands[1], "b64", instruction, program)
+    access, zeros = Access(space, _PIECE), np.zeros((1, 1, _PIECE), np.uint8)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        where = machine.rows(address(machine, lanes), lanes)
+        sizes = machine.uniform(size(machine, lanes), lanes)
+        for position, lane in enumerate(machine.index(lanes).tolist()):
+            count = int(sizes[position])
+            if count % _PIECE:
+                machine.hazard(
+                    "alignment", f"{count} bytes are set; the size is a multiple of {_PIECE}", lanes, position
+                )
+            if count:
+                offsets = np.arange(0, count, _PIECE, dtype=np.uint64)[:, None].astype(where.dtype)
+                machine.store(np.full(len(offsets), lane), access, where[position] + offsets, zeros)
+
+    return step
+
+
+def _store_async(instruction: Instruction, program: Program) -> Step:
+    """``st.async.release`` to global memory: what the thread did before is there before it is."""
+    said = modifiers_of(instruction.opcode)
+    size = REGISTER_BITS[said.type] // 8
+    return store(instruction, program, Parts(Access(said.space, size, "release", said.scope), said.type, 1, size))
+
+
+INSTRUCTIONS: dict[str, Handler] = {
+    "ld": load,
+    "ldu": load,
+    "st": store,
+    "st.bulk": _store_zeros,
+    **dict.fromkeys(("st.async.release", "st.async.mmio"), _store_async),
+}

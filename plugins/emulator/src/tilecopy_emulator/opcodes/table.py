@@ -31,18 +31,15 @@ from ..threads.threads import Diverged
 from . import (
     arithmetic,
     atomics,
+    cache_lines,
     control,
     copies,
     loads,
     matrices,
     moves,
-    multimem,
-    prefetches,
     printing,
-    stores,
     tensor,
     tensor_products,
-    video,
     warp,
     wgmma,
     wmma,
@@ -65,8 +62,8 @@ _MOST_PREFIXES = 1 << 14
 _MOST_TOLD, _MOST_TOLD_CHARACTERS = 4, 300
 """Packages that were set aside in one message, and of each."""
 
-_OWN: tuple[ModuleType, ...] = (arithmetic, moves, warp, matrices, wmma, loads, stores, atomics, multimem, control)
-_OWN += (prefetches, printing, video, copies, tensor, tensor_products, wgmma)
+_OWN: tuple[ModuleType, ...] = (arithmetic, moves, warp, matrices, wmma, loads, atomics, control, cache_lines)
+_OWN += (printing, copies, tensor, tensor_products, wgmma)
 
 
 @attrs.frozen(eq=False)
@@ -147,7 +144,7 @@ def handlers() -> dict[str, Handler]:
 def _others() -> dict[str, Handler]:
     """The handlers of other packages, a prefix that two of them have being nobody's; and bulk prefetches where they have none."""
     owners: dict[str, list[str]] = {}
-    found: dict[str, Handler] = {"cp.async.bulk.prefetch": prefetches.bulk_prefetch}
+    found: dict[str, Handler] = {"cp.async.bulk.prefetch": cache_lines.bulk_prefetch}
     for package in packages():
         for prefix, handler in package.table.items():
             owners.setdefault(prefix, []).append(f"'{package.name}' ({package.owner})")
@@ -181,7 +178,7 @@ def _step(instruction: Instruction, program: Program, *, in_ptx: bool) -> Step:
                 continue
             try:
                 step = handler(instruction, program)
-                if in_ptx or (table is _others and handler is not prefetches.bulk_prefetch):
+                if in_ptx or (table is _others and handler is not cache_lines.bulk_prefetch):
                     return step
                 raise refuse(instruction, f"PTX has no '{instruction.spelled}'")
             except UnsupportedPtxError as error:

@@ -1,9 +1,11 @@
-"""Prefetches and eviction priorities: they change no value that a program can read, but what they name must be there.
+"""Cache lines: prefetches and eviction priorities, which change no value but must name something, and ``discard``.
 
-Source: PTX ISA, ``prefetch``, ``applypriority``, ``cp.async.bulk.prefetch``.
+Source: PTX ISA, ``prefetch``, ``applypriority``, ``cp.async.bulk.prefetch``, ``discard``.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -52,4 +54,33 @@ def bulk_prefetch(instruction: Instruction, program: Program) -> Step:
     return step
 
 
-INSTRUCTIONS: dict[str, Handler] = dict.fromkeys(("prefetch", "prefetchu", "applypriority"), _line)
+_SCRAMBLED = np.uint8(0xA5)
+
+
+def _discard(instruction: Instruction, program: Program) -> Step:
+    """``discard.L2``: who reads the 128 bytes afterwards finds anything, so here something else than was there."""
+    demand_count(instruction, 2)
+    if immediate(instruction.operands[1], instruction, "the size") != LINE_BYTES:
+        raise refuse(instruction, f"the size is {LINE_BYTES}")
+    address = data_address(instruction.operands[0], "global", instruction, program)
+    access = Access("global", 16)
+
+    def step(machine: Machine, lanes: Lanes) -> None:
+        where = address(machine, lanes)
+        machine.demand_aligned(lanes, where, LINE_BYTES, "the global address {}")
+        for offset in range(0, LINE_BYTES, access.bytes):
+            there = where + where.dtype.type(offset)
+            pieces = machine.globals.locate(lanes, machine.globals.spread(lanes, there), access.bytes)
+            raw: Any = np.empty((machine.size(lanes), machine.copies, access.bytes), np.uint8)
+            for array, chosen, offsets in pieces:
+                part = array.data[offsets[..., None] + np.arange(access.bytes)]
+                raw[slice(None) if chosen is None else chosen] = part ^ _SCRAMBLED
+            machine.store(lanes, access, there, raw)
+
+    return step
+
+
+INSTRUCTIONS: dict[str, Handler] = {
+    "discard": _discard,
+    **dict.fromkeys(("prefetch", "prefetchu", "applypriority"), _line),
+}
