@@ -15,7 +15,7 @@ PACKAGES = {
     "cuda": 1_860,
     "draw": 2_600,
     "dsmem": 140,
-    "emulator": 21_010,
+    "emulator": 19_900,
     "export": 1_670,
     "gmem_smem": 80,
     "kernel": 9_300,
