@@ -28,7 +28,7 @@ from tilecopy.kernel.statements import Copy
 from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core.description.request import COMPLETIONS, Option
-from tilecopy_core.plugin import shown
+from tilecopy_core.plugin import short_repr
 from tilecopy_core.registry import PluginWarning, SlowPluginWarning, Source
 from tilecopy_core.registry.entry_points import core_excluded
 from tilecopy_core.registry.hookspecs import HOOKS
@@ -608,7 +608,7 @@ def test_a_malformed_record_names_field_and_value(field: str, value: Any) -> Non
     }
     with pytest.raises(tc.PluginError, match=field) as caught:
         tc.Variant(**fields)
-    assert field == "completion" or shown(value) in str(caught.value)
+    assert field == "completion" or short_repr(value) in str(caught.value)
     bad = Source("v", "acme-v", "1.0", lambda: SimpleNamespace(variant=tc.Variant(**fields)))
     with pytest.warns(PluginWarning, match=mentions("acme-v", "1.0")):
         assert plan(registry(bad, source("good", variant("good")))).variant == "good"
@@ -805,7 +805,7 @@ def test_messages_about_plugins_have_no_ids_of_objects() -> None:
         texts.append([str(warning.message) for warning in caught])
         assert f"{id(fails):x}" not in told["bad"] and str(id(wrong)) not in told["mine"]
     assert texts[0] == texts[1] and any("'mine'" in text for text in texts[0])
-    assert f"{id(texts):x}" not in shown((lambda: 0, object())) and "at 0x7f>" in shown("at 0x7f>")
+    assert f"{id(texts):x}" not in short_repr((lambda: 0, object())) and "at 0x7f>" in short_repr("at 0x7f>")
 
 
 def test_a_name_is_free_again_when_its_rival_is_gone() -> None:

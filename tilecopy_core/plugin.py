@@ -36,7 +36,7 @@ from .description.request import (
 )
 from .description.scope import ActiveThreads, Scope, axis_index, by_thread
 from .description.target import Target
-from .errors import shown
+from .errors import short_repr
 from .errors.process_lock import LOCK
 from .errors.records import frozen
 from .integers import Condition, Expr, Int, Symbol, bounds_of, divisor_of, is_int_like, is_multiple, key_of, symbols_of
@@ -62,7 +62,7 @@ __all__ += ["S", "laneid", "tid_in_wg", "tx", "warpid", "wid_in_wg"]
 __all__ += ["Condition", "Expr", "Int", "Symbol", "bounds_of", "divisor_of", "evaluate", "is_int_like", "is_multiple"]
 __all__ += ["key_of", "same", "substitute", "symbols_of"]
 __all__ += ["ActiveThreads", "Scope", "axis_index", "by_thread"]
-__all__ += ["Pair", "fuse_pairs", "frozen", "shown"]
+__all__ += ["Pair", "fuse_pairs", "frozen", "short_repr"]
 __all__ += ["Access", "Address", "PtxBuilder", "Register", "TensorPlace", "masked"]
 
 

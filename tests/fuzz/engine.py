@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import tilecopy as tc
 
-from tilecopy_core.plugin import shown
+from tilecopy_core.plugin import short_repr
 
 from .objects import Objects
 from .odd_values import CallersError, odd_values
@@ -139,5 +139,5 @@ def faults(bind: Callable[[Objects], partial[Any]]) -> Iterator[str]:
             )
             wrote = error is not None and not isinstance(error, tc.HazardError) and contents(written) != before
             if wrote or not allowed:
-                text = f"{'.'.join(map(str, place))} = {shown(odd)}: {'wrote, then ' * wrote}raised {error!r:.300}"
+                text = f"{'.'.join(map(str, place))} = {short_repr(odd)}: {'wrote, then ' * wrote}raised {error!r:.300}"
                 yield text.encode("ascii", "backslashreplace").decode()

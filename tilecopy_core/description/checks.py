@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ..errors import did_you_mean, shown
+from ..errors import did_you_mean, short_repr
 from ..memory.buffers import Buffer, Region
 from .packed import why_not_in_bytes
 from .request import IN_A_KERNEL, Accept, CopyRequest, Decline, Variant, Verdict, why_invalid, why_not_shared
@@ -55,7 +55,7 @@ def not_as_declared(variant: Variant, request: CopyRequest, looked: dict[str, st
     for option in variant.options:
         value = request.options.get(option.name)
         if value is not None and not option.fits(value):
-            return f"option {option.name} is {option.meaning}, not {shown(value)}"
+            return f"option {option.name} is {option.meaning}, not {short_repr(value)}"
     return None
 
 

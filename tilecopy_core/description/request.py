@@ -21,7 +21,7 @@ from ..errors import (
     did_you_mean,
     integer_in,
     optional,
-    shown,
+    short_repr,
 )
 from ..errors.records import frozen
 from ..integers.expr import plain
@@ -87,8 +87,8 @@ def _field(rule: str, fits: Callable[[Any], bool] = _is_text, **more: Any) -> An
 
     def check(record: Any, attribute: attrs.Attribute[Any], value: object) -> None:
         if not kind.fits(value):
-            named = f" {shown(record.name)}" if attribute.name != "name" and hasattr(record, "name") else ""
-            raise PluginError(f"{type(record).__name__}{named}: {attribute.name} is {rule}, not {shown(value)}")
+            named = f" {short_repr(record.name)}" if attribute.name != "name" and hasattr(record, "name") else ""
+            raise PluginError(f"{type(record).__name__}{named}: {attribute.name} is {rule}, not {short_repr(value)}")
 
     return attrs.field(validator=check, **more)
 
@@ -159,7 +159,7 @@ class Option:
         if self.default is not None and (self.required or not self.fits(self.default)):
             rule = "an option that is required has none" if self.required else "it is of one of the option's types"
             raise PluginError(
-                f"Option {self.name}: default is {shown(self.default)}, required {self.required}, types {shown(self.types)}: {rule}"
+                f"Option {self.name}: default is {short_repr(self.default)}, required {self.required}, types {short_repr(self.types)}: {rule}"
             )
 
     def fits(self, value: object) -> bool:
@@ -275,7 +275,7 @@ class Variant:
             if option.name == name:
                 value = request.options.get(name)
                 return option.default if value is None else value
-        raise PluginError(f"Variant {self.name!r}: it declares no option {shown(name)}")
+        raise PluginError(f"Variant {self.name!r}: it declares no option {short_repr(name)}")
 
 
 _set_fields = Variant.__init__
@@ -325,7 +325,7 @@ def _options(value: Any) -> Options:
     if isinstance(value, Options):
         return value
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-        raise RequestError(f"options are values by name, not {shown(value)}")
+        raise RequestError(f"options are values by name, not {short_repr(value)}")
     return Options({name: _as_region(option_value) for name, option_value in value.items()})
 
 
@@ -335,7 +335,7 @@ def _as_region(value: Any) -> Any:
     try:
         return plain(value) if as_region is None else as_region()
     except Exception as error:  # an object's own
-        raise RequestError(f"options: {shown(value)} has an as_region that gives no region") from error
+        raise RequestError(f"options: {short_repr(value)} has an as_region that gives no region") from error
 
 
 @frozen(kw_only=True)
@@ -377,16 +377,16 @@ class CopyRequest:
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.op, str) or self.op not in OPS:
             raise RequestError(
-                f"op {shown(self.op)} is unknown; the ops are {', '.join(OPS)}{did_you_mean(self.op, OPS)}"
+                f"op {short_repr(self.op)} is unknown; the ops are {', '.join(OPS)}{did_you_mean(self.op, OPS)}"
             )
         if not isinstance(self.scope, Scope) or self.scope.kind == "cluster":
-            raise RequestError(f"scope is thread(), warp(), warpgroup() or cta(THREADS), not {shown(self.scope)}")
+            raise RequestError(f"scope is thread(), warp(), warpgroup() or cta(THREADS), not {short_repr(self.scope)}")
         for operand, region in (("destination", self.dst), ("source", self.src)):
             if not isinstance(region, Region):
-                raise RequestError(f"{self.op}: {operand} is a region such as buffer[0:8, :], not {shown(region)}")
+                raise RequestError(f"{self.op}: {operand} is a region such as buffer[0:8, :], not {short_repr(region)}")
         if not isinstance(self.active, ActiveThreads):
             raise RequestError(
-                f"{self.op}: active says which threads reach the copy (ActiveThreads), not {shown(self.active)}"
+                f"{self.op}: active says which threads reach the copy (ActiveThreads), not {short_repr(self.active)}"
             )
         if self.outside is not None:
             object.__setattr__(self, "outside", outside_of(self.outside, self.dst.buffer.dtype))

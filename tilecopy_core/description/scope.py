@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ..errors import RequestError, integer_in, one_of, optional, shown
+from ..errors import RequestError, integer_in, one_of, optional, short_repr
 from ..errors.records import frozen
 from ..integers import Atom, Condition, Int, Symbol, is_int_like, plain
 from ..integers.expr import bounds_of, evaluate, key_of, of_atom, substitute, sum_of, symbols_of, terms_of
@@ -63,7 +63,7 @@ def cta(threads: int) -> Scope:
     count = plain(threads)
     if not _CTA_THREADS.fits(count):
         one = "; it has one dimension here" if isinstance(threads, (tuple, list)) else ""
-        raise RequestError(f"a CTA has 1 to {MAX_CTA_THREADS} threads, not {shown(threads)}{one}")
+        raise RequestError(f"a CTA has 1 to {MAX_CTA_THREADS} threads, not {short_repr(threads)}{one}")
     return Scope("cta", int(count))
 
 
@@ -88,7 +88,7 @@ def by_thread(value: Int | Condition, cta_threads: int) -> Any:
 
     def number(operand: Int) -> Any:
         if not is_int_like(operand) or not all(map(is_thread_id, symbols_of(operand))):
-            raise RequestError(f"by_thread: the value {shown(value)} depends on more than the thread's index")
+            raise RequestError(f"by_thread: the value {short_repr(value)} depends on more than the thread's index")
         return evaluate(operand, dict.fromkeys(symbols_of(operand), np.arange(cta_threads)))
 
     values = value.evaluate(number) if isinstance(value, Condition) else number(value)
@@ -167,7 +167,9 @@ class ActiveThreads:
     def _is_one_a_thread(self, attribute: Any, mask: Any) -> None:
         threads = self.cta_threads
         if mask is not None and (type(mask) is not tuple or len(mask) != threads or set(map(type, mask)) != {bool}):
-            raise RequestError(f"ActiveThreads: mask is one bool for each of cta_threads {threads}, not {shown(mask)}")
+            raise RequestError(
+                f"ActiveThreads: mask is one bool for each of cta_threads {threads}, not {short_repr(mask)}"
+            )
 
     def why_not_all(self, scope: Scope) -> str | None:
         """Why not every thread of the scope takes part, naming the axis that was narrowed; None when all do."""

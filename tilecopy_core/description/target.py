@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import TargetError, did_you_mean, shown
+from ..errors import TargetError, did_you_mean, short_repr
 from ..errors.records import frozen
 
 Version = tuple[int, int]
@@ -57,7 +57,7 @@ class Target:
         arch, suffix = self.arch, self.suffix
         if type(arch) is not int or type(suffix) is not str or suffix not in _ARCHITECTURES.get(arch, (0, ()))[1]:
             raise TargetError(
-                f"Target: no target has arch {shown(arch)} and suffix {shown(suffix)}; they are {', '.join(TARGETS)}"
+                f"Target: no target has arch {short_repr(arch)} and suffix {short_repr(suffix)}; they are {', '.join(TARGETS)}"
             )
 
     def __str__(self) -> str:
@@ -85,7 +85,7 @@ class Target:
         names = FEATURES.get(feature, feature).split()
         if feature not in FEATURES and feature not in TARGETS:
             raise TargetError(
-                f"feature {shown(feature)} is unknown{did_you_mean(feature, FEATURES)}; the features are {', '.join(FEATURES)}, and the targets"
+                f"feature {short_repr(feature)} is unknown{did_you_mean(feature, FEATURES)}; the features are {', '.join(FEATURES)}, and the targets"
             )
         return any(self.is_or_follows(target_of(name)) for name in names)
 
@@ -114,7 +114,7 @@ def target_of(value: Target | str) -> Target:
         return value
     if not isinstance(value, str) or value not in _BY_NAME:
         near = did_you_mean(value, TARGETS)
-        raise TargetError(f"target {shown(value)} is unknown{near}; the targets are {', '.join(TARGETS)}")
+        raise TargetError(f"target {short_repr(value)} is unknown{near}; the targets are {', '.join(TARGETS)}")
     return _BY_NAME[value]
 
 

@@ -15,11 +15,11 @@ from ..description.packed import in_bytes
 from ..description.request import Accept, CopyRequest, Decline, check_request
 from ..description.scope import ActiveThreads, Scope
 from ..description.target import Target
-from ..errors import NoVariantError, PluginError, RequestError, TilecopyError, attribute, integer, shown
+from ..errors import NoVariantError, PluginError, RequestError, TilecopyError, attribute, integer, short_repr
 from ..errors.records import frozen
 from ..layout import html_table
 from ..memory.buffers import Region
-from ..registry import LOCK, PluginWarning, Source, WrapperError, __version__, exporter, known_variants, shown_error
+from ..registry import LOCK, PluginWarning, Source, WrapperError, __version__, exporter, known_variants, short_error
 from ..registry.entry_points import CORE
 from ..registry.priorities import Priority
 from .reasons import Outcome, OutcomeKind, folded, no_variant
@@ -106,11 +106,11 @@ class Plan:
             if what == "narrowed":
                 return "; ".join(map(str, getattr(partition, "narrowed", ())))
             text = partition.summary() if hasattr(partition, "summary") else str(partition)
-            return text if isinstance(text, str) else shown(text)
+            return text if isinstance(text, str) else short_repr(text)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            return f"({self.package} is faulty: {what} of its partition raised {shown_error(error)})"
+            return f"({self.package} is faulty: {what} of its partition raised {short_error(error)})"
 
     def emit(self, ptx: PtxBuilder, registry: Registry | None = None) -> None:
         """Write the copy's instructions to ``ptx``. The variant is looked up in ``registry``, by default the process's, by its name.
@@ -140,10 +140,10 @@ class Plan:
             error.args = (f"{who}: {error}", *error.args[1:])
             raise
         except BaseException as error:
-            raise PluginError(f"{who}: tilecopy_emit raised {shown_error(error)}; {plugin.source.advice}") from error
+            raise PluginError(f"{who}: tilecopy_emit raised {short_error(error)}; {plugin.source.advice}") from error
         if answer is not None:
             raise PluginError(
-                f"{who}: tilecopy_emit answered {shown(answer)}; it writes instructions and answers nothing "
+                f"{who}: tilecopy_emit answered {short_repr(answer)}; it writes instructions and answers nothing "
                 f"(tilecopy_partition is the last that may decline); {plugin.source.advice}"
             )
 
@@ -296,7 +296,7 @@ def _registry(given: Registry | None) -> Registry:
     if given is None:
         return default_registry()
     if not isinstance(given, Registry):
-        raise RequestError(f"registry is a tilecopy_core.Registry, not {shown(given)}")
+        raise RequestError(f"registry is a tilecopy_core.Registry, not {short_repr(given)}")
     return given
 
 
@@ -329,7 +329,7 @@ def demanded_names(variant: str | Sequence[str] | None) -> tuple[str, ...]:
     fits = isinstance(names, (tuple, list)) and all(isinstance(name, str) for name in names)
     if not fits or len(set(names)) != len(names) or (not names and variant is not None):
         raise RequestError(
-            f"variant must be the name of a variant, or different names in order such as ('tma', 'ldgsts'), got {shown(variant)}"
+            f"variant must be the name of a variant, or different names in order such as ('tma', 'ldgsts'), got {short_repr(variant)}"
         )
     return tuple(names)
 
@@ -361,7 +361,7 @@ def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry:
         named = table.named(name)
         if named is not None and named.variant is None and named.status != "disabled":
             reason = named.reason or "it wraps the hooks of others and lowers nothing"
-            raise PluginError(f"variant {shown(name)} was asked for by name and cannot be used: {reason}")
+            raise PluginError(f"variant {short_repr(name)} was asked for by name and cannot be used: {reason}")
         if named is None and name not in known_variants():
             raise no_variant(request, demanded, others, table)
     accepted: list[tuple[Priority, Plugin, CopyRequest]] = []
@@ -444,7 +444,7 @@ def _sifted(table: Table, request: CopyRequest, demanded: tuple[str, ...]) -> tu
             name = f"{plugin.name} ({plugin.source.owner})" if plugin.name in taken else plugin.name
             others.append(Outcome(name, "set aside", plugin.reason))
         elif demanded and plugin.name not in demanded and plugin.variant.op == request.op:
-            names = shown(demanded if len(demanded) > 1 else demanded[0])
+            names = short_repr(demanded if len(demanded) > 1 else demanded[0])
             others.append(Outcome(plugin.name, "not asked", f"not asked: variant={names} was demanded"))
         elif why := of_another_kind(plugin.variant, request):
             kind: OutcomeKind = "declined" if request.spaces in plugin.variant.spaces else "other memory"
@@ -488,12 +488,12 @@ def _answer(plugin: Plugin, hook: str, request: CopyRequest, demanded: tuple[str
     except (WrapperError, PluginWarning, KeyboardInterrupt):  # a warning is raised where somebody asks for that
         raise
     except BaseException as error:
-        fault, cause = f"{hook} raised {shown_error(error)}", error
+        fault, cause = f"{hook} raised {short_error(error)}", error
     else:
         if isinstance(answer, Decline):
             return Outcome(plugin.name, "declined", answer.reason, nearness=2 if hook == "tilecopy_predicate" else 3)
         if hook == "tilecopy_predicate" and not isinstance(answer, Accept):
-            fault = f"{hook} answered {shown(answer)}, not Accept() or Decline(reason)"
+            fault = f"{hook} answered {short_repr(answer)}, not Accept() or Decline(reason)"
         elif answer is None:
             fault = f"{hook} returned None"
         else:
@@ -508,7 +508,7 @@ def _answer(plugin: Plugin, hook: str, request: CopyRequest, demanded: tuple[str
 def _outranked(other: Plugin, theirs: Priority, chosen: Plugin, ours: Priority, demanded: tuple[str, ...]) -> Outcome:
     kind: OutcomeKind = "outranked"
     if demanded:
-        why = f"accepts; it comes after {chosen.name} in variant={shown(demanded)}"
+        why = f"accepts; it comes after {chosen.name} in variant={short_repr(demanded)}"
     elif ours.value == theirs.value:
         kind, why = "tied", f"accepts; it has the {theirs} of {chosen.name} too, and the first by name is taken"
     else:

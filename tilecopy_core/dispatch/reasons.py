@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ..description.request import OPS, CopyRequest
-from ..errors import NoVariantError, UnknownOptionError, did_you_mean, shown
+from ..errors import NoVariantError, UnknownOptionError, did_you_mean, short_repr
 from ..errors.records import frozen
 from ..registry.distributions import distributions
 from ..registry.installable import KNOWN_GROUP, known_variants
@@ -66,7 +66,7 @@ def no_variant(
     """The error that says why nobody lowers a copy, variant by variant, and what to install that might."""
     declined = {outcome.name: outcome.reason for outcome in outcomes}
     none = "no installed variant lowers" if outcomes else "no variant is installed, so none lowers"
-    who = f"variant {' or '.join(map(shown, demanded))} does not lower" if demanded else none
+    who = f"variant {' or '.join(map(short_repr, demanded))} does not lower" if demanded else none
     unknown = _unknown_option(request, demanded, table)
     first_party = known_variants()
     near = [o for o in outcomes if o.kind not in _FAR or o.name in demanded]
@@ -80,7 +80,7 @@ def no_variant(
         meant = did_you_mean(unknown_names[0], [*declined, *absent])
         known = f"{' Installed' if meant else '; installed'}: {', '.join(sorted(declined)) or 'none'}"
         known += f"; not installed: {', '.join(absent)}" if absent else ""
-        lines, outcomes = [f"no variant is called {shown(unknown_names[0])}{meant}{known}"], []
+        lines, outcomes = [f"no variant is called {short_repr(unknown_names[0])}{meant}{known}"], []
     for name, other in first_party.items():
         fits = other.op == request.op and request.spaces in other.spaces and other.edges >= request.overhangs
         if name not in declined and (name in demanded or (not demanded and fits)):

@@ -16,8 +16,8 @@ from .patterns import pattern as pattern
 from .process_lock import LOCK
 from .records import frozen as frozen
 
-__all__ = ["FLAG", "TEXT", "Kind", "checked", "instance_of", "integer", "integer_in", "one_of", "optional", "shown"]
-__all__ += ["tuple_of"]
+__all__ = ["FLAG", "TEXT", "Kind", "checked", "instance_of", "integer", "integer_in", "one_of", "optional"]
+__all__ += ["short_repr", "tuple_of"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -64,7 +64,7 @@ class NoVariantError(TilecopyError, LookupError):
 
     def __init__(self, message: str, declined: Mapping[str, str]) -> None:
         if not isinstance(declined, Mapping):
-            raise RequestError(f"NoVariantError: declined must be reasons by name, got {shown(declined)}")
+            raise RequestError(f"NoVariantError: declined must be reasons by name, got {short_repr(declined)}")
         super().__init__(message)
         self.declined = dict(declined)
 
@@ -97,7 +97,7 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     return f"; did you mean {by_folded[matches[0]]}?" if matches else ""
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """A value for a message: its repr on one line, without addresses, shortened and printable, whatever the value does."""
     try:
         if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
@@ -169,7 +169,7 @@ class Kind:
             return value
         number = integer(value)
         if number is None or not self.fits(number):
-            raise error(f"{where}: {name} {shown(value)} is not {self.rule}{did_you_mean(value, self.words)}")
+            raise error(f"{where}: {name} {short_repr(value)} is not {self.rule}{did_you_mean(value, self.words)}")
         return number
 
     def __call__(self, record: Any, attribute: Any, value: Any) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any, ClassVar
 
-from ..errors import RequestError, shown
+from ..errors import RequestError, short_repr
 from ..errors.records import frozen
 
 __all__ = ["Condition", "RunTime"]
@@ -20,7 +20,7 @@ class RunTime:
     has: ClassVar[str]
 
     def _refuse(self, other: Any = None, *_: Any) -> Any:
-        raise RequestError(f"'{self!r}' and {shown(other)}: {self.has}; no other operator")
+        raise RequestError(f"'{self!r}' and {short_repr(other)}: {self.has}; no other operator")
 
     _refused: Any = _refuse  # a class may define any of them
     __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = __rdivmod__ = _refused
@@ -50,7 +50,7 @@ class Condition:
         if isinstance(other, bool):  # a comparison that was decided, such as one on the only thread's id
             other = Condition("==", int(other), 1)
         if not isinstance(other, Condition):
-            raise RequestError(f"'{op}' joins conditions; {shown(other)} is none (in '{self!r} {op} ...')")
+            raise RequestError(f"'{op}' joins conditions; {short_repr(other)} is none (in '{self!r} {op} ...')")
         return Condition(op, self, other)
 
     def __and__(self, other: Any) -> Condition:

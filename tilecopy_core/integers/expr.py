@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import attrs
 import numpy as np
 
-from ..errors import Kind, RequestError, checked, integer, one_of, shown
+from ..errors import Kind, RequestError, checked, integer, one_of, short_repr
 from ..errors.records import frozen
 from .conditions import COMPARISONS, Condition, RunTime
 
@@ -122,7 +122,7 @@ class Operation(Atom):
 
 def _text_of(value: Int) -> str:
     """An integer in words; Python may refuse to write out a very long one."""
-    return shown(value) if isinstance(value, int) and value.bit_length() > 64 else str(value)
+    return short_repr(value) if isinstance(value, int) and value.bit_length() > 64 else str(value)
 
 
 def _operator(op: str, compute: Callable[[Any, Any], Any]) -> Callable[[Expr, Any], Any]:
@@ -134,7 +134,7 @@ def _operator(op: str, compute: Callable[[Any, Any], Any]) -> Callable[[Expr, An
                 return NotImplemented
             if not is_int_like(other) and not isinstance(other, np.integer):
                 kind = type(other).__name__
-                raise RequestError(f"'{self} {op} {shown(other)}': index arithmetic takes integers, not {kind}")
+                raise RequestError(f"'{self} {op} {short_repr(other)}': index arithmetic takes integers, not {kind}")
             other = int(other)
         return compute(self, other)
 
@@ -236,17 +236,17 @@ def symbol(
         RequestError: an argument of another kind, or bounds that no value meets.
     """
     if not isinstance(name, str) or not name:
-        raise RequestError(f"symbol name: a text that is not empty, not {shown(name)}")
+        raise RequestError(f"symbol name: a text that is not empty, not {short_repr(name)}")
     lower, upper, multiple_of = plain(lower), plain(upper), plain(multiple_of)
     for what, bound in (("lower", lower), ("upper", upper)):
         if bound is not None and (not is_int_like(bound) or isinstance(bound, Expr)):
-            raise RequestError(f"symbol {name}: {what} is a plain integer or None, not {shown(bound)}")
+            raise RequestError(f"symbol {name}: {what} is a plain integer or None, not {short_repr(bound)}")
     if not is_int_like(multiple_of) or isinstance(multiple_of, Expr) or multiple_of < 1:
-        raise RequestError(f"symbol {name}: multiple_of is an integer of at least 1, not {shown(multiple_of)}")
+        raise RequestError(f"symbol {name}: multiple_of is an integer of at least 1, not {short_repr(multiple_of)}")
     one_of("thread", "cta", "grid").check(varies, f"symbol {name}", "varies")
     if lower is not None and upper is not None and -(-lower // multiple_of) > upper // multiple_of:
-        what = "value" if multiple_of == 1 else f"multiple of {shown(multiple_of)}"
-        raise RequestError(f"symbol {name}: no {what} is from lower {shown(lower)} to upper {shown(upper)}")
+        what = "value" if multiple_of == 1 else f"multiple of {short_repr(multiple_of)}"
+        raise RequestError(f"symbol {name}: no {what} is from lower {short_repr(lower)} to upper {short_repr(upper)}")
     return of_atom(Symbol(name, lower, upper, multiple_of, varies))
 
 
@@ -312,7 +312,7 @@ def mul(left: Int, right: Int) -> Int:
 def _positive(left: Int, op: str, right: Int) -> int:
     if isinstance(right, Expr) or right <= 0:
         raise RequestError(
-            f"'{left} {op} {shown(right)}': '{op}' of a symbolic integer needs a positive constant on its right, not {shown(right)}"
+            f"'{left} {op} {short_repr(right)}': '{op}' of a symbolic integer needs a positive constant on its right, not {short_repr(right)}"
         )
     return right
 

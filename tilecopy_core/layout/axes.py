@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from ..errors import TEXT, LayoutError, one_of, shown
+from ..errors import TEXT, LayoutError, one_of, short_repr
 from ..errors.records import frozen
 from ..integers.expr import Int, constant_of, is_int_like, key_of, plain, terms_of
 
@@ -30,12 +30,12 @@ class Axis:
         return self.name
 
     def __matmul__(self, other: Any) -> OnAxis:
-        raise LayoutError(f"{self.name} @ {shown(other)}: a stride along an axis is written `integer @ axis`")
+        raise LayoutError(f"{self.name} @ {short_repr(other)}: a stride along an axis is written `integer @ axis`")
 
     def __rmatmul__(self, stride: Any) -> OnAxis:
         """``stride @ axis``: a stride (or offset) along this axis."""
         if not is_int_like(stride := plain(stride)):
-            raise LayoutError(f"a stride along {self.name} is an integer, not {shown(stride)}")
+            raise LayoutError(f"a stride along {self.name} is an integer, not {short_repr(stride)}")
         return OnAxis(stride, self)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from ..errors import LayoutError, shown
+from ..errors import LayoutError, short_repr
 from ..errors.records import frozen
 from ..integers import bounds_of, divisor_of, is_int_like, is_multiple, key_of, plain
 from ..integers.expr import Expr, Int, add, mul, same, sub
@@ -28,7 +28,7 @@ class Iter:
         if type(extent) is not int or extent < 1 or not is_int_like(stride) or type(axis) is not Axis:
             raise LayoutError(
                 "Iter: extent must be an int of at least 1, stride an integer (plain or symbolic) and axis an Axis, such as m; "
-                f"got {shown(extent)}, {shown(stride)} and {shown(axis)}"
+                f"got {short_repr(extent)}, {short_repr(stride)} and {short_repr(axis)}"
             )
 
     def __repr__(self) -> str:
@@ -87,7 +87,7 @@ def box(
     box that is certainly outside.
     """
     if len(region) != len(shape):
-        raise LayoutError(f"a region of {len(region)} dimensions in the shape {tuple(shape)}: {shown(region)}")
+        raise LayoutError(f"a region of {len(region)} dimensions in the shape {tuple(shape)}: {short_repr(region)}")
     parts = [
         _start_and_extent(*part_and_size, dim, overhang)
         for dim, part_and_size in enumerate(zip(region, shape, strict=True))
@@ -106,26 +106,26 @@ def surely_leaves(start: Int, extent: int, size: Int) -> bool:
 
 def leaving(dim: int, start: Int, extent: int, size: Int) -> str:
     """What is said of a box that leaves its dimension."""
-    return f"dimension {dim}: the region {shown(start)} : {shown(add(start, extent))} is outside the extent {size}"
+    return f"dimension {dim}: the region {short_repr(start)} : {short_repr(add(start, extent))} is outside the extent {size}"
 
 
 def _start_and_extent(part: Any, size: Int, dim: int, overhang: bool) -> tuple[Int, int]:
     if isinstance(part, slice):
         if part.step is not None and (type(part.step) is not int or part.step != 1):
-            raise LayoutError(f"dimension {dim}: a region has no step (found {shown(part.step)})")
+            raise LayoutError(f"dimension {dim}: a region has no step (found {short_repr(part.step)})")
         start, stop = plain(0 if part.start is None else part.start), plain(size if part.stop is None else part.stop)
     elif is_int_like(start := plain(part)):
         stop = start + 1
     else:
-        raise LayoutError(f"dimension {dim}: an index must be an integer or a slice, got {shown(part)}")
+        raise LayoutError(f"dimension {dim}: an index must be an integer or a slice, got {short_repr(part)}")
     if not (is_int_like(start) and is_int_like(stop)):
-        raise LayoutError(f"dimension {dim}: a region is made of integers, not {shown(start)}:{shown(stop)}")
+        raise LayoutError(f"dimension {dim}: a region is made of integers, not {short_repr(start)}:{short_repr(stop)}")
     extent = stop - start
     if isinstance(extent, Expr):
         raise LayoutError(f"dimension {dim}: the extent of {start} : {stop} is symbolic ({extent}); it must be fixed")
     if extent < 0:
         raise LayoutError(
-            f"dimension {dim}: the region {shown(start)} : {shown(stop)} ends before it starts (extent {shown(extent)})"
+            f"dimension {dim}: the region {short_repr(start)} : {short_repr(stop)} ends before it starts (extent {short_repr(extent)})"
         )
     if not overhang and surely_leaves(start, extent, size):
         raise LayoutError(leaving(dim, start, extent, size))

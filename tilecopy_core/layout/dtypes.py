@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ..errors import FLAG, TEXT, RequestError, did_you_mean, integer_in, one_of, shown
+from ..errors import FLAG, TEXT, RequestError, did_you_mean, integer_in, one_of, short_repr
 from ..errors.process_lock import LOCK
 from ..errors.records import frozen
 
@@ -113,5 +113,5 @@ def dtype_of(value: Any) -> DType:
     name = DTYPE_ALIASES.get(name, name)
     if name not in DTYPES:
         meant = f"; did you mean {_OTHER_NAMES[name]!r}?" if name in _OTHER_NAMES else did_you_mean(name, DTYPES)
-        raise RequestError(f"dtype {shown(value)} is not known{meant}; the element types are {', '.join(DTYPES)}")
+        raise RequestError(f"dtype {short_repr(value)} is not known{meant}; the element types are {', '.join(DTYPES)}")
     return DTYPES[name]

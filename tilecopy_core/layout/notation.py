@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import LayoutError, shown
+from ..errors import LayoutError, short_repr
 from ..integers.expr import bounds_of, is_int_like, plain
 from .axes import OnAxis, m
 from .boxes import Iter
@@ -24,16 +24,18 @@ class _Bracket:
         raw_extents, strides = key, None
         if isinstance(key, slice):
             if key.step is not None:
-                raise LayoutError(f"{self._letter}[...] takes extents : strides and no third part, {shown(key.step)}")
+                raise LayoutError(
+                    f"{self._letter}[...] takes extents : strides and no third part, {short_repr(key.step)}"
+                )
             raw_extents, strides = (
                 tuple(end) if isinstance(end, (tuple, list)) else (end,) for end in (key.start, key.stop)
             )
             if len(raw_extents) != len(strides):
                 raise LayoutError(
-                    f"{self._letter}[...] has {len(raw_extents)} extents and {len(strides)} strides, which go in pairs: {shown(key)}"
+                    f"{self._letter}[...] has {len(raw_extents)} extents and {len(strides)} strides, which go in pairs: {short_repr(key)}"
                 )
         elif self._letter == "R":
-            raise LayoutError(f"R[...] needs a stride, as in R[4 : 32 @ TLane], not {shown(key)}")
+            raise LayoutError(f"R[...] needs a stride, as in R[4 : 32 @ TLane], not {short_repr(key)}")
         extents = checked_extents(raw_extents, f"{self._letter}[...]")
         strides = row_major(extents) if strides is None else strides
         iters = [_iter(self._letter, e, s) for e, s in zip(extents, strides, strict=True)]
@@ -43,12 +45,12 @@ class _Bracket:
 def _iter(letter: str, extent: int, stride: Any) -> Iter:
     stride, axis = (stride.value, stride.axis) if isinstance(stride, OnAxis) else (stride, m)
     if not is_int_like(stride := plain(stride)):
-        raise LayoutError(f"a stride in {letter}[...] is an integer or `integer @ axis`, not {shown(stride)}")
+        raise LayoutError(f"a stride in {letter}[...] is an integer or `integer @ axis`, not {short_repr(stride)}")
     if type(stride) is int and stride >= 2**60:
-        raise LayoutError(f"a stride is less than 2**60; found {shown(stride)} for extent {extent}")
+        raise LayoutError(f"a stride is less than 2**60; found {short_repr(stride)} for extent {extent}")
     lower, _ = bounds_of(stride)
     if lower is not None and lower < 0:
-        raise LayoutError(f"a stride is not negative; found {shown(stride)} for extent {extent}")
+        raise LayoutError(f"a stride is not negative; found {short_repr(stride)} for extent {extent}")
     return Iter(extent, stride, axis)
 
 

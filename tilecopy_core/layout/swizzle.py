@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ..errors import LayoutError, did_you_mean, shown
+from ..errors import LayoutError, did_you_mean, short_repr
 from ..errors.records import frozen
 from ..integers.expr import Int, Term, add, is_int_like, plain, possible_bits, sum_of, xor
 from .dtypes import dtype_of
@@ -33,7 +33,7 @@ class Swizzle:
     def __attrs_post_init__(self) -> None:
         for name, value in attrs.asdict(self, recurse=False).items():
             if type(value) is not int or not 0 <= value <= 32:
-                raise LayoutError(f"Swizzle: {name} is an integer from 0 to 32, not {shown(value)}")
+                raise LayoutError(f"Swizzle: {name} is an integer from 0 to 32, not {short_repr(value)}")
         if self.atom_len < self.swizzle_len:
             raise LayoutError(
                 f"Swizzle: atom_len {self.atom_len} is less than swizzle_len {self.swizzle_len}: the XOR would read what it "
@@ -61,7 +61,7 @@ class Swizzle:
             isinstance(address, (np.ndarray, np.integer)) and address.dtype.kind in "iu"
         ):
             raise LayoutError(
-                f"an address must be an integer, plain or symbolic, or an array of them, got {shown(address)}"
+                f"an address must be an integer, plain or symbolic, or an array of them, got {short_repr(address)}"
             )
         if self.swizzle_len == 0:
             return address
@@ -77,7 +77,7 @@ def swizzle(mode: str, dtype: Any) -> Swizzle:
     """
     if not isinstance(mode, str) or mode not in MODES:
         raise LayoutError(
-            f"swizzle mode {shown(mode)} is unknown; the modes are {', '.join(MODES)}{did_you_mean(mode, MODES)}"
+            f"swizzle mode {short_repr(mode)} is unknown; the modes are {', '.join(MODES)}{did_you_mean(mode, MODES)}"
         )
     bits = dtype_of(dtype).bits
     if 128 % bits:

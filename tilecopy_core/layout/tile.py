@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeVar
 
 import attrs
 
-from ..errors import LayoutError, shown
+from ..errors import LayoutError, short_repr
 from ..errors.records import frozen
 from ..integers.expr import Expr, Int, is_int_like, key_of, plain
 from .axes import Axis, OnAxis, m
@@ -50,7 +50,7 @@ class TileLayout:
 
     def __init__(self, spec: TileLayout) -> None:
         if not isinstance(spec, TileLayout):
-            raise LayoutError(f"TileLayout takes S[...] (+ R[...] + offset), not {shown(spec)}")
+            raise LayoutError(f"TileLayout takes S[...] (+ R[...] + offset), not {short_repr(spec)}")
         self.__attrs_init__(spec.shard, spec.replica, spec._offset, spec.swizzle)
 
     @classmethod
@@ -83,7 +83,7 @@ class TileLayout:
         elif is_int_like(other := plain(other)):
             other = TileLayout.of((), (), ((m, other),))
         if not isinstance(other, TileLayout):
-            raise LayoutError(f"an offset is an integer or `integer @ axis`, not {shown(other)}")
+            raise LayoutError(f"an offset is an integer or `integer @ axis`, not {short_repr(other)}")
         if (self.shard and other.shard) or other.swizzle is not None or self.swizzle is not None:
             raise LayoutError(f"a layout has one S[...] and is swizzled last; found {self} and {other}")
         return TileLayout.of(self.shard or other.shard, self.replica + other.replica, self._offset + other._offset)
@@ -145,7 +145,7 @@ class TileLayout:
         shape = checked_extents(shape, f"{what}: shape")
         if prod(shape) != self.size:
             raise LayoutError(
-                f"{what}: the layout {self} has {self.size} elements, the shape {shown(shape)} has {prod(shape)}"
+                f"{what}: the layout {self} has {self.size} elements, the shape {short_repr(shape)} has {prod(shape)}"
             )
         return shape
 
@@ -164,13 +164,13 @@ class TileLayout:
             shape = (self.size,) if got == 1 else tuple(it.extent for it in self.shard)
         shape = self.check_admits(shape, "apply")
         if len(coordinate) != len(shape):
-            raise LayoutError(f"{len(coordinate)} coordinates for the shape {shape}: {shown(coordinate)}")
+            raise LayoutError(f"{len(coordinate)} coordinates for the shape {shape}: {short_repr(coordinate)}")
         flat: Int = 0
         for index, extent in zip(coordinate, shape, strict=True):
             if not is_int_like(index := plain(index)):
-                raise LayoutError(f"a coordinate is an integer, not {shown(index)}")
+                raise LayoutError(f"a coordinate is an integer, not {short_repr(index)}")
             if surely_leaves(index, 1, extent):
-                raise LayoutError(f"coordinate {shown(index)} is outside its extent {extent}")
+                raise LayoutError(f"coordinate {short_repr(index)} is outside its extent {extent}")
             flat = flat * extent + index
         return self._apply_swizzle({axis.name: self.along(axis, flat) for axis in self.axes})
 
@@ -186,7 +186,7 @@ class TileLayout:
         places = [self.unswizzled.apply(*coordinate, shape=shape)]
         if prod(it.extent for it in self.replica) > MOST_PLACES:
             raise LayoutError(
-                f"{self}: places of coordinate {shown(coordinate)} would list more than {MOST_PLACES} replicas"
+                f"{self}: places of coordinate {short_repr(coordinate)} would list more than {MOST_PLACES} replicas"
             )
         for it in self.replica:
             on = it.axis.name
@@ -203,7 +203,7 @@ class TileLayout:
     def span(self, axis: Axis = m) -> int:
         """As :meth:`reach`, a plain integer; raises :class:`LayoutError` where a stride or offset on the axis is symbolic."""
         if not isinstance(axis, Axis):
-            raise LayoutError(f"span: axis must be an Axis, such as m or laneid, got {shown(axis)}")
+            raise LayoutError(f"span: axis must be an Axis, such as m or laneid, got {short_repr(axis)}")
         reach = self.reach(axis)
         if isinstance(reach, Expr):
             raise LayoutError(f"the span of {self} along {axis} is symbolic: {reach}")
@@ -259,7 +259,7 @@ class TileLayout:
         """
         shape = self.check_admits(shape, "slice")
         if not isinstance(region, (tuple, list)):
-            raise LayoutError(f"a region is one slice a dimension, not {shown(region)}")
+            raise LayoutError(f"a region is one slice a dimension, not {short_repr(region)}")
         pairs = (slice(*part) if isinstance(part, (tuple, list)) and len(part) == 2 else part for part in region)
         starts, extents = box(shape, tuple(pairs))
         return self.box(shape, starts, checked_extents(extents, "slice"))
@@ -297,7 +297,7 @@ class TileLayout:
         shape = checked_extents(shape, "shape")
         atom = checked_extents([it.extent for it in self.shard] if atom_shape is None else atom_shape, "atom_shape")
         if len(atom) != len(shape) or any(big % small for big, small in zip(shape, atom, strict=True)):
-            raise LayoutError(f"{self} of atom_shape {atom} does not tile the shape {shown(shape)}")
+            raise LayoutError(f"{self} of atom_shape {atom} does not tile the shape {short_repr(shape)}")
         groups = self.by_dimension(self.check_admits(atom, "tile_to, atom_shape"))
         counts = [big // small for big, small in zip(shape, atom, strict=True)]
         step = self.unswizzled.span()
@@ -315,10 +315,10 @@ def SwizzledLayout(swizzle: Swizzle, layout: TileLayout) -> TileLayout:
     """A layout with ``swizzle.apply(layout.apply(...))`` on the axis ``m``, else a LayoutError where it has a swizzle already."""
     if not isinstance(swizzle, Swizzle):
         raise LayoutError(
-            f"SwizzledLayout: swizzle is a Swizzle, such as swizzle('128B', 'float16'), not {shown(swizzle)}"
+            f"SwizzledLayout: swizzle is a Swizzle, such as swizzle('128B', 'float16'), not {short_repr(swizzle)}"
         )
     if not isinstance(layout, TileLayout) or layout.swizzle is not None:
-        raise LayoutError(f"SwizzledLayout: layout is a TileLayout that is not swizzled yet, not {shown(layout)}")
+        raise LayoutError(f"SwizzledLayout: layout is a TileLayout that is not swizzled yet, not {short_repr(layout)}")
     return TileLayout.of(layout.shard, layout.replica, layout._offset, swizzle if swizzle.swizzle_len else None)
 
 
@@ -349,11 +349,13 @@ def checked_extents(extents: Any, what: str, least: int = 1) -> tuple[int, ...]:
     values = tuple(map(plain, extents if isinstance(extents, (tuple, list)) else (extents,)))
     for extent in values:
         if type(extent) is not int:
-            raise LayoutError(f"{what}: an extent is a plain integer, not {shown(extent)}")
+            raise LayoutError(f"{what}: an extent is a plain integer, not {short_repr(extent)}")
         if extent < least:
-            raise LayoutError(f"{what}: every extent must be at least {least}, got {shown(extent)} in {shown(values)}")
+            raise LayoutError(
+                f"{what}: every extent must be at least {least}, got {short_repr(extent)} in {short_repr(values)}"
+            )
     if prod([extent or 1 for extent in values]) > _MOST_ELEMS:  # strides grow with the other extents where one is 0 too
-        raise LayoutError(f"{what}: the extents {shown(extents)} have more than 2**62 elements")
+        raise LayoutError(f"{what}: the extents {short_repr(extents)} have more than 2**62 elements")
     return values
 
 
@@ -362,7 +364,7 @@ def checked_order(order: Any, rank: int, what: str) -> tuple[int, ...]:
     dims = tuple(map(plain, order)) if isinstance(order, (tuple, list)) else (order,)
     if not {int}.issuperset(map(type, dims)) or sorted(dims) != list(range(rank)):
         raise LayoutError(
-            f"{what}: {shown(order)} is not a permutation of {rank} dimensions: name each of 0 to {rank - 1} once"
+            f"{what}: {short_repr(order)} is not a permutation of {rank} dimensions: name each of 0 to {rank - 1} once"
         )
     return dims
 

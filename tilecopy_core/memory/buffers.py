@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import attrs
 
-from ..errors import LayoutError, RequestError, instance_of, integer_in, one_of, optional, shown
+from ..errors import LayoutError, RequestError, instance_of, integer_in, one_of, optional, short_repr
 from ..errors.patterns import pattern
 from ..errors.records import frozen
 from ..integers.expr import INT, Expr, Int, add, bounds_of, divisor_of, key_of, plain, same, sub
@@ -49,7 +49,7 @@ def check_identifier(name: Any, what: str) -> str:
     """Return a name that may appear in PTX as it is; a RequestError for any other."""
     if not isinstance(name, str) or not _IDENTIFIER.match(name):
         raise RequestError(
-            f"{what} {shown(name)} is not an identifier: a letter, then at most 127 letters, digits and underscores"
+            f"{what} {short_repr(name)} is not an identifier: a letter, then at most 127 letters, digits and underscores"
             " (and not WARP_SZ)"
         )
     return name
@@ -136,12 +136,12 @@ class Buffer:
             layout.check_admits(extents, where)
             check_begins_inside(layout, where)
         else:
-            raise LayoutError(f"{where}: a layout is a TileLayout or a SwizzledLayout, not {shown(layout)}")
+            raise LayoutError(f"{where}: a layout is a TileLayout or a SwizzledLayout, not {short_repr(layout)}")
         if align_bytes is None:  # 16 bytes are checked at launch; a swizzled buffer starts with a whole atom
             align_bytes = 16 if space == "global" else 1024 if layout.swizzle is not None else 128
         align_bytes, elem_offset = plain(align_bytes), plain(elem_offset)
         if not _ALIGN.fits(align_bytes) or align_bytes & (align_bytes - 1):
-            raise RequestError(f"{where}: align_bytes is a power of two up to 2**32, not {shown(align_bytes)}")
+            raise RequestError(f"{where}: align_bytes is a power of two up to 2**32, not {short_repr(align_bytes)}")
         INT.check(elem_offset, where, "elem_offset")
         if space == "local" and not same(elem_offset, 0):
             raise LayoutError(f"{where}: registers begin where the layout does: elem_offset is 0, not {elem_offset}")
@@ -168,9 +168,13 @@ class Buffer:
         rest = parts[at + 1 :]
         parts = (*parts[:at], *[slice(None)] * (len(self.shape) - at - len(rest)), *rest)
         if len(parts) > len(self.shape):
-            raise LayoutError(f"{self.name} has {len(self.shape)} dimensions; the index has {len(parts)}: {shown(key)}")
+            raise LayoutError(
+                f"{self.name} has {len(self.shape)} dimensions; the index has {len(parts)}: {short_repr(key)}"
+            )
         if any(part is Ellipsis for part in rest):
-            raise LayoutError(f"{self.name}: an index has one '...', for the dimensions left out, not {shown(key)}")
+            raise LayoutError(
+                f"{self.name}: an index has one '...', for the dimensions left out, not {short_repr(key)}"
+            )
         try:
             starts, extents = box(self.shape, parts, overhang=True)
         except LayoutError as error:
@@ -231,7 +235,7 @@ class Buffer:
                 raise LayoutError(f"its own start {start} is not proved to be whole elements of {dtype}")
             start = start * bits // dtype.bits
         if layout is not None and not isinstance(layout, TileLayout):
-            raise LayoutError(f"a layout is a TileLayout or a SwizzledLayout, not {shown(layout)}")
+            raise LayoutError(f"a layout is a TileLayout or a SwizzledLayout, not {short_repr(layout)}")
         extents = None if shape is None else checked_shape(shape, "shape", self.space)
         if layout is None:
             layout, scaled = rescale_layout(self.layout, self.shape, bits, dtype.bits)
@@ -318,14 +322,14 @@ class Region:
     def __attrs_post_init__(self) -> None:
         buffer = self.buffer
         if type(buffer) is not Buffer:
-            raise LayoutError(f"Region: buffer is a Buffer, not {shown(buffer)}")
+            raise LayoutError(f"Region: buffer is a Buffer, not {short_repr(buffer)}")
         for name, values, types in (("starts", self.starts, {int, Expr}), ("extents", self.extents, {int})):
             if type(values) is not tuple or len(values) != len(buffer.shape) or not types.issuperset(map(type, values)):
                 raise LayoutError(
-                    f"Region of {buffer}: {name} must be a tuple of integers, one per dimension, got {shown(values)}"
+                    f"Region of {buffer}: {name} must be a tuple of integers, one per dimension, got {short_repr(values)}"
                 )
         if min(self.extents, default=0) < 0:
-            raise LayoutError(f"Region of {buffer}: extents must be at least 0, got {shown(self.extents)}")
+            raise LayoutError(f"Region of {buffer}: extents must be at least 0, got {short_repr(self.extents)}")
 
     @property
     def size(self) -> int:

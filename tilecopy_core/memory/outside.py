@@ -10,7 +10,7 @@ from typing import Any, Literal
 import attrs
 import numpy as np
 
-from ..errors import RequestError, did_you_mean, shown
+from ..errors import RequestError, did_you_mean, short_repr
 from ..errors.records import frozen
 from ..layout.dtypes import DType
 
@@ -48,11 +48,11 @@ def outside_of(value: Any, dtype: DType) -> Outside | None:
         if value == "keep":
             return Outside("keep", (), "keep")
         if value != "zero":
-            raise RequestError(f"{RULE}; found {shown(value)}{did_you_mean(value, ('zero', 'keep'))}")
+            raise RequestError(f"{RULE}; found {short_repr(value)}{did_you_mean(value, ('zero', 'keep'))}")
     number = 0 if isinstance(value, str) else _plain(value)
     bits = _bits(number, dtype)
     if bits is None:
-        raise RequestError(f"outside={shown(value)}: {dtype} does not hold that exactly; {RULE}")
+        raise RequestError(f"outside={short_repr(value)}: {dtype} does not hold that exactly; {RULE}")
     width = max(dtype.bits, 8)
     while width < 32:
         bits |= bits << width
@@ -72,9 +72,9 @@ def _plain(value: Any) -> bool | int | float | complex:
             return complex(value)
         number = float(value)
     except Exception:  # an object's own
-        raise RequestError(f"{RULE}; found {shown(value)}") from None
+        raise RequestError(f"{RULE}; found {short_repr(value)}") from None
     if not math.isnan(number) and not number == value:
-        raise RequestError(f"outside={shown(value)} is no number that a double holds; {RULE}")
+        raise RequestError(f"outside={short_repr(value)} is no number that a double holds; {RULE}")
     return number
 
 

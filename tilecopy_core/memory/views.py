@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any, TypeAlias
 
-from ..errors import LayoutError, shown
+from ..errors import LayoutError, short_repr
 from ..errors.records import frozen
 from ..integers.expr import Expr, Int, bounds_of, is_multiple, mul, same
 from ..layout import Axis, Iter, StridedLayout, Swizzle, TCol, TileLayout, m, row_major
@@ -127,4 +127,4 @@ def check_begins_inside(layout: AnyLayout, what: str) -> None:
         lower, _ = bounds_of(offset)
         if lower is None or lower < 0:
             reaches = f", which reaches down to {lower}" if isinstance(offset, Expr) else ""
-            raise LayoutError(f"{what}: the offset {offset}{reaches} along {axis} of {shown(layout)} is negative")
+            raise LayoutError(f"{what}: the offset {offset}{reaches} along {axis} of {short_repr(layout)} is negative")

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from ..description.scope import Scope, tid_symbol
 from ..description.target import Target, Version
-from ..errors import PtxError, RequestError, shown
+from ..errors import PtxError, RequestError, short_repr
 from ..integers import bounds_of
 from ..integers.expr import Int, key_of, symbols_of
 from ..memory.buffers import Buffer
@@ -101,7 +101,9 @@ class PtxBuilder(IndexEmitter):
 
     def _check_width(self, bits: int) -> int:
         if bits not in _WIDTHS:
-            raise PtxError(f"there is no access of {shown(bits)} bits; the widths are {', '.join(map(str, _WIDTHS))}")
+            raise PtxError(
+                f"there is no access of {short_repr(bits)} bits; the widths are {', '.join(map(str, _WIDTHS))}"
+            )
         return _WIDTHS[bits]
 
     def _fitting(self, name: str, bits: int, registers: Registers) -> Vector:
@@ -109,7 +111,7 @@ class PtxBuilder(IndexEmitter):
         width, vector = self._check_width(bits), vector_of(tuple(registers))
         if vector.bits != max(bits, 32):
             raise PtxError(
-                f"{name} of {bits} bits takes {width} registers of 32 bits, or half as many of 64; found {shown(registers)}"
+                f"{name} of {bits} bits takes {width} registers of 32 bits, or half as many of 64; found {short_repr(registers)}"
             )
         return vector
 
@@ -158,7 +160,7 @@ class PtxBuilder(IndexEmitter):
         whole = self.local_words(buffer, start_elem, bits)
         if whole is not None:
             if len(whole) != len(registers):
-                raise PtxError(f"{buffer.name}: {bits} bits are {len(whole)} registers, not {shown(registers)}")
+                raise PtxError(f"{buffer.name}: {bits} bits are {len(whole)} registers, not {short_repr(registers)}")
             for word, register in zip(whole, registers, strict=True):
                 self.instr(f"mov.b{word.bits}", word, register, guard=guard)
             return
@@ -261,10 +263,10 @@ class PtxBuilder(IndexEmitter):
         cluster, lower = getattr(self.bindings, "cluster", None), bounds_of(rank)[0]
         if cluster is not None and lower is not None and lower >= cluster:
             raise RequestError(
-                f"rank must be below {cluster}, the CTAs of a cluster of this kernel, got {shown(rank)}: give build a larger cluster="
+                f"rank must be below {cluster}, the CTAs of a cluster of this kernel, got {short_repr(rank)}: give build a larger cluster="
             )
         if type(rank) is int and not 0 <= rank < 16:
-            raise PtxError(f"mapa: rank is that of one of at most 16 CTAs of a cluster, not {shown(rank)}")
+            raise PtxError(f"mapa: rank is that of one of at most 16 CTAs of a cluster, not {short_repr(rank)}")
         block = self.blocks[-1]
 
         def compute() -> Register:

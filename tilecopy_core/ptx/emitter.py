@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import ParamSpec, TypeAlias
 
 from ..description.target import Target
-from ..errors import PtxError, shown
+from ..errors import PtxError, short_repr
 from ..errors.patterns import pattern
 from .instructions import Needs, instruction_of, merge, needs_on, needs_together
 from .lines import AnyLine, Label, Line, Text, declared_in, parsed
@@ -122,7 +122,7 @@ class Emitter:
     def regs(self, type: str, count: int) -> list[Register]:
         """New virtual registers."""
         if type not in TYPE_BITS:
-            raise PtxError(f"register type {shown(type)} is unknown; the types are {', '.join(TYPE_BITS)}")
+            raise PtxError(f"register type {short_repr(type)} is unknown; the types are {', '.join(TYPE_BITS)}")
         first, stem = self.register_counts.get(type, 0), self.mark + STEM[type]
         if count:
             self.register_counts[type] = first + count
@@ -136,7 +136,7 @@ class Emitter:
         instruction, PtxError for an operand that the ISA does not allow, or a guard that is no predicate.
         """
         if guard is not None and guard.type != "pred":
-            raise PtxError(f"{shown(opcode)}: the guard {shown(guard)} is not a predicate register")
+            raise PtxError(f"{short_repr(opcode)}: the guard {short_repr(guard)} is not a predicate register")
         found = instruction_of(opcode)
         if found.operands:
             found.check(opcode, operands)
@@ -169,7 +169,7 @@ class Emitter:
     def raw(self, text: str) -> None:
         """PTX text as it is, its lines indented; what it needs is read off its instructions."""
         if not text.isascii():
-            raise PtxError(f"PTX is text of ASCII characters, got {shown(text)}")
+            raise PtxError(f"PTX is text of ASCII characters, got {short_repr(text)}")
         for part in parsed(text):
             if isinstance(part, Line):
                 operands = ["p" if str(each).strip("! ") in self._predicates else str(each) for each in part.operands]

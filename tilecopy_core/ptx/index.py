@@ -9,7 +9,7 @@ from math import gcd
 from typing import TypeAlias, overload
 
 from ..description.target import Target
-from ..errors import PtxError, shown
+from ..errors import PtxError, short_repr
 from ..integers import bounds_of, constant_of, divisor_of, fits, key_of, of_atom, substitute, sum_of, symbols_of
 from ..integers.conditions import Condition
 from ..integers.expr import OPERATIONS, Atom, Expr, Int, Symbol, Term, same, terms_of
@@ -72,7 +72,7 @@ class IndexEmitter(Emitter):
         """A symbolic integer in a register of 64 bits, or of 32: a PtxError where it is not proved to fit those."""
         if bits == 32 and not self._fits(value):
             raise PtxError(
-                f"the value {shown(value)} is not proved to fit 32 bits; its bounds are {shown(bounds_of(value))}: declare closer ones "
+                f"the value {short_repr(value)} is not proved to fit 32 bits; its bounds are {short_repr(bounds_of(value))}: declare closer ones "
                 "for the scalars in it (upper=, lower=)"
             )
         key, block = ("value", key_of(value), bits), self._home(symbols_of(value))
@@ -156,7 +156,7 @@ class IndexEmitter(Emitter):
         if _may_pass_64_bits(value) and _may_pass_64_bits(substitute(value, self.tighter)):
             lower, upper = bounds_of(value)
             raise PtxError(
-                f"the value {shown(value)} may be from {shown(lower)} to {shown(upper)}: past the 64 bits in which it is "
+                f"the value {short_repr(value)} may be from {short_repr(lower)} to {short_repr(upper)}: past the 64 bits in which it is "
                 "computed; declare lower= and upper= of its scalars"
             )
         return value
@@ -230,7 +230,7 @@ class IndexEmitter(Emitter):
             const, terms = constant_of(offset), terms_of(offset)
         align, const = gcd(buffer.align_bytes, align_elems * size), const * size
         if not -(2**62) < const < 2**62:
-            raise PtxError(f"address: offset_elems {shown(offset_elems)} of {buffer.name} is past 62 bits")
+            raise PtxError(f"address: offset_elems {short_repr(offset_elems)} of {buffer.name} is past 62 bits")
         immediate = const if -IMMEDIATE_REACH_BYTES <= const < IMMEDIATE_REACH_BYTES else 0
         if whole:
             lower, _ = bounds_of(sum_of(0, terms))
@@ -242,7 +242,7 @@ class IndexEmitter(Emitter):
     def element(self, region: Region, *, whole: bool = False) -> Address:
         """The :meth:`address` of a region of one element, such as one mbarrier; a PtxError for more, or memory without addresses."""
         if region.size != 1:
-            raise PtxError(f"element: region is a Region of one element, not {shown(region)}")
+            raise PtxError(f"element: region is a Region of one element, not {short_repr(region)}")
         place = region.buffer.layout.apply(*region.starts, shape=region.buffer.shape)
         return self.address(region.buffer, place.get("m", 0), whole=whole)
 

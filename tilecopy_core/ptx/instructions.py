@@ -16,7 +16,7 @@ from pkgutil import get_data
 from attrs import evolve
 
 from ..description.target import MBARRIER_TX_LIMIT, Target, Version, target_of
-from ..errors import PtxError, TargetError, shown
+from ..errors import PtxError, TargetError, short_repr
 from ..errors.patterns import pattern
 from ..errors.process_lock import LOCK
 from ..errors.records import frozen
@@ -74,7 +74,7 @@ class Number:
             return None
         step = f", a multiple of {self.multiple_of}" if self.multiple_of > 1 else ""
         rule = f"one of {_either(self.one_of)}" if self.one_of else f"{self.low} to {self.high}{step}"
-        return f"{self.what} is {rule}, not {shown(value)}"
+        return f"{self.what} is {rule}, not {short_repr(value)}"
 
 
 @frozen
@@ -88,12 +88,12 @@ class Place:
     def why_not(self, value: object, size: int) -> str | None:
         """Why a value cannot stand here, or None."""
         if not isinstance(value, Address):
-            return f"{self.what} is an address, not {shown(value)}"
+            return f"{self.what} is an address, not {short_repr(value)}"
         if value.space not in self.spaces:
             return f"{self.what} lies in {_either(self.spaces)} memory, not in {value.space} as {value} does"
         needed = self.align_bytes or max(1, abs(size))
         if value.align_bytes % needed:
-            return f"{self.what} {value} is proved to be a multiple of {value.align_bytes} bytes, {shown(needed)} are needed"
+            return f"{self.what} {value} is proved to be a multiple of {value.align_bytes} bytes, {short_repr(needed)} are needed"
         return None
 
 

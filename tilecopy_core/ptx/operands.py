@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import attrs
 
-from ..errors import PtxError, shown
+from ..errors import PtxError, short_repr
 from ..errors.records import frozen
 
 TYPE_BITS = {"pred": 1, "b16": 16, "b32": 32, "b64": 64, "f32": 32, "f64": 64}
@@ -81,7 +81,7 @@ class Address:
 
     def __attrs_post_init__(self) -> None:
         if not -(2**31) <= self.offset_bytes < 2**31:
-            raise PtxError(f"offset_bytes of an Address must fit 32 bits, got {shown(self.offset_bytes)}")
+            raise PtxError(f"offset_bytes of an Address must fit 32 bits, got {short_repr(self.offset_bytes)}")
 
     def __repr__(self) -> str:
         base = self.base.name if type(self.base) is Register else self.base
@@ -107,7 +107,7 @@ class TensorPlace:
             raise PtxError(f"map of a TensorPlace must be a register of 64 bits, got {self.map} of {self.map.bits}")
         if not 1 <= len(self.coordinates) <= 5 or not all(map(_is_coordinate, self.coordinates)):
             raise PtxError(
-                f"coordinates of a TensorPlace must be 1 to 5 registers or numbers of 32 bits, got {shown(self.coordinates)}"
+                f"coordinates of a TensorPlace must be 1 to 5 registers or numbers of 32 bits, got {short_repr(self.coordinates)}"
             )
 
     def __repr__(self) -> str:

@@ -12,7 +12,7 @@ from .entry_points import (
     by_name,
     installed,
     load_only,
-    shown_error,
+    short_error,
     warn_outside,
 )
 from .installable import KnownVariant, known_variants
@@ -55,4 +55,4 @@ __all__ += [
     "exporter",
     "installed",
 ]
-__all__ += ["known_variants", "load_only", "names_later", "shown_error", "warn_outside"]
+__all__ += ["known_variants", "load_only", "names_later", "short_error", "warn_outside"]

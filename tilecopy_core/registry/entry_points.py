@@ -96,7 +96,7 @@ def installed(group: str) -> list[Source]:
         try:
             points = [point for point in package.entry_points if _is_version_of(family, point.group)]
         except Exception as error:
-            wrong = shown_error(error) if family in text_of(package.metadata, "entry_points.txt") else ""
+            wrong = short_error(error) if family in text_of(package.metadata, "entry_points.txt") else ""
         if not points and not wrong:
             continue
         if wrong:
@@ -221,7 +221,7 @@ def load_only(sources: list[Source], make: Callable[[Any], Any] = lambda plugin:
         raise PluginError(f"{error}; {remedy}") from error
 
 
-def shown_error(error: BaseException) -> str:
+def short_error(error: BaseException) -> str:
     """An exception's type and message on one line, without addresses of objects."""
     try:
         text = without_addresses(" ".join(str(error).split()))
@@ -233,8 +233,8 @@ def shown_error(error: BaseException) -> str:
 
 
 def fault_of(error: BaseException) -> str:
-    """As :func:`shown_error`; a PluginError says all by its message."""
-    return " ".join(str(error).split()) if isinstance(error, PluginError) else shown_error(error)
+    """As :func:`short_error`; a PluginError says all by its message."""
+    return " ".join(str(error).split()) if isinstance(error, PluginError) else short_error(error)
 
 
 def warn_outside(message: str | Warning, category: type[Warning] = PluginWarning, where: str = "") -> None:

@@ -18,10 +18,10 @@ import attrs
 import pluggy
 
 from ..description.request import Accept, Decline, Variant
-from ..errors import did_you_mean, shown
+from ..errors import did_you_mean, short_repr
 from ..errors.records import frozen
 from . import hookspecs
-from .entry_points import Source, shown_error
+from .entry_points import Source, short_error
 from .hookspecs import DISPATCH, HOOKS, PROJECT, hookimpl
 
 
@@ -184,7 +184,7 @@ class WrapperCall:
         except BaseException as error:
             self._ended, self.cause = True, error
             if how != "throw":  # it may look at what a variant raises, which stands whatever it makes of it
-                self.fault = f"raised {shown_error(error)}"
+                self.fault = f"raised {short_error(error)}"
         finally:
             self.seconds += time.thread_time() - started
             self.wrote = self.wrote or len(self._lines) != written
@@ -214,5 +214,5 @@ class WrapperCall:
                 return Decline(f"{gave.reason} (said by the wrapper {wrapper.name} ({wrapper.source.owner}))")
             if isinstance(gave, Accept if self.hook == "tilecopy_predicate" else type(came)):
                 return gave
-        self.fault = f"gave {shown(gave)} in place of {shown(came)}"
+        self.fault = f"gave {short_repr(gave)} in place of {short_repr(came)}"
         return came

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from ..errors.records import frozen
-from .entry_points import installed, load, shown_error, warn_outside
+from .entry_points import installed, load, short_error, warn_outside
 
 KNOWN_GROUP = "tilecopy.known.v1"
 """Entry-point group of tables of :class:`KnownVariant` by name."""
@@ -38,5 +38,5 @@ def _found_on(path: tuple[str, ...]) -> Mapping[str, KnownVariant]:
             table = load(source)
             found = {name: known for name, known in table.items() if isinstance(known, KnownVariant)} | found
         except Exception as error:
-            warn_outside(f"the table of known variants of {source.owner} is left out: {shown_error(error)}")
+            warn_outside(f"the table of known variants of {source.owner} is left out: {short_error(error)}")
     return found

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from ..errors import PluginError, RequestError, integer, shown
+from ..errors import PluginError, RequestError, integer, short_repr
 
 VARIABLE = "TILECOPY_PRIORITY"
 _EXAMPLE = f"{VARIABLE}=tma=40,bulk=10"
@@ -67,15 +67,17 @@ def checked_priorities(values: Any, origin: str) -> dict[str, Priority]:
     """Return priorities by variant; a RequestError where they are not integers by name."""
     if not isinstance(values, Mapping):
         raise RequestError(
-            f"{origin}: it must be a mapping of variants to integers such as {{'tma': 40}}, got {shown(values)}"
+            f"{origin}: it must be a mapping of variants to integers such as {{'tma': 40}}, got {short_repr(values)}"
         )
     checked = dict[str, Priority]()
     for name, value in values.items():
         number = integer(value)
         if not isinstance(name, str) or not name.strip():
-            raise RequestError(f"{origin}: a variant must be a name such as 'tma', got {shown(name)}")
+            raise RequestError(f"{origin}: a variant must be a name such as 'tma', got {short_repr(name)}")
         if number is None or number.bit_length() > 63:
-            raise RequestError(f"{origin}: the priority of {name!r} must be an integer of 64 bits, got {shown(value)}")
+            raise RequestError(
+                f"{origin}: the priority of {name!r} must be an integer of 64 bits, got {short_repr(value)}"
+            )
         checked[name] = Priority(number, origin)
     return checked
 
@@ -90,8 +92,8 @@ def parsed_priorities(text: str) -> dict[str, Priority]:
         except ValueError:
             number = None
         if not name or number is None or number.bit_length() > 63:
-            raise PluginError(f"{VARIABLE}: an item must be NAME=INTEGER, got {shown(item)}: write {_EXAMPLE}")
+            raise PluginError(f"{VARIABLE}: an item must be NAME=INTEGER, got {short_repr(item)}: write {_EXAMPLE}")
         if name in values:
-            raise PluginError(f"{VARIABLE}: {name!r} must be named once, got {shown(text)}")
+            raise PluginError(f"{VARIABLE}: {name!r} must be named once, got {short_repr(text)}")
         values[name] = Priority(number, VARIABLE)
     return values

@@ -15,7 +15,7 @@ import attrs
 import pluggy
 
 from ..description.request import Variant
-from ..errors import PerformanceWarning, PluginError, RequestError, did_you_mean, instance_of, shown, tuple_of
+from ..errors import PerformanceWarning, PluginError, RequestError, did_you_mean, instance_of, short_repr, tuple_of
 from ..errors.process_lock import LOCK
 from ..errors.records import frozen
 from .distributions import canonical, forget_distributions
@@ -90,7 +90,7 @@ class Registry:
         sources = installed(VARIANTS_GROUP) if sources is None else sources
         self._installed: list[Source] = list(_SOURCES.check(sources, "Registry", "sources"))
         if not isinstance(environ, (Mapping, type(None))):
-            raise RequestError(f"Registry: environ is a mapping such as os.environ, not {shown(environ)}")
+            raise RequestError(f"Registry: environ is a mapping such as os.environ, not {short_repr(environ)}")
         self._seen = {(source.name, source.package): source.version for source in self._installed}
         self._environ = os.environ if environ is None else environ
         self._priorities = checked_priorities({} if priorities is None else priorities, "Registry(priorities=)")
@@ -215,7 +215,7 @@ class Registry:
             observes = variant is None and getattr(plugin, "observer", False) is True
             if variant is not None:
                 if not isinstance(variant, Variant):
-                    raise PluginError(f"its attribute 'variant' is {shown(variant)}, not a tilecopy_core.Variant")
+                    raise PluginError(f"its attribute 'variant' is {short_repr(variant)}, not a tilecopy_core.Variant")
                 if variant.name != source.name:
                     raise PluginError(f"its record is named {variant.name!r}, its entry point {source.name!r}")
                 if why := variant.why_unusable():
@@ -268,7 +268,7 @@ class Registry:
         """
         for parameter, value in (("name", name), ("package", package), ("version", version)):
             if not isinstance(value, str) or not value.strip():
-                raise RequestError(f"Registry.register: {parameter} is a text, not {shown(value)}")
+                raise RequestError(f"Registry.register: {parameter} is a text, not {short_repr(value)}")
         with LOCK:
             for owner in [s.owner for s in self._installed if s.name == name and _first_party(s)]:
                 raise PluginError(f"the name {name!r} is that of {owner}; register the plugin under another one")
@@ -286,7 +286,7 @@ class Registry:
                 self._installed = [source for source in self._installed if source.name != name]
             else:
                 names = {source.name for source in self._installed} | set(self._registered)
-                raise PluginError(f"unregister: no plugin is named {shown(name)}{did_you_mean(name, names)}")
+                raise PluginError(f"unregister: no plugin is named {short_repr(name)}{did_you_mean(name, names)}")
             self._table = None
 
     def call(self, plugin: Plugin, hook: str, **arguments: Any) -> Any:

@@ -30,6 +30,7 @@ RENAMED: Mapping[str, str] = MappingProxyType(
         "is_int": "tilecopy_core.plugin.is_int_like",
         "fuse": "tilecopy_core.plugin.fuse_pairs, of tuples of one iter",
         "MBARRIER_TX_LIMIT": "the check tilecopy_core.plugin.fits_one_phase",
+        "shown": "tilecopy_core.plugin.short_repr",
         "min_arch=": "features=",
         "instructions=": "features=",
         "specific=": "features=",

@@ -18,7 +18,7 @@ def starting_calls(w):
     command.Result({"found": 1}, lambda: "one")
     command.output_file("out.npy")
     command.read_npy(npy(), mapped=False)
-    command.shown("a.npy")
+    command.printable_name("a.npy")
     command.file_signature(os.stat(npy()))
 
 

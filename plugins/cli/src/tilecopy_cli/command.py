@@ -10,7 +10,7 @@ from tilecopy_core.layout import DTYPE_ALIASES
 from tilecopy_core.memory import SPACE_ALIASES
 
 from .copy_options import copy_options, plan_to_dict
-from .errors import FileError, shown
+from .errors import FileError, printable_name
 from .group import Result, ResultCommand, SuggestingGroup
 from .npy import NpyFile, file_signature, read_npy
 from .npy_header import header_of
@@ -36,7 +36,7 @@ __all__ = [
     "plan_to_dict",
     "progress_bar",
     "read_npy",
-    "shown",
+    "printable_name",
     "file_signature",
     "table",
 ]

@@ -13,7 +13,7 @@ from tilecopy.errors import AssemblerError
 from tilecopy.executors import executor_named, executors, why_unavailable
 
 from tilecopy_core.errors import TilecopyError
-from tilecopy_core.registry import canonical, default_registry, known_variants, shown_error
+from tilecopy_core.registry import canonical, default_registry, known_variants, short_error
 
 from .packages import packages, problems
 
@@ -61,7 +61,7 @@ def _why_not(executor: str) -> str | None:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        return str(error) if isinstance(error, TilecopyError) else f"why_unavailable() raised {shown_error(error)}"
+        return str(error) if isinstance(error, TilecopyError) else f"why_unavailable() raised {short_error(error)}"
 
 
 def _assemblers() -> list[DoctorCheck]:
@@ -116,7 +116,7 @@ def _extensions(usable: list[DoctorCheck]) -> list[DoctorCheck]:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            found.append(DoctorCheck(f"executor {name}", "unusable", f"extensions() raised {shown_error(error)}"))
+            found.append(DoctorCheck(f"executor {name}", "unusable", f"extensions() raised {short_error(error)}"))
     return found
 
 

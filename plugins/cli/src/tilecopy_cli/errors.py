@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from tilecopy_core.errors import TilecopyError
-from tilecopy_core.errors import shown as value_shown
+from tilecopy_core.errors import TilecopyError, short_repr
 
 
 class FileError(TilecopyError):
     """A file cannot be read or written as asked."""
 
 
-def shown(name: object) -> str:
+def printable_name(name: object) -> str:
     """A file's name for a message: as it is where it prints and has no blank ends, else quoted with escapes."""
-    text = str(name) if isinstance(name, (str, PurePath)) else value_shown(name)
+    text = str(name) if isinstance(name, (str, PurePath)) else short_repr(name)
     return text if text.isprintable() and text.strip() == text != "" else ascii(text)

@@ -15,7 +15,7 @@ from tilecopy import mma_fragment, tile_fragment
 from tilecopy.kernel.cta_ids import block_index
 
 from tilecopy_core.description import Scope, cta, thread, warp, warpgroup
-from tilecopy_core.errors import RequestError, TilecopyError, did_you_mean, shown
+from tilecopy_core.errors import RequestError, TilecopyError, did_you_mean, short_repr
 from tilecopy_core.layout import (
     AXES,
     DTYPE_ALIASES,
@@ -186,5 +186,5 @@ def parse_scope(text: str) -> Scope:
         return cta(int(count))
     if kind not in _SCOPES or colon:
         near = did_you_mean(kind, [*_SCOPES, "cta:128"]) if not colon else ""
-        raise RequestError(f"scope {shown(text)} is not thread, warp, warpgroup or cta:THREADS{near}")
+        raise RequestError(f"scope {short_repr(text)} is not thread, warp, warpgroup or cta:THREADS{near}")
     return _SCOPES[kind]()

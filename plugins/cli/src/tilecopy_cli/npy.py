@@ -14,11 +14,10 @@ import attrs
 import numpy as np
 from tilecopy.validators import PATH
 
-from tilecopy_core.errors import FLAG, checked, instance_of
-from tilecopy_core.errors import shown as value_shown
-from tilecopy_core.registry import shown_error
+from tilecopy_core.errors import FLAG, checked, instance_of, short_repr
+from tilecopy_core.registry import short_error
 
-from .errors import FileError, shown
+from .errors import FileError, printable_name
 from .npy_header import UNREADABLE, read_header
 
 _SPAN_BYTES = 1 << 18
@@ -80,7 +79,7 @@ class NpyFile:
         """
         with _reading(self.path):
             if file_signature(self.path.stat()) != self.stamp:
-                raise FileError(f"{shown(self.path)}: the file changed while it was read")
+                raise FileError(f"{printable_name(self.path)}: the file changed while it was read")
 
 
 @checked(FileError, status=instance_of("what os.stat gives", os.stat_result))
@@ -109,8 +108,8 @@ def read_npy(path: str | Path, *, mapped: bool = False) -> NpyFile:
         with os.fdopen(handle, "rb") as file:
             before = os.fstat(file.fileno())
             if not stat.S_ISREG(before.st_mode):
-                raise FileError(f"{shown(path)}: not a .npy file but a device, FIFO or socket")
-            npy = _read(file, path, before.st_size, shown(path), mapped)
+                raise FileError(f"{printable_name(path)}: not a .npy file but a device, FIFO or socket")
+            npy = _read(file, path, before.st_size, printable_name(path), mapped)
             npy = attrs.evolve(npy, stamp=file_signature(before))
             npy.check_unchanged()
     return npy
@@ -122,11 +121,11 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise FileError(f"{shown(path)}: there is no such file") from None
+        raise FileError(f"{printable_name(path)}: there is no such file") from None
     except IsADirectoryError:
-        raise FileError(f"{shown(path)}: not a .npy file but a directory") from None
+        raise FileError(f"{printable_name(path)}: not a .npy file but a directory") from None
     except OSError as error:
-        raise FileError(f"{shown(path)}: it cannot be read: {error.strerror or error}") from None
+        raise FileError(f"{printable_name(path)}: it cannot be read: {error.strerror or error}") from None
 
 
 def _read_box(file: BinaryIO, offset_bytes: int, box: Any, strides_bytes: Sequence[int]) -> None:
@@ -153,7 +152,7 @@ def _read_box(file: BinaryIO, offset_bytes: int, box: Any, strides_bytes: Sequen
         file.seek(offset_bytes + first * stride)
         span = file.read(span_bytes)
         if len(span) < span_bytes:
-            raise FileError(f"{shown(file.name)}: the file ended while it was read")
+            raise FileError(f"{printable_name(file.name)}: the file ended while it was read")
         part[...] = np.ndarray(part.shape, part.dtype, span, 0, tuple(strides_bytes))
 
 
@@ -161,12 +160,12 @@ def _read(file: BinaryIO, path: str | Path, size_bytes: int, name: str, mapped: 
     header = read_header(file, name)
     header_bytes, shape, dtype = file.tell(), header.shape, header.dtype
     if dtype.hasobject or dtype.itemsize == 0 or dtype.subdtype is not None:
-        raise FileError(f"{name}: not a .npy file of plain elements (dtype {value_shown(dtype)})")
+        raise FileError(f"{name}: not a .npy file of plain elements (dtype {short_repr(dtype)})")
     claimed, there = math.prod(shape) * dtype.itemsize, size_bytes - header_bytes
     if claimed > there:
         number = str(claimed) if claimed < 10**30 else "over 10**30"
         raise FileError(
-            f"{name}: the header claims {number} bytes of elements (shape {value_shown(shape)}, {dtype}), the file has {there}"
+            f"{name}: the header claims {number} bytes of elements (shape {short_repr(shape)}, {dtype}), the file has {there}"
         )
     order: Any = "F" if header.fortran_order else "C"
     array: Any
@@ -180,7 +179,7 @@ def _read(file: BinaryIO, path: str | Path, size_bytes: int, name: str, mapped: 
                 raise FileError(f"{name}: the file ended while it was read")
             array = np.ndarray(shape, dtype, memory, order=order) if claimed else array
     except (MemoryError, ValueError) as error:  # more dimensions than NumPy has, or a size beyond its integers
-        raise FileError(f"{name}: {UNREADABLE}: shape {value_shown(shape)}: {shown_error(error)}") from None
+        raise FileError(f"{name}: {UNREADABLE}: shape {short_repr(shape)}: {short_error(error)}") from None
     file.seek(0)
     return NpyFile(Path(path), file.read(header_bytes), array, header.descr, there - claimed, ())
 

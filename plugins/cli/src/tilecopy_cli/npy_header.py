@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import attrs
 import numpy as np
 
-from tilecopy_core.errors import shown as value_shown
+from tilecopy_core.errors import short_repr
 
 from .errors import FileError
 
@@ -72,26 +72,26 @@ def read_header(file: BinaryIO, name: str) -> Header:
         fields = ast.literal_eval(_SCALAR.sub(r"\1", text))
     except Exception:  # Python's parser raises anything
         raise FileError(
-            f"{name}: {UNREADABLE}: its header is not a literal: {value_shown(raw.decode('latin1').strip())}"
+            f"{name}: {UNREADABLE}: its header is not a literal: {short_repr(raw.decode('latin1').strip())}"
         ) from None
     if not isinstance(fields, dict) or set(fields) != {"descr", "fortran_order", "shape"}:
         raise FileError(
-            f"{name}: {UNREADABLE}: its header must have the keys descr, fortran_order and shape, got {value_shown(fields)}"
+            f"{name}: {UNREADABLE}: its header must have the keys descr, fortran_order and shape, got {short_repr(fields)}"
         )
     shape, fortran_order, descr = fields["shape"], fields["fortran_order"], fields["descr"]
     if not isinstance(shape, tuple) or any(type(extent) is not int or extent < 0 for extent in shape):
         raise FileError(
-            f"{name}: {UNREADABLE}: its shape must be a tuple of integers of at least 0, got {value_shown(shape)}"
+            f"{name}: {UNREADABLE}: its shape must be a tuple of integers of at least 0, got {short_repr(shape)}"
         )
     if not isinstance(fortran_order, bool):
         raise FileError(
-            f"{name}: {UNREADABLE}: its fortran_order must be True or False, got {value_shown(fortran_order)}"
+            f"{name}: {UNREADABLE}: its fortran_order must be True or False, got {short_repr(fortran_order)}"
         )
     for readable in (descr, _as_bytes(descr)):
         with suppress(Exception):  # NumPy's dtypes raise anything
             return Header(descr, np.lib.format.descr_to_dtype(readable), fortran_order, shape)
     raise FileError(
-        f"{name}: {UNREADABLE}: NumPy does not know the dtype {value_shown(descr)}; save a view of it, such as a.view('V2')"
+        f"{name}: {UNREADABLE}: NumPy does not know the dtype {short_repr(descr)}; save a view of it, such as a.view('V2')"
     )
 
 

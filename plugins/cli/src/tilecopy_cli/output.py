@@ -13,7 +13,7 @@ from tilecopy.validators import PATH
 
 from tilecopy_core.errors import checked
 
-from .errors import FileError, shown
+from .errors import FileError, printable_name
 
 Parts = Iterable[Any]
 """What is written, one after the other: bytes or flat byte arrays."""
@@ -27,7 +27,7 @@ def output_file(path: str | Path) -> Iterator[Callable[[Parts], None]]:
     Raises:
         FileError: the path is ``-``, it cannot be written, or the writing fails (the file is then as it was).
     """
-    name = shown(path)
+    name = printable_name(path)
     if os.fspath(path) == "-":
         raise FileError("-: standard output has the report; give the output the name of a file")
     with _errors(name):

@@ -15,7 +15,7 @@ from tilecopy.executors import executor_named, why_unavailable
 from tilecopy_core.description import Target, target_of
 from tilecopy_core.errors import TilecopyError
 
-from .errors import FileError, shown
+from .errors import FileError, printable_name
 from .job import Job, Outcome, TiledCopy, as_rows, tiled_copy
 from .npy import bytes_of, file_signature, read_npy
 from .output import output_file
@@ -61,7 +61,9 @@ def copy_file(source: Path, destination: Path, job: Job, progress: Progress = la
         if wrong:
             raise TilecopyError(f"verification failed: {wrong} of {array.nbytes} bytes differ; nothing was written")
         if over_itself and _changed(destination, read.stamp):
-            raise FileError(f"{shown(destination)}: the file changed while it was copied over itself; it is as it was")
+            raise FileError(
+                f"{printable_name(destination)}: the file changed while it was copied over itself; it is as it was"
+            )
         write((read.header, bytes_of(result)))
     order = "C" if array.flags.c_contiguous else "F"
     verified = (

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from .errors import shown
+from .errors import printable_name
 from .job import Outcome, TiledCopy
 
 _PIPE_COLUMNS = 200
@@ -47,7 +47,7 @@ def run_text(outcome: Outcome, destination: object) -> str:
         f"moved {2 * outcome.bytes} bytes (read + written) in {outcome.seconds * 1e3:.3f} ms on {outcome.executor} "
         f"({how}): {outcome.gb_per_s:.2f} GB/s"
     )
-    tail = (moved, f"verified: {outcome.verified}", f"wrote {shown(destination)}")
+    tail = (moved, f"verified: {outcome.verified}", f"wrote {printable_name(destination)}")
     return "".join([head, "" if outcome.tiled is None else _tiled_text(outcome.tiled), *map(wrapped, tail)])
 
 

@@ -29,7 +29,7 @@ from tilecopy.executors.streams import (
 from tilecopy.kernel.built import BuiltKernel
 from tilecopy.kernel.parameters import Binding
 
-from tilecopy_core.errors import shown
+from tilecopy_core.errors import short_repr
 from tilecopy_core.registry import LOCK
 
 from .driver import Device, Driver
@@ -285,7 +285,9 @@ class CudaExecutor:
         if device is not None:
             there = [each.ordinal for each in self.devices()]
             if type(device) is not int or device not in there:
-                raise LaunchError(f"kernel {kernel.name}: device={shown(device)}: this machine has the GPUs {there}")
+                raise LaunchError(
+                    f"kernel {kernel.name}: device={short_repr(device)}: this machine has the GPUs {there}"
+                )
             return device
         places = binding.devices or {
             name: facts.device for name, facts in binding.arrays.items() if facts.device is not None

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from tilecopy.errors import LaunchError
 
-from tilecopy_core.errors import Kind, checked, instance_of, integer, integer_in, optional, shown
+from tilecopy_core.errors import Kind, checked, instance_of, integer, integer_in, optional, short_repr
 from tilecopy_core.layout import dtype_of
 
 from .cuda import CudaExecutor
@@ -50,13 +50,13 @@ class DeviceArray:
         self.nbytes = prod(self.shape) * self.dtype.itemsize
         if len(self.shape) != len(extents) or self.nbytes >= _ADDRESSES:
             raise LaunchError(
-                f"DeviceArray: shape {shown(shape)}: extents must be integers of at least 0 that fit 2**49 bytes"
+                f"DeviceArray: shape {short_repr(shape)}: extents must be integers of at least 0 that fit 2**49 bytes"
             )
         self._executor, self._device = executor or CudaExecutor(), device
         if not self.nbytes:
             return
         with self._executor.driver.active(device):
-            what = f"DeviceArray: shape {shown(shape)}: {self.nbytes} bytes of device memory"
+            what = f"DeviceArray: shape {short_repr(shape)}: {self.nbytes} bytes of device memory"
             self.pointer = int(self._executor.driver.call("cuMemAlloc", self.nbytes, what=what))
         self._dropped = weakref.finalize(self, _free_dropped, self._executor.driver, device, self.pointer)
         self._dropped.atexit = False  # the memory ends with the context
@@ -105,7 +105,7 @@ class DeviceArray:
         if not good or (written and not host.flags.writeable):
             may = " that may be written" if written else ""
             raise LaunchError(
-                f"DeviceArray.{what}: host {shown(host)} is no C-contiguous NumPy array of {self.nbytes} bytes{may}"
+                f"DeviceArray.{what}: host {short_repr(host)} is no C-contiguous NumPy array of {self.nbytes} bytes{may}"
             )
         return host
 

@@ -16,7 +16,7 @@ from tilecopy.executors.streams import CurrentStream
 from tilecopy.kernel.built import BuiltKernel
 from tilecopy.kernel.parameters import Binding, ComputedParameter
 
-from tilecopy_core.errors import frozen, shown
+from tilecopy_core.errors import frozen, short_repr
 
 from .driver import CLUSTER_REFUSED, NOT_CURRENT, Driver
 from .loaded import LoadedKernel
@@ -145,11 +145,11 @@ class ReadyLaunch:
         """Raise :class:`LaunchError` unless there is an address for each array, with no bits that must be zero."""
         if not isinstance(addresses, (tuple, list)) or len(addresses) != len(self.masks):
             raise LaunchError(
-                f"kernel {self.kernel}: addresses are a tuple of {len(self.masks)}, one for each array, not {shown(addresses)}"
+                f"kernel {self.kernel}: addresses are a tuple of {len(self.masks)}, one for each array, not {short_repr(addresses)}"
             )
         for address in addresses:
             if type(address) is not int or not 0 <= address < 1 << 64:
-                raise LaunchError(f"kernel {self.kernel}: addresses are integers of 64 bits, not {shown(address)}")
+                raise LaunchError(f"kernel {self.kernel}: addresses are integers of 64 bits, not {short_repr(address)}")
         for number, (address, mask) in enumerate(zip(addresses, self.masks, strict=True)):
             if not address and number not in self.empty:
                 raise LaunchError(

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 import tilecopy as tc
-from tilecopy_cli.command import Choice, FilePath, Result, ResultCommand, copy_options, output_file, shown
+from tilecopy_cli.command import Choice, FilePath, Result, ResultCommand, copy_options, output_file, printable_name
 
 from .drawing import KINDS, draw
 from .picture import SUFFIXES
@@ -30,7 +30,7 @@ def draw_command(output: Path | None, kind: str | None, select: str | None, widt
       tilecopy draw "global float16 [64, 64] [0:16, :]" "shared float16 [16, 64]" --scope cta:64 -o copy.svg
     """
     if output is not None and output.suffix.lower() not in SUFFIXES:
-        raise click.UsageError(f"--output {shown(output)}: a picture is written as {', '.join(SUFFIXES)}")
+        raise click.UsageError(f"--output {printable_name(output)}: a picture is written as {', '.join(SUFFIXES)}")
     plan = tc.plan(**copy)
     if output is None:
         picture = draw(plan, kind, select=select, width=width)
@@ -38,4 +38,4 @@ def draw_command(output: Path | None, kind: str | None, select: str | None, widt
     with output_file(output) as write:
         picture = draw(plan, kind, select=select, width=width)
         write((picture.bytes_as(output.suffix.lower()),))
-    return Result({"output": str(output), **picture.data}, lambda: f"{shown(output)}: {picture.title}")
+    return Result({"output": str(output), **picture.data}, lambda: f"{printable_name(output)}: {picture.title}")

@@ -8,7 +8,7 @@ from typing import Any
 
 import tilecopy as tc
 
-from tilecopy_core.errors import one_of, optional, shown
+from tilecopy_core.errors import one_of, optional, short_repr
 
 from .access_view import draw_moves
 from .banks import draw_banks, draw_layout
@@ -61,9 +61,9 @@ def draw(
     """
     optional(one_of(*KINDS)).check(kind, "draw", "kind")
     if type(width) is not int or not LEAST_WIDTH <= width <= MOST_WIDTH:
-        raise tc.RequestError(f"draw: width is {LEAST_WIDTH} to {MOST_WIDTH} pixels, not {shown(width)}")
+        raise tc.RequestError(f"draw: width is {LEAST_WIDTH} to {MOST_WIDTH} pixels, not {short_repr(width)}")
     if compare_with is not None and not isinstance(compare_with, tc.TileLayout):
-        raise tc.RequestError(f"draw: compare_with is a layout, not {shown(compare_with)}")
+        raise tc.RequestError(f"draw: compare_with is a layout, not {short_repr(compare_with)}")
     selection = Selection.read(select)
     if isinstance(x, tc.Plan):
         return _of_plan(x, kind, selection, compare_with, width)
@@ -72,14 +72,14 @@ def draw(
         raise tc.RequestError(f"draw: x must have elements, got {region}")
     if region.size > MOST_ELEMENTS:
         raise tc.RequestError(
-            f"draw: x has {region.size} elements; at most {MOST_ELEMENTS} are drawn. Draw a region of it, not {shown(x)}"
+            f"draw: x has {region.size} elements; at most {MOST_ELEMENTS} are drawn. Draw a region of it, not {short_repr(x)}"
         )
     axes = {axis.name for axis in region.buffer.layout.axes}
     fitting = "banks" if axes <= {"m"} else "fragment"
     kind = kind or fitting
     if region.buffer.dtype.bits % 8:
         raise tc.RequestError(
-            f"draw: two elements of x share a byte, and pictures are of whole bytes; draw its view(dtype='uint8'), not {shown(x)}"
+            f"draw: two elements of x share a byte, and pictures are of whole bytes; draw its view(dtype='uint8'), not {short_repr(x)}"
         )
     if kind == "fragment" and not (region.buffer.space == "tmem" and axes <= TENSOR_AXES):
         return _of_plan(load_of(region.buffer), kind, selection, compare_with, width)
@@ -88,7 +88,7 @@ def draw(
             f"draw: kind {kind!r} is of a plan: a layout alone says who owns what, or which bank, not who moves it; draw kind {fitting!r}"
         )
     if kind == "banks" != fitting:
-        raise tc.RequestError(f"draw: x is not of memory, so it has no banks; draw kind {fitting!r}: {shown(x)}")
+        raise tc.RequestError(f"draw: x is not of memory, so it has no banks; draw kind {fitting!r}: {short_repr(x)}")
     if not all(isinstance(start, int) for start in region.starts) or region.buffer.placed_by():
         raise tc.RequestError(
             f"draw: {region} lies at a place known at run time only; give it as a number, or draw a plan"
@@ -163,7 +163,9 @@ def _region_of(x: Any) -> Any:
         return tc.Buffer(shape, _ELEMENTS.get(each, "uint32"), space=space, layout=x, name="layout")[...]
     region = x[...] if isinstance(x, tc.Buffer) else x
     if not isinstance(region, tc.Region) or not isinstance(region.buffer.layout, tc.TileLayout):
-        raise tc.RequestError(f"draw: x is a plan, a region, a buffer or a layout with fixed extents, not {shown(x)}")
+        raise tc.RequestError(
+            f"draw: x is a plan, a region, a buffer or a layout with fixed extents, not {short_repr(x)}"
+        )
     return region
 
 

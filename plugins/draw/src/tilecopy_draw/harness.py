@@ -15,7 +15,7 @@ from tilecopy.harness import (
     element_storage,
 )
 
-from tilecopy_core.plugin import Iter, bounds_of, evaluate, shown, substitute, symbols_of
+from tilecopy_core.plugin import Iter, bounds_of, evaluate, short_repr, substitute, symbols_of
 
 MOST_BYTES = 1 << 26
 """Of a memory that is run."""
@@ -160,4 +160,4 @@ def _record_of(variant: str) -> tc.Variant:
     for plugin in tc.default_registry().plugins():
         if plugin.name == variant and plugin.variant is not None:
             return plugin.variant
-    raise tc.PluginError(f"draw: variant {shown(variant)} is not installed")
+    raise tc.PluginError(f"draw: variant {short_repr(variant)} is not installed")

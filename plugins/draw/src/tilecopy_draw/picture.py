@@ -10,7 +10,7 @@ import attrs
 import tilecopy as tc
 from tilecopy.files import write_files
 
-from tilecopy_core.errors import one_of, shown
+from tilecopy_core.errors import one_of, short_repr
 from tilecopy_core.registry import LOCK
 
 SUFFIXES = (".svg", ".png", ".html")
@@ -70,14 +70,16 @@ class Picture:
             PluginError: ``.png`` without resvg-py.
         """
         if not isinstance(path, (str, Path)) or not str(path) or "\0" in str(path):
-            raise tc.RequestError(f"Picture.save: path is a path, not {shown(path)}")
+            raise tc.RequestError(f"Picture.save: path is a path, not {short_repr(path)}")
         target = Path(path)
         if target.suffix.lower() not in SUFFIXES:
-            raise tc.RequestError(f"Picture.save: path ends in one of {', '.join(SUFFIXES)}, not {shown(path)}")
+            raise tc.RequestError(f"Picture.save: path ends in one of {', '.join(SUFFIXES)}, not {short_repr(path)}")
         content = self.bytes_as(target.suffix.lower())
         try:
             write_files({target: [content]})
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
-            raise tc.RequestError(f"Picture.save: path {shown(path)}: the picture cannot be written: {why}") from None
+            raise tc.RequestError(
+                f"Picture.save: path {short_repr(path)}: the picture cannot be written: {why}"
+            ) from None
         return target

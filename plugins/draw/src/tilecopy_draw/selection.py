@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 import tilecopy as tc
 
-from tilecopy_core.plugin import shown
+from tilecopy_core.plugin import short_repr
 
 _WORD = re.compile(r"(instruction|warp|phase|thread) (\d{1,6})\Z|(rows|columns) (\d{1,6}):(\d{1,6})\Z")
 WINDOWS = ((32, 64), (16, 32), (16, 16), (8, 8), (4, 4), (1, 4), (1, 1))
@@ -55,7 +55,7 @@ class Selection:
             name = (match[1] or match[3]) if match else ""
             fits = match is not None and name not in found and (match[3] is None or int(match[4]) < int(match[5]))
             if match is None or not fits:
-                raise tc.RequestError(f"draw: select is {RULE}; not {shown(text)}")
+                raise tc.RequestError(f"draw: select is {RULE}; not {short_repr(text)}")
             found[name] = int(match[2]) if match[1] else (int(match[4]), int(match[5]))
         return cls(**found)
 

@@ -14,7 +14,7 @@ import numpy as np
 from tilecopy import LaunchError
 
 from .alu.formats import BF16, F16, encode, quantize
-from .demands import items_of, shown
+from .demands import items_of, short_repr
 from .memory.tensor_maps import MAP_ALIGN_BYTES, MAP_BYTES, TensorMap
 from .program import REGISTER_BITS, Parameter, Program, Variable, shown_name
 from .signatures import DTYPES, parameter_types
@@ -114,10 +114,12 @@ def _encoded(
     where = f"kernel {program.name}"
     items = items_of(arguments)
     if items is None:
-        raise LaunchError(f"{where}: the arguments are a sequence, not {type(arguments).__name__} {shown(arguments)}")
+        raise LaunchError(
+            f"{where}: the arguments are a sequence, not {type(arguments).__name__} {short_repr(arguments)}"
+        )
     if len(items) != len(program.parameters):
         raise LaunchError(
-            f"{where}: {len(items)} arguments for {len(program.parameters)} parameters {_signature(program)}: {shown(arguments)}"
+            f"{where}: {len(items)} arguments for {len(program.parameters)} parameters {_signature(program)}: {short_repr(arguments)}"
         )
     blocks, types = {}, parameter_types(program.name) or ()
     if len(types) != len(items):
@@ -146,7 +148,7 @@ def variable_named(program: Program, name: str) -> Variable:
     ]
     if len(fitting) != 1:
         raise LaunchError(
-            f"kernel {program.name}: {'several variables are' if fitting else 'no variable is'} called {shown(name)}; "
+            f"kernel {program.name}: {'several variables are' if fitting else 'no variable is'} called {short_repr(name)}; "
             f"the module has {', '.join(names[each] for each in fitting or names) or 'none'}"
         )
     return next(each for each in program.variables if each.name == fitting[0])
@@ -160,7 +162,9 @@ def _value(variable: Variable, value: Any, name: str, place: str) -> _Block:
         return _Block(name, bytearray(_number(parameter, value, place)))
     block = _block_of(value, name, place)
     if len(block.data) != variable.bytes:
-        raise LaunchError(f"{place}: the value must have {variable.bytes} bytes, got {len(block.data)}: {shown(value)}")
+        raise LaunchError(
+            f"{place}: the value must have {variable.bytes} bytes, got {len(block.data)}: {short_repr(value)}"
+        )
     return block
 
 
@@ -183,13 +187,13 @@ def _argument(parameter: Parameter, type: str, argument: Any, place: str) -> _Bl
             number = _number(parameter, argument, place)
             if type.endswith("*") and any(number):
                 raise LaunchError(
-                    f"{place}: the parameter is {type}, got the number {shown(argument)}: pass an array, or None for a null pointer"
+                    f"{place}: the parameter is {type}, got the number {short_repr(argument)}: pass an array, or None for a null pointer"
                 )
             return _Block(name, bytearray(number))
     if parameter.bytes != 8 or (array is not None and type in DTYPES):
         kind = "an address" if array is None else "an array"
         rule = f"{kind} for a parameter {type or '.' + parameter.type}, which holds no address"
-        raise LaunchError(f"{place}: {rule}: {shown(argument)}")
+        raise LaunchError(f"{place}: {rule}: {short_repr(argument)}")
     if array is not None:
         _check_dtype(array.dtype, type, place)
     return _block_of(
@@ -227,7 +231,7 @@ def _block_of(value: Any, name: str, place: str) -> _Block:
             inner = form.format(name, number)
             if isinstance(value, (list, tuple)) and not isinstance(field, (Struct, Pointer)):
                 raise LaunchError(
-                    f"{place}: {inner} must be a Struct or a Pointer, got {type(field).__name__} {shown(field)}"
+                    f"{place}: {inner} must be a Struct or a Pointer, got {type(field).__name__} {short_repr(field)}"
                 )
             block.append(_block_of(field, inner, place))
         block.data.extend(bytes(-len(block.data) % block.align))
@@ -248,7 +252,7 @@ def _block_of(value: Any, name: str, place: str) -> _Block:
     plain = value if isinstance(value, np.generic) else _as_array(value, place)
     if plain is None or plain.dtype.hasobject:
         rule = f"{name} must be a number, a Pointer, a Struct, an array or bytes"
-        raise LaunchError(f"{place}: {rule}, got {type(value).__name__} {shown(value)}")
+        raise LaunchError(f"{place}: {rule}, got {type(value).__name__} {short_repr(value)}")
     return _Block(name, bytearray(plain.tobytes()), plain.dtype.alignment)
 
 
@@ -259,7 +263,7 @@ def _target(target: Any, name: str, place: str) -> _Array | _Block:
     array = _as_array(target, place)
     if array is None:
         rule = f"{name}: a pointer must point to an array, a Struct, a TensorMap or a list"
-        raise LaunchError(f"{place}: {rule}, got {type(target).__name__} {shown(target)}")
+        raise LaunchError(f"{place}: {rule}, got {type(target).__name__} {short_repr(target)}")
     return _Array(name, array, *_span(array, place))
 
 
@@ -307,7 +311,9 @@ def _as_array(argument: Any, place: str) -> Any:
     try:
         device, _ = argument.__dlpack_device__()
     except Exception as error:  # a framework's own
-        raise LaunchError(f"{place}: {shown(argument)} cannot be viewed as a NumPy array: {shown(error)}") from error
+        raise LaunchError(
+            f"{place}: {short_repr(argument)} cannot be viewed as a NumPy array: {short_repr(error)}"
+        ) from error
     if int(device) != 1:
         raise LaunchError(
             f"{place}: the array is on a device (DLPack type {int(device)}), the emulator takes host arrays"
@@ -321,9 +327,9 @@ def _as_array(argument: Any, place: str) -> Any:
 def _span(array: Any, place: str) -> tuple[int, int]:
     """Addresses of an array's first byte and of the one after its last."""
     if array.dtype.hasobject:
-        raise LaunchError(f"{place}: an array of Python objects: {shown(array)}")
+        raise LaunchError(f"{place}: an array of Python objects: {short_repr(array)}")
     if type(array) is not np.ndarray and isinstance(array, np.ma.MaskedArray):
-        raise LaunchError(f"{place}: {shown(array)}, whose mask a kernel does not see; pass a.filled(value)")
+        raise LaunchError(f"{place}: {short_repr(array)}, whose mask a kernel does not see; pass a.filled(value)")
     if not (array.flags.c_contiguous or array.flags.f_contiguous):
         raise LaunchError(f"{place}: the array has gaps (strides {array.strides}); pass np.ascontiguousarray(..) of it")
     first = int(array.ctypes.data)
@@ -363,7 +369,7 @@ def _structure(parameter: Parameter, argument: Any, place: str) -> bytes:
         raw = argument.tobytes() if known else bytes(memoryview(argument).cast("B"))
     except (TypeError, ValueError):
         raise LaunchError(
-            f"{place}: the parameter is a structure of {parameter.bytes} bytes, got {type(argument).__name__} {shown(argument)}: {how}"
+            f"{place}: the parameter is a structure of {parameter.bytes} bytes, got {type(argument).__name__} {short_repr(argument)}: {how}"
         ) from None
     if (
         isinstance(argument, np.ndarray)
@@ -376,7 +382,7 @@ def _structure(parameter: Parameter, argument: Any, place: str) -> bytes:
             f"numbers in a structure pass Struct(array)"
         )
     if len(raw) != parameter.bytes:
-        raise LaunchError(f"{place}: {len(raw)} bytes for a structure of {parameter.bytes}: {shown(argument)}")
+        raise LaunchError(f"{place}: {len(raw)} bytes for a structure of {parameter.bytes}: {short_repr(argument)}")
     return raw
 
 
@@ -411,7 +417,7 @@ def _number(parameter: Parameter, argument: Any, place: str) -> bytes:
     except Exception:  # an object's own
         raise LaunchError(
             f"{place}: an array, an integer or a float is wanted for .{parameter.type}, not {type(argument).__name__} "
-            f"{shown(argument)}"
+            f"{short_repr(argument)}"
         ) from None
     if kind == "f":
         return _float(value, parameter, place)
@@ -420,7 +426,7 @@ def _number(parameter: Parameter, argument: Any, place: str) -> bytes:
     if kind == "u" and -(1 << (8 * size - 1)) <= value < 0:
         low = value  # compilers declare signed parameters as .u32 too
     if not low <= value <= high:
-        raise LaunchError(f"{place}: {shown(value)} does not fit into .{parameter.type}")
+        raise LaunchError(f"{place}: {short_repr(value)} does not fit into .{parameter.type}")
     return (value & ((1 << 8 * size) - 1)).to_bytes(size, "little")
 
 
@@ -433,5 +439,5 @@ def _float(value: Any, parameter: Parameter, place: str) -> bytes:
     except OverflowError:
         fits = False
     if not fits:
-        raise LaunchError(f"{place}: {shown(value)} does not fit into .{parameter.type}")
+        raise LaunchError(f"{place}: {short_repr(value)} does not fit into .{parameter.type}")
     return number.tobytes()

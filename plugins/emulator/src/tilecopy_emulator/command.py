@@ -20,7 +20,7 @@ from tilecopy_core import TargetError, TilecopyError
 from .api import run_ptx
 from .arguments import Pointer, Struct, variable_named
 from .cuda_cpp import compile_cuda
-from .demands import shown
+from .demands import short_repr
 from .literals import argument_of
 from .places import readable
 from .program import BudgetError, UnsupportedPtxError, printable, shown_name
@@ -36,7 +36,7 @@ def _dim3(_: Any, __: Any, text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
     if not re.fullmatch(r"[1-9][0-9]{0,18}([,x][1-9][0-9]{0,18}){0,2}", text):
-        raise click.BadParameter(f"{shown(text)} is not one to three extents, such as 32 or 32,8")
+        raise click.BadParameter(f"{short_repr(text)} is not one to three extents, such as 32 or 32,8")
     return tuple(int(part) for part in re.split("[,x]", text))
 
 

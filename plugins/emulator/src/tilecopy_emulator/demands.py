@@ -16,10 +16,10 @@ MOST_ITEMS = 1 << 16
 """Of a sequence; no kernel has so many parameters."""
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """A value for a message, as the core writes it: its module is imported when the first message is."""
     with LOCK:
-        from tilecopy_core.plugin import shown as by_the_core
+        from tilecopy_core.plugin import short_repr as by_the_core
 
     return by_the_core(value)
 
@@ -33,7 +33,7 @@ def demand(
         TilecopyError: as ``error`` makes it; it says where, the name, the value and the rule.
     """
     if not fits:
-        raise error(f"{where}: {name} is {rule}, not {shown(value)}")
+        raise error(f"{where}: {name} is {rule}, not {short_repr(value)}")
 
 
 def is_whole(value: Any, low: int, high: int) -> bool:

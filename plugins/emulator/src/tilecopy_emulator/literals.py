@@ -30,7 +30,7 @@ from tilecopy_cli.command import DTYPE_ALIASES, FilePath, read_npy
 from tilecopy_core import DTYPES
 
 from .arguments import Pointer, Struct
-from .demands import shown
+from .demands import short_repr
 
 _EXTENT = "[0-9]{1,19}"
 _INTEGER = r"[+-]?(?:[0-9]{1,40}|0[xX][0-9a-fA-F]{1,40})"
@@ -81,7 +81,7 @@ def _argument(word: str, depth: int) -> Any:
         return _scalar(word, _dtype(kind), number)
     number = _number(word)
     if number is None:
-        raise click.BadParameter(f"{shown(word)} must be {_FORMS}")
+        raise click.BadParameter(f"{short_repr(word)} must be {_FORMS}")
     return number
 
 
@@ -118,7 +118,7 @@ def _dtype(name: str) -> Any:
     except TypeError:
         dtype = _ml_dtype(name)
     if dtype is None or dtype.kind not in "biufcV" or dtype.type is np.void:  # ml_dtypes' are of kind V
-        raise click.BadParameter(f"{shown(name)} is not a type of numbers, such as float32")
+        raise click.BadParameter(f"{short_repr(name)} is not a type of numbers, such as float32")
     return dtype
 
 
@@ -145,7 +145,7 @@ def _scalar(word: str, dtype: Any, number: float) -> Any:
             return scalar
     except (ArithmeticError, ValueError):
         pass
-    raise click.BadParameter(f"{shown(word)}: {number} does not fit into {dtype.name}")
+    raise click.BadParameter(f"{short_repr(word)}: {number} does not fit into {dtype.name}")
 
 
 def _array(word: str, kind: str, type: str, shape: tuple[int, ...], texts: list[str]) -> Any:
@@ -154,7 +154,7 @@ def _array(word: str, kind: str, type: str, shape: tuple[int, ...], texts: list[
     whole = [number for number in numbers if isinstance(number, int)]
     if None in numbers or (kind != "full" and len(whole) < len(numbers)):
         raise click.BadParameter(
-            f"{shown(word)}: {', '.join(texts)} must be {'a number' if kind == 'full' else 'integers'}"
+            f"{short_repr(word)}: {', '.join(texts)} must be {'a number' if kind == 'full' else 'integers'}"
         )
     try:
         if kind in ("zeros", "ones"):
@@ -173,6 +173,6 @@ def _array(word: str, kind: str, type: str, shape: tuple[int, ...], texts: list[
             return rng.integers(0, np.iinfo(dtype).max, shape, dtype, endpoint=True)
         return rng.standard_normal(shape).astype(dtype)
     except MemoryError:
-        raise click.BadParameter(f"{shown(word)}: there is no room for such an array") from None
+        raise click.BadParameter(f"{short_repr(word)}: there is no room for such an array") from None
     except ValueError as error:  # NumPy's: too large, an empty range, a negative seed
-        raise click.BadParameter(f"{shown(word)}: {error}") from None
+        raise click.BadParameter(f"{short_repr(word)}: {error}") from None

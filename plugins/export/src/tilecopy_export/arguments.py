@@ -11,7 +11,7 @@ from tilecopy.integer_text import symbols_in_order, unique_name
 
 from tilecopy_core import Plan
 from tilecopy_core.description import MAX_CTA_THREADS, is_thread_id, tid_symbol
-from tilecopy_core.errors import RequestError, shown
+from tilecopy_core.errors import RequestError, short_repr
 from tilecopy_core.integers import Expr, Int, Symbol
 from tilecopy_core.layout import StridedLayout
 from tilecopy_core.memory import Buffer, Memory, Region
@@ -120,7 +120,7 @@ def check_function_name(name: object, what: str = "the name of a function") -> s
         RequestError: it is none.
     """
     if not isinstance(name, str) or not name.isidentifier() or not name.isascii() or name in _RESERVED:
-        raise RequestError(f"{what} is an identifier of C++ that is no word of the language, not {shown(name)}")
+        raise RequestError(f"{what} is an identifier of C++ that is no word of the language, not {short_repr(name)}")
     if "__" in name or (name[0] == "_" and name[1:2].isupper()):
         raise RequestError(
             f"{what}: {name!r} is reserved to the C++ implementation (two underscores, or _ and a capital)"

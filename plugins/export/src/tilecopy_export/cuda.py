@@ -11,7 +11,7 @@ from tilecopy.integer_text import as_cpp
 
 from tilecopy_core import Plan
 from tilecopy_core.description import Target
-from tilecopy_core.errors import LayoutError, RequestError, shown
+from tilecopy_core.errors import LayoutError, RequestError, short_repr
 from tilecopy_core.integers import Int, Symbol
 from tilecopy_core.memory import Buffer, Region
 from tilecopy_core.registry import __version__
@@ -77,13 +77,13 @@ def cuda_header(functions: Sequence[str]) -> str:
     """
     if not isinstance(functions, (list, tuple)) or not all(isinstance(text, str) for text in functions):
         raise RequestError(
-            f"cuda_header: functions {shown(functions)} is not a list of the texts that plan.cuda(name) gives"
+            f"cuda_header: functions {short_repr(functions)} is not a list of the texts that plan.cuda(name) gives"
         )
     names: list[str] = []
     for text in functions:
         title = _TITLE.search(text)
         if title is None:
-            raise RequestError(f"cuda_header: functions are texts that plan.cuda(name) gives, not {shown(text)}")
+            raise RequestError(f"cuda_header: functions are texts that plan.cuda(name) gives, not {short_repr(text)}")
         names.append(title[1])
     for name in names:
         if names.count(name) > 1:

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
-from tilecopy_core.errors import PluginError, TilecopyError, did_you_mean, shown
-from tilecopy_core.registry import LOCK, Source, by_name, canonical, load_only, shown_error
+from tilecopy_core.errors import PluginError, TilecopyError, did_you_mean, short_repr
+from tilecopy_core.registry import LOCK, Source, by_name, canonical, load_only, short_error
 
 from .catalog import KNOWN_EXECUTORS, install_line
 from .errors import LaunchError
@@ -82,14 +82,14 @@ def executor_named(name: str) -> Executor:
         PluginError: it fails to load, is no executor, or two packages claim its name.
     """
     if not isinstance(name, str):
-        raise LaunchError(f"executor is the name of one, such as 'cuda', not {shown(name)}")
+        raise LaunchError(f"executor is the name of one, such as 'cuda', not {short_repr(name)}")
     if name not in _made:
         found = _claimants()
         if name not in found:
             known = f"; {install_line(KNOWN_EXECUTORS[name])}" if name in KNOWN_EXECUTORS else ""
             there = ", ".join(found) or "none"
             raise LaunchError(
-                f"executor {shown(name)} is not installed{known} (installed: {there}){did_you_mean(name, found)}"
+                f"executor {short_repr(name)} is not installed{known} (installed: {there}){did_you_mean(name, found)}"
             )
         with LOCK:  # made once, whichever thread is first
             if name not in _made:
@@ -135,7 +135,7 @@ def choose_executor(name: str | None, kernel: Kernel) -> Executor:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            why = str(error) if isinstance(error, TilecopyError) else f"why_unavailable() raised {shown_error(error)}"
+            why = str(error) if isinstance(error, TilecopyError) else f"why_unavailable() raised {short_error(error)}"
         if why is None:
             return executor
         reasons.append(f"{candidate}: {why}")

@@ -14,7 +14,19 @@ from typing import Any
 from tilecopy_core import LayoutError, RequestError, wgid
 from tilecopy_core.errors import TEXT, checked, did_you_mean, instance_of, one_of, optional
 from tilecopy_core.layout import checked_extents
-from tilecopy_core.plugin import Axis, Iter, S, TileLayout, dtype_of, laneid, m, row_major, shown, warpid, wid_in_wg
+from tilecopy_core.plugin import (
+    Axis,
+    Iter,
+    S,
+    TileLayout,
+    dtype_of,
+    laneid,
+    m,
+    row_major,
+    short_repr,
+    warpid,
+    wid_in_wg,
+)
 
 _INT8, _INT4, _FP8 = ("int8", "uint8"), ("int4", "uint4"), ("float8_e4m3fn", "float8_e5m2")
 _RESULTS: Mapping[str, tuple[str, ...]] = {
@@ -103,7 +115,7 @@ def _operands(shape: str) -> _Layouts:
     """Every operand that a shape has in registers; raises :class:`RequestError` for one that is none."""
     if shape not in _KNOWN and f"{shape}.x1" not in _KNOWN:
         hint = did_you_mean(shape, _KNOWN)
-        raise RequestError(f"mma_fragment: no matrix instruction has the shape {shown(shape)}{hint}")
+        raise RequestError(f"mma_fragment: no matrix instruction has the shape {short_repr(shape)}{hint}")
     if match := re.fullmatch(r"m(\d+)n(\d+)k(\d+)", shape):
         rows, columns, depth = map(int, match.groups())
         return _wgmma(columns, depth) if rows == 64 else _mma(rows, depth)

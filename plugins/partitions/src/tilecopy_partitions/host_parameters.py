@@ -7,7 +7,7 @@ from collections.abc import Callable
 import attrs
 
 from tilecopy_core.description import Target
-from tilecopy_core.errors import PtxError, TargetError, frozen, shown
+from tilecopy_core.errors import PtxError, TargetError, frozen, short_repr
 from tilecopy_core.integers import Int, key_of
 from tilecopy_core.memory import Buffer
 from tilecopy_core.ptx import Needs
@@ -69,21 +69,23 @@ class TensorMap:
         what, dtype, rank = f"TensorMap of {self.array.name}", self.array.dtype, len(self.sizes)
         for name, known in (("swizzle", SWIZZLES), ("fill", ("zero", "nan"))):
             if (value := getattr(self, name)) not in known:
-                raise PtxError(f"{what}: {name} must be {' or '.join(known)}, got {shown(value)}")
+                raise PtxError(f"{what}: {name} must be {' or '.join(known)}, got {short_repr(value)}")
         for name, most in (("box", 256), ("element_strides", 8)):
             if not all(1 <= value <= most for value in getattr(self, name)):
-                raise PtxError(f"{what}: {name} must be integers from 1 to {most}, got {shown(getattr(self, name))}")
+                raise PtxError(
+                    f"{what}: {name} must be integers from 1 to {most}, got {short_repr(getattr(self, name))}"
+                )
         if dtype.bits not in (8, 16, 32, 64):
             raise PtxError(f"{what}: elements of 1, 2, 4 or 8 bytes, not {dtype}")
         if self.fill == "nan" and str(dtype) not in _WITH_NAN:
             raise PtxError(f"{what}: fill nan is for {', '.join(_WITH_NAN)}, not {dtype}")
         if not 1 <= rank <= 5 or len(self.strides_bytes) != rank - 1 or len(self.box) != rank:
             raise PtxError(
-                f"{what}: 1 to 5 sizes, one less of strides_bytes and a box of as many; not {shown(self.sizes)}, "
-                f"{shown(self.strides_bytes)} and {shown(self.box)}"
+                f"{what}: 1 to 5 sizes, one less of strides_bytes and a box of as many; not {short_repr(self.sizes)}, "
+                f"{short_repr(self.strides_bytes)} and {short_repr(self.box)}"
             )
         if self.element_strides and len(self.element_strides) != rank:
-            raise PtxError(f"{what}: element_strides {shown(self.element_strides)} has not {rank}")
+            raise PtxError(f"{what}: element_strides {short_repr(self.element_strides)} has not {rank}")
 
 
 @frozen
@@ -109,8 +111,10 @@ class HostBytes:
 
     def __attrs_post_init__(self) -> None:
         if {"<", "."} & set(getattr(self.make, "__qualname__", "<")):  # a saved kernel names it
-            raise PtxError(f"make of HostBytes must be a function of a module, got {shown(self.make)}")
+            raise PtxError(f"make of HostBytes must be a function of a module, got {short_repr(self.make)}")
         if not 1 <= self.size_bytes <= 4096:
-            raise PtxError(f"size_bytes of HostBytes must be from 1 to 4096, got {shown(self.size_bytes)}")
+            raise PtxError(f"size_bytes of HostBytes must be from 1 to 4096, got {short_repr(self.size_bytes)}")
         if self.align_bytes not in (1, 2, 4, 8, 16, 32, 64, 128):
-            raise PtxError(f"align_bytes of HostBytes must be a power of two up to 128, got {shown(self.align_bytes)}")
+            raise PtxError(
+                f"align_bytes of HostBytes must be a power of two up to 128, got {short_repr(self.align_bytes)}"
+            )

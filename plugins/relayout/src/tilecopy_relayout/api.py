@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilecopy_core import RequestError
-from tilecopy_core.plugin import shown
+from tilecopy_core.plugin import short_repr
 from tilecopy_core.registry import LOCK
 
 from .local.cached_launches import CacheMissError, launch_cached, relayout_array
@@ -74,7 +74,7 @@ def relayout(
         return relayout_dtensor(call, placements)
     if placements is not None:
         raise RequestError(
-            f"placements={shown(placements)} is for a DTensor of torch, and the array is a {name}; leave it out"
+            f"placements={short_repr(placements)} is for a DTensor of torch, and the array is a {name}; leave it out"
         )
     if module.partition(".")[0] == "dask":
         with LOCK:
@@ -121,7 +121,7 @@ def relayout_shards(
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(x, torch.Tensor):
         raise RequestError(
-            f"x {shown(x)}: relayout_shards takes torch tensors, one each process of torch.distributed. In JAX, "
+            f"x {short_repr(x)}: relayout_shards takes torch tensors, one each process of torch.distributed. In JAX, "
             "jax.lax.all_to_all inside jax.shard_map exchanges the parts, or jax.device_put(y, sharding) after the permutation"
         )
     from .distributed.exchange import ShardsCall, relayout_part  # torch.compile, which traces this, knows no locks

@@ -7,7 +7,7 @@ from typing import Any
 
 from tilecopy_core import RequestError
 from tilecopy_core.errors import integer
-from tilecopy_core.plugin import shown
+from tilecopy_core.plugin import short_repr
 
 from .rearrangement import Rearrangement
 from .validation import PERMUTATION, items_of
@@ -31,7 +31,7 @@ def rearrangement(axes: Any, shape: Sequence[int], sizes: Mapping[str, Any] | No
         return parse(axes).resolve(shape, sizes or {})
     if sizes:
         raise RequestError(
-            f"{', '.join(map(repr, sizes))}: sizes belong to a pattern; axes {shown(axes)} is a permutation"
+            f"{', '.join(map(repr, sizes))}: sizes belong to a pattern; axes {short_repr(axes)} is a permutation"
         )
     order = _permutation(axes, numbers, shape)
     return Rearrangement(tuple((extent,) for extent in shape), order, (1,) * len(shape))
@@ -45,12 +45,12 @@ def _permutation(axes: Any, numbers: list[int] | None, shape: Sequence[int]) -> 
         numbers_of_axes = items_of("axes", axes, PERMUTATION)
         order = [axis for axis in map(_integer, numbers_of_axes) if axis is not None]
         if len(order) != len(numbers_of_axes):
-            raise RequestError(f"axes {shown(axes)}: {PERMUTATION}")
+            raise RequestError(f"axes {short_repr(axes)}: {PERMUTATION}")
     positive = tuple(axis + rank if axis < 0 else axis for axis in order)
     if sorted(positive) != list(range(rank)):
         valid = f"0 to {rank - 1}; " if rank else ""
         raise RequestError(
-            f"axes {shown(axes)}: not each of the array's {rank} dimensions once ({valid}its shape is {tuple(shape)})"
+            f"axes {short_repr(axes)}: not each of the array's {rank} dimensions once ({valid}its shape is {tuple(shape)})"
         )
     return positive
 

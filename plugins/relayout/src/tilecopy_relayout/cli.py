@@ -10,10 +10,10 @@ from typing import Any
 
 import attrs
 import click
-from tilecopy_cli.command import Choice, FilePath, Result, ResultCommand, progress_bar, shown
+from tilecopy_cli.command import Choice, FilePath, Result, ResultCommand, printable_name, progress_bar
 
 from tilecopy_core import TARGETS
-from tilecopy_core.plugin import shown as value_shown
+from tilecopy_core.plugin import short_repr
 
 from .files.npy_files import Outcome, relayout_file
 from .local.host import EXECUTORS
@@ -37,7 +37,7 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
         match = re.fullmatch(r"([0-9]{1,19}(?:\.[0-9]{1,19})?) ?([KMGT]i?)?B?", value.strip())
         count = int(float(match[1]) * _UNITS[match[2] or ""]) if match else 0
         if count < 1:
-            self.fail(f"{value_shown(value)} is no number of bytes, such as 4GiB, 500MB or 1048576", param, ctx)
+            self.fail(f"{short_repr(value)} is no number of bytes, such as 4GiB, 500MB or 1048576", param, ctx)
         return count
 
 
@@ -52,7 +52,7 @@ class AxisLength(click.ParamType):  # type: ignore[type-arg]
             return value
         match = re.fullmatch(r"([^\W\d]\w*)=([0-9]{1,19})", value)
         if match is None:
-            self.fail(f"{value_shown(value)} is not NAME=LENGTH, such as p=4", param, ctx)
+            self.fail(f"{short_repr(value)} is not NAME=LENGTH, such as p=4", param, ctx)
         return match[1], int(match[2])
 
 
@@ -102,7 +102,7 @@ def _text(outcome: Outcome, axes: str, destination: Path) -> str:
         f"({how}): {outcome.gb_per_s:.4g} GB/s",
         f"with reading, verification and writing {outcome.wall_seconds:.3f} s: {outcome.wall_gb_per_s:.4g} GB/s",
         f"verified: {outcome.verified}",
-        f"wrote {shown(destination)}",
+        f"wrote {printable_name(destination)}",
     )
     width = max(20, shutil.get_terminal_size((_PIPE_COLUMNS, 24)).columns)
     wrap = textwrap.TextWrapper(width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)

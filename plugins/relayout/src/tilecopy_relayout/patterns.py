@@ -13,7 +13,7 @@ from math import prod
 from typing import Any, NoReturn
 
 from tilecopy_core import RequestError
-from tilecopy_core.plugin import frozen, shown
+from tilecopy_core.plugin import frozen, short_repr
 
 from .rearrangement import Rearrangement
 from .validation import normalize, sizes_of
@@ -75,7 +75,7 @@ class Pattern:
             RequestError: always.
         """
         pointer = f"\n  {self.text}\n  {' ' * at}^" if len(self.text) <= _POINTED and self.text.isprintable() else ""
-        raise RequestError(f"axes: pattern {shown(self.text)}: {message}{pointer}")
+        raise RequestError(f"axes: pattern {short_repr(self.text)}: {message}{pointer}")
 
     def resolve(self, shape: Sequence[int], sizes: Mapping[str, Any]) -> Rearrangement:
         """Apply the pattern to an array's shape.
@@ -181,7 +181,7 @@ def _side(pattern: Pattern, tokens: Sequence[Term]) -> tuple[Group, ...]:
             else:
                 inside.append(token)
         elif token.text.isdigit():
-            number = shown(token.text).strip("'")
+            number = short_repr(token.text).strip("'")
             pattern.error(token.at, f"{number} stands for a dimension; name it and give its size as a keyword")
         else:
             pattern.error(token.at, f"{token.text!r} is no name, '1', '...' or parenthesis")

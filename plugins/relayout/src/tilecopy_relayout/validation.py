@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, NoReturn
 
 from tilecopy_core import RequestError
-from tilecopy_core.errors import integer, shown
+from tilecopy_core.errors import integer, short_repr
 
 MOST_DIMS = 64
 """Of an array, as NumPy and torch have it."""
@@ -32,10 +32,12 @@ def items_of(name: str, values: Any, rule: str = "a sequence of integers, one a 
             items = ()
             listed = False
         if len(items) > MOST_DIMS:
-            raise RequestError(f"{name} {shown(values)}: more than {MOST_DIMS}, the dimensions that an array may have")
+            raise RequestError(
+                f"{name} {short_repr(values)}: more than {MOST_DIMS}, the dimensions that an array may have"
+            )
         if listed:
             return items
-    raise RequestError(f"{name} {shown(values)}: {rule}")
+    raise RequestError(f"{name} {short_repr(values)}: {rule}")
 
 
 def integers_of(name: str, values: Any) -> tuple[int, ...]:
@@ -45,7 +47,7 @@ def integers_of(name: str, values: Any) -> tuple[int, ...]:
         RequestError: it is no such sequence, or an integer is larger than any memory.
     """
     items = items_of(name, values)
-    text = shown(items if isinstance(values, Iterator) else values)
+    text = short_repr(items if isinstance(values, Iterator) else values)
     integers = [integer(value) for value in items]
     if None in integers:
         raise RequestError(f"{name} {text}: integers, one a dimension")
@@ -63,7 +65,7 @@ def sizes_of(sizes: Mapping[str, Any], refuse: Callable[[str], NoReturn]) -> dic
     for name, size in sizes.items():
         extent, identifier = integer(size), normalize(name)
         if extent is None or not 0 <= extent < _MOST:
-            refuse(f"the size {name}={shown(size)} is no extent")
+            refuse(f"the size {name}={short_repr(size)} is no extent")
         if extents.get(identifier, extent) != extent:
             refuse(f"{name}={extent}: the same name has the size {extents[identifier]}; Python normalizes names (NFKC)")
         extents[identifier] = extent

@@ -13,7 +13,7 @@ from tilecopy.files import write_files
 from tilecopy_cli.command import OPS, SPACE_ALIASES, Choice, FilePath, Result, SuggestingGroup, progress_bar
 
 from tilecopy_core import RequestError
-from tilecopy_core.errors import shown
+from tilecopy_core.errors import short_repr
 
 from . import rules
 from .campaign import Campaign, Failure, cluster_executor, execute_here, finished, run, skipped_variants
@@ -145,7 +145,7 @@ def _cases(case: str, variant: str | None) -> list[tuple[str, Description]]:
             failures = [msgspec.json.decode(line, type=Failure) for line in Path(case).read_bytes().splitlines()]
         except (msgspec.MsgspecError, RecursionError, ValueError) as error:
             raise RequestError(
-                f"case {shown(case)} must be the JSON of a copy, or a file of failures: {error}"
+                f"case {short_repr(case)} must be the JSON of a copy, or a file of failures: {error}"
             ) from error
         cases = [(failure.variant, Description.from_json(failure.description)) for failure in failures]
         return [pair for pair in cases if variant in (None, pair[0])]

@@ -12,7 +12,7 @@ import attrs
 import msgspec
 import tilecopy as tc
 
-from tilecopy_core.errors import TEXT, checked, shown
+from tilecopy_core.errors import TEXT, checked, short_repr
 
 from .validators import MEMORIES, OUTSIDE, VALUES, Natural, Number, Positive, Shape, name_of, typed_fields
 
@@ -45,7 +45,7 @@ class Term:
     def at(self, values: Mapping[str, Any]) -> Any:
         """Its value, of integers or of a kernel's symbolic ones."""
         if self.variable not in values:
-            raise tc.RequestError(f"Term.at: values {shown(values)} has none of {self.variable}")
+            raise tc.RequestError(f"Term.at: values {short_repr(values)} has none of {self.variable}")
         value = values[self.variable]
         if self.quotient > 1:
             value = value // self.quotient
@@ -101,7 +101,7 @@ class Operand:
     def __attrs_post_init__(self) -> None:
         if not len(self.shape) == len(self.extents) == len(self.starts):
             raise tc.RequestError(
-                f"Operand: shape {shown(self.shape)}, extents {shown(self.extents)} and starts {shown(self.starts)} have one entry "
+                f"Operand: shape {short_repr(self.shape)}, extents {short_repr(self.extents)} and starts {short_repr(self.starts)} have one entry "
                 "for each dimension"
             )
 
@@ -242,7 +242,7 @@ class Description:
                 raise ValueError("it has fields that no description has")
         except Exception as error:
             raise tc.RequestError(
-                f"Description.from_json: text {shown(text)} is not what to_json gives: {type(error).__name__}: {error}"
+                f"Description.from_json: text {short_repr(text)} is not what to_json gives: {type(error).__name__}: {error}"
             ) from error
         return description
 

@@ -15,7 +15,7 @@ import tilecopy as tc
 from tilecopy.harness import COMPLETIONS, Harness, HarnessCopy, HarnessMemory, Step, element_storage
 from tilecopy.harness import OPTIONS as HARNESS_OPTIONS
 
-from tilecopy_core.errors import TEXT, checked, instance_of, integer_in, one_of, optional, shown
+from tilecopy_core.errors import TEXT, checked, instance_of, integer_in, one_of, optional, short_repr
 
 from .description import Description, Operand
 from .oracle import check_memory, consistent, low_halves, memory_shape, read_places
@@ -74,7 +74,7 @@ class Surroundings:
 def _argument(name: str, value: Any) -> Any:
     """What an author's function made, where a launch can take it."""
     if not isinstance(value, (np.ndarray, int)):
-        raise tc.PluginError(f"argument {name}: {shown(value)} is not a NumPy array or an integer")
+        raise tc.PluginError(f"argument {name}: {short_repr(value)} is not a NumPy array or an integer")
     return value
 
 
@@ -344,7 +344,7 @@ def arguments_of(description: Description, source: Any, target: Any, unread: Any
     check_memory("arguments_of", "target", target, memory_shape(description, description.dst))
     fits = unread is None or (isinstance(unread, np.ndarray) and unread.dtype == np.int32 and unread.ndim == 1)
     if not fits:
-        raise tc.RequestError(f"arguments_of: unread {shown(unread)} is not places (an array of int32), or None")
+        raise tc.RequestError(f"arguments_of: unread {short_repr(unread)} is not places (an array of int32), or None")
 
     def seen(memory: Any, operand: Operand) -> Any:
         if operand.space == "tmem":

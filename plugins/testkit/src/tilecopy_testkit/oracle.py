@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import tilecopy as tc
 
-from tilecopy_core.plugin import shown
+from tilecopy_core.plugin import short_repr
 
 from .description import Description, Operand
 
@@ -177,7 +177,7 @@ def check_memory(where: str, name: str, memory: Any, shape: tuple[int, ...]) -> 
     """
     fits = isinstance(memory, np.ndarray) and memory.dtype == np.uint8 and memory.shape == shape
     if not fits or not memory.flags.c_contiguous:
-        raise tc.RequestError(f"{where}: {name} {shown(memory)} is not an array of bytes (uint8) of shape {shape}")
+        raise tc.RequestError(f"{where}: {name} {short_repr(memory)} is not an array of bytes (uint8) of shape {shape}")
 
 
 def expected(description: Description, arrays: Sequence[Any]) -> Any:
@@ -191,10 +191,10 @@ def expected(description: Description, arrays: Sequence[Any]) -> Any:
         The destination's bytes; the source does not change.
     """
     if not isinstance(description, Description):
-        raise tc.RequestError(f"expected: description {shown(description)} is not a Description")
+        raise tc.RequestError(f"expected: description {short_repr(description)} is not a Description")
     if not isinstance(arrays, (tuple, list)) or len(arrays) != 2:
         raise tc.RequestError(
-            f"expected: arrays {shown(arrays)} is not the bytes of source and destination, two arrays"
+            f"expected: arrays {short_repr(arrays)} is not the bytes of source and destination, two arrays"
         )
     for name, memory, operand in zip(
         ("source", "destination"), arrays, (description.src, description.dst), strict=True

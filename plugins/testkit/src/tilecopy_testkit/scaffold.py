@@ -9,7 +9,7 @@ from tilecopy.files import write_files
 from tilecopy.validators import PATH
 
 from tilecopy_core import RequestError
-from tilecopy_core.errors import TEXT, shown
+from tilecopy_core.errors import TEXT, short_repr
 from tilecopy_core.registry import canonical, distributions, known_variants
 
 from .validators import system_reason
@@ -68,7 +68,7 @@ def write_package(folder: Path, name: str, op: str, source: str, destination: st
     fits = isinstance(name, str) and name.isidentifier() and name.islower() and name.isascii()
     if not fits or len(name) > _LONGEST_NAME or name.endswith("_"):  # no distribution's name ends so
         raise RequestError(
-            f"name {shown(name)} is not a name such as my_copy: lower-case letters, digits and, between them, underscores"
+            f"name {short_repr(name)} is not a name such as my_copy: lower-case letters, digits and, between them, underscores"
         )
     _check_free(name)
     for called, word in (("op", op), ("source", source), ("destination", destination)):
@@ -76,17 +76,17 @@ def write_package(folder: Path, name: str, op: str, source: str, destination: st
     if (op, source, destination) not in PLAIN:
         known = "; ".join(f"--op {o} --from {s} --to {d}" for o, s, d in PLAIN)
         raise RequestError(
-            f"there is no plain case to start from for op {shown(op)}, source {shown(source)}, destination "
-            f"{shown(destination)}; start from the nearest of: {known}"
+            f"there is no plain case to start from for op {short_repr(op)}, source {short_repr(source)}, destination "
+            f"{short_repr(destination)}; start from the nearest of: {known}"
         )
     folder = Path(folder)
     try:
         taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
     except (OSError, ValueError) as error:
-        raise RequestError(f"the folder {shown(str(folder))} cannot be used: {system_reason(error)}") from error
+        raise RequestError(f"the folder {short_repr(str(folder))} cannot be used: {system_reason(error)}") from error
     if taken:
         raise RequestError(
-            f"the folder {shown(str(folder))} is there already and is not empty; give another --directory"
+            f"the folder {short_repr(str(folder))} is there already and is not empty; give another --directory"
         )
     words = {
         "@NAME@": name,
@@ -108,7 +108,7 @@ def write_package(folder: Path, name: str, op: str, source: str, destination: st
             target.parent.mkdir(parents=True, exist_ok=True)
         write_files(contents)
     except (OSError, ValueError) as error:
-        raise RequestError(f"the folder {shown(str(folder))} cannot be written: {system_reason(error)}") from error
+        raise RequestError(f"the folder {short_repr(str(folder))} cannot be written: {system_reason(error)}") from error
     return list(contents)
 
 

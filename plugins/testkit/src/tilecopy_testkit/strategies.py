@@ -9,7 +9,7 @@ import tilecopy as tc
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from tilecopy_core.errors import checked, shown
+from tilecopy_core.errors import checked, short_repr
 
 from .description import Description
 from .drawing import Ranges, describe
@@ -61,5 +61,5 @@ def requests(
         try:
             record = Subject.of(variant).record
         except tc.PluginError as error:
-            raise tc.PluginError(f"requests: variant {shown(variant)}: {error}") from error
+            raise tc.PluginError(f"requests: variant {short_repr(variant)}: {error}") from error
     return descriptions(Ranges.of(record, spaces, dtypes, targets))

@@ -12,7 +12,7 @@ import tilecopy as tc
 from tilecopy.harness import COMPLETIONS, Step
 from tilecopy.validators import FUNCTION, mapping_of
 
-from tilecopy_core.errors import checked, instance_of, optional, shown, tuple_of
+from tilecopy_core.errors import checked, instance_of, optional, short_repr, tuple_of
 from tilecopy_core.registry import VARIANTS_GROUP, Plugin, Source, installed
 
 from .description import Description
@@ -36,7 +36,7 @@ def source_of(plugin: Any) -> Source:
         found = [source for source in installed(VARIANTS_GROUP) if source.name == plugin]
         if not found:
             raise tc.PluginError(
-                f"plugin: no installed variant is named {shown(plugin)}; install the package that has it"
+                f"plugin: no installed variant is named {short_repr(plugin)}; install the package that has it"
             )
         return found[0]
     try:
@@ -44,7 +44,9 @@ def source_of(plugin: Any) -> Source:
     except Exception:  # an object's own
         name = None
     if not isinstance(name, str):
-        raise tc.PluginError(f"plugin {shown(plugin)} has no attribute 'variant' (a tilecopy_core.Variant with a name)")
+        raise tc.PluginError(
+            f"plugin {short_repr(plugin)} has no attribute 'variant' (a tilecopy_core.Variant with a name)"
+        )
     return Source(name, "this process", "0", lambda: plugin)
 
 

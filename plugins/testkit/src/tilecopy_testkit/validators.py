@@ -10,7 +10,7 @@ import msgspec
 import tilecopy as tc
 from tilecopy.validators import FUNCTION, Kind, instance_of, integer_in, mapping_of, one_of, optional, tuple_of
 
-from tilecopy_core.errors import integer, shown
+from tilecopy_core.errors import integer, short_repr
 from tilecopy_core.plugin import is_int_like
 
 MOST = 2**62
@@ -46,7 +46,7 @@ def _check_type(expected: Any, record: Any, field: attrs.Attribute[Any], value: 
     plain = integer(value)
     if plain is None or isinstance(value, int):
         reason = f"{reason[0].lower()}{reason[1:]}"
-        raise tc.RequestError(f"{type(record).__name__}: {field.name} {shown(value)} is invalid: {reason}")
+        raise tc.RequestError(f"{type(record).__name__}: {field.name} {short_repr(value)} is invalid: {reason}")
     _check_type(expected, record, field, plain)
     object.__setattr__(record, field.name, plain)
 

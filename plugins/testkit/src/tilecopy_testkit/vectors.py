@@ -32,7 +32,7 @@ import tilecopy as tc
 from tilecopy.validators import PATH
 from tilecopy_emulator import run_ptx
 
-from tilecopy_core.errors import checked, shown
+from tilecopy_core.errors import checked, short_repr
 
 from .finding import Finding
 from .validators import Number, system_reason, typed_fields
@@ -103,12 +103,12 @@ def recorded_vectors(path: Path | str) -> list[Vector]:
     try:
         return _vectors(json.loads(Path(path).read_text(encoding="utf-8")))
     except OSError as error:
-        raise tc.RequestError(f"recorded_vectors: path {shown(str(path))}: {system_reason(error)}") from error
+        raise tc.RequestError(f"recorded_vectors: path {short_repr(str(path))}: {system_reason(error)}") from error
     except tc.TilecopyError:
         raise
     except Exception as error:
         raise tc.RequestError(
-            f"recorded_vectors: path {shown(Path(path).name)} is not a file of vectors: {type(error).__name__}: {error}"
+            f"recorded_vectors: path {short_repr(Path(path).name)} is not a file of vectors: {type(error).__name__}: {error}"
         ) from error
 
 

@@ -19,7 +19,7 @@ from tilecopy_core import target_of
 from tilecopy_core.registry import LOCK
 
 from ..api import run_ptx
-from ..demands import demand, items_of, shown
+from ..demands import demand, items_of, short_repr
 from ..places import readable
 from ..program import Program, printable
 from ..reading.parser import parse_compiled
@@ -287,7 +287,7 @@ def _select(unit: _Unit, ptx: str, entry: str | None, name: str) -> tuple[str, s
     if entry is None:
         raise LaunchError(f"the source {name} has several kernels, or templates alone: name one, {has}")
     log = "".join(f"\n{line}" for line in printable(compiled.log).split("\n") if "error:" in line)
-    raise LaunchError(f"the source {name} has no entry {shown(entry)}, or several; {has}{log}")
+    raise LaunchError(f"the source {name} has no entry {short_repr(entry)}, or several; {has}{log}")
 
 
 def _readable_if_unique(entries: list[str]) -> Callable[[str], str]:

@@ -22,7 +22,7 @@ from tilecopy_core import PluginError, TilecopyError
 from tilecopy_core.ptx.instructions import instruction_of
 
 from ..alu import UndefinedResultError
-from ..demands import shown
+from ..demands import short_repr
 from ..machine.machine import Machine
 from ..order.access import Together
 from ..order.shadow import Conflict
@@ -117,7 +117,7 @@ def _table(plugin: Any, owner: str, taken: Collection[str]) -> dict[str, Handler
     for prefix, handler in islice(plugin.INSTRUCTIONS.items(), _MOST_PREFIXES + 1):
         if type(prefix) is not str or not callable(handler):
             raise PluginError(
-                f"INSTRUCTIONS has {shown(prefix)}: {shown(handler)}; it goes from opcodes to functions of an Instruction and a Program"
+                f"INSTRUCTIONS has {short_repr(prefix)}: {short_repr(handler)}; it goes from opcodes to functions of an Instruction and a Program"
             )
         if prefix in taken:
             raise PluginError(
@@ -201,7 +201,7 @@ def _answering(handler: Handler, owner: str) -> Handler:
 
     def fault(instruction: Instruction, what: str, error: BaseException) -> PluginError:
         return PluginError(
-            f"PTX line {instruction.line}: '{instruction.text}': {what} of {owner} raised {shown(error)}"
+            f"PTX line {instruction.line}: '{instruction.text}': {what} of {owner} raised {short_repr(error)}"
         )
 
     @wraps(handler)
@@ -214,7 +214,7 @@ def _answering(handler: Handler, owner: str) -> Handler:
             raise fault(instruction, "the handler", error) from error
         if not callable(step):
             raise PluginError(
-                f"PTX line {instruction.line}: '{instruction.text}': the handler of {owner} gave {shown(step)}, and a step is "
+                f"PTX line {instruction.line}: '{instruction.text}': the handler of {owner} gave {short_repr(step)}, and a step is "
                 "a function of a machine and its lanes"
             )
 

@@ -31,7 +31,7 @@ from tilecopy_core.errors import (
     instance_of,
     one_of,
     optional,
-    shown,
+    short_repr,
 )
 from tilecopy_core.layout import html_table
 from tilecopy_core.memory import Region
@@ -189,10 +189,10 @@ def compare(
     several = targets if isinstance(targets, (tuple, list)) else (targets,)
     registry = default_registry() if registry is None else registry
     if not isinstance(registry, Registry):
-        raise RequestError(f"registry is a tilecopy_core.Registry, not {shown(registry)}")
+        raise RequestError(f"registry is a tilecopy_core.Registry, not {short_repr(registry)}")
     if not several:
         raise RequestError(
-            f"compare: targets names one architecture or more, such as ('sm_80', 'sm_90a'), not {shown(targets)}"
+            f"compare: targets names one architecture or more, such as ('sm_80', 'sm_90a'), not {short_repr(targets)}"
         )
     records = {plugin.name: plugin.variant for plugin in registry.plugins()}
     ready = [(name, record) for name, record in records.items() if record is not None and op in (None, record.op)]

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from tilecopy_core.errors import TEXT, LayoutError, attribute, checked, frozen, instance_of, integer, shown
+from tilecopy_core.errors import TEXT, LayoutError, attribute, checked, frozen, instance_of, integer, short_repr
 from tilecopy_core.layout import row_major
 from tilecopy_core.registry import LOCK
 
@@ -127,7 +127,7 @@ def _facts(where: str, argument: Any, device_of: Callable[[int], int]) -> ArrayF
     remedy = "; make an array first, a = np.asarray(a)" if _becomes_an_array(argument) else ""
     raise LaunchError(
         f"{where} must be an array (NumPy, or one with DLPack or __cuda_array_interface__), got {type(argument).__name__} "
-        f"{shown(argument)}{remedy}"
+        f"{short_repr(argument)}{remedy}"
     )
 
 

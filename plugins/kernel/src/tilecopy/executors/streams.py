@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from tilecopy_core.errors import TEXT, Kind, attribute, checked, shown
+from tilecopy_core.errors import TEXT, Kind, attribute, checked, short_repr
 
 from ..errors import LaunchError
 
@@ -50,7 +50,7 @@ def stream_pointer(stream: Any) -> int:
         number = -1
     if not 0 <= number < 2**64:
         raise LaunchError(
-            f"stream {shown(stream)}: an integer that is a CUstream, or a stream of torch, CuPy or cuda.core"
+            f"stream {short_repr(stream)}: an integer that is a CUstream, or a stream of torch, CuPy or cuda.core"
         )
     return number
 

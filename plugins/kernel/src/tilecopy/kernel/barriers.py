@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import attrs
 
-from tilecopy_core.errors import FLAG, RequestError, checked, frozen, optional, shown
+from tilecopy_core.errors import FLAG, RequestError, checked, frozen, optional, short_repr
 from tilecopy_core.integers import INT, Int, plain
 from tilecopy_core.memory import Buffer, Region
 from tilecopy_core.ptx import MBARRIER_TX_LIMIT, Address, PtxBuilder
@@ -58,7 +58,7 @@ class Mbarrier:
         count = plain(count)
         if type(count) is not int or not 1 <= count < 2**20:
             raise RequestError(
-                f"mbarrier {self.buffer.name}: a phase counts 1 to {2**20 - 1} arrivals, not {shown(count)}"
+                f"mbarrier {self.buffer.name}: a phase counts 1 to {2**20 - 1} arrivals, not {short_repr(count)}"
             )
         self._record("init", index, lambda ptx, at: instructions.mbarrier_init(ptx, at, count))
 
@@ -90,7 +90,7 @@ class Mbarrier:
         nbytes = plain(nbytes)
         if type(nbytes) is not int or not 0 < nbytes <= MBARRIER_TX_LIMIT:
             raise RequestError(
-                f"mbarrier {self.buffer.name}: one phase counts 1 to {MBARRIER_TX_LIMIT} bytes, not {shown(nbytes)}; "
+                f"mbarrier {self.buffer.name}: one phase counts 1 to {MBARRIER_TX_LIMIT} bytes, not {short_repr(nbytes)}; "
                 "split the copies over several phases or barriers"
             )
         self._record("arrive_expect_tx", index, lambda ptx, at: instructions.mbarrier_arrive_expect_tx(ptx, at, nbytes))

@@ -32,7 +32,7 @@ from tilecopy_core.errors import (
     integer_in,
     one_of,
     optional,
-    shown,
+    short_repr,
 )
 from tilecopy_core.integers import (
     INT,
@@ -179,7 +179,7 @@ class KernelBuilder(Recorder):
         if strides is not None:
             if not isinstance(strides, (tuple, list)) or len(extents) != len(strides):
                 raise LayoutError(
-                    f"param {name}: strides are one a dimension of the shape {extents}, not {shown(strides)}"
+                    f"param {name}: strides are one a dimension of the shape {extents}, not {short_repr(strides)}"
                 )
             strides = tuple(map(plain, strides))
             for stride in strides:
@@ -308,7 +308,7 @@ class KernelBuilder(Recorder):
         if buffer.span_bytes > most:
             what = "each thread's registers" if space == "local" else f"{space} memory"
             raise (LayoutError if space == "local" else PtxError)(
-                f"{space} buffer {name}: the layout {shown(buffer.layout)} over the shape {shown(shape)} takes "
+                f"{space} buffer {name}: the layout {short_repr(buffer.layout)} over the shape {short_repr(shape)} takes "
                 f"{buffer.span_bytes} bytes of {what}; one has at most {most}"
             )
         self._claim(name, f"{space} buffer")
@@ -322,7 +322,7 @@ class KernelBuilder(Recorder):
 
     def _check_buffer(self, buffer: Any, rule: str, space: str) -> None:
         if not isinstance(buffer, Buffer):
-            raise RequestError(f"{rule}, not {shown(buffer)}")
+            raise RequestError(f"{rule}, not {short_repr(buffer)}")
         if buffer.space != space:
             raise RequestError(f"{buffer.name} is in {buffer.space} memory; {rule}")
         if buffer.memory not in self._memories:
@@ -374,7 +374,7 @@ class KernelBuilder(Recorder):
         low, high = bounds_of(start)[0], bounds_of(stop)[1]
         if low is None or high is None or low < -(2**63) or high >= 2**63:
             raise RequestError(
-                f"range({shown(count)}, start={shown(start)}): a loop counts in 64 bits, and this is from {shown(low)} to {shown(high)}"
+                f"range({short_repr(count)}, start={short_repr(start)}): a loop counts in 64 bits, and this is from {short_repr(low)} to {short_repr(high)}"
             )
         last = max(high - 1, low)
         decides = tuple(value for value in (start, count) if isinstance(value, Expr))
@@ -392,7 +392,7 @@ class KernelBuilder(Recorder):
         if not isinstance(condition, Condition):
             hint = "; ~ of a comparison that Python decided is an integer, write not" if type(condition) is int else ""
             raise RequestError(
-                f"if_: condition is a comparison of run-time integers or values, not {shown(condition)}{hint}"
+                f"if_: condition is a comparison of run-time integers or values, not {short_repr(condition)}{hint}"
             )
         condition = typed(condition)
         for leaf in condition.leaves():
@@ -404,7 +404,7 @@ class KernelBuilder(Recorder):
             if is_int_like(operand):
                 self._own(operand, "if_: condition")
             else:
-                self._hold(operand, f"if_: condition {shown(condition)}")
+                self._hold(operand, f"if_: condition {short_repr(condition)}")
         active, branch = self._frame.active.narrowed_by(condition), If(condition)
         known = together(self._frame.known, known_by(condition)) if active.mask is None or any(active.mask) else ()
         return Block(self, branch, Frame(branch.body, active, known, branch.describe()))
@@ -450,7 +450,7 @@ class KernelBuilder(Recorder):
 
     def _element(self, element: Region, *, written: bool = False) -> None:
         if not isinstance(element, Region):
-            raise RequestError(f"an element is buffer[i, j], not {shown(element)}")
+            raise RequestError(f"an element is buffer[i, j], not {short_repr(element)}")
         if not 8 <= element.buffer.dtype.bits <= 64:
             raise RequestError(
                 f"{element} has elements of {element.buffer.dtype.bits} bits; load and store take 8 to 64: view it as words"
@@ -477,7 +477,7 @@ class KernelBuilder(Recorder):
         if not isinstance(value, Value) or value.dtype.kind not in "iu" or value.dtype.bits < 8:
             given = f"{value.dtype} " if isinstance(value, Value) else ""
             raise RequestError(
-                f"index takes a value of an integer type, such as k.load(rows[i]), not {given}{shown(value)}"
+                f"index takes a value of an integer type, such as k.load(rows[i]), not {given}{short_repr(value)}"
             )
         for bound in (lower, upper):
             self._own(bound, "index, bounds", anywhere=True)
@@ -486,7 +486,7 @@ class KernelBuilder(Recorder):
         least, most = bounds_of(lower)[0], bounds_of(upper)[1]
         if least is None or most is None or least > most or least < -(2**62) or most > 2**62:
             raise RequestError(
-                f"index: no value is from {shown(lower)} to {shown(upper)}, lower to upper, within -2**62 to 2**62"
+                f"index: no value is from {short_repr(lower)} to {short_repr(upper)}, lower to upper, within -2**62 to 2**62"
             )
         self._hold(value, "index: value")
         places = value.places()
@@ -562,7 +562,7 @@ class KernelBuilder(Recorder):
         lanes, columns = made.layout.span(TLane), -(-made.layout.span(TCol) * made.dtype.bits // 32)
         if lanes > TMEM_LANES or columns > TMEM_COLUMNS:
             raise LayoutError(
-                f"tensor buffer {name}: the layout {shown(layout)} reaches {lanes} lanes and {columns} columns; tensor memory "
+                f"tensor buffer {name}: the layout {short_repr(layout)} reaches {lanes} lanes and {columns} columns; tensor memory "
                 f"has {TMEM_LANES} and {TMEM_COLUMNS}"
             )
         holder = self.shared(1, "uint32", name=f"{name}_address", align_bytes=4)
@@ -588,7 +588,7 @@ class KernelBuilder(Recorder):
         needed = -(-buffer.memory.layout.span(TCol) * buffer.memory.dtype.bits // 32)
         count = max(32, 1 << (needed - 1).bit_length()) if columns is None else plain(columns)
         if type(count) is not int or count not in (32, 64, 128, 256, 512):
-            raise RequestError(f"tcgen05_alloc: columns is 32, 64, 128, 256 or 512, not {shown(columns)}")
+            raise RequestError(f"tcgen05_alloc: columns is 32, 64, 128, 256 or 512, not {short_repr(columns)}")
         if needed > count:
             raise RequestError(f"{buffer.name} needs {needed} columns of tensor memory; {count} are allocated")
         self._touches(holder)
@@ -643,7 +643,7 @@ class KernelBuilder(Recorder):
         """
         element = barrier[0] if isinstance(barrier, Mbarrier) else barrier
         if not isinstance(element, Region):
-            raise RequestError(f"tcgen05_commit: barrier is an mbarrier, or mbar[i], not {shown(barrier)}")
+            raise RequestError(f"tcgen05_commit: barrier is an mbarrier, or mbar[i], not {short_repr(barrier)}")
         self._use(element, "tcgen05_commit: barrier")
         group = self._asks_for(cta_group, "tcgen05_commit")
         self.record(
@@ -717,7 +717,7 @@ class KernelBuilder(Recorder):
             else:
                 raise RequestError(
                     "an operand of inline PTX is a value, an integer, an element or a region of a fragment, such as "
-                    f"k.registers(fragment)[:], not {shown(operand)}"
+                    f"k.registers(fragment)[:], not {short_repr(operand)}"
                 )
 
         try:
@@ -795,7 +795,7 @@ def _checked_strides(strides: Sequence[Any], what: str) -> tuple[Int, ...]:
     """Strides of an array, of any sign."""
     for stride in strides:
         if not is_int_like(stride):
-            raise LayoutError(f"{what}: a stride is an integer, not {shown(stride)}")
+            raise LayoutError(f"{what}: a stride is an integer, not {short_repr(stride)}")
     return tuple(strides)
 
 

@@ -24,7 +24,7 @@ from tilecopy_core.errors import (
     frozen,
     integer,
     integer_in,
-    shown,
+    short_repr,
 )
 from tilecopy_core.integers import INT, Int, Symbol, key_of, symbols_of
 from tilecopy_core.layout import html_table
@@ -404,7 +404,7 @@ class BuiltKernel:
         chosen = self._executor(executor)
         if not hasattr(chosen, "launcher"):
             raise LaunchError(
-                f"kernel {self.name}, executor={shown(executor)}: executor {chosen.name} takes arrays, not addresses; call the kernel"
+                f"kernel {self.name}, executor={short_repr(executor)}: executor {chosen.name} takes arrays, not addresses; call the kernel"
             )
         launch: Callable[..., None] = chosen.launcher(self, arguments, grid=grid, **self._on(chosen, device))
         return launch
@@ -434,14 +434,14 @@ class BuiltKernel:
             return {}
         if not hasattr(chosen, "devices"):
             raise LaunchError(
-                f"kernel {self.name}: device={shown(device)} is a GPU, and executor {chosen.name} has none; leave it out"
+                f"kernel {self.name}: device={short_repr(device)} is a GPU, and executor {chosen.name} has none; leave it out"
             )
         return {"device": device}
 
     def _executor(self, name: str | None) -> Any:
         """The executor of a name, or the one that is chosen by default; remembered for later calls."""
         if name is not None and not isinstance(name, str):
-            raise LaunchError(f'kernel {self.name}: executor= is a name, such as "cuda", not {shown(name)}')
+            raise LaunchError(f'kernel {self.name}: executor= is a name, such as "cuda", not {short_repr(name)}')
         chosen = self._caches.executors[name] = choose_executor(name, self)
         return chosen
 
@@ -473,8 +473,8 @@ def dim3(value: Sequence[int] | int, what: str, error: type[TilecopyError] = Req
     """
     counts = [integer(count) or 0 for count in (value if isinstance(value, (tuple, list)) else (value,))]
     if not 1 <= len(counts) <= 3 or min(counts) < 1:
-        raise error(f"{what} is one to three positive integers, not {shown(value)}")
+        raise error(f"{what} is one to three positive integers, not {short_repr(value)}")
     x, y, z = (*counts, 1, 1)[:3]
     if x >= 2**31 or y > 65535 or z > 65535:
-        raise error(f"{what} {shown(value)} exceeds the hardware's limits 2**31 - 1, 65535, 65535")
+        raise error(f"{what} {short_repr(value)} exceeds the hardware's limits 2**31 - 1, 65535, 65535")
     return x, y, z

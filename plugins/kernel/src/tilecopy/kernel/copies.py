@@ -7,7 +7,7 @@ from typing import Any
 
 from tilecopy_core.description import Scope
 from tilecopy_core.dispatch import demanded_names
-from tilecopy_core.errors import RequestError, shown
+from tilecopy_core.errors import RequestError, short_repr
 from tilecopy_core.integers import is_int_like
 from tilecopy_core.memory import Region, outside_of
 
@@ -73,7 +73,7 @@ class ScopedCopies:
         kernel = self._kernel
         for operand, region in (("destination", dst), ("source", src)):
             if not isinstance(region, Region):
-                raise RequestError(f"{op}: {operand} is a region such as buffer[0:8, :], not {shown(region)}")
+                raise RequestError(f"{op}: {operand} is a region such as buffer[0:8, :], not {short_repr(region)}")
         demanded = demanded_names(variant)
         filled = outside_of(outside, dst.buffer.dtype)
         kernel._use(src, f"{op}: source", overhang=filled is not None)

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from tilecopy_core.errors import RequestError, pattern, shown
+from tilecopy_core.errors import RequestError, pattern, short_repr
 from tilecopy_core.integers import Expr
 from tilecopy_core.memory import Memory, Region
 from tilecopy_core.ptx import (
@@ -219,7 +219,7 @@ class _Reader:
             number = self._number(name)
             if number is not None and number < self._first_output:
                 raise RequestError(
-                    f"inline_ptx: '{self._told(line)}' writes the operand {{{number}}}, {shown(self._operands[number])}, which is not in "
+                    f"inline_ptx: '{self._told(line)}' writes the operand {{{number}}}, {short_repr(self._operands[number])}, which is not in "
                     "out=: write to a register that the text declares in {{ }}, or pass a fragment in out="
                 )
             if is_special(name):
@@ -260,7 +260,7 @@ def _is_of_the_kernel(name: str) -> bool:
 def check_fields(text: Any, count: int) -> None:
     """Raise RequestError unless each field of a text is the number of one of ``count`` operands."""
     if not isinstance(text, str):
-        raise RequestError(f"inline_ptx takes text, not {shown(text)}")
+        raise RequestError(f"inline_ptx takes text, not {short_repr(text)}")
     try:
         with LOCK:
             import string
@@ -271,7 +271,7 @@ def check_fields(text: Any, count: int) -> None:
     for field in fields:
         if not re.fullmatch("[0-9]{1,9}", field) or int(field) >= count:
             raise RequestError(
-                f"inline_ptx: the field {{{shown(field)[1:-1]}}} names none of the {count} operands; write {{{{ and }}}} "
+                f"inline_ptx: the field {{{short_repr(field)[1:-1]}}} names none of the {count} operands; write {{{{ and }}}} "
                 "for braces of the PTX"
             )
 
@@ -279,12 +279,12 @@ def check_fields(text: Any, count: int) -> None:
 def check_outputs(out: Any) -> None:
     """Raise RequestError unless what the text writes are regions of fragments that share no register."""
     if not isinstance(out, (tuple, list)):
-        raise RequestError(f"inline_ptx: out is a sequence of regions of fragments, not {shown(out)}")
+        raise RequestError(f"inline_ptx: out is a sequence of regions of fragments, not {short_repr(out)}")
     taken = set[tuple[Memory, int]]()
     for region in out:
         if not isinstance(region, Region) or region.buffer.space != "local":
             raise RequestError(
-                f"inline_ptx: out has regions of fragments, such as k.registers(fragment)[:], not {shown(region)}"
+                f"inline_ptx: out has regions of fragments, such as k.registers(fragment)[:], not {short_repr(region)}"
             )
         words = {(region.buffer.memory, word) for word in words_of(region)}
         if words & taken:
@@ -302,7 +302,7 @@ def _marked(number: int, operand: Any) -> str:
         return ", ".join(f"$operand{number}_{word}" for word in range(len(words_of(operand))))
     if isinstance(operand, Region):
         return f"[$operand{number}_0]"
-    return f"$operand{number}_0" if isinstance(operand, (Expr, Value)) else shown(int(operand))
+    return f"$operand{number}_0" if isinstance(operand, (Expr, Value)) else short_repr(int(operand))
 
 
 def _registers(ptx: PtxBuilder, operand: Any, *, copied: bool) -> str:
@@ -319,4 +319,4 @@ def _registers(ptx: PtxBuilder, operand: Any, *, copied: bool) -> str:
     if isinstance(operand, Region):
         address = ptx.address(operand.buffer, element_offset(operand))
         return str(attrs.evolve(address, base=fresh(address.base)) if isinstance(address.base, Register) else address)
-    return str(fresh(ptx.value(operand))) if isinstance(operand, Expr) else shown(int(operand))
+    return str(fresh(ptx.value(operand))) if isinstance(operand, Expr) else short_repr(int(operand))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilecopy_core.errors import PtxError, shown
+from tilecopy_core.errors import PtxError, short_repr
 from tilecopy_core.integers import Int
 from tilecopy_core.ptx import Address, PtxBuilder, Register
 
@@ -164,7 +164,7 @@ def tcgen05_ld(ptx: PtxBuilder, registers: Sequence[Register], address: Register
     count = len(registers)
     if count.bit_count() != 1 or count > 128:
         raise PtxError(
-            f"tcgen05.ld.32x32b reads a power of two of columns up to 128: not {count} registers, {shown(registers)}"
+            f"tcgen05.ld.32x32b reads a power of two of columns up to 128: not {count} registers, {short_repr(registers)}"
         )
     warp = ptx.tid // 32 % 4
     at = ptx.reg("b32")

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import convert
 
 from tilecopy_core.description import target_of
-from tilecopy_core.errors import checked, shown
+from tilecopy_core.errors import checked, short_repr
 from tilecopy_core.integers import Int, Symbol, key_of, of_atom, symbols_of
 from tilecopy_core.layout import dtype_of
 from tilecopy_core.memory import Buffer
@@ -49,11 +49,11 @@ def load_kernel(folder: str | Path) -> BuiltKernel:
         text = _text_of(where / schema.PTX_FILE)
     except OSError as error:
         raise LaunchError(
-            f"folder {shown(str(where))} holds no kernel of kernel.save: {shown(error.filename)}: {error.strerror}"
+            f"folder {short_repr(str(where))} holds no kernel of kernel.save: {short_repr(error.filename)}: {error.strerror}"
         ) from error
     except (ValueError, RecursionError) as error:
-        raise LaunchError(f"folder {shown(str(where))} holds no kernel of kernel.save: {error}") from error
-    return kernel_of(record, text, shown(str(where / schema.RECORD_FILE)))
+        raise LaunchError(f"folder {short_repr(str(where))} holds no kernel of kernel.save: {error}") from error
+    return kernel_of(record, text, short_repr(str(where / schema.RECORD_FILE)))
 
 
 def _text_of(path: Path) -> str:
@@ -73,7 +73,7 @@ def kernel_of(record: Any, text: str, where: str) -> BuiltKernel:
         raise LaunchError(f"{where} is no launch record of kernel.save (its format is not {schema.FORMAT!r})")
     if record.get("format_version") != schema.FORMAT_VERSION:
         raise LaunchError(
-            f"{where} has format version {shown(record.get('format_version'))}, and this package reads {schema.FORMAT_VERSION}: "
+            f"{where} has format version {short_repr(record.get('format_version'))}, and this package reads {schema.FORMAT_VERSION}: "
             "build the kernel and save it again"
         )
     try:
@@ -204,7 +204,7 @@ def _read_recipe(
     except Exception as error:  # whatever an import raises
         packages = ", ".join(sorted({plan.package for plan in record.plans}))
         raise LaunchError(
-            f"kernel {record.name}: parameter {recipe.name} is made by {shown(recipe.function)}, which cannot be imported "
+            f"kernel {record.name}: parameter {recipe.name} is made by {short_repr(recipe.function)}, which cannot be imported "
             f"({type(error).__name__}: {error}); install the package that has it (the kernel's copies are of {packages})"
         ) from error
     buffers = tuple(Buffer((1,), "uint8", space="global", name=name) for name in recipe.arrays)

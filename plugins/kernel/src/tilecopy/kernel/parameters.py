@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import attrs
 import numpy as np
 
-from tilecopy_core.errors import RequestError, frozen, integer, shown
+from tilecopy_core.errors import RequestError, frozen, integer, short_repr
 from tilecopy_core.integers import Expr, Int, Symbol, constant_of, evaluate, key_of, symbols_of, terms_of
 from tilecopy_core.layout import DType, dtype_of, row_major
 from tilecopy_core.memory import Buffer
@@ -339,7 +339,7 @@ class NumberParameter(Parameter):
         """
         if not self.lower <= number <= self.upper:
             raise LaunchError(
-                f"{where}: {shown(number)}{found} is outside its declared {self.lower} to {self.upper}{remedy}"
+                f"{where}: {short_repr(number)}{found} is outside its declared {self.lower} to {self.upper}{remedy}"
             )
         if number % self.multiple_of:
             raise LaunchError(f"{where}: {number}{found} is not a multiple of {self.multiple_of}, as it was declared")
@@ -373,13 +373,13 @@ class ScalarParameter(NumberParameter):
             RequestError: there is no such dtype, or it does not hold the bounds.
         """
         if not isinstance(dtype, str) or dtype not in _SCALARS:
-            raise RequestError(f"scalar {name}: dtype {shown(dtype)} is not one of {', '.join(_SCALARS)}")
+            raise RequestError(f"scalar {name}: dtype {short_repr(dtype)} is not one of {', '.join(_SCALARS)}")
         least, most = _SCALARS[dtype]
         upper = _DEFAULT_UPPER[dtype] if upper is None else upper
         divisor, low, high = _declared_integers(f"scalar {name}", multiple_of, lower, upper)
         if low < least or high > most:
             raise RequestError(
-                f"scalar {name}: the bounds {shown(low)} to {shown(high)} are not within a {dtype}, {least} to {most}"
+                f"scalar {name}: the bounds {short_repr(low)} to {short_repr(high)} are not within a {dtype}, {least} to {most}"
             )
         return cls(name, "b32" if high <= _B32[1] else "b64", divisor, low, high)
 
@@ -447,7 +447,7 @@ class SizeParameter(NumberParameter):
         what = f"size {name}"
         divisor, low, high = _declared_integers(what, multiple_of, lower, upper)
         if not 0 <= low <= 2**62 or high > 2**62:
-            raise RequestError(f"{what}: the bounds {shown(low)} to {shown(high)} are not within 0 to 2**62")
+            raise RequestError(f"{what}: the bounds {short_repr(low)} to {short_repr(high)} are not within 0 to 2**62")
         return cls(name, "b32" if high <= _B32[1] else "b64", (), divisor, low, high)
 
     def symbol(self) -> Symbol:
@@ -506,11 +506,13 @@ def _declared_integers(what: str, multiple_of: Any, lower: Any, upper: Any) -> t
     named = {"multiple_of": multiple_of, "lower": lower, "upper": upper}
     divisor, low, high = (_integer(value, f"{what}: {name}", RequestError) for name, value in named.items())
     if divisor < 1:
-        raise RequestError(f"{what}: multiple_of is at least 1, not {shown(multiple_of)}")
+        raise RequestError(f"{what}: multiple_of is at least 1, not {short_repr(multiple_of)}")
     if low > high:
-        raise RequestError(f"{what}: lower {shown(low)} is above upper {shown(high)}")
+        raise RequestError(f"{what}: lower {short_repr(low)} is above upper {short_repr(high)}")
     if -(-low // divisor) > high // divisor:
-        raise RequestError(f"{what}: no multiple of {shown(divisor)} is from {low} to {shown(high)}, lower to upper")
+        raise RequestError(
+            f"{what}: no multiple of {short_repr(divisor)} is from {low} to {short_repr(high)}, lower to upper"
+        )
     return divisor, low, high
 
 
@@ -518,7 +520,7 @@ def _integer(value: Any, where: str, error: type[Exception]) -> int:
     """:func:`integer`, or that error."""
     number = integer(value)
     if number is None:
-        raise error(f"{where}: an integer, not {shown(value)}")
+        raise error(f"{where}: an integer, not {short_repr(value)}")
     return number
 
 
@@ -569,7 +571,7 @@ class BytesParameter(ComputedParameter):
         except Exception as error:  # the package's own
             raise LaunchError(f"{where}: {self.make.__qualname__} raised {type(error).__name__}: {error}") from error
         if not isinstance(made, bytes) or len(made) != self.size_bytes:
-            raise LaunchError(f"{where}: {self.make.__qualname__} gave {shown(made)}, not {self.size_bytes} bytes")
+            raise LaunchError(f"{where}: {self.make.__qualname__} gave {short_repr(made)}, not {self.size_bytes} bytes")
         return made
 
 
@@ -647,7 +649,7 @@ def computed_parameter(
     """
     made_of: tuple[Buffer, ...]
     if not isinstance(recipe, (TensorMap, HostBytes)):
-        raise RequestError(f"parameter {name} must be made by a TensorMap or HostBytes, got {shown(recipe)}")
+        raise RequestError(f"parameter {name} must be made by a TensorMap or HostBytes, got {short_repr(recipe)}")
     if isinstance(recipe, TensorMap):
         made_of, integers = (recipe.array,), (*recipe.sizes, *recipe.strides_bytes, recipe.array.elem_offset)
     else:

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from tilecopy_core.description import ActiveThreads, is_thread_id
-from tilecopy_core.errors import LayoutError, RequestError, attribute, frozen, shown
+from tilecopy_core.errors import LayoutError, RequestError, attribute, frozen, short_repr
 from tilecopy_core.integers import Condition, Expr, Int, Symbol, symbols_of
 from tilecopy_core.memory import Buffer, Memory, Region, symbolic
 
@@ -218,7 +218,7 @@ class Recorder:
     def record(self, statement: Statement) -> None:
         """Append a statement at the current place, with the line of the program that made it."""
         if not callable(attribute(statement, "lower")) or not callable(attribute(statement, "describe")):
-            raise RequestError(f"record: statement is an object with lower and describe, not {shown(statement)}")
+            raise RequestError(f"record: statement is an object with lower and describe, not {short_repr(statement)}")
         self._check_here(statement)
         self._frame.body.append(Placed(statement, self._where()))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from tilecopy_core.errors import RequestError, shown
+from tilecopy_core.errors import RequestError, short_repr
 from tilecopy_core.integers import Expr, Int, Symbol
 from tilecopy_core.registry import LOCK, __version__
 
@@ -42,7 +42,7 @@ def save_kernel(kernel: Any, folder: str | Path) -> Path:
         write_files({where / schema.PTX_FILE: [kernel.ptx.encode()], where / schema.RECORD_FILE: [text.encode()]})
     except OSError as error:
         raise LaunchError(
-            f"kernel {kernel.name} cannot be saved in {shown(str(where))}: {error.strerror or error}"
+            f"kernel {kernel.name} cannot be saved in {short_repr(str(where))}: {error.strerror or error}"
         ) from error
     return where
 

@@ -10,7 +10,7 @@ import attrs
 
 from tilecopy_core.description import ActiveThreads, CopyRequest, Scope, Target, check_operands
 from tilecopy_core.dispatch import Plan, dispatch, tell
-from tilecopy_core.errors import LayoutError, TilecopyError, frozen, shown
+from tilecopy_core.errors import LayoutError, TilecopyError, frozen, short_repr
 from tilecopy_core.integers import Condition, Expr, Int, Symbol, bounds_of, fits, maximum, substitute
 from tilecopy_core.memory import Outside, Region
 from tilecopy_core.ptx import PtxBuilder, Register
@@ -253,7 +253,7 @@ class Loop:
 
     def describe(self) -> str:
         """Its turns."""
-        return f"range({shown(self.count)}, start={shown(self.start)})"
+        return f"range({short_repr(self.count)}, start={short_repr(self.start)})"
 
     def lower(self, context: Lowering) -> None:
         """The loop and its body."""

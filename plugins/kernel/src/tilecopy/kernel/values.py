@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import attrs
 import numpy as np
 
-from tilecopy_core.errors import LayoutError, RequestError, frozen, instance_of, one_of, shown
+from tilecopy_core.errors import LayoutError, RequestError, frozen, instance_of, one_of, short_repr
 from tilecopy_core.integers import Condition, Expr, Int, RunTime, bounds_of, fits, key_of
 from tilecopy_core.layout import DType, dtype_of
 from tilecopy_core.memory import Region
@@ -50,7 +50,7 @@ def _arithmetic(op: str, *, swap: bool = False) -> Callable[[Value, Any], Value]
 def _comparison(op: str) -> Callable[[Value, Any], Condition]:
     def compare(self: Value, other: Any) -> Condition:
         if not computes(self.dtype) and self.dtype.kind != "b":
-            raise RequestError(f"'{self!r} {op} {shown(other)}': values of {self.dtype} are moved, not compared")
+            raise RequestError(f"'{self!r} {op} {short_repr(other)}': values of {self.dtype} are moved, not compared")
         return Condition(op, self, as_value(other, self.dtype))
 
     return compare
@@ -74,7 +74,7 @@ class Value(RunTime):
     def __attrs_post_init__(self) -> None:
         wanted: tuple[Any, ...] = _ARGUMENTS.get(self.op, (Value,) * (1 if self.op == "neg" else 2))
         if len(self.args) != len(wanted) or not all(map(isinstance, self.args, wanted)):
-            raise RequestError(f"Value: args {shown(self.args)} are not those of {self.op}")
+            raise RequestError(f"Value: args {short_repr(self.args)} are not those of {self.op}")
 
     has: ClassVar[str] = "run-time values have + - * /, min, max and comparisons"
     reflects: ClassVar[tuple[str, ...]] = ("+", "-", "*", "==", "!=", "<", "<=", ">", ">=")
@@ -188,9 +188,9 @@ def as_value(value: Any, dtype: DType) -> Value:
     if isinstance(value, bool) and dtype.kind == "b":
         return Value(dtype, "const", (int(value),))
     if not isinstance(value, (int, float)) or isinstance(value, bool):
-        raise RequestError(f"the value {shown(value)} is not a number or a run-time value")
+        raise RequestError(f"the value {short_repr(value)} is not a number or a run-time value")
     if why := why_not_held(value, dtype):
-        raise RequestError(f"the value {shown(value)} as {dtype}: {why}")
+        raise RequestError(f"the value {short_repr(value)} as {dtype}: {why}")
     return Value(dtype, "const", (_as_held(value, dtype.name),))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from tilecopy.executors import executor_named
 
 from tilecopy_core import RequestError
-from tilecopy_core.plugin import frozen, shown
+from tilecopy_core.plugin import frozen, short_repr
 
 from .array import Array
 
@@ -38,7 +38,9 @@ class DevicePlacement:
         """
         if device is not None:
             if type(device) is not int or device not in (source, destination):
-                raise RequestError(f"device={shown(device)}: the array is on GPU {source}, out on GPU {destination}")
+                raise RequestError(
+                    f"device={short_repr(device)}: the array is on GPU {source}, out on GPU {destination}"
+                )
             return cls(device, source, destination)
         stream_device = None if stream is None or source == destination else driver().device_of_stream(stream)
         return cls(source if stream_device is None else stream_device, source, destination)

@@ -8,7 +8,7 @@ from typing import Any
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from tilecopy_core import RequestError
-from tilecopy_core.plugin import row_major, shown
+from tilecopy_core.plugin import row_major, short_repr
 
 from ..frameworks.torch_calls import relayout_tensor
 from ..local.call import RelayoutCall
@@ -39,14 +39,16 @@ def relayout_dtensor(call: RelayoutCall, placements: Sequence[Any] | None) -> An
         else [_checked_placement(placement, moved, n) for n, placement in enumerate(placements)]
     )
     if len(wanted) != len(kept):
-        raise RequestError(f"placements {shown(placements)}: one each dimension of the mesh, which has {len(kept)}")
+        raise RequestError(
+            f"placements {short_repr(placements)}: one each dimension of the mesh, which has {len(kept)}"
+        )
     changed = [n for n, (had, has) in enumerate(zip(kept, wanted, strict=True)) if had is None or had != has]
     divided = [placement.dim for placement in array.placements if isinstance(placement, Shard)]
     onto = [placement.dim for placement in wanted if isinstance(placement, Shard)]
     exchanges = all(isinstance(dims[n], Shard) for n in changed for dims in (array.placements, wanted))
     if len(changed) > 1 or not exchanges or len(set(divided)) < len(divided) or len(set(onto)) < len(onto):
         raise RequestError(
-            f"placements {shown(placements)} of a DTensor that has {array.placements}: a relayout exchanges the parts of one mesh "
+            f"placements {short_repr(placements)} of a DTensor that has {array.placements}: a relayout exchanges the parts of one mesh "
             "dimension, from one dimension of the array to one of the result; use array.redistribute(...) before or after it"
         )
     # With all extents given a pattern says what becomes of the part that a process has; that of the other mesh dimensions is its own.
@@ -93,5 +95,5 @@ def _checked_placement(placement: Any, moved: Rearrangement, number: int) -> Any
     if isinstance(placement, Replicate):
         return placement
     if type(placement) is not Shard:
-        raise RequestError(f"placements[{number}] {shown(placement)}: Shard(dim) or Replicate()")
+        raise RequestError(f"placements[{number}] {short_repr(placement)}: Shard(dim) or Replicate()")
     return Shard(dimension(f"placements[{number}].dim", placement.dim, len(moved.shape), "the result"))

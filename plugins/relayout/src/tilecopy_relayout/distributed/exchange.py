@@ -20,7 +20,7 @@ import torch.distributed as dist
 
 from tilecopy_core import RequestError
 from tilecopy_core.errors import integer
-from tilecopy_core.plugin import frozen, row_major, shown
+from tilecopy_core.plugin import frozen, row_major, short_repr
 
 from ..arrays.array import array_of, dtype_name
 from ..arrays.torch_internals import (
@@ -104,7 +104,7 @@ def relayout_part(call: ShardsCall, x: Any, group: Any = None, out: Any = None) 
         return torch.ops.tilecopy.relayout_shards(x, *arguments, total)
     if not isinstance(group, dist.ProcessGroup):
         raise RequestError(
-            f"group={shown(group)}: a process group of torch.distributed that this process is a member of "
+            f"group={short_repr(group)}: a process group of torch.distributed that this process is a member of "
             "(torch.distributed.init_process_group makes the one of all ranks)"
         )
     if not isinstance(call.axes, (str, tuple)):
@@ -223,11 +223,11 @@ def _request_of(x: torch.Tensor, call: ShardsCall, out: Any) -> RankRequest:
         sizes = tuple(sorted(sizes_of(call.sizes, _refuse).items()))
         out_shard_dim = integer(call.out_shard_dim)
         if out_shard_dim is None:
-            _refuse(f"out_shard_dim={shown(call.out_shard_dim)}: a dimension of the result")
+            _refuse(f"out_shard_dim={short_repr(call.out_shard_dim)}: a dimension of the result")
         out_shape = None if out is None else tuple(out.shape) if isinstance(out, torch.Tensor) else ()
         if out is not None:
             if not isinstance(out, torch.Tensor) or out.device != x.device:
-                _refuse(f"out {shown(out)}: a torch tensor on {x.device}, as x is")
+                _refuse(f"out {short_repr(out)}: a torch tensor on {x.device}, as x is")
             checked_result("out", out, source, tuple(out.shape))
         return RankRequest(
             shape=source.shape,

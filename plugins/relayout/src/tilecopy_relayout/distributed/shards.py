@@ -16,7 +16,7 @@ import attrs
 
 from tilecopy_core import RequestError
 from tilecopy_core.errors import integer
-from tilecopy_core.plugin import frozen, shown
+from tilecopy_core.plugin import frozen, short_repr
 
 from ..axes import rearrangement
 from ..rearrangement import Rearrangement
@@ -167,7 +167,7 @@ def dimension(name: str, value: Any, rank: int, what: str) -> int:
     """
     dim = integer(value)
     if dim is None or not -rank <= dim < rank:
-        raise RequestError(f"{name}={shown(value)}: a dimension of {what}, which has {rank}")
+        raise RequestError(f"{name}={short_repr(value)}: a dimension of {what}, which has {rank}")
     return dim % rank
 
 
@@ -273,6 +273,6 @@ def _same(what: str, values: Sequence[Any]) -> None:
         by_value.setdefault(value, []).append(rank)
     if len(by_value) > 1:
         ranks_by_value = "; ".join(
-            f"{shown(value)} on rank {', '.join(map(str, ranks))}" for value, ranks in by_value.items()
+            f"{short_repr(value)} on rank {', '.join(map(str, ranks))}" for value, ranks in by_value.items()
         )
         raise RequestError(f"the ranks disagree about {what}: {ranks_by_value}")

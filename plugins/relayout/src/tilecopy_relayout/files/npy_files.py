@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from tilecopy_cli.command import FileError, NpyFile, header_of, output_file, read_npy, shown
+from tilecopy_cli.command import FileError, NpyFile, header_of, output_file, printable_name, read_npy
 
 from tilecopy_core import TilecopyError
 from tilecopy_core.plugin import frozen, row_major
@@ -130,14 +130,16 @@ def relayout_file(
     """
     started = time.perf_counter()
     read = read_npy(source, mapped=True)
-    array = array_of(shown(source), read.array)
+    array = array_of(printable_name(source), read.array)
     moved = rearrangement(axes, array.shape, sizes)
     executor = choose_executor(executor)
     target = target or (target_of_gpu(current_gpu()) if executor == "cuda" else EMULATED_TARGET)
     seconds: list[float] = []
     with output_file(destination) as write:
         if destination.exists() and destination.samefile(source):
-            raise FileError(f"{shown(destination)}: the output is the input, which is read until the end; name another")
+            raise FileError(
+                f"{printable_name(destination)}: the output is the input, which is read until the end; name another"
+            )
         header = header_of(read.descr, moved.shape)
         strides = tuple(stride * array.itemsize for stride in row_major(moved.shape))
         result = attrs.evolve(array, pointer=0, shape=moved.shape, strides_bytes=strides)

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import torch
 
 from tilecopy_core import RequestError
-from tilecopy_core.plugin import shown
+from tilecopy_core.plugin import short_repr
 
 from ..arrays.frameworks import framework_of
 from ..arrays.torch_internals import (
@@ -50,7 +50,7 @@ def apply_operator(call: RelayoutCall) -> Any:
         order = call.rearrangement().order
         call = call if isinstance(call.axes, str) else call._replace(axes=order)
     if out is not None and not isinstance(out, torch.Tensor):
-        raise RequestError(f"out {shown(out)} is not a torch tensor, as the array is")
+        raise RequestError(f"out {short_repr(out)} is not a torch tensor, as the array is")
     if out is not None:
         _demand_no_derivatives(array, out)
     try:

@@ -10,7 +10,7 @@ from tilecopy.executors import agreed_stream, stream_pointer
 from tilecopy.overlap import overlaps, overlaps_itself
 
 from tilecopy_core import RequestError
-from tilecopy_core.plugin import frozen, shown
+from tilecopy_core.plugin import frozen, short_repr
 from tilecopy_core.registry import LOCK
 
 from ..arrays.array import Array, array_of, dtype_name
@@ -122,9 +122,11 @@ def run_call(call: RelayoutCall, on_launch: Callable[[CheckedLaunch], None] = la
 def _through(device: int, executor: str) -> AbstractContextManager[None]:
     """A GPU as the one that host arrays go through."""
     if executor != "cuda":
-        raise RequestError(f"device={shown(device)} is a GPU, and the relayout runs on the {executor}; leave it out")
+        raise RequestError(
+            f"device={short_repr(device)} is a GPU, and the relayout runs on the {executor}; leave it out"
+        )
     if type(device) is not int or device not in [gpu.ordinal for gpu in driver().devices]:
-        raise RequestError(f"device={shown(device)}: this machine has {len(driver().devices)} GPUs, from 0 on")
+        raise RequestError(f"device={short_repr(device)}: this machine has {len(driver().devices)} GPUs, from 0 on")
     active: AbstractContextManager[None] = driver().active(device)
     return active
 

@@ -15,7 +15,7 @@ from tilecopy.executors import capturing_framework, executor_named, why_unavaila
 from tilecopy.overlap import Footprint
 
 from tilecopy_core import RequestError
-from tilecopy_core.plugin import shown
+from tilecopy_core.plugin import short_repr
 from tilecopy_core.registry import LOCK
 
 from ..arrays.devices import DevicePlacement, driver
@@ -38,7 +38,7 @@ def choose_executor(name: str | None, device: int | None = None) -> str:
         RequestError: there is no executor of that name, or it cannot access the array.
     """
     if name is not None and not (isinstance(name, str) and name in EXECUTORS):
-        raise RequestError(f"executor={shown(name)}: a relayout runs on 'cuda' or 'emulator'")
+        raise RequestError(f"executor={short_repr(name)}: a relayout runs on 'cuda' or 'emulator'")
     if device is not None and name == "emulator":
         raise RequestError(f"executor={name!r}: the array is on GPU {device}; copy it to the host for the emulator")
     if device is not None or name is not None:

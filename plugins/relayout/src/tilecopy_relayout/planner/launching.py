@@ -12,7 +12,7 @@ import numpy as np
 import tilecopy as tc
 from tilecopy.overlap import Footprint
 
-from tilecopy_core.plugin import frozen, shown
+from tilecopy_core.plugin import frozen, short_repr
 
 from ..arrays.array import is_masked
 from ..arrays.devices import DevicePlacement, driver
@@ -38,12 +38,12 @@ def bind(
         gpus: the GPUs of both, or None.
     """
     if gpus is not None and not isinstance(gpus, DevicePlacement):
-        raise tc.RequestError(f"gpus={shown(gpus)}: the DevicePlacement of a relayout, or None")
+        raise tc.RequestError(f"gpus={short_repr(gpus)}: the DevicePlacement of a relayout, or None")
     if isinstance(executor, str) and executor == "cuda":
         return DeviceLauncher(plan, gpus) if gpus is not None else _anywhere(cache(partial(DeviceLauncher, plan)))
     if isinstance(executor, str) and executor == "emulator":
         return lambda source, destination, _: _on_host(plan, sides, source, destination)
-    raise tc.RequestError(f"executor={shown(executor)}: a relayout runs on 'cuda' or 'emulator'")
+    raise tc.RequestError(f"executor={short_repr(executor)}: a relayout runs on 'cuda' or 'emulator'")
 
 
 @frozen(eq=False)
@@ -86,7 +86,7 @@ def low_bits(source: int, destination: int) -> int:
     try:
         return (source & 15) << 4 | destination & 15
     except TypeError:
-        addresses = f"source {shown(source)}, destination {shown(destination)}"
+        addresses = f"source {short_repr(source)}, destination {short_repr(destination)}"
         raise tc.RequestError(f"{addresses}: addresses in device memory, as integers") from None
 
 
@@ -121,7 +121,7 @@ def _demand(name: str, array: Any, planned: Footprint) -> None:
         RequestError: it is no array, its elements are of another size, or it is too short.
     """
     if not isinstance(array, np.ndarray) or array.dtype.hasobject or is_masked(array):
-        raise tc.RequestError(f"{name} {shown(array)}: a NumPy array of plain elements is wanted")
+        raise tc.RequestError(f"{name} {short_repr(array)}: a NumPy array of plain elements is wanted")
     footprint = Footprint(0, array.shape, array.strides, array.itemsize)
     (low, high), (first, end) = footprint.span, planned.span
     if array.itemsize != planned.itemsize or not low <= first <= end <= high:

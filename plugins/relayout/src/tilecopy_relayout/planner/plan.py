@@ -11,7 +11,7 @@ import attrs
 import tilecopy as tc
 from tilecopy.overlap import Footprint, overlaps_itself
 
-from tilecopy_core.plugin import frozen, row_major, shown
+from tilecopy_core.plugin import frozen, row_major, short_repr
 
 from ..arrays.devices import DevicePlacement
 from ..axes import rearrangement
@@ -155,26 +155,28 @@ def plan_relayout(
     """
     elem_bytes, extents = element_bytes(dtype), integers_of("shape", shape)
     if min(extents, default=1) < 0:
-        raise tc.RequestError(f"shape {shown(shape)}: an extent is negative")
+        raise tc.RequestError(f"shape {short_repr(shape)}: an extent is negative")
     if 0 in extents:
-        raise tc.RequestError(f"shape {shown(shape)} has no elements; there is nothing to plan")
+        raise tc.RequestError(f"shape {short_repr(shape)} has no elements; there is nothing to plan")
     if prod(extents) * elem_bytes > _MOST_BYTES:
         raise tc.RequestError(
-            f"shape {shown(shape)}: {prod(extents) * elem_bytes} bytes are more than any GPU addresses"
+            f"shape {short_repr(shape)}: {prod(extents) * elem_bytes} bytes are more than any GPU addresses"
         )
     moved = rearrangement(axes, extents, sizes)
     source = moved.source_strides(_steps("strides", strides, extents))
     out_steps = moved.destination_strides(_steps("out_strides", out_strides, moved.shape))
     split = tuple(moved.extents[n] for n in moved.order)
     if overlaps_itself(Footprint(0, split, out_steps, 1)):
-        raise tc.RequestError(f"out_strides {shown(out_strides)} put several elements of {moved.shape} in one place")
+        raise tc.RequestError(
+            f"out_strides {short_repr(out_strides)} put several elements of {moved.shape} in one place"
+        )
     by_source = dict(zip(moved.order, out_steps, strict=True))
     into = tuple(by_source[n] for n in range(len(moved.extents)))
     spec = RelayoutSpec(moved.extents, source, into, elem_bytes, str(tc.target_of(target)))
     for name, align in (("align_bytes", align_bytes), ("out_align_bytes", out_align_bytes)):
         if type(align) is not int or align not in ALIGNMENTS or align < elem_bytes:
             raise tc.RequestError(
-                f"{name} {shown(align)}: one of {', '.join(map(str, ALIGNMENTS))}, and no less than an element's {elem_bytes} bytes"
+                f"{name} {short_repr(align)}: one of {', '.join(map(str, ALIGNMENTS))}, and no less than an element's {elem_bytes} bytes"
             )
     problem, base_offsets, tiling, kernel = _plan_aligned(spec, align_bytes, out_align_bytes)
     return RelayoutPlan(spec, problem, tiling, kernel, base_offsets)
@@ -186,7 +188,7 @@ def _steps(name: str, given: Sequence[int] | None, shape: tuple[int, ...]) -> tu
         return row_major(shape)
     steps = integers_of(name, given)
     if len(steps) != len(shape):
-        raise tc.RequestError(f"{name} {shown(given)}: one a dimension of shape {shape}")
+        raise tc.RequestError(f"{name} {short_repr(given)}: one a dimension of shape {shape}")
     return steps
 
 
