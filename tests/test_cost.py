@@ -170,7 +170,7 @@ def test_sectors_and_wavefronts_are_those_of_the_profile(name: str) -> None:
     assert not any(cost.upper_bound or cost.not_counted for cost in costs)
     for cost in costs:
         assert cost.sectors >= cost.ideal_sectors and cost.nbytes > 0
-        assert cost.distinct_bytes >= cost.nbytes or not cost.ideal_sectors
+        assert cost.touched_sector_bytes >= cost.nbytes or not cost.ideal_sectors
 
 
 ALONE = {
@@ -268,7 +268,7 @@ def test_the_order_of_costs_is_held_against_times() -> None:
 
 def test_weights_can_be_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A table that was made with dearer pieces of bulk copies leads to dearer ones."""
-    monkeypatch.setattr(bench_cost.model, "MOVERS", dict(bench_cost.model.MOVERS))
+    monkeypatch.setattr(bench_cost.model, "PATH_MODELS", dict(bench_cost.model.PATH_MODELS))
     for name in bench_cost.WEIGHTS:
         monkeypatch.setattr(bench_cost.model, name, getattr(bench_cost.model, name))
     costs = [tc.cost(engines("bulk", "bulk_store", None).plans[0]), tc.cost(KERNELS["gmem_smem"]().plans[0])]
@@ -330,7 +330,7 @@ def test_the_table_has_the_counts_of_today(measured: list[dict[str, Any]], tmp_p
     rows = [row for row in measured if (row["seed"], row["copy"]) in some]
     for row, again in zip(rows, bench_cost.recounted(rows), strict=True):
         for cost, new in zip(row["costs"], again["costs"], strict=True):
-            assert cost == new | {name: list(new[name]) for name in ("bytes_each", "not_counted")}, (row["name"], row)
+            assert cost == new | {name: list(new[name]) for name in ("access_bytes", "not_counted")}, (row["name"], row)
     numbers = {copy: sum(copy[0] == other[0] for other in some[:at]) for at, copy in enumerate(some)}
     renumbered = [row | {"copy": numbers[row["seed"], row["copy"]]} for row in rows]
     bench_cost.write(tmp_path / "some.json.gz", renumbered, "an H200")
@@ -382,7 +382,7 @@ def test_words_that_a_thread_reads_side_by_side_are_one_access() -> None:
     held = tc.Buffer((32, 4), "float32", space="local", layout=TileLayout(S[(32, 4) : (1 @ laneid, 1)]), name="held")
     tile = tc.Buffer((32, 4), "float32", space="shared", name="tile")
     cost = tc.cost(tc.plan(held[:, :], tile[:, :], scope=tc.warp(), target="sm_90a", variant="ragged"))
-    assert cost.bytes_each == (4,) and (cost.wavefronts, cost.merged_wavefronts) == (16, 4)
+    assert cost.access_bytes == (4,) and (cost.wavefronts, cost.merged_wavefronts) == (16, 4)
     far = tc.Buffer((32, 4), "float32", space="shared", layout=TileLayout(S[(32, 4) : (5, 1)]), name="tile")
     cost = tc.cost(tc.plan(held[:, :], far[:, :], scope=tc.warp(), target="sm_90a", variant="ragged"))
     assert cost.wavefronts == cost.merged_wavefronts == 4
@@ -407,7 +407,7 @@ def test_words_are_joined_as_ptxas_joins_them(dtype: str, apart: int, columns: i
     elem = tc.dtype_of(dtype).bytes
     for dst, src, words in ((tile, array, stored), (array, tile, loaded)):
         cost = tc.cost(tc.plan(dst[:, :], src[:, :], scope=tc.cta(64), target="sm_90a", variant="ragged"))
-        assert cost.bytes_each == (elem,)
+        assert cost.access_bytes == (elem,)
         per_lane = (16 + apart) * elem
         banks = [(lane * per_lane + byte) // 4 for lane in range(32) for byte in range(0, max(4, words * elem), 4)]
         most = max(sum(bank % 32 == other for bank in set(banks)) for other in range(32))
@@ -417,10 +417,10 @@ def test_words_are_joined_as_ptxas_joins_them(dtype: str, apart: int, columns: i
 
 
 @pytest.mark.parametrize(
-    ("variant", "mover"), [("ldgsts", "cp.async"), ("bulk", "bulk"), ("tma", "tensor"), ("gmem_smem", "registers")]
+    ("variant", "data_path"), [("ldgsts", "cp.async"), ("bulk", "bulk"), ("tma", "tensor"), ("gmem_smem", "registers")]
 )
 @pytest.mark.parametrize("apart", [0, 8])
-def test_sectors_are_split_by_rows_16_bytes_apart(variant: str, mover: str, apart: int) -> None:
+def test_sectors_are_split_by_rows_16_bytes_apart(variant: str, data_path: str, apart: int) -> None:
     rows = TileLayout(S[(128, 128) : (128 + apart, 1)])
     array = tc.Buffer((128, 128), "float16", space="global", layout=rows, name="A")
     tile = tc.Buffer((32, 64), "float16", space="shared", name="tile")
@@ -430,7 +430,7 @@ def test_sectors_are_split_by_rows_16_bytes_apart(variant: str, mover: str, apar
     cost = tc.cost(
         tc.plan(tile[:, :], array[0:32, 0:64], op=op, scope=scope, target="sm_90a", variant=variant, **options)
     )
-    assert cost.mover == mover
+    assert cost.data_path == data_path
     assert cost.split_sectors == (0 if variant == "gmem_smem" or not apart else 32 // 2 * 3)
 
 
@@ -476,7 +476,7 @@ def test_threads_that_branch_come_together_again() -> None:
     assert cost.instructions == sum(report.instructions.values()) - 32
     assert (cost.sectors, cost.wavefronts) == (4 + 5, 1)
     assert (report.counters["global_sectors"], report.counters["shared_wavefronts"]) == (4 + 5, 1)
-    assert cost.bytes_each == (4,)
+    assert cost.access_bytes == (4,)
 
 
 def test_a_variant_whose_text_does_not_say_counts_in_full() -> None:
@@ -495,7 +495,7 @@ def test_a_variant_whose_text_does_not_say_counts_in_full() -> None:
     plan = tc.plan(TILE[:, :], A[0:128, :], scope=tc.warp(), target="sm_90a", registry=registry)
     cost = tc.cost(plan, registry)
     assert cost.upper_bound and str(cost).startswith("at most ") and cost.not_counted == ("st.global.b32",)
-    assert cost.sectors is None and cost.cycles is None and cost.bytes_each == (8, 4)
+    assert cost.sectors is None and cost.cycles is None and cost.access_bytes == (8, 4)
     with pytest.raises(tc.PluginError, match=mentions("variant", "odd")):
         tc.cost(plan)
     assert "cost: " not in plan.explain(), "there is nothing to count it with"
@@ -537,7 +537,7 @@ def test_an_instruction_that_only_names_an_address_leaves_it_known(ahead: str) -
     assert [row.plan.variant for row in compared.rows] == ["gmem_smem", "odd"]
     best, odd = (row.cost for row in compared.rows)
     assert (odd.sectors, odd.wavefronts, odd.not_counted) == (512, 128, ()) == (best.sectors, best.wavefronts, ())
-    assert odd.distinct_bytes == best.distinct_bytes and odd.cycles >= best.cycles
+    assert odd.touched_sector_bytes == best.touched_sector_bytes and odd.cycles >= best.cycles
 
 
 def emit_loaded_addresses(ptx: Any) -> None:
@@ -746,7 +746,7 @@ def test_sizes_and_scalars_are_no_rounder_than_declared() -> None:
         k.warp.copy(tile[:, :], a[0:16, 0:32])
         found.append(tc.cost(k.build(target="sm_90", grid=1).plans[0]))
     assert found[0].sectors > found[1].sectors == found[1].ideal_sectors
-    assert found[0].distinct_bytes > found[1].distinct_bytes == 16 * 64
+    assert found[0].touched_sector_bytes > found[1].touched_sector_bytes == 16 * 64
 
 
 def test_compare_says_what_it_compares() -> None:

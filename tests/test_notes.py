@@ -228,7 +228,7 @@ def test_one_thread_that_no_other_variant_helps_is_told_to_share_the_copies() ->
         (plan,) = async_kernel(target="sm_80").plans
     assert plan.variant == "ldgsts" and kinds(plan) == ["copies"]
     (shared_by_all,) = async_kernel(target="sm_80", scope="cta").plans
-    assert kinds(shared_by_all) == [] and tc.cost(shared_by_all).per_thread < 128
+    assert kinds(shared_by_all) == [] and tc.cost(shared_by_all).max_instructions_per_thread < 128
 
 
 BOXES = {
@@ -300,7 +300,7 @@ def test_a_variant_that_needs_a_quarter_of_the_instructions_is_named(shape: tupl
         plan = tile_plan(shape, scope, registry=registry)
     assert plan.variant == "gmem_smem" and kinds(plan) == ["instructions"] and plan.notes[0].other == "ragged"
     ragged = tile_plan(shape, scope, variant="ragged")
-    assert 4 * tc.cost(ragged).per_thread <= tc.cost(plan).per_thread
+    assert 4 * tc.cost(ragged).max_instructions_per_thread <= tc.cost(plan).max_instructions_per_thread
     assert kinds(tile_plan(shape, scope, variant="gmem_smem", registry=registry)) == []  # it is meant
 
 

@@ -387,7 +387,7 @@ def _timed(torch: Any, launch: Any) -> float:
 
 
 def _cycles(row: dict[str, Any]) -> float:
-    return cycles_a_byte([tc.Cost(**{**cost, "bytes_each": tuple(cost["bytes_each"])}) for cost in row["costs"]])
+    return cycles_a_byte([tc.Cost(**{**cost, "access_bytes": tuple(cost["access_bytes"])}) for cost in row["costs"]])
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
@@ -425,16 +425,16 @@ def fitted(rows: list[dict[str, Any]], rounds: int = 4) -> dict[str, float]:
         return found["cheapest_within_3_percent"] + found["spearman_of_pairs"]
 
     def put(name: str, value: float) -> None:
-        mover, _, field = name.rpartition(".")
-        if not mover:
+        path, _, field = name.rpartition(".")
+        if not path:
             setattr(model, name, value)
         else:
-            key = tuple(mover.split(" "))
-            model.MOVERS[key] = attrs.evolve(model.MOVERS[key], **{field: value})
+            key = tuple(path.split(" "))
+            model.PATH_MODELS[key] = attrs.evolve(model.PATH_MODELS[key], **{field: value})
 
     weights = {name: float(getattr(model, name)) for name in WEIGHTS}
-    for key, mover in model.MOVERS.items():
-        weights |= {f"{' '.join(key)}.{field}": value for field, value in attrs.asdict(mover).items() if value}
+    for key, path_model in model.PATH_MODELS.items():
+        weights |= {f"{' '.join(key)}.{field}": value for field, value in attrs.asdict(path_model).items() if value}
     best = score()
     for _ in range(rounds):
         before = best

@@ -61,7 +61,7 @@ WIDTH = 80
 
 
 @frozen
-class Compared:
+class ComparisonRow:
     """One way to do a copy.
 
     Attributes:
@@ -100,8 +100,8 @@ class Compared:
             self.plan.variant,
             request.op.removeprefix("copy_"),
             "one thread" if request.scope.kind == "thread" else str(request.scope),
-            f"{'<= ' if found.upper_bound else ''}{found.per_thread:,}",
-            "/".join(map(str, found.bytes_each)) or "-",
+            f"{'<= ' if found.upper_bound else ''}{found.max_instructions_per_thread:,}",
+            "/".join(map(str, found.access_bytes)) or "-",
             str(found.registers),
             counted(found.sectors) if found.ideal_sectors or found.sectors is None else "-",
             counted(found.wavefronts) if found.ideal_wavefronts or found.wavefronts is None else "-",
@@ -124,7 +124,7 @@ class Comparison:
         declined: by target and variant, why it is no way to do it.
     """
 
-    rows: tuple[Compared, ...]
+    rows: tuple[ComparisonRow, ...]
     declined: Mapping[tuple[str, str], str]
 
     @property
@@ -203,7 +203,7 @@ def compare(
                 f"option {name!r} is not known to any variant; they take {', '.join(sorted(taken)) or 'none'}"
                 f"{did_you_mean(name, taken)}"
             )
-    found: list[Compared] = []
+    found: list[ComparisonRow] = []
     declined: dict[tuple[str, str], str] = {}
     for target in dict.fromkeys(map(target_of, several)):
         ways = []
@@ -239,7 +239,7 @@ def _first(scope: Scope) -> ActiveThreads:
     return ActiveThreads(scope.threads, (True, *[False] * (scope.threads - 1)))
 
 
-def way(record: Variant, request: CopyRequest, registry: Registry) -> Compared:
+def way(record: Variant, request: CopyRequest, registry: Registry) -> ComparisonRow:
     """A copy by one variant; of the options those that it declares, and what stands for those that it needs.
 
     Raises:
@@ -250,4 +250,4 @@ def way(record: Variant, request: CopyRequest, registry: Registry) -> Compared:
     declared = {option.name for option in record.options}
     options |= {name: value for name, value in request.options.items() if name in declared}
     found = dispatch(attrs.evolve(request, options=options), record.name, registry)
-    return Compared(found, cost(found, registry))
+    return ComparisonRow(found, cost(found, registry))

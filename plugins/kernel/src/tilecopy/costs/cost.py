@@ -32,11 +32,11 @@ from tilecopy_partitions import TensorMap
 from ..emitted_text import emit_checked
 from ..harness import stand_in
 from .hardware import BANK_BYTES, BANKS, SECTOR_BYTES
-from .walk import GLOBAL_STEP_BYTES, SHARED_STEP_BYTES, Walk, live_registers
+from .interpreter import GLOBAL_STEP_BYTES, SHARED_STEP_BYTES, CopyInterpreter, live_registers
 
 
 @frozen
-class Mover:
+class PathModel:
     """What one way of moving bytes between global memory and an SM costs beside the bytes; 0 where nothing was measured.
 
     Attributes:
@@ -56,14 +56,16 @@ class Mover:
     queue_bytes: float = 0.0
 
 
-MOVERS = {
-    ("registers", "load"): Mover(crowded=0.06, narrow=0.5, partial=0.8),
-    ("cp.async", "load"): Mover(narrow=0.32, split=0.2, partial=0.45),
-    ("bulk", "load"): Mover(narrow=0.32, split=0.2, partial=0.45, piece=5.0),
-    ("tensor", "load"): Mover(crowded=0.04, narrow=0.5, split=0.13, partial=1.1, piece=1.6),
-    ("registers", "store"): Mover(crowded=0.065, narrow=0.085, partial=2.0),
-    ("bulk", "store"): Mover(crowded=0.055, narrow=0.085, split=1.05, partial=1.6, piece=3.9, queue_bytes=120_000),
-    ("tensor", "store"): Mover(crowded=0.065, narrow=0.085, split=0.73, partial=2.0, piece=3.1, queue_bytes=120_000),
+PATH_MODELS = {
+    ("registers", "load"): PathModel(crowded=0.06, narrow=0.5, partial=0.8),
+    ("cp.async", "load"): PathModel(narrow=0.32, split=0.2, partial=0.45),
+    ("bulk", "load"): PathModel(narrow=0.32, split=0.2, partial=0.45, piece=5.0),
+    ("tensor", "load"): PathModel(crowded=0.04, narrow=0.5, split=0.13, partial=1.1, piece=1.6),
+    ("registers", "store"): PathModel(crowded=0.065, narrow=0.085, partial=2.0),
+    ("bulk", "store"): PathModel(crowded=0.055, narrow=0.085, split=1.05, partial=1.6, piece=3.9, queue_bytes=120_000),
+    ("tensor", "store"): PathModel(
+        crowded=0.065, narrow=0.085, split=0.73, partial=2.0, piece=3.1, queue_bytes=120_000
+    ),
 }
 """What was fitted to half of the measured copies of ``tests/data/costs_h200.json.gz``, as all numbers here that the hardware does not give."""
 DRAM_BYTES = 19.2
@@ -109,23 +111,23 @@ class Cost:
         nbytes: bytes that one instance of the scope moves.
         stores: whether global memory is written.
         instructions: executed by all threads of the scope, with those that compute addresses.
-        per_thread: executed by the thread that executes most.
+        max_instructions_per_thread: executed by the thread that executes most.
         requests: instructions of warps.
-        bytes_each: bytes that one access of a thread moves, the widest first.
+        access_bytes: bytes that one access of a thread moves, the widest first.
         registers: 32-bit registers of a thread that hold values at once.
         sectors: sectors of 32 bytes that requests touch in global memory; None where they are unknown.
         ideal_sectors: those that the bytes inside the arrays fill.
-        mover: who moves most bytes at once: ``registers``, ``cp.async``, ``bulk`` or ``tensor``; "" where memory is not touched.
+        data_path: who moves most bytes at once: ``registers``, ``cp.async``, ``bulk`` or ``tensor``; "" where memory is not touched.
         merged_sectors: sectors where neighbouring words of a thread are one access, as in machine code.
         merged_wavefronts: the same of wavefronts.
         split_sectors: sectors that a copy past the registers finds or leaves in several sectors of shared memory.
         lines: lines of 128 bytes that the requests of loads and stores touch in global memory.
         wavefronts: turns of the 32 banks that requests to shared memory take; engines are not counted. None where they are unknown.
         ideal_wavefronts: those that the bytes fill which are read or written there.
-        distinct_bytes: of the sectors that are touched, each once.
-        runs: contiguous pieces of those.
-        engine_copies: bulk and tensor copies.
-        engine_rows: contiguous pieces in them.
+        touched_sector_bytes: of the sectors that are touched, each once.
+        contiguous_pieces: of those.
+        bulk_copies: bulk and tensor copies.
+        bulk_rows: contiguous pieces in them.
         in_flight_bytes: asked of global memory before the first is waited for.
         shared_bytes: shared memory of a CTA for the operands.
         upper_bound: lines whose conditions are not known before the launch were counted in full.
@@ -139,23 +141,23 @@ class Cost:
     nbytes: int
     stores: bool
     instructions: int
-    per_thread: int
+    max_instructions_per_thread: int
     requests: int
-    bytes_each: tuple[int, ...]
+    access_bytes: tuple[int, ...]
     registers: int
     sectors: int | None
     ideal_sectors: int
-    mover: str
+    data_path: str
     merged_sectors: int
     merged_wavefronts: int
     split_sectors: int
     lines: int
     wavefronts: int | None
     ideal_wavefronts: int
-    distinct_bytes: int
-    runs: int
-    engine_copies: int
-    engine_rows: int
+    touched_sector_bytes: int
+    contiguous_pieces: int
+    bulk_copies: int
+    bulk_rows: int
     in_flight_bytes: int
     shared_bytes: int
     upper_bound: bool
@@ -165,26 +167,28 @@ class Cost:
     def limits(self) -> dict[str, float]:
         """Cycles of an SM that each limit alone takes for this copy: DRAM, L2, lanes, issue, engine and latency."""
         direction = "store" if self.stores else "load"
-        mover = MOVERS.get((self.mover, direction), Mover())
-        under_way = max(mover.queue_bytes, self.resident * self.nbytes) / CROWD_BYTES
-        narrow = min(1.0, max(0.0, WHOLE_BYTES[direction] * self.runs / max(1, self.distinct_bytes) - 1))
-        share = 1 + under_way**2 * mover.crowded + under_way * mover.narrow * narrow
-        partial = mover.partial * (1 + 4 * under_way if self.stores else under_way**2)
-        moved = min(self.nbytes, self.distinct_bytes)
+        path = PATH_MODELS.get((self.data_path, direction), PathModel())
+        under_way = max(path.queue_bytes, self.active_per_sm * self.nbytes) / CROWD_BYTES
+        narrow = min(
+            1.0, max(0.0, WHOLE_BYTES[direction] * self.contiguous_pieces / max(1, self.touched_sector_bytes) - 1)
+        )
+        share = 1 + under_way**2 * path.crowded + under_way * path.narrow * narrow
+        partial = path.partial * (1 + 4 * under_way if self.stores else under_way**2)
+        moved = min(self.nbytes, self.touched_sector_bytes)
         rounds = max(1.0, self.nbytes / self.in_flight_bytes) if self.in_flight_bytes and not self.stores else 0.0
         waits = TURN if self.shared_bytes and moved and not self.stores else 0.0
         return {
-            "dram": (moved * share + (self.distinct_bytes - moved) * partial) / DRAM_BYTES
-            + mover.split * self.split_sectors,
+            "dram": (moved * share + (self.touched_sector_bytes - moved) * partial) / DRAM_BYTES
+            + path.split * self.split_sectors,
             "l2": self.merged_sectors * SECTOR_BYTES / L2_BYTES,
             "lanes": float(self.lines + self.merged_wavefronts),
             "issue": self.requests / SCHEDULERS,
-            "engine": mover.piece * self.engine_rows,
-            "latency": (LATENCY * rounds + waits) / self.resident,
+            "engine": path.piece * self.bulk_rows,
+            "latency": (LATENCY * rounds + waits) / self.active_per_sm,
         }
 
     @property
-    def resident(self) -> int:
+    def active_per_sm(self) -> int:
         """Instances of the scope that an SM has at once."""
         threads = -(-self.cta_threads // 32) * 32
         each = -(-(self.registers + OTHER_REGISTERS) // 8) * 8
@@ -217,8 +221,8 @@ class Cost:
 
     def __str__(self) -> str:
         most = "at most " if self.upper_bound else ""
-        parts = [f"{most}{self.per_thread:,} instructions a thread ({self.instructions:,} in all)"]
-        parts += [f"{' and '.join(map(str, self.bytes_each))} bytes each"] if self.bytes_each else []
+        parts = [f"{most}{self.max_instructions_per_thread:,} instructions a thread ({self.instructions:,} in all)"]
+        parts += [f"{' and '.join(map(str, self.access_bytes))} bytes each"] if self.access_bytes else []
         parts.append(f"{self.registers} registers")
         for count, ideal, unit in (
             (self.sectors, self.ideal_sectors, "sectors"),
@@ -268,7 +272,7 @@ def cost(plan: Plan, registry: Registry | None = None) -> Cost:
     emit_checked(plan, ptx, registry)
     lines = list(statements(ptx.lines))
     try:
-        tally = Walk(lines, outside.known, outside.symbols, outside.tids, outside.aside).tally
+        counters = CopyInterpreter(lines, outside.known, outside.symbols, outside.tids, outside.aside).counters
     except (IndexError, KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise PluginError(f"variant {plan.variant} ({plan.package}): its text cannot be counted: {error}") from error
     bits = {
@@ -279,7 +283,7 @@ def cost(plan: Plan, registry: Registry | None = None) -> Cost:
     }
     before, after = outside.held(request.src), outside.held(request.dst)
     nbytes, shared_bytes = request.src.nbytes, _accessed_bytes(request, "shared", outside.symbols)
-    touched = np.unique(np.concatenate(tally.touched)) if tally.touched else np.zeros(0, np.int64)
+    touched = np.unique(np.concatenate(counters.touched)) if counters.touched else np.zeros(0, np.int64)
     tiles = {region.buffer.memory for region in (request.dst, request.src) if region.buffer.space == "shared"}
     return Cost(
         variant=plan.variant,
@@ -288,28 +292,30 @@ def cost(plan: Plan, registry: Registry | None = None) -> Cost:
         copies_per_cta=_instances(request, threads),
         nbytes=nbytes,
         stores=request.dst.buffer.space == "global",
-        instructions=tally.instructions,
-        per_thread=tally.per_thread,
-        requests=tally.requests,
-        bytes_each=tuple(sorted(tally.accesses, reverse=True)),
+        instructions=counters.instructions,
+        max_instructions_per_thread=counters.max_instructions_per_thread,
+        requests=counters.requests,
+        access_bytes=tuple(sorted(counters.accesses, reverse=True)),
         registers=live_registers(lines, before, after, bits),
-        sectors=None if tally.unknown["global"] else tally.sectors,
+        sectors=None if counters.unknown["global"] else counters.sectors,
         ideal_sectors=-(-_accessed_bytes(request, "global", outside.symbols) // SECTOR_BYTES),
-        mover=next((each for each in ("tensor", "bulk", "cp.async", "registers") if each in tally.movers), ""),
-        merged_sectors=tally.merged_sectors,
-        merged_wavefronts=tally.merged_wavefronts,
-        split_sectors=tally.split_sectors,
-        lines=tally.lines,
-        wavefronts=None if tally.unknown["shared"] else tally.wavefronts,
-        ideal_wavefronts=-(-shared_bytes // (BANKS * BANK_BYTES)) if tally.shared_requests else 0,
-        distinct_bytes=len(touched) * SECTOR_BYTES,
-        runs=int((np.diff(touched) != 1).sum()) + bool(len(touched)),
-        engine_copies=tally.engine_copies,
-        engine_rows=tally.engine_rows,
-        in_flight_bytes=tally.batch_bytes,
+        data_path=next(
+            (each for each in ("tensor", "bulk", "cp.async", "registers") if each in counters.data_paths), ""
+        ),
+        merged_sectors=counters.merged_sectors,
+        merged_wavefronts=counters.merged_wavefronts,
+        split_sectors=counters.split_sectors,
+        lines=counters.lines,
+        wavefronts=None if counters.unknown["shared"] else counters.wavefronts,
+        ideal_wavefronts=-(-shared_bytes // (BANKS * BANK_BYTES)) if counters.shared_requests else 0,
+        touched_sector_bytes=len(touched) * SECTOR_BYTES,
+        contiguous_pieces=int((np.diff(touched) != 1).sum()) + bool(len(touched)),
+        bulk_copies=counters.bulk_copies,
+        bulk_rows=counters.bulk_rows,
+        in_flight_bytes=counters.batch_bytes,
         shared_bytes=sum(memory.span_bytes for memory in tiles),
-        upper_bound=tally.upper_bound,
-        not_counted=tuple(sorted(set().union(*tally.unknown.values()))),
+        upper_bound=counters.upper_bound,
+        not_counted=tuple(sorted(set().union(*counters.unknown.values()))),
     )
 
 

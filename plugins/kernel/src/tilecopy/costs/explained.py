@@ -8,7 +8,7 @@ from tilecopy_core.dispatch import Plan
 from tilecopy_core.errors import TilecopyError
 from tilecopy_core.registry import default_registry
 
-from .compare import Compared, way
+from .compare import ComparisonRow, way
 from .cost import Cost, cost
 
 QUARTER = 4
@@ -28,7 +28,7 @@ def explained(plan: Plan) -> list[tuple[str, str]]:
 def _better(plan: Plan, own: Cost) -> str:
     """The cheapest variant that accepts the copy too and needs less than a quarter of the instructions; "" without one."""
     registry = default_registry()
-    found: list[tuple[Compared, tuple[str, ...]]] = []
+    found: list[tuple[ComparisonRow, tuple[str, ...]]] = []
     for outcome in plan.outcomes:
         plugin = registry.table().named(outcome.name)
         if outcome.kind in ("outranked", "tied", "lacks option", "not asked") and plugin is not None:

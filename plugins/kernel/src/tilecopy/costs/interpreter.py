@@ -69,20 +69,20 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
 
 
 @attrs.define
-class Tally:
+class Counters:
     """What was counted.
 
     Attributes:
         instructions: of all threads.
-        per_thread: of the thread that executes most.
+        max_instructions_per_thread: of the thread that executes most.
         requests: instructions of warps.
         accesses: bytes of an access -> how many of them threads issue.
         sectors, lines: of 32 and 128 bytes that requests touch in global memory.
         wavefronts: of requests to shared memory; ``shared_requests`` is how many there are.
         merged_sectors, merged_wavefronts: the same where neighbouring words of a thread are one access, as in machine code.
-        engine_copies: copies that an engine makes (bulk and tensor copies), ``engine_rows`` contiguous pieces in them.
+        bulk_copies: copies that an engine makes (bulk and tensor copies), ``bulk_rows`` contiguous pieces in them.
         split_sectors: sectors that a copy past the registers finds or leaves in several sectors of shared memory.
-        movers: who moves bytes: ``registers``, ``cp.async``, ``bulk``, ``tensor``.
+        data_paths: who moves bytes: ``registers``, ``cp.async``, ``bulk``, ``tensor``.
         touched: numbers of the sectors that are touched, to be joined.
         batch_bytes: the most bytes that loads ask for before the first of them is needed.
         upper_bound: a line was counted in full whose condition is not known.
@@ -91,7 +91,7 @@ class Tally:
     """
 
     instructions: int = 0
-    per_thread: int = 0
+    max_instructions_per_thread: int = 0
     requests: int = 0
     accesses: dict[int, int] = attrs.field(factory=dict)
     sectors: int = 0
@@ -100,17 +100,17 @@ class Tally:
     merged_sectors: int = 0
     merged_wavefronts: int = 0
     shared_requests: int = 0
-    engine_copies: int = 0
-    engine_rows: int = 0
+    bulk_copies: int = 0
+    bulk_rows: int = 0
     split_sectors: int = 0
-    movers: set[str] = attrs.field(factory=set)
+    data_paths: set[str] = attrs.field(factory=set)
     touched: list[Any] = attrs.field(factory=list)
     batch_bytes: int = 0
     upper_bound: bool = False
     unknown: dict[str, set[str]] = attrs.field(factory=lambda: {space: set() for space in TRAFFIC})
 
 
-class Walk:
+class CopyInterpreter:
     """One pass over the lines of a copy.
 
     Args:
@@ -130,7 +130,7 @@ class Walk:
         tids: Any,
         aside: Collection[int] = (),
     ) -> None:
-        self.tally = Tally()
+        self.counters = Counters()
         self._aside = aside
         self._lines, self._symbols, self._given = lines, symbols, known
         self._values = dict(known)
@@ -145,7 +145,7 @@ class Walk:
         self._repeats = 0  # loops around a line whose turns are not known
         self._go(0, len(lines))
         self._merge()
-        self.tally.per_thread = int(self._executed.max(initial=0))
+        self.counters.max_instructions_per_thread = int(self._executed.max(initial=0))
         self._close_batch()
 
     # ------------------------------------------------------------------------------------------- control
@@ -172,7 +172,7 @@ class Walk:
         body = [line for line in self._lines[head + 1 : branch] if isinstance(line, Line)]
         self._forget(_handed_on(body) - ({counter} if turns else set()))
         if not turns:
-            self.tally.upper_bound = True
+            self.counters.upper_bound = True
             self._repeats += 1
         around = self._active
         self._active = np.broadcast_to(around, (max(1, turns), *around.shape))
@@ -212,18 +212,18 @@ class Walk:
             return
         guard = True if line.guard is None else self._of(line.guard)
         if guard is None:
-            self.tally.upper_bound |= not line.is_branch or line.operands[0] in self._labels_ahead(line)
+            self.counters.upper_bound |= not line.is_branch or line.operands[0] in self._labels_ahead(line)
             guard = True
         elif line.unless:
             guard = ~np.asarray(guard)
         mask = self._active & guard
         if not mask.any():
             return
-        self.tally.instructions += int(mask.sum())
+        self.counters.instructions += int(mask.sum())
         by_turn = mask.reshape(-1, len(self._warps))
         self._executed += by_turn.sum(axis=0)
         turn, thread = np.nonzero(by_turn)
-        self.tally.requests += len(np.unique((turn << 32) + self._warps[thread]))
+        self.counters.requests += len(np.unique((turn << 32) + self._warps[thread]))
         if line.is_branch:
             self._branch(line, mask)
         elif self._moves(line, mask):
@@ -336,20 +336,20 @@ class Walk:
                 self._plain(line.opcode, space, access.address, size, mask, loads, merges=merges)
                 if loads and space == "global":
                     self._arriving |= results
-            self.tally.movers.add("registers")
+            self.counters.data_paths.add("registers")
         return True
 
     def _copy(self, line: Line, size: int, mask: Any) -> None:
         """Count a ``cp.async`` of each thread."""
         count = 3 + line.opcode.endswith("cache_hint")  # the policy is the last operand
         last = self._of(line.operands[3]) if len(line.operands) > count else False
-        self.tally.upper_bound |= last is None
+        self.counters.upper_bound |= last is None
         # whether the source is ignored, or the bytes of it that are read
         part = np.asarray(False if last is None else last)
         read = mask & (~part if part.dtype == bool else part > 0)
         self._plain(line.opcode, "global", line.operands[1], size, read, loads=True, waits=False)
         self._plain(line.opcode, "shared", line.operands[0], size, mask, loads=False, counts=False)
-        self.tally.movers.add("cp.async")
+        self.counters.data_paths.add("cp.async")
         places = [self._place(operand) for operand in line.operands[:2]]
         if not any(place is None for place in places):
             self._split(*(np.broadcast_to(place, read.shape)[read] for place in places))
@@ -357,7 +357,7 @@ class Walk:
     def _unknown(self, opcode: str, *spaces: str) -> None:
         """Note that the traffic of an instruction in some state spaces, "" for any, is not counted."""
         for space in spaces if spaces and "" not in spaces else TRAFFIC:
-            self.tally.unknown[space].add(opcode)
+            self.counters.unknown[space].add(opcode)
 
     def _space(self, access: LineAccess) -> str:
         """The state space of an access, "" where it is generic and its address is not known."""
@@ -408,7 +408,7 @@ class Walk:
             self._unknown(opcode, space)
         number, turns = int(mask.sum()), max(1, mask.size // len(self._warps))
         if counts and size:
-            self.tally.accesses[size] = self.tally.accesses.get(size, 0) + number
+            self.counters.accesses[size] = self.counters.accesses.get(size, 0) + number
         if loads and space == "global":
             self._latest_bytes = size * number // turns if waits else size * number
             self._batch += self._latest_bytes
@@ -426,12 +426,12 @@ class Walk:
         )
         count = len(np.unique(requests))
         if space == "shared":
-            self.tally.shared_requests += count
-            self.tally.wavefronts += distinct_wavefronts(requests, lanes, found, size)
+            self.counters.shared_requests += count
+            self.counters.wavefronts += distinct_wavefronts(requests, lanes, found, size)
             return
-        self.tally.sectors += distinct_sectors(requests, found, size)
-        self.tally.lines += distinct_sectors(requests, found, size, LINE_BYTES)
-        self.tally.touched += [found // SECTOR_BYTES, (found + size - 1) // SECTOR_BYTES]
+        self.counters.sectors += distinct_sectors(requests, found, size)
+        self.counters.lines += distinct_sectors(requests, found, size, LINE_BYTES)
+        self.counters.touched += [found // SECTOR_BYTES, (found + size - 1) // SECTOR_BYTES]
 
     def _merge(self) -> None:
         """What the accesses since the last label take, neighbouring words of a thread as one: so the machine code has them."""
@@ -455,13 +455,13 @@ class Walk:
                 )
                 del accesses[:count]
                 if space == "shared":
-                    self.tally.merged_wavefronts += distinct_wavefronts(requests, lanes, found, count * size)
+                    self.counters.merged_wavefronts += distinct_wavefronts(requests, lanes, found, count * size)
                 else:
-                    self.tally.merged_sectors += distinct_sectors(requests, found, count * size)
+                    self.counters.merged_sectors += distinct_sectors(requests, found, count * size)
         self._words.clear()
 
     def _close_batch(self) -> None:
-        self.tally.batch_bytes = max(self.tally.batch_bytes, self._batch)
+        self.counters.batch_bytes = max(self.counters.batch_bytes, self._batch)
         self._batch = 0
         self._arriving.clear()
 
@@ -469,11 +469,11 @@ class Walk:
         """What threads bring to a cache, or an engine for them: the copies that read the bytes there have their sectors."""
         number = int(mask.sum())
         if ".bulk." in opcode:
-            self.tally.engine_rows += number
+            self.counters.bulk_rows += number
             return
         place = self._place(where)
         places = np.arange(number) * LINE_BYTES if place is None else np.broadcast_to(place, mask.shape)[mask]
-        self.tally.lines += len(np.unique(places // LINE_BYTES))
+        self.counters.lines += len(np.unique(places // LINE_BYTES))
 
     def _bulk(self, opcode: str, sides: Sequence[tuple[Any, str]], size: Any, mask: Any) -> None:
         """Bulk copies: each one contiguous piece.
@@ -485,16 +485,16 @@ class Walk:
             mask: the threads that issue one.
         """
         number = int(mask.sum())
-        self.tally.engine_copies += number
-        self.tally.engine_rows += number
-        self.tally.movers.add("bulk")
+        self.counters.bulk_copies += number
+        self.counters.bulk_rows += number
+        self.counters.data_paths.add("bulk")
         far = next((operand for operand, space in sides if space == "global"), None)
         place = None if far is None else self._place(far)
         if not isinstance(size, int) or (far is not None and place is None):
             self._unknown(opcode, "shared" if far is None else "global")
         if not isinstance(size, int):
             return
-        self.tally.accesses[size] = self.tally.accesses.get(size, 0) + number
+        self.counters.accesses[size] = self.counters.accesses.get(size, 0) + number
         self._batch += size * number if far is not None else 0
         if place is None:
             return  # from shared memory to shared memory, or from where it is not known
@@ -509,9 +509,9 @@ class Walk:
     def _engine(self, copies: Any, units: Any) -> None:
         """What an engine moves of global memory: units of 16 bytes, and the copy of each."""
         sectors = distinct_sectors(copies, units, 16)
-        self.tally.sectors += sectors
-        self.tally.merged_sectors += sectors
-        self.tally.touched.append(units // SECTOR_BYTES)
+        self.counters.sectors += sectors
+        self.counters.merged_sectors += sectors
+        self.counters.touched.append(units // SECTOR_BYTES)
 
     def _split(self, shared: Any, places: Any) -> None:
         """Counts the sectors of global memory whose units lie in several sectors of shared memory."""
@@ -519,13 +519,13 @@ class Walk:
         order = np.lexsort((parts, sectors))
         sectors, parts = sectors[order], parts[order]
         apart = (sectors[1:] == sectors[:-1]) & (parts[1:] != parts[:-1])
-        self.tally.split_sectors += len(np.unique(sectors[1:][apart]))
+        self.counters.split_sectors += len(np.unique(sectors[1:][apart]))
 
     def _boxes(self, opcode: str, place: TensorPlace | None, mask: Any) -> None:
         """Tensor copies: the rows of each box that lie inside the array."""
         number = int(mask.sum())
-        self.tally.engine_copies += number
-        self.tally.movers.add("tensor")
+        self.counters.bulk_copies += number
+        self.counters.data_paths.add("tensor")
         map = None if place is None else self._of(place.map)
         starts = [] if place is None else [self._of(start) for start in place.coordinates]
         is_tiled = ".im2col" not in opcode and "::gather4" not in opcode and "::scatter4" not in opcode
@@ -535,12 +535,12 @@ class Walk:
         base, recipe = map
         elem = recipe.array.dtype.bytes
         box_bytes = prod(recipe.box) * elem
-        self.tally.accesses[box_bytes] = self.tally.accesses.get(box_bytes, 0) + number
+        self.counters.accesses[box_bytes] = self.counters.accesses.get(box_bytes, 0) + number
         self._batch += box_bytes * number
         sizes = [int(evaluate(size, self._symbols)) for size in recipe.sizes]
         strides = [elem, *(int(evaluate(stride, self._symbols)) for stride in recipe.strides_bytes)]
         corners = np.stack([np.broadcast_to(start, mask.shape)[mask] for start in starts], axis=1).tolist()
-        self.tally.engine_rows += number * prod(recipe.box[1:])
+        self.counters.bulk_rows += number * prod(recipe.box[1:])
         for corner in corners:
             low, high = max(0, corner[0]), min(sizes[0], corner[0] + recipe.box[0])
             rows = np.array([base], np.int64)
