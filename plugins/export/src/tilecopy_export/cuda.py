@@ -45,7 +45,7 @@ def cuda_function(plan: Plan, name: str, registry: Any = None) -> str:
         f"#if {_guard(target)}",
         *(f"    {statement}" for statement in hoisted.statements),
         "    asm volatile(",
-        *(f"        {_quoted(line)}" for line in hoisted.function.assembly("%")),
+        *(f"        {_quote(line)}" for line in hoisted.function.assembly("%")),
         f"        : {_constraints(hoisted.function, outputs=True)}",
         f"        : {_constraints(hoisted.function, outputs=False)}",
         '        : "memory");',
@@ -53,7 +53,7 @@ def cuda_function(plan: Plan, name: str, registry: Any = None) -> str:
         f"    {missing}();  // not defined: the copy does not exist on this architecture",
         "#endif",
         "}",
-        *(line for operand in _made(function) for line in _encoder(function, operand)),
+        *(line for operand in _tensor_map_arguments(function) for line in _encoder(function, operand)),
     ]
     return "\n".join(lines) + "\n"
 
@@ -98,7 +98,7 @@ _TYPES = {8: "UINT8", 16: "UINT16", 32: "UINT32", 64: "UINT64"}
 """A copy moves bits, but a fill of NaN knows floats alone."""
 
 
-def _made(function: Function) -> list[BufferArgument]:
+def _tensor_map_arguments(function: Function) -> list[BufferArgument]:
     return [
         argument
         for argument in function.arguments
@@ -125,12 +125,12 @@ def _encoder(function: Function, operand: BufferArgument) -> Iterator[str]:
         taken[f"{number.type} {number.name}"] = None
         return number.name
 
-    def listed(values: Sequence[Int]) -> str:
+    def list_of(values: Sequence[Int]) -> str:
         return ", ".join(f"(cuuint64_t)({as_cpp(value, name_of)})" for value in values)
 
     rank, dtype = len(recipe.sizes), recipe.array.dtype
     start = as_cpp(recipe.array.elem_offset * dtype.bytes, name_of)
-    sizes, strides = listed(recipe.sizes), listed(recipe.strides_bytes) or "0"
+    sizes, strides = list_of(recipe.sizes), list_of(recipe.strides_bytes) or "0"
     steps = ", ".join(map(str, recipe.element_strides or (1,) * rank))
     kind = str(dtype).upper() if recipe.fill == "nan" else _TYPES[dtype.bits]
     fill = "NAN_REQUEST_ZERO_FMA" if recipe.fill == "nan" else "NONE"
@@ -192,14 +192,14 @@ def _comment(function: Function) -> Iterator[str]:
         "" if request.scope.kind == "thread" else ", together, with the same arguments but tid"
     )
     for argument in function.arguments:
-        yield f"  {argument.name}: {_told(argument, function)}"
+        yield f"  {argument.name}: {_argument_comment(argument, function)}"
     yield f"Done: {plan.completion}" + "".join(f"; {step}" for step in plan.completion_steps)
     version = ".".join(map(str, function.version))
     yield f"Needs {function.target}, PTX ISA {version}. In a loop, write `#pragma unroll 1`: the compiler"
     yield "takes the block below for one instruction, and unrolls without end."
 
 
-def _told(argument: Argument, function: Function) -> str:
+def _argument_comment(argument: Argument, function: Function) -> str:
     if isinstance(argument, ScalarArgument):
         multiple = f", a multiple of {argument.multiple_of}" if argument.multiple_of > 1 else ""
         what = "index of the thread among those that copy, " if argument.symbol is None else ""
@@ -307,7 +307,7 @@ def _needs_threads(function: Function) -> Iterator[str]:
 # ------------------------------------------------------------------------------------------------- the block
 
 
-def _quoted(line: str) -> str:
+def _quote(line: str) -> str:
     escaped = line.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}\\n\\t"'
 

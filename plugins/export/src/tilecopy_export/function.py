@@ -205,11 +205,11 @@ class FunctionBindings:
 
     def pointer(self, emitter: Emitter, buffer: Buffer) -> Register:
         """A generic pointer, as a global address."""
-        return self._moved(emitter, buffer.memory, "cvta.to.global.u64", "b64", f"the array {buffer.name}")
+        return self._move_argument(emitter, buffer.memory, "cvta.to.global.u64", "b64", f"the array {buffer.name}")
 
     def shared_base(self, emitter: Emitter, buffer: Buffer) -> Register:
         """A shared address of 32 bits."""
-        return self._moved(emitter, buffer.memory, "mov.b32", "b32", f"the shared buffer {buffer.name}")
+        return self._move_argument(emitter, buffer.memory, "mov.b32", "b32", f"the shared buffer {buffer.name}")
 
     def symbol(self, emitter: Emitter, found: Symbol) -> Register:
         """An argument, or a special register that the copy's description does not have."""
@@ -220,7 +220,7 @@ class FunctionBindings:
             special = Written(found.register)
             return root.once(("special", special), lambda: emitter.pure(root, "mov.u32", "b32", special))
         bits = argument.bits if isinstance(argument, ScalarArgument) else 32
-        return self._moved(emitter, key, f"mov.b{bits}", f"b{bits}", f"the symbol {found.name}")
+        return self._move_argument(emitter, key, f"mov.b{bits}", f"b{bits}", f"the symbol {found.name}")
 
     def fragment(self, emitter: Emitter, buffer: Buffer) -> list[Register]:
         """The words of a fragment, in registers of the block."""
@@ -256,14 +256,14 @@ class FunctionBindings:
             )
             self._arguments[memory.memory] = argument
         memory = self.made[recipe].buffer
-        return self._moved(emitter, memory.memory, "mov.b64", "b64", f"the tensor map {memory.name}")
+        return self._move_argument(emitter, memory.memory, "mov.b64", "b64", f"the tensor map {memory.name}")
 
     def _argument(self, key: Key, what: str) -> Argument:
         if key not in self._arguments:
             raise PtxError(f"{what} is no operand of the copy: it belongs to the kernel that the copy would leave")
         return self._arguments[key]
 
-    def _moved(self, emitter: Emitter, key: Key, opcode: str, type: str, what: str) -> Register:
+    def _move_argument(self, emitter: Emitter, key: Key, opcode: str, type: str, what: str) -> Register:
         def move() -> Register:
             register = emitter.reg(type)
             self.inputs.append(RegisterMove(opcode, str(register), self._argument(key, what).name))

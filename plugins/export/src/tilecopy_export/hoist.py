@@ -92,7 +92,7 @@ def hoist(function: Function) -> Hoisted:
         body=tuple(body),
         computed={AsmOperand(name): _bits(name) for name in taken},
     )
-    needed = _needed(sources, taken)
+    needed = _dependencies(sources, taken)
     statements = (f"const uint{_bits(name)}_t {name} = {value};" for name, value in values.items() if name in needed)
     return Hoisted(tuple(statements), rest)
 
@@ -134,7 +134,7 @@ def _cpp(line: Line, values: dict[str, str]) -> str | None:
     return pattern.format(*written)
 
 
-def _needed(sources: Mapping[str, Sequence[str]], registers: Sequence[str]) -> set[str]:
+def _dependencies(sources: Mapping[str, Sequence[str]], registers: Sequence[str]) -> set[str]:
     """Return some registers and those that they are computed from."""
     needed, open_ = set[str](), list(registers)
     while open_:

@@ -267,7 +267,7 @@ def _of_form(
     rows.sort(key=lambda piece: piece.stride)
     rows += [Piece(laneid, form.rows.size << number, 2, piece.step) for number, piece in enumerate(chosen)]
     digits, count = tuple(_digits(rows)), 1 << len(chosen)
-    if why := _misaligned(request, digits, warps, remaining, memory):
+    if why := _why_misaligned(request, digits, warps, remaining, memory):
         return why
     batches = tuple(_batches(base, remaining, chosen, parts))
     return MatrixPartition(form, count, request.scope.threads, digits, warps, batches, memory, fragment, other)
@@ -294,7 +294,7 @@ def _one_matrix(form: Form, left: list[Piece], each: int, name: str) -> tuple[li
             _take_innermost(left, half, 2)
             parts = [0, half.stride]
         else:
-            taken = _taken(left, it)
+            taken = _take_iter(left, it)
             if isinstance(taken, str):
                 return taken
             for piece in taken:
@@ -308,7 +308,7 @@ def _one_matrix(form: Form, left: list[Piece], each: int, name: str) -> tuple[li
         inner *= it.extent
     inner = 1
     for it in reversed(form.rows.shard):
-        taken = _taken(left, it)
+        taken = _take_iter(left, it)
         if isinstance(taken, str):
             return taken
         rows += [Piece(laneid, inner * p.stride // int(it.stride), p.extent, p.step) for p in taken]
@@ -316,7 +316,7 @@ def _one_matrix(form: Form, left: list[Piece], each: int, name: str) -> tuple[li
     return rows, parts
 
 
-def _taken(left: list[Piece], it: Iter) -> list[Piece] | str:
+def _take_iter(left: list[Piece], it: Iter) -> list[Piece] | str:
     """Take the pieces that cover an iter of a form out of those that are left; or where there is none."""
     stride, taken = int(it.stride), list[Piece]()
     at, end = stride, stride * it.extent
@@ -370,7 +370,7 @@ def _batches(base: int, left: Sequence[Piece], chosen: Sequence[Piece], parts: S
         yield Batch(place, tuple(first + matrix + part for matrix in first_elements for part in parts))
 
 
-def _misaligned(
+def _why_misaligned(
     request: CopyRequest, rows: Sequence[Digit], warps: Sequence[Digit], left: Sequence[Piece], memory: TileLayout
 ) -> str | None:
     """Why a row does not start at a multiple of 16 bytes, or None."""

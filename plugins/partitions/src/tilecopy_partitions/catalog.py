@@ -19,31 +19,33 @@ def install_line(package: str) -> str:
     return f"install {package} (from a checkout: pip install plugins/{folder})"
 
 
-def _known(package: str, op: str, spaces: tuple[tuple[str, str], ...], *, edges: bool = False) -> KnownVariant:
+def _first_party(package: str, op: str, spaces: tuple[tuple[str, str], ...], *, edges: bool = False) -> KnownVariant:
     return KnownVariant(package, op, spaces, edges, install_line(package))
 
 
 KNOWN_VARIANTS: dict[str, KnownVariant] = {
-    "bulk": _known("tilecopy-bulk", "copy_async", (("global", "shared"),)),
-    "bulk_store": _known("tilecopy-bulk", "copy_async", (("shared", "global"),)),
-    "dsmem": _known("tilecopy-dsmem", "copy_async", (("shared", "shared"),)),
-    "gmem_smem": _known("tilecopy-gmem-smem", "copy", (("global", "shared"), ("shared", "global")), edges=True),
-    "ldgsts": _known("tilecopy-ldgsts", "copy_async", (("global", "shared"),), edges=True),
-    "ldmatrix": _known("tilecopy-ldmatrix", "copy", (("shared", "local"),)),
-    "ragged": _known("tilecopy-ragged", "copy", tuple(permutations(("global", "shared", "local"), 2)), edges=True),
-    "ragged_async": _known("tilecopy-ragged", "copy_async", (("global", "shared"),), edges=True),
-    "reg": _known(
+    "bulk": _first_party("tilecopy-bulk", "copy_async", (("global", "shared"),)),
+    "bulk_store": _first_party("tilecopy-bulk", "copy_async", (("shared", "global"),)),
+    "dsmem": _first_party("tilecopy-dsmem", "copy_async", (("shared", "shared"),)),
+    "gmem_smem": _first_party("tilecopy-gmem-smem", "copy", (("global", "shared"), ("shared", "global")), edges=True),
+    "ldgsts": _first_party("tilecopy-ldgsts", "copy_async", (("global", "shared"),), edges=True),
+    "ldmatrix": _first_party("tilecopy-ldmatrix", "copy", (("shared", "local"),)),
+    "ragged": _first_party(
+        "tilecopy-ragged", "copy", tuple(permutations(("global", "shared", "local"), 2)), edges=True
+    ),
+    "ragged_async": _first_party("tilecopy-ragged", "copy_async", (("global", "shared"),), edges=True),
+    "reg": _first_party(
         "tilecopy-reg",
         "copy",
         (("shared", "local"), ("local", "shared"), ("global", "local"), ("local", "global")),
         edges=True,
     ),
-    "regperm": _known("tilecopy-regperm", "copy", (("local", "local"),)),
-    "regperm_shfl": _known("tilecopy-regperm", "copy", (("local", "local"),)),
-    "stmatrix": _known("tilecopy-ldmatrix", "copy", (("local", "shared"),)),
-    "tcgen05_cp": _known("tilecopy-tcgen05-cp", "copy_async", (("shared", "tmem"),)),
-    "tcgen05_ld": _known("tilecopy-tcgen05-ldst", "copy", (("tmem", "local"),)),
-    "tcgen05_st": _known("tilecopy-tcgen05-ldst", "copy", (("local", "tmem"),)),
-    "tma": _known("tilecopy-tma", "copy_async", (("global", "shared"),), edges=True),
-    "tma_store": _known("tilecopy-tma", "copy_async", (("shared", "global"),), edges=True),
+    "regperm": _first_party("tilecopy-regperm", "copy", (("local", "local"),)),
+    "regperm_shfl": _first_party("tilecopy-regperm", "copy", (("local", "local"),)),
+    "stmatrix": _first_party("tilecopy-ldmatrix", "copy", (("local", "shared"),)),
+    "tcgen05_cp": _first_party("tilecopy-tcgen05-cp", "copy_async", (("shared", "tmem"),)),
+    "tcgen05_ld": _first_party("tilecopy-tcgen05-ldst", "copy", (("tmem", "local"),)),
+    "tcgen05_st": _first_party("tilecopy-tcgen05-ldst", "copy", (("local", "tmem"),)),
+    "tma": _first_party("tilecopy-tma", "copy_async", (("global", "shared"),), edges=True),
+    "tma_store": _first_party("tilecopy-tma", "copy_async", (("shared", "global"),), edges=True),
 }

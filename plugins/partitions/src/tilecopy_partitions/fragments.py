@@ -76,7 +76,7 @@ _Layouts = dict[str, dict[str, TileLayout]]
 """The layout of each operand of a shape, by name and element type."""
 
 
-def _packed(layout: TileLayout, dtypes: Iterable[str]) -> dict[str, TileLayout]:
+def _pack_elements(layout: TileLayout, dtypes: Iterable[str]) -> dict[str, TileLayout]:
     """A layout of registers as one of the elements that they hold."""
     layouts = {}
     for name in dtypes:
@@ -97,8 +97,8 @@ def _mma(rows: int, depth: int) -> _Layouts:
     halves, types, layouts = rows // 8, _MMA[rows, depth], _Layouts({"A": {}, "B": {}})
     for name in types:
         parts = depth // 4 // max(1, 32 // dtype_of(name).bits)
-        layouts["A"] |= _packed(S[(halves, 8, parts, 4) : (1, 4 @ laneid, halves, 1 @ laneid)], [name])
-        layouts["B"] |= _packed(S[(8, parts, 4) : (4 @ laneid, 1, 1 @ laneid)], [name])
+        layouts["A"] |= _pack_elements(S[(halves, 8, parts, 4) : (1, 4 @ laneid, halves, 1 @ laneid)], [name])
+        layouts["B"] |= _pack_elements(S[(8, parts, 4) : (4 @ laneid, 1, 1 @ laneid)], [name])
     layouts["C"] = _results(S[(halves, 8, 4, 2) : (2, 4 @ laneid, 1 @ laneid, 1)], types)
     return {operand: layouts[operand] | _M8N8K4[operand] for operand in layouts} if (rows, depth) == (8, 4) else layouts
 
@@ -107,7 +107,7 @@ def _wgmma(columns: int, depth: int) -> _Layouts:
     types = [name for name in _WGMMA[depth] if columns % 16 == 0 or columns in (8, 24) or name not in _INT8]
     a = S[(4, 2, 8, 2, 4) : (1 @ wid_in_wg, 1, 4 @ laneid, 2, 1 @ laneid)]
     c = S[(4, 2, 8, columns // 8, 4, 2) : (1 @ wid_in_wg, 2, 4 @ laneid, 4, 1 @ laneid, 1)]
-    return {"A": _packed(a, types), "C": _results(c, types)}
+    return {"A": _pack_elements(a, types), "C": _results(c, types)}
 
 
 @cache
@@ -120,7 +120,7 @@ def _operands(shape: str) -> _Layouts:
         rows, columns, depth = map(int, match.groups())
         return _wgmma(columns, depth) if rows == 64 else _mma(rows, depth)
     name, _, count = shape.partition(".x")
-    return {"C": _packed(_TCGEN05[name][1](int(count or 1)), _TCGEN05_TYPES)}
+    return {"C": _pack_elements(_TCGEN05[name][1](int(count or 1)), _TCGEN05_TYPES)}
 
 
 @checked(shape=TEXT, operand=one_of("A", "B", "C", "D"))

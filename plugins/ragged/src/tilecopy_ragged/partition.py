@@ -30,11 +30,11 @@ def ragged_partition(request: CopyRequest) -> VectorPartition | Decline:
         if why := why_not_memory(operand, region.buffer):
             return Decline(why)
     if request.dst.sliced_layout() is None or request.src.sliced_layout() is None:
-        return _scattered(request)
+        return _partition_by_coordinates(request)
     return synthesize(request, leader=request.side_in("global"), ragged=True)
 
 
-def _scattered(request: CopyRequest) -> VectorPartition | Decline:
+def _partition_by_coordinates(request: CopyRequest) -> VectorPartition | Decline:
     """Element ``i`` goes to thread ``i % threads`` in round ``i // threads``."""
     count, threads, buffer = request.dst.size, request.scope.threads, request.dst.buffer
     for region in (request.dst, request.src):

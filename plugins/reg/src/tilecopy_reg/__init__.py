@@ -24,7 +24,7 @@ from tilecopy_core.plugin import (
 from tilecopy_partitions import owned_fragment
 
 from .emission import emit
-from .partition import FragmentPartition, clipped, fragment_inside, fragment_partition, sliced_other
+from .partition import FragmentPartition, clip_to_fragment, fragment_inside, fragment_partition, sliced_other
 
 PAIRS = (("shared", "local"), ("local", "shared"), ("global", "local"), ("local", "global"))
 
@@ -55,13 +55,13 @@ PREDICATE = (
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
     """The table, row by row."""
     why = fragment_inside(request)
-    return Decline(why) if why else first_failure(clipped(request), PREDICATE)
+    return Decline(why) if why else first_failure(clip_to_fragment(request), PREDICATE)
 
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> FragmentPartition | Decline:
     """Per-thread atoms and the widest vector over them."""
-    return fragment_partition(clipped(request))
+    return fragment_partition(clip_to_fragment(request))
 
 
 @hookimpl

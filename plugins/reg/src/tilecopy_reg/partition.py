@@ -139,7 +139,7 @@ class FragmentPartition:
         return moves
 
 
-def clipped(request: CopyRequest) -> CopyRequest:
+def clip_to_fragment(request: CopyRequest) -> CopyRequest:
     """The copy of the part of a box that the fragment has: what is outside has no register to be read or written."""
     fragment, other = fragment_and_memory(request)
     if not request.overhangs or any(isinstance(start, Expr) for start in fragment.starts):
@@ -166,7 +166,7 @@ def fragment_inside(request: CopyRequest) -> str | None:
     """The register operand lies inside its shape, or the elements outside need not be copied."""
     fragment, _ = fragment_and_memory(request)
     dims = [dim for dim in range(len(fragment.starts)) if request.overhangs and any(fragment.overhang(dim))]
-    if dims and any(any(fragment_and_memory(clipped(request))[0].overhang(dim)) for dim in dims):
+    if dims and any(any(fragment_and_memory(clip_to_fragment(request))[0].overhang(dim)) for dim in dims):
         return f"{fragment} may lie outside dimension {dims[0]} of the register operand, which has no registers there; copy the part inside"
     if dims and request.src is fragment and request.fill is not None:
         return (
@@ -193,17 +193,17 @@ def fragment_partition(request: CopyRequest) -> FragmentPartition | Decline:
     Where the other side may overhang, its ``edge`` has the widest vectors that lie wholly inside or outside.
     """
     _, other = fragment_and_memory(request)
-    inside = _induced(request, ())
+    inside = _induce_partition(request, ())
     guards = guards_of(other) if request.overhangs else ()
     if not guards or isinstance(inside, Decline):
         return inside
-    edge = _induced(request, guards)
+    edge = _induce_partition(request, guards)
     if isinstance(edge, Decline):
         return Decline(f"where the copy overhangs: {edge.reason}")
     return attrs.evolve(inside, edge=edge)
 
 
-def _induced(request: CopyRequest, guards: tuple[Guard, ...]) -> FragmentPartition | Decline:
+def _induce_partition(request: CopyRequest, guards: tuple[Guard, ...]) -> FragmentPartition | Decline:
     """The partition whose vectors keep to some guards."""
     fragment, other = fragment_and_memory(request)
     layout, memory = fragment.sliced_layout(), slice_layout("other", other)

@@ -34,43 +34,45 @@ def registers_of(network: Network) -> set[int]:
     return {value.number for value in values if not value.made}
 
 
-def followed(network: Network, sources: Mapping[int, Array]) -> list[Array]:
+def follow_network(network: Network, sources: Mapping[int, Array]) -> list[Array]:
     """The words that a network was asked for."""
     step_words: list[Array] = []
     for step in network.steps:
         low, high = (step_words[v.number] if v.made else sources[v.number] for v in (step.low, step.high))
-        step_words.append(permuted(low, high, [step.selector] * WARP_THREADS))
+        step_words.append(permute_bytes(low, high, [step.selector] * WARP_THREADS))
     return [step_words[value.number] if value.made else sources[value.number] for value in network.values]
 
 
-def permuted(low: Array, high: Array, selectors: Sequence[int]) -> Array:
+def permute_bytes(low: Array, high: Array, selectors: Sequence[int]) -> Array:
     """``prmt.b32`` of two words, by a selector for each lane."""
     digits = np.array(selectors)[:, None] >> 4 * np.arange(WORD_BYTES) & 2 * WORD_BYTES - 1
     return np.take_along_axis(np.concatenate([low, high], axis=1), digits, axis=1)
 
 
-def gathered(form: Gather) -> list[Array]:
+def simulate_gather(form: Gather) -> list[Array]:
     """The words of a gather."""
     words = []
     for word in form.words:
         fetched = [own_bytes(fetch.word)[list(fetch.lanes)] for fetch in word.fetches]
         value = fetched[0]
         for other, selectors in zip(fetched[1:] or fetched, word.selectors, strict=True):
-            value = permuted(value, other, selectors)
+            value = permute_bytes(value, other, selectors)
         words.append(value)
     return words
 
 
-def exchanged(form: Butterfly) -> list[Array]:
+def simulate_butterfly(form: Butterfly) -> list[Array]:
     """The words of a butterfly."""
-    registers = np.stack(followed(form.before, {number: own_bytes(number) for number in registers_of(form.before)}))
+    registers = np.stack(
+        follow_network(form.before, {number: own_bytes(number) for number in registers_of(form.before)})
+    )
     for exchange in form.exchanges:
-        registers = _exchanged(exchange, registers)
+        registers = _simulate_exchange(exchange, registers)
     registers = registers[:, list(form.lanes)]
-    return followed(form.after, dict(enumerate(registers)))
+    return follow_network(form.after, dict(enumerate(registers)))
 
 
-def _exchanged(exchange: Exchange, held: Array) -> Array:
+def _simulate_exchange(exchange: Exchange, held: Array) -> Array:
     """A bit of the lane's number and one of the word's, or of the byte's, have changed places."""
     word, lane, byte = np.meshgrid(*map(np.arange, held.shape), indexing="ij")
     number = byte | word << BYTE_BITS

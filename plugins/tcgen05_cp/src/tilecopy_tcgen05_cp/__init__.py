@@ -46,7 +46,7 @@ variant = Variant(
 )
 
 
-def allocated(request: CopyRequest) -> str | None:
+def has_address(request: CopyRequest) -> str | None:
     """``tcgen05.alloc`` has given the destination an address (a plan with no kernel around it has none to give)."""
     if request.dst.buffer.allocated_addr is None and request.active.cta_threads is not None:
         return (
@@ -85,7 +85,7 @@ def cta_group(request: CopyRequest) -> str | None:
 PREDICATE = (
     valid_copy,
     element_width,
-    allocated,
+    has_address,
     cta_group,
 )
 """The rows of the specification that the record does not declare."""

@@ -37,7 +37,7 @@ def element_width(request: CopyRequest) -> str | None:
     return None if dtype.bits in (8, 16, 32) else f"elements of {dtype.bits} bits ({dtype}); 8, 16 and 32 are taken"
 
 
-def allocated(request: CopyRequest) -> str | None:
+def has_address(request: CopyRequest) -> str | None:
     """``tcgen05.alloc`` has given the tensor an address (a plan with no kernel around it has none to give)."""
     _, tensor = fragment_and_memory(request)
     in_a_kernel = request.active.cta_threads is not None and request.scope.kind != "cta"
@@ -46,7 +46,7 @@ def allocated(request: CopyRequest) -> str | None:
     return None
 
 
-PREDICATE = (scope_in("warp", "warpgroup", "cta"), valid_copy, element_width, allocated)
+PREDICATE = (scope_in("warp", "warpgroup", "cta"), valid_copy, element_width, has_address)
 """What the record does not declare. Each check gives a reason to decline, or None."""
 
 
@@ -80,8 +80,8 @@ class Transfers:
     def tilecopy_partition(self, request: CopyRequest) -> TransferPartition | Decline:
         """The instructions, with the registers and the lane and column of each."""
         with LOCK:
-            from .transfers import transferred
-        return transferred(request)
+            from .transfers import partition_transfers
+        return partition_transfers(request)
 
     @hookimpl
     def tilecopy_emit(self, request: CopyRequest, partition: TransferPartition, ptx: PtxBuilder) -> None:

@@ -24,7 +24,7 @@ from .shapes import LANES, Array
 
 
 @frozen(eq=False)
-class Held:
+class RegisterMap:
     """The registers that a copy moves, warp by warp of the CTA.
 
     Attributes:
@@ -44,7 +44,7 @@ class Held:
     halves: bool
 
 
-def held(request: CopyRequest) -> Held | Decline:
+def map_registers(request: CopyRequest) -> RegisterMap | Decline:
     """Every register of the copy, or the first that breaks what ``tcgen05.ld`` and ``st`` ask for."""
     fragment, tensor = fragment_and_memory(request)
     fragment_layout, tensor_layout = fragment.sliced_layout(), tensor.sliced_layout()
@@ -149,7 +149,7 @@ def _why_not_stored(request: CopyRequest, thread: Array, row: Array, column: Arr
 
 def _words(
     request: CopyRequest, thread: Array, register: Array, row: Array, column: Array, there: TileLayout
-) -> Held | Decline:
+) -> RegisterMap | Decline:
     """The elements of each 32-bit register together, and the same registers in all threads."""
     fragment, tensor = fragment_and_memory(request)
     bits, name = fragment.buffer.dtype.bits, fragment.buffer.name
@@ -196,7 +196,7 @@ def _words(
         return Decline(f"{len(tids)} threads own registers of {name}, not all lanes of each of their warps")
     shape = len(firsts), LANES, len(registers)
     lanes, columns = rows[:, 0].reshape(shape), (columns[:, 0] // per).reshape(shape)
-    return Held(firsts // LANES, registers, lanes, columns, start // per, halves)
+    return RegisterMap(firsts // LANES, registers, lanes, columns, start // per, halves)
 
 
 def _groups(place: Array, per: int) -> list[Array]:

@@ -11,7 +11,7 @@ import numpy as np
 from tilecopy_core.plugin import Buffer, CopyRequest, Decline, Int, bounds_of, evaluate, frozen, wid_in_wg
 from tilecopy_partitions import fragment_and_memory, mma_fragment, tile_fragment
 
-from .places import Held, held
+from .places import RegisterMap, map_registers
 from .shapes import LANES, SHAPES, Fit, Shape, fits
 
 MOST_COLUMNS = 512
@@ -113,17 +113,17 @@ class TransferPartition:
         return moves
 
 
-def transferred(request: CopyRequest) -> TransferPartition | Decline:
+def partition_transfers(request: CopyRequest) -> TransferPartition | Decline:
     """The fewest instructions, or the first register that fits none and a layout that would."""
-    register_map = held(request)
-    answer = register_map if isinstance(register_map, Decline) else _transferred(request, register_map)
+    register_map = map_registers(request)
+    answer = register_map if isinstance(register_map, Decline) else _transfers_of(request, register_map)
     if isinstance(answer, Decline):
         fitting = _fitting(request)
         return Decline(f"{answer.reason}; {fitting} would fit") if fitting else answer
     return answer
 
 
-def _transferred(request: CopyRequest, found: Held) -> TransferPartition | Decline:
+def _transfers_of(request: CopyRequest, found: RegisterMap) -> TransferPartition | Decline:
     fragment, tensor = fragment_and_memory(request)
     name, scale = fragment.buffer.name, 2 if found.halves else 1
     base = found.columns[:, :1, :1]
@@ -158,7 +158,7 @@ def _transferred(request: CopyRequest, found: Held) -> TransferPartition | Decli
             f"and lane {lanes[1]}, column {columns[1]} in the second, from the start of {tensor}: no shape of tcgen05.ld and st has it"
         )
     known_fits = [fit for fit in shape_fits if fit is not None]
-    transfers = _grouped(known_fits, found.registers.tolist(), name, scale)
+    transfers = _group_registers(known_fits, found.registers.tolist(), name, scale)
     if isinstance(transfers, str):
         return Decline(transfers)
     start = found.start - int(groups[0]) * step
@@ -169,7 +169,9 @@ def _transferred(request: CopyRequest, found: Held) -> TransferPartition | Decli
     return TransferPartition(transfers, found.halves, start, step, (within[0], within[-1]), period)
 
 
-def _grouped(made: Sequence[Fit], registers: Sequence[int], name: str, scale: int) -> tuple[Transfer, ...] | str:
+def _group_registers(
+    made: Sequence[Fit], registers: Sequence[int], name: str, scale: int
+) -> tuple[Transfer, ...] | str:
     """Registers of one shape side by side, in repeats as wide as can be."""
     transfers = list[Transfer]()
     for shape, half, split in dict.fromkeys((fit.shape, fit.half, fit.split) for fit in made):
@@ -246,7 +248,7 @@ def _fitting(request: CopyRequest) -> str | None:
         )
         other = Buffer(shape, fragment.buffer.dtype, space="local", layout=layout, name=fragment.buffer.name)[:, :]
         asked = attrs.evolve(request, src=other) if request.src is fragment else attrs.evolve(request, dst=other)
-        register_map = held(asked)
-        if isinstance(register_map, Held) and isinstance(_transferred(asked, register_map), TransferPartition):
+        register_map = map_registers(asked)
+        if isinstance(register_map, RegisterMap) and isinstance(_transfers_of(asked, register_map), TransferPartition):
             return f"tile_fragment(mma_fragment({candidate.name!r}, 'C', {name!r}), {shape}, ({warps}, 1){axis})"
     return None

@@ -107,7 +107,7 @@ class BoxPartition:
         return f"{copies} of a box of {box} ({self.box_bytes} bytes{swizzled})"
 
 
-def boxed(request: CopyRequest, tile: Region, array: Region) -> BoxPartition | Decline:
+def partition_boxes(request: CopyRequest, tile: Region, array: Region) -> BoxPartition | Decline:
     """The boxes of a copy between a tile in shared memory and a region of a global array.
 
     Args:
@@ -143,14 +143,14 @@ def boxed(request: CopyRequest, tile: Region, array: Region) -> BoxPartition | D
     return _of_pieces(request, tile, array, layout, pieces, strides, mode)
 
 
-def accepted(request: CopyRequest, tile: Region, array: Region) -> Accept:
+def accept_with_priority(request: CopyRequest, tile: Region, array: Region) -> Accept:
     """With a priority below that of bulk copies, if as few of them as boxes move the copy: they are quicker then."""
     if request.overhangs or request.options.get("multicast") is not None or not _may_be_contiguous(array):
         return Accept()
     chunks = partition_chunks(request)
     if isinstance(chunks, ChunkPartition) and (chunks.rounds.outer == 1 or chunks.rounds.vec > MOST_BOX):
         # several chunks that fit a box each are never fewer than the boxes, which need not be found for them
-        boxes = boxed(request, tile, array)
+        boxes = partition_boxes(request, tile, array)
         if isinstance(boxes, BoxPartition) and chunks.rounds.outer <= boxes.rounds.outer:
             return Accept(DEMOTED_PRIORITY)
     return Accept()

@@ -58,16 +58,16 @@ PREDICATE = (valid_copy, whole_byte_elements, no_replica, tile_is_whole, starts_
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
     """The table, row by row; what bulk copies do as well is left to them."""
     with LOCK:
-        from .boxes import accepted
-    return first_failure(request, PREDICATE) and accepted(request, request.src, request.dst)
+        from .boxes import accept_with_priority
+    return first_failure(request, PREDICATE) and accept_with_priority(request, request.src, request.dst)
 
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> BoxPartition | Decline:
     """The largest boxes that both sides have, and the loop over them."""
     with LOCK:
-        from .boxes import boxed
-    return boxed(request, request.src, request.dst)
+        from .boxes import partition_boxes
+    return partition_boxes(request, request.src, request.dst)
 
 
 @hookimpl

@@ -149,7 +149,7 @@ def _emit(function: Function, context: Any, builder: Any, kinds: Sequence[Any], 
     """The block, its operands taken out of the arguments and put back."""
     values_by_name: dict[str, Any] = {}
     for argument, kind, value in zip(function.arguments, kinds, values, strict=True):
-        values_by_name[argument.name] = _held(argument, context, builder, kind, value)
+        values_by_name[argument.name] = _block_value(argument, context, builder, kind, value)
 
     def place(name: str, word: int) -> Any:
         return cgutils.gep_inbounds(builder, values_by_name[name], word)
@@ -181,7 +181,7 @@ def _emit(function: Function, context: Any, builder: Any, kinds: Sequence[Any], 
         builder.store(word, place(operand.argument, operand.word))
 
 
-def _held(argument: Argument, context: Any, builder: Any, kind: Any, value: Any) -> Any:
+def _block_value(argument: Argument, context: Any, builder: Any, kind: Any, value: Any) -> Any:
     """The value that the block takes for an argument; of a fragment, where its words begin."""
     if isinstance(kind, types.Omitted):
         return _thread_index(builder)

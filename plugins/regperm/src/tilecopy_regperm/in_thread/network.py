@@ -127,14 +127,14 @@ def _halves(wide: Sequence[Content], made: Sequence[Content]) -> list[tuple[Cont
             by_pair.setdefault(frozenset(pair), []).append(at)
     chosen: list[tuple[int | Content, int | Content]] = []
     for content in wide:
-        ways = [[(_placed(bins, by_pair, fixed, half), half) for half in way] for way in _ways(content)]
+        ways = [[(_find_bin(bins, by_pair, fixed, half), half) for half in way] for way in _ways(content)]
         best = min(ways, key=lambda way: sum(at == len(bins) for at, _ in way))
         taken: list[int | Content] = []
         for _, half in best:
             if len({byte[0] for byte in half}) == 1:
                 taken.append(tuple((half[0][0], place) for place in range(WORD_BYTES)))
                 continue
-            at = _placed(bins, by_pair, fixed, half)
+            at = _find_bin(bins, by_pair, fixed, half)
             if at == len(bins):
                 bins.append([])
                 by_pair.setdefault(frozenset(byte[0] for byte in half), []).append(at)
@@ -161,7 +161,7 @@ def _ways(content: Content) -> list[tuple[list[Byte], list[Byte]]]:
     return [(low, high) for low, high in ways]
 
 
-def _placed(
+def _find_bin(
     bins: Sequence[Sequence[Byte]], by_pair: Mapping[frozenset[int], Sequence[int]], fixed: int, half: list[Byte]
 ) -> int:
     """The first bin that has a half or has room for it, ``len(bins)`` where there is none; -1 for a whole register.

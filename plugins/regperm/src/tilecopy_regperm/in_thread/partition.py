@@ -10,7 +10,7 @@ from tilecopy_partitions import Digit
 
 from ..elements import own_registers
 from ..fields import Field, fields_of, holders, word_bytes
-from ..simulate import element_moves, followed, own_bytes, registers_of
+from ..simulate import element_moves, follow_network, own_bytes, registers_of
 from .network import WORD_BYTES, Content, Network, Value, network
 
 
@@ -58,7 +58,7 @@ class RegisterPermutation:
         """
         width = word_bytes(self.dst.buffer)
         sources = {number: own_bytes(number, width) for number in registers_of(self.network)}
-        return element_moves(request, self.fields, followed(self.network, sources), self.digits)
+        return element_moves(request, self.fields, follow_network(self.network, sources), self.digits)
 
 
 def permutation(request: CopyRequest) -> RegisterPermutation | Decline:

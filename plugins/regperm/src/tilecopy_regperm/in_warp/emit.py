@@ -14,7 +14,7 @@ from ..fields import word_bytes
 from ..in_thread.emit import Hex, words, write
 from ..in_thread.network import WORD_BYTES
 from .butterfly import BYTE_BITS, Butterfly, Exchange
-from .gather import IDENTITY, OWN, ByLane, Fetch, Gather, Gathered, packed
+from .gather import IDENTITY, OWN, ByLane, Fetch, Gather, Gathered, pack_selector
 from .partition import LanePermutation
 
 FULL_MASK, CLAMP = Hex(0xFFFFFFFF), Hex(0x1F)
@@ -33,7 +33,7 @@ def emit(partition: LanePermutation, ptx: PtxBuilder) -> None:
         values = _butterfly(partition.form, lanes, sources)
     with by_owners(ptx, partition.digits):
         if word_bytes(dst) == 8:
-            values = [_joined(ptx, *values[n : n + 2]) for n in range(0, len(values), 2)]
+            values = [_join_halves(ptx, *values[n : n + 2]) for n in range(0, len(values), 2)]
         write(ptx, dst, src, partition.fields, values)
 
 
@@ -42,11 +42,11 @@ def _broadcast_sources(ptx: PtxBuilder, src: Buffer, needed: Collection[int]) ->
     per_register = word_bytes(src) // WORD_BYTES
     for register in (ptx.fragment(src)[number] for number in sorted({word // per_register for word in needed})):
 
-        def zeroed(register: Register = register) -> Register:
+        def zero(register: Register = register) -> Register:
             ptx.place_first(f"\tmov.b{register.bits} {register}, 0;")
             return register
 
-        ptx.blocks[0].once(("zeroed for shuffles", register), zeroed)
+        ptx.blocks[0].once(("zeroed for shuffles", register), zero)
 
 
 class _Pair(str):
@@ -106,7 +106,7 @@ class _Lanes:
         self.ptx.instr("shfl.sync.bfly.b32", result, value, distance, CLAMP, FULL_MASK)
         return result
 
-    def shuffled(self, value: Register, lanes: ByLane) -> Register:
+    def shuffle(self, value: Register, lanes: ByLane) -> Register:
         """The value that each lane's source lane has."""
         if lanes == OWN:
             return value
@@ -120,11 +120,11 @@ class _Lanes:
 
 def _gather(form: Gather, lanes: _Lanes, sources: Mapping[int, Register]) -> list[Register]:
     """The words of a gather."""
-    fetched = {fetch: lanes.shuffled(sources[fetch.word], fetch.lanes) for fetch in form.fetches}
-    return [_merged(word, fetched, lanes) for word in form.words]
+    fetched = {fetch: lanes.shuffle(sources[fetch.word], fetch.lanes) for fetch in form.fetches}
+    return [_merge_word(word, fetched, lanes) for word in form.words]
 
 
-def _merged(word: Gathered, fetched: dict[Fetch, Register], lanes: _Lanes) -> Register:
+def _merge_word(word: Gathered, fetched: dict[Fetch, Register], lanes: _Lanes) -> Register:
     words = [fetched[fetch] for fetch in word.fetches]
     if word.selectors == (IDENTITY,):
         return words[0]
@@ -146,7 +146,7 @@ def _butterfly(form: Butterfly, lanes: _Lanes, sources: Mapping[int, Register]) 
             _exchange_registers(exchange, lanes, registers)
         else:
             registers = [_exchange_bytes(exchange, lanes, value) for value in registers]
-    registers = [lanes.shuffled(value, form.lanes) for value in registers]
+    registers = [lanes.shuffle(value, form.lanes) for value in registers]
     return words(ptx, form.after, dict(enumerate(registers)), lambda _: ptx.reg("b32"))
 
 
@@ -167,7 +167,7 @@ def _exchange_bytes(exchange: Exchange, lanes: _Lanes, value: Register) -> Regis
     """The upper lane keeps its bytes whose bit is set, the lower lane the others; the rest are the partner's."""
     byte_bit, partner = 1 << exchange.bit, 1 << exchange.lane_bit
     keeps = [
-        packed(
+        pack_selector(
             [
                 place if bool(place & byte_bit) == upper else WORD_BYTES + (place ^ byte_bit)
                 for place in range(WORD_BYTES)
@@ -192,7 +192,7 @@ def _halves(ptx: PtxBuilder, registers: list[Register], needed: Collection[int])
     return halves
 
 
-def _joined(ptx: PtxBuilder, low: Register, high: Register) -> Register:
+def _join_halves(ptx: PtxBuilder, low: Register, high: Register) -> Register:
     """Two registers as one of 64 bits."""
     result = ptx.reg("b64")
     ptx.instr("mov.b64", result, _Pair(f"{{{low}, {high}}}"))

@@ -70,12 +70,12 @@ class Gather:
         return f"{self.shuffles} shfl, {merges} prmt"
 
 
-def packed(digits: Sequence[int]) -> int:
+def pack_selector(digits: Sequence[int]) -> int:
     """The selector of ``prmt`` with these digits, the lowest first."""
     return sum(digit << 4 * place for place, digit in enumerate(digits))
 
 
-IDENTITY: ByLane = (packed(_KEEP),) * WARP_THREADS
+IDENTITY: ByLane = (pack_selector(_KEEP),) * WARP_THREADS
 
 
 def gather(sources: LaneSources, fewer_than: int | None = None) -> Gather | None:
@@ -101,7 +101,7 @@ def _word(lane: list[list[int]], byte: list[list[int]]) -> Gathered:
         for number, source_lane in zip(numbers, lane[at], strict=True):
             if number >= 0:
                 asked[number][at] = source_lane
-    fetches = [Fetch(register, _completed(lanes)) for (register, _), lanes in zip(keys, asked, strict=True)]
+    fetches = [Fetch(register, _complete_lanes(lanes)) for (register, _), lanes in zip(keys, asked, strict=True)]
     selectors = []
     for number in range(min(1, len(keys) - 1), len(keys)):
         of_lanes = [_selector(number, from_fetch[at], byte[at]) for at in range(WARP_THREADS)]
@@ -132,10 +132,10 @@ def _selector(number: int, from_fetch: list[int], sources: list[int]) -> int | N
             digits.append(source % WORD_BYTES + WORD_BYTES)
         else:
             digits.append(source % WORD_BYTES if first and wanted == 0 else place)
-    return packed(digits)
+    return pack_selector(digits)
 
 
-def _completed(lanes: list[int]) -> ByLane:
+def _complete_lanes(lanes: list[int]) -> ByLane:
     """Any lane for those that need none: so that all read themselves, one lane, or that of a fixed exclusive or."""
     asked = [(at, lane) for at, lane in enumerate(lanes) if lane >= 0]
     if all(lane == at for at, lane in asked):

@@ -12,7 +12,7 @@ from tilecopy_partitions import Digit
 
 from ..fields import Field, holders, word_bytes
 from ..in_thread.network import WORD_BYTES
-from ..simulate import element_moves, exchanged, gathered
+from ..simulate import element_moves, simulate_butterfly, simulate_gather
 from .butterfly import Butterfly, butterfly
 from .gather import Gather, gather
 from .lanes import lane_sources
@@ -65,7 +65,7 @@ class LanePermutation:
             request: the copy.
             values: of every symbol of the request; none matters.
         """
-        words = exchanged(self.form) if isinstance(self.form, Butterfly) else gathered(self.form)
+        words = simulate_butterfly(self.form) if isinstance(self.form, Butterfly) else simulate_gather(self.form)
         if word_bytes(self.dst.buffer) != WORD_BYTES:
             words = [np.concatenate(words[n : n + 2], axis=1) for n in range(0, len(words), 2)]
         return element_moves(request, self.fields, words, self.digits)
