@@ -29,7 +29,7 @@ from tilecopy_core.integers.expr import (
     is_multiple,
     of_atom,
     possible_bits,
-    same,
+    structural_equal,
     substitute,
 )
 from tilecopy_core.layout import S, laneid
@@ -206,11 +206,15 @@ def test_every_small_pair() -> None:
 
 def test_the_lesser_of_two_is_decided_where_it_can_be() -> None:
     n, m = tc.symbol("n", upper=8, multiple_of=4), tc.symbol("m", lower=8, upper=64, multiple_of=16)
-    assert same(tc.minimum(n, m), n) and same(tc.maximum(m, n), m) and same(tc.minimum(n, n), n)
+    assert (
+        structural_equal(tc.minimum(n, m), n)
+        and structural_equal(tc.maximum(m, n), m)
+        and structural_equal(tc.minimum(n, n), n)
+    )
     assert tc.minimum(3, 5) == 3 and tc.maximum(3, 5) == 5
     start = tc.minimum(m * 8, 200)
-    assert bounds_of(start) == (64, 200) and divisor_of(start) == 8 and same(start, tc.minimum(200, m * 8))
-    assert same(tc.minimum(m * 8, tc.symbol("free") * 0 + 200), start) and repr(start) == "min(8*m, 200)"
+    assert bounds_of(start) == (64, 200) and divisor_of(start) == 8 and structural_equal(start, tc.minimum(200, m * 8))
+    assert structural_equal(tc.minimum(m * 8, tc.symbol("free") * 0 + 200), start) and repr(start) == "min(8*m, 200)"
     unbounded = tc.symbol("unbounded", lower=None)
     assert bounds_of(tc.minimum(unbounded, 5)) == (None, 5) and bounds_of(tc.maximum(unbounded, 5)) == (5, None)
     for call in (tc.minimum, tc.maximum):
@@ -225,9 +229,9 @@ def test_what_divides_is_all_that_divides() -> None:
     assert divisor_of(row // 4) == 4 and divisor_of(row * word) == 64
     assert is_multiple(row, 8) and is_multiple(row, 16) and not is_multiple(row, 32) and not is_multiple(row + 4, 8)
     assert is_multiple(0, 16) and is_multiple(48, 16) and not is_multiple(8, 16)
-    assert same((word * 2 + tc.symbol("n") * 0 + row + 3) % 8, 3)
+    assert structural_equal((word * 2 + tc.symbol("n") * 0 + row + 3) % 8, 3)
     other = tc.symbol("other")
-    assert same((word * 2 + other * 3) % 8, other * 3 % 8)
+    assert structural_equal((word * 2 + other * 3) % 8, other * 3 % 8)
 
 
 def test_a_product_without_an_upper_bound() -> None:
@@ -273,8 +277,8 @@ def test_thread_splits_simplify_away() -> None:
     assert repr((group * 32 + lane) // 64) == "(group)//2" and repr((group * 32 + lane + 32) // 64) == "(group + 1)//2"
     assert repr((group * 32 + lane) % 64) == "32*((group)%2) + lane" and repr((group * 32 + lane) // 16) != "2*group"
     wide = tc.symbol("wide", upper=1000)
-    assert same(wide % 24 % 8, wide % 8)
-    assert same(wide // 3 // 5, wide // 15)
+    assert structural_equal(wide % 24 % 8, wide % 8)
+    assert structural_equal(wide // 3 // 5, wide // 15)
 
 
 @given(expressions(2), expressions(1), environments(), st.integers(2, 12), st.sampled_from([-2, 1, 3]))
@@ -286,7 +290,7 @@ def test_what_is_without_its_remainder(
     value, (low, high) = factor * (a - a % by) + b, bounds_of(rest)
     assert evaluate(rest, env) == value and (low is None or low <= value) and (high is None or value <= high)
     assert evaluate(rest // by, env) == value // by and evaluate(rest % by, env) == value % by
-    assert same(rest + factor * (left % by), factor * left + other), "and the remainder cancels"
+    assert structural_equal(rest + factor * (left % by), factor * left + other), "and the remainder cancels"
 
 
 @pytest.mark.parametrize(("found", "values"), SYMBOLS.items())
@@ -296,7 +300,7 @@ def test_bounds_without_the_remainder_are_exact(found: Symbol, values: range, by
         wanted = [evaluate(each, {found: value}) // by * by for value in values]
         rest = each - each % by
         assert bounds_of(rest) == (min(wanted), max(wanted)) and bounds_of(-rest) == (-max(wanted), -min(wanted))
-        assert same(rest // by, each // by) and same((by - rest) % by, 0)
+        assert structural_equal(rest // by, each // by) and structural_equal((by - rest) % by, 0)
 
 
 def test_the_first_thread_of_a_warp_has_exact_bounds() -> None:
@@ -304,7 +308,11 @@ def test_the_first_thread_of_a_warp_has_exact_bounds() -> None:
     tid = k.thread_id()
     for first in (tid - tid % 32, tid - k.lane_id()):
         assert bounds_of(first) == (0, 96) and bounds_of(-first) == (-96, 0)
-        assert same(first // 32, tid // 32) and same((first + 31) // 16, 2 * (tid // 32) + 1) and same(first % 32, 0)
+        assert (
+            structural_equal(first // 32, tid // 32)
+            and structural_equal((first + 31) // 16, 2 * (tid // 32) + 1)
+            and structural_equal(first % 32, 0)
+        )
     tile, rows = k.shared((32,), "float32"), k.param("A", (4, 32), "float32")
     k.warp.copy(tile[:], rows[(tid - tid % 32) // 32, :])
 
@@ -312,8 +320,8 @@ def test_the_first_thread_of_a_warp_has_exact_bounds() -> None:
 def test_a_comparison_is_a_condition_without_truth() -> None:
     tid = tc.symbol("tid", upper=31)
     assert repr(tid < 4) == "tid < 4"
-    assert same(tid + 1, 1 + tid)
-    assert not same(tid, tid + 1)
+    assert structural_equal(tid + 1, 1 + tid)
+    assert not structural_equal(tid, tid + 1)
     for misuse in (
         lambda: bool(tid < 4),
         lambda: bool(tid == 4),
@@ -364,8 +372,8 @@ def test_conditions_are_true_where_python_says(
 
 def test_a_symbol_is_not_its_name() -> None:
     one, other = tc.symbol("n", upper=7), tc.symbol("n", upper=7)
-    assert not same(one, other)
-    assert not same(one - other, 0)
+    assert not structural_equal(one, other)
+    assert not structural_equal(one - other, 0)
     assert bounds_of(one - other) == (-7, 7)
 
 
@@ -380,7 +388,7 @@ def test_the_sign_of_a_difference_survives_an_exclusive_or() -> None:
 def test_pickles_and_copies_keep_meaning_and_identity(left: tc.Int, right: tc.Int, env: dict[Symbol, int]) -> None:
     made, other, values = pickle.loads(pickle.dumps((left, right, env)))
     assert evaluate(made, values) == evaluate(left, env)
-    assert same(made, other) == same(left, right)
+    assert structural_equal(made, other) == structural_equal(left, right)
     assert evaluate(copy.deepcopy((left, env))[0], env) == evaluate(left, env) if isinstance(left, int) else True
 
 
@@ -397,8 +405,8 @@ def test_misuse_is_named() -> None:
 def test_an_exclusive_or_with_nothing_or_itself_is_no_exclusive_or() -> None:
     """Whatever the bounds: of the index of a CTA in a grid that is not known, or of what may be negative."""
     for n in (tc.symbol("n"), tc.symbol("n", lower=None), tc.symbol("n", upper=8) - 3):
-        assert same(n ^ 0, n) and same(0 ^ n, n) and n ^ n == 0
-        assert same((n * 2 + 1) ^ (n * 2 + 1) ^ n, n)
+        assert structural_equal(n ^ 0, n) and structural_equal(0 ^ n, n) and n ^ n == 0
+        assert structural_equal((n * 2 + 1) ^ (n * 2 + 1) ^ n, n)
 
 
 def test_every_operation_has_its_instructions() -> None:

@@ -16,7 +16,7 @@ from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core.description.scope import ActiveThreads, differs_within, tid_symbol
-from tilecopy_core.integers.expr import Symbol, bounds_of, evaluate, of_atom, same
+from tilecopy_core.integers.expr import Symbol, bounds_of, evaluate, of_atom, structural_equal
 
 ROWS = np.arange(32 * 32, dtype=np.float32).reshape(32, 32)
 
@@ -273,7 +273,7 @@ def test_conditions_have_no_truth_value_and_structure_has_a_name() -> None:
     ):
         with pytest.raises(tc.RequestError, match=mentions("if_")):
             mistake()
-    assert same(t + 1, 1 + t) and not same(t, t + 1)
+    assert structural_equal(t + 1, 1 + t) and not structural_equal(t, t + 1)
 
 
 def test_decided_comparisons_join_conditions() -> None:
@@ -805,7 +805,7 @@ def test_expressions_regions_plans_and_kernels_copy_and_pickle() -> None:
     built = kernels.round_trip((64, 64), (32, 64), "float32")
     for again in (copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))):
         made, number = again((n + 1, n))
-        assert same(made, number + 1)
+        assert structural_equal(made, number + 1)
         assert bounds_of(again(region).starts[0]) == (0, 7)
         assert again(plan).explain() == plan.explain()
         other = again(built)

@@ -19,7 +19,7 @@ from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.mentions import is_hazard, mentions
 
 from tilecopy_core.integers import bounds_of
-from tilecopy_core.integers.expr import same
+from tilecopy_core.integers.expr import structural_equal
 
 EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
 rows_by_index = lru_cache(runpy.run_path(str(EXAMPLES / "gather_scatter.py"))["rows_by_index"])
@@ -227,7 +227,7 @@ def test_two_loads_are_two_values_and_one_index_is_one() -> None:
         first = k.index(k.load(place[0]), upper=7)
         k.store(place[0], 5)
         second = k.index(k.load(place[0]), upper=7)
-        assert not same(first, second) and same(first - first, 0)
+        assert not structural_equal(first, second) and structural_equal(first - first, 0)
         k.store(b[0], k.load(a[first]))
         k.store(b[1], k.load(a[second]))
     result = np.zeros(2, np.int32)

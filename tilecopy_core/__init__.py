@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .description.scope import ActiveThreads, Scope, cta, thread, warp, warpgroup
     from .description.target import TARGETS, Target, target_of
     from .dispatch.plan import Plan, plan, ptx_text
-    from .integers.expr import Expr, Int, maximum, minimum, same, symbol
+    from .integers.expr import Expr, Int, maximum, minimum, structural_equal, symbol
     from .layout.axes import (
         Axis,
         TCol,
@@ -59,7 +59,7 @@ else:  # a checker would take every name for one of the package
         ".description.scope": "ActiveThreads Scope cta thread warp warpgroup",
         ".description.target": "TARGETS Target target_of",
         ".dispatch.plan": "Plan plan ptx_text",
-        ".integers.expr": "Expr Int maximum minimum same symbol",
+        ".integers.expr": "Expr Int maximum minimum structural_equal symbol",
         ".layout.axes": "Axis TCol TLane bx by bz cbx cby cbz laneid m tid_in_wg tx warpid wgid wid_in_wg",
         ".layout.boxes": "Iter",
         ".layout.dtypes": "DTYPES DType dtype_of",
@@ -81,7 +81,7 @@ __all__ += ["PerformanceWarning", "PluginWarning"]
 __all__ += ["Axis", "Iter", "Layout", "R", "S", "Swizzle", "SwizzledLayout", "TCol", "TLane", "TileLayout", "swizzle"]
 __all__ += ["bx", "by", "bz", "cbx", "cby", "cbz", "laneid", "m", "tid_in_wg", "tx", "warpid", "wgid", "wid_in_wg"]
 __all__ += ["DTYPES", "SPACES", "Buffer", "DType", "Region", "dtype_of"]
-__all__ += ["Expr", "Int", "maximum", "minimum", "same", "symbol"]
+__all__ += ["Expr", "Int", "maximum", "minimum", "structural_equal", "symbol"]
 __all__ += ["TARGETS", "ActiveThreads", "Scope", "Target", "cta", "target_of", "thread", "warp", "warpgroup"]
 __all__ += ["Accept", "CopyRequest", "Decline", "Option", "Registry", "Variant", "VariantPlugin", "Verdict"]
 __all__ += ["default_registry", "hookimpl"]

@@ -40,7 +40,7 @@ from .errors import short_repr
 from .errors.process_lock import LOCK
 from .errors.records import frozen
 from .integers import Condition, Expr, Int, Symbol, bounds_of, divisor_of, is_int_like, is_multiple, key_of, symbols_of
-from .integers.expr import evaluate, same, substitute
+from .integers.expr import evaluate, structural_equal, substitute
 from .layout import Axis, Iter, Pair, Swizzle, TCol, TileLayout, TLane, fuse_pairs, m, row_major, swizzle
 from .layout.axes import laneid, tid_in_wg, tx, warpid, wid_in_wg
 from .layout.dtypes import DType, dtype_of
@@ -60,7 +60,7 @@ __all__ += ["Buffer", "DType", "Outside", "Region", "Target", "dtype_of"]
 __all__ += ["Axis", "Iter", "Swizzle", "TCol", "TLane", "TileLayout", "m", "row_major", "swizzle"]
 __all__ += ["S", "laneid", "tid_in_wg", "tx", "warpid", "wid_in_wg"]
 __all__ += ["Condition", "Expr", "Int", "Symbol", "bounds_of", "divisor_of", "evaluate", "is_int_like", "is_multiple"]
-__all__ += ["key_of", "same", "substitute", "symbols_of"]
+__all__ += ["key_of", "structural_equal", "substitute", "symbols_of"]
 __all__ += ["ActiveThreads", "Scope", "axis_index", "by_thread"]
 __all__ += ["Pair", "fuse_pairs", "frozen", "short_repr"]
 __all__ += ["Access", "Address", "PtxBuilder", "Register", "TensorPlace", "masked"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from ..errors import LayoutError
-from ..integers.expr import Expr, divisor_of, floordiv, same
+from ..integers.expr import Expr, divisor_of, floordiv, structural_equal
 from ..memory.buffers import Region
 from .request import CopyRequest
 
@@ -54,7 +54,7 @@ def _as_bytes(region: Region, *, around: bool = False) -> tuple[Region, int, int
     """
     buffer, starts, extents = region.buffer, list(region.starts), list(region.extents)
     view, per_byte = buffer.view(dtype="uint8"), 8 // buffer.dtype.bits
-    dim = next((d for d, size in enumerate(buffer.shape) if not same(size, view.shape[d])), None)
+    dim = next((d for d, size in enumerate(buffer.shape) if not structural_equal(size, view.shape[d])), None)
     if dim is None:
         raise LayoutError(f"{buffer} has no elements")
     start, extent, phase = starts[dim], extents[dim], 0

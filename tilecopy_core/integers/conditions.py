@@ -67,7 +67,7 @@ class Condition:
     def __bool__(self) -> bool:
         raise RequestError(
             f"'{self!r}' is known only when the kernel runs: branch on it with KernelBuilder.if_, join conditions with "
-            "& | ~ instead of and, or, not (with parentheses), and compare structure with tilecopy_core.same"
+            "& | ~ instead of and, or, not (with parentheses), and compare structure with tilecopy_core.structural_equal"
         )
 
     def __repr__(self) -> str:

@@ -6,7 +6,7 @@ is to know of one. What can be proved of an atom (its bounds, a divisor, its sym
 nothing is assumed that does not follow from what the symbols declare. The divisor decides vector widths, the bounds
 decide 32- or 64-bit arithmetic.
 
-``a == b`` gives a :class:`Condition`, which has no truth value; :func:`same` is structural equality, and :func:`key_of`
+``a == b`` gives a :class:`Condition`, which has no truth value; :func:`structural_equal` is structural equality, and :func:`key_of`
 what to put into a dict.
 """
 
@@ -372,7 +372,7 @@ def _block(const: int, terms: tuple[Term, ...], divisor: int, quotient: bool) ->
         if lower is None or upper is None or lower // step != upper // step:
             continue
         first = lower // step * step
-        if not same(small, first):  # floor((step * x + r) / (step * d)) is floor(x / d) for 0 <= r < step
+        if not structural_equal(small, first):  # floor((step * x + r) / (step * d)) is floor(x / d) for 0 <= r < step
             whole = add(multiples, first)
             return floordiv(whole, divisor) if quotient else add(mod(whole, divisor), sub(small, first))
     (atom, coefficient), op = rest.terms[0], "//" if quotient else "%"
@@ -389,7 +389,7 @@ def xor(left: Int, right: Int) -> Int:
     """Bitwise exclusive or; a sum when the two can have no bit in common."""
     if not isinstance(left, Expr) and not isinstance(right, Expr):
         return left ^ right
-    if same(left, right):
+    if structural_equal(left, right):
         return 0
     bits = possible_bits(left), possible_bits(right)
     if 0 in bits or (bits[0] is not None and bits[1] is not None and not bits[0] & bits[1]):
@@ -419,7 +419,7 @@ def maximum(left: Int, right: Int) -> Int:
     return mul(minimum(mul(left, -1), mul(right, -1)), -1)
 
 
-def same(left: Any, right: Any) -> bool:
+def structural_equal(left: Any, right: Any) -> bool:
     """Structural equality: of integers, and of tuples of them; other values compare as they do."""
     if isinstance(left, Expr) and isinstance(right, Expr):
         if left is right or (left.const == right.const and left.terms == right.terms):
@@ -428,7 +428,7 @@ def same(left: Any, right: Any) -> bool:
     if isinstance(left, Expr) or isinstance(right, Expr):
         return False
     if isinstance(left, tuple) and isinstance(right, tuple):
-        return len(left) == len(right) and all(same(a, b) for a, b in zip(left, right, strict=True))
+        return len(left) == len(right) and all(structural_equal(a, b) for a, b in zip(left, right, strict=True))
     try:
         equal = left == right
     except Exception:  # an object's own

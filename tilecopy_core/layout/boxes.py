@@ -11,7 +11,7 @@ import attrs
 from ..errors import LayoutError, short_repr
 from ..errors.records import frozen
 from ..integers import bounds_of, divisor_of, is_int_like, is_multiple, key_of, plain
-from ..integers.expr import Expr, Int, add, mul, same, sub
+from ..integers.expr import Expr, Int, add, mul, structural_equal, sub
 from .axes import Axis, OnAxis, m
 
 
@@ -68,7 +68,7 @@ def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
         if pair[0].extent == 1:
             continue
         if fused and all(
-            same(outer.stride, inner.stride * inner.extent) and outer.axis == inner.axis
+            structural_equal(outer.stride, inner.stride * inner.extent) and outer.axis == inner.axis
             for outer, inner in zip(fused[-1], pair, strict=True)
         ):
             fused[-1] = tuple([Iter(fused[-1][0].extent * it.extent, it.stride, it.axis) for it in pair])
@@ -135,7 +135,7 @@ def _start_and_extent(part: Any, size: Int, dim: int, overhang: bool) -> tuple[I
 def flat_run(shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]) -> tuple[Int, int] | None:
     """Start and length of a box that is one run of row-major indices, or None."""
     first = next((dim for dim, extent in enumerate(extents) if extent > 1), len(shape) - 1)
-    if any(extents[dim] != shape[dim] or not same(starts[dim], 0) for dim in range(first + 1, len(shape))):
+    if any(extents[dim] != shape[dim] or not structural_equal(starts[dim], 0) for dim in range(first + 1, len(shape))):
         return None
     start: Int = 0
     for index, size in zip(starts, shape, strict=True):

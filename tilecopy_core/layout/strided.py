@@ -10,7 +10,7 @@ import attrs
 
 from ..errors import LayoutError
 from ..errors.records import frozen
-from ..integers.expr import Expr, Int, add, bounds_of, key_of, mul, same
+from ..integers.expr import Expr, Int, add, bounds_of, key_of, mul, structural_equal
 from .axes import Axis, m
 from .boxes import Iter
 from .html import html_table
@@ -58,7 +58,7 @@ class StridedLayout:
 
     def check_admits(self, shape: Sequence[Int], what: str) -> None:
         """Raise :class:`LayoutError` unless the shape is its own."""
-        if not same(tuple(shape), self.shape):
+        if not structural_equal(tuple(shape), self.shape):
             raise LayoutError(f"{what}: {self} is of the shape {self.shape}, not {tuple(shape)}")
 
     def offset_of(self, coordinate: Sequence[Int]) -> Int:

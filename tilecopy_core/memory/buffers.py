@@ -11,7 +11,7 @@ import attrs
 from ..errors import LayoutError, RequestError, instance_of, integer_in, one_of, optional, short_repr
 from ..errors.patterns import pattern
 from ..errors.records import frozen
-from ..integers.expr import INT, Expr, Int, add, bounds_of, divisor_of, key_of, plain, same, sub
+from ..integers.expr import INT, Expr, Int, add, bounds_of, divisor_of, key_of, plain, structural_equal, sub
 from ..layout import S, StridedLayout, TCol, TileLayout, TLane, box, checked_extents, checked_order, m, row_major
 from ..layout.boxes import leaving, surely_leaves
 from ..layout.dtypes import DType, dtype_of
@@ -143,7 +143,7 @@ class Buffer:
         if not _ALIGN.fits(align_bytes) or align_bytes & (align_bytes - 1):
             raise RequestError(f"{where}: align_bytes is a power of two up to 2**32, not {short_repr(align_bytes)}")
         INT.check(elem_offset, where, "elem_offset")
-        if space == "local" and not same(elem_offset, 0):
+        if space == "local" and not structural_equal(elem_offset, 0):
             raise LayoutError(f"{where}: registers begin where the layout does: elem_offset is 0, not {elem_offset}")
         _MEMORY.check(memory, where, "memory")
         _HOLDER.check(allocated_addr, where, "allocated_addr")
@@ -240,7 +240,7 @@ class Buffer:
         if layout is None:
             layout, scaled = rescale_layout(self.layout, self.shape, bits, dtype.bits)
             extents = scaled if extents is None else extents
-            if not same(extents, scaled):
+            if not structural_equal(extents, scaled):
                 layout = reshape_layout(layout, scaled, extents)
         else:
             if extents is None:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from ..errors import LayoutError, short_repr
 from ..errors.records import frozen
-from ..integers.expr import Expr, Int, bounds_of, is_multiple, mul, same
+from ..integers.expr import Expr, Int, bounds_of, is_multiple, mul, structural_equal
 from ..layout import Axis, Iter, StridedLayout, Swizzle, TCol, TileLayout, m, row_major
 
 AnyLayout: TypeAlias = "TileLayout | StridedLayout"
@@ -65,7 +65,7 @@ def _contiguous_dimension(owned: list[list[Iter]], *, may_be_new: bool = False) 
     for dim in reversed(range(len(owned))):
         if owned[dim]:
             last = owned[dim][-1]
-            if last.axis in ELEMENT_AXES and same(last.stride, 1):
+            if last.axis in ELEMENT_AXES and structural_equal(last.stride, 1):
                 return dim
         elif may_be_new:
             return dim
@@ -114,9 +114,9 @@ def reshape_layout(layout: AnyLayout, shape: tuple[Int, ...], wanted: tuple[Int,
         if prod(wanted) != layout.size:
             raise LayoutError(f"the shape {wanted} has {prod(wanted)} elements, it has {layout.size}; give layout= too")
         return layout
-    if not same(layout.strides, row_major(shape)):
+    if not structural_equal(layout.strides, row_major(shape)):
         raise LayoutError(f"{layout} is not row-major, so another shape of it needs a layout= of its own")
-    if not same(prod(wanted), prod(shape)):
+    if not structural_equal(prod(wanted), prod(shape)):
         raise LayoutError(f"the shape {wanted} is not proved to have the elements of {shape}; give layout= too")
     return StridedLayout(wanted, row_major(wanted))
 

@@ -12,7 +12,7 @@ from ..description.target import Target
 from ..errors import PtxError, short_repr
 from ..integers import bounds_of, constant_of, divisor_of, fits, key_of, of_atom, substitute, sum_of, symbols_of
 from ..integers.conditions import Condition
-from ..integers.expr import OPERATIONS, Atom, Expr, Int, Symbol, Term, same, terms_of
+from ..integers.expr import OPERATIONS, Atom, Expr, Int, Symbol, Term, structural_equal, terms_of
 from ..layout.swizzle import Swizzle, SwizzledTerms
 from ..memory.buffers import Buffer, Memory, Region
 from .bindings import Bindings
@@ -320,7 +320,7 @@ class IndexEmitter(Emitter):
         if low is False or high is False:
             return False
         halves = [half for half in (low, high) if isinstance(half, tuple)]
-        if len(halves) == 2 and same(halves[0][0], halves[1][0]):
+        if len(halves) == 2 and structural_equal(halves[0][0], halves[1][0]):
             (form, op, first), (_, other, second) = halves
             least, most = (first, second) if op == "ge" else (second, first)
             if op == other:  # the size goes up with the place: one end says what the other does, and more

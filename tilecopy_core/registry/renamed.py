@@ -31,6 +31,7 @@ RENAMED: Mapping[str, str] = MappingProxyType(
         "fuse": "tilecopy_core.plugin.fuse_pairs, of tuples of one iter",
         "MBARRIER_TX_LIMIT": "the check tilecopy_core.plugin.fits_one_phase",
         "shown": "tilecopy_core.plugin.short_repr",
+        "same": "tilecopy_core.plugin.structural_equal",
         "min_arch=": "features=",
         "instructions=": "features=",
         "specific=": "features=",

@@ -19,8 +19,8 @@ from tilecopy_core.plugin import (
     is_multiple,
     m,
     no_replica,
-    same,
     scope_in,
+    structural_equal,
     valid_copy,
     whole_byte_elements,
 )
@@ -159,7 +159,7 @@ class BulkStore:
             return Decline("destination and source cannot be split along common extents")
         ordered = by_descending_stride(pairs)
         size = request.src.buffer.dtype.bytes
-        run = ordered[-1][0].extent if ordered and all(same(it.stride, 1) for it in ordered[-1]) else 1
+        run = ordered[-1][0].extent if ordered and all(structural_equal(it.stride, 1) for it in ordered[-1]) else 1
         if run * size % 16:
             return Decline(f"the contiguous run is {run * size} bytes, not a multiple of 16")
         for region, layout, which in ((request.dst, dst, 0), (request.src, src, 1)):

@@ -17,7 +17,7 @@ from tilecopy_core.plugin import (
     frozen,
     is_multiple,
     m,
-    same,
+    structural_equal,
 )
 from tilecopy_core.ptx import Operand
 
@@ -98,7 +98,7 @@ def _chunk_elems(dst: TileLayout, src: TileLayout, ordered: list[Pair]) -> tuple
     bytes on both sides; anything else is taken apart into pieces of the runs of ``2**M`` elements, each at its own
     address: a piece never crosses a run, so what the starts and steps are multiples of bounds it too.
     """
-    run = ordered[-1][0].extent if ordered and all(same(it.stride, 1) for it in ordered[-1]) else 1
+    run = ordered[-1][0].extent if ordered and all(structural_equal(it.stride, 1) for it in ordered[-1]) else 1
     starts = (dst.offset_on(m), src.offset_on(m))
     if dst.swizzle == src.swizzle:
         period, block = (dst.swizzle.period_elems, dst.swizzle.block_elems) if dst.swizzle is not None else (1, 1)

@@ -27,7 +27,7 @@ from tilecopy_core.plugin import (
     is_multiple,
     key_of,
     m,
-    same,
+    structural_equal,
 )
 
 WIDTHS_BITS = (128, 64, 32, 16, 8)
@@ -106,7 +106,7 @@ class Guard:
         """Why a vector of that many elements may lie partly inside, or None."""
         iters = self.coordinates.shard
         tail = iters[-1] if iters else Iter(1, 0)
-        if vec == 1 or (same(tail.stride, 0) and tail.extent % vec == 0):
+        if vec == 1 or (structural_equal(tail.stride, 0) and tail.extent % vec == 0):
             return None
         what = f"{self.region.buffer.name}, dimension {self.dim}"
         step = vec * tail.stride
@@ -220,7 +220,7 @@ def by_descending_stride(pairs: Sequence[Pair], *, broadcasts_first: bool = Fals
 def orders_of(pairs: Sequence[Pair]) -> list[list[Pair]]:
     """The orders to try, the preferred first: with broadcasts last, and (they may hide a contiguous run) first."""
     last = by_descending_stride(pairs)
-    if not any(pair[0].extent > 1 and same(pair[0].stride, 0) for pair in pairs):
+    if not any(pair[0].extent > 1 and structural_equal(pair[0].stride, 0) for pair in pairs):
         return [last]
     return [last, by_descending_stride(pairs, broadcasts_first=True)]
 
@@ -246,7 +246,7 @@ class Run:
             return f"{bits} bits are not a whole number of {buffer.dtype} elements"
         if vec > 1:
             tail = self.iters[-1] if self.iters else Iter(1, 1)
-            if not same(tail.stride, 1):
+            if not structural_equal(tail.stride, 1):
                 return f"{buffer.name}: the innermost stride is {tail.stride} elements, so nothing is contiguous"
             if tail.extent % vec:
                 return f"{buffer.name}: {tail.extent} contiguous elements are not a multiple of {vec}"

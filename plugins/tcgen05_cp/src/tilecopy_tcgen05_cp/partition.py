@@ -23,7 +23,7 @@ from tilecopy_core.plugin import (
     fuse_pairs,
     is_multiple,
     m,
-    same,
+    structural_equal,
     swizzle,
 )
 from tilecopy_partitions import refine, slice_layout
@@ -213,7 +213,7 @@ def _tiles(
         return f"source {request.src.buffer.name} has replicas"
     lanes, fitting = tuple(by_lane), list[tuple[CopyShape, _Tiles]]()
     for shape in SHAPES:
-        if shape.replica == replica and shape.lanes == lanes and same(offset, 0):
+        if shape.replica == replica and shape.lanes == lanes and structural_equal(offset, 0):
             fitting.append((shape, [(0, list(by_lane.values()))]))
     first = [lane for lane in lanes if lane < LANES // 4]
     if (
@@ -251,7 +251,7 @@ def _atoms(
     """The copies of one shape and the descriptor of their rows, or why the rows of the source have none."""
     bits = request.src.buffer.dtype.bits
     per_unit = UNIT_BYTES * 8 // bits
-    run = columns[-1][0].extent if columns and all(same(it.stride, 1) for it in columns[-1]) else 1
+    run = columns[-1][0].extent if columns and all(structural_equal(it.stride, 1) for it in columns[-1]) else 1
     if run % per_unit:
         return f"{run} contiguous elements on both sides are not a multiple of the {per_unit} of 128 bits"
     strides = _row_strides([[at - rows[0] for at in rows] for _, rows in tiles])

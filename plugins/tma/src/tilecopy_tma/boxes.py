@@ -22,7 +22,7 @@ from tilecopy_core.plugin import (
     frozen,
     is_multiple,
     m,
-    same,
+    structural_equal,
     substitute,
     symbols_of,
 )
@@ -159,7 +159,7 @@ def accept_with_priority(request: CopyRequest, tile: Region, array: Region) -> A
 def _may_be_contiguous(array: Region) -> bool:
     """Whether a region may be contiguous, or contiguous over more than a box: the cheap question before the partition of bulk copies."""
     sides = [pair for pair in zip(array.extents, array.buffer.shape, strict=True) if pair[0] > 1]
-    return len(sides) < 2 or any(extent > MOST_BOX or same(extent, size) for extent, size in sides)
+    return len(sides) < 2 or any(extent > MOST_BOX or structural_equal(extent, size) for extent, size in sides)
 
 
 def strides_of(array: Buffer) -> tuple[Int, ...] | None:
@@ -170,7 +170,12 @@ def strides_of(array: Buffer) -> tuple[Int, ...] | None:
     layout = array.layout
     if not isinstance(layout, TileLayout):
         return getattr(layout, "strides", None)
-    if layout.axes not in ((m,), ()) or layout.replica or layout.swizzle or not same(layout.offset_on(m), 0):
+    if (
+        layout.axes not in ((m,), ())
+        or layout.replica
+        or layout.swizzle
+        or not structural_equal(layout.offset_on(m), 0)
+    ):
         return None
     if array.shape == tuple(it.extent for it in layout.shard):
         return layout.strides
@@ -223,7 +228,7 @@ def _of_pieces(
 ) -> BoxPartition | Decline:
     size = array.buffer.dtype.bytes
     overhangs = [request.overhangs and any(array.overhang(dim)) for dim in range(len(array.starts))]
-    if not pieces or pieces[0].shared != 1 or pieces[0].unit != 1 or not same(strides[pieces[0].dim], 1):
+    if not pieces or pieces[0].shared != 1 or pieces[0].unit != 1 or not structural_equal(strides[pieces[0].dim], 1):
         return Decline(f"{array} and {tile} have no dimension in which both are contiguous")
     inner = pieces[0].dim
     axes, boxes = list[Axis](), list[Piece]()
@@ -231,7 +236,7 @@ def _of_pieces(
     fixed = [
         dim
         for dim in range(len(array.starts))
-        if array.extents[dim] == 1 and (overhangs[dim] or not same(array.starts[dim], 0))
+        if array.extents[dim] == 1 and (overhangs[dim] or not structural_equal(array.starts[dim], 0))
     ]
     others = {piece.dim for piece in pieces} - {inner}
     room = MOST_DIMENSIONS - 1 - len(fixed) - len(others)

@@ -14,7 +14,7 @@ from numba.core.errors import TypingError
 from numba.cuda import types
 from numba.cuda.extending import intrinsic
 
-from tilecopy_core import Buffer, DType, Plan, S, TileLayout, same
+from tilecopy_core import Buffer, DType, Plan, S, TileLayout, structural_equal
 from tilecopy_core.errors import checked, instance_of
 from tilecopy_core.layout import StridedLayout
 from tilecopy_export import Argument, Function, ScalarArgument, function_of
@@ -141,7 +141,7 @@ def _orders(layout: Any, shape: tuple[Any, ...]) -> str:
 def _has_strides(layout: TileLayout | StridedLayout, shape: tuple[Any, ...], strides: list[Any]) -> bool:
     if isinstance(layout, StridedLayout):
         pairs = zip(layout.strides, strides, shape, strict=True)
-        return all(same(stride, wanted) or same(extent, 1) for stride, wanted, extent in pairs)
+        return all(structural_equal(stride, wanted) or structural_equal(extent, 1) for stride, wanted, extent in pairs)
     return bool(layout.canonicalize() == TileLayout(S[shape : tuple(strides)]).canonicalize())
 
 
