@@ -11,7 +11,7 @@ import numpy as np
 import tilecopy as tc
 from tilecopy import S, TileLayout
 from tilecopy.assemblers import ASSEMBLERS, assemble
-from tilecopy.executors import executor_named
+from tilecopy.executors import get_executor
 from tilecopy_test_helpers import byte_arrays, demos
 from tilecopy_test_helpers.programs import round_trip
 
@@ -32,8 +32,8 @@ ROUND_TRIPS = [
 
 def gpu_target() -> str | None:
     """The plain target of this machine's first GPU, or None."""
-    cuda = executor_named("cuda")
-    if cuda.why_unavailable() is not None:
+    cuda = get_executor("cuda")
+    if cuda.unavailable_reason() is not None:
         return None
     major, minor = cuda.devices()[0].capability
     return f"sm_{major}{minor}"

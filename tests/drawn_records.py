@@ -45,7 +45,7 @@ def changed(record: dict[str, Any], rng: random.Random) -> tuple[str, dict[str, 
     record, words = copy.deepcopy(record), []
     for _ in range(rng.choice((1, 1, 2, 3))):
         known = [
-            path for path in places(record) if path[0] not in ("statements", "origins", "plans", "format", "sha256")
+            path for path in places(record) if path[0] not in ("statements", "locations", "plans", "format", "sha256")
         ]
         path = rng.choice(known)
         holder, value = at(record, path[:-1]), at(record, path)

@@ -17,7 +17,7 @@ from unittest import mock
 
 import tilecopy as tc
 from tilecopy.assemblers import assemble
-from tilecopy.executors import executor_named
+from tilecopy.executors import get_executor
 from tilecopy_test_helpers import demos
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -165,7 +165,7 @@ def local_bytes(cuda: Any, function: Any) -> int:
 
 def main(folder: Path) -> None:
     """Load every kernel; write and print what is said above."""
-    cuda: Any = executor_named("cuda")
+    cuda: Any = get_executor("cuda")
     kernels, code = examples() | benchmarks(), LoadedCode()
     suffixed: Callable[[tc.BuiltKernel], str] = lambda kernel: f"sm_90{kernel.target.suffix}"  # noqa: E731
     local = {}

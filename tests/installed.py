@@ -35,7 +35,7 @@ def kernels() -> None:
     """A kernel that doubles an array, through shared memory where a variant is there, on every executor that runs here."""
     import tilecopy as tc
     from tilecopy.assemblers import assemble, available_assemblers
-    from tilecopy.executors import executors, why_unavailable
+    from tilecopy.executors import executors, unavailable_reason
 
     k = tc.KernelBuilder("double", threads=32)
     A, B = k.param("A", (32, 4), "float32"), k.param("B", (32, 4), "float32")
@@ -48,7 +48,7 @@ def kernels() -> None:
         k.store(B[k.thread_id(), i], k.load(source[k.thread_id(), i]) * 2)
     kernel = k.build(target="sm_80", grid=1)
     a = np.arange(128, dtype=np.float32).reshape(32, 4)
-    here = [name for name in executors() if why_unavailable(name) is None]
+    here = [name for name in executors() if unavailable_reason(name) is None]
     for name in here:
         b = np.zeros_like(a)
         kernel(a, b, executor=name)

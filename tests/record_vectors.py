@@ -141,10 +141,10 @@ def launched(vector: Vector) -> list[Any]:
 
 def main(words: Sequence[str]) -> int:
     """Record every vector and replay it."""
-    from tilecopy.executors import executor_named
+    from tilecopy.executors import get_executor
 
-    cuda: Any = executor_named("cuda")
-    if why := cuda.why_unavailable():
+    cuda: Any = get_executor("cuda")
+    if why := cuda.unavailable_reason():
         print(f"no GPU: {why}")
         return 2
     device = cuda.devices()[0]

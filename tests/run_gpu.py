@@ -76,10 +76,10 @@ class Part(NamedTuple):
 
 def gpus() -> list[str]:
     """Return the names of the GPUs that the driver finds."""
-    from tilecopy.executors import executor_named
+    from tilecopy.executors import get_executor
 
-    cuda: Any = executor_named("cuda")
-    return [] if cuda.why_unavailable() else [device.name for device in cuda.devices()]
+    cuda: Any = get_executor("cuda")
+    return [] if cuda.unavailable_reason() else [device.name for device in cuda.devices()]
 
 
 def driver_version() -> str:

@@ -14,7 +14,7 @@ import tilecopy as tc
 from fake_driver import CPU, CUDA0, META, FakeTensor, TorchDType
 from tilecopy.executors import HostArguments
 from tilecopy.kernel import ArrayParameter, Parameter, ScalarParameter, SizeParameter
-from tilecopy.kernel.parameters import ArrayFacts, Binding
+from tilecopy.kernel.parameters import ArrayView, Binding
 from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_test_helpers.programs import round_trip
@@ -303,7 +303,7 @@ def test_a_size_is_read_from_the_shapes_and_checked() -> None:
     a, b = np.zeros((64, 64), np.float32), np.zeros((64, 64), np.float32)
     size = SizeParameter("M", "b32", (("A", 0), ("B", 1)), multiple_of=8)
     host = HostArguments.of(with_parameters(size), (a, b), None)
-    assert host.encoded(with_parameters(size), {"A": 256, "B": 512}) == [
+    assert host.pack_parameters(with_parameters(size), {"A": 256, "B": 512}) == [
         number.to_bytes(size_bytes, "little") for number, size_bytes in ((256, 8), (512, 8), (64, 4))
     ]
     for wrong, message in (
@@ -323,7 +323,7 @@ def test_extents_may_be_made_of_sizes_and_scalars() -> None:
     array = ArrayParameter("A", (n * 2, 8), (n + 8, 1), tc.dtype_of("float32"), 16, written=False)
 
     def check(shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
-        facts = ArrayFacts(shape, strides, np.dtype("f4"), 0, readonly=True, device=None, owner=None)
+        facts = ArrayView(shape, strides, np.dtype("f4"), 0, readonly=True, device=None, owner=None)
         binding = Binding("kernel", lambda where, argument: argument)
         ScalarParameter.declare("n").read(4, binding)
         array.read(facts, binding)

@@ -503,17 +503,17 @@ def package(tmp_path: Path) -> Callable[..., str]:
 EXECUTORS = """
 import sys, time
 import numpy as np
-from tilecopy.executors import executor_named
+from tilecopy.executors import get_executor
 class Slow:
     name = "slow"
-    def why_unavailable(self, kernel=None): return None
+    def unavailable_reason(self, kernel=None): return None
     def launch(self, kernel, arguments, *, grid=None, stream=None):
         print("working", file=sys.stderr, flush=True)
         time.sleep(60)
 class Wrong(Slow):
     def launch(self, kernel, arguments, *, grid=None, stream=None):
         print("this is no result")
-        executor_named("emulator").launch(kernel, arguments, grid=grid)
+        get_executor("emulator").launch(kernel, arguments, grid=grid)
         arguments[1].flat[3] ^= 1
 class Idle(Slow):
     def launch(self, kernel, arguments, *, grid=None, stream=None): pass
@@ -1229,10 +1229,10 @@ def test_doctor_says_what_works(tmp_path: Path, package: Callable[..., str]) -> 
 
 
 def test_doctor_names_an_executor_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilecopy.executors import executor_named
+    from tilecopy.executors import get_executor
     from tilecopy_cli import doctor
 
-    if executor_named("cuda").why_unavailable() is None:
+    if get_executor("cuda").unavailable_reason() is None:
         pytest.skip("this machine has a GPU")
     assert "kernels run on the emulator" in doctor.findings()[0].detail
     monkeypatch.setattr(doctor, "executors", lambda: {"cuda": "tilecopy-cuda 0"})

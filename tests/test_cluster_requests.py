@@ -133,7 +133,7 @@ def test_a_rank_past_the_cluster_is_refused_wherever_it_is_mapped() -> None:
     for cluster, rank in ((None, 1), (2, 2)):
         k = tc.KernelBuilder("arrives", threads=32)
         bar = k.mbarrier()
-        bar.arrive(rank=rank)
+        bar.arrive(cta_rank=rank)
         with pytest.raises(tc.RequestError, match=str(rank)):
             k.build(target="sm_90", grid=2, cluster=cluster)
         assert "mapa" in k.build(target="sm_90", grid=4, cluster=4).ptx

@@ -18,7 +18,7 @@ import tilecopy as tc
 from fake_driver import FakeDriver
 from test_launch import two_columns
 from tilecopy import S, TileLayout
-from tilecopy.executors import executor_named
+from tilecopy.executors import get_executor
 from tilecopy_cuda import time_on_device
 from tilecopy_cuda.cuda import CudaExecutor
 from tilecopy_cuda.device_array import DeviceArray
@@ -181,8 +181,8 @@ def test_tensors_without_memory_are_refused_before_the_launch(gpu: str) -> None:
     good, freed = (torch.rand(256, 64, device="cuda").half() for _ in range(2))
     memory, turned = freed.untyped_storage(), freed.t()
     kernel(good, freed)
-    cuda: Any = executor_named("cuda")
-    launcher = cuda.launcher(kernel, (good, freed))
+    cuda: Any = get_executor("cuda")
+    launcher = cuda.launch_by_address(kernel, (good, freed))
     memory.resize_(0)
     for _ in range(2):
         for arguments in ((good, freed), (freed, good)):
@@ -398,7 +398,7 @@ def test_a_graph_is_captured_on_the_current_stream(gpu: str) -> None:
 
 def test_a_graph_replays_a_kernel_that_was_dropped(gpu: str) -> None:
     torch = pytest.importorskip("torch")
-    cuda: Any = executor_named("cuda")
+    cuda: Any = get_executor("cuda")
     a, b = torch.zeros(256, 64, device="cuda"), torch.zeros(256, 64, device="cuda")
     kernels = [round_trip((256, 64), (128, 64), "float32", target=gpu, threads=96)]
     graph, module = torch.cuda.CUDAGraph(), weakref.ref(kernels[0])
@@ -428,7 +428,7 @@ def test_a_graph_replays_a_kernel_that_was_dropped(gpu: str) -> None:
 
 _EXIT = """
 import torch, tilecopy as tc
-from tilecopy.executors import executor_named
+from tilecopy.executors import get_executor
 from tilecopy_test_helpers.programs import round_trip
 kernel = round_trip((256, 64), (128, 64), "float32", target="GPU")
 a, b, graph = torch.zeros(256, 64, device="cuda"), torch.zeros(256, 64, device="cuda"), torch.cuda.CUDAGraph()
@@ -436,7 +436,7 @@ with torch.cuda.graph(graph):
     a += 1
     kernel(a, b)
 del kernel
-executor_named("cuda").unload_unused()
+get_executor("cuda").unload_unused()
 graph.replay()
 torch.cuda.synchronize()
 print(b.sum().item())
@@ -452,7 +452,7 @@ def test_a_process_ends_with_a_graph_of_a_kernel_that_was_dropped(gpu: str) -> N
 
 def test_unloading_ends_no_launch_in_flight_and_breaks_no_capture(gpu: str) -> None:
     torch = pytest.importorskip("torch")
-    cuda: Any = executor_named("cuda")
+    cuda: Any = get_executor("cuda")
     side, other = torch.cuda.Stream(), torch.cuda.Stream()
     x, y, factor = *(torch.zeros(512, 512, device="cuda") for _ in range(2)), torch.randn(8192, 8192, device="cuda")
     torch.cuda.synchronize()
@@ -473,7 +473,7 @@ def test_unloading_ends_no_launch_in_flight_and_breaks_no_capture(gpu: str) -> N
 
 def test_a_service_of_many_kernels_holds_its_memory(gpu: str) -> None:
     torch = pytest.importorskip("torch")
-    cuda: Any = executor_named("cuda")
+    cuda: Any = get_executor("cuda")
     a, b = torch.ones(2048, 64, device="cuda"), torch.zeros(2048, 64, device="cuda")
     free = []
     for rows in range(1, 601):
@@ -647,7 +647,7 @@ def test_a_device_array_that_was_freed_is_refused() -> None:
     a, b = (DeviceArray((256, 64), "float16", executor=cuda) for _ in range(2))
     cuda.launch(kernel, (a, b))
     b.free()
-    for use in (cuda.launch, cuda.prepare, cuda.launcher):
+    for use in (cuda.launch, cuda.prepare, cuda.launch_by_address):
         with pytest.raises(tc.LaunchError, match=mentions("B", 256, 64)):
             use(kernel, (a, b))
     assert len(driver.launches) == 1
@@ -655,7 +655,7 @@ def test_a_device_array_that_was_freed_is_refused() -> None:
 
 def test_a_broken_libcuda_is_not_told_as_missing(tmp_path: Path) -> None:
     (tmp_path / "libcuda.so.1").write_text("no library")
-    program = "from tilecopy.executors import executor_named as e; print(e('cuda').why_unavailable())"
+    program = "from tilecopy.executors import get_executor as e; print(e('cuda').unavailable_reason())"
     done = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)},

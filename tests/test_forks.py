@@ -20,8 +20,8 @@ import pytest
 import tilecopy as tc
 from fake_driver import FakeDriver, FakeTensor
 from tilecopy import assemblers
-from tilecopy import executor_choice as running
-from tilecopy.executors import executor_named
+from tilecopy import executor_registry as running
+from tilecopy.executors import get_executor
 from tilecopy_cuda.cuda import CudaExecutor
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_test_helpers.programs import round_trip
@@ -76,10 +76,10 @@ def plugins_of_a_registry() -> tuple[Slow, Callable[[], Any]]:
 
 
 def the_first_executor_of_a_name(monkeypatch: pytest.MonkeyPatch) -> tuple[Slow, Callable[[], Any]]:
-    slow = Slow(lambda: lambda: SimpleNamespace(launch=print, why_unavailable=print))
+    slow = Slow(lambda: lambda: SimpleNamespace(launch=print, unavailable_reason=print))
     monkeypatch.setattr(running, "_found_on", lambda path: {"slow": [Source("slow", "acme-slow", "1.0", slow)]})
     monkeypatch.setattr(running, "_made", {})
-    return slow, lambda: executor_named("slow") is executor_named("slow")
+    return slow, lambda: get_executor("slow") is get_executor("slow")
 
 
 def a_linker(size_of_cubin: Callable[[Any], int]) -> mock.Mock:
@@ -185,7 +185,7 @@ FIRST_CALLS = {
     "a wrong name": "tc.Buffer((8,), 'flot16', space='shared')",
     "elements of ml_dtypes": "tc.dtype_of('bfloat16').numpy()",
     "the GPU": "kernel()(np.zeros(32, np.float32), executor='cuda')",
-    "no executor": "use('tilecopy.executors').executor_named('curda')",
+    "no executor": "use('tilecopy.executors').get_executor('curda')",
     "run_ptx": "use('tilecopy_emulator').run_ptx(kernel().ptx, (np.zeros(32, np.float32),), grid=1, block='x')",
     "run_cuda": "use('tilecopy_emulator').run_cuda('__global__ void f(int *a) {}', (np.zeros(1),), grid=1, block=1)",
     "draw": "use('tilecopy_draw').draw(plan()).bytes_as('.png')",
@@ -275,7 +275,7 @@ def test_the_gpu_after_a_fork_is_a_clear_error(*, started: bool) -> None:
     ways: dict[str, Callable[[], Any]] = {"launch": lambda: cuda.launch(kernel, ARGUMENTS)}
     if started:
         cuda.launch(kernel, ARGUMENTS)
-        prepared, launcher = cuda.prepare(kernel, ARGUMENTS), cuda.launcher(kernel, ARGUMENTS)
+        prepared, launcher = cuda.prepare(kernel, ARGUMENTS), cuda.launch_by_address(kernel, ARGUMENTS)
         ways |= {"prepared": prepared, "launcher": lambda: launcher((0x7F0000001000, 0x7F0000002000))}
         ways["prepare"] = lambda: cuda.prepare(kernel, ARGUMENTS)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
-from tilecopy.executors import executor_named
+from tilecopy.executors import get_executor
 from tilecopy_cuda.device_array import DeviceArray
 from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.mentions import mentions
@@ -66,7 +66,7 @@ def everything(torch: Any, kernel: tc.BuiltKernel, gpu: int, folder: Path, *, ru
         b, c, d, e = (torch.zeros_like(a) for _ in range(4))
         kernel(a, b)
         kernel.prepare(a, c)()
-        kernel.launcher(a, d)((a.data_ptr(), d.data_ptr()))
+        kernel.launch_by_address(a, d)((a.data_ptr(), d.data_ptr()))
         saved(a, e)
         turned, room = relayout(a, (1, 0)), torch.zeros(64, 256, device=a.device)
         side = torch.cuda.Stream(gpu)
@@ -197,7 +197,7 @@ def test_cupy_and_device_arrays_on_the_second_gpu(torch: Any, gpu: str) -> None:
 
 def test_whose_memory_an_address_is(torch: Any) -> None:
     """Held against torch and the CUDA runtime."""
-    cuda: Any = executor_named("cuda")
+    cuda: Any = get_executor("cuda")
     runtime = pytest.importorskip("cuda.bindings.runtime")
     for gpu in range(torch.cuda.device_count()):
         pointer = torch.zeros(5, device=f"cuda:{gpu}").data_ptr()

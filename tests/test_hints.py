@@ -180,9 +180,9 @@ def test_ratios_are_of_medians_in_the_same_stage() -> None:
 
 def test_without_a_gpu_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     class Absent:
-        def why_unavailable(self) -> str:
+        def unavailable_reason(self) -> str:
             return "no driver\nis installed"
 
-    monkeypatch.setattr(bench_hints, "executor_named", lambda name: Absent())
+    monkeypatch.setattr(bench_hints, "get_executor", lambda name: Absent())
     with pytest.raises(SystemExit, match=mentions("bench_hints")):
         bench_hints.gpu()

@@ -372,7 +372,7 @@ def test_a_table_of_tables() -> None:
         k.warp.copy(b[i, warp, :], s[warp, :])
         k.warp_sync()
     kernel = k.build(target="sm_80", grid=1)
-    assert not kernel.bounds and len(kernel.value_checks) == 2
+    assert not kernel.bounds and len(kernel.index_assertions) == 2
     for assembler in ASSEMBLERS:
         assemble(kernel.ptx, kernel.target, assembler)
     rng = np.random.default_rng(0)

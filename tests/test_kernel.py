@@ -523,7 +523,7 @@ def test_a_thread_arrives_on_the_barrier_of_another_cta(relaxed: bool) -> None:
         k.fence_mbarrier_init()
     k.cluster_sync()
     with k.if_(k.thread_id() == 0):
-        done.arrive(index=1, rank=1 - rank, relaxed=relaxed)
+        done.arrive(index=1, cta_rank=1 - rank, relaxed=relaxed)
         done.wait(0, index=1, cluster=True)
         k.store(out[rank], 1)
     k.cluster_sync()

@@ -114,7 +114,7 @@ def test_numbers_beside_any_number_of_arrays(count: int) -> None:
     addresses = tuple(A0 + (index << 20) for index in range(count))
     tensors = [FakeTensor(address, **flat) for address in addresses]
     cuda.launch(kernel, (7, *tensors, 2**40 + 3))
-    cuda.launcher(kernel, (7, *tensors, 2**40 + 3))(addresses)
+    cuda.launch_by_address(kernel, (7, *tensors, 2**40 + 3))(addresses)
     cuda.prepare(kernel, (7, *tensors, 2**40 + 3))()
     assert [launched.numbers() for launched in fake.launches] == [(7, *addresses, 2**40 + 3)] * 3
 
@@ -250,7 +250,7 @@ def test_an_array_without_memory_is_refused_on_every_path(
         arguments = [FakeTensor(A0), FakeTensor(B0)]
     without_memory = [*arguments]
     without_memory[place_of_bad] = bad
-    for use in (cuda.launch, cuda.prepare, cuda.launcher):
+    for use in (cuda.launch, cuda.prepare, cuda.launch_by_address):
         with pytest.raises(tc.LaunchError, match=mentions(name, 256, 64)):
             use(kernel, without_memory)
     assert not fake.launches
@@ -282,12 +282,12 @@ def test_a_launcher_refuses_address_0_but_of_empty_arrays() -> None:
     kernel, fake = k.build(target="sm_90", grid=1), FakeDriver(sizes=(8, 8, 4))
     flat = {"strides": (1,), "dtype": FLOAT32}
     full, rows = FakeTensor(B0, (32,), **flat), FakeTensor(A0, (32,), **flat)
-    launch = CudaExecutor(fake).launcher(kernel, (rows, full))
+    launch = CudaExecutor(fake).launch_by_address(kernel, (rows, full))
     for addresses in ((0, B0), (A0, 0)):
         with pytest.raises(tc.LaunchError, match=mentions(addresses.index(0))):
             launch(addresses)
     assert not fake.launches
-    CudaExecutor(fake).launcher(kernel, (FakeTensor(0, (0,), **flat), full))((0, B0))
+    CudaExecutor(fake).launch_by_address(kernel, (FakeTensor(0, (0,), **flat), full))((0, B0))
     assert len(fake.launches) == 1
 
 
@@ -348,7 +348,7 @@ def test_threads_do_not_mix_their_arguments(kernel: tc.BuiltKernel, fake: FakeDr
 
 
 def test_threads_share_a_launcher_by_address(kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor) -> None:
-    launch, failed = cuda.launcher(kernel, (FakeTensor(A0), FakeTensor(B0))), []
+    launch, failed = cuda.launch_by_address(kernel, (FakeTensor(A0), FakeTensor(B0))), []
 
     def work(thread: int) -> None:
         try:
@@ -396,7 +396,7 @@ def test_a_launcher_refuses_what_is_no_address(addresses: Any, message: tuple[ob
     k.store(b[0], k.load(a[0]))
     fake, flat = FakeDriver(sizes=(8, 8)), {"shape": (64,), "strides": (1,), "dtype": FLOAT32}
     arrays = (FakeTensor(A0, **flat), FakeTensor(B0, **flat))
-    launch = CudaExecutor(fake).launcher(k.build(target="sm_90", grid=1), arrays)
+    launch = CudaExecutor(fake).launch_by_address(k.build(target="sm_90", grid=1), arrays)
     with pytest.raises(tc.LaunchError, match=mentions("aligned", *message)):
         launch(addresses)
     assert not fake.launches
@@ -406,7 +406,7 @@ def test_a_launcher_refuses_what_is_no_address(addresses: Any, message: tuple[ob
 
 
 def test_a_launcher_takes_the_streams_of_a_launch(kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor) -> None:
-    launch = cuda.launcher(kernel, (FakeTensor(A0), FakeTensor(B0)))
+    launch = cuda.launch_by_address(kernel, (FakeTensor(A0), FakeTensor(B0)))
     launch((A0, B0), 1)
     with pytest.raises(tc.LaunchError, match=mentions("True")):
         launch((A0, B0), True)
@@ -681,7 +681,7 @@ def test_a_launch_takes_the_current_stream_of_torch(
     for _ in range(2):  # checked, and remembered
         cuda.launch(kernel, (a, b))
         cuda.launch(kernel, there)
-    prepared, launcher = cuda.prepare(kernel, (a, b)), cuda.launcher(kernel, (a, b))
+    prepared, launcher = cuda.prepare(kernel, (a, b)), cuda.launch_by_address(kernel, (a, b))
     torch.streams[0] = 0x40
     cuda.launch(kernel, (a, b))
     prepared()
@@ -900,7 +900,7 @@ def test_what_can_launch_a_kernel_keeps_its_module(fake: FakeDriver, cuda: CudaE
         "kernel": kernel,
         "twin": pickle.loads(pickle.dumps(kernel)),
         "prepared": cuda.prepare(kernel, arrays_of_rows(9)),
-        "launcher": cuda.launcher(kernel, arrays_of_rows(9)),
+        "launcher": cuda.launch_by_address(kernel, arrays_of_rows(9)),
     }
     cuda.launch(holders["twin"], arrays_of_rows(9))
     held = holders[keep]
@@ -996,9 +996,9 @@ def test_float8_by_dlpack(monkeypatch: pytest.MonkeyPatch, kind: type[Float8], c
     monkeypatch.setattr(arguments, "_memory_view", lambda: types.SimpleNamespace(from_any_interface=view))
     if dtype is None:
         with pytest.raises(tc.LaunchError, match="77"):
-            arguments.array_facts("array", kind(code), lambda _: 0)
+            arguments.array_view("array", kind(code), lambda _: 0)
         return
-    facts = arguments.array_facts("array", kind(code), lambda _: 0)
+    facts = arguments.array_view("array", kind(code), lambda _: 0)
     assert facts.dtype.name == dtype and facts.dtype.itemsize == 1 and facts.device == 0
 
 
@@ -1008,7 +1008,7 @@ def test_a_graph_keeps_what_it_has_captured(fake: FakeDriver, cuda: CudaExecutor
     fake.capturing = 1
     cuda.launch(kernels[0], arrays_of_rows(9), stream=5)
     cuda.prepare(kernels[1], arrays_of_rows(10), stream=5)()
-    cuda.launcher(kernels[1], arrays_of_rows(10))((A0, B0), 5)
+    cuda.launch_by_address(kernels[1], arrays_of_rows(10))((A0, B0), 5)
     fake.capturing = 0
     drop = threading.Thread(target=kernels.clear)
     drop.start() if elsewhere else kernels.clear()
@@ -1096,7 +1096,7 @@ def test_a_map_is_encoded_once_for_an_address(place: Place) -> None:
 def test_launchers_and_prepared_launches_encode_for_their_addresses(place: Place) -> None:
     kernel, fake, cuda = boxed()
     ready = cuda.prepare(kernel, (rows(B0), rows(A0)))
-    at = cuda.launcher(kernel, (rows(B0), rows(A0)))
+    at = cuda.launch_by_address(kernel, (rows(B0), rows(A0)))
     assert len(fake.maps) == 2 and not fake.launches
     for _ in range(2):
         ready()
@@ -1112,7 +1112,7 @@ def test_launchers_and_prepared_launches_encode_for_their_addresses(place: Place
 
 def test_threads_have_maps_of_their_own() -> None:
     kernel, fake, cuda = boxed()
-    at = cuda.launcher(kernel, (rows(B0), rows(A0)))
+    at = cuda.launch_by_address(kernel, (rows(B0), rows(A0)))
 
     def work(thread: int) -> None:
         fake.current = None  # a thread of its own has no context
@@ -1140,10 +1140,10 @@ def test_a_map_of_host_memory_is_of_its_copy_on_the_device(place: Place) -> None
 
 def test_a_map_that_the_driver_refuses_is_told_and_nothing_is_launched() -> None:
     kernel, fake, cuda = boxed()
-    at = cuda.launcher(kernel, (rows(B0), rows(A0)))
+    at = cuda.launch_by_address(kernel, (rows(B0), rows(A0)))
     fake.fail["cuTensorMapEncodeTiled"] = 1
     told = ("A", "float16", "0x7f0000001000", 64, 256, "CUDA_ERROR_INVALID_VALUE")
-    for launch in (cuda.launch, cuda.prepare, cuda.launcher):
+    for launch in (cuda.launch, cuda.prepare, cuda.launch_by_address):
         with pytest.raises(tc.LaunchError, match=mentions(*told)):
             launch(kernel, (rows(B0), rows(A0)))
     with pytest.raises(tc.LaunchError, match="0x7f0000001010"):
@@ -1168,7 +1168,7 @@ def test_a_driver_without_tensor_maps() -> None:
 )
 def test_extents_that_no_map_has(count: int, told: tuple[object, ...]) -> None:
     kernel, fake, cuda = boxed()
-    for launch in (cuda.launch, cuda.prepare, cuda.launcher):
+    for launch in (cuda.launch, cuda.prepare, cuda.launch_by_address):
         with pytest.raises(tc.LaunchError, match=mentions("boxes", "A", *told)):
             launch(kernel, (rows(B0, count), rows(A0, count)))
     assert not fake.launches and not fake.maps
@@ -1219,7 +1219,7 @@ def test_bytes_of_a_function_of_somebody_elses() -> None:
         assert fake.launches[-1].numbers() == (count, a, B0, a + 128 * (count - 1) + (count << 64))
     for function, told in host_bytes.FAULTS.items():
         kernel = host_bytes.last_row(function)
-        for launch in (cuda.launch, cuda.prepare, cuda.launcher):
+        for launch in (cuda.launch, cuda.prepare, cuda.launch_by_address):
             with pytest.raises(tc.LaunchError, match=told):
                 launch(kernel, (FakeTensor(A0, (7, 32), (32, 1), **flat), b))
     assert len(fake.launches) == 4

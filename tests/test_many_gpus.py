@@ -100,7 +100,7 @@ def test_the_gpu_of_the_first_array_that_is_written_launches(
     for _ in range(2):
         cuda.launch(kernel, arguments)
     cuda.prepare(kernel, arguments)()
-    cuda.launcher(kernel, arguments)((arguments[0].pointer, arguments[1].pointer))
+    cuda.launch_by_address(kernel, arguments)((arguments[0].pointer, arguments[1].pointer))
     assert where(fake) == [(2, 0x20020)] * 4
     assert fake.enabled == {(2, 1)} and fake.calls["cuCtxEnablePeerAccess"] == 1
     assert fake.retained == [1, 2] and not fake.pushed
@@ -168,11 +168,11 @@ def test_host_arrays_and_numbers_go_to_the_current_gpu(
 def test_the_call_of_a_kernel_takes_a_device(
     kernel: tc.BuiltKernel, fake: FakeDriver, cuda: CudaExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tc.executor_choice, "_made", tc.executor_choice._made | {"cuda": cuda})
+    monkeypatch.setattr(tc.executor_registry, "_made", tc.executor_registry._made | {"cuda": cuda})
     a, b = tensor(A0, 1), tensor(B0, 2)
     kernel(a, b, device=1, executor="cuda")
     kernel.prepare(a, b, device=1, executor="cuda")()
-    kernel.launcher(a, b, device=1, executor="cuda")((a.pointer, b.pointer))
+    kernel.launch_by_address(a, b, device=1, executor="cuda")((a.pointer, b.pointer))
     assert where(fake) == [(1, 0)] * 3
     host = np.zeros((256, 64), np.float16)
     for launch in (kernel, kernel.prepare):
@@ -337,7 +337,7 @@ def test_threads_use_different_gpus_at_once(
         fake.current = {"own": gpu, "another": gpu ^ 1, "none": None}[current]
         a, b = tensor(A0, gpu), tensor(B0, gpu)
         addresses = a.pointer, b.pointer
-        prepared, launcher = cuda.prepare(saved, (a, b)), cuda.launcher(kernel, (a, b))
+        prepared, launcher = cuda.prepare(saved, (a, b)), cuda.launch_by_address(kernel, (a, b))
         for _ in range(8):
             cuda.launch(kernel, (a, b))
             cuda.launch(saved, (a, b))

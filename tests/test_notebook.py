@@ -105,7 +105,7 @@ def test_arguments_by_name_in_any_order(order: tuple[str, ...]) -> None:
 )
 def test_names_that_do_not_fit_are_refused(given: int, named: dict[str, Any], message: tuple[object, ...]) -> None:
     kernel, (a, b) = scaled(), arrays()
-    for call in (kernel, kernel.prepare, kernel.launcher):
+    for call in (kernel, kernel.prepare, kernel.launch_by_address):
         with pytest.raises(tc.LaunchError, match=mentions(*message)):
             call(*[a, b, 1, 2][:given], **{name: {"A": a, "B": b}.get(name, 1) for name in named}, executor="emulator")
 

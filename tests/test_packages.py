@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import release
 from tilecopy.catalog import KNOWN_EXECUTORS
-from tilecopy.executor_choice import EXECUTORS_GROUP
+from tilecopy.executor_registry import EXECUTORS_GROUP
 from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core.description.target import FEATURES

@@ -1410,12 +1410,12 @@ def test_an_executor_that_fails_to_load_is_named(tmp_path: Path) -> None:
         """
         import tilecopy as tc
         from types import FrameType, SimpleNamespace
-        from tilecopy.executors import choose_executor, executor_named, executors
+        from tilecopy.executors import choose_executor, get_executor, executors
         print(list(executors()))
         print(choose_executor(None, SimpleNamespace(name="k")).name)
         for name in ("dud", "empty", "twin", "cudda", 5):
             try:
-                executor_named(name)
+                get_executor(name)
             except tc.TilecopyError as error:
                 print(type(error).__name__, error)
         """,

@@ -111,7 +111,7 @@ def test_a_loaded_kernel_is_the_one_that_was_saved(name: str, tmp_path: Path) ->
         "ptx",
         "target",
         "threads",
-        "written",
+        "mutated_args",
         "cluster",
         "shared_bytes",
         "allocations",
@@ -433,7 +433,7 @@ def test_a_changed_record_is_refused_or_the_same_kernel(of: Callable[[], tc.Buil
         assert loaded.save(tmp_path / "again") and (tmp_path / "again" / "launch.json").read_bytes() == original
         assert loaded.ptx == same.ptx
 
-    for path in [p for p in places(record) if p[0] not in ("statements", "origins") or len(p) < 2]:
+    for path in [p for p in places(record) if p[0] not in ("statements", "locations") or len(p) < 2]:
         for odd in (*rng.sample(ODD, 4), "dropped"):
             changed = json.loads(original)
             holder = functools.reduce(lambda told, key: told[key], path[:-1], changed)
@@ -471,11 +471,11 @@ def test_drawn_records_end_in_errors_of_tilecopy() -> None:
         (gather, lambda record: record["symbols"][0].update(called="other")),
         (sized, lambda record: record["symbols"][0].update(parameter=False)),
         *(
-            (gather, lambda record, r=r: record["checks"]["values"][0].update(register=r))
+            (gather, lambda record, r=r: record["checks"]["index_assertions"][0].update(register=r))
             for r in ("%r99", "r", "%p1", "%tid.x")
         ),
-        (gather, lambda record: record["checks"]["values"][0].update(line=1)),
-        (gather, lambda record: record["checks"]["values"][0].update(line=10**6)),
+        (gather, lambda record: record["checks"]["index_assertions"][0].update(line=1)),
+        (gather, lambda record: record["checks"]["index_assertions"][0].update(line=10**6)),
     ],
 )
 def test_what_no_launch_knows_is_refused_when_a_kernel_is_loaded(

@@ -528,7 +528,7 @@ def test_strides_are_held_against_the_shape_of_every_new_launch() -> None:
     kernel, fake = rows_kernel(), FakeDriver(sizes=(8, 4, 8, 4))
     cuda, flat = CudaExecutor(fake), {"dtype": FLOAT32}
     a, good = FakeTensor(1 << 32, (5, 12), (12, 1), **flat), FakeTensor(1 << 33, (5, 12), (16, 1), **flat)
-    for use in (cuda.launch, cuda.launch, cuda.prepare, cuda.launcher):
+    for use in (cuda.launch, cuda.launch, cuda.prepare, cuda.launch_by_address):
         cuda.launch(kernel, (a, 16, good))
         with pytest.raises(tc.LaunchError, match=mentions("B", "ld = 4")):
             use(kernel, (a, 4, FakeTensor(1 << 33, (5, 12), (4, 1), **flat)))

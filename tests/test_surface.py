@@ -266,7 +266,7 @@ def test_a_copied_kernel_runs_and_checks_as_before(how: str) -> None:
     for first, limit in ((200, 192), (4, 8)):
         with pytest.raises(tc.LaunchError, match=mentions(limit)):
             kernel(source, result, 3, first, executor="emulator")
-    assert "gmem_smem" in kernel.explain() and kernel.origin_of(1) == ""
+    assert "gmem_smem" in kernel.explain() and kernel.source_location(1) == ""
 
 
 @pytest.mark.parametrize("how", COPIES)

@@ -113,10 +113,10 @@ def gemm(m: int, n: int, k: int, multiprocessors: int = 132) -> tc.BuiltKernel:
                             kb.inline_ptx(MULTIPLY, a_at + step * 2, b_at + step * 2, more, out=[words[:]])
                         kb.inline_ptx("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 1;")
                         with kb.if_((own < CLUSTER) & (lap * STAGES + slot > 0)):  # the products before these are done
-                            empty.arrive(index=(slot - 1) % STAGES, rank=own, relaxed=True)
+                            empty.arrive(index=(slot - 1) % STAGES, cta_rank=own, relaxed=True)
                 kb.inline_ptx("wgmma.wait_group.sync.aligned 0;")
                 with kb.if_(own < CLUSTER):
-                    empty.arrive(index=STAGES - 1, rank=own, relaxed=True)
+                    empty.arrive(index=STAGES - 1, cta_rank=own, relaxed=True)
                 for part in range(0, BN, 64):
                     tile = c_ring[worker * 2 + part // 64 % 2]
                     with kb.if_(own == 0):

@@ -27,7 +27,7 @@ import tilecopy as tc
 from cache_hints import Hints
 from figures import record
 from tilecopy import S, TileLayout
-from tilecopy.executors import executor_named
+from tilecopy.executors import get_executor
 from tilecopy_test_helpers.programs import round_trip
 
 NBYTES = 2 << 30
@@ -343,8 +343,8 @@ def gpu() -> tuple[Any, str]:
     Raises:
         SystemExit: there is none, with one line that says why.
     """
-    cuda: Any = executor_named("cuda")
-    why = cuda.why_unavailable()
+    cuda: Any = get_executor("cuda")
+    why = cuda.unavailable_reason()
     if why is not None:
         raise SystemExit(f"bench_hints needs a GPU: {' '.join(why.split())}")
     try:

@@ -16,7 +16,7 @@ import tilecopy as tc
 import torch
 from cuda.core import Device, LaunchConfig, ObjectCode, launch
 from figures import record
-from tilecopy.executors import executor_named
+from tilecopy.executors import get_executor
 
 
 def microseconds(
@@ -68,7 +68,7 @@ def main() -> None:
     """Print the figures."""
     device: Any = Device(0)
     device.set_current()
-    cuda: Any = executor_named("cuda")
+    cuda: Any = get_executor("cuda")
     major, minor = cuda.devices()[0].capability
     kernel = one_tile(f"sm_{major}{minor}")
     a, b = torch.randn(32, 8, device="cuda"), torch.zeros(32, 8, device="cuda")

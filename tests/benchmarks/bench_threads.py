@@ -18,7 +18,7 @@ os.environ["CUDA_CACHE_DISABLE"] = "1"
 import tilecopy as tc
 from figures import record
 from tilecopy.assemblers import available_assemblers
-from tilecopy.executors import executor_named, why_unavailable
+from tilecopy.executors import get_executor, unavailable_reason
 
 ROUNDS = 7
 TILES = [
@@ -92,9 +92,9 @@ def main() -> None:
         compare(f"build and {assembler}", lambda index, name, a=assembler: build(index, "sm_90a", name).cubin(a))
         kernels = [build(index, "sm_90a", "one") for index in range(len(TILES))]
         compare(f"{assembler} alone", lambda index, name, a=assembler, k=kernels: k[index].cubin(a))
-    if why_unavailable("cuda") is not None:
+    if unavailable_reason("cuda") is not None:
         return
-    cuda: Any = executor_named("cuda")
+    cuda: Any = get_executor("cuda")
     texts = [kernel.ptx.encode() + b"\0" for kernel in kernels]
 
     def load(index: int, name: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from fake_driver import FakeDriver
-from tilecopy import executor_choice
+from tilecopy import executor_registry
 from tilecopy_cuda.cuda import CudaExecutor
 
 from fuzz.engine import faults, limited_memory
@@ -18,7 +18,7 @@ from fuzz.interfaces import public_names
 def confined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Calls write files into a fresh folder, allocate little memory, and find a GPU that is none."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(executor_choice._made, "stand-in", CudaExecutor(FakeDriver(sizes=(8, 8, 8))))
+    monkeypatch.setitem(executor_registry._made, "stand-in", CudaExecutor(FakeDriver(sizes=(8, 8, 8))))
     with limited_memory():
         yield
 

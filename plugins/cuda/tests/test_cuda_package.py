@@ -5,13 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tilecopy.executors import executor_named, executors
+from tilecopy.executors import executors, get_executor
 from tilecopy_cuda import CudaExecutor
 
 
 def test_the_executor_comes_by_entry_point() -> None:
     assert executors()["cuda"].startswith("tilecopy-cuda ")
-    assert isinstance(executor_named("cuda"), CudaExecutor)
+    assert isinstance(get_executor("cuda"), CudaExecutor)
 
 
 def test_importing_it_loads_no_cuda() -> None:

@@ -41,7 +41,7 @@ def starting_calls(w):
     tilecopy_emulator.Struct(3, 0.5)
     tilecopy_emulator.parse(PTX, "k")
     tilecopy_emulator.EmulatorExecutor(profile=True, progress=ignore, observer=ignore)
-    tilecopy_emulator.executor().why_unavailable(w.kernel)
+    tilecopy_emulator.executor().unavailable_reason(w.kernel)
     tilecopy_emulator.executor().launch(w.kernel, [], grid=1, stream=None)
     tilecopy_emulator.TensorMap(4096, *TENSOR)
     tilecopy_emulator.TensorMap(4096, *TENSOR).encode(4096)

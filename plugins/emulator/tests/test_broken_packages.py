@@ -79,7 +79,7 @@ import numpy as np
 import tilecopy as tc
 import tilecopy_core.registry
 from pathlib import Path
-from tilecopy.executors import executor_named, choose_executor, executors
+from tilecopy.executors import get_executor, choose_executor, executors
 from tilecopy_emulator import run_ptx
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 out) {\n"
@@ -115,7 +115,7 @@ def instructions():
 def executor():
     right = [choose_executor("emulator", None).name == "emulator", run(COPY)]
     right.append(choose_executor(None, None) is not None)
-    asked = told(lambda: executor_named("acme"))
+    asked = told(lambda: get_executor("acme"))
     return right + ["emulator" in executors(), run(COPY + " //")], asked
 
 np.unique([0]), tilecopy_core.registry.registry.installed("tilecopy.none.v1")  # what these import is imported once, before the forks

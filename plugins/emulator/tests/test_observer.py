@@ -36,7 +36,7 @@ def test_loads_stores_and_cp_async_of_several_ctas():
     assert [len(each.threads) for each in copies] == [128, 128]
     assert all(each.source.array == "A" and each.destination.array == "smem_tile" for each in copies)
     assert all((each.destination.ctas == each.threads // 64).all() for each in copies)
-    assert all("copy_async" in kernel.origin_of(each.line) for each in copies)
+    assert all("copy_async" in kernel.source_location(each.line) for each in copies)
     stores = [each for each in told if isinstance(each, Access) and each.kind == "store"]
     assert {each.opcode for each in stores} == {"st.global.v4.b32"} and {each.array for each in stores} == {"B"}
     written = np.zeros(b.nbytes, np.uint8)

@@ -63,7 +63,7 @@ def starting_calls(w):
     w.k.cta.copy(w.s[:, :], w.a[:, :], variant="gmem_smem", outside="zero")
     w.k.cta.copy(w.s[:, :], w.y[w.k.block_id() * 64 : w.k.block_id() * 64 + 64, :], outside="keep")
     w.k.thread.copy_async(w.words[0:4], w.words[4:8], variant="dsmem", outside=None, mbar=w.mbar[0], remote_cta_id=1)
-    w.mbar.arrive(1, rank=0, relaxed=True)
+    w.mbar.arrive(1, cta_rank=0, relaxed=True)
     w.mbar.arrive_expect_tx(16, 1)
     w.mbar.init(1, 1)
     w.mbar.wait(0, 1, cluster=True)
@@ -77,34 +77,34 @@ def starting_calls(w):
     tc.KernelBuilder("empty", threads=1).build(target=TARGET).resources("nvjitlink")
     w.kernel.launch_grid(1, {"n": 3})
     w.kernel.values_at({"n": 3})
-    w.kernel.origin_of(1)
+    w.kernel.source_location(1)
     launchable().prepare(np.zeros(4, np.float32), 2, grid=1, stream=None, device=None, executor="emulator")
     launchable().__call__(np.zeros(4, np.float32), 2, grid=1, stream=None, device=None, executor="emulator")
-    launchable().launcher(on_gpu(), 2, grid=1, device=None, executor="stand-in")
-    launchable().launcher(on_gpu(), 2, grid=1, device=None, executor="stand-in")([8192], None)
+    launchable().launch_by_address(on_gpu(), 2, grid=1, device=None, executor="stand-in")
+    launchable().launch_by_address(on_gpu(), 2, grid=1, device=None, executor="stand-in")([8192], None)
     tc.Value(w.value.dtype, "neg", (w.value,))
     w.value.max(w.value)
     w.value.min(w.value)
     executors.HostArguments.of(launchable(), (np.zeros(4, np.float32), 2), 1)
-    executors.agreed_stream("row", {"A": partial(int, 5)})
+    executors.common_stream("row", {"A": partial(int, 5)})
     executors.same_tensors([])
-    executors.array_facts("row, A", np.zeros(32, np.float32), lambda address: 0)
+    executors.array_view("row, A", np.zeros(32, np.float32), lambda address: 0)
     executors.choose_executor("emulator", w.kernel)
-    executors.executor_named("emulator")
-    executors.why_unavailable("emulator")
-    executors.stream_pointer(0)
+    executors.get_executor("emulator")
+    executors.unavailable_reason("emulator")
+    executors.stream_handle(0)
     assemblers.assemble(w.kernel.ptx, TARGET, None, timeout_s=100.0)
     assemblers.how_to_install("nvjitlink")
     assemblers.resources_of(w.kernel.ptx, TARGET, "nvjitlink")
-    assemblers.version_of("nvjitlink")
+    assemblers.assembler_version("nvjitlink")
 
 
 UNCALLED = {
     "it takes no arguments": "BuiltKernel.explain KernelBuilder.bulk_commit KernelBuilder.cluster_rank KernelBuilder.cluster_sync KernelBuilder.cp_async_commit KernelBuilder.cta_sync KernelBuilder.elect KernelBuilder.fence_mbarrier_init KernelBuilder.lane_id KernelBuilder.tcgen05_fence_after KernelBuilder.tcgen05_fence_before KernelBuilder.tcgen05_wait_ld KernelBuilder.warp_id KernelBuilder.warp_sync Mbarrier.as_region Value.parts Value.places available_assemblers capturing_framework compiling executors",
-    "the builder makes it": "BuiltKernel Mbarrier ScopedCopies ValueCheck",
+    "the builder makes it": "BuiltKernel Mbarrier ScopedCopies IndexAssertion",
     "an assembler makes it": "Resources",
     "costs makes it": "Comparison Cost",
-    "launches make it": "ArrayFacts HostArguments HostArguments.encoded HostArray",
+    "launches make it": "ArrayView HostArguments HostArguments.pack_parameters HostArray",
     "a protocol": "Executor",
     "for rows of a page": "html_table",
 }

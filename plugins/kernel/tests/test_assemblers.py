@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import tilecopy as tc
 from tilecopy import assemblers
-from tilecopy.assemblers import assemble, available_assemblers, version_of
+from tilecopy.assemblers import assemble, assembler_version, available_assemblers
 from tilecopy_test_helpers import nvidia_module
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_test_helpers.programs import round_trip
@@ -79,7 +79,7 @@ def test_one_that_dies(folder: Path) -> None:
 
 def test_a_broken_file_does_not_hide_a_program_further_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As for a shell: what cannot be executed is passed over while there is a program."""
-    version_of("ptxas")
+    assembler_version("ptxas")
     real = assemblers.ptxas_path()
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()

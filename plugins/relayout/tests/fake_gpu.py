@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 import pytest
 from fake_driver import FakeDriver
-from tilecopy import executor_choice as running
+from tilecopy import executor_registry as running
 from tilecopy_cuda.cuda import CudaExecutor
 
 

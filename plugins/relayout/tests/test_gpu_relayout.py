@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tilecopy import RequestError
-from tilecopy.executors import executor_named
+from tilecopy.executors import get_executor
 from tilecopy_relayout import relayout
 from tilecopy_relayout.files import npy_files as files
 from tilecopy_relayout.local import host
@@ -18,7 +18,7 @@ from tilecopy_test_helpers.mentions import mentions
 
 @pytest.fixture(autouse=True)
 def gpu() -> None:
-    why = executor_named("cuda").why_unavailable()
+    why = get_executor("cuda").unavailable_reason()
     if why is not None:
         pytest.skip(f"no GPU: {why}")
     if "standin" in getattr(sys.modules.get("tilecopy_relayout.planner.plan"), "__name__", ""):

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from tilecopy.assemblers import ASSEMBLERS, how_to_install, ptxas_path, version_of
+from tilecopy.assemblers import ASSEMBLERS, assembler_version, how_to_install, ptxas_path
 from tilecopy.catalog import KNOWN_EXECUTORS, KNOWN_PACKAGES, install_line
 from tilecopy.errors import AssemblerError
-from tilecopy.executors import executor_named, executors, why_unavailable
+from tilecopy.executors import executors, get_executor, unavailable_reason
 
 from tilecopy_core.errors import TilecopyError
 from tilecopy_core.registry import canonical, default_registry, known_variants, short_error
@@ -50,18 +50,18 @@ def _gpus(usable: list[DoctorCheck]) -> list[DoctorCheck]:
         others = [each.what.removeprefix("executor ") for each in usable if each.found and each.what != "executor cuda"]
         nothing = f"nothing here runs kernels; {install_line(KNOWN_EXECUTORS['emulator'])}"
         return [DoctorCheck("GPU", "missing", f"{why}; {f'kernels run on the {others[0]}' if others else nothing}")]
-    cuda: Any = executor_named("cuda")
+    cuda: Any = get_executor("cuda")
     return [DoctorCheck(f"GPU {device.ordinal}", "found", str(device)) for device in cuda.devices()]
 
 
 def _why_not(executor: str) -> str | None:
     """Why an installed executor cannot run here, or None."""
     try:
-        return why_unavailable(executor)
+        return unavailable_reason(executor)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        return str(error) if isinstance(error, TilecopyError) else f"why_unavailable() raised {short_error(error)}"
+        return str(error) if isinstance(error, TilecopyError) else f"unavailable_reason() raised {short_error(error)}"
 
 
 def _assemblers() -> list[DoctorCheck]:
@@ -69,7 +69,7 @@ def _assemblers() -> list[DoctorCheck]:
     for name in ASSEMBLERS:
         path = ptxas_path() if name == "ptxas" else None
         try:
-            version = version_of(name)
+            version = assembler_version(name)
             state, detail = "found", f"{path}, {version}" if path else version
         except AssemblerError as error:
             state, detail = ("unusable", f"it does not run: {error}") if path else ("missing", how_to_install(name))
@@ -109,7 +109,7 @@ def _extensions(usable: list[DoctorCheck]) -> list[DoctorCheck]:
     found = []
     for name in (each.what.removeprefix("executor ") for each in usable if each.found):
         try:
-            told: Any = getattr(executor_named(name), "extensions", tuple)()
+            told: Any = getattr(get_executor(name), "extensions", tuple)()
             found += [
                 DoctorCheck(what, "unusable" if reason else "found", reason or owner) for what, owner, reason in told
             ]

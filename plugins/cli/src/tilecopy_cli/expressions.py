@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from tilecopy import mma_fragment, tile_fragment
-from tilecopy.kernel.cta_ids import block_index
+from tilecopy.kernel.special_registers import block_index
 
 from tilecopy_core.description import Scope, cta, thread, warp, warpgroup
 from tilecopy_core.errors import RequestError, TilecopyError, did_you_mean, short_repr

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
-from tilecopy.executor_choice import EXECUTORS_GROUP
+from tilecopy.executor_registry import EXECUTORS_GROUP
 
 from tilecopy_core.errors import did_you_mean
 from tilecopy_core.registry import VARIANTS_GROUP, Installed, distributions

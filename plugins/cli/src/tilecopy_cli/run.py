@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tilecopy.executors import executor_named, why_unavailable
+from tilecopy.executors import get_executor, unavailable_reason
 
 from tilecopy_core.description import Target, target_of
 from tilecopy_core.errors import TilecopyError
@@ -26,10 +26,10 @@ Progress = Callable[[int, int], None]
 
 def choose_target(job: Job) -> tuple[Target, str]:
     """Target and executor of a job: what was asked, else the GPU's own, else sm_90 on the emulator."""
-    why = why_unavailable("cuda")
+    why = unavailable_reason("cuda")
     name = job.executor or ("cuda" if why is None else "emulator")
     if job.target is None and why is None:
-        cuda: Any = executor_named("cuda")
+        cuda: Any = get_executor("cuda")
         major, minor = cuda.devices()[0].capability
         return target_of(f"sm_{major}{minor}"), name
     return target_of(job.target or "sm_90"), name
@@ -83,7 +83,7 @@ def _changed(path: Path, stamp: tuple[int, ...]) -> bool:
 
 def _run_here(name: str, tiled: TiledCopy, words: Any, made: Any, progress: Progress) -> tuple[float, int]:
     """Run on host arrays, once; where the executor's class takes ``progress=`` (of CTAs, each a tile) it reports them."""
-    executor = executor_named(name)
+    executor = get_executor(name)
     reports: Any = type(executor)
     if "progress" in inspect.signature(reports).parameters:
         executor = reports(progress=progress)
@@ -98,7 +98,7 @@ def _run_cuda(name: str, tiled: TiledCopy, words: Any, made: Any, progress: Prog
     """Run on device arrays, some times."""
     from tilecopy_cuda import CudaExecutor, DeviceArray, time_on_device
 
-    executor: Any = executor_named(name)
+    executor: Any = get_executor(name)
     assert isinstance(executor, CudaExecutor)
     runs = 10
     with ExitStack() as stack:

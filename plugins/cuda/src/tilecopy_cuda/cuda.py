@@ -16,15 +16,15 @@ from weakref import WeakValueDictionary
 
 import attrs
 from tilecopy.errors import LaunchError
-from tilecopy.executors.arguments import HostSpan, array_facts, bind, host_spans
+from tilecopy.executors.arguments import HostSpan, array_view, bind, host_spans
 from tilecopy.executors.streams import (
     CurrentStream,
-    agreed_stream,
     capturing_framework,
+    common_stream,
     current_stream,
     framework_of,
     share_memory,
-    stream_pointer,
+    stream_handle,
 )
 from tilecopy.kernel.built import BuiltKernel
 from tilecopy.kernel.parameters import Binding
@@ -90,7 +90,7 @@ class CudaExecutor:
         """
         return self.driver.devices
 
-    def why_unavailable(self, kernel: BuiltKernel | None = None) -> str | None:
+    def unavailable_reason(self, kernel: BuiltKernel | None = None) -> str | None:
         """Why no kernel (or this one) can run here, or None."""
         try:
             devices = self.devices()
@@ -220,7 +220,7 @@ class CudaExecutor:
         ready = self._ready(kernel, binding, ordinal, self._current(kernel, binding, stream, ordinal))
         return ready.prepared(handle, self._stream, self._streams, arguments)
 
-    def launcher(
+    def launch_by_address(
         self,
         kernel: BuiltKernel,
         arguments: Sequence[Any],
@@ -244,7 +244,7 @@ class CudaExecutor:
         if 0 in binding.grid:
             return lambda addresses, stream=None: None
         ordinal = self._placed(kernel, binding, None, device)
-        return self._ready(kernel, binding, ordinal, self._current(kernel, binding, None, ordinal)).launcher(
+        return self._ready(kernel, binding, ordinal, self._current(kernel, binding, None, ordinal)).launch_by_address(
             self._stream
         )
 
@@ -269,7 +269,7 @@ class CudaExecutor:
         """Check everything that does not need the device."""
         if self.driver.ended is not None:
             raise self.driver.gone(f"launch of kernel {kernel.name}")
-        binding = bind(kernel, arguments, grid, partial(array_facts, device_of=self.driver.device_of))
+        binding = bind(kernel, arguments, grid, partial(array_view, device_of=self.driver.device_of))
         binding.addresses.update({array.name: binding.arrays[array.name].pointer for array in kernel.arrays})
         return binding
 
@@ -300,7 +300,7 @@ class CudaExecutor:
                 return said
         if not places:
             return self.driver.current_device()
-        return next((places[name] for name in places if name in kernel.written), next(iter(places.values())))
+        return next((places[name] for name in places if name in kernel.mutated_args), next(iter(places.values())))
 
     def _reach(self, kernel: BuiltKernel, binding: Binding, name: str, ordinal: int) -> None:
         """See to it that an array on another GPU can be used by kernels on this one."""
@@ -312,7 +312,7 @@ class CudaExecutor:
                 # the driver's flags of torch's pools say that they may be used, and they may not yet
                 share_memory(*pair)
                 self._sharing.add(pair)
-        if why := self.driver.why_unreachable(*pair, facts.pointer, written=name in kernel.written):
+        if why := self.driver.why_unreachable(*pair, facts.pointer, written=name in kernel.mutated_args):
             raise LaunchError(f"kernel {kernel.name}, argument {name}: {why}")
 
     def _current(self, kernel: BuiltKernel, binding: Binding, stream: Any, ordinal: int) -> CurrentStream:
@@ -323,13 +323,13 @@ class CudaExecutor:
         here = {name: facts for name, facts in binding.arrays.items() if facts.device == ordinal}
         readers = {name: facts.stream for name, facts in here.items() if facts.stream is not None}
         if binding.devices and not here:  # device= or stream= says a GPU on which no array is
-            name = next((name for name in binding.devices if name in kernel.written), next(iter(binding.devices)))
+            name = next((name for name in binding.devices if name in kernel.mutated_args), next(iter(binding.devices)))
             reader = current_stream(framework_of(type(binding.arrays[name].owner)), ordinal)
             readers = {} if reader is None else {name: reader}
-        current = agreed_stream(f"kernel {kernel.name}", readers)
+        current = common_stream(f"kernel {kernel.name}", readers)
         for facts in here.values():
             if facts.export is not None:
-                number = current() if stream is None else stream_pointer(stream)
+                number = current() if stream is None else stream_handle(stream)
                 facts.export(stream=number or 1)  # DLPack's number of the legacy stream
         return current
 
@@ -376,7 +376,7 @@ class CudaExecutor:
             ready = self._ready(kernel, binding, ordinal, current)
             ready.launch(stream, *binding.addresses.values())
             for parameter in kernel.arrays:
-                if parameter.name in kernel.written.intersection(binding.on_host):
+                if parameter.name in kernel.mutated_args.intersection(binding.on_host):
                     facts, memory = binding.arrays[parameter.name], binding.addresses[parameter.name]
                     low, nbytes = facts.span(parameter.dtype.bytes)
                     call("cuMemcpyDtoHAsync", low, memory + low - facts.pointer, nbytes, stream, what=what)
@@ -407,7 +407,7 @@ class CudaExecutor:
         try:
             return self._streams[stream if type(stream) is int else stream.cuda_stream]
         except Exception:  # no torch stream, or a new one
-            number = stream_pointer(stream)
+            number = stream_handle(stream)
         if len(self._streams) >= _MOST_REMEMBERED:
             self._streams.clear()
         handle = self._streams[number] = self.driver.api.CUstream(number) if number else self.driver.legacy_stream

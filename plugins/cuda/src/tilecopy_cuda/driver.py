@@ -14,8 +14,8 @@ from importlib import import_module
 from typing import Any, Generic, TypeVar
 
 from tilecopy.errors import LaunchError
-from tilecopy.executors.streams import stream_device, stream_pointer
-from tilecopy.kernel.parameters import MapFacts
+from tilecopy.executors.streams import stream_device, stream_handle
+from tilecopy.kernel.parameters import TensorMapArgs
 from tilecopy.nvidia import remedy
 
 from tilecopy_core.errors import frozen
@@ -256,7 +256,7 @@ class Driver:
         Raises:
             LaunchError: it is none of these.
         """
-        said, number = stream_device(stream), stream_pointer(stream)
+        said, number = stream_device(stream), stream_handle(stream)
         if said is not None or number in _DEFAULT_STREAMS:
             return said
         code, context = self.api.cuStreamGetCtx(number)
@@ -287,7 +287,7 @@ class Driver:
         signature = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64)
         return signature(int(address))
 
-    def encode_map(self, ordinal: int, facts: MapFacts) -> bytes:
+    def encode_map(self, ordinal: int, facts: TensorMapArgs) -> bytes:
         """A tensor map for kernels on a GPU as the driver encodes it.
 
         Raises:
@@ -297,7 +297,7 @@ class Driver:
             return self._map_encoder(facts)
 
     @once
-    def _map_encoder(self) -> Callable[[MapFacts], bytes]:
+    def _map_encoder(self) -> Callable[[TensorMapArgs], bytes]:
         address, _ = self.call("cuGetProcAddress", b"cuTensorMapEncodeTiled", 12000, 0)
         return encoder(int(address), lambda what, code: self.error(what, self.api.CUresult(code)))
 

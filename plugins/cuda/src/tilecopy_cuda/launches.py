@@ -112,7 +112,7 @@ class ReadyLaunch:
             self.launch_elsewhere(block, stream, code)
         self.blocks.append(block)
 
-    def launcher(self, handle_of: Callable[[Any], Any]) -> Callable[..., None]:
+    def launch_by_address(self, handle_of: Callable[[Any], Any]) -> Callable[..., None]:
         """``launch(addresses, stream=None)``: :meth:`launch` with the addresses checked.
 
         Args:

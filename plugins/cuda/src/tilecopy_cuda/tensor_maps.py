@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilecopy.errors import LaunchError
-from tilecopy.kernel.parameters import MapFacts
+from tilecopy.kernel.parameters import TensorMapArgs
 
 _TYPES = {8: 0, 16: 1, 32: 2, 64: 4}
 """Bits of an element -> CUtensorMapDataType: unsigned integers, since a copy moves bits."""
@@ -17,7 +17,7 @@ _SWIZZLES = {"none": 0, "32B": 1, "64B": 2, "128B": 3, "128B_atom_32B": 4, "128B
 _L2_256B = 3
 
 
-def encoder(function: int, error: Callable[[str, int], LaunchError]) -> Callable[[MapFacts], bytes]:
+def encoder(function: int, error: Callable[[str, int], LaunchError]) -> Callable[[TensorMapArgs], bytes]:
     """What encodes a map.
 
     Args:
@@ -29,7 +29,7 @@ def encoder(function: int, error: Callable[[str, int], LaunchError]) -> Callable
         ctypes.c_int, pointer, ctypes.c_int, u32, pointer, pointer, pointer, pointer, pointer, *[ctypes.c_int] * 4
     )(function)
 
-    def encode(facts: MapFacts) -> bytes:
+    def encode(facts: TensorMapArgs) -> bytes:
         memory = ctypes.create_string_buffer(128 + 63)
         at = -(-ctypes.addressof(memory) // 64) * 64
         rank = len(facts.sizes)

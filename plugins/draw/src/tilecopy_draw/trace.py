@@ -290,7 +290,7 @@ def _rows(array: Any, region: tc.Region) -> Any:
 
 def _own(kernel: tc.BuiltKernel, harness: DrawHarness, line: int) -> bool:
     """Whether a line of the PTX is the copy's own."""
-    return kernel.origin_of(line).startswith(f"{harness.record.name}: {harness.request.op} ")
+    return kernel.source_location(line).startswith(f"{harness.record.name}: {harness.request.op} ")
 
 
 def _written(kernel: tc.BuiltKernel, harness: DrawHarness) -> tuple[Step, ...]:

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from tilecopy import BuiltKernel, HazardError
-from tilecopy.executors import HostArguments, stream_pointer
+from tilecopy.executors import HostArguments, stream_handle
 
 from .demands import demand, is_flag, items_of
 from .memory.observed import Observer
@@ -42,7 +42,7 @@ class EmulatorExecutor:
             demand("EmulatorExecutor", name, function, function is None or callable(function), "a function, or None")
             self._options[name] = function
 
-    def why_unavailable(self, kernel: BuiltKernel | None = None) -> str | None:
+    def unavailable_reason(self, kernel: BuiltKernel | None = None) -> str | None:
         """Why it cannot run a kernel here; it always can."""
         return None
 
@@ -66,11 +66,11 @@ class EmulatorExecutor:
         rule = "a sequence, one argument for each parameter"
         demand(f"kernel {kernel.name}", "arguments", arguments, given is not None, rule)
         if stream is not None:
-            stream_pointer(stream)
+            stream_handle(stream)
         try:
             return self._launch(kernel, given or (), grid)
         except UnsupportedPtxError as error:
-            if origin := kernel.origin_of(error.line):
+            if origin := kernel.source_location(error.line):
                 error.args = (f"{error}\n  in: {origin}",)
             raise
 
@@ -86,7 +86,7 @@ class EmulatorExecutor:
             a.name: memory.add(a.name, a.data, a.align_bytes, writable=a.writable, first_bytes=a.first_bytes)
             for a in host.arrays
         }
-        encoded = host.encoded(kernel, addresses, encode_map)
+        encoded = host.pack_parameters(kernel, addresses, encode_map)
         checks = kernel.values_at(host.binding.numbers) if 0 not in host.binding.grid else ()
         journal: list[tuple[Any, Any]] = []
         for array in memory.arrays if checks else ():
@@ -95,7 +95,7 @@ class EmulatorExecutor:
         try:
             return run_grid(
                 program, grid=host.binding.grid, block=program.block or (kernel.threads, 1, 1), cluster=kernel.cluster,
-                parameters=parameters, memory=memory, origin_of=kernel.origin_of, value_checks=checks,
+                parameters=parameters, memory=memory, origin_of=kernel.source_location, index_assertions=checks,
                 pool=[(a.name, a.offset_bytes, a.size_bytes) for a in kernel.allocations], **self._options,
             )  # fmt: skip
         except HazardError:

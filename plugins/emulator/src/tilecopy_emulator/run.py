@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 from tilecopy import HazardError, LaunchError
-from tilecopy.executors import ValueCheck, html_table
+from tilecopy.executors import IndexAssertion, html_table
 
 from .demands import demand, is_flag, items_of
 from .effects import is_approximate, pieces, sections, shared_side_not_counted
@@ -80,7 +80,7 @@ class Report:
 
 
 def _with_checks(
-    program: Program, compiled: tuple[list[Step], list[int]], checks: Sequence[ValueCheck]
+    program: Program, compiled: tuple[list[Step], list[int]], checks: Sequence[IndexAssertion]
 ) -> tuple[list[Step], list[int]]:
     """Compiled steps, a register's value held against its bounds after those that define an index."""
     if not checks:
@@ -88,7 +88,7 @@ def _with_checks(
     steps, lengths = list(compiled[0]), compiled[1]
     by_line = {check.line: check for check in checks}
 
-    def checked(step: Step, check: ValueCheck) -> Step:
+    def checked(step: Step, check: IndexAssertion) -> Step:
         bits = program.register_bits[check.register]
 
         def run(machine: Machine, lanes: Any) -> None:
@@ -156,14 +156,14 @@ def run_grid(
     program: Program, *, grid: Dim3, block: Dim3, cluster: Dim3 | None, parameters: Mapping[str, bytes],
     memory: GlobalMemory, pool: Sequence[tuple[str, int, int]] = (), dynamic_shared_bytes: int = 0,
     profile: bool = False, progress: Callable[[int, int], None] | None = None,
-    origin_of: Callable[[int], str] | None = None, value_checks: Sequence[ValueCheck] = (), allow: Sequence[str] = (),
+    origin_of: Callable[[int], str] | None = None, index_assertions: Sequence[IndexAssertion] = (), allow: Sequence[str] = (),
     observer: Observer | None = None, variables: Mapping[str, bytes] | None = None, all_hazards: bool = False,
 ) -> Report:  # fmt: skip
     """Run every CTA of a grid.
 
     ``parameters``: the bytes of each parameter, and ``variables`` those of variables of the module that the caller sets, by their names
     in PTX; ``memory``: with the arguments' arrays; ``pool``: buffers inside dynamic shared memory (name, offset, bytes); ``origin_of``: from
-    a PTX line to the statement that it comes from; ``value_checks``: registers whose values must lie within bounds, by the line that
+    a PTX line to the statement that it comes from; ``index_assertions``: registers whose values must lie within bounds, by the line that
     defines them. The others are those of :func:`~tilecopy_emulator.run_ptx`.
     """
     where = f"kernel {program.name}"
@@ -174,7 +174,7 @@ def run_grid(
     names = items_of(allow)
     fits = names is not None and all(isinstance(name, str) and name in ALLOWABLE for name in names)
     demand(where, "allow", allow, fits, f"names of what is no hazard, of {', '.join(ALLOWABLE)}")
-    compiled = _with_checks(program, compile_program(program), value_checks)
+    compiled = _with_checks(program, compile_program(program), index_assertions)
 
     def laid_out(memory: GlobalMemory, raced: Sequence[Sought] = ()) -> Launch:
         shape = cluster or (1, 1, 1)

@@ -432,7 +432,7 @@ def test_the_fault_is_reported(name: str) -> None:
     assert f"PTX line {error.line}: " in message
     for word in fault.words:
         assert re.search(word, message, re.S), f"{word!r} is not in {message}"
-    origin = getattr(kernel, "origin_of", lambda line: "")(error.line)
+    origin = getattr(kernel, "source_location", lambda line: "")(error.line)
     assert re.findall(r"^  in: (.*)$", message, re.M) == ([origin.split("\n")[0]] if origin else [])
     if fault.of and origin:
         assert fault.of in message

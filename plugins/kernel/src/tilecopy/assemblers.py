@@ -33,7 +33,7 @@ __all__ = [
     "compiling",
     "how_to_install",
     "resources_of",
-    "version_of",
+    "assembler_version",
 ]
 
 ASSEMBLERS = ("nvjitlink", "ptxas")
@@ -159,7 +159,7 @@ def _tried() -> Iterator[tuple[str, str, str]]:
     """Each assembler with its version, or why it does not work."""
     for name in ASSEMBLERS:
         try:
-            yield name, version_of(name), ""
+            yield name, assembler_version(name), ""
         except AssemblerError as error:
             yield name, "", str(error)
 
@@ -173,13 +173,13 @@ def _first_that_works() -> str:
     raise AssemblerError("no assembler works here: " + "; ".join(reasons))
 
 
-def version_of(name: str) -> str:
+def assembler_version(name: str) -> str:
     """The version of an assembler, as it tells it when it is asked.
 
     Raises:
         AssemblerError: it is none of :data:`ASSEMBLERS`, not there, or does not run; the message says what to do.
     """
-    _ASSEMBLER.check(name, "version_of", "name", AssemblerError)
+    _ASSEMBLER.check(name, "assembler_version", "name", AssemblerError)
     if name == "nvjitlink":
         return _nvjitlink_bindings()[1]
     path = _ptxas_path()

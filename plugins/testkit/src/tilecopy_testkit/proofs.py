@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 import tilecopy as tc
 from tilecopy.assemblers import assemble, available_assemblers
-from tilecopy.executors import executor_named, why_unavailable
+from tilecopy.executors import get_executor, unavailable_reason
 
 from . import oracle
 from .description import Description, Operand
@@ -360,7 +360,7 @@ def _judge_far(subject: Subject, near: Description, far: Description, kernel: tc
 
 def why_no_gpu() -> str:
     """Why copies cannot be run on a GPU here, or ""."""
-    return why_unavailable("cuda") or ""
+    return unavailable_reason("cuda") or ""
 
 
 def right_on_gpu(subject: Subject, count: int = 20) -> int:
@@ -369,7 +369,7 @@ def right_on_gpu(subject: Subject, count: int = 20) -> int:
     Raises:
         Finding: a byte differs, or the launch fails.
     """
-    executor: Any = executor_named("cuda")
+    executor: Any = get_executor("cuda")
     major, minor = executor.devices()[0].capability
     targets = [t for t in subject.ranges.targets if tc.target_of(t).runs_on(major, minor)]
     if not targets:

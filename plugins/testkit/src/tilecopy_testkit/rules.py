@@ -331,7 +331,7 @@ def built(
 def copy_instructions(kernel: tc.BuiltKernel, name: str) -> list[tuple[int, Line]]:
     """Return the instructions that a variant's copy emitted, each with the number of its line in the PTX."""
     lines = instructions_in(kernel.ptx)
-    return [(number, line) for number, line in lines if kernel.origin_of(number).startswith(f"{name}: ")]
+    return [(number, line) for number, line in lines if kernel.source_location(number).startswith(f"{name}: ")]
 
 
 def line_text(kernel: tc.BuiltKernel | None, number: int) -> str:

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Generator
 
 import pytest
-from tilecopy.executors import executor_named
+from tilecopy.executors import get_executor
 
 from . import profiles  # noqa: F401
 from .emulated_texts import record
@@ -54,8 +54,8 @@ def pytest_runtest_call() -> Generator[None, object, object]:
 @pytest.fixture(scope="session")
 def gpu() -> str:
     """Return the target of the first GPU; skip with the reason where there is none."""
-    cuda = executor_named("cuda")
-    reason = cuda.why_unavailable()
+    cuda = get_executor("cuda")
+    reason = cuda.unavailable_reason()
     if reason is not None:
         pytest.skip(f"no GPU: {reason}")
     major, minor = cuda.devices()[0].capability

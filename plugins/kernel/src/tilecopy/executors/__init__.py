@@ -5,27 +5,27 @@ A package that has an executor, or that launches kernels itself, imports from he
 
 from tilecopy_core.layout import html_table
 
-from ..executor_choice import Executor, choose_executor, executor_named, executors, why_unavailable
-from ..kernel.built import ValueCheck
-from ..kernel.parameters import ArrayFacts
-from .arguments import LOWEST_ADDRESS, HostArguments, HostArray, array_facts, same_tensors
-from .streams import agreed_stream, capturing_framework, stream_pointer
+from ..executor_registry import Executor, choose_executor, executors, get_executor, unavailable_reason
+from ..kernel.built import IndexAssertion
+from ..kernel.parameters import ArrayView
+from .arguments import LOWEST_ADDRESS, HostArguments, HostArray, array_view, same_tensors
+from .streams import capturing_framework, common_stream, stream_handle
 
 __all__ = [
     "LOWEST_ADDRESS",
-    "ArrayFacts",
+    "ArrayView",
     "Executor",
     "HostArguments",
     "HostArray",
-    "ValueCheck",
-    "agreed_stream",
-    "array_facts",
+    "IndexAssertion",
+    "common_stream",
+    "array_view",
     "capturing_framework",
     "choose_executor",
-    "executor_named",
+    "get_executor",
     "executors",
     "html_table",
     "same_tensors",
-    "stream_pointer",
-    "why_unavailable",
+    "stream_handle",
+    "unavailable_reason",
 ]

@@ -17,11 +17,11 @@ from tilecopy_core.registry import LOCK
 
 from ..errors import LaunchError
 from ..kernel.built import BuiltKernel
-from ..kernel.parameters import ArrayFacts, Binding, MapFacts
+from ..kernel.parameters import ArrayView, Binding, TensorMapArgs
 from ..validators import FUNCTION
 from .streams import current_stream, exported_stream, framework_of
 
-View = Callable[[str, Any], ArrayFacts]
+View = Callable[[str, Any], ArrayView]
 """How an executor sees an array: where it is passed (for messages) and the array, to its facts."""
 
 LOWEST_ADDRESS = 1 << 32
@@ -69,7 +69,7 @@ def bind(kernel: BuiltKernel, arguments: Sequence[Any], grid: Sequence[int] | in
     for parameter in kernel.parameters:
         parameter.check(binding)
     binding.grid = kernel.launch_grid(grid, binding.numbers)
-    if kernel.value_checks and 0 not in binding.grid:
+    if kernel.index_assertions and 0 not in binding.grid:
         kernel.values_at(binding.numbers)
     if kernel.bounds:
         try:
@@ -83,7 +83,7 @@ def bind(kernel: BuiltKernel, arguments: Sequence[Any], grid: Sequence[int] | in
 
 
 @checked(LaunchError, where=TEXT, device_of=FUNCTION)
-def array_facts(where: str, argument: Any, device_of: Callable[[int], int]) -> ArrayFacts:
+def array_view(where: str, argument: Any, device_of: Callable[[int], int]) -> ArrayView:
     """The facts of an array of NumPy, torch, CuPy, JAX, or another framework with one of their protocols.
 
     Args:
@@ -103,7 +103,7 @@ def array_facts(where: str, argument: Any, device_of: Callable[[int], int]) -> A
     return facts
 
 
-def _facts(where: str, argument: Any, device_of: Callable[[int], int]) -> ArrayFacts:
+def _facts(where: str, argument: Any, device_of: Callable[[int], int]) -> ArrayView:
     """Return the facts of an array by the first protocol that it has."""
     if isinstance(argument, np.ndarray):
         return numpy_facts(where, argument)
@@ -143,13 +143,13 @@ def _becomes_an_array(argument: Any) -> bool:
         return False
 
 
-def host_facts(where: str, argument: Any) -> ArrayFacts:
-    """:func:`array_facts` for an executor that takes host memory alone.
+def host_facts(where: str, argument: Any) -> ArrayView:
+    """:func:`array_view` for an executor that takes host memory alone.
 
     Raises:
         LaunchError: as there, or the array is on a device.
     """
-    facts = array_facts(where, argument, lambda _: 0)
+    facts = array_view(where, argument, lambda _: 0)
     if facts.device is not None:
         raise LaunchError(
             f"{where}: the array is on a device (GPU {facts.device}), this executor takes host arrays; "
@@ -164,13 +164,13 @@ def _is_masked(array: Any) -> bool:
     return masked is not None and isinstance(array, getattr(masked, "MaskedArray", ()))
 
 
-def numpy_facts(where: str, array: Any) -> ArrayFacts:
+def numpy_facts(where: str, array: Any) -> ArrayView:
     """The facts of a NumPy array."""
     if type(array) is not np.ndarray and _is_masked(array):
         raise LaunchError(f"{where}: a masked array, whose mask a kernel does not see; pass a.filled(value)")
     strides = _elements(where, array.strides, array.itemsize)
     writeable = array.flags.writeable
-    return ArrayFacts(array.shape, strides, array.dtype, int(array.ctypes.data), not writeable, None, array)
+    return ArrayView(array.shape, strides, array.dtype, int(array.ctypes.data), not writeable, None, array)
 
 
 def _is_tensor(kind: type) -> bool:
@@ -178,7 +178,7 @@ def _is_tensor(kind: type) -> bool:
     return all(hasattr(kind, name) for name in ("data_ptr", "stride", "device", "is_conj", "is_neg"))
 
 
-def _tensor_facts(where: str, tensor: Any) -> ArrayFacts:
+def _tensor_facts(where: str, tensor: Any) -> ArrayView:
     try:
         shape, strides, dtype, device = tensor.shape, tensor.stride(), tensor.dtype, tensor.device
         conjugated, negated, pointer = tensor.is_conj(), tensor.is_neg(), tensor.data_ptr()
@@ -195,7 +195,7 @@ def _tensor_facts(where: str, tensor: Any) -> ArrayFacts:
     if pointer:
         _check_storage(where, tensor, shape, strides)
     ordinal = None if device.type == "cpu" else int(device.index or 0)
-    return ArrayFacts(
+    return ArrayView(
         tuple(shape),
         tuple(strides),
         dtype,
@@ -277,7 +277,7 @@ def same_tensors(tensors: Sequence[Any]) -> Callable[..., bool] | None:
 
 def _interface_facts(
     where: str, argument: Any, interface: dict[str, Any], device_of: Callable[[int], int]
-) -> ArrayFacts:
+) -> ArrayView:
     """By the CUDA array interface, version 2 or 3."""
     try:
         if not isinstance(interface, Mapping):
@@ -298,7 +298,7 @@ def _interface_facts(
     if ordinal is None:
         ordinal = device_of(pointer) if pointer else 0
     stream = current_stream(framework_of(type(argument)), ordinal) or stream
-    return ArrayFacts(shape, elements, dtype, pointer, bool(readonly), ordinal, argument, stream)
+    return ArrayView(shape, elements, dtype, pointer, bool(readonly), ordinal, argument, stream)
 
 
 def _said_device(array: Any) -> int | None:
@@ -334,7 +334,7 @@ def _from_dlpack(where: str, argument: Any) -> Any:
         ) from error
 
 
-def _dlpack_facts(where: str, argument: Any) -> ArrayFacts:
+def _dlpack_facts(where: str, argument: Any) -> ArrayView:
     try:
         device = int(argument.__dlpack_device__()[0])
         if device == _HOST:
@@ -353,7 +353,7 @@ def _dlpack_facts(where: str, argument: Any) -> ArrayFacts:
         raise LaunchError(f"{where}: {type(argument).__name__} cannot be viewed: {error}") from error
     shape = tuple(view.shape)
     strides = tuple(view.strides) if view.strides is not None else row_major(shape)
-    facts = ArrayFacts(shape, strides, dtype, int(view.ptr), bool(view.readonly), int(view.device_id), (argument, view))
+    facts = ArrayView(shape, strides, dtype, int(view.ptr), bool(view.readonly), int(view.device_id), (argument, view))
     stream = current_stream(framework_of(type(argument)), int(view.device_id))
     return attrs.evolve(facts, stream=stream, export=None if stream else argument.__dlpack__)
 
@@ -393,7 +393,7 @@ def _elements(where: str, strides_bytes: Sequence[int], itemsize: int) -> tuple[
 # -------------------------------------------------------------------------------------------------- host memory
 
 
-def flat_bytes(facts: ArrayFacts, itemsize: int) -> Any:
+def flat_bytes(facts: ArrayView, itemsize: int) -> Any:
     """A uint8 view of host memory from an array's lowest element to its highest; ``facts`` keeps it alive."""
     low, nbytes = facts.span(itemsize)
     view = np.frombuffer(memoryview((ctypes.c_uint8 * nbytes).from_address(low)), np.uint8)
@@ -441,7 +441,7 @@ def host_spans(kernel: BuiltKernel, binding: Binding) -> list[HostSpan]:
     return [
         each
         for span in found
-        for each in ([span] if kernel.written.intersection(span.names) else map(alone.__getitem__, span.names))
+        for each in ([span] if kernel.mutated_args.intersection(span.names) else map(alone.__getitem__, span.names))
     ]
 
 
@@ -496,11 +496,11 @@ class HostArguments:
             )
         return cls(arrays, binding)
 
-    def encoded(
+    def pack_parameters(
         self,
         kernel: BuiltKernel,
         addresses: dict[str, int],
-        encode_map: Callable[[MapFacts], bytes] | None = None,
+        encode_map: Callable[[TensorMapArgs], bytes] | None = None,
     ) -> list[bytes]:
         """The bytes of each parameter, in order, once every array has an address.
 

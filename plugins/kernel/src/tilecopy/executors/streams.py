@@ -30,7 +30,7 @@ _READERS = Kind(
 )
 
 
-def stream_pointer(stream: Any) -> int:
+def stream_handle(stream: Any) -> int:
     """The CUstream of an integer, or of a torch, CuPy or cuda.core stream object.
 
     Raises:
@@ -132,12 +132,12 @@ def exported_stream(number: Any) -> CurrentStream | None:
 
 
 @checked(LaunchError, what=TEXT, readers=_READERS)
-def agreed_stream(what: str, readers: Mapping[str, CurrentStream]) -> CurrentStream:
+def common_stream(what: str, readers: Mapping[str, CurrentStream]) -> CurrentStream:
     """What reads the one current stream of all arguments.
 
     Args:
         what: is launched, for messages.
-        readers: of the arguments whose frameworks have a current stream (:attr:`ArrayFacts.stream`), by name.
+        readers: of the arguments whose frameworks have a current stream (:attr:`ArrayView.stream`), by name.
 
     Returns:
         The reader. It raises :class:`LaunchError` when the frameworks' current streams differ. Without any it gives 0, the

@@ -10,7 +10,7 @@ from tilecopy_core.registry import names_later
 if TYPE_CHECKING:
     from .barriers import Mbarrier
     from .builder import KernelBuilder
-    from .built import BuiltKernel, SharedAllocation, ValueCheck
+    from .built import BuiltKernel, IndexAssertion, SharedAllocation
     from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter
     from .values import Value
 else:
@@ -19,7 +19,7 @@ else:
         __name__,
         {
             **dict.fromkeys(_PARAMETERS, ".parameters"),
-            **dict.fromkeys(("BuiltKernel", "SharedAllocation", "ValueCheck"), ".built"),
+            **dict.fromkeys(("BuiltKernel", "SharedAllocation", "IndexAssertion"), ".built"),
             "KernelBuilder": ".builder",
             "Mbarrier": ".barriers",
             "Value": ".values",
@@ -36,5 +36,5 @@ __all__ = [
     "SharedAllocation",
     "SizeParameter",
     "Value",
-    "ValueCheck",
+    "IndexAssertion",
 ]

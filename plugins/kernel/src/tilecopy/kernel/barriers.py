@@ -62,21 +62,21 @@ class Mbarrier:
             )
         self._record("init", index, lambda ptx, at: instructions.mbarrier_init(ptx, at, count))
 
-    @checked(rank=optional(INT), relaxed=FLAG)
-    def arrive(self, index: Int = 0, *, rank: Int | None = None, relaxed: bool = False) -> None:
+    @checked(cta_rank=optional(INT), relaxed=FLAG)
+    def arrive(self, index: Int = 0, *, cta_rank: Int | None = None, relaxed: bool = False) -> None:
         """Arrive once.
 
         Args:
             index: the number of the barrier.
-            rank: the CTA of the cluster that has the barrier (PTX ISA, ``mapa``); by default this CTA. That CTA waits with ``cluster=True``.
+            cta_rank: the CTA of the cluster that has the barrier (PTX ISA, ``mapa``); by default this CTA. That CTA waits with ``cluster=True``.
             relaxed: do not release what this thread has written (PTX ISA, ``.relaxed``; sm_90). This is enough if only
                 asynchronous instructions read the memory. It saves a fence of the whole GPU in a cluster.
         """
-        if rank is not None:
-            self._kernel._own(rank, f"mbarrier {self.buffer.name}: rank")
+        if cta_rank is not None:
+            self._kernel._own(cta_rank, f"mbarrier {self.buffer.name}: cta_rank")
 
         def write(ptx: PtxBuilder, at: Address) -> None:
-            there = at if rank is None else ptx.mapa(at, rank)
+            there = at if cta_rank is None else ptx.mapa(at, cta_rank)
             instructions.mbarrier_arrive(ptx, there, relaxed=relaxed)
 
         self._record("arrive", index, write)

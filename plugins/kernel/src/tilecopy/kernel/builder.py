@@ -58,10 +58,10 @@ from .barriers import Mbarrier, barrier_address
 from .bounds import known_by, together
 from .built import BuiltKernel
 from .copies import ScopedCopies
-from .cta_ids import GRID_LIMIT, block_index, cluster_rank
 from .lowering import lower_kernel
 from .parameters import ScalarParameter, SizeParameter
 from .recording import Block, ElectOne, Frame, Recorder
+from .special_registers import GRID_LIMIT, block_index, cluster_rank
 from .statements import Action, If, Index, Load, Loop, Store, words_of
 from .values import ROUNDINGS, Value, as_value, cast, element_offset, typed
 

@@ -31,11 +31,11 @@ from tilecopy_core.layout import html_table
 from tilecopy_core.registry import LOCK
 
 from ..errors import AssemblerError, LaunchError
-from ..executor_choice import choose_executor
+from ..executor_registry import choose_executor
 from ..validators import PATH, mapping_of
 from .bounds import Bound
-from .cta_ids import GRID_LIMIT, bounded_by, cluster_rank, only_symbol
 from .parameters import ArrayParameter, Parameter, value_of, with_values
+from .special_registers import GRID_LIMIT, bounded_by, cluster_rank, only_symbol
 
 if TYPE_CHECKING:
     from ..assemblers import Resources
@@ -58,7 +58,7 @@ class SharedAllocation:
 
 
 @frozen
-class ValueCheck:
+class IndexAssertion:
     """A value from memory that is used as an index, and its bounds, for executors that check them.
 
     Attributes:
@@ -105,7 +105,7 @@ class BuiltKernel:
         target: the architecture that it was built for.
         threads: threads of a CTA.
         parameters: the parameters of the PTX function, in order. The caller passes arrays and scalars, but no sizes.
-        written: names of the arrays that the kernel writes.
+        mutated_args: names of the arrays that the kernel writes.
         grid: CTAs along x, y, z, each an integer or computed from sizes and scalars; None if the launch gives it.
         cluster: CTAs of a cluster, or None.
         shared_bytes: shared memory of a CTA, in bytes.
@@ -113,8 +113,8 @@ class BuiltKernel:
         allocations: the buffers in dynamic shared memory.
         bounds: conditions on the grid and the scalars that a launch checks.
         scalars: symbol -> name of its parameter.
-        value_checks: the values from memory that are used as indices.
-        origins: each statement with its source line; the first entry is empty.
+        index_assertions: the values from memory that are used as indices.
+        locations: each statement with its source line; the first entry is empty.
         statements: for each line of the PTX, the number of its statement.
         notes: sentences about the text that :meth:`explain` shows after the copies.
     """
@@ -125,7 +125,7 @@ class BuiltKernel:
     target: Target
     threads: int
     parameters: tuple[Parameter, ...]
-    written: frozenset[str]
+    mutated_args: frozenset[str]
     grid: tuple[Int, Int, Int] | None
     cluster: Dim3 | None
     shared_bytes: int
@@ -133,8 +133,8 @@ class BuiltKernel:
     allocations: tuple[SharedAllocation, ...]
     bounds: tuple[Bound, ...]
     scalars: Mapping[Symbol, str]
-    value_checks: tuple[ValueCheck, ...] = attrs.field(repr=False)
-    origins: tuple[str, ...] = attrs.field(repr=False)
+    index_assertions: tuple[IndexAssertion, ...] = attrs.field(repr=False)
+    locations: tuple[str, ...] = attrs.field(repr=False)
     statements: tuple[int, ...] = attrs.field(repr=False)
     notes: tuple[str, ...] = attrs.field(default=(), repr=False)
     _caches: LaunchCaches = attrs.field(factory=LaunchCaches, init=False, repr=False)
@@ -222,9 +222,9 @@ class BuiltKernel:
         return save_kernel(self, folder)
 
     @checked(ptx_line=ANY_INTEGER)
-    def origin_of(self, ptx_line: int) -> str:
+    def source_location(self, ptx_line: int) -> str:
         """The statement, and the line of the program, that a line (from 1) of the PTX came from; "" where there is none."""
-        return self.origins[self.statements[ptx_line - 1]] if 0 < ptx_line <= len(self.statements) else ""
+        return self.locations[self.statements[ptx_line - 1]] if 0 < ptx_line <= len(self.statements) else ""
 
     def check_bounds(self, grid: Dim3, scalars: Mapping[str, int]) -> None:
         """Raise :class:`LayoutError` if a region can leave its buffer with this grid and these scalars."""
@@ -242,7 +242,7 @@ class BuiltKernel:
         inside.add(key)
 
     @checked(numbers=_NUMBERS)
-    def values_at(self, numbers: Mapping[str, int]) -> tuple[ValueCheck, ...]:
+    def values_at(self, numbers: Mapping[str, int]) -> tuple[IndexAssertion, ...]:
         """The values from memory that a run must check, with their bounds as numbers.
 
         Args:
@@ -252,12 +252,12 @@ class BuiltKernel:
             LaunchError: a clamped value has bounds that no integer meets.
         """
         found = []
-        for check in self.value_checks:
+        for check in self.index_assertions:
             lower, upper = (self._number(bound, numbers) for bound in (check.lower, check.upper))
             if check.clamped and lower > upper:
                 raise LaunchError(
                     f"kernel {self.name}: no index is from {check.lower} to {check.upper}, which is {lower} to {upper}\n"
-                    f"  at {self.origin_of(check.line)}"
+                    f"  at {self.source_location(check.line)}"
                 )
             if not check.clamped:
                 found.append(attrs.evolve(check, lower=lower, upper=upper))
@@ -375,7 +375,7 @@ class BuiltKernel:
         prepared: Callable[[], Any] = prepare(self, arguments, grid=grid, stream=stream, **self._on(chosen, device))
         return prepared
 
-    def launcher(
+    def launch_by_address(
         self,
         /,
         *arguments: Any,
@@ -402,11 +402,11 @@ class BuiltKernel:
         """
         arguments = self._in_order(arguments, named) if named else arguments
         chosen = self._executor(executor)
-        if not hasattr(chosen, "launcher"):
+        if not hasattr(chosen, "launch_by_address"):
             raise LaunchError(
                 f"kernel {self.name}, executor={short_repr(executor)}: executor {chosen.name} takes arrays, not addresses; call the kernel"
             )
-        launch: Callable[..., None] = chosen.launcher(self, arguments, grid=grid, **self._on(chosen, device))
+        launch: Callable[..., None] = chosen.launch_by_address(self, arguments, grid=grid, **self._on(chosen, device))
         return launch
 
     def _in_order(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -17,7 +17,7 @@ from tilecopy_core.errors import frozen
 
 from .parameters import Extent
 
-FORMAT, FORMAT_VERSION = "tilecopy kernel", 3
+FORMAT, FORMAT_VERSION = "tilecopy kernel", 4
 PTX_FILE, RECORD_FILE = "kernel.ptx", "launch.json"
 
 Number = int | str
@@ -134,7 +134,7 @@ class BoundRecord(Record, frozen=True):
     extent: Number | None
 
 
-class ValueRecord(Record, frozen=True):
+class IndexAssertionRecord(Record, frozen=True):
     """An index that is loaded from memory, with its range."""
 
     line: Positive
@@ -148,7 +148,7 @@ class ChecksRecord(Record, frozen=True):
     """What a launch checks, and what an executor checks while the kernel runs."""
 
     bounds: tuple[BoundRecord, ...]
-    values: tuple[ValueRecord, ...]
+    index_assertions: tuple[IndexAssertionRecord, ...]
 
 
 class SharedRecord(Record, frozen=True):
@@ -181,7 +181,7 @@ class LaunchRecord(Record, frozen=True):
     checks: ChecksRecord
     symbols: tuple[SymbolRecord, ...]
     plans: tuple[SavedPlan, ...]
-    origins: tuple[str, ...]
+    locations: tuple[str, ...]
     statements: tuple[Count, ...]
     sha256: str = ""
 

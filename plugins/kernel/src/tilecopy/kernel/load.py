@@ -24,7 +24,7 @@ from ..integer_text import read
 from ..validators import PATH
 from . import launch_record as schema
 from .bounds import Bound
-from .built import BuiltKernel, SharedAllocation, ValueCheck
+from .built import BuiltKernel, IndexAssertion, SharedAllocation
 from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter, computed_parameter
 from .save import function_named
 
@@ -110,7 +110,7 @@ def _kernel(record: schema.LaunchRecord, text: str) -> BuiltKernel:
         target=target_of(record.target),
         threads=record.block[0],
         parameters=parameters,
-        written=frozenset(p.name for p in parameters if isinstance(p, ArrayParameter) and p.written),
+        mutated_args=frozenset(p.name for p in parameters if isinstance(p, ArrayParameter) and p.written),
         grid=None if record.grid is None else _all(record.grid, names),
         cluster=record.cluster,
         shared_bytes=record.shared_bytes,
@@ -118,11 +118,11 @@ def _kernel(record: schema.LaunchRecord, text: str) -> BuiltKernel:
         allocations=tuple(SharedAllocation(s.name, s.offset_bytes, s.size_bytes) for s in record.shared),
         bounds=tuple(_read_bound(each, names) for each in record.checks.bounds),
         scalars=scalars,
-        value_checks=tuple(
-            ValueCheck(v.line, v.register, read(v.lower, names), read(v.upper, names), v.clamped)
-            for v in record.checks.values
+        index_assertions=tuple(
+            IndexAssertion(v.line, v.register, read(v.lower, names), read(v.upper, names), v.clamped)
+            for v in record.checks.index_assertions
         ),
-        origins=record.origins,
+        locations=record.locations,
         statements=record.statements,
     )
     _check_known(kernel)
@@ -137,13 +137,13 @@ def _check_known(kernel: BuiltKernel) -> None:
             integers += [*parameter.shape, *parameter.strides]
         elif isinstance(parameter, ScalarParameter):
             integers += parameter.within or ()
-    for check in kernel.value_checks:
+    for check in kernel.index_assertions:
         integers += [check.lower, check.upper]
     for symbol in {symbol for integer in integers for symbol in symbols_of(integer)}:
         if kernel.scalars.get(symbol) != symbol.name:
             raise ValueError(f"{symbol} is not a parameter, so no launch knows it")
     lines = kernel.ptx.splitlines()
-    for check in kernel.value_checks:
+    for check in kernel.index_assertions:
         line = lines[check.line - 1] if check.line <= len(lines) else ""
         results = [operand for _, instruction in instructions_in(line) for operand in instruction.results]
         if check.register not in map(str, results):
@@ -167,7 +167,7 @@ def _check_fit(record: schema.LaunchRecord, parameters: Sequence[Parameter]) -> 
     for symbol in record.symbols:
         if symbol.parameter and symbol.name not in names:
             raise ValueError(f"the symbol {symbol.name} is no parameter")
-    if any(number >= len(record.origins) for number in record.statements):
+    if any(number >= len(record.locations) for number in record.statements):
         raise ValueError("a line of the PTX comes from no statement")
 
 

@@ -18,9 +18,9 @@ from tilecopy_core.registry import Registry, default_registry
 from ..module_text import ParameterText, module_text
 from ..module_text import declared as declared_as
 from .bounds import Bound, Facts
-from .built import BuiltKernel, Dim3, SharedAllocation, ValueCheck, check_all, check_cluster, dim3
-from .cta_ids import GRID_LIMIT, block_index, only_symbol
+from .built import BuiltKernel, Dim3, IndexAssertion, SharedAllocation, check_all, check_cluster, dim3
 from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter, computed_parameter
+from .special_registers import GRID_LIMIT, block_index, only_symbol
 from .statements import Lowering, Placed
 
 
@@ -120,7 +120,7 @@ def lower_kernel(
         target=chosen,
         threads=described.threads,
         parameters=declared + computed,
-        written=frozenset(described.written),
+        mutated_args=frozenset(described.written),
         grid=grid3,
         cluster=cluster3,
         shared_bytes=shared.size_bytes,
@@ -128,14 +128,14 @@ def lower_kernel(
         allocations=tuple(SharedAllocation(b.name, shared.offsets[b.memory], b.span_bytes) for b in described.shared),
         bounds=bounds,
         scalars={found: p.name for found, p in described.scalars.items()},
-        value_checks=_value_checks(statements, context),
-        origins=tuple(context.origins),
+        index_assertions=_index_assertions(statements, context),
+        locations=tuple(context.locations),
         statements=statements,
         notes=tuple(described.notes),
     )
 
 
-def _value_checks(statements: Sequence[int], context: Lowering) -> tuple[ValueCheck, ...]:
+def _index_assertions(statements: Sequence[int], context: Lowering) -> tuple[IndexAssertion, ...]:
     """Each index with the one line that defines its register."""
     if not context.indices:
         return ()
@@ -145,7 +145,7 @@ def _value_checks(statements: Sequence[int], context: Lowering) -> tuple[ValueCh
         if isinstance(line, Line) and line.guard is None and line.opcode.startswith(("mov.", "min.", "max.", "selp."))
     }
     return tuple(
-        ValueCheck(defined[register], str(register), index.least, index.most, index.clamp)
+        IndexAssertion(defined[register], str(register), index.least, index.most, index.clamp)
         for register, index in context.indices
     )
 

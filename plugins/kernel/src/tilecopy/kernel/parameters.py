@@ -32,7 +32,7 @@ from ..overlap import Footprint, overlaps_itself
 
 
 @frozen(eq=False)
-class ArrayFacts:
+class ArrayView:
     """The facts of an array of any framework that a launch needs.
 
     Attributes:
@@ -82,12 +82,12 @@ class Binding:
     """
 
     kernel: str
-    view: Callable[[str, Any], ArrayFacts]
-    arrays: dict[str, ArrayFacts] = attrs.field(factory=dict)
+    view: Callable[[str, Any], ArrayView]
+    arrays: dict[str, ArrayView] = attrs.field(factory=dict)
     numbers: dict[str, int] = attrs.field(factory=dict)
     addresses: dict[str, int] = attrs.field(factory=dict)
     grid: tuple[int, int, int] = (1, 1, 1)
-    encode_map: Callable[[MapFacts], bytes] | None = None
+    encode_map: Callable[[TensorMapArgs], bytes] | None = None
 
     @property
     def on_host(self) -> list[str]:
@@ -101,7 +101,7 @@ class Binding:
 
 
 @frozen
-class MapFacts:
+class TensorMapArgs:
     """A tensor map with all values as numbers (:class:`tilecopy_partitions.TensorMap`), innermost dimension first.
 
     Attributes:
@@ -618,7 +618,7 @@ class TensorMapParameter(ComputedParameter):
                 f"kernel {binding.kernel}, argument {self.array}: the address 0x{address:x} of a tensor map is not a multiple of 16 bytes"
             )
         return binding.encode_map(
-            MapFacts(
+            TensorMapArgs(
                 self.array,
                 address,
                 str(self.dtype),

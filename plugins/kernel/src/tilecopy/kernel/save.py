@@ -91,13 +91,13 @@ def record_of(kernel: Any) -> dict[str, Any]:
                 for b in kernel.bounds
             ),
             tuple(
-                schema.ValueRecord(v.line, v.register, v.clamped, *names.texts((v.lower, v.upper)))
-                for v in kernel.value_checks
+                schema.IndexAssertionRecord(v.line, v.register, v.clamped, *names.texts((v.lower, v.upper)))
+                for v in kernel.index_assertions
             ),
         ),
         symbols=names.table(),  # after all that names some
         plans=tuple(schema.SavedPlan(p.variant, p.package, p.summary, p.completion, p.explain()) for p in kernel.plans),
-        origins=kernel.origins,
+        locations=kernel.locations,
         statements=kernel.statements,
     )
     record: dict[str, Any] = to_builtins(launch)

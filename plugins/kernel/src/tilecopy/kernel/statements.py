@@ -54,7 +54,7 @@ class Lowering:
         cta_group: of the kernel's tensor memory; None where it has none.
         min_ctas_per_sm: CTAs that a multiprocessor must hold at once.
         plans: the plan of each copy, in order.
-        origins: the text of each statement and the line that made it, by its number; 0 is none.
+        locations: the text of each statement and the line that made it, by its number; 0 is none.
         indices: the register of each value that became an index, with its statement.
     """
 
@@ -67,7 +67,7 @@ class Lowering:
     cta_group: int | None = None
     min_ctas_per_sm: int = 1
     plans: list[Plan] = attrs.field(factory=list)
-    origins: list[str] = attrs.field(factory=lambda: [""])
+    locations: list[str] = attrs.field(factory=lambda: [""])
     indices: list[tuple[Register, Index]] = attrs.field(factory=list)
 
     def run(self, body: Sequence[Placed]) -> None:
@@ -78,8 +78,8 @@ class Lowering:
         """
         outer = self.ptx.statement
         for placed in body:
-            self.ptx.statement = len(self.origins)
-            self.origins.append(f"{placed.statement.describe()}, {placed.where}")
+            self.ptx.statement = len(self.locations)
+            self.locations.append(f"{placed.statement.describe()}, {placed.where}")
             try:
                 placed.statement.lower(self)
                 if isinstance(placed.statement, Copy) and placed.statement.src.size:
@@ -147,7 +147,7 @@ class Copy:
             return
         plan = dispatch(request, self.variant, context.registry)
         context.plans.append(plan)
-        context.origins[-1] = f"{plan.variant}: {context.origins[-1]}"
+        context.locations[-1] = f"{plan.variant}: {context.locations[-1]}"
         emit_checked(plan, context.ptx, context.registry)
 
 

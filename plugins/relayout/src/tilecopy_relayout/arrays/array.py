@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from tilecopy import LaunchError
-from tilecopy.executors import array_facts, executor_named
+from tilecopy.executors import array_view, get_executor
 from tilecopy.overlap import Footprint
 
 from tilecopy_core import RequestError
@@ -85,7 +85,7 @@ def array_of(where: str, argument: Any) -> Array:
     if isinstance(argument, np.ndarray):
         return _numpy(where, argument, framework_of(np.ndarray) if type(framework) is Framework else framework)
     try:
-        facts = array_facts(where, argument, _device_of)
+        facts = array_view(where, argument, _device_of)
     except LaunchError as error:
         raise RequestError(str(error)) from error
     itemsize = _itemsize(where, facts.dtype)
@@ -147,5 +147,5 @@ def _itemsize(where: str, dtype: Any) -> int:
 
 def _device_of(pointer: int) -> int:
     """The GPU of a device address."""
-    cuda: Any = executor_named("cuda")
+    cuda: Any = get_executor("cuda")
     return int(cuda.driver.device_of(pointer))

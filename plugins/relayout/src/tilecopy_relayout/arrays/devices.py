@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tilecopy.executors import executor_named
+from tilecopy.executors import get_executor
 
 from tilecopy_core import RequestError
 from tilecopy_core.plugin import frozen, short_repr
@@ -109,4 +109,4 @@ def driver() -> Any:
     Raises:
         LaunchError: the executor is not installed.
     """
-    return executor_named("cuda").driver  # type: ignore[attr-defined]
+    return get_executor("cuda").driver  # type: ignore[attr-defined]

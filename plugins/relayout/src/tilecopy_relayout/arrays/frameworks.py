@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from tilecopy.executors import executor_named, stream_pointer
+from tilecopy.executors import get_executor, stream_handle
 
 from tilecopy_core import RequestError
 
@@ -120,7 +120,7 @@ class Torch(Framework):
             return array.new_empty(shape)
         import torch
 
-        number = stream_pointer(stream)
+        number = stream_handle(stream)
         if number in _LEGACY_STREAM:  # which torch's allocator knows as its own default stream alone
             owner = torch.cuda.default_stream(array.device)
         else:
@@ -175,7 +175,7 @@ class CuPy(Framework):
         with array.device:
             if stream is None:
                 return cupy.empty(tuple(shape), dtype)
-            number = stream_pointer(stream)
+            number = stream_handle(stream)
             with cupy.cuda.ExternalStream(0 if number in _LEGACY_STREAM else number):
                 return cupy.empty(tuple(shape), dtype)
 
@@ -254,9 +254,9 @@ class Jax(Framework):
             if isinstance(result, np.ndarray):
                 result = jax.device_put(result, _placement(array))
             elif result.size:
-                driver = executor_named("cuda").driver  # type: ignore[attr-defined]
+                driver = get_executor("cuda").driver  # type: ignore[attr-defined]
                 with driver.active(driver.device_of(result.unsafe_buffer_pointer())):
-                    stream_number = 0 if stream is None else stream_pointer(stream)
+                    stream_number = 0 if stream is None else stream_handle(stream)
                     driver.call("cuStreamSynchronize", driver.api.CUstream(stream_number))
             if array.weak_type:
                 weak = jax.numpy.full(result.shape, np.zeros((), array.dtype).item())

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, cast
 
-from tilecopy.executors import agreed_stream, stream_pointer
+from tilecopy.executors import common_stream, stream_handle
 from tilecopy.overlap import overlaps, overlaps_itself
 
 from tilecopy_core import RequestError
@@ -89,7 +89,7 @@ def run_call(call: RelayoutCall, on_launch: Callable[[CheckedLaunch], None] = la
         LaunchError: see there.
     """
     if call.stream is not None:
-        stream_pointer(call.stream)
+        stream_handle(call.stream)
     source = array_of("array", call.array)
     moved = rearrangement(call.axes, source.shape, call.sizes)
     executor = choose_executor(call.executor, source.device)
@@ -134,7 +134,7 @@ def _through(device: int, executor: str) -> AbstractContextManager[None]:
 def current_stream(source: Array, destination: Array) -> Callable[[], int]:
     """Return a function that reads the current stream of the arrays' frameworks. Two frameworks must have the same stream."""
     sides = {"array": source.stream, "out": destination.stream}
-    return agreed_stream("relayout", {name: stream for name, stream in sides.items() if stream is not None})
+    return common_stream("relayout", {name: stream for name, stream in sides.items() if stream is not None})
 
 
 def checked_result(name: str, result: Any, source: Array, shape: tuple[int, ...]) -> Array:

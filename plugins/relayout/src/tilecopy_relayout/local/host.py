@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from tilecopy.executors import capturing_framework, executor_named, why_unavailable
+from tilecopy.executors import capturing_framework, get_executor, unavailable_reason
 from tilecopy.overlap import Footprint
 
 from tilecopy_core import RequestError
@@ -43,7 +43,7 @@ def choose_executor(name: str | None, device: int | None = None) -> str:
         raise RequestError(f"executor={name!r}: the array is on GPU {device}; copy it to the host for the emulator")
     if device is not None or name is not None:
         return name or "cuda"
-    return "cuda" if why_unavailable("cuda") is None else "emulator"
+    return "cuda" if unavailable_reason("cuda") is None else "emulator"
 
 
 def target_of_gpu(device: int) -> str:
@@ -52,7 +52,7 @@ def target_of_gpu(device: int) -> str:
     Raises:
         LaunchError: there is no driver.
     """
-    cuda: Any = executor_named("cuda")
+    cuda: Any = get_executor("cuda")
     major, minor = next(d.capability for d in cuda.devices() if d.ordinal == device)
     return f"sm_{major}{minor}"
 
@@ -174,7 +174,7 @@ def _through_gpu(source: Any, result: Any, axes: Sequence[int], target: str, tim
             f"the current stream of {capturing} is captured into a graph, and the array is in host memory: a graph cannot have its "
             "copies; pass device arrays, or call relayout before the capture"
         )
-    cuda: Any = executor_named("cuda")
+    cuda: Any = get_executor("cuda")
     memory, first, source = _compact(source)
     strides = tuple(stride // source.itemsize for stride in source.strides)
     plan = plan_relayout(source.shape, source.dtype.name, tuple(axes), strides=strides, out_strides=None, target=target)

@@ -66,7 +66,7 @@ class DeviceLauncher:
         if key not in self.launches:
             planned = self.plan(align_of(source), align_of(destination))
             operands = _operands(planned, source, destination, gpus=self.gpus)
-            launch = planned[-1].launcher(*operands, device=self.gpus.launching, executor="cuda")
+            launch = planned[-1].launch_by_address(*operands, device=self.gpus.launching, executor="cuda")
             self.launches[key] = launch, planned[1].src_bytes, planned[1].dst_bytes
         launch, src_bytes, dst_bytes = self.launches[key]
         launch((source + src_bytes, destination + dst_bytes), stream)

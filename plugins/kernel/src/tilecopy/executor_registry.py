@@ -38,7 +38,7 @@ class Executor(Protocol):
 
     name: str
 
-    def why_unavailable(self, kernel: Any = None) -> str | None:
+    def unavailable_reason(self, kernel: Any = None) -> str | None:
         """Why it cannot run (that kernel) here, or None."""
 
     def launch(
@@ -74,7 +74,7 @@ def executors() -> dict[str, str]:
     return {name: " and ".join(source.owner for source in sources) for name, sources in _claimants().items()}
 
 
-def executor_named(name: str) -> Executor:
+def get_executor(name: str) -> Executor:
     """An installed executor, made once.
 
     Raises:
@@ -100,21 +100,21 @@ def executor_named(name: str) -> Executor:
     return _made[name]
 
 
-def why_unavailable(name: str) -> str | None:
+def unavailable_reason(name: str) -> str | None:
     """Why an executor cannot run here (it may not be installed), or None.
 
     Raises:
         PluginError: it is broken.
     """
     try:
-        return executor_named(name).why_unavailable()
+        return get_executor(name).unavailable_reason()
     except LaunchError as error:
         return str(error)
 
 
 def _made_by(plugin: Any) -> Executor:
     made: Executor = plugin()
-    if missing := [each for each in ("why_unavailable", "launch") if not callable(getattr(made, each, None))]:
+    if missing := [each for each in ("unavailable_reason", "launch") if not callable(getattr(made, each, None))]:
         raise PluginError(f"it has no {' and no '.join(missing)}")
     return made
 
@@ -126,16 +126,18 @@ def choose_executor(name: str | None, kernel: Kernel) -> Executor:
         LaunchError: there is none, with the reason for each.
     """
     if name is not None:
-        return executor_named(name)
+        return get_executor(name)
     reasons = []
     for candidate in ["cuda", *(other for other in executors() if other != "cuda")]:
         try:
-            executor = executor_named(candidate)
-            why = executor.why_unavailable()
+            executor = get_executor(candidate)
+            why = executor.unavailable_reason()
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            why = str(error) if isinstance(error, TilecopyError) else f"why_unavailable() raised {short_error(error)}"
+            why = (
+                str(error) if isinstance(error, TilecopyError) else f"unavailable_reason() raised {short_error(error)}"
+            )
         if why is None:
             return executor
         reasons.append(f"{candidate}: {why}")
