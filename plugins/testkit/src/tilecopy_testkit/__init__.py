@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from tilecopy.harness import COMPLETIONS, Step
 
+from .case_space import Draw, Ranges
 from .description import Description, Operand, Start, Term
-from .drawing import Draw, Ranges
 from .finding import Finding
 from .kernels import Around, arguments_of, arrays_of
 from .oracle import expected

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import tilecopy as tc
 
-from .description import Description, Operand, Start
-
-if TYPE_CHECKING:
-    from .drawing import Draw, Ranges
+from .case_space import Draw, Ranges
+from .description import Description, Iters, Operand, Start
 
 SPANS = {32: (1, 3), 64: (2, 3), 128: (3, 3)}
 """Bytes of a row -> swizzle_len and atom_len of the swizzle of that span; it keeps 16 bytes together."""
 STAGE_BYTES = 1024
 """The stages of a ring are multiples of this: every swizzle repeats in it."""
-Iters = tuple[tuple[int, int, str], ...]
-Way = Callable[["Draw", "Ranges", Description], Description]
+Way = Callable[[Draw, Ranges, Description], Description]
 
 
 def varied(draw: Draw, ranges: Ranges, description: Description) -> Description:

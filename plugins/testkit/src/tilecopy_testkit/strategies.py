@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from tilecopy_core.errors import checked, short_repr
 
+from .case_space import Ranges
 from .description import Description
-from .drawing import Ranges, describe
+from .drawing import describe
 from .subject import Subject
 from .validators import DTYPES, SPACES, TARGETS
 

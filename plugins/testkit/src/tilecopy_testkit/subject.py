@@ -15,8 +15,8 @@ from tilecopy.validators import FUNCTION, mapping_of
 from tilecopy_core.errors import checked, instance_of, optional, short_repr, tuple_of
 from tilecopy_core.registry import VARIANTS_GROUP, Plugin, Source, installed
 
+from .case_space import Draw, Ranges
 from .description import Description
-from .drawing import Draw, Ranges
 from .enumeration import Move
 from .kernels import ArgumentMaker, OptionMaker, Surroundings
 from .validators import DTYPES, MAYBE_FUNCTION, SPACES, TARGETS, VARIANT, WIDTHS

@@ -1,0 +1,183 @@
+"""Cases of tensor memory: copies from shared memory, and between tensor memory and registers."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import tilecopy as tc
+
+from .case_space import Draw, Ranges, finish, swizzle_parts
+from .description import Description, Iters, Operand, Start, Term
+
+MODES = {16: None, 32: "32B", 64: "64B", 128: "128B"}
+"""Bytes of a row of tensor memory's source -> its swizzle."""
+ROWS_OF_COPIES: tuple[tuple[Iters, Iters], ...] = (
+    (((32, 1, "TLane"),), ((4, 32, "TLane"),)),
+    (((128, 1, "TLane"),), ()),
+    (((64, 1, "TLane"),), ((2, 64, "TLane"),)),
+    (((2, 64, "TLane"), (32, 1, "TLane")), ((2, 32, "TLane"),)),
+    (((4, 32, "TLane"),), ()),
+    (((128, 1, "TLane"),), ()),
+    (((6, 1, "TLane"), (4, 32, "TLane")), ()),
+)
+"""Lanes and replicas of tensor memory: of each shape of tcgen05.cp, and of several of one."""
+
+
+def tensor_case(draw: Draw, ranges: Ranges) -> Description:
+    """From shared to tensor memory, in rows that a matrix descriptor can name."""
+    dtype = draw.pick([d for d in ranges.dtypes if tc.dtype_of(d).bits in (8, 16, 32, 64)] or list(ranges.dtypes))
+    size = tc.dtype_of(dtype).bytes
+    unit = 16 // size
+    row_bytes = draw.pick([16, 32, 64, 128, 16])
+    middle = draw.pick([1, 2, 4, 3]) if row_bytes == 16 else draw.pick([1, 1, 2])
+    per_row = row_bytes // size
+    lanes, replica = draw.pick(ROWS_OF_COPIES)
+    high = prod(extent for extent, _, _ in lanes)
+    extra = draw.pick([0, 0, 8, 32])  # rows of the buffer before and after the box
+    rows = high + extra
+    counts = {"unit": 1, "block": draw.pick([1, 2]), "turn": draw.pick([1, 1, 2]), "n": 0, "multiple_of": 1}
+    width = middle * per_row
+    iters = ((rows, per_row, "m"), (middle, rows * per_row, "m"), (per_row, 1, "m"))
+    options: tuple[tuple[str, Any], ...] = ()
+    pair = False
+    if any(o.name == "cta_group" for o in ranges.variant.options):
+        pair = draw.pick([False, False, True])  # one CTA of two issues the copy of both
+        options = (("cta_group", 2 if pair else 1),)
+        counts["block"] = draw.pick([2, 2, 4]) if pair else counts["block"]
+    mode = MODES[row_bytes]
+    swizzle = swizzle_parts(mode, dtype) if mode is not None and draw.pick([True] * 9 + [False]) else None
+    first = draw.pick([0, extra, 8]) if extra else 0
+    if first + high > rows:
+        first = 0
+    src = Operand(
+        "shared",
+        (rows, width),
+        (high, width),
+        (Start(first), Start(0)),
+        iters,
+        swizzle=swizzle,
+        own_start=draw.pick([0, 0, 0, 8 * per_row]),
+        align_bytes=draw.pick([1024, 1024, 1024, 128]),
+    )
+    columns: tuple[tuple[int, int, str], ...] = ((width, 1, "TCol"),)
+    if width // unit % 2 == 0 and draw.pick([False, False, True]):  # the halves change places
+        half = width // 2
+        columns = ((2, half, "TCol"), (half // unit, unit, "TCol"), (unit, 1, "TCol"))
+        if half // unit % 2 == 0:
+            columns = ((2, unit, "TCol"), (half // unit, 2 * unit, "TCol"), (unit, 1, "TCol"))
+    dst = Operand(
+        "tmem",
+        (high, width),
+        (high, width),
+        (Start(0), Start(0)),
+        (*lanes, *columns),
+        replica=replica,
+    )
+    return finish(
+        draw,
+        ranges,
+        counts,
+        dtype=dtype,
+        scope="thread",
+        threads=256 if high == 128 else 128,
+        dst=dst,
+        src=src,
+        issuers="one",
+        cluster=2 if pair else 1,
+        options=options,
+    )
+
+
+RECTANGLES: dict[str, tuple[tuple[tuple[int, int, str], ...], tuple[tuple[int, int, str], ...]]] = {
+    "32x32b": (((32, 1, "laneid"),), ((1, 1, "m"),)),
+    "16x64b": (((2, 1, "laneid"), (8, 4, "laneid")), ((1, 1, "m"), (2, 2, "laneid"))),
+    "16x128b": (((2, 1, "m"), (8, 4, "laneid")), ((1, 2, "m"), (4, 1, "laneid"))),
+    "16x256b": (((2, 2, "m"), (8, 4, "laneid")), ((1, 4, "m"), (4, 1, "laneid"), (2, 1, "m"))),
+    "16x32bx2": (((16, 1, "laneid"),), ((2, 16, "laneid"), (1, 1, "m"))),
+}
+"""Shape of tcgen05.ld -> iters of its lanes and of its columns (the one of extent 1 repeats), in registers of 32 bits."""
+
+
+def tensor_fragment_case(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Description:
+    """Between tensor memory and registers, in the rectangles that one instruction covers; slices, warps, halves of columns."""
+    dtype = draw.pick([d for d in ranges.dtypes if tc.dtype_of(d).bits in (8, 16, 32)] or list(ranges.dtypes))
+    per_column = max(1, 4 // tc.dtype_of(dtype).bytes)
+    shape = draw.pick(list(RECTANGLES))
+    rows, columns = RECTANGLES[shape]
+    high = prod(extent for extent, _, _ in rows)
+    repeats, more = draw.pick([1, 2, 4, 3, 6, 7]), draw.pick([0, 0, 1, 2])
+    scope, threads = draw.pick([("warpgroup", 128), ("warp", 128), ("cta", 128), ("warpgroup", 256), ("cta", 256)])
+    units = {"warpgroup": threads // 128, "warp": 4, "cta": 1}[scope]
+    halves = per_column == 2 and draw.pick([False, False, True])  # 16 bits a column, or all of it
+    upper = draw.pick([False, False, True]) if high == 16 else False
+    both = high == 16 and not upper and draw.pick([False, False, True])  # 16 lanes after 16 others
+
+    # the fragment: registers of several elements, repeated (with more of them than are copied), for each warp
+    down, across, tile = _register_iters(shape, per_column, repeats, more)
+    lanes_of_all = [(2, tile, "m")] if both else []
+    axis = {"warpgroup": "wid_in_wg", "cta": "warpid", "warp": ""}[scope]
+    if axis:
+        lanes_of_all.insert(0, (4, 1, axis))
+    inner = [(per_column, 1, "m")] if per_column > 1 else []
+    twice = [(2, 4, "warpid")] if (scope, threads) == ("cta", 256) else []
+    sliced = 0 if shape == "16x32bx2" or twice else draw.pick(range(more + 1))
+    kept = repeats if not (shape == "16x32bx2" or twice) else repeats + more
+    unit = prod(e for e, _, _ in columns) * per_column
+    each = high * (2 if both else 1)
+    height = each * (4 if axis else 1)
+    warp, warps = draw.pick([(0, 4), (0, 4), (0, 4), (1, 1), (2, 2)]) if axis else (0, 1)  # that own what is copied
+    width = unit * (repeats + more) * (2 if twice else 1)
+    extents = (each * warps, unit * kept * (2 if twice else 1))
+    fragment = Operand(
+        "local",
+        (height, width),
+        extents,
+        (Start(each * warp), Start(unit * sliced)),
+        tuple(it for it in (*lanes_of_all, *down, *twice, *across, *inner) if it[0] > 1) or ((1, 1, "m"),),
+        offset=(("m", per_column * draw.pick([0, 0, 0, 2])),),
+    )
+
+    counts = {"unit": units, "block": draw.pick([1, 1, 2]), "turn": draw.pick([1, 1, 2]), "n": 0, "multiple_of": 1}
+    first = Start(each * warp)
+    lanes: Iters = ((128, 1, "TLane"),)
+    offset: tuple[tuple[str, int], ...] = ()
+    if scope == "warp":
+        first = Start(16 * upper, (Term("unit", 32),))
+    elif high == 16 and not both:
+        lanes = ((4, 32, "TLane"), (16, 1, "TLane"))
+    if upper and scope != "warp":
+        offset = (("TLane", 16),)
+    apart = counts if (scope, threads) == ("warpgroup", 256) else counts | {"unit": 1}
+    start, reach = _columns(draw, apart, per_column, extents[1])
+    memory = Operand(
+        "tmem",
+        (prod(extent for extent, _, _ in lanes), reach),
+        extents,
+        (first, start),
+        (*lanes, (reach, 2 if halves else 1, "TCol")),
+        offset=offset,
+    )
+    src, dst = (memory, fragment) if pair[0] == "tmem" else (fragment, memory)
+    return finish(draw, ranges, counts, dtype=dtype, scope=scope, threads=threads, dst=dst, src=src)
+
+
+def _columns(draw: Draw, counts: dict[str, int], per_column: int, width: int) -> tuple[Start, int]:
+    """Draw where a box begins along the columns of tensor memory; give how many columns' elements it reaches, too."""
+    base = per_column * draw.pick([0, 0, 1, 4, 7]) + draw.pick([0] * 9 + [1])
+    factors = {"turn": draw.pick([0, 4 * per_column, width]), "block": draw.pick([0, per_column]), "unit": width}
+    terms = tuple(Term(name, factor) for name, factor in factors.items() if factor and counts[name] > 1)
+    return Start(base, terms), base + sum(term.factor * (counts[term.variable] - 1) for term in terms) + width
+
+
+def _register_iters(shape: str, per_column: int, repeats: int, more: int) -> tuple[list[Any], list[Any], int]:
+    """Return the iters of the lanes and columns of a rectangle that is repeated, and the elements that a thread has of it."""
+    rows, columns = RECTANGLES[shape]
+    parts = [(extent, step * (per_column if axis == "m" else 1), axis) for extent, step, axis in (*rows, *columns)]
+    place = parts.index((1, next(step for extent, step, _ in columns if extent == 1) * per_column, "m"))
+    widest = max(prod(e for e, _, a in (*rows, *columns) if a == "m"), 1) * per_column
+    parts[place] = (repeats + more, widest, "m")
+    down, across = parts[: len(rows)], parts[len(rows) :]
+    if shape == "16x32bx2" and more:
+        across[1] = (repeats + more, per_column, "m")
+    return down, across, widest * (repeats + more)
