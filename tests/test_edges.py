@@ -162,11 +162,11 @@ def test_which_ends_a_box_of_plain_numbers_leaves() -> None:
         (1, 9, (False, True)),
         (-1, 9, (True, True)),
     ):
-        assert buffer[start:stop].overhang(0) == ends
+        assert buffer[start:stop].exceeds(0) == ends
     somewhere = tc.symbol("i", lower=-4, upper=8)
     for inside in ((False, False), (True, False), (False, True), (True, True)):
         region = tc.Region(buffer, (somewhere,), (4,), (inside,))
-        assert region.overhang(0) == (not inside[0], not inside[1])
+        assert region.exceeds(0) == (not inside[0], not inside[1])
     for align_bytes in (0, 3, 12, True, 2**33):
         with pytest.raises(tc.RequestError, match=mentions("align_bytes")):
             tc.Buffer((8,), "uint8", space="global", align_bytes=align_bytes)
@@ -506,7 +506,7 @@ def test_a_variant_that_does_not_declare_edges_is_never_asked_for_one() -> None:
 
         @tc.hookimpl
         def tilecopy_predicate(self, request: tc.CopyRequest) -> Any:
-            asked.append(request.overhangs)
+            asked.append(request.may_exceed_bounds)
             return tc.Decline("only looking")
 
         @tc.hookimpl

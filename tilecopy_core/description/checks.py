@@ -78,10 +78,10 @@ def why_not_asked(variant: Variant, request: CopyRequest) -> str | None:
 
 def edges_declined(variant: Variant, request: CopyRequest) -> str | None:
     """Why a copy whose regions may overhang does not go to a variant: it does not declare ``edges``; or None."""
-    if variant.edges or not request.overhangs:
+    if variant.edges or not request.may_exceed_bounds:
         return None
     dims = [(region, dim) for region in (request.src, request.dst) for dim in range(len(region.starts))]
-    region, dim = next((region, dim) for region, dim in dims if any(region.overhang(dim)))
+    region, dim = next((region, dim) for region, dim in dims if any(region.exceeds(dim)))
     why = f"{region} may overhang dimension {dim} of {region.buffer.name} (outside={request.outside})"
     advice = "let starts be proved inside (bounds of scalars, a static grid), or copy the tiles at the edge with a variant that lowers edges"
     return f"{why}, and {variant.name} copies whole boxes alone; {advice}"

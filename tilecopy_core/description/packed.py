@@ -15,7 +15,7 @@ def in_bytes(request: CopyRequest) -> CopyRequest | None:
 
     Two neighbours of 4 bits must share a byte in the same dimension on both sides, and boxes must begin and end between bytes.
     """
-    if request.src.buffer.dtype.bits >= 8 or request.overhangs:
+    if request.src.buffer.dtype.bits >= 8 or request.may_exceed_bounds:
         return None
     try:
         (dst, dst_place, *_), (src, src_place, *_) = _as_bytes(request.dst), _as_bytes(request.src)

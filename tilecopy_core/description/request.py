@@ -358,7 +358,7 @@ class CopyRequest:
         cta_group: the CTAs, 1 or 2, that the kernel's tensor memory is allocated for (``tcgen05_alloc``); None where it is
             not known or nothing is allocated.
         min_ctas_per_sm: CTAs that a multiprocessor must hold at once: in a kernel what ``build(min_ctas_per_sm=)`` says, else 1.
-        overhangs: whether ``outside`` is given and a region cannot be shown to lie inside its buffer's shape.
+        may_exceed_bounds: whether ``outside`` is given and a region cannot be shown to lie inside its buffer's shape.
     """
 
     op: str
@@ -372,7 +372,7 @@ class CopyRequest:
     cluster: int | None = attrs.field(default=None, validator=optional(integer_in(1, 2**31 - 1)))
     cta_group: int | None = attrs.field(default=None, validator=optional(integer_in(1, 2)))
     min_ctas_per_sm: int = attrs.field(default=1, validator=integer_in(1, 32))
-    overhangs: bool = attrs.field(default=False, init=False, eq=False)
+    may_exceed_bounds: bool = attrs.field(default=False, init=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.op, str) or self.op not in OPS:
@@ -391,7 +391,7 @@ class CopyRequest:
         if self.outside is not None:
             object.__setattr__(self, "outside", outside_of(self.outside, self.dst.buffer.dtype))
             sides = ((region, dim) for region in (self.dst, self.src) for dim in range(len(region.starts)))
-            object.__setattr__(self, "overhangs", any(any(region.overhang(dim)) for region, dim in sides))
+            object.__setattr__(self, "may_exceed_bounds", any(any(region.exceeds(dim)) for region, dim in sides))
 
     def __str__(self) -> str:
         outside = "" if self.outside is None else f", outside {self.outside}"
@@ -447,7 +447,7 @@ def check_operands(request: CopyRequest) -> None:
     """As :func:`check_request`, of regions that are known to lie inside."""
     if reason := why_invalid(request):
         raise RequestError(f"{request}: {reason}")
-    if request.overhangs and (symbolic(request.dst.buffer.shape) or not why_aliasing(request.dst.buffer[()])):
+    if request.may_exceed_bounds and (symbolic(request.dst.buffer.shape) or not why_aliasing(request.dst.buffer[()])):
         return  # coordinates outside have no place of their own, and nothing is written there
     if why := why_aliasing(request.dst):
         raise LayoutError(f"{request}: destination {why}")

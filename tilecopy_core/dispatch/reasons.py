@@ -82,7 +82,7 @@ def no_variant(
         known += f"; not installed: {', '.join(absent)}" if absent else ""
         lines, outcomes = [f"no variant is called {short_repr(unknown_names[0])}{meant}{known}"], []
     for name, other in first_party.items():
-        fits = other.op == request.op and request.spaces in other.spaces and other.edges >= request.overhangs
+        fits = other.op == request.op and request.spaces in other.spaces and other.edges >= request.may_exceed_bounds
         if name not in declined and (name in demanded or (not demanded and fits)):
             lines.append(f"{name}: not installed; it takes such copies: {other.install}")
     lines.insert(1, f"{who} this copy: {request}")

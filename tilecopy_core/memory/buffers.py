@@ -351,7 +351,7 @@ class Region:
             object.__setattr__(self, "_layout", layout)
         return self._layout or None
 
-    def overhang(self, dim: int) -> tuple[bool, bool]:
+    def exceeds(self, dim: int) -> tuple[bool, bool]:
         """Whether the box can begin before its dimension's first element, and whether it can end after the last."""
         room, _ = bounds_of(self.room(dim))
         low, _ = bounds_of(self.starts[dim])

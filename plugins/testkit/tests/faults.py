@@ -288,7 +288,7 @@ def literal(base: Any, request: CopyRequest) -> Any:
 
 def meddles(base: Any, request: CopyRequest) -> Any:
     object.__setattr__(request, "outside", None)
-    object.__setattr__(request, "overhangs", False)
+    object.__setattr__(request, "may_exceed_bounds", False)
     return base.tilecopy_predicate(request)
 
 
@@ -607,7 +607,7 @@ def edge_rounds_short(request: CopyRequest, partition: Any) -> Any:
 
 def fills_rows_alone(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
     """Where the first dimension alone overhangs, what is outside is left as it is."""
-    ends = [any(request.src.overhang(d)) for d in range(len(request.src.starts))]
+    ends = [any(request.src.exceeds(d)) for d in range(len(request.src.starts))]
     if request.outside is not None and request.outside.kind == "fill" and ends[0] and not any(ends[1:]):
         keep = tc.plan(request.dst, request.src, outside="keep", scope=request.scope, target=request.target).request
         request = evolve(request, outside=keep.outside)

@@ -286,7 +286,7 @@ def _inside(function: Function, region: Region) -> Iterator[tuple[str, str]]:
         return as_cpp(value, lambda found: names.get(key_of_symbol(found), "tid"))
 
     for dim, (start, extent) in enumerate(zip(region.starts, region.extents, strict=True)):
-        low, high = region.overhang(dim)
+        low, high = region.exceeds(dim)
         tests = [f"{cpp(start)} >= 0"] if low else []
         tests += [f"{cpp(region.room(dim))} >= 0"] if high else []
         if tests:

@@ -37,7 +37,7 @@ def emit_checked(plan: Plan, ptx: PtxBuilder, registry: Registry | None = None) 
     if ptx.blocks != around:
         why = "it leaves a block (if_, loop) open, or closes one that is not its own"
     elif not are_checked(ptx.recent):
-        why = why_malformed(ptx.recent, ptx.register_names(), may_be_empty=plan.request.overhangs)
+        why = why_malformed(ptx.recent, ptx.register_names(), may_be_empty=plan.request.may_exceed_bounds)
     if why is not None:
         raise PluginError(
             f"variant {plan.variant} ({plan.package}): its tilecopy_emit is faulty: {why}; set "

@@ -79,7 +79,7 @@ class Guard:
     @classmethod
     def of(cls, region: Region, dim: int) -> Guard | None:
         """The guard of one dimension, in logical order, or None where the box is proved not to leave it."""
-        ends = region.overhang(dim)
+        ends = region.exceeds(dim)
         if not any(ends):
             return None
         outer, extent, inner = prod(region.extents[:dim]), region.extents[dim], prod(region.extents[dim + 1 :])
@@ -303,7 +303,7 @@ def synthesize(
         return follow
     split = _Split(request, regions, (lead, follow), (), ragged)
     inside = _best(split, widths_bits)
-    guards = guards_of(request.dst, request.src) if request.overhangs else ()
+    guards = guards_of(request.dst, request.src) if request.may_exceed_bounds else ()
     if not guards or isinstance(inside, Decline):
         return inside
     edge = _best(attrs.evolve(split, guards=guards), WIDTHS_BITS)

@@ -174,7 +174,7 @@ def emit_fragment(request: CopyRequest, partition: FragmentElements, ptx: PtxBui
 def _fill_beyond(request: CopyRequest, partition: FragmentElements, ptx: PtxBuilder) -> None:
     """The destination's elements that face a place outside the fragment: no thread owns those, so all share them out."""
     source, target, fill, bits = partition.fragment, partition.other, request.fill, partition.vec_bits
-    leaving = [d for d in range(len(source.starts)) if request.overhangs and any(source.overhang(d))]
+    leaving = [d for d in range(len(source.starts)) if request.may_exceed_bounds and any(source.exceeds(d))]
     if not leaving or fill is None:
         return
     count, threads = target.size, partition.threads
@@ -182,11 +182,11 @@ def _fill_beyond(request: CopyRequest, partition: FragmentElements, ptx: PtxBuil
         flat = turn * threads + ptx.thread_index(request.scope)
         steps, places = (_within(flat, region.extents) for region in (source, target))
         inside_source = [
-            ptx.inside(steps[d] + source.starts[d], source.buffer.shape[d], source.overhang(d)) for d in leaving
+            ptx.inside(steps[d] + source.starts[d], source.buffer.shape[d], source.exceeds(d)) for d in leaving
         ]
         coordinates = [start + step for start, step in zip(target.starts, places, strict=True)]
         inside_target = [
-            ptx.inside(c, n, target.overhang(d))
+            ptx.inside(c, n, target.exceeds(d))
             for d, (c, n) in enumerate(zip(coordinates, target.buffer.shape, strict=True))
         ]
         mine = ptx.inside(flat, count, (False, count % threads != 0))
@@ -223,7 +223,7 @@ def _emit_registers(request: CopyRequest, partition: FragmentElements, ptx: PtxB
                 from_start.append((coordinate % size if dim else coordinate) - fragment.starts[dim])
             mine = ptx.all_of([ptx.inside(c, e) for c, e in zip(from_start, fragment.extents, strict=True)])
             coordinates = [s + (from_start[facing[d]] if d in facing else 0) for d, s in enumerate(other.starts)]
-            ends = [other.overhang(d) if request.overhangs else (False, False) for d in range(len(coordinates))]
+            ends = [other.exceeds(d) if request.may_exceed_bounds else (False, False) for d in range(len(coordinates))]
             sizes = other.buffer.shape
             inside_memory = ptx.all_of([ptx.inside(c, n, e) for c, n, e in zip(coordinates, sizes, ends, strict=True)])
             both = ptx.all_of([mine, inside_memory])

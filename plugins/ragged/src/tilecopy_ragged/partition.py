@@ -41,7 +41,7 @@ def _partition_by_coordinates(request: CopyRequest) -> VectorPartition | Decline
         if why := why_unaligned(region.buffer):
             return Decline(why)
     dst, src = (Scattered(region, tile_layout(region)) for region in (request.dst, request.src))
-    edges = guards_of(request.dst, request.src) if request.overhangs else ()
+    edges = guards_of(request.dst, request.src) if request.may_exceed_bounds else ()
     tail = () if count % threads == 0 else (Guard.tail(request, count, 1),)
     whole = VectorPartition(
         -(-count // threads),

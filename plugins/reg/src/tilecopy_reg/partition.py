@@ -142,7 +142,7 @@ class FragmentPartition:
 def clip_to_fragment(request: CopyRequest) -> CopyRequest:
     """The copy of the part of a box that the fragment has: what is outside has no register to be read or written."""
     fragment, other = fragment_and_memory(request)
-    if not request.overhangs or any(isinstance(start, Expr) for start in fragment.starts):
+    if not request.may_exceed_bounds or any(isinstance(start, Expr) for start in fragment.starts):
         return request
     matched = zip(*([d for d, e in enumerate(r.extents) if e != 1] for r in (fragment, other)), strict=False)
     starts, extents = list(fragment.starts), list(fragment.extents)
@@ -165,8 +165,8 @@ def clip_to_fragment(request: CopyRequest) -> CopyRequest:
 def fragment_inside(request: CopyRequest) -> str | None:
     """The register operand lies inside its shape, or the elements outside need not be copied."""
     fragment, _ = fragment_and_memory(request)
-    dims = [dim for dim in range(len(fragment.starts)) if request.overhangs and any(fragment.overhang(dim))]
-    if dims and any(any(fragment_and_memory(clip_to_fragment(request))[0].overhang(dim)) for dim in dims):
+    dims = [dim for dim in range(len(fragment.starts)) if request.may_exceed_bounds and any(fragment.exceeds(dim))]
+    if dims and any(any(fragment_and_memory(clip_to_fragment(request))[0].exceeds(dim)) for dim in dims):
         return f"{fragment} may lie outside dimension {dims[0]} of the register operand, which has no registers there; copy the part inside"
     if dims and request.src is fragment and request.fill is not None:
         return (
@@ -194,7 +194,7 @@ def fragment_partition(request: CopyRequest) -> FragmentPartition | Decline:
     """
     _, other = fragment_and_memory(request)
     inside = _induce_partition(request, ())
-    guards = guards_of(other) if request.overhangs else ()
+    guards = guards_of(other) if request.may_exceed_bounds else ()
     if not guards or isinstance(inside, Decline):
         return inside
     edge = _induce_partition(request, guards)

@@ -23,7 +23,7 @@ def kinds_of(subject: Subject, description: Description) -> dict[str, str]:
     swizzled = [name for name, operand in (("source", d.src), ("destination", d.dst)) if operand.swizzle is not None]
     edge = "inside"
     if d.outside is not None:
-        edge = f"{d.outside if isinstance(d.outside, str) else 'number'}, {'may overhang' if request.overhangs else 'inside'}"
+        edge = f"{d.outside if isinstance(d.outside, str) else 'number'}, {'may overhang' if request.may_exceed_bounds else 'inside'}"
     used = sorted({t.variable for o in (d.dst, d.src) for s in o.starts for t in s.terms})
     return {
         "target": d.target,

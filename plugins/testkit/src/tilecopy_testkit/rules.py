@@ -219,7 +219,7 @@ def partition_agrees(subject: Subject, description: Description) -> bool:
     if partition is None:
         return False
     enumerated = _judge_moves(subject, around, request, partition)
-    if not request.overhangs:
+    if not request.may_exceed_bounds:
         _judge_width(subject, description, request, partition)
     return enumerated
 
@@ -499,7 +499,7 @@ def _bytes_of(line: Line, source: str, space: str) -> int | None:
 
 def _count(subject: Subject, description: Description, kernel: tc.BuiltKernel, report: Any) -> None:
     """The bytes that the executed instructions write are those of the copy, neither more nor fewer."""
-    if kernel.plans[0].request.overhangs or description.spaces == ("local", "local"):
+    if kernel.plans[0].request.may_exceed_bounds or description.spaces == ("local", "local"):
         return
     total, worst = 0, (0, 0)
     for number, line in copy_instructions(kernel, subject.name):

@@ -60,9 +60,9 @@ MULTICAST = LOAD.replace("{}.global", "shared::cluster.global") + ".multicast::c
 
 def filled_with_zeros(request: CopyRequest) -> str | None:
     """What is outside arrives as zeros; the tile itself is written whole."""
-    if request.overhangs and any(any(request.dst.overhang(dim)) for dim in range(len(request.dst.starts))):
+    if request.may_exceed_bounds and any(any(request.dst.exceeds(dim)) for dim in range(len(request.dst.starts))):
         return f"{request.dst} may reach past its buffer in shared memory; a tensor copy writes whole boxes there"
-    if request.overhangs and not (request.outside is not None and request.outside.is_zero):
+    if request.may_exceed_bounds and not (request.outside is not None and request.outside.is_zero):
         return f"outside={request.outside}: a tensor copy fills what is outside with zeros"
     return None
 
@@ -113,7 +113,7 @@ def tilecopy_emit(request: CopyRequest, partition: BoxPartition, ptx: PtxBuilder
     dst = SideAddresses(ptx, partition.rounds.dst, partition.rounds, 0)
     for turn in round_indices(ptx, partition.rounds.outer):
         to = dst.address(turn)
-        place = ptx.tensor_place(map, partition.coordinates(turn), clamp=request.overhangs)
+        place = ptx.tensor_place(map, partition.coordinates(turn), clamp=request.may_exceed_bounds)
         ptx.instr(opcode, to, place, barrier, *masked)
 
 

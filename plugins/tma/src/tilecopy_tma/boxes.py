@@ -145,7 +145,7 @@ def partition_boxes(request: CopyRequest, tile: Region, array: Region) -> BoxPar
 
 def accept_with_priority(request: CopyRequest, tile: Region, array: Region) -> Accept:
     """With a priority below that of bulk copies, if as few of them as boxes move the copy: they are quicker then."""
-    if request.overhangs or request.options.get("multicast") is not None or not _may_be_contiguous(array):
+    if request.may_exceed_bounds or request.options.get("multicast") is not None or not _may_be_contiguous(array):
         return Accept()
     chunks = partition_chunks(request)
     if isinstance(chunks, ChunkPartition) and (chunks.rounds.outer == 1 or chunks.rounds.vec > MOST_BOX):
@@ -227,7 +227,7 @@ def _of_pieces(
     mode: str,
 ) -> BoxPartition | Decline:
     size = array.buffer.dtype.bytes
-    overhangs = [request.overhangs and any(array.overhang(dim)) for dim in range(len(array.starts))]
+    overhangs = [request.may_exceed_bounds and any(array.exceeds(dim)) for dim in range(len(array.starts))]
     if not pieces or pieces[0].shared != 1 or pieces[0].unit != 1 or not structural_equal(strides[pieces[0].dim], 1):
         return Decline(f"{array} and {tile} have no dimension in which both are contiguous")
     inner = pieces[0].dim
@@ -411,6 +411,6 @@ def never_negative(region: Region) -> str | None:
     """Why a store could begin before the first element of a dimension, which the hardware refuses; or None."""
     for dim, start in enumerate(region.starts):
         lower = bounds_of(start)[0]
-        if (lower is None or lower < 0) and region.overhang(dim)[0]:
+        if (lower is None or lower < 0) and region.exceeds(dim)[0]:
             return f"{region}: dimension {dim} may begin below 0, and a tensor store may not (PTX ISA 9.7.9.27.1.1)"
     return None

@@ -38,7 +38,7 @@ STORE = "cp.async.bulk.tensor.{}d.global.shared::cta.tile.bulk_group"
 
 def tile_is_whole(request: CopyRequest) -> str | None:
     """The tile is read whole."""
-    if request.overhangs and any(any(request.src.overhang(dim)) for dim in range(len(request.src.starts))):
+    if request.may_exceed_bounds and any(any(request.src.exceeds(dim)) for dim in range(len(request.src.starts))):
         return f"{request.src} may reach past its buffer in shared memory; a tensor copy reads whole boxes there"
     return None
 
@@ -77,5 +77,5 @@ def tilecopy_emit(request: CopyRequest, partition: BoxPartition, ptx: PtxBuilder
     src = SideAddresses(ptx, partition.rounds.src, partition.rounds, 0)
     opcode = STORE.format(len(partition.starts))
     for turn in round_indices(ptx, partition.rounds.outer):
-        place = ptx.tensor_place(map, partition.coordinates(turn), clamp=request.overhangs)
+        place = ptx.tensor_place(map, partition.coordinates(turn), clamp=request.may_exceed_bounds)
         ptx.instr(opcode, place, src.address(turn))

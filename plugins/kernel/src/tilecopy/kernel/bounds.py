@@ -211,7 +211,7 @@ def with_ends_proved(region: Region, known: Alternatives) -> Region:
         return region  # an alternative of which nothing is known
 
     def ends(dim: int) -> tuple[bool, bool]:
-        wanted, size = region.overhang(dim), region.buffer.shape[dim]
+        wanted, size = region.exceeds(dim), region.buffer.shape[dim]
         if isinstance(size, int) and region.extents[dim] > size:
             return False, False  # whatever is known, such as that a loop has no turns
         for facts in known:
