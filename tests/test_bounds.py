@@ -53,19 +53,19 @@ def test_one_alternative_of_what_is_known_holds(
 ) -> None:
     condition, truth = case
     for env in [*found, *({**found[0], FIRST: number} for number in range(-1, 8))]:
-        known = bounds.known_by(condition, negated=not truth(env))
+        known = bounds.facts_from(condition, negated=not truth(env))
         assert any(all(evaluate(fact, env) >= 0 for fact in facts) for facts in known), known
 
 
 @given(affine())
 def test_what_a_fact_implies_holds_where_it_does(fact: tc.Int) -> None:
     holds = value(fact) >= 0
-    for each in (bounds.tight(fact), *bounds.implied(fact)):
+    for each in (bounds.normalize(fact), *bounds.derive(fact)):
         assert (value(each)[holds] >= 0).all(), each
-    assert ((value(bounds.tight(fact)) >= 0) == holds).all(), "nothing is lost either"
+    assert ((value(bounds.normalize(fact)) >= 0) == holds).all(), "nothing is lost either"
     for each in bounds.of_atoms([fact]):
         assert (value(each) >= 0).all(), each
-    for found, closer in bounds.narrowed([fact]).items():
+    for found, closer in bounds.symbol_bounds([fact]).items():
         lower, upper = bounds_of(closer)
         own = GRID[found][holds]
         assert lower is None or (own >= lower).all()
@@ -76,8 +76,8 @@ def test_what_a_fact_implies_holds_where_it_does(fact: tc.Int) -> None:
 @given(st.lists(affine(), min_size=1, max_size=3), affine())
 def test_what_facts_prove_holds_where_they_do(facts: list[tc.Int], goal: tc.Int) -> None:
     holds = np.logical_and.reduce([value(fact) >= 0 for fact in facts])
-    found = [each for fact in facts for each in bounds.implied(fact)]
-    left, (near,) = bounds.closer(found, goal)
+    found = [each for fact in facts for each in bounds.derive(fact)]
+    left, (near,) = bounds.narrow(found, goal)
     if bounds.proves(found, goal) or bounds.proves(left, near):
         assert (value(goal)[holds] >= 0).all(), (facts, goal)
     if bounds.contradict(found):
@@ -88,8 +88,8 @@ def test_what_must_be_proved_is() -> None:
     x, y, n = tc.symbol("x"), tc.symbol("y"), tc.symbol("n")
     assert bounds.proves((n - x - 1,), n - x - 1) and bounds.proves((n - x - 1, x - y), n - y - 1)
     assert bounds.proves((n - 8 * x - 8,), n - 8 * x - 8) and not bounds.proves((n - x - 1,), n - x - 2)
-    assert bounds.proves(bounds.implied((n // 4) - x - 1), n - 4 * x - 4)
-    assert not bounds.proves(bounds.implied((n // 4) - x - 1), n - 4 * x - 5)
+    assert bounds.proves(bounds.derive((n // 4) - x - 1), n - 4 * x - 4)
+    assert not bounds.proves(bounds.derive((n // 4) - x - 1), n - 4 * x - 5)
     assert bounds.contradict((x - y - 1, y - x)) and not bounds.contradict((x - y, y - x))
 
 

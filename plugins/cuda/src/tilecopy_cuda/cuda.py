@@ -22,8 +22,8 @@ from tilecopy.executors.streams import (
     capturing_framework,
     common_stream,
     current_stream,
+    enable_torch_peer_access,
     framework_of,
-    share_memory,
     stream_handle,
 )
 from tilecopy.kernel.built import BuiltKernel
@@ -33,19 +33,19 @@ from tilecopy_core.errors import short_repr
 from tilecopy_core.registry import LOCK
 
 from .driver import Device, Driver
-from .launches import ReadyLaunch, ready_launch
-from .loaded import LoadedKernel, Modules
-from .modules import ModuleLoader
+from .module_lifetime import LoadedKernel, Modules
+from .module_loader import ModuleLoader
+from .prepared_launch import ReadyLaunch, ready_launch
 
 if TYPE_CHECKING:  # a relayout never repeats a launch by its arrays
-    from .repeated import RepeatedLaunch
+    from .repeated_launch import RepeatedLaunch
 
 _MOST_REMEMBERED = 1024
 """Types of arguments, with grid and device, that are remembered for a kernel, and streams of an executor, before all are forgotten."""
 
 
 @attrs.define(eq=False)
-class _Remembered:
+class _KernelState:
     """What an executor keeps for later launches of a kernel.
 
     Attributes:
@@ -116,8 +116,8 @@ class CudaExecutor:
             if loaded is None:
                 self._modules.unload_unused(all=False)
                 loaded = self._loaded[key] = self._load(kernel, ordinal)
-            kept: _Remembered = kernel._caches.states.setdefault(self, _Remembered())
-            kept.loaded[ordinal] = loaded
+            state: _KernelState = kernel._caches.states.setdefault(self, _KernelState())
+            state.loaded[ordinal] = loaded
             return loaded
 
     def unload_unused(self) -> None:
@@ -252,23 +252,23 @@ class CudaExecutor:
         self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any, stream: Any, device: int | None
     ) -> bool:
         """Launch if these arguments fit a remembered launch with other addresses; return whether they do."""
-        kept: _Remembered | None = kernel._caches.states.get(self)
-        if kept is None or (device is not None and type(device) is not int):  # True is equal to 1
+        state: _KernelState | None = kernel._caches.states.get(self)
+        if state is None or (device is not None and type(device) is not int):  # True is equal to 1
             return False
         try:
-            repeated = kept.launches[_place_key(grid, device), *map(type, arguments)]
+            repeated = state.launches[_place_key(grid, device), *map(type, arguments)]
         except Exception:  # new, or odd: the whole check says how
             return False
         if not repeated.launch(stream, arguments):
             return False
         if grid is None and device is None:
-            kept.repeat = repeated.launch
+            state.repeat = repeated.launch
         return True
 
     def _check(self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any) -> Binding:
         """Check everything that does not need the device."""
-        if self.driver.ended is not None:
-            raise self.driver.gone(f"launch of kernel {kernel.name}")
+        if self.driver.sticky_error is not None:
+            raise self.driver.context_lost_error(f"launch of kernel {kernel.name}")
         binding = bind(kernel, arguments, grid, partial(array_view, device_of=self.driver.device_of))
         binding.addresses.update({array.name: binding.arrays[array.name].pointer for array in kernel.arrays})
         return binding
@@ -310,7 +310,7 @@ class CudaExecutor:
         with LOCK:
             if pair not in self._sharing and self.driver.has_peer_access(*pair):
                 # the driver's flags of torch's pools say that they may be used, and they may not yet
-                share_memory(*pair)
+                enable_torch_peer_access(*pair)
                 self._sharing.add(pair)
         if why := self.driver.why_unreachable(*pair, facts.pointer, written=name in kernel.mutated_args):
             raise LaunchError(f"kernel {kernel.name}, argument {name}: {why}")
@@ -345,9 +345,9 @@ class CudaExecutor:
         if any(parameter.follows_addresses for parameter in kernel.parameters):
             return
         with LOCK:
-            from .repeated import RepeatedLaunch
-        kept: _Remembered = kernel._caches.states[self]
-        launches = kept.launches
+            from .repeated_launch import RepeatedLaunch
+        state: _KernelState = kernel._caches.states[self]
+        launches = state.launches
         key = _place_key(grid, device), *map(type, arguments)
         repeated = launches.get(key) or RepeatedLaunch.of(kernel, arguments, self._streams, self.driver.legacy_stream)
         if repeated is None:
@@ -357,7 +357,7 @@ class CudaExecutor:
         launches[key] = repeated
         repeated.remember(arguments, ready)
         if grid is None and device is None:
-            kept.repeat = repeated.launch
+            state.repeat = repeated.launch
 
     def _launch_staged(
         self, kernel: BuiltKernel, binding: Binding, ordinal: int, current: CurrentStream, stream: Any

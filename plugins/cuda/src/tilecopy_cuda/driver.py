@@ -58,7 +58,7 @@ _IN_A_FORK = {3: f": {_FORKED}"}
 """By what cuInit gives in a fork (CUDA_ERROR_NOT_INITIALIZED), what to do."""
 
 
-class once(Generic[T]):  # noqa: N801 (a decorator, as functools.cached_property, whose own lock a fork may leave held)
+class locked_cached_property(Generic[T]):  # noqa: N801 (a decorator, as functools.cached_property, whose own lock a fork may leave held)
     """A property that is computed at its first use and kept by the object."""
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
@@ -114,9 +114,9 @@ class Driver:
         self._given = bindings
         self._contexts: dict[int, Any] = {}
         self._peers: dict[tuple[int, int], bool] = {}
-        self.ended: str | None = None
+        self.sticky_error: str | None = None
 
-    @once
+    @locked_cached_property
     def api(self) -> Any:
         """The bindings, once ``cuInit`` has succeeded.
 
@@ -140,7 +140,7 @@ class Driver:
             os.register_at_fork(after_in_child=partial(_forked, weakref.ref(self)))
         return api
 
-    @once
+    @locked_cached_property
     def legacy_stream(self) -> Any:
         """The handle of the legacy default stream, on which nothing is ever captured."""
         return self.api.CUstream(0)
@@ -167,29 +167,29 @@ class Driver:
         """The error of a call that returned ``code``; a context that has ended is remembered."""
         found, text = self.api.cuGetErrorString(code)
         said = f"{code.name} ({int(code)}): {'unknown error' if int(found) or not text else text.decode()}"
-        if int(code) in _CONTEXT_ENDED or self.ended is not None:
-            if self.ended is None:
-                self.ended = f"{said}, reported by {what}"
+        if int(code) in _CONTEXT_ENDED or self.sticky_error is not None:
+            if self.sticky_error is None:
+                self.sticky_error = f"{said}, reported by {what}"
                 return LaunchError(
                     f"{what}: {said}. It comes from this launch or from work before it (launches do not wait), and it has "
                     "ended the CUDA context: nothing more can run on the GPU in this process. Start a new process; "
                     'executor="emulator" names the PTX line, thread and address of a kernel\'s own fault'
                 )
-            return self.gone(what)
+            return self.context_lost_error(what)
         if int(code) in _CAPTURING:
             said += ". A stream is being captured into a graph: pass it as stream=, and have launched the kernel once before"
         return LaunchError(f"{what}: {said}")
 
-    def gone(self, what: str) -> LaunchError:
+    def context_lost_error(self, what: str) -> LaunchError:
         """The error of whatever is asked after the context has ended."""
         return LaunchError(
-            f"{what}: not done, since the CUDA context of this process has ended: {self.ended}. "
+            f"{what}: not done, since the CUDA context of this process has ended: {self.sticky_error}. "
             "Nothing more can run on the GPU in this process; start a new one"
         )
 
     # -------------------------------------------------------------------------------------------- devices
 
-    @once
+    @locked_cached_property
     def devices(self) -> list[Device]:
         """The GPUs of this machine, asked for once.
 
@@ -214,8 +214,8 @@ class Driver:
         Raises:
             LaunchError: the context has ended, or cannot be had.
         """
-        if self.ended is not None:
-            raise self.gone(f"device {ordinal}")
+        if self.sticky_error is not None:
+            raise self.context_lost_error(f"device {ordinal}")
         with self._pushed(self._context(ordinal)):
             yield
 
@@ -277,7 +277,7 @@ class Driver:
             raise self.error(f"0x{pointer:x} as a device pointer", self.api.CUresult(code or 1))
         return ordinal.value
 
-    @once
+    @locked_cached_property
     def _pointer_attribute(self) -> Callable[[Any, int, int], int]:
         """The driver's own cuPointerGetAttribute.
 
@@ -296,7 +296,7 @@ class Driver:
         with self.active(ordinal):  # a thread may have no context, or another GPU's
             return self._map_encoder(facts)
 
-    @once
+    @locked_cached_property
     def _map_encoder(self) -> Callable[[TensorMapArgs], bytes]:
         address, _ = self.call("cuGetProcAddress", b"cuTensorMapEncodeTiled", 12000, 0)
         return encoder(int(address), lambda what, code: self.error(what, self.api.CUresult(code)))
@@ -401,5 +401,5 @@ class Driver:
 def _forked(parent: weakref.ref[Driver]) -> None:
     """In a fork: let the driver that the parent had started refuse what is asked of it."""
     driver = parent()
-    if driver is not None and driver.ended is None:
-        driver.ended = _FORKED
+    if driver is not None and driver.sticky_error is None:
+        driver.sticky_error = _FORKED

@@ -102,7 +102,7 @@ def capturing_framework() -> str:
     return ""
 
 
-def share_memory(device: int, other: int) -> None:
+def enable_torch_peer_access(device: int, other: int) -> None:
     """Have torch, where it is in use, give one GPU access to its memory of another, as its allocators do at the first copy between both."""
     torch: Any = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():

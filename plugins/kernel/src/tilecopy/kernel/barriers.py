@@ -37,7 +37,7 @@ class Mbarrier:
         index = plain(index)
         INT.check(index, f"mbarrier {self.buffer.name}", "index")
         element = self.buffer[index]
-        self._kernel._comes_to(element)
+        self._kernel._is_reachable(element)
         return element
 
     def as_region(self) -> Region:
@@ -46,7 +46,7 @@ class Mbarrier:
 
     def _record(self, name: str, index: Int, write: Callable[[PtxBuilder, Address], None]) -> None:
         element = self[index]
-        self._kernel._use(element, f"mbarrier {self.buffer.name}: index of")
+        self._kernel._check_region(element, f"mbarrier {self.buffer.name}: index of")
         self._kernel.record(Action(f"{self.buffer.name}.{name}", lambda ptx: write(ptx, barrier_address(ptx, element))))
 
     def init(self, count: int = 1, index: Int = 0) -> None:
@@ -73,7 +73,7 @@ class Mbarrier:
                 asynchronous instructions read the memory. It saves a fence of the whole GPU in a cluster.
         """
         if cta_rank is not None:
-            self._kernel._own(cta_rank, f"mbarrier {self.buffer.name}: cta_rank")
+            self._kernel._check_symbols(cta_rank, f"mbarrier {self.buffer.name}: cta_rank")
 
         def write(ptx: PtxBuilder, at: Address) -> None:
             there = at if cta_rank is None else ptx.mapa(at, cta_rank)
@@ -104,7 +104,7 @@ class Mbarrier:
             index: the number of the barrier.
             cluster: acquire at cluster scope. Needed if threads of another CTA arrive on the barrier.
         """
-        self._kernel._own(parity, f"mbarrier {self.buffer.name}: parity")
+        self._kernel._check_symbols(parity, f"mbarrier {self.buffer.name}: parity")
         self._record("wait", index, lambda ptx, at: instructions.mbarrier_wait(ptx, at, parity, cluster=cluster))
 
 

@@ -45,7 +45,7 @@ _STEPS = 4
 _MOST_GOALS = 500
 
 
-def together(left: Alternatives, right: Alternatives) -> Alternatives:
+def conjunction(left: Alternatives, right: Alternatives) -> Alternatives:
     """The facts where both hold. Of too many alternatives, the outer ones are kept."""
     found = tuple(a + b for a, b in product(left, right))
     if len(found) > _MOST_ALTERNATIVES:  # those that never happen need no look
@@ -53,14 +53,14 @@ def together(left: Alternatives, right: Alternatives) -> Alternatives:
     return found if len(found) <= _MOST_ALTERNATIVES else left
 
 
-def known_by(condition: Condition, *, negated: bool = False) -> Alternatives:
+def facts_from(condition: Condition, *, negated: bool = False) -> Alternatives:
     """The facts where a condition holds (or does not)."""
     if condition.op == "not":
-        return known_by(condition.left, negated=not negated)
+        return facts_from(condition.left, negated=not negated)
     if condition.op in ("and", "or"):
-        left, right = known_by(condition.left, negated=negated), known_by(condition.right, negated=negated)
+        left, right = facts_from(condition.left, negated=negated), facts_from(condition.right, negated=negated)
         if (condition.op == "and") != negated:
-            return together(left, right)
+            return conjunction(left, right)
         return left + right if len(left) + len(right) <= _MOST_ALTERNATIVES else NOTHING
     if not (is_int_like(condition.left) and is_int_like(condition.right)):
         return NOTHING
@@ -78,7 +78,7 @@ def known_by(condition: Condition, *, negated: bool = False) -> Alternatives:
     return table[opposite[condition.op] if negated else condition.op]
 
 
-def tight(fact: Int) -> Int:
+def normalize(fact: Int) -> Int:
     """The strongest form of ``fact >= 0``: divided by what divides all coefficients, the constant rounded down.
 
     The constant is first rounded down to a multiple of what divides every value of the terms (a size may be a multiple of 64).
@@ -93,15 +93,15 @@ def tight(fact: Int) -> Int:
     )
 
 
-def implied(fact: Int) -> Facts:
+def derive(fact: Int) -> Facts:
     """A fact, and the fact about the dividend of a quotient in it: ``e // d >= q`` is ``e >= q * d``."""
-    fact = tight(fact)
+    fact = normalize(fact)
     for quotient, coefficient in terms_of(fact):
         if quotient.op == "//":
             dividend, by = quotient.operands
             rest = sub(fact, mul(of_atom(quotient), coefficient))
             slack = 0 if coefficient > 0 else -coefficient * (by - 1)  # d * q >= e - (d - 1)
-            return fact, *implied(add(add(mul(dividend, coefficient), mul(rest, by)), slack))
+            return fact, *derive(add(add(mul(dividend, coefficient), mul(rest, by)), slack))
     return (fact,)
 
 
@@ -110,7 +110,7 @@ def proves(facts: Sequence[Int], goal: Int) -> bool:
 
     Short proofs are looked for first; after so many sums the goal counts as not proved.
     """
-    goal = tight(goal)
+    goal = normalize(goal)
     goals, seen = [(goal, 1, tuple(facts))], {key_of(goal)}
     for wanted, scale, left in goals:  # it grows meanwhile
         lower, _ = bounds_of(wanted)
@@ -152,10 +152,10 @@ def contradict(facts: Sequence[Int]) -> bool:
 
 def never(known: Alternatives) -> bool:
     """Whether the facts of every alternative exclude each other, so that no thread executes a statement there."""
-    return all(contradict([each for fact in facts for each in implied(fact)]) for facts in known)
+    return all(contradict([each for fact in facts for each in derive(fact)]) for facts in known)
 
 
-def of_atoms(values: Sequence[Int]) -> list[Int]:
+def atom_facts(values: Sequence[Int]) -> list[Int]:
     """Facts about the quotients, remainders and minima in integers.
 
     ``e - d * (e // d)`` lies in ``[0, d - 1]`` and is ``e % d``; a minimum is no more than either of its operands.
@@ -175,7 +175,7 @@ def of_atoms(values: Sequence[Int]) -> list[Int]:
     return facts
 
 
-def narrowed(facts: Sequence[Int]) -> dict[Symbol, Int]:
+def symbol_bounds(facts: Sequence[Int]) -> dict[Symbol, Int]:
     """Symbols that facts bound by themselves, with those bounds."""
     bounds: dict[Symbol, tuple[int | None, int | None]] = {}
     for fact in facts:
@@ -197,12 +197,12 @@ def narrowed(facts: Sequence[Int]) -> dict[Symbol, Int]:
     }
 
 
-def closer(facts: Sequence[Int], *values: Int) -> tuple[list[Int], list[Int]]:
-    """Facts and values with each symbol bounded by the facts; the facts include those of :func:`of_atoms`."""
-    bounds = narrowed(facts)
+def narrow(facts: Sequence[Int], *values: Int) -> tuple[list[Int], list[Int]]:
+    """Facts and values with each symbol bounded by the facts; the facts include those of :func:`atom_facts`."""
+    bounds = symbol_bounds(facts)
     near = [substitute(value, bounds) for value in values]
     left = [substitute(fact, bounds) for fact in facts]
-    return [*left, *of_atoms([*left, *near])], near
+    return [*left, *atom_facts([*left, *near])], near
 
 
 def with_ends_proved(region: Region, known: Alternatives) -> Region:
@@ -217,8 +217,8 @@ def with_ends_proved(region: Region, known: Alternatives) -> Region:
         for facts in known:
             if not any(wanted):
                 break
-            found = [each for fact in facts for each in implied(fact)]
-            left, near = closer(found, region.starts[dim], region.room(dim))
+            found = [each for fact in facts for each in derive(fact)]
+            left, near = narrow(found, region.starts[dim], region.room(dim))
             low, high = (asked and proves(left, goal) for asked, goal in zip(wanted, near, strict=True))
             wanted = low, high
         return wanted
@@ -251,7 +251,7 @@ class Bound:
     def holds(self, facts: Facts) -> bool:
         """Whether :meth:`check` passes for all values of which these facts are true."""
         try:
-            attrs.evolve(self, known=together(self.known, (facts,))).check({})
+            attrs.evolve(self, known=conjunction(self.known, (facts,))).check({})
         except LayoutError:
             return False
         return True
@@ -262,8 +262,8 @@ class Bound:
         if never_negative(sub(value, self.least)) and never_negative(sub(most, value)):
             return
         for facts in self.known:
-            found = [each for fact in facts for each in implied(substitute(fact, replacements))]
-            facts_left, (inside, limit) = closer(found, value, most)
+            found = [each for fact in facts for each in derive(substitute(fact, replacements))]
+            facts_left, (inside, limit) = narrow(found, value, most)
             if proves(facts_left, sub(inside, self.least)) and proves(facts_left, sub(limit, inside)):
                 continue
             if contradict(found):

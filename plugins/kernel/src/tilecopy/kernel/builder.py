@@ -55,7 +55,7 @@ from tilecopy_partitions import tcgen05
 
 from . import instructions
 from .barriers import Mbarrier, barrier_address
-from .bounds import known_by, together
+from .bounds import conjunction, facts_from
 from .built import BuiltKernel
 from .copies import ScopedCopies
 from .lowering import lower_kernel
@@ -174,7 +174,7 @@ class KernelBuilder(Recorder):
         check_identifier(name, "param name")
         extents = checked_shape(shape, f"param {name}, shape", "global")
         for extent in extents:
-            self._own(extent, f"param {name}, shape", anywhere=True)
+            self._check_symbols(extent, f"param {name}, shape", anywhere=True)
         layout: TileLayout | StridedLayout | None = None
         if strides is not None:
             if not isinstance(strides, (tuple, list)) or len(extents) != len(strides):
@@ -184,7 +184,7 @@ class KernelBuilder(Recorder):
             strides = tuple(map(plain, strides))
             for stride in strides:
                 if is_int_like(stride):
-                    self._own(stride, f"param {name}, strides", anywhere=True)
+                    self._check_symbols(stride, f"param {name}, strides", anywhere=True)
             checked_strides = _checked_strides(strides, f"param {name}")
             reversed_ = any((bounds_of(stride)[0] or 0) < 0 for stride in checked_strides)
             if symbolic(extents) or reversed_ or 0 in extents:
@@ -255,7 +255,7 @@ class KernelBuilder(Recorder):
         check_identifier(name, "scalar name")
         within = [bound for bound in (lower, upper) if isinstance(bound, Expr)]
         for bound in within:
-            self._own(bound, f"scalar {name}, bounds", anywhere=True)
+            self._check_symbols(bound, f"scalar {name}, bounds", anywhere=True)
         low, high = bounds_of(lower)[0] if is_int_like(lower) else lower, upper
         if isinstance(upper, Expr):
             high = bounds_of(upper)[1]
@@ -368,8 +368,8 @@ class KernelBuilder(Recorder):
                 pragma "nounroll").
         """
         FLAG.check(unroll, "range", "unroll")
-        self._own(count, "range: count")
-        self._own(start, "range: start")
+        self._check_symbols(count, "range: count")
+        self._check_symbols(start, "range: start")
         stop = start + count
         low, high = bounds_of(start)[0], bounds_of(stop)[1]
         if low is None or high is None or low < -(2**63) or high >= 2**63:
@@ -380,7 +380,7 @@ class KernelBuilder(Recorder):
         decides = tuple(value for value in (start, count) if isinstance(value, Expr))
         index = Symbol(self._fresh("loop"), low, last, varies="cta", source=decides)
         loop, turn = Loop(index, count, start, unroll), of_atom(index)
-        known = together(self._frame.known, ((turn - start, stop - 1 - turn),))
+        known = conjunction(self._frame.known, ((turn - start, stop - 1 - turn),))
         turns = [count] if isinstance(count, Expr) else []  # threads with as many turns go through them together
         active = self._frame.active.decided_by(loop.describe(), turns)
         return Block(self, loop, Frame(loop.body, active, known, loop.describe(), {index}), turn)
@@ -402,11 +402,11 @@ class KernelBuilder(Recorder):
                 )
         for operand in condition.operands():
             if is_int_like(operand):
-                self._own(operand, "if_: condition")
+                self._check_symbols(operand, "if_: condition")
             else:
-                self._hold(operand, f"if_: condition {short_repr(condition)}")
+                self._check_value(operand, f"if_: condition {short_repr(condition)}")
         active, branch = self._frame.active.narrowed_by(condition), If(condition)
-        known = together(self._frame.known, known_by(condition)) if active.mask is None or any(active.mask) else ()
+        known = conjunction(self._frame.known, facts_from(condition)) if active.mask is None or any(active.mask) else ()
         return Block(self, branch, Frame(branch.body, active, known, branch.describe()))
 
     def elect(self) -> ElectOne:
@@ -445,7 +445,7 @@ class KernelBuilder(Recorder):
         value = as_value(value, element.buffer.dtype)
         if value.dtype != element.buffer.dtype:
             raise RequestError(f"store of {value.dtype} to {element}, which is {element.buffer.dtype}: cast it first")
-        self._hold(value, f"store to {element}: value")
+        self._check_value(value, f"store to {element}: value")
         self.record(Store(element, value))
 
     def _element(self, element: Region, *, written: bool = False) -> None:
@@ -455,7 +455,7 @@ class KernelBuilder(Recorder):
             raise RequestError(
                 f"{element} has elements of {element.buffer.dtype.bits} bits; load and store take 8 to 64: view it as words"
             )
-        if self._use(element, "element", written=written):
+        if self._check_region(element, "element", written=written):
             element_offset(element)
 
     @checked(lower=INT, upper=INT, clamp=FLAG)
@@ -480,7 +480,7 @@ class KernelBuilder(Recorder):
                 f"index takes a value of an integer type, such as k.load(rows[i]), not {given}{short_repr(value)}"
             )
         for bound in (lower, upper):
-            self._own(bound, "index, bounds", anywhere=True)
+            self._check_symbols(bound, "index, bounds", anywhere=True)
         if value.dtype.kind == "u" and not clamp:
             lower = maximum(lower, 0)  # its highest bit is no sign, whatever a register is taken for
         least, most = bounds_of(lower)[0], bounds_of(upper)[1]
@@ -488,7 +488,7 @@ class KernelBuilder(Recorder):
             raise RequestError(
                 f"index: no value is from {short_repr(lower)} to {short_repr(upper)}, lower to upper, within -2**62 to 2**62"
             )
-        self._hold(value, "index: value")
+        self._check_value(value, "index: value")
         places = value.places()
         name, varies = self._fresh("index"), "thread" if places is None else "cta"
         found = Symbol(name, least, most, varies=varies, source=places or ())
@@ -644,7 +644,7 @@ class KernelBuilder(Recorder):
         element = barrier[0] if isinstance(barrier, Mbarrier) else barrier
         if not isinstance(element, Region):
             raise RequestError(f"tcgen05_commit: barrier is an mbarrier, or mbar[i], not {short_repr(barrier)}")
-        self._use(element, "tcgen05_commit: barrier")
+        self._check_region(element, "tcgen05_commit: barrier")
         group = self._asks_for(cta_group, "tcgen05_commit")
         self.record(
             Action(
@@ -668,7 +668,7 @@ class KernelBuilder(Recorder):
         if not is_multiple(skipped, 32):
             raise RequestError(f"tcgen05_ld loads whole columns of 32 bits; {buffer} begins at bit {skipped}")
         self._check_buffer(fragment, "tcgen05_ld: fragment is a local buffer of 32-bit elements", "local")
-        self._own(column, "tcgen05_ld: column")
+        self._check_symbols(column, "tcgen05_ld: column")
         if fragment.dtype.bits != 32:
             raise RequestError(f"tcgen05_ld: fragment is a local buffer of 32-bit elements, not {fragment!r}")
 
@@ -708,12 +708,12 @@ class KernelBuilder(Recorder):
         check_outputs(out)
         for operand in (*operands, *out):
             if isinstance(operand, Region):
-                if self._use(operand, "inline_ptx: operand"):
+                if self._check_region(operand, "inline_ptx: operand"):
                     words_of(operand) if operand.buffer.space == "local" else element_offset(operand)
             elif is_int_like(operand):
-                self._own(operand, "inline_ptx: operand")
+                self._check_symbols(operand, "inline_ptx: operand")
             elif isinstance(operand, Value):
-                self._hold(operand, "inline_ptx: operand")
+                self._check_value(operand, "inline_ptx: operand")
             else:
                 raise RequestError(
                     "an operand of inline PTX is a value, an integer, an element or a region of a fragment, such as "
@@ -769,7 +769,7 @@ class KernelBuilder(Recorder):
         self._check_closed()
         for count in grid if isinstance(grid, (tuple, list)) else (grid,):
             if isinstance(count, Expr):
-                self._own(count, "grid", anywhere=True)
+                self._check_symbols(count, "grid", anywhere=True)
         if min_ctas_per_sm is not None and min_ctas_per_sm * self.threads > MOST_THREADS_PER_SM:
             raise RequestError(
                 f"kernel {self.name}: min_ctas_per_sm={min_ctas_per_sm} CTAs of {self.threads} threads; an SM holds "

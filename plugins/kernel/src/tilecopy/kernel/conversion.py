@@ -96,7 +96,7 @@ def convert(
         register = made(ptx, "b32", "cvt.f32.f16", made(ptx, "b16", "cvt.u16.u32", pair))
     clamps = saturate and _reaches_past(source, wanted)
     if narrow(wanted):
-        single = register if have == "f32" else _to_odd_single(ptx, register, have)
+        single = register if have == "f32" else _round_to_odd_f32(ptx, register, have)
         if wanted.name in FLOAT8:
             return _float8(ptx, single, wanted, saturate)
         exact = source.bits == 8  # whatever the rounding, of which older targets have fewer
@@ -156,7 +156,7 @@ def rounded(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
     return from_storage(ptx, to_storage(ptx, register, dtype), dtype)
 
 
-def _to_odd_single(ptx: PtxBuilder, register: Register, type: str) -> Register:
+def _round_to_odd_f32(ptx: PtxBuilder, register: Register, type: str) -> Register:
     """A number as the f32 nearer to zero, its last bit set where that is another: rounded once more, it is rounded once."""
     single = made(ptx, "b32", f"cvt.rz.f32.{type}", register)
     back = made(ptx, f"b{type[1:]}", f"cvt.{'' if type == 'f64' else 'rzi.'}{type}.f32", single)

@@ -76,16 +76,16 @@ class ScopedCopies:
                 raise RequestError(f"{op}: {operand} is a region such as buffer[0:8, :], not {short_repr(region)}")
         demanded = demanded_names(variant)
         filled = outside_of(outside, dst.buffer.dtype)
-        kernel._use(src, f"{op}: source", overhang=filled is not None)
-        kernel._use(dst, f"{op}: destination", written=True, overhang=filled is not None)
+        kernel._check_region(src, f"{op}: source", overhang=filled is not None)
+        kernel._check_region(dst, f"{op}: destination", written=True, overhang=filled is not None)
         for name, value in options.items():
             given = value.as_region() if isinstance(value, Mbarrier) else value
             if isinstance(given, Region):
-                kernel._use(given, f"{op}: option {name}")
+                kernel._check_region(given, f"{op}: option {name}")
             elif is_int_like(given):
-                kernel._own(given, f"{op}: option {name}")
+                kernel._check_symbols(given, f"{op}: option {name}")
             elif isinstance(given, Value):
-                kernel._hold(given, f"{op}: option {name}")
+                kernel._check_value(given, f"{op}: option {name}")
         around = NOTHING
         if filled is not None:
             around = kernel._known(*dst.starts, *dst.buffer.shape, *src.starts, *src.buffer.shape)

@@ -21,7 +21,7 @@ from .bounds import Bound, Facts
 from .built import BuiltKernel, Dim3, IndexAssertion, SharedAllocation, check_all, check_cluster, dim3
 from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter, computed_parameter
 from .special_registers import GRID_LIMIT, block_index, only_symbol
-from .statements import Lowering, Placed
+from .statements import LocatedStatement, Lowering
 
 
 @attrs.define(eq=False)
@@ -40,7 +40,7 @@ class Description:
     parameters: list[Buffer | Parameter] = attrs.field(factory=list)
     scalars: dict[Symbol, ScalarParameter | SizeParameter] = attrs.field(factory=dict)
     shared: list[Buffer] = attrs.field(factory=list)
-    body: list[Placed] = attrs.field(factory=list)
+    body: list[LocatedStatement] = attrs.field(factory=list)
     bounds: list[Bound] = attrs.field(factory=list)
     written: set[str] = attrs.field(factory=set)
     notes: list[str] = attrs.field(factory=list)

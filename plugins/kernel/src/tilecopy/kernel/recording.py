@@ -17,10 +17,10 @@ from tilecopy_core.errors import LayoutError, RequestError, attribute, frozen, s
 from tilecopy_core.integers import Condition, Expr, Int, Symbol, symbols_of
 from tilecopy_core.memory import Buffer, Memory, Region, symbolic
 
-from .bounds import NOTHING, Alternatives, Bound, Facts, bounds_checks, never, together
+from .bounds import NOTHING, Alternatives, Bound, Facts, bounds_checks, conjunction, never
 from .conversion import range_of
 from .lowering import Description
-from .statements import If, Loop, Placed, Statement
+from .statements import If, LocatedStatement, Loop, Statement
 from .values import Value
 
 _OURS = ("tilecopy.", "tilecopy_core.")
@@ -43,7 +43,7 @@ class Frame:
         left_out: its regions outside their buffers. No thread reaches them in any launch, and the block is not emitted.
     """
 
-    body: list[Placed]
+    body: list[LocatedStatement]
     active: ActiveThreads
     known: Alternatives
     around: str = ""
@@ -68,10 +68,10 @@ class Recorder:
         self._names: set[str] = set()
         self._inline_names: set[str] = set()
         self._counters: dict[str, Iterator[int]] = defaultdict(itertools.count)
-        self._waiting: list[Placed] = []
-        self._spoiled = ""
+        self._unentered: list[LocatedStatement] = []
+        self._invalid_reason = ""
         self._stack = [Frame(self._described.body, ActiveThreads(threads), NOTHING)]
-        self._begun_in = _OPEN.get()
+        self._outer_blocks = _OPEN.get()
 
     @property
     def name(self) -> str:
@@ -97,7 +97,7 @@ class Recorder:
     def _fresh(self, stem: str) -> str:
         return next(name for number in self._counters[stem] if (name := f"{stem}{number}") not in self._names)
 
-    def _own(self, value: Int, what: object, *, anywhere: bool = False) -> None:
+    def _check_symbols(self, value: Int, what: object, *, anywhere: bool = False) -> None:
         """Raise unless every symbol of an integer is one of this kernel's (``anywhere``: a size or scalar of it)."""
         scalars = self._described.scalars
         for found in symbols_of(value):
@@ -116,7 +116,9 @@ class Recorder:
                 f"{what}: the integer {found.name} has no value here: it belongs to a loop or kernel that is closed"
             )
 
-    def _use(self, region: Region, what: str = "region", *, written: bool = False, overhang: bool = False) -> bool:
+    def _check_region(
+        self, region: Region, what: str = "region", *, written: bool = False, overhang: bool = False
+    ) -> bool:
         """Hold a region against this kernel: its buffer, its symbols, and (when the grid is known) its bounds.
 
         False where no thread ever comes to it, and it is outside its buffer.
@@ -128,8 +130,8 @@ class Recorder:
         self._touches(region.buffer)
         for value in (*region.starts, *region.buffer.placed_by()):
             if isinstance(value, Expr):
-                self._own(value, region)
-        comes = overhang or self._comes_to(region)
+                self._check_symbols(value, region)
+        comes = overhang or self._is_reachable(region)
         if comes and not overhang and symbolic((*region.starts, *region.buffer.shape)):
             known = self._known(*region.starts, *region.buffer.shape)
             self._described.bounds.extend(bounds_checks(region, known, self._place()))
@@ -143,22 +145,22 @@ class Recorder:
         if buffer.space == "tmem":
             self._tensors.setdefault(buffer.memory, (buffer, self._place()))
 
-    def _hold(self, value: Value, what: str) -> None:
+    def _check_value(self, value: Value, what: str) -> None:
         """Hold a value against this kernel: what it loaded, its integers, and (when the grid is known) that no type cuts them."""
         for part in value.parts():
             if part.op == "index":
-                self._own(part.args[0], what)
+                self._check_symbols(part.args[0], what)
             elif part.op in ("loaded", "address") and part.args[0].buffer.memory not in self._memories:
                 raise RequestError(
                     f"{what}: the value {part!r} does not belong to kernel {self.name}: load it with this builder"
                 )
-            elif part.op == "held":
+            elif part.op == "checked_int":
                 integer, (low, high) = part.args[1], range_of(part.dtype)
                 if known := self._known(integer):
                     told = f"the integer {integer} as {part.dtype}, which holds {low} to {high}"
                     self._described.bounds.append(Bound(integer, low, high, known, told, self._place()))
 
-    def _comes_to(self, region: Region) -> bool:
+    def _is_reachable(self, region: Region) -> bool:
         """Whether a region may be inside its buffer where it stands; else the block around is left out.
 
         That needs that no thread ever comes there, or that a launch is refused in which one would.
@@ -207,7 +209,7 @@ class Recorder:
             limits = [fact for found in sorted(new, key=repr) for fact in self._limits.get(found, ())]
             facts += limits
             pending += limits
-        return together(known, (tuple(facts),)) if facts else known
+        return conjunction(known, (tuple(facts),)) if facts else known
 
     # ------------------------------------------------------------------------------------------- statements and blocks
 
@@ -220,11 +222,11 @@ class Recorder:
         if not callable(attribute(statement, "lower")) or not callable(attribute(statement, "describe")):
             raise RequestError(f"record: statement is an object with lower and describe, not {short_repr(statement)}")
         self._check_here(statement)
-        self._frame.body.append(Placed(statement, self._where()))
+        self._frame.body.append(LocatedStatement(statement, self._where()))
 
     def _check_here(self, statement: Statement) -> None:
         """Raise where the innermost block is another kernel's, unless this kernel was begun inside it."""
-        blocks = [block for block in _OPEN.get() if block not in self._begun_in]
+        blocks = [block for block in _OPEN.get() if block not in self._outer_blocks]
         if blocks and blocks[-1]._kernel is not self:
             raise RequestError(
                 f"{statement.describe()}: it would become a statement of kernel {self.name}, inside a block of kernel "
@@ -247,9 +249,9 @@ class Recorder:
         """Raise unless every block that was made has its statements and reached its end, and tensor memory is allocated."""
         if len(self._stack) != 1:
             raise RequestError(f"kernel {self.name} is built inside one of its own blocks")
-        if self._spoiled:
-            raise RequestError(f"kernel {self.name}: {self._spoiled}")
-        for placed in self._waiting:
+        if self._invalid_reason:
+            raise RequestError(f"kernel {self.name}: {self._invalid_reason}")
+        for placed in self._unentered:
             raise RequestError(
                 f"kernel {self.name}: {placed} has no statements: write `with` before it (or `for` before a range)"
             )
@@ -267,17 +269,17 @@ class Block:
     def __init__(self, kernel: Recorder, statement: If | Loop, frame: Frame, index: Expr | None = None) -> None:
         self._kernel, self._frame, self._index, self._outer = kernel, frame, index, kernel._frame
         kernel._check_here(statement)
-        self._placed = Placed(statement, kernel._where())
-        kernel._waiting.append(self._placed)
+        self._placed = LocatedStatement(statement, kernel._where())
+        kernel._unentered.append(self._placed)
 
     def __enter__(self) -> Any:
-        if self._placed not in self._kernel._waiting:
+        if self._placed not in self._kernel._unentered:
             raise RequestError(f"{self._placed} is a block that was used")
         if self._kernel._frame is not self._outer:
             raise RequestError(
                 f"{self._placed} belongs to the block in which it was made: write `with` there, or make it here"
             )
-        self._kernel._waiting.remove(self._placed)
+        self._kernel._unentered.remove(self._placed)
         self._kernel._stack.append(self._frame)
         _OPEN.set((*_OPEN.get(), self))
         return self._index
@@ -289,7 +291,7 @@ class Block:
             self._kernel._frame.body.append(self._placed)
         elif kind is not None:
             how = "break or return" if kind is GeneratorExit else kind.__name__
-            self._kernel._spoiled = (
+            self._kernel._invalid_reason = (
                 f"{self._placed} was left by {how}: a block is recorded once for all iterations, so it must reach its "
                 "end; use k.if_ for what depends on the running kernel"
             )

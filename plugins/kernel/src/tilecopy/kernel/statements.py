@@ -17,7 +17,7 @@ from tilecopy_core.ptx import PtxBuilder, Register
 from tilecopy_core.registry import Registry
 
 from ..emitted_text import emit_checked
-from .bounds import NOTHING, Alternatives, Facts, never_negative, together, with_ends_proved
+from .bounds import NOTHING, Alternatives, Facts, conjunction, never_negative, with_ends_proved
 from .conversion import made
 from .values import Value, bind_loaded, element_offset, lower_condition, lower_value, stored_bits
 
@@ -33,7 +33,7 @@ class Statement(Protocol):
 
 
 @frozen(eq=False)
-class Placed:
+class LocatedStatement:
     """A statement and the line of the user's program that made it."""
 
     statement: Statement
@@ -70,7 +70,7 @@ class Lowering:
     locations: list[str] = attrs.field(factory=lambda: [""])
     indices: list[tuple[Register, Index]] = attrs.field(factory=list)
 
-    def run(self, body: Sequence[Placed]) -> None:
+    def run(self, body: Sequence[LocatedStatement]) -> None:
         """Lower statements in order.
 
         Raises:
@@ -119,7 +119,7 @@ class Copy:
         if self.outside is not None:  # what is known around, and what the grid bounds, may prove it inside
             known = tuple(
                 tuple(substitute(fact, context.known) for fact in facts)
-                for facts in together(self.around, (context.facts,))
+                for facts in conjunction(self.around, (context.facts,))
             )
             dst, src = (
                 with_ends_proved(
@@ -249,7 +249,7 @@ class Loop:
     count: Int
     start: Int
     unroll: bool
-    body: list[Placed] = attrs.field(factory=list)
+    body: list[LocatedStatement] = attrs.field(factory=list)
 
     def describe(self) -> str:
         """Its turns."""
@@ -266,7 +266,7 @@ class If:
     """Statements for the threads that meet a condition."""
 
     condition: Condition
-    body: list[Placed] = attrs.field(factory=list)
+    body: list[LocatedStatement] = attrs.field(factory=list)
 
     def describe(self) -> str:
         """The condition."""

@@ -38,7 +38,21 @@ from .conversion import (
     wrap,
 )
 
-_VALUES = ("loaded", "address", "const", "index", "cast", "held", "neg", "add", "sub", "mul", "div", "min", "max")
+_VALUES = (
+    "loaded",
+    "address",
+    "const",
+    "index",
+    "cast",
+    "checked_int",
+    "neg",
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "min",
+    "max",
+)
 _TOLD_DEPTH = 4
 """Operations inside each other that a message shows: a value may be made of thousands."""
 
@@ -62,7 +76,7 @@ class Value(RunTime):
 
     Attributes:
         dtype: its type.
-        op: ``loaded``, ``address``, ``const``, ``index``, ``cast``, ``held`` (an integer of which the launch checks that the type holds it), ``neg``, ``add``, ``sub``, ``mul``, ``div``, ``min``, ``max``.
+        op: ``loaded``, ``address``, ``const``, ``index``, ``cast``, ``checked_int`` (an integer of which the launch checks that the type holds it), ``neg``, ``add``, ``sub``, ``mul``, ``div``, ``min``, ``max``.
         args: operands (values), or the constant, the symbolic integer, or the element that is loaded or whose address is taken; of a cast
             the value, how PTX rounds it (``rn``, ``rz``, ``rp``, ``rm``), and whether it saturates.
     """
@@ -103,7 +117,7 @@ class Value(RunTime):
         return self._told(_TOLD_DEPTH)
 
     def _told(self, depth: int) -> str:
-        if self.op in ("const", "index", "held"):
+        if self.op in ("const", "index", "checked_int"):
             return repr(self.args[0])
         if not depth:
             return "..."
@@ -151,7 +165,7 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "address": (Region,),
     "const": ((int, float),),
     "index": ((int, Expr),),
-    "held": (Value, Expr),
+    "checked_int": (Value, Expr),
     "cast": (Value, str, bool),
 }
 """What the operations take that do not take values alone."""
@@ -182,7 +196,7 @@ def as_value(value: Any, dtype: DType) -> Value:
                 f"{low} to {high}; KernelBuilder.cast(..., '{dtype}') wraps it around"
             )
         # ids of blocks have no other bound than the largest grid's: whether 32 bits hold them is known at the launch
-        return found if proved or dtype.bits == 64 else Value(dtype, "held", (found, value))
+        return found if proved or dtype.bits == 64 else Value(dtype, "checked_int", (found, value))
     if isinstance(value, (np.bool_, np.integer, np.floating)):
         value = value.item()
     if isinstance(value, bool) and dtype.kind == "b":
@@ -324,7 +338,7 @@ def _compute(ptx: PtxBuilder, value: Value) -> Register:
     type = register_type(value.dtype)
     if value.op == "index":
         return ptx.value(ptx.exact(value.args[0]), int(type[1:]))
-    if value.op == "held":
+    if value.op == "checked_int":
         return lower_value(ptx, value.args[0])
     if value.op in ("min", "max") and type[0] != "f":
         left, right = (lower_value(ptx, arg) for arg in value.args)

@@ -49,7 +49,7 @@ class ModuleLoader:
         if not int(code):
             return module
         error = self.driver.error(f"loading kernel {kernel.name}", code)
-        if self.driver.ended is not None:
+        if self.driver.sticky_error is not None:
             raise error
         message = (
             f"the driver refuses the PTX of kernel {kernel.name}: {code.name} ({int(code)}){self._remedy(code, kernel)}"

@@ -17,7 +17,7 @@ from tilecopy.executors.streams import framework_of
 from tilecopy.kernel.built import BuiltKernel
 from tilecopy.kernel.parameters import ArrayParameter
 
-from .launches import ReadyLaunch
+from .prepared_launch import ReadyLaunch
 
 _TEXT = """
 def make(kinds, launches, newest, streams, legacy):
@@ -52,16 +52,16 @@ def make(kinds, launches, newest, streams, legacy):
         except Exception:
             return False
         try:
-            block = ready.blocks.pop()
+            buffer = ready.buffers.pop()
         except IndexError:
-            block = ready.new_block()
-        ready.pack(block.memory, 0, {addresses})
+            buffer = ready.new_buffer()
+        ready.pack(buffer.memory, 0, {addresses})
         if ready.computed or handle is not legacy:
-            ready.complete(block, handle, ({addresses}, ))
-        code, = ready.call(handle, block.address, 0)
+            ready.complete(buffer, handle, ({addresses}, ))
+        code, = ready.call(handle, buffer.address, 0)
         if code:
-            ready.launch_elsewhere(block, handle, code)
-        ready.blocks.append(block)
+            ready.launch_elsewhere(buffer, handle, code)
+        ready.buffers.append(buffer)
         return True
 
     return key_of, rest_of, launch

@@ -54,7 +54,7 @@ class LoadedKernel:
     function: Any
     module: _Module
 
-    def hold_in_graph(self, stream: Any) -> None:
+    def retain_in_graph(self, stream: Any) -> None:
         """Where launches on a stream are being captured, let the graph hold the module (CUDA programming guide, user objects)."""
         api, call = self.driver.api, self.driver.call
         code, capturing = api.cuStreamIsCapturing(stream)
@@ -98,7 +98,7 @@ class Modules:
             self._newest.clear()
         dropped = [self._dropped.popleft() for _ in range(len(self._dropped))]
         unused = [module for module in dropped if module.unused]
-        enough = len(unused) >= (1 if all else _BATCH) and self._driver.ended is None
+        enough = len(unused) >= (1 if all else _BATCH) and self._driver.sticky_error is None
         self._dropped.extend(module for module in dropped if not (enough and module in unused))
         for module in unused if enough else ():
             with self._driver.active(module.ordinal), self._driver.outside_capture():

@@ -19,11 +19,11 @@ from tilecopy.kernel.parameters import Binding, ComputedParameter
 from tilecopy_core.errors import frozen, short_repr
 
 from .driver import CLUSTER_REFUSED, NOT_CURRENT, Driver
-from .loaded import LoadedKernel
+from .module_lifetime import LoadedKernel
 
 
 @attrs.define(eq=False)
-class Block:
+class ParamBuffer:
     """Arguments of one launch as the driver takes them: a table of their places in some memory, arrays' addresses first.
 
     ``computed_for`` are the addresses of which what the launch computes was made.
@@ -49,12 +49,12 @@ class ReadyLaunch:
         call: the driver's launch with everything but stream and arguments.
         masks: of each array, the bits of its address that must be zero; ``mask``: of any.
         empty: the numbers of the arrays that have no elements, and may have the address 0.
-        pack: puts the addresses into a block's memory.
-        first: the initial content of a block's memory, made for the addresses ``first_for``.
+        pack: puts the addresses into a buffer's memory.
+        first: the initial content of a buffer's memory, made for the addresses ``first_for``.
         places: where each parameter is in it.
         computed: what is made of the addresses, such as tensor maps: where each is in it, and its bytes for some addresses.
         current: reads the stream of a launch that is given none.
-        blocks: those that no thread is using: a launch takes one, puts its addresses there, and gives it back.
+        buffers: those that no thread is using: a launch takes one, puts its addresses there, and gives it back.
     """
 
     driver: Driver
@@ -72,45 +72,45 @@ class ReadyLaunch:
     places: tuple[int, ...]
     computed: tuple[tuple[int, Callable[[Sequence[int]], bytes]], ...]
     current: CurrentStream
-    blocks: list[Block] = attrs.field(factory=list)
+    buffers: list[ParamBuffer] = attrs.field(factory=list)
 
     def are_aligned(self, *addresses: int) -> bool:
         """Return whether no address has a bit that must be zero."""
         return not any(address & mask for address, mask in zip(addresses, self.masks, strict=True))
 
-    def new_block(self) -> Block:
-        """A block of the first addresses."""
+    def new_buffer(self) -> ParamBuffer:
+        """A buffer of the first addresses."""
         memory = ctypes.create_string_buffer(self.first, len(self.first))
         start = ctypes.addressof(memory)
         table = (ctypes.c_void_p * len(self.places))(*(start + place for place in self.places))
-        return Block(memory, table, ctypes.addressof(table), self.first_for)
+        return ParamBuffer(memory, table, ctypes.addressof(table), self.first_for)
 
-    def complete(self, block: Block, stream: Any, addresses: tuple[int, ...]) -> None:
-        """Do what some launches need besides the addresses: put what is made of them into a block; let a graph hold the kernel."""
-        if self.computed and block.computed_for != addresses:
-            self.compute(block, addresses)
+    def complete(self, buffer: ParamBuffer, stream: Any, addresses: tuple[int, ...]) -> None:
+        """Do what some launches need besides the addresses: put what is made of them into a buffer; let a graph hold the kernel."""
+        if self.computed and buffer.computed_for != addresses:
+            self.compute(buffer, addresses)
         if stream is not self.driver.legacy_stream:
-            self.loaded.hold_in_graph(stream)
+            self.loaded.retain_in_graph(stream)
 
-    def compute(self, block: Block, addresses: tuple[int, ...]) -> None:
-        """Put what is made of the addresses into a block."""
+    def compute(self, buffer: ParamBuffer, addresses: tuple[int, ...]) -> None:
+        """Put what is made of the addresses into a buffer."""
         for place, make in self.computed:
             data = make(addresses)
-            block.memory[place : place + len(data)] = data
-        block.computed_for = addresses
+            buffer.memory[place : place + len(data)] = data
+        buffer.computed_for = addresses
 
     def launch(self, stream: Any, *addresses: int) -> None:
         """Launch on a stream, which is the driver's handle, with the arrays at these addresses."""
         try:
-            block = self.blocks.pop()
+            buffer = self.buffers.pop()
         except IndexError:  # this thread is the first, or others are launching it too
-            block = self.new_block()
-        self.pack(block.memory, 0, *addresses)
-        self.complete(block, stream, addresses)
-        (code,) = self.call(stream, block.address, 0)
+            buffer = self.new_buffer()
+        self.pack(buffer.memory, 0, *addresses)
+        self.complete(buffer, stream, addresses)
+        (code,) = self.call(stream, buffer.address, 0)
         if code:
-            self.launch_elsewhere(block, stream, code)
-        self.blocks.append(block)
+            self.launch_elsewhere(buffer, stream, code)
+        self.buffers.append(buffer)
 
     def launch_by_address(self, handle_of: Callable[[Any], Any]) -> Callable[..., None]:
         """``launch(addresses, stream=None)``: :meth:`launch` with the addresses checked.
@@ -174,9 +174,9 @@ class ReadyLaunch:
             handles: those that it has given before.
             arguments: what is kept alive.
         """
-        block = self.new_block()
-        block.keeps = arguments
-        call, current, address = self.call, self.current, block.address
+        buffer = self.new_buffer()
+        buffer.keeps = arguments
+        call, current, address = self.call, self.current, buffer.address
         legacy, loaded = self.driver.legacy_stream, self.loaded
 
         def launch() -> None:
@@ -185,14 +185,14 @@ class ReadyLaunch:
                 number = current()
                 handle = handles[number] if number in handles else handle_of(number)
             if handle is not legacy:
-                loaded.hold_in_graph(handle)
+                loaded.retain_in_graph(handle)
             (code,) = call(handle, address, 0)
             if code:
-                self.launch_elsewhere(block, handle, code)
+                self.launch_elsewhere(buffer, handle, code)
 
         return launch
 
-    def launch_elsewhere(self, block: Block, stream: Any, code: Any) -> None:
+    def launch_elsewhere(self, buffer: ParamBuffer, stream: Any, code: Any) -> None:
         """After a launch that the driver refused: once more where only the current context was wrong.
 
         Asking for the current context before every launch costs a quarter of the call itself. The driver refuses a
@@ -203,11 +203,11 @@ class ReadyLaunch:
             with self.driver.active(self.ordinal):
                 if stream is not self.driver.legacy_stream:
                     # without a current context the driver did not say whether it is captured
-                    self.loaded.hold_in_graph(stream)
-                (code,) = self.call(stream, block.address, 0)
+                    self.loaded.retain_in_graph(stream)
+                (code,) = self.call(stream, buffer.address, 0)
         if code:
             error = self.driver.error(what, code)
-            if int(code) in NOT_CURRENT and self.driver.ended is None:
+            if int(code) in NOT_CURRENT and self.driver.sticky_error is None:
                 raise LaunchError(f"{error}; is the stream one of GPU {self.ordinal}, where the arguments are?")
             if int(code) in CLUSTER_REFUSED and self.cluster > 1:
                 raise LaunchError(
@@ -220,7 +220,7 @@ class ReadyLaunch:
 def ready_launch(
     driver: Driver, kernel: BuiltKernel, binding: Binding, ordinal: int, loaded: LoadedKernel, current: CurrentStream
 ) -> ReadyLaunch:
-    """A launch of a kernel that is loaded on a GPU; addresses lead a block's memory, so that they can be replaced at once."""
+    """A launch of a kernel that is loaded on a GPU; addresses lead a buffer's memory, so that they can be replaced at once."""
     arrays = [parameter.name for parameter in kernel.arrays]
     masks = tuple(parameter.align_bytes - 1 for parameter in kernel.arrays)
     others = [p for p in kernel.parameters if p.name not in binding.arrays]
