@@ -1234,9 +1234,9 @@ def test_doctor_names_an_executor_that_is_there(monkeypatch: pytest.MonkeyPatch)
 
     if get_executor("cuda").unavailable_reason() is None:
         pytest.skip("this machine has a GPU")
-    assert "kernels run on the emulator" in doctor.findings()[0].detail
+    assert "kernels run on the emulator" in doctor.check_machine()[0].detail
     monkeypatch.setattr(doctor, "executors", lambda: {"cuda": "tilecopy-cuda 0"})
-    assert "pip install plugins/emulator" in doctor.findings()[0].detail
+    assert "pip install plugins/emulator" in doctor.check_machine()[0].detail
 
 
 def test_progress_counts_tiles(folder: Path) -> None:

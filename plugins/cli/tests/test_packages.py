@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tilecopy_cli.doctor import DoctorCheck, findings
+from tilecopy_cli.doctor import DoctorCheck, check_machine
 from tilecopy_cli.packages import problems
 
 POINTS = "[tilecopy.variants.v1]\none = acme\n"
@@ -101,5 +101,5 @@ def test_a_name_that_two_packages_declare_is_named(group: str, name: str, instal
 
 def test_doctor_has_a_line_for_each_package_with_its_place(install: Callable[..., Path]) -> None:
     info = install("site", "acme", "1.0", "[tilecopy.commands.v1]\nmine = acme\n", requires="not-there>=2")
-    (row,) = [row for row in findings() if row.what == "package acme"]
+    (row,) = [row for row in check_machine() if row.what == "package acme"]
     assert isinstance(row, DoctorCheck) and row.state == "unusable" and str(info.parent) in row.detail

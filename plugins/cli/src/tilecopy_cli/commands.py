@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import click
 from tilecopy.costs import compare
-from tilecopy.harness import Harness, HarnessCopy, declared
+from tilecopy.harness import Harness, HarnessCopy, declare
 from tilecopy.kernel import KernelBuilder
 
 from tilecopy_core.description import OPS, TARGETS, Scope
@@ -17,13 +17,13 @@ from tilecopy_core.memory import Region
 from tilecopy_core.registry import default_registry, known_variants
 
 from .copy_options import TARGET, check_names, copy_options, plan_to_dict, record_of, region_options
-from .doctor import findings
+from .doctor import check_machine
 from .group import Result, TilecopyGroup
 from .job import Job, Outcome
 from .param_types import MAX_SHARED_ELEMS, Choice, FilePath, Tile
 from .progress import progress_bar
 from .run import copy_file
-from .tables import run_text, table, wrapped
+from .tables import run_text, table, wrap_text
 
 _ROW = dict.fromkeys(
     ("name", "op", "priority", "priority_origin", "package", "version", "needs", "status", "about"), ""
@@ -73,15 +73,15 @@ def run(source: Path, destination: Path, **options: Any) -> Result:
 
 def _outcome_data(outcome: Outcome, destination: Path) -> dict[str, Any]:
     tiled = outcome.tiled
-    told = {
+    tile_fields = {
         "output": str(destination),
         "gb_per_s_read_and_written": outcome.gb_per_s,
         "tile": None if tiled is None else tiled.tile,
         "tiles": 0 if tiled is None else tiled.count,
         "threads": None if tiled is None else tiled.kernel.threads,
-        "plans": [] if tiled is None else [plan_to_dict(found) for found in tiled.kernel.plans],
+        "plans": [] if tiled is None else [plan_to_dict(copy_plan) for copy_plan in tiled.kernel.plans],
     }
-    return attrs.asdict(outcome, recurse=False, filter=lambda field, _: field.name != "tiled") | told
+    return attrs.asdict(outcome, recurse=False, filter=lambda field, _: field.name != "tiled") | tile_fields
 
 
 @tilecopy.command("plan")
@@ -107,8 +107,8 @@ def plan_command(**copy: Any) -> Result:
     \b
       tilecopy plan "global float16 [1000, 64] [bx*62-1 : bx*62+63, :]" "shared float16 [64, 64]" --outside zero
     """
-    found = plan(**copy)
-    return Result(plan_to_dict(found), lambda: f"{found.explain()}\n")
+    copy_plan = plan(**copy)
+    return Result(plan_to_dict(copy_plan), lambda: f"{copy_plan.explain()}\n")
 
 
 @tilecopy.command("compare", short_help="Compare the variants that can do one copy.")
@@ -126,12 +126,15 @@ def compare_command(**copy: Any) -> Result:
     memory, of all threads; "cycles" that an SM of a busy H200 is expected to take. Where they cannot be counted, they are "unknown"
     (null in JSON); such variants come last, and a line names the instructions.
     """
-    found = compare(**copy)
+    comparison = compare(**copy)
     rows = [
-        {**plan_to_dict(row.plan), "cost": {**attrs.asdict(row.cost), "cycles": row.cost.cycles}} for row in found.rows
+        {**plan_to_dict(row.plan), "cost": {**attrs.asdict(row.cost), "cycles": row.cost.cycles}}
+        for row in comparison.rows
     ]
-    declined = [{"target": target, "variant": name, "reason": why} for (target, name), why in found.declined.items()]
-    return Result({"rows": rows, "declined": declined}, lambda: f"{found}\n")
+    declined = [
+        {"target": target, "variant": name, "reason": why} for (target, name), why in comparison.declined.items()
+    ]
+    return Result({"rows": rows, "declined": declined}, lambda: f"{comparison}\n")
 
 
 @tilecopy.command("ptx", short_help="Print the PTX of a kernel that does one copy.")
@@ -140,8 +143,8 @@ def ptx_command(src: Region, dst: Region, scope: Scope, op: str, target: str, **
     """Print the PTX of a kernel that does one copy (arguments as for `tilecopy plan`)."""
     kernel = KernelBuilder("copy", threads=32 if scope.kind == "thread" else scope.threads)
     record, outside = record_of(how.pop("variant")), how.pop("outside")
-    regions = {"src": declared(kernel, src), "dst": declared(kernel, dst)}
-    options = {name: declared(kernel, mbarrier) for name, mbarrier in how.items()}
+    regions = {"src": declare(kernel, src), "dst": declare(kernel, dst)}
+    options = {name: declare(kernel, mbarrier) for name, mbarrier in how.items()}
     is_one = record is not None and record.threads == "one"
     harness = Harness(
         kernel, HarnessCopy(record, op, scope.kind, options, target, outside, issued_by_one=is_one), makers={}
@@ -150,7 +153,9 @@ def ptx_command(src: Region, dst: Region, scope: Scope, op: str, target: str, **
     with harness.issuing():
         harness.issue()
     built = kernel.build(target=target)
-    return Result({"ptx": built.ptx, "plans": [plan_to_dict(found) for found in built.plans]}, lambda: built.ptx)
+    return Result(
+        {"ptx": built.ptx, "plans": [plan_to_dict(copy_plan) for copy_plan in built.plans]}, lambda: built.ptx
+    )
 
 
 @tilecopy.command(short_help="List the installed variants, and what is wrong with broken ones.")
@@ -160,8 +165,13 @@ def variants() -> Result:
     registry = default_registry()
     for plugin in registry.plugins():
         source, record = plugin.source, plugin.variant
-        told = {"name": plugin.name, "package": source.package, "version": source.version, "status": plugin.status}
-        rows.append(_ROW | told | {"about": plugin.reason})
+        source_fields = {
+            "name": plugin.name,
+            "package": source.package,
+            "version": source.version,
+            "status": plugin.status,
+        }
+        rows.append(_ROW | source_fields | {"about": plugin.reason})
         if record is not None:
             needs = next(iter(record.targets), ", ".join(record.features))
             priority = registry.priority_of(plugin)
@@ -169,8 +179,8 @@ def variants() -> Result:
             rows[-1] |= {"needs": needs, "about": record.summary}
     for name in sorted(known_variants().keys() - {row["name"] for row in rows}):
         known = known_variants()[name]
-        told = {"name": name, "op": known.op, "package": known.package, "status": "not installed"}
-        rows.append(_ROW | told | {"about": known.install})
+        source_fields = {"name": name, "op": known.op, "package": known.package, "status": "not installed"}
+        rows.append(_ROW | source_fields | {"about": known.install})
     return Result(rows, lambda: _variants_text(rows))
 
 
@@ -182,14 +192,14 @@ def _variants_text(rows: list[dict[str, Any]]) -> str:
         priority = "" if row["priority"] is None else row["priority"]
         origin = f"priority set by {row['priority_origin']}: " * bool(row["priority_origin"])
         cells.append((row["name"], row["op"], priority, row["needs"], f"{state}{origin}{row['about']}{owner}"))
-    return table(cells, ("name", "op", "priority", "needs", "about")) + wrapped(_PRECEDENCE)
+    return table(cells, ("name", "op", "priority", "needs", "about")) + wrap_text(_PRECEDENCE)
 
 
 @tilecopy.command(short_help="Show what this machine has, and what to install.")
 def doctor() -> Result:
     """Say what is found here (driver, GPU, assemblers, executors, variants) and what to install for the rest."""
-    found = findings()
+    checks = check_machine()
     return Result(
-        [{"what": each.what, "found": each.found, "detail": each.detail} for each in found],
-        lambda: table((each.what, each.state, each.detail) for each in found),
+        [{"what": check.what, "found": check.found, "detail": check.detail} for check in checks],
+        lambda: table((check.what, check.state, check.detail) for check in checks),
     )

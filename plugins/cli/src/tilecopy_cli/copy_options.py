@@ -88,7 +88,7 @@ def region_options(*more: Callable[[Any], Any]) -> Callable[[Callable[..., Resul
 
 def _in_words(command: Callable[..., Result], more: Sequence[Callable[[Any], Any]]) -> Any:
     @functools.wraps(command)
-    def described(
+    def run_with_regions(
         source: str, destination: str, src_layout: str | None, dst_layout: str | None, scope: str, **words: Any
     ) -> Result:
         src, dst = parse_region(source, src_layout, "src"), parse_region(destination, dst_layout, "dst")
@@ -112,4 +112,4 @@ def _in_words(command: Callable[..., Result], more: Sequence[Callable[[Any], Any
             help="Let regions reach past their arrays: the value to fill in, or keep.",
         ),
     )
-    return functools.reduce(lambda given, option: option(given), reversed(options), described)
+    return functools.reduce(lambda given, option: option(given), reversed(options), run_with_regions)

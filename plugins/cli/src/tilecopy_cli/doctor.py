@@ -38,7 +38,7 @@ class DoctorCheck:
         return self.state == "found"
 
 
-def findings() -> list[DoctorCheck]:
+def check_machine() -> list[DoctorCheck]:
     """Everything that tilecopy can use, found or not."""
     usable = _executors()
     return [*_gpus(usable), *_assemblers(), _compute_cache(), *usable, *_extensions(usable), *_variants(), *_packages()]
@@ -47,7 +47,9 @@ def findings() -> list[DoctorCheck]:
 def _gpus(usable: list[DoctorCheck]) -> list[DoctorCheck]:
     why = _why_not("cuda")
     if why is not None:
-        others = [each.what.removeprefix("executor ") for each in usable if each.found and each.what != "executor cuda"]
+        others = [
+            check.what.removeprefix("executor ") for check in usable if check.found and check.what != "executor cuda"
+        ]
         nothing = f"nothing here runs kernels; {install_line(KNOWN_EXECUTORS['emulator'])}"
         return [DoctorCheck("GPU", "missing", f"{why}; {f'kernels run on the {others[0]}' if others else nothing}")]
     cuda: Any = get_executor("cuda")
@@ -65,7 +67,7 @@ def _why_not(executor: str) -> str | None:
 
 
 def _assemblers() -> list[DoctorCheck]:
-    found = []
+    checks = []
     for name in ASSEMBLERS:
         path = ptxas_path() if name == "ptxas" else None
         try:
@@ -73,8 +75,8 @@ def _assemblers() -> list[DoctorCheck]:
             state, detail = "found", f"{path}, {version}" if path else version
         except AssemblerError as error:
             state, detail = ("unusable", f"it does not run: {error}") if path else ("missing", how_to_install(name))
-        found.append(DoctorCheck(f"assembler {name}", state, detail))
-    return found
+        checks.append(DoctorCheck(f"assembler {name}", state, detail))
+    return checks
 
 
 def _compute_cache() -> DoctorCheck:
@@ -92,7 +94,7 @@ def _compute_cache() -> DoctorCheck:
 
 
 def _executors() -> list[DoctorCheck]:
-    installed, found = executors(), []
+    installed, checks = executors(), []
     for name in dict.fromkeys([*KNOWN_EXECUTORS, *installed]):
         if name not in installed:
             state, detail = "missing", install_line(KNOWN_EXECUTORS[name])
@@ -100,47 +102,48 @@ def _executors() -> list[DoctorCheck]:
             why = _why_not(name)
             state = "found" if why is None else "unusable"
             detail = installed[name] if why is None else f"{installed[name]}, cannot run here: {why}"
-        found.append(DoctorCheck(f"executor {name}", state, detail))
-    return found
+        checks.append(DoctorCheck(f"executor {name}", state, detail))
+    return checks
 
 
 def _extensions(usable: list[DoctorCheck]) -> list[DoctorCheck]:
     """What extends the executors, as they tell it."""
-    found = []
-    for name in (each.what.removeprefix("executor ") for each in usable if each.found):
+    checks = []
+    for name in (check.what.removeprefix("executor ") for check in usable if check.found):
         try:
-            told: Any = getattr(get_executor(name), "extensions", tuple)()
-            found += [
-                DoctorCheck(what, "unusable" if reason else "found", reason or owner) for what, owner, reason in told
+            extensions: Any = getattr(get_executor(name), "extensions", tuple)()
+            checks += [
+                DoctorCheck(what, "unusable" if reason else "found", reason or owner)
+                for what, owner, reason in extensions
             ]
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            found.append(DoctorCheck(f"executor {name}", "unusable", f"extensions() raised {short_error(error)}"))
-    return found
+            checks.append(DoctorCheck(f"executor {name}", "unusable", f"extensions() raised {short_error(error)}"))
+    return checks
 
 
 def _variants() -> list[DoctorCheck]:
     plugins = {plugin.name: plugin for plugin in default_registry().plugins()}
-    found = []
+    checks = []
     for name in dict.fromkeys([*known_variants(), *plugins]):
         plugin = plugins.get(name)
         text = known_variants()[name].install if plugin is None else plugin.reason or plugin.source.owner
         working = plugin is not None and plugin.status in ("ready", "wrapper")
         state = "found" if working else "missing" if plugin is None else "unusable"
-        found.append(DoctorCheck(f"variant {name}", state, text))
-    return found
+        checks.append(DoctorCheck(f"variant {name}", state, text))
+    return checks
 
 
 def _packages() -> list[DoctorCheck]:
     """Return what is known of each package that extends tilecopy, with where it lies, and of those that could be installed."""
-    found = []
+    checks = []
     faults = problems()
     installed = {package.name: package for package in packages()}
     for name, package in sorted(installed.items()):
         where = f"{package.version} in {Path(package.location).parent}" if package.location else package.version
         state = "unusable" if faults[name] else "found"
-        found.append(DoctorCheck(f"package {name}", state, "; ".join([where, *faults[name]])))
+        checks.append(DoctorCheck(f"package {name}", state, "; ".join([where, *faults[name]])))
     for name, line in KNOWN_PACKAGES.items():
         if canonical(name) in map(canonical, installed):
             continue
@@ -148,5 +151,5 @@ def _packages() -> list[DoctorCheck]:
             state, detail = "found", version(name)
         except PackageNotFoundError:
             state, detail = "missing", f"install {name} (from a checkout: {line})"
-        found.append(DoctorCheck(f"package {name}", state, detail))
-    return found
+        checks.append(DoctorCheck(f"package {name}", state, detail))
+    return checks

@@ -34,7 +34,8 @@ MAX_DEPTH = 40
 MAX_INTEGER = 2**63 - 1
 
 _FUNCTIONS: dict[str, Any] = {
-    made.__name__: made for made in (TileLayout, SwizzledLayout, Swizzle, swizzle, mma_fragment, tile_fragment)
+    function.__name__: function
+    for function in (TileLayout, SwizzledLayout, Swizzle, swizzle, mma_fragment, tile_fragment)
 }
 _LAYOUT_NAMES: dict[str, Any] = {"S": S, "R": R, **_FUNCTIONS, **AXES}
 _BLOCK_IDS = {f"b{dim}": block_index(dim) for dim in "xyz"}
@@ -91,28 +92,28 @@ def _walk(node: ast.AST, names: dict[str, Any], depth: int) -> Any:
 
     match node:
         case ast.Constant(value=int() | str() | EllipsisType()) if not isinstance(node.value, bool):
-            return _bounded(node.value)
+            return _check_size(node.value)
         case ast.Name():
-            return _named(node.id, names)
+            return _look_up(node.id, names)
         case ast.Tuple():
             return tuple(map(value, node.elts))
         case ast.UnaryOp(op=ast.USub()):
-            return _bounded(0 - _operand(value(node.operand), node))
+            return _check_size(0 - _operand(value(node.operand), node))
         case ast.BinOp() if type(node.op) in _OPERATORS:
             left, right = (_operand(value(side), node) for side in (node.left, node.right))
-            return _bounded(_OPERATORS[type(node.op)](left, right))
+            return _check_size(_OPERATORS[type(node.op)](left, right))
         case ast.Slice():
             return slice(*(None if part is None else value(part) for part in (node.lower, node.upper, node.step)))
         case ast.Subscript(value=ast.Name()):
             return value(node.value)[value(node.slice)]
         case ast.Call(func=ast.Name(id=function)) if all(keyword.arg for keyword in node.keywords):
-            if _named(function, names) is _FUNCTIONS.get(function):
+            if _look_up(function, names) is _FUNCTIONS.get(function):
                 keywords = {str(keyword.arg): value(keyword.value) for keyword in node.keywords}
                 return _FUNCTIONS[function](*map(value, node.args), **keywords)
     raise RequestError(f"{ast.unparse(node)!r} is not allowed in an expression")
 
 
-def _named(name: str, names: dict[str, Any]) -> Any:
+def _look_up(name: str, names: dict[str, Any]) -> Any:
     if name not in names:
         known = ", ".join(names) or "none"
         raise RequestError(f"the name {name!r} is not known here; the names are {known}{did_you_mean(name, names)}")
@@ -125,7 +126,7 @@ def _operand(value: Any, node: ast.AST) -> Any:
     return value
 
 
-def _bounded(value: Any) -> Any:
+def _check_size(value: Any) -> Any:
     if isinstance(value, int) and not -MAX_INTEGER <= value <= MAX_INTEGER:
         raise RequestError("an integer is at most 2**63 - 1 in size")
     return value
@@ -135,8 +136,8 @@ def parse_layout(text: str) -> TileLayout:
     """A layout such as ``S[(32, 8) : (1 @ laneid, 1)]`` or ``SwizzledLayout(swizzle("128B", "float16"), TileLayout(S[8, 64]))``."""
     value = evaluate_expression(text, _LAYOUT_NAMES)
     if not isinstance(value, TileLayout):
-        found = f"the function {value.__name__}" if value in _FUNCTIONS.values() else repr(value)
-        raise RequestError(f"{text!r} is {found}, not a layout such as S[(32, 8) : (1 @ laneid, 1)]")
+        value_text = f"the function {value.__name__}" if value in _FUNCTIONS.values() else repr(value)
+        raise RequestError(f"{text!r} is {value_text}, not a layout such as S[(32, 8) : (1 @ laneid, 1)]")
     return value
 
 

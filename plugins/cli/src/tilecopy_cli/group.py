@@ -24,7 +24,7 @@ from .streams import (
     Stopped,
     emit,
     end_by,
-    flushed,
+    flush_output,
     one_line_warnings,
     open_standard_streams,
     prints_to_stderr,
@@ -175,10 +175,10 @@ def _run(call: Callable[[], None], words: list[str]) -> int:
                 emit(f"{json.dumps({'error': {'type': kind, 'message': message, **_more_of(error)}}, indent=2)}\n")
         if isinstance(error, Stopped):
             end_by(error.number)
-    if not flushed(sys.stdout) and status == DONE:
+    if not flush_output(sys.stdout) and status == DONE:
         say("tilecopy: standard output cannot be written")
         status = FAILED
-    flushed(sys.stderr)
+    flush_output(sys.stderr)
     return status
 
 
@@ -187,8 +187,8 @@ def _more_of(error: BaseException) -> dict[str, Any]:
     if not isinstance(error, HazardError):
         return {}
     names = ("kind", "line", "threads", "bytes", "cause")
-    hazards = [{name: getattr(each, name) for name in names} | each.details for each in (error, *error.others)]
-    messages = ({"message": str(each)} for each in (error, *error.others))
+    hazards = [{name: getattr(hazard, name) for name in names} | hazard.details for hazard in (error, *error.others)]
+    messages = ({"message": str(hazard)} for hazard in (error, *error.others))
     return hazards[0] | {"hazards": [first | rest for first, rest in zip(messages, hazards, strict=True)]}
 
 
@@ -206,9 +206,9 @@ def _failure(error: BaseException) -> tuple[str, str, int]:
         case click.Abort():
             return kind, "aborted", FAILED
         case LayoutError() | RequestError() | TargetError():  # the words alone are at fault
-            return kind, _said(error), WRONG_USAGE
+            return kind, _message_of(error), WRONG_USAGE
         case TilecopyError():
-            return kind, _said(error), FAILED
+            return kind, _message_of(error), FAILED
         case MemoryError():
             return kind, "not enough memory", FAILED
         case OSError():
@@ -216,7 +216,7 @@ def _failure(error: BaseException) -> tuple[str, str, int]:
     return kind, f"{error} (unexpected; --debug shows where)", FAILED
 
 
-def _said(error: TilecopyError) -> str:
+def _message_of(error: TilecopyError) -> str:
     """What an error says, without the place of a statement that a command made: it is no line of the user's program."""
     return re.sub(rf"\n  at {re.escape(str(Path(__file__).parent))}[^\n]*", "", str(error))
 

@@ -161,11 +161,11 @@ def _read(file: BinaryIO, path: str | Path, size_bytes: int, name: str, mapped: 
     header_bytes, shape, dtype = file.tell(), header.shape, header.dtype
     if dtype.hasobject or dtype.itemsize == 0 or dtype.subdtype is not None:
         raise FileError(f"{name}: not a .npy file of plain elements (dtype {short_repr(dtype)})")
-    claimed, there = math.prod(shape) * dtype.itemsize, size_bytes - header_bytes
-    if claimed > there:
+    claimed, available = math.prod(shape) * dtype.itemsize, size_bytes - header_bytes
+    if claimed > available:
         number = str(claimed) if claimed < 10**30 else "over 10**30"
         raise FileError(
-            f"{name}: the header claims {number} bytes of elements (shape {short_repr(shape)}, {dtype}), the file has {there}"
+            f"{name}: the header claims {number} bytes of elements (shape {short_repr(shape)}, {dtype}), the file has {available}"
         )
     order: Any = "F" if header.fortran_order else "C"
     array: Any
@@ -181,7 +181,7 @@ def _read(file: BinaryIO, path: str | Path, size_bytes: int, name: str, mapped: 
     except (MemoryError, ValueError) as error:  # more dimensions than NumPy has, or a size beyond its integers
         raise FileError(f"{name}: {UNREADABLE}: shape {short_repr(shape)}: {short_error(error)}") from None
     file.seek(0)
-    return NpyFile(Path(path), file.read(header_bytes), array, header.descr, there - claimed, ())
+    return NpyFile(Path(path), file.read(header_bytes), array, header.descr, available - claimed, ())
 
 
 def bytes_of(array: Any) -> Any:

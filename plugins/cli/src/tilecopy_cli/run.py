@@ -50,17 +50,17 @@ def copy_file(source: Path, destination: Path, job: Job, progress: Progress = la
         over_itself = destination.exists() and destination.samefile(source)
         target, executor = choose_target(job)
         result = np.empty_like(array, order="K")
-        words, made = as_rows(array), as_rows(result)
-        np.invert(words, out=made)  # every byte of the result is wrong until it is copied
+        words, result_words = as_rows(array), as_rows(result)
+        np.invert(words, out=result_words)  # every byte of the result is wrong until it is copied
         tiled = tiled_copy(job, words.shape, str(words.dtype), target) if words.size else None
         if tiled is not None:
             progress(0, tiled.count)
         run = _run_cuda if executor == "cuda" else _run_here
-        seconds, runs = (0.0, 0) if tiled is None else run(executor, tiled, words, made, progress)
+        seconds, runs = (0.0, 0) if tiled is None else run(executor, tiled, words, result_words, progress)
         wrong = int(np.count_nonzero(bytes_of(array) != bytes_of(result)))
         if wrong:
             raise TilecopyError(f"verification failed: {wrong} of {array.nbytes} bytes differ; nothing was written")
-        if over_itself and _changed(destination, read.stamp):
+        if over_itself and _has_changed(destination, read.stamp):
             raise FileError(
                 f"{printable_name(destination)}: the file changed while it was copied over itself; it is as it was"
             )
@@ -74,7 +74,7 @@ def copy_file(source: Path, destination: Path, job: Job, progress: Progress = la
     )
 
 
-def _changed(path: Path, stamp: tuple[int, ...]) -> bool:
+def _has_changed(path: Path, stamp: tuple[int, ...]) -> bool:
     try:
         return file_signature(path.stat()) != stamp
     except OSError:

@@ -116,7 +116,7 @@ def say(text: str) -> None:
             print(safe, file=sys.stderr, flush=True)
 
 
-def flushed(stream: TextIO | None) -> bool:
+def flush_output(stream: TextIO | None) -> bool:
     """Whether a stream takes what it holds; where not that is dropped, or Python would complain at its end."""
     if stream is None:
         return True

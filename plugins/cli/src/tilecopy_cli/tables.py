@@ -29,7 +29,7 @@ def table(rows: Iterable[Sequence[object]], columns: Sequence[str] = (), *, inde
         return ""
     *others, _ = (2 + max(map(cell_len, column)) for column in zip(*lines, strict=True))
     if _columns() - indent - sum(others) < _LAST_COLUMN:
-        return "".join(wrapped(" " * indent + "  ".join(line)) for line in lines)
+        return "".join(wrap_text(" " * indent + "  ".join(line)) for line in lines)
     grid = Table.grid(*(Column(no_wrap=True) for _ in others), Column(overflow="fold"), padding=(0, 2, 0, 0))
     for line in lines:
         grid.add_row(*map(Text, line))
@@ -41,17 +41,17 @@ def table(rows: Iterable[Sequence[object]], columns: Sequence[str] = (), *, inde
 def run_text(outcome: Outcome, destination: object) -> str:
     """What `tilecopy run` did."""
     array = f"{outcome.dtype}{list(outcome.shape)} in {outcome.order} order"
-    head = wrapped(f"{array}, {outcome.bytes} bytes, {outcome.target}")
+    head = wrap_text(f"{array}, {outcome.bytes} bytes, {outcome.target}")
     how = f"median of {outcome.runs} runs by device events" if outcome.executor == "cuda" else "one run, emulated"
     moved = (
         f"moved {2 * outcome.bytes} bytes (read + written) in {outcome.seconds * 1e3:.3f} ms on {outcome.executor} "
         f"({how}): {outcome.gb_per_s:.2f} GB/s"
     )
     tail = (moved, f"verified: {outcome.verified}", f"wrote {printable_name(destination)}")
-    return "".join([head, "" if outcome.tiled is None else _tiled_text(outcome.tiled), *map(wrapped, tail)])
+    return "".join([head, "" if outcome.tiled is None else _tiled_text(outcome.tiled), *map(wrap_text, tail)])
 
 
-def wrapped(text: str) -> str:
+def wrap_text(text: str) -> str:
     """A line as lines no longer than the terminal is wide; words stay whole."""
     wrap = textwrap.TextWrapper(_columns(), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
     return f"{wrap.fill(text.rstrip())}\n"
@@ -64,8 +64,8 @@ def _columns() -> int:
 def _tiled_text(tiled: TiledCopy) -> str:
     tiles = f"{tiled.count} {'tile' if tiled.count == 1 else 'tiles'} of {tiled.tile[0]}x{tiled.tile[1]}"
     rows = []
-    for found in tiled.kernel.plans:
-        rows.append(("{} -> {}".format(*found.request.spaces), found.variant, found.summary))
-        if found.edge_summary:
-            rows.append(("", "at edges", found.edge_summary))
+    for copy_plan in tiled.kernel.plans:
+        rows.append(("{} -> {}".format(*copy_plan.request.spaces), copy_plan.variant, copy_plan.summary))
+        if copy_plan.edge_summary:
+            rows.append(("", "at edges", copy_plan.edge_summary))
     return f"{tiles}, {tiled.kernel.threads} threads each\n" + table(rows, indent=2)

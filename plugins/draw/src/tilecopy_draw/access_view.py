@@ -63,13 +63,13 @@ def draw_moves(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
     one = "one vector, followed" if memories else "one element, followed"
     signs = {"frame": framed, "followed": one, "absent": "not touched"}
     if all(len(side.accesses) <= MOST_BOXES or side.space == "tmem" for side in chosen):
-        followed, told = _followed(chosen)
+        followed, note = _follow_vector(chosen)
         # a register is drawn where an access that is meant moves it
-        moving = np.concatenate([_elements(side) for side in memories]) if selection.given and memories else None
+        moving = np.concatenate([_elements(side) for side in memories]) if selection.is_partial and memories else None
         for sizes in _SIZES:
             stacks = [[_panel(trace, side, followed, sizes, selection, moving)] for side in chosen]
-            yield Figure(title, subtitle, stacks, signs, [*told, *notes])
-    if not selection.given and memories:
+            yield Figure(title, subtitle, stacks, signs, [*note, *notes])
+    if not selection.is_partial and memories:
         zoomed = f"{subtitle} Too many boxes for one page" + (
             "." if "tmem" in request.spaces else ": each zoom outlines what the next one shows."
         )
@@ -78,13 +78,13 @@ def draw_moves(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
             yield Figure(title, zoomed, stacks, signs, notes, beside=True)
     touched = max((side.accesses for side in chosen), key=len)
     accesses: tuple[str, ...] = ("warp 0",)
-    there = ""
+    counts = ""
     if len(touched):
         one = f"instruction {touched.instruction[0]}, warp {touched.warp[0]}"
         accesses = (one, f"{one}, phase {touched.phase[0]}")
-        there = f"there are {len(np.unique(touched.instruction))} and {len(np.unique(touched.warp))} of them"
+        counts = f"there are {len(np.unique(touched.instruction))} and {len(np.unique(touched.warp))} of them"
     what = f"{len(touched)} vectors" if len(touched) else f"{request.dst.size} elements"
-    raise TooLargeError.of(what, table_shape(request.dst.extents), accesses, there)
+    raise TooLargeError.of(what, table_shape(request.dst.extents), accesses, counts)
 
 
 def _elements(side: CopySide) -> Any:
@@ -97,7 +97,7 @@ def _subtitle(trace: CopyTrace) -> str:
     registers = "one 32-bit register of one thread, t5 r0"
     if trace.request.spaces == ("local", "local"):
         return f"One box = {registers}. Shade: register."
-    sizes = sorted({size for each in touched for size in each.bytes.tolist()})
+    sizes = sorted({size for side_accesses in touched for size in side_accesses.bytes.tolist()})
     count = max(1, sizes[0] // trace.size)
     box = f"One box = one vector of {' or '.join(map(str, sizes))} bytes"
     box += f" = {count} element{'s' * (count > 1)}" if len(sizes) == 1 else ""
@@ -137,7 +137,7 @@ def _panel(
     else:
         whole = by_coordinate(side, holders(side.elements, touched.byte, touched.bytes))
         window = whole.window(*selection.window(whole.ids.shape))
-        grid = (whole if (window.ids >= 0).any() else window).cropped() if selection.given else whole
+        grid = (whole if (window.ids >= 0).any() else window).crop() if selection.is_partial else whole
     shades, legend = _shades(touched)
     opcodes = {step.line: step.opcode for step in trace.steps}
     sharers = Counter(zip(touched.instruction.tolist(), touched.byte.tolist(), strict=True))
@@ -160,26 +160,26 @@ def _panel(
     )  # fmt: skip
 
 
-def _followed(chosen: Sequence[CopySide]) -> tuple[Any, list[str]]:
+def _follow_vector(chosen: Sequence[CopySide]) -> tuple[Any, list[str]]:
     """The elements of one vector, and the line that tells of it: one that lies in another place of its line, if there is one."""
     side, other = chosen if len(chosen[0].accesses) else reversed(chosen)
     if side.space == other.space == "local":
         one = min(1, side.region.size - 1)
         return np.array([one]), [f"Outlined: {other.label}{list(other.coordinate(one))}."]
-    found, moved = [], []
+    outlined, moved = [], []
     for touched in side.accesses[:64]:
         inside = side.elements_in(touched.byte, touched.bytes)
         if not len(inside):
             continue
         last = touched.byte + touched.bytes - 1
         begins = f"{side.label}{list(side.coordinate(int(inside[0])))}, bytes {touched.byte} to {last}"
-        told = f"Outlined: the vector of t{touched.thread} that begins at {begins}"
+        note = f"Outlined: the vector of t{touched.thread} that begins at {begins}"
         if other.space != "local" and side is chosen[0]:
-            told += f"; it lies at byte {other.elements[inside].min()} of {other.label}"
-        found.append((inside, [f"{told}."]))
+            note += f"; it lies at byte {other.elements[inside].min()} of {other.label}"
+        outlined.append((inside, [f"{note}."]))
         if other.space != "local" and touched.byte % LINE_BYTES != other.elements[inside[0]] % LINE_BYTES:
-            moved.append(found[-1])
-    return [*moved, *found[1:2], *found, (np.zeros(0, int), [])][0]
+            moved.append(outlined[-1])
+    return [*moved, *outlined[1:2], *outlined, (np.zeros(0, int), [])][0]
 
 
 # ------------------------------------------------------------------------------------------------ zooms
@@ -195,17 +195,17 @@ def _zooms(trace: CopyTrace) -> Iterator[list[list[Panel]]]:
     touched = outer.accesses
     fills, legend = _shades(touched)
     grid = by_coordinate(outer, holders(outer.elements, touched.byte, touched.bytes))
-    rows, there = np.maximum(grid.ids, 0), grid.ids >= 0
+    rows, inside = np.maximum(grid.ids, 0), grid.ids >= 0
     by_request = dict(zip(requests_of(touched).tolist(), fills, strict=True))
     boxes = []
-    for number, place in rectangles(requests_of(touched)[rows], there):
+    for number, place in rectangles(requests_of(touched)[rows], inside):
         step, warp = divmod(number, WARPS)
         boxes.append(Box(place, f"warp {warp}", by_request[number], f"instruction {step}, warp {warp}"))
-    frames = outlines(there, touched.instruction[rows])
+    frames = outlines(inside, touched.instruction[rows])
     high, wide = grid.ids.shape
-    left = Panel(
+    warps_panel = Panel(
         f"1 {outer.name}, the whole box: who, by warp", grid, boxes, legend, frames=frames if len(frames) > 1 else (), optional=True,
-        followed=outlines(there & ((touched.instruction == 0) & (touched.warp < 4))[rows]),
+        followed=outlines(inside & ((touched.instruction == 0) & (touched.warp < 4))[rows]),
         cell=(0, 340 / wide, max(1.0, min(18.0, 600 / high))),
     )  # fmt: skip
     first = inner.accesses[(inner.accesses.instruction == 0) & (inner.accesses.warp < 4)]
@@ -214,12 +214,12 @@ def _zooms(trace: CopyTrace) -> Iterator[list[list[Panel]]]:
     for sizes in _SIZES:
         right = _panel(trace, one, within, sizes, Selection(instruction=0))
         title = f"2 instruction 0 by thread: {inner.space} {inner.label}"
-        yield [[left], [attrs.evolve(right, title=title, fills={}), *below]]
+        yield [[warps_panel], [attrs.evolve(right, title=title, fills={}), *below]]
 
 
 def _tensor_zooms(trace: CopyTrace, side: CopySide) -> Iterator[list[list[Panel]]]:
     """Tensor memory by warp and instruction, the first registers by thread."""
-    registers = next(each for each in trace.sides if each.space == "local")
+    registers = next(side for side in trace.sides if side.space == "local")
     outer = _panel(trace, side, (), _SIZES[0], Selection())
     for inner in first_registers(trace, registers, f"{side_title(registers)}: the first rows and columns"):
         yield [[outer], [inner]]

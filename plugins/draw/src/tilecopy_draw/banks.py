@@ -91,11 +91,11 @@ def draw_banks(trace: CopyTrace, selection: Selection, compare_with: tc.TileLayo
     ]
     stacks, data = [], []
     for heading, state in states.items():
-        each = shared_side(state)
-        (touched,) = selection.accesses(each.accesses)
+        side_state = shared_side(state)
+        (touched,) = selection.accesses(side_state.accesses)
         words, phases = (
-            heading + _in_words(each.region.buffer.layout, state.size),
-            phases_of(touched[within(each, touched, selection)]),
+            heading + _in_words(side_state.region.buffer.layout, state.size),
+            phases_of(touched[within(side_state, touched, selection)]),
         )
         if not phases:
             raise tc.RequestError("draw: the selections that select= names have no access in common")
@@ -126,12 +126,12 @@ def _panels(heading: str, phases: Sequence[Phase]) -> list[Panel]:
     alike = sorted(kinds.values(), key=lambda group: -group[0].wavefronts)
     total, least = sum(phase.wavefronts for phase in phases), len(phases)
     times = "the least" if total == least else f"{total / least:.3g} times the least: bank conflicts"
-    hidden = Counter(each.wavefronts for group in alike[MOST_PATTERNS:] for each in group)
+    hidden = Counter(phase.wavefronts for group in alike[MOST_PATTERNS:] for phase in group)
     rest = "".join(f", {count} more phases of {wavefronts}" for wavefronts, count in sorted(hidden.items()))
-    found = [_phase_panel(group[0], len(group)) for group in alike[:MOST_PATTERNS]]
-    found[0] = attrs.evolve(found[0], title=heading)
+    panels = [_phase_panel(group[0], len(group)) for group in alike[:MOST_PATTERNS]]
+    panels[0] = attrs.evolve(panels[0], title=heading)
     below = f"in all {total} wavefronts for {least} phases ({times}){rest}"
-    return [*found[:-1], attrs.evolve(found[-1], below=below)]
+    return [*panels[:-1], attrs.evolve(panels[-1], below=below)]
 
 
 def _wavefronts(count: int) -> str:
@@ -154,9 +154,9 @@ def _phase_panel(phase: Phase, count: int) -> Panel:
             boxes.append(Box(place, str(turns[row, bank]), 3, f"{who}: bank {bank}, turn {turns[row, bank]}"))
         else:
             boxes.append(Box(place, "", 2, f"{who}: banks {banks[0]} to {banks[-1]}"))
-    said = _wavefronts(phase.wavefronts) + f"; {count} alike" * (count > 1)
+    heading = _wavefronts(phase.wavefronts) + f"; {count} alike" * (count > 1)
     names = [f"t{thread}" for thread in phase.threads.tolist()], [str(bank) * (bank % 4 == 0) for bank in range(BANKS)]
-    grid = Grid.empty(*names, f"instruction {phase.step}, warp {phase.warp}, phase {phase.number}: {said}")
+    grid = Grid.empty(*names, f"instruction {phase.step}, warp {phase.warp}, phase {phase.number}: {heading}")
     fills = {
         2: "words of one thread, in banks of their own",
         3: "a bank conflict: threads access different words of the bank, and the number is the turn of each",
@@ -190,9 +190,9 @@ def draw_layout(region: tc.Region, selection: Selection, compare_with: tc.TileLa
     other = _other_layout(region, compare_with)
     states = {"layout": region} if other is None else {"before": _with_layout(region, other), "after": region}
     panels, data = [], {}
-    for name, each in states.items():
-        offsets = elements_of(each, {})[0].reshape(table)[slice(*rows), slice(*columns)]
-        heading = f"{name.capitalize()}: " * (other is not None) + _in_words(each.buffer.layout, size)
+    for name, state in states.items():
+        offsets = elements_of(state, {})[0].reshape(table)[slice(*rows), slice(*columns)]
+        heading = f"{name.capitalize()}: " * (other is not None) + _in_words(state.buffer.layout, size)
         panels.append(_layout_panel(heading, offsets, size, rows[0], columns[0]))
         data[name] = offsets.tolist()
     title = f"Which bank: {region.buffer.name}, elements of {size} bytes"

@@ -43,7 +43,7 @@ class Phase:
 
 def phases_of(touched: Any) -> list[Phase]:
     """The phases of all requests, in order."""
-    found = []
+    phases = []
     touched = touched[np.lexsort((touched.thread, touched.phase, requests_of(touched)))]
     begins = (np.diff(requests_of(touched)) != 0) | (np.diff(touched.phase) != 0)
     parts: Any = np.split(touched, np.flatnonzero(begins) + 1) if len(touched) else ()
@@ -55,10 +55,10 @@ def phases_of(touched: Any) -> list[Phase]:
             values = word[here].tolist()
             first = {value: turn for turn, value in enumerate(dict.fromkeys(values), 1)}
             turns[here] = [first[value] for value in values]
-        found.append(
+        phases.append(
             Phase(int(part.instruction[0]), int(part.warp[0]), int(part.phase[0]), part.thread, word % BANKS, turns)
         )
-    return found
+    return phases
 
 
 def counts_of(side: CopySide) -> dict[str, int]:

@@ -148,7 +148,7 @@ def _fits(figures: FigureMaker, selection: str, width: int) -> bool:
         return False
 
 
-def _owned(layout: tc.TileLayout) -> bool:
+def _has_owners(layout: tc.TileLayout) -> bool:
     """Whether threads hold the elements."""
     return any(axis.name not in ("m", *TENSOR_AXES) for axis in layout.axes)
 
@@ -156,11 +156,11 @@ def _owned(layout: tc.TileLayout) -> bool:
 def _region_of(x: Any) -> Any:
     """The region, or that of a buffer, or of a layout alone with elements of 4 bytes, or of those that its swizzle is for."""
     if isinstance(x, tc.TileLayout):
-        shape, each = tuple(it.extent for it in x.shard), x.swizzle.per_element if x.swizzle is not None else 2
-        if _owned(x):
+        shape, per_element = tuple(it.extent for it in x.shard), x.swizzle.per_element if x.swizzle is not None else 2
+        if _has_owners(x):
             return tc.Buffer(shape, "float32", space="local", layout=x, name="fragment")[...]
         space = "tmem" if TENSOR_AXES & {axis.name for axis in x.axes} else "global"
-        return tc.Buffer(shape, _ELEMENTS.get(each, "uint32"), space=space, layout=x, name="layout")[...]
+        return tc.Buffer(shape, _ELEMENTS.get(per_element, "uint32"), space=space, layout=x, name="layout")[...]
     region = x[...] if isinstance(x, tc.Buffer) else x
     if not isinstance(region, tc.Region) or not isinstance(region.buffer.layout, tc.TileLayout):
         raise tc.RequestError(
@@ -172,7 +172,7 @@ def _region_of(x: Any) -> Any:
 def data_of(trace: CopyTrace) -> dict[str, Any]:
     """What a copy did, as plain data: its instructions, each access of a thread, and where each element went."""
     request = trace.request
-    found: dict[str, Any] = {
+    trace_data: dict[str, Any] = {
         "copy": str(request),
         "variant": trace.variant,
         "values": trace.values,
@@ -180,16 +180,16 @@ def data_of(trace: CopyTrace) -> dict[str, Any]:
         "ptx": trace.ptx,
     }
     for side in trace.sides:
-        found[side.name] = {
+        trace_data[side.name] = {
             "space": side.space,
             "name": side.label,
             "accesses": {name: side.accesses[name].tolist() for name in TOLD},
             "element_bytes": side.elements.tolist(),
         }
         if side.by_threads:
-            found[side.name] |= counts_of(side)
+            trace_data[side.name] |= counts_of(side)
         if side.space == "local":
             threads, registers, _ = registers_of(trace, side)
-            found["registers"] = {"thread": threads.tolist(), "register": registers.tolist()}
-            found[side.name]["registers"] = found["registers"]
-    return found | {"came_from": trace.source_of.tolist()}
+            trace_data["registers"] = {"thread": threads.tolist(), "register": registers.tolist()}
+            trace_data[side.name]["registers"] = trace_data["registers"]
+    return trace_data | {"came_from": trace.source_of.tolist()}

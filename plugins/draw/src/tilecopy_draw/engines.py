@@ -47,8 +47,8 @@ def pieces_of(trace: CopyTrace, selection: Selection) -> tuple[Any, Any]:
     sizes, reads = (np.add.reduceat(value, first) for value in (source.bytes, source.read))
     if len(np.unique(sizes[reads > 0])) <= 1:  # else a swizzle leaves runs of several lengths: each unit by itself
         source, destination = source[first], destination[first]
-        for each in (source, destination):
-            each.bytes, each.read = sizes, reads
+        for pieces in (source, destination):
+            pieces.bytes, pieces.read = sizes, reads
     return source, destination
 
 
@@ -73,14 +73,14 @@ def draw_bulk(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
     ]
     signs = {"frame": "lanes of one warp", "absent": "not read or not written"}
     notes = [instructions_text(trace)]
-    if (found := getattr(trace.partition, "descriptor", None)) is not None:
+    if (descriptor := getattr(trace.partition, "descriptor", None)) is not None:
         notes.append(
-            f"Descriptor: ldo {found.ldo} and sdo {found.sdo} (units of 16 bytes as encoded), swizzle code {found.swizzle}."
+            f"Descriptor: ldo {descriptor.ldo} and sdo {descriptor.sdo} (units of 16 bytes as encoded), swizzle code {descriptor.swizzle}."
         )
     notes += notes_of(trace)
     yield Figure(f"What the engine moves: {trace}, {trace.variant}", subtitle, panels, signs, notes)
-    there = int(trace.source.accesses.instruction.max()) + 1
-    raise TooLargeError(f"{len(source)} pieces", (("instruction 0",),), f"there are {there} of them")
+    count = int(trace.source.accesses.instruction.max()) + 1
+    raise TooLargeError(f"{len(source)} pieces", (("instruction 0",),), f"there are {count} of them")
 
 
 def _panel(trace: CopyTrace, side: CopySide, touched: Any, source: Any) -> Panel:

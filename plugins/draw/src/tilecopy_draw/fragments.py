@@ -52,14 +52,14 @@ def draw_fragment(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
             "draw: no side of this copy is in registers, so there is no fragment to draw; give no kind"
         )
     side, size = sides[-1], trace.size
-    grid, held = owners_of(trace, side, Selection()), int(registers_of(trace, side)[2].max())
+    grid, copies = owners_of(trace, side, Selection()), int(registers_of(trace, side)[2].max())
     per_box = 4 // size
     box = f"one 32-bit register of one thread = {per_box} element{'s' * (per_box > 1)}"
     if not per_box:
         box = f"{size // 4} 32-bit registers of one thread, from the one that is named = 1 element"
-    extents, names = " x ".join(map(str, side.region.extents)), " to ".join(each.label for each in sides)
+    extents, names = " x ".join(map(str, side.region.extents)), " to ".join(copy_side.label for copy_side in sides)
     title = f"Who owns each element: {names}, {side.region.buffer.dtype} {extents}, {trace.threads} threads"
-    several = f" Each element is held by {held} threads; the first is named." if held > 1 else ""
+    several = f" Each element is held by {copies} threads; the first is named." if copies > 1 else ""
     subtitle = f"One box = {box}. Label: thread and register. Shade: register.{several}"
     verb = "loaded into registers" if side is trace.destination else "stored from registers"
     notes = [f"Marked elements were {verb} by {trace.variant} on the emulator and read back."]
@@ -69,15 +69,15 @@ def draw_fragment(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
     signs = {"followed": f"all that thread {owner} holds", "absent": "held by none"}
 
     stacks = []
-    for each in sides:
-        window = owners_of(trace, each, selection)
-        heading = side_title(each) if len(sides) > 1 else ""
+    for copy_side in sides:
+        window = owners_of(trace, copy_side, selection)
+        heading = side_title(copy_side) if len(sides) > 1 else ""
         stacks.append([register_panel(window, heading, window.ids // WORDS == owner)])
     yield Figure(title, subtitle, stacks, signs, notes)
     rows, columns = grid.ids.shape
-    if not selection.given:
-        found = rectangles(grid.ids // WORDS // 32, grid.ids >= 0)
-        boxes = [Box(place, f"warp {number}", 0, f"warp {number}") for number, place in found]
+    if not selection.is_partial:
+        warps = rectangles(grid.ids // WORDS // 32, grid.ids >= 0)
+        boxes = [Box(place, f"warp {number}", 0, f"warp {number}") for number, place in warps]
         for inner in first_registers(trace, side, "2 its first rows and columns", owner):
             outer = Panel(
                 "1 the whole fragment, by warp", grid, boxes, followed=[(0, 0, inner.rows, inner.columns)], optional=True,
@@ -100,21 +100,23 @@ def draw_tensor(region: tc.Region, selection: Selection) -> Iterator[Figure]:
             f"draw: tensor memory has {TMEM_LANES} lanes of {LANE_BYTES} bytes; {region}, {layout}, has elements outside, or none at all"
         )
     selection.of()
-    for each in layout.replica:
-        step = each.stride * (LANE_BYTES if each.axis.name == "TLane" else size)
-        places = (places + step * np.arange(each.extent)[:, None, None]).reshape(-1, len(element))
+    for replica in layout.replica:
+        step = replica.stride * (LANE_BYTES if replica.axis.name == "TLane" else size)
+        places = (places + step * np.arange(replica.extent)[:, None, None]).reshape(-1, len(element))
     lanes, inside = np.divmod(places, LANE_BYTES)
-    held = np.full((TMEM_LANES, LANE_BYTES // COLUMN_BYTES), region.size)
+    element_ids = np.full((TMEM_LANES, LANE_BYTES // COLUMN_BYTES), region.size)
     for word in range(max(1, size // COLUMN_BYTES)):
-        np.minimum.at(held, (lanes, inside // COLUMN_BYTES + word), element)  # the first of those that share a column
-    held[held == region.size] = NO_PLACE
+        np.minimum.at(
+            element_ids, (lanes, inside // COLUMN_BYTES + word), element
+        )  # the first of those that share a column
+    element_ids[element_ids == region.size] = NO_PLACE
     alike: dict[bytes, list[int]] = {}
     for lane in np.unique(lanes).tolist():
-        alike.setdefault(held[lane].tobytes(), []).append(lane)
+        alike.setdefault(element_ids[lane].tobytes(), []).append(lane)
     names = [" ".join(map(str, same if len(same) < 6 else [*same[:3], "...", same[-1]])) for same in alike.values()]
-    ids = held[[same[0] for same in alike.values()]]
-    columns = [str(column) for column in range(len(held[0]))]
-    grid = Grid(ids, ids, names, columns, "column of 4 bytes; rows: lanes").cropped()
+    ids = element_ids[[same[0] for same in alike.values()]]
+    columns = [str(column) for column in range(len(element_ids[0]))]
+    grid = Grid(ids, ids, names, columns, "column of 4 bytes; rows: lanes").crop()
     window, boxes, copies = grid.window(*selection.window(grid.ids.shape)), [], places.size // len(element)
     for number, place in rectangles(window.ids):
         index = zip(region.starts, np.unravel_index(number, region.extents), strict=True)

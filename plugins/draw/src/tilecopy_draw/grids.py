@@ -30,12 +30,12 @@ Look = Callable[[int], tuple[str, int, str]]
 
 def table_shape(extents: tuple[int, ...], fold: int = FOLDS[0]) -> tuple[int, int]:
     """Rows and columns of a box: the last dimension that is not 1 runs along a row; a long single dimension is folded."""
-    found = [extent for extent in extents if extent > 1] or [1]
-    if len(found) == 1:
-        length = found[0]
+    extents_above_1 = [extent for extent in extents if extent > 1] or [1]
+    if len(extents_above_1) == 1:
+        length = extents_above_1[0]
         row = next((row for row in FOLDS if row <= fold and length > row and length % row == 0), length)
         return length // row, row
-    return prod(found[:-1]), found[-1]
+    return prod(extents_above_1[:-1]), extents_above_1[-1]
 
 
 def within(side: CopySide, touched: Any, selection: Selection) -> Any:
@@ -45,8 +45,8 @@ def within(side: CopySide, touched: Any, selection: Selection) -> Any:
     shape = table_shape(side.region.extents)
     rows, columns = selection.window(shape)
     inner = side.elements.reshape(shape)[slice(*rows), slice(*columns)].ravel()
-    found = np.unique(holders(inner, touched.byte, touched.bytes))
-    return found[found >= 0]
+    elements = np.unique(holders(inner, touched.byte, touched.bytes))
+    return elements[elements >= 0]
 
 
 def by_coordinate(side: CopySide, ids: Any, fold: int = FOLDS[0]) -> Grid:
@@ -104,11 +104,11 @@ def tensor_panel(side: CopySide, touched: Any, look: Look, **more: Any) -> Panel
     for number, place in rectangles(grid.ids):
         label, fill, tip = look(number // 4)
         boxes.append(Box(place, label, fill, f"{tip}: lanes {alike * place[0]} to {alike * place[2] - 1}"))
-    each = 32 // alike
-    warps = [(top, top + each) for top in range(0, TMEM_LANES // alike, each)]
+    rows_per_warp = 32 // alike
+    warps = [(top, top + rows_per_warp) for top in range(0, TMEM_LANES // alike, rows_per_warp)]
     return Panel(
         f"{side.name.capitalize()}: tensor memory {side.label}, by lane and column", grid, boxes, frames=[(a, 0, b, wide) for a, b in warps],
-        beside=[((a, b), f"lanes {alike * a}-{alike * b - 1}, warp {a // each}") for a, b in warps],
+        beside=[((a, b), f"lanes {alike * a}-{alike * b - 1}, warp {a // rows_per_warp}") for a, b in warps],
         cell=(0, 40, max(2.25 * alike, 4.5)), optional=True, **more,
     )  # fmt: skip
 
@@ -120,11 +120,11 @@ def registers_of(trace: CopyTrace, side: CopySide) -> tuple[Any, Any, Any]:
     """
     source, destination, size = trace.source, trace.destination, trace.size
     if destination.space == "local":
-        there = np.arange(0, len(trace.arrival_map), size)
+        offsets = np.arange(0, len(trace.arrival_map), size)
     else:
-        there = destination.elements[destination.elements >= 0]
-    came = trace.arrival_map[there]
-    places = np.where(came >= 0, there if side.name == destination.name else came, NO_PLACE)
+        offsets = destination.elements[destination.elements >= 0]
+    came = trace.arrival_map[offsets]
+    places = np.where(came >= 0, offsets if side.name == destination.name else came, NO_PLACE)
     pairs = np.unique(np.stack([np.where(came >= 0, source.element_at(came), NO_PLACE), places]), axis=1)
     elements, first, count = np.unique(pairs[0], return_index=True, return_counts=True)
     known = elements >= 0
@@ -147,12 +147,12 @@ def owners_of(
         fold: elements of a row of a single dimension.
     """
     threads, registers, _ = registers_of(trace, side)
-    held = threads >= 0
+    chosen = threads >= 0
     if elements is None:
-        held[held] = selection.of(warp=threads[held] // 32, thread=threads[held])
+        chosen[chosen] = selection.of(warp=threads[chosen] // 32, thread=threads[chosen])
     else:
-        held &= np.isin(np.arange(len(threads)), elements)
-    grid = by_coordinate(side, np.where(held, threads * WORDS + registers, NO_PLACE), fold)
+        chosen &= np.isin(np.arange(len(threads)), elements)
+    grid = by_coordinate(side, np.where(chosen, threads * WORDS + registers, NO_PLACE), fold)
     return grid.window(*selection.window(grid.ids.shape))
 
 
@@ -203,11 +203,11 @@ def instructions_text(trace: CopyTrace) -> str:
 
 def notes_of(trace: CopyTrace) -> list[str]:
     """What was counted and verified."""
-    found = []
+    lines = []
     for side, verb in zip(trace.sides, ("read", "written"), strict=True):
         if side.by_threads:
             requests, number, least = counts_of(side).values()
             what = "sectors of 32 bytes" if side.space == "global" else "wavefronts"
-            found.append(f"{side.label}: {requests} requests, {number} {what} {verb} ({least} is the least).")
+            lines.append(f"{side.label}: {requests} requests, {number} {what} {verb} ({least} is the least).")
     values = "".join(f"; {name} = {value}" for name, value in trace.values.items())
-    return [*found, f"Run on the emulator with marks in the source: every byte arrived where the copy says{values}."]
+    return [*lines, f"Run on the emulator with marks in the source: every byte arrived where the copy says{values}."]

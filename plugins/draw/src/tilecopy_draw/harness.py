@@ -79,29 +79,29 @@ class DrawHarness(Harness):
 
     def _symbols(self) -> list[Any]:
         """The integers that are known at run time, in order of first appearance."""
-        found: dict[Any, None] = {}
+        symbols: dict[Any, None] = {}
         for region in (self.request.dst, self.request.src):
             for value in (*region.starts, *region.buffer.shape, *region.buffer.placed_by()):
-                found.update(dict.fromkeys(sorted(symbols_of(value), key=str)))
-        return list(found)
+                symbols.update(dict.fromkeys(sorted(symbols_of(value), key=str)))
+        return list(symbols)
 
     def _declare(self) -> None:
         """Each symbol as a scalar with what is known of it; its value is the least that there is, of a size one that holds the box, if any."""
         most: dict[Any, int] = {}
-        for number, each in enumerate(self._symbols()):
-            step, low = each.multiple_of, each.lower if each.lower is not None else 0
-            upper = 2**31 - 1 if each.upper is None else each.upper
-            self.values[each] = -(-low // step) * step
-            most[each] = upper // step * step
-            if not each.register:
+        for number, symbol in enumerate(self._symbols()):
+            step, low = symbol.multiple_of, symbol.lower if symbol.lower is not None else 0
+            upper = 2**31 - 1 if symbol.upper is None else symbol.upper
+            self.values[symbol] = -(-low // step) * step
+            most[symbol] = upper // step * step
+            if not symbol.register:
                 dtype = "int32" if low >= -(2**31) and upper < 2**31 else "int64"
-                self.swap[each] = self.kernel.scalar(f"n{number}", dtype, multiple_of=step, lower=low, upper=upper)
+                self.swap[symbol] = self.kernel.scalar(f"n{number}", dtype, multiple_of=step, lower=low, upper=upper)
         for region in (self.request.dst, self.request.src):
             for start, extent, size in zip(region.starts, region.extents, region.buffer.shape, strict=True):
-                for each in symbols_of(size):
-                    while (now := self.values[each]) < most[each] and evaluate(size - start, self.values) < extent:
-                        self.values[each] = min(most[each], max(each.multiple_of, 2 * now))
-        self.numbers = [self.values[each] for each in self.swap]
+                for symbol in symbols_of(size):
+                    while (now := self.values[symbol]) < most[symbol] and evaluate(size - start, self.values) < extent:
+                        self.values[symbol] = min(most[symbol], max(symbol.multiple_of, 2 * now))
+        self.numbers = [self.values[symbol] for symbol in self.swap]
 
     def _now(self, value: Any) -> Any:
         return substitute(value, self.swap)
@@ -109,7 +109,7 @@ class DrawHarness(Harness):
     def _layout(self, layout: Any) -> Any:
         if not isinstance(layout, tc.TileLayout):
             return type(layout)(tuple(map(self._now, layout.shape)), tuple(map(self._now, layout.strides)))
-        shard = [Iter(each.extent, self._now(each.stride), each.axis) for each in layout.shard]
+        shard = [Iter(it.extent, self._now(it.stride), it.axis) for it in layout.shard]
         offset = {axis: self._now(layout.offset_on(axis)) for axis in layout.axes}
         return tc.TileLayout.of(shard, layout.replica, offset, layout.swizzle)
 
@@ -153,7 +153,7 @@ class DrawHarness(Harness):
         """Return the whole kernel."""
         self.body()
         cluster = self.copy.cluster
-        return self.kernel.build(target=self.copy.target, grid=cluster, cluster=cluster if self.clustered else None)
+        return self.kernel.build(target=self.copy.target, grid=cluster, cluster=cluster if self.has_cluster else None)
 
 
 def _record_of(variant: str) -> tc.Variant:

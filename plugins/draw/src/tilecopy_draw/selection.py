@@ -36,7 +36,7 @@ class Selection:
     columns: tuple[int, int] | None = None
 
     @property
-    def given(self) -> bool:
+    def is_partial(self) -> bool:
         """Whether it is not the whole."""
         return self != Selection()
 
@@ -49,15 +49,15 @@ class Selection:
         """
         if text is None:
             return cls()
-        found: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for word in text.split(",") if isinstance(text, str) else [""]:
             match = _WORD.match(" ".join(word.split()))
             name = (match[1] or match[3]) if match else ""
-            fits = match is not None and name not in found and (match[3] is None or int(match[4]) < int(match[5]))
+            fits = match is not None and name not in fields and (match[3] is None or int(match[4]) < int(match[5]))
             if match is None or not fits:
                 raise tc.RequestError(f"draw: select is {RULE}; not {short_repr(text)}")
-            found[name] = int(match[2]) if match[1] else (int(match[4]), int(match[5]))
-        return cls(**found)
+            fields[name] = int(match[2]) if match[1] else (int(match[4]), int(match[5]))
+        return cls(**fields)
 
     def of(self, **values: Any) -> Any:
         """Which of some accesses, or registers, are meant.
@@ -71,14 +71,16 @@ class Selection:
         count = len(next(iter(values.values()), ()))
         chosen = np.ones(count, bool)
         for name in ("instruction", "warp", "phase", "thread"):
-            wanted, there = getattr(self, name), values.get(name)
-            if wanted is None or (there is not None and not count):
+            wanted, numbers = getattr(self, name), values.get(name)
+            if wanted is None or (numbers is not None and not count):
                 continue
-            if there is None:
+            if numbers is None:
                 raise tc.RequestError(f"draw: select: this picture has no {name} to choose")
-            if not (there == wanted).any():
-                raise tc.RequestError(f"draw: there is no {name} {wanted}: they go from {there.min()} to {there.max()}")
-            chosen &= there == wanted
+            if not (numbers == wanted).any():
+                raise tc.RequestError(
+                    f"draw: there is no {name} {wanted}: they go from {numbers.min()} to {numbers.max()}"
+                )
+            chosen &= numbers == wanted
         if count and not chosen.any():
             raise tc.RequestError("draw: the selections that select= names have no access in common")
         return chosen
@@ -96,9 +98,9 @@ class Selection:
         Raises:
             RequestError: there are not as many.
         """
-        for name, wanted, there in (("rows", self.rows, shape[0]), ("columns", self.columns, shape[1])):
-            if wanted is not None and wanted[1] > there:
-                raise tc.RequestError(f"draw: {name} {wanted[0]}:{wanted[1]} of a picture that has {there} {name}")
+        for name, wanted, size in (("rows", self.rows, shape[0]), ("columns", self.columns, shape[1])):
+            if wanted is not None and wanted[1] > size:
+                raise tc.RequestError(f"draw: {name} {wanted[0]}:{wanted[1]} of a picture that has {size} {name}")
         return self.rows or (0, shape[0]), self.columns or (0, shape[1])
 
 

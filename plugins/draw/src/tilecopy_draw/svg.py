@@ -40,7 +40,7 @@ def text_width(text: str, size: float = TEXT, *, bold: bool = False) -> float:
     return ems * size * (1.1 if bold else 1.0)
 
 
-def wrapped(text: str, width: float, size: float = TEXT, *, bold: bool = False) -> list[str]:
+def wrap_text(text: str, width: float, size: float = TEXT, *, bold: bool = False) -> list[str]:
     """Lines of a text, each at most so wide; a word that is wider is cut."""
     lines = [""]
     for word in text.split():
@@ -96,7 +96,7 @@ class Grid:
         names = self.row_names[down], self.column_names[along]
         return Grid(self.ids[down, along], self.elements[down, along], *names, self.columns_are)
 
-    def cropped(self) -> Grid:
+    def crop(self) -> Grid:
         """The rows and columns in which something is; where nothing is, all of them."""
         rows, columns = (np.flatnonzero((self.ids >= 0).any(axis=axis)) for axis in (1, 0))
         if not len(rows):
@@ -117,16 +117,16 @@ def rectangles(ids: Any, chosen: Any = True) -> list[tuple[int, Place]]:
         Numbers and rectangles, row by row.
     """
     cells = np.where(chosen, ids, -1)
-    found: list[tuple[int, Place]] = []
+    places: list[tuple[int, Place]] = []
     open_: dict[tuple[int, int, int], int] = {}
     for row in range(len(cells) + 1):
         runs: set[tuple[int, int, int]] = set()
         if row < len(cells):
             edges = [0, *(np.flatnonzero(np.diff(cells[row])) + 1).tolist(), cells.shape[1]]
             runs = {(a, b, int(cells[row][a])) for a, b in pairwise(edges) if cells[row][a] >= 0}
-        found += [(key[2], (open_.pop(key), key[0], row, key[1])) for key in set(open_) - runs]
+        places += [(key[2], (open_.pop(key), key[0], row, key[1])) for key in set(open_) - runs]
         open_ |= dict.fromkeys(runs - set(open_), row)
-    return sorted(found, key=lambda each: each[1])
+    return sorted(places, key=lambda each: each[1])
 
 
 def outlines(chosen: Any, ids: Any = 0) -> list[Place]:
@@ -204,7 +204,7 @@ class Panel:
         room = (room - self.left - self.right) / self.columns
         return max(wanted, min(self.cell[1], room)) if wanted <= room else 0
 
-    def labelled(self, width: float) -> bool:
+    def has_labels(self, width: float) -> bool:
         """Whether every label fits its box at this width of a column."""
         high = all((box.place[2] - box.place[0]) * self.cell[2] >= 12 for box in self.boxes)
         return high and all(self._needs(box) <= (box.place[3] - box.place[1]) * width for box in self.boxes)
@@ -218,10 +218,10 @@ class Panel:
         every = len(begins) < 4 or self.blank
         columns = [name if every or at in begins else "" for at, name in enumerate(self.grid.column_names)]
         high, wide = (lambda name: 12.0), (lambda name: text_width(name, SMALLEST) + 6)
-        return _thinned(self.grid.row_names, self.cell[2], high), _thinned(columns, width, wide)
+        return _thin(self.grid.row_names, self.cell[2], high), _thin(columns, width, wide)
 
 
-def _thinned(names: Sequence[str], pixels: float, needs: Callable[[str], float]) -> dict[int, str]:
+def _thin(names: Sequence[str], pixels: float, needs: Callable[[str], float]) -> dict[int, str]:
     """Every first, second, fourth .. of the names, so that the next begins where one ends."""
     kept = [at for at, name in enumerate(names) if name]
     while any((b - a) * pixels < needs(names[a]) for a, b in pairwise(kept)):
@@ -261,13 +261,13 @@ class Figure:
         """The looks of the fills, outlines and hatching that are there, and what they mean."""
         used = {box.fill for panel in self.panels for box in panel.boxes}
         fills = {fill: dict.fromkeys(p.fills[fill] for p in self.panels if p.fills.get(fill)) for fill in sorted(used)}
-        found = [(f'fill="{FILLS[fill]}" {_EDGE}', "; ".join(texts)) for fill, texts in fills.items() if texts]
-        there = {
+        fill_signs = [(f'fill="{FILLS[fill]}" {_EDGE}', "; ".join(texts)) for fill, texts in fills.items() if texts]
+        frames = {
             "frame": any(panel.frames for panel in self.panels),
             "followed": any(panel.followed for panel in self.panels),
             "absent": any(panel.gaps for panel in self.panels),
         }
-        return found + [(LOOKS[name], self.signs[name]) for name in there if there[name] and name in self.signs]
+        return fill_signs + [(LOOKS[name], self.signs[name]) for name in frames if frames[name] and name in self.signs]
 
     def svg(self, width: float) -> str | None:
         """Its text, so many pixels wide; None where it does not fit."""
@@ -311,52 +311,54 @@ class _Page:
 
     def lines(self, text: str, x: float, room: float, size: float, step: float, **look: Any) -> None:
         """A text in as many lines as it needs, ``step`` pixels from one to the next."""
-        for line in wrapped(text, room, size, bold=look.get("bold", False)) if text else []:
+        for line in wrap_text(text, room, size, bold=look.get("bold", False)) if text else []:
             self.y += step
             self.text(x, self.y, line, size, **look)
 
     def panel(self, panel: Panel, x: float, room: float) -> None:
         """A panel, its left end at ``x``, at most so wide."""
         width, height = panel.column_width(room), panel.cell[2]
-        left, wide = x + panel.left, width * panel.columns
-        self.lines(panel.title, left, room - panel.left, 12, 15, bold=True)
-        self.lines(panel.grid.columns_are, left, room - panel.left, SMALLEST, 14, ink=FAINT)
+        first_x, wide = x + panel.left, width * panel.columns
+        self.lines(panel.title, first_x, room - panel.left, 12, 15, bold=True)
+        self.lines(panel.grid.columns_are, first_x, room - panel.left, SMALLEST, 14, ink=FAINT)
         row_names, column_names = panel.names(width)
         self.y += 18 if column_names else 6
         for column, label in column_names.items():
-            self.text(left + column * width + 2, self.y, label, SMALLEST, ink=FAINT)
+            self.text(first_x + column * width + 2, self.y, label, SMALLEST, ink=FAINT)
         top = self.y = self.y + 4
 
-        def outlined(place: Place, look: str, inside: str = "") -> None:
+        def outline(place: Place, look: str, inside: str = "") -> None:
             r0, c0, r1, c1 = place
-            at = f'x="{_px(left + c0 * width)}" y="{_px(top + r0 * height)}"'
+            at = f'x="{_px(first_x + c0 * width)}" y="{_px(top + r0 * height)}"'
             size = f'width="{_px((c1 - c0) * width)}" height="{_px((r1 - r0) * height)}"'
             self.parts.append(f"<rect {at} {size} {look}{f'>{inside}</rect>' if inside else '/>'}")
 
         whole = (0, 0, panel.rows, panel.columns)
         if panel.blank:
-            lines = [f"M{_px(left)} {_px(top + row * height)}h{_px(wide)}" for row in range(panel.rows)]
-            lines += [f"M{_px(left + c * width)} {_px(top)}v{_px(panel.rows * height)}" for c in range(panel.columns)]
+            lines = [f"M{_px(first_x)} {_px(top + row * height)}h{_px(wide)}" for row in range(panel.rows)]
+            lines += [
+                f"M{_px(first_x + c * width)} {_px(top)}v{_px(panel.rows * height)}" for c in range(panel.columns)
+            ]
             self.parts.append(f'<path d="{"".join(lines)}" stroke="#d8d8d8" stroke-width="0.6"/>')
         elif panel.gaps:
-            outlined(whole, LOOKS["absent"])
-        labelled = panel.labelled(width)
+            outline(whole, LOOKS["absent"])
+        labelled = panel.has_labels(width)
         for box in panel.boxes:
             tip = f"<title>{escape(box.tip)}</title>" if box.tip else ""
-            outlined(box.place, f'fill="{FILLS[box.fill]}" {_EDGE}', tip)
+            outline(box.place, f'fill="{FILLS[box.fill]}" {_EDGE}', tip)
             if box.label and labelled:
-                self._label(panel, box, left, top, width)
-        outlined(whole, f'fill="none" stroke="{INK}" stroke-width="1.2"')
+                self._label(panel, box, first_x, top, width)
+        outline(whole, f'fill="none" stroke="{INK}" stroke-width="1.2"')
         for place in panel.frames:
-            outlined(place, LOOKS["frame"])
+            outline(place, LOOKS["frame"])
         for place in panel.followed:
-            outlined(place, LOOKS["followed"])
+            outline(place, LOOKS["followed"])
         for row, label in row_names.items():
-            self.text(left - 5, top + (row + 0.5) * height + 3.6, label, SMALLEST, ink=FAINT, anchor="end")
+            self.text(first_x - 5, top + (row + 0.5) * height + 3.6, label, SMALLEST, ink=FAINT, anchor="end")
         for (first, last), line in panel.beside:
-            self.text(left + wide + 8, top + (first + last) / 2 * height + 3.6, line, SMALLEST)
+            self.text(first_x + wide + 8, top + (first + last) / 2 * height + 3.6, line, SMALLEST)
         self.y = top + panel.rows * height + 8
-        self.lines(panel.below, left, room - panel.left, TEXT, 15, bold=True)
+        self.lines(panel.below, first_x, room - panel.left, TEXT, 15, bold=True)
         self.y += 14
 
     def _label(self, panel: Panel, box: Box, left: float, top: float, width: float) -> None:
@@ -371,7 +373,7 @@ class _Page:
         """What fills and outlines mean."""
         x, top = float(MARGIN), self.y + 4
         for look, text in entries:
-            lines = wrapped(text, self.width - 2 * MARGIN - 40)
+            lines = wrap_text(text, self.width - 2 * MARGIN - 40)
             taken = 32 + max(text_width(line) for line in lines) + 20
             if x > MARGIN and x + taken > self.width - MARGIN:
                 x, top = float(MARGIN), self.y + 8

@@ -165,8 +165,8 @@ class CopyTrace:
     @property
     def source_of(self) -> Any:
         """For each element of the box the element of the source that lies in its place; -1 where none does."""
-        there = self.destination.elements
-        return np.where(there >= 0, self.source.element_at(self.arrival_map[np.maximum(there, 0)]), NO_PLACE)
+        offsets = self.destination.elements
+        return np.where(offsets >= 0, self.source.element_at(self.arrival_map[np.maximum(offsets, 0)]), NO_PLACE)
 
     def __str__(self) -> str:
         return f"{self.source} ({self.source.space}) to {self.destination} ({self.destination.space}), {self.request.dst.buffer.dtype}"
@@ -187,31 +187,43 @@ def elements_of(region: tc.Region, values: dict[Any, int], threads: int = 0) -> 
         inside &= (index[-1] >= 0) & (index[-1] < int(evaluate(extent, values)))
     names = [tc.symbol(f"index_{dim}", lower=0) for dim in range(len(index))]
     known = values | {
-        symbol: np.where(inside, each, 0)
-        for name, each in zip(names, index, strict=True)
+        symbol: np.where(inside, along, 0)
+        for name, along in zip(names, index, strict=True)
         for symbol in symbols_of(name)
     }
-    found = {axis: evaluate(place, known) for axis, place in buffer.layout.apply(*names, shape=buffer.shape).items()}
+    axis_places = {
+        axis: evaluate(place, known) for axis, place in buffer.layout.apply(*names, shape=buffer.shape).items()
+    }
     if buffer.space == "local":
-        return _held(buffer, {axis: np.broadcast_to(at, region.size) for axis, at in found.items()}, inside, threads)
+        return _fragment_places(
+            buffer, {axis: np.broadcast_to(at, region.size) for axis, at in axis_places.items()}, inside, threads
+        )
     if buffer.space == "tmem":
-        offsets = LANE_BYTES * found.get("TLane", 0) + found.get("TCol", 0) * size
+        offsets = LANE_BYTES * axis_places.get("TLane", 0) + axis_places.get("TCol", 0) * size
     else:
-        offsets = (found.get("m", 0) + evaluate(buffer.elem_offset, values)) * size
+        offsets = (axis_places.get("m", 0) + evaluate(buffer.elem_offset, values)) * size
     elements = np.where(inside, offsets, NO_PLACE)
     return elements, (elements[inside], np.flatnonzero(inside))
 
 
-def _held(buffer: tc.Buffer, found: dict[str, Any], inside: Any, threads: int) -> tuple[Any, tuple[Any, Any]]:
+def _fragment_places(
+    buffer: tc.Buffer, axis_places: dict[str, Any], inside: Any, threads: int
+) -> tuple[Any, tuple[Any, Any]]:
     """What :func:`elements_of` gives of registers: a fragment that names no lane, or no warp, is one for each."""
     layout: Any = buffer.layout
-    found = dict.fromkeys(("m", *(each.axis.name for each in layout.replica)), np.zeros(len(inside), np.int64)) | found
-    for each in layout.replica:
-        along = each.stride * np.arange(each.extent)[:, None, None]
-        found = {name: (at + along * (name == each.axis.name)).reshape(-1, len(inside)) for name, at in found.items()}
-    registers = np.atleast_2d(found.pop("m"))
+    axis_places = (
+        dict.fromkeys(("m", *(each.axis.name for each in layout.replica)), np.zeros(len(inside), np.int64))
+        | axis_places
+    )
+    for replica_iter in layout.replica:
+        along = replica_iter.stride * np.arange(replica_iter.extent)[:, None, None]
+        axis_places = {
+            name: (at + along * (name == replica_iter.axis.name)).reshape(-1, len(inside))
+            for name, at in axis_places.items()
+        }
+    registers = np.atleast_2d(axis_places.pop("m"))
     holds = np.ones((*registers.shape, threads), bool) & inside[:, None]
-    for name, at in found.items():
+    for name, at in axis_places.items():
         step, most = AXES[name]
         holds &= np.arange(threads) // step % most == at[..., None]
     replica, element, thread = np.nonzero(holds)
@@ -241,36 +253,36 @@ def run_copy(plan: tc.Plan) -> CopyTrace:
     ]
     marked = np.unique(placed[0][1][0][:, None] + np.arange(size))
     numbers = np.arange(1, len(marked) + 1)
-    told: list[Any] = []
+    events: list[Any] = []
     answers: list[Any] = []
     digits = max(1, -(-len(marked).bit_length() // 8))
     for turn in range(digits + 1):  # the last has the complement of the first digit: what does not change is no mark
         digit = numbers >> 8 * (turn % digits) & 255
         source, answer = (_array(harness.memories[side].array) for side in ("src", "dst"))
         _rows(source, request.src)[:, marked] = digit if turn < digits else 255 - digit
-        EmulatorExecutor(observer=None if turn else told.append).launch(kernel, [*harness.numbers, source, answer])
+        EmulatorExecutor(observer=None if turn else events.append).launch(kernel, [*harness.numbers, source, answer])
         answers.append(_rows(answer, request.dst).astype(np.int64))
     number = sum(answer << 8 * turn for turn, answer in enumerate(answers[:-1]))
     came = (answers[-1] == 255 - answers[0]) & (number > 0) & (number <= len(marked))
     arrived = np.append(NO_PLACE, marked)[np.where(came, number, 0)]
-    steps, touched = _touched(told, kernel, harness)
+    steps, touched = _copy_accesses(events, kernel, harness)
     if request.spaces == ("local", "local"):
-        steps = _written(kernel, harness)
+        steps = _register_steps(kernel, harness)
     receiver = int(touched[1].cta.min(initial=harness.copy.cluster - 1)) if request.dst.buffer.space == "shared" else 0
     by_engine = harness.record.threads == "one"
     sides: list[CopySide] = []
-    for name, region, (elements, held), each in zip(
+    for name, region, (elements, element_starts), accesses in zip(
         ("source", "destination"), (request.src, request.dst), placed, touched, strict=True
     ):
         start = tuple(int(evaluate(start, harness.values)) for start in region.starts)
-        by_threads = region.buffer.space in ("global", "shared") and len(each) > 0 and not by_engine
-        sides.append(CopySide(name, region, start, elements, held, each, by_threads))
-    values = {str(each): value for each, value in harness.values.items()}
-    found = CopyTrace(
+        by_threads = region.buffer.space in ("global", "shared") and len(accesses) > 0 and not by_engine
+        sides.append(CopySide(name, region, start, elements, element_starts, accesses, by_threads))
+    values = {str(symbol): value for symbol, value in harness.values.items()}
+    trace = CopyTrace(
         request, variant, plan.partition, values, kernel.ptx, steps, sides[0], sides[1], arrived[receiver], threads, by_engine
     )  # fmt: skip
-    _check(found)
-    return found
+    _check(trace)
+    return trace
 
 
 def _array(given: tc.Buffer) -> Any:
@@ -288,52 +300,64 @@ def _rows(array: Any, region: tc.Region) -> Any:
     return raw.reshape(1 if region.buffer.space == "global" else len(array), -1)
 
 
-def _own(kernel: tc.BuiltKernel, harness: DrawHarness, line: int) -> bool:
+def _is_of_copy(kernel: tc.BuiltKernel, harness: DrawHarness, line: int) -> bool:
     """Whether a line of the PTX is the copy's own."""
     return kernel.source_location(line).startswith(f"{harness.record.name}: {harness.request.op} ")
 
 
-def _written(kernel: tc.BuiltKernel, harness: DrawHarness) -> tuple[Step, ...]:
+def _register_steps(kernel: tc.BuiltKernel, harness: DrawHarness) -> tuple[Step, ...]:
     """Return the copy's instructions as they stand in the text: they touch no memory, so the emulator observes none of them."""
     return tuple(
-        Step(number, line.opcode) for number, line in instructions_in(kernel.ptx) if _own(kernel, harness, number)
+        Step(number, line.opcode)
+        for number, line in instructions_in(kernel.ptx)
+        if _is_of_copy(kernel, harness, number)
     )
 
 
-def _touched(told: Sequence[Any], kernel: tc.BuiltKernel, harness: DrawHarness) -> tuple[tuple[Step, ...], list[Any]]:
+def _copy_accesses(
+    told: Sequence[Any], kernel: tc.BuiltKernel, harness: DrawHarness
+) -> tuple[tuple[Step, ...], list[Any]]:
     """The copy's own accesses and transfers of CTA 0, and of one instance of its scope."""
     request, threads = harness.request, harness.kernel.threads
     taking_part = threads if request.scope.kind == "thread" else min(threads, request.scope.threads)
     named = [harness.memories[side].buffer.name for side in ("src", "dst")]
-    tensor = [each.offsets.min() for each in told if isinstance(each, Access) and each.space == "tensor"]
+    tensor = [event.offsets.min() for event in told if isinstance(event, Access) and event.space == "tensor"]
     first = (
         int(min(tensor, default=0)) // COLUMN_BYTES * COLUMN_BYTES
     )  # the column that was allocated: all of them are filled
     steps: dict[tuple[int, int], Step] = {}
     executed: dict[int, Any] = {}
     rows: tuple[list[Any], list[Any]] = ([], [])
-    for each in told:
-        parts = _sides(each, named)
-        chosen = each.threads < taking_part  # of CTA 0
-        if not (parts and chosen.any() and _own(kernel, harness, each.line)):
+    for event in told:
+        parts = _sides(event, named)
+        chosen = event.threads < taking_part  # of CTA 0
+        if not (parts and chosen.any() and _is_of_copy(kernel, harness, event.line)):
             continue
-        mine = each.threads[chosen]
+        mine = event.threads[chosen]
         # what arrives at several CTAs is told once for each, and is one instruction
         slots = parts[-1][1].ctas[chosen] * threads + mine
-        counted = executed.setdefault(each.line, np.zeros(harness.copy.cluster * threads, np.int64))
+        counted = executed.setdefault(event.line, np.zeros(harness.copy.cluster * threads, np.int64))
         turns = counted[slots]
         counted[np.unique(slots)] += 1
         for turn in np.unique(turns).tolist():
-            steps.setdefault((each.line, turn), Step(each.line, each.opcode))
+            steps.setdefault((event.line, turn), Step(event.line, event.opcode))
         order = {key: number for number, key in enumerate(steps)}
-        number = np.array([order[each.line, turn] for turn in turns.tolist()])
+        number = np.array([order[event.line, turn] for turn in turns.tolist()])
         for which, side in parts:
-            found = np.recarray(len(mine), _TOUCHED)
-            found.instruction, found.line, found.thread, found.cta = number, each.line, mine, side.ctas[chosen]
-            found.byte = side.offsets[chosen] - (first if side.space == "tensor" else 0)
-            found.bytes, found.read = each.bytes, each.read[chosen] if isinstance(each, Transfer) else each.bytes
-            found.warp, found.phase = mine // 32, mine % 32 * max(1, each.bytes // BANK_BYTES) // 32
-            rows[which].append(found)
+            rows_of_side = np.recarray(len(mine), _TOUCHED)
+            rows_of_side.instruction, rows_of_side.line, rows_of_side.thread, rows_of_side.cta = (
+                number,
+                event.line,
+                mine,
+                side.ctas[chosen],
+            )
+            rows_of_side.byte = side.offsets[chosen] - (first if side.space == "tensor" else 0)
+            rows_of_side.bytes, rows_of_side.read = (
+                event.bytes,
+                event.read[chosen] if isinstance(event, Transfer) else event.bytes,
+            )
+            rows_of_side.warp, rows_of_side.phase = mine // 32, mine % 32 * max(1, event.bytes // BANK_BYTES) // 32
+            rows[which].append(rows_of_side)
     touched = [np.concatenate(side).view(np.recarray) if side else np.recarray(0, _TOUCHED) for side in rows]
     for side in touched:  # instructions count on each side by itself
         side.instruction = np.unique(side.instruction, return_inverse=True)[1]
@@ -351,8 +375,8 @@ def _sides(each: Access | Transfer, named: Sequence[str]) -> list[tuple[int, Any
 def _check(trace: CopyTrace) -> None:
     """Raise TilecopyError unless each element that has a place on both sides has arrived: what is emitted would be wrong."""
     source, (places, elements), size = trace.source, trace.destination.held, trace.size
-    there = source.elements[elements] >= 0
-    places, elements = places[there], elements[there]
+    inside = source.elements[elements] >= 0
+    places, elements = places[inside], elements[inside]
     arrived = trace.arrival_map[places[:, None] + np.arange(size)]
     first = arrived[:, 0]  # elements that lie in one place count as the first of them
     whole = (arrived == first[:, None] + np.arange(size)).all(axis=1) & (first >= 0)

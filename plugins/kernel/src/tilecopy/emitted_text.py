@@ -104,12 +104,12 @@ def is_special(name: str) -> bool:
 
 def are_checked(lines: Sequence[AnyLine]) -> bool:
     """Whether some lines have instructions, and each of them was checked as it was written."""
-    found = False
+    has_instructions = False
     for line in lines:
         if isinstance(line, Line):
             if not line.operands or str in map(type, line.operands):  # `ret` has no operand that is checked
                 return False
-            found = True
+            has_instructions = True
         elif isinstance(line, Text) and line.loose:
             return False
-    return found
+    return has_instructions

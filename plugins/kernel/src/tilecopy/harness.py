@@ -29,7 +29,7 @@ __all__ = [
     "HarnessCopy",
     "HarnessMemory",
     "Step",
-    "declared",
+    "declare",
     "element_storage",
     "stand_in",
 ]
@@ -107,7 +107,7 @@ def stand_in(option: Option) -> Any:
     raise RequestError(f"option {option.name} is {option.meaning}; without it there are no instructions to count")
 
 
-def declared(kernel: KernelBuilder, region: Region) -> Region:
+def declare(kernel: KernelBuilder, region: Region) -> Region:
     """Return the same region of a buffer that is a parameter of a kernel, or its own."""
     buffer, layout = region.buffer, cast("TileLayout", region.buffer.layout)
     if buffer.space == "global":
@@ -240,13 +240,13 @@ class Harness:
         return (self.rank + 1) % self.copy.cluster
 
     @property
-    def clustered(self) -> bool:
+    def has_cluster(self) -> bool:
         """True if the kernel has clusters."""
         return self.copy.cluster > 1
 
     def synchronize(self) -> None:
         """Write a barrier of the CTA, or of the cluster where there is one."""
-        self.kernel.cluster_sync() if self.clustered else self.kernel.cta_sync()
+        self.kernel.cluster_sync() if self.has_cluster else self.kernel.cta_sync()
 
     def commit_tensor(self) -> None:
         """Write a ``tcgen05.commit`` on the mbarrier, of the copy's CTAs."""
@@ -259,7 +259,7 @@ class Harness:
             with self._receiving():
                 self.barrier.wait(phase, cluster=True)
         elif self.copy.cta_group == 1:
-            self.barrier.wait(phase, cluster=self.clustered)
+            self.barrier.wait(phase, cluster=self.has_cluster)
         else:
             with self.kernel.if_(self.rank == 0):
                 self.barrier.wait(phase)
@@ -365,7 +365,7 @@ class Harness:
             self.synchronize()
             with k.if_(k.warp_id() == 0):
                 k.tcgen05_dealloc(tensor.buffer, columns=tensor.columns, cta_group=copy.cta_group)
-        elif self.clustered:
+        elif self.has_cluster:
             k.cluster_sync()
 
     def _distribute(self, count: int, move: Callable[[Any], None]) -> None:

@@ -66,7 +66,7 @@ def directive_of(ptx: str, name: str) -> str:
     return next((line.split()[1] for line in ptx.splitlines() if line.startswith(f"{name} ")), "")
 
 
-def declared(recipe: Recipe, name: str) -> ParameterText:
+def parameter_text(recipe: Recipe, name: str) -> ParameterText:
     """Return the parameter of a recipe."""
     return ParameterText(name, "b8", recipe.size_bytes, recipe.align_bytes)
 
@@ -150,13 +150,13 @@ def ptx_text(plan: Plan, name: str = "copy", registry: Registry | None = None) -
         # one without a type is no parameter, but its name is taken
         parameters[key] = (what.name, "u64" if what.space == "global" else "")
     shared = SharedPlan.of(memories, request.target)
-    scalars = {key: found for key, found in parameters.items() if isinstance(key, Symbol)}
+    scalars = {key: parameter for key, parameter in parameters.items() if isinstance(key, Symbol)}
     bindings = KernelBindings(shared, scalars, cluster=request.cluster)
     ptx = PtxBuilder(request.target, request.active.cta_threads or request.scope.threads, bindings=bindings)
     emit_checked(plan, ptx, registry)
-    computed = [declared(recipe, called) for recipe, called in bindings.host_parameters.items()]
+    computed = [parameter_text(recipe, called) for recipe, called in bindings.host_parameters.items()]
     return module_text(
-        ptx, name, [ParameterText(*found) for found in parameters.values() if found[1]] + computed, shared
+        ptx, name, [ParameterText(*parameter) for parameter in parameters.values() if parameter[1]] + computed, shared
     )[0]
 
 
@@ -180,4 +180,4 @@ def _operands(request: CopyRequest) -> Iterator[Buffer | Symbol]:
 
 def _symbols(*values: Any) -> Iterator[Symbol]:
     for value in values:
-        yield from (found for found in symbols_in_order(value) if not found.register)
+        yield from (symbol for symbol in symbols_in_order(value) if not symbol.register)

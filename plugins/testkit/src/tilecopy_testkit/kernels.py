@@ -286,7 +286,7 @@ class Around(Harness):
         return k.build(
             target=d.target,
             grid=d.blocks + (self._unread is not None),
-            cluster=d.cluster if self.clustered else None,
+            cluster=d.cluster if self.has_cluster else None,
             registry=self._with.registry,
         )
 

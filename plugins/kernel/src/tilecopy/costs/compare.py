@@ -38,7 +38,7 @@ from tilecopy_core.memory import Region
 from tilecopy_core.registry import Registry, default_registry
 
 from ..harness import stand_in
-from .cost import Cost, cost, counted
+from .cost import Cost, cost, count_text
 
 _COLUMNS = (
     "variant",
@@ -75,42 +75,42 @@ class ComparisonRow:
     @property
     def cells(self) -> tuple[str, ...]:
         """The words of a row of :class:`Comparison`."""
-        request, found = self.plan.request, self.cost
-        variant, _, by, each, size, registers, _, _, cycles = self._printed
+        request, counts = self.plan.request, self.cost
+        variant, _, by, instructions, size, registers, _, _, cycles = self._printed_cells
         return (
             variant,
             request.op,
             by,
             str(request.target),
-            each,
-            f"{found.instructions:,}",
+            instructions,
+            f"{counts.instructions:,}",
             size,
             registers,
-            _of_ideal(found.sectors, found.ideal_sectors),
-            _of_ideal(found.wavefronts, found.ideal_wavefronts),
+            _of_ideal(counts.sectors, counts.ideal_sectors),
+            _of_ideal(counts.wavefronts, counts.ideal_wavefronts),
             cycles,
-            ", ".join(found.not_counted),
+            ", ".join(counts.not_counted),
         )
 
     @property
-    def _printed(self) -> tuple[str, ...]:
+    def _printed_cells(self) -> tuple[str, ...]:
         """The words of a row that is printed, below a line with the target and what would be ideal."""
-        request, found = self.plan.request, self.cost
+        request, counts = self.plan.request, self.cost
         return (
             self.plan.variant,
             request.op.removeprefix("copy_"),
             "one thread" if request.scope.kind == "thread" else str(request.scope),
-            f"{'<= ' if found.upper_bound else ''}{found.max_instructions_per_thread:,}",
-            "/".join(map(str, found.access_bytes)) or "-",
-            str(found.registers),
-            counted(found.sectors) if found.ideal_sectors or found.sectors is None else "-",
-            counted(found.wavefronts) if found.ideal_wavefronts or found.wavefronts is None else "-",
-            counted(found.cycles),
+            f"{'<= ' if counts.upper_bound else ''}{counts.max_instructions_per_thread:,}",
+            "/".join(map(str, counts.access_bytes)) or "-",
+            str(counts.registers),
+            count_text(counts.sectors) if counts.ideal_sectors or counts.sectors is None else "-",
+            count_text(counts.wavefronts) if counts.ideal_wavefronts or counts.wavefronts is None else "-",
+            count_text(counts.cycles),
         )
 
 
 def _of_ideal(count: int | None, ideal: int) -> str:
-    return f"{counted(count)}/{ideal:,}" if ideal or count is None else "-"
+    return f"{count_text(count)}/{ideal:,}" if ideal or count is None else "-"
 
 
 @frozen
@@ -133,7 +133,7 @@ class Comparison:
         return _COLUMNS
 
     def __str__(self) -> str:
-        cells = [_PRINTED, *(row._printed for row in self.rows)]
+        cells = [_PRINTED, *(row._printed_cells for row in self.rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         gap = "  " if sum(widths) + 2 * (len(widths) - 1) <= WIDTH else " "
         header, *rows = (
@@ -203,7 +203,7 @@ def compare(
                 f"option {name!r} is not known to any variant; they take {', '.join(sorted(taken)) or 'none'}"
                 f"{did_you_mean(name, taken)}"
             )
-    found: list[ComparisonRow] = []
+    rows: list[ComparisonRow] = []
     declined: dict[tuple[str, str], str] = {}
     for target in dict.fromkeys(map(target_of, several)):
         ways = []
@@ -225,13 +225,13 @@ def compare(
             except (NoVariantError, PluginError, PtxError) as error:
                 reasons = getattr(error, "declined", {})
                 declined[str(target), name] = reasons.get(name, str(error))
-        found += sorted(ways, key=lambda way: way.cost)
-    if not found:
+        rows += sorted(ways, key=lambda way: way.cost)
+    if not rows:
         first = {"scope": scope, "target": several[0], "registry": registry, "outside": outside}
         plan(dst, src, op=op or OPS[0], **first, **options)  # raises what says why, the nearest reason first
         told = "; ".join(f"{name} on {target} ({why})" for (target, name), why in declined.items())
         raise NoVariantError(f"no variant can be counted: {told}", {name: why for (_, name), why in declined.items()})
-    return Comparison(tuple(found), declined)
+    return Comparison(tuple(rows), declined)
 
 
 def _first(scope: Scope) -> ActiveThreads:
@@ -249,5 +249,5 @@ def way(record: Variant, request: CopyRequest, registry: Registry) -> Comparison
     options = {option.name: stand_in(option) for option in record.options if option.required}
     declared = {option.name for option in record.options}
     options |= {name: value for name, value in request.options.items() if name in declared}
-    found = dispatch(attrs.evolve(request, options=options), record.name, registry)
-    return ComparisonRow(found, cost(found, registry))
+    copy_plan = dispatch(attrs.evolve(request, options=options), record.name, registry)
+    return ComparisonRow(copy_plan, cost(copy_plan, registry))

@@ -191,8 +191,8 @@ class Cost:
     def active_per_sm(self) -> int:
         """Instances of the scope that an SM has at once."""
         threads = -(-self.cta_threads // 32) * 32
-        each = -(-(self.registers + OTHER_REGISTERS) // 8) * 8
-        registers = SM_REGISTERS // (threads * each)
+        registers_per_thread = -(-(self.registers + OTHER_REGISTERS) // 8) * 8
+        registers = SM_REGISTERS // (threads * registers_per_thread)
         shared = SM_SHARED_BYTES // (self.shared_bytes + CTA_SHARED_BYTES)
         return max(1, min(SM_THREADS // threads, SM_CTAS, registers, shared)) * self.copies_per_cta
 
@@ -229,7 +229,7 @@ class Cost:
             (self.wavefronts, self.ideal_wavefronts, "wavefronts"),
         ):
             if ideal or count is None:
-                parts.append(f"{counted(count)} {unit} (ideal {ideal:,})")
+                parts.append(f"{count_text(count)} {unit} (ideal {ideal:,})")
         if self.not_counted:
             parts.append(f"not counted: {', '.join(self.not_counted)}")
         return ", ".join(parts)
@@ -238,7 +238,7 @@ class Cost:
         return html_table(attrs.asdict(self).items())
 
 
-def counted(count: float | None) -> str:
+def count_text(count: float | None) -> str:
     """Return a count as it is printed, ``unknown`` for None."""
     return "unknown" if count is None else f"{count:,.0f}"
 
@@ -281,7 +281,7 @@ def cost(plan: Plan, registry: Registry | None = None) -> Cost:
         for n in range(count)
         if type != "pred"
     }
-    before, after = outside.held(request.src), outside.held(request.dst)
+    before, after = outside.fragment_registers(request.src), outside.fragment_registers(request.dst)
     nbytes, shared_bytes = request.src.nbytes, _accessed_bytes(request, "shared", outside.symbols)
     touched = np.unique(np.concatenate(counters.touched)) if counters.touched else np.zeros(0, np.int64)
     tiles = {region.buffer.memory for region in (request.dst, request.src) if region.buffer.space == "shared"}
@@ -300,7 +300,7 @@ def cost(plan: Plan, registry: Registry | None = None) -> Cost:
         sectors=None if counters.unknown["global"] else counters.sectors,
         ideal_sectors=-(-_accessed_bytes(request, "global", outside.symbols) // SECTOR_BYTES),
         data_path=next(
-            (each for each in ("tensor", "bulk", "cp.async", "registers") if each in counters.data_paths), ""
+            (path for path in ("tensor", "bulk", "cp.async", "registers") if path in counters.data_paths), ""
         ),
         merged_sectors=counters.merged_sectors,
         merged_wavefronts=counters.merged_wavefronts,
@@ -331,20 +331,20 @@ def _with_address(region: Region) -> Region:
     buffer = region.buffer
     if buffer.space != "tmem" or buffer.allocated_addr is not None:
         return region
-    given: dict[str, Any] = {"space": "tmem", "layout": buffer.layout, "name": buffer.name, "memory": buffer.memory}
+    fields: dict[str, Any] = {"space": "tmem", "layout": buffer.layout, "name": buffer.name, "memory": buffer.memory}
     holder = Buffer((1,), "uint32", space="shared", name=f"{buffer.name}_address")
-    return attrs.evolve(region, buffer=Buffer(buffer.shape, buffer.dtype, allocated_addr=holder, **given))
+    return attrs.evolve(region, buffer=Buffer(buffer.shape, buffer.dtype, allocated_addr=holder, **fields))
 
 
 def _stand_ins(plan: Plan, registry: Registry | None) -> dict[str, Any]:
     """What stands for the options that instructions need and a plan may leave out: an mbarrier, the rank 0."""
     plugin = (registry or default_registry()).table().named(plan.variant)
     record = None if plugin is None else plugin.variant
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for option in record.options if record is not None else ():
         if option.required and plan.request.options.get(option.name) is None:
-            found[option.name] = stand_in(option)
-    return found
+            options[option.name] = stand_in(option)
+    return options
 
 
 class _Outside(KernelBindings):
@@ -358,14 +358,14 @@ class _Outside(KernelBindings):
 
     def __init__(self, request: CopyRequest) -> None:
         super().__init__(SharedPlan.of([], request.target))
-        self.symbols = _assumed(request)
+        self.symbols = _assume_values(request)
         scope, mask = request.scope, request.active.mask
         first = mask.index(True) if mask is not None and True in mask else 0
         first -= first % scope.threads
         self.tids = np.arange(first, first + scope.threads)
         self.known: dict[str, Any] = {"%tid.x": self.tids, "%laneid": self.tids % 32, "%cluster_ctarank": 0}
         self.known |= {
-            found.register: value for found, value in self.symbols.items() if found.register not in ("", "%tid.x")
+            symbol.register: value for symbol, value in self.symbols.items() if symbol.register not in ("", "%tid.x")
         }
         self._bases: dict[Any, int] = {}
         self._operands = {request.dst.buffer.memory, request.src.buffer.memory}
@@ -411,7 +411,7 @@ class _Outside(KernelBindings):
         """Where shared memory begins that holds neither operand."""
         return {base for memory, base in self._bases.items() if memory not in self._operands}
 
-    def held(self, region: Region) -> set[str]:
+    def fragment_registers(self, region: Region) -> set[str]:
         """The registers of a fragment, which hold values around the copy."""
         return {register.name for register in self._words.get(region.buffer.memory, ())}
 
@@ -425,7 +425,7 @@ def _one(found: Symbol, about: int = 1) -> int:
     return value
 
 
-def _assumed(request: CopyRequest) -> dict[Symbol, int]:
+def _assume_values(request: CopyRequest) -> dict[Symbol, int]:
     """Values of the symbols of a request with which, if that can be, its boxes lie inside."""
     sizes: set[Symbol] = set()
     starts: set[Symbol] = set()
@@ -434,12 +434,12 @@ def _assumed(request: CopyRequest) -> dict[Symbol, int]:
             sizes |= symbols_of(value)
         for value in region.starts:
             starts |= symbols_of(value)
-    far = {found: _one(found, _FAR) for found in sizes}
+    far = {symbol: _one(symbol, _FAR) for symbol in sizes}
     for near in (1, 2, 0):
-        found = {**{each: _one(each, near) for each in starts}, **far}
-        if all(_inside(region, found) for region in (request.dst, request.src)):
-            return found
-    return found
+        values = {**{symbol: _one(symbol, near) for symbol in starts}, **far}
+        if all(_inside(region, values) for region in (request.dst, request.src)):
+            return values
+    return values
 
 
 def _accessed_bytes(request: CopyRequest, space: str, values: dict[Symbol, int]) -> int:

@@ -18,32 +18,34 @@ QUARTER = 4
 def explained(plan: Plan) -> list[tuple[str, str]]:
     """The lines ``cost`` and ``better``; none where the plan's instructions cannot be had here."""
     try:
-        own = cost(plan)
+        plan_cost = cost(plan)
     except TilecopyError:
         return []
-    better = _better(plan, own)
-    return [("cost", str(own)), ("better", better)]
+    better = _better(plan, plan_cost)
+    return [("cost", str(plan_cost)), ("better", better)]
 
 
 def _better(plan: Plan, own: Cost) -> str:
     """The cheapest variant that accepts the copy too and needs less than a quarter of the instructions; "" without one."""
     registry = default_registry()
-    found: list[tuple[ComparisonRow, tuple[str, ...]]] = []
+    candidates: list[tuple[ComparisonRow, tuple[str, ...]]] = []
     for outcome in plan.outcomes:
         plugin = registry.table().named(outcome.name)
         if outcome.kind in ("outranked", "tied", "lacks option", "not asked") and plugin is not None:
             with suppress(TilecopyError):
-                found.append((way(plugin.record, plan.request, registry), outcome.lacks))
+                candidates.append((way(plugin.record, plan.request, registry), outcome.lacks))
     fewer = [
-        each
-        for each in found
-        if QUARTER * each[0].cost.instructions < own.instructions and not each[0].cost.not_counted
+        candidate
+        for candidate in candidates
+        if QUARTER * candidate[0].cost.instructions < own.instructions and not candidate[0].cost.not_counted
     ]
     if not fewer:
         return ""
-    named, least = {note.other for note in plan.notes}, min(each[0].cost for each in fewer).instructions
+    named, least = {note.other for note in plan.notes}, min(candidate[0].cost for candidate in fewer).instructions
     ranked = sorted(fewer, key=lambda each: (each[0].plan.variant not in named, each[0].cost))
-    best, lacks = next(each for each in ranked if each[0].cost.instructions <= least)  # what a note names, of equals
+    best, lacks = next(
+        candidate for candidate in ranked if candidate[0].cost.instructions <= least
+    )  # what a note names, of equals
     needed = "".join(f", with {name}=" for name in lacks)
     return (
         f"{best.plan.variant} needs {best.cost.instructions:,} instructions in all, not {own.instructions:,}; ask for it by "

@@ -170,7 +170,7 @@ class CopyInterpreter:
         """A loop, all its turns at once: its counter has one more dimension, and what turns hand on to each other is not known."""
         counter, turns = self._counter(branch)
         body = [line for line in self._lines[head + 1 : branch] if isinstance(line, Line)]
-        self._forget(_handed_on(body) - ({counter} if turns else set()))
+        self._forget(_loop_carried(body) - ({counter} if turns else set()))
         if not turns:
             self.counters.upper_bound = True
             self._repeats += 1
@@ -232,7 +232,7 @@ class CopyInterpreter:
             self._compute(line)
 
     def _labels_ahead(self, line: Line) -> set[str]:
-        return {each.name for each in self._lines[self._lines.index(line) :] if isinstance(each, Label)}
+        return {label.name for label in self._lines[self._lines.index(line) :] if isinstance(label, Label)}
 
     def _branch(self, line: Line, mask: Any) -> None:
         target = str(line.operands[0])
@@ -286,7 +286,7 @@ class CopyInterpreter:
         if (
             operation is None
             or ".hi." in line.opcode
-            or not all(isinstance(each, (int, np.generic, np.ndarray)) for each in operands)
+            or not all(isinstance(operand, (int, np.generic, np.ndarray)) for operand in operands)
         ):
             return operands[0] if name in ("mov", "cvta") and len(operands) == 1 else None
         try:
@@ -418,20 +418,20 @@ class CopyInterpreter:
             return
         places = np.broadcast_to(place, mask.shape).reshape(turns, -1)
         turn, thread = np.nonzero(mask.reshape(turns, -1))
-        found = places[turn, thread].astype(np.int64)
+        addresses = places[turn, thread].astype(np.int64)
         requests = turn * (int(self._warps.max(initial=0)) + 1) + self._warps[thread]
         lanes = self._lanes[thread]
-        self._words.setdefault((space, loads, counts and waits and merges, size, found.size), []).append(
-            (found, requests, lanes)
+        self._words.setdefault((space, loads, counts and waits and merges, size, addresses.size), []).append(
+            (addresses, requests, lanes)
         )
         count = len(np.unique(requests))
         if space == "shared":
             self.counters.shared_requests += count
-            self.counters.wavefronts += distinct_wavefronts(requests, lanes, found, size)
+            self.counters.wavefronts += distinct_wavefronts(requests, lanes, addresses, size)
             return
-        self.counters.sectors += distinct_sectors(requests, found, size)
-        self.counters.lines += distinct_sectors(requests, found, size, LINE_BYTES)
-        self.counters.touched += [found // SECTOR_BYTES, (found + size - 1) // SECTOR_BYTES]
+        self.counters.sectors += distinct_sectors(requests, addresses, size)
+        self.counters.lines += distinct_sectors(requests, addresses, size, LINE_BYTES)
+        self.counters.touched += [addresses // SECTOR_BYTES, (addresses + size - 1) // SECTOR_BYTES]
 
     def _merge(self) -> None:
         """What the accesses since the last label take, neighbouring words of a thread as one: so the machine code has them."""
@@ -439,7 +439,7 @@ class CopyInterpreter:
             if loads:  # stores merge in the order that they have; others between them keep them apart
                 accesses.sort(key=lambda access: int(access[0][0]) if access[0].size else 0)
             while accesses:
-                found, requests, lanes = accesses[0]
+                addresses, requests, lanes = accesses[0]
                 count = next(
                     (
                         count
@@ -448,16 +448,16 @@ class CopyInterpreter:
                         and size >= MERGED_BYTES[space]
                         and len(accesses) >= count
                         and count * size <= WIDEST_BYTES
-                        and not (found % (count * size)).any()
-                        and all(np.array_equal(accesses[n][0], found + n * size) for n in range(1, count))
+                        and not (addresses % (count * size)).any()
+                        and all(np.array_equal(accesses[n][0], addresses + n * size) for n in range(1, count))
                     ),
                     1,
                 )
                 del accesses[:count]
                 if space == "shared":
-                    self.counters.merged_wavefronts += distinct_wavefronts(requests, lanes, found, count * size)
+                    self.counters.merged_wavefronts += distinct_wavefronts(requests, lanes, addresses, count * size)
                 else:
-                    self.counters.merged_sectors += distinct_sectors(requests, found, count * size)
+                    self.counters.merged_sectors += distinct_sectors(requests, addresses, count * size)
         self._words.clear()
 
     def _close_batch(self) -> None:
@@ -558,7 +558,7 @@ def _written_by(line: Line) -> set[str]:
     return {name for operand in line.results for name in names_in(operand)}
 
 
-def _handed_on(lines: Iterable[Line]) -> set[str]:
+def _loop_carried(lines: Iterable[Line]) -> set[str]:
     """The registers that a loop's body writes after it has read them: the next turn reads another value."""
     read: set[str] = set()
     written: set[str] = set()
@@ -573,11 +573,11 @@ def _handed_on(lines: Iterable[Line]) -> set[str]:
 def _loops(lines: Sequence[Line | Label | str]) -> dict[int, int]:
     """Place of a label -> place of the last branch back to it."""
     labels = {line.name: number for number, line in enumerate(lines) if isinstance(line, Label)}
-    found = {}
+    last_branches = {}
     for number, line in enumerate(lines):
         if isinstance(line, Line) and line.is_branch and labels.get(str(line.operands[0]), number) < number:
-            found[labels[str(line.operands[0])]] = number
-    return found
+            last_branches[labels[str(line.operands[0])]] = number
+    return last_branches
 
 
 def live_registers(

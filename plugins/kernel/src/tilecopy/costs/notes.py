@@ -51,8 +51,8 @@ def _of_registers(count: int, request: CopyRequest) -> Note:
     remedy = "copy a smaller tile at a time, or share it out over more threads"
     if kind != "thread" and isinstance(layout, TileLayout) and layout.axes == (m,):
         remedy = f"its layout names no thread axis, so each of {threads} threads holds all of it; give it one that shares it out"
-        each, rest = divmod(layout.size, threads)
-        remedy += "" if rest else f", such as layout=TileLayout(S[({threads}, {each}) : (1 @ {_AXES[kind]}, 1)])"
+        per_thread, rest = divmod(layout.size, threads)
+        remedy += "" if rest else f", such as layout=TileLayout(S[({threads}, {per_thread}) : (1 @ {_AXES[kind]}, 1)])"
     return Note(
         "registers",
         f"fragment {buffer.name}: {count:,} registers of each thread, which has {request.most_registers} at most; the rest goes to "
@@ -70,7 +70,7 @@ class _Way:
     lacks: tuple[str, ...]
 
 
-def _issued(request: CopyRequest, partition: Any) -> int:
+def _instructions_per_thread(request: CopyRequest, partition: Any) -> int:
     """Return how many instructions that move data each thread issues, as far as a partition says; a load and its store are two."""
     count = integer(attribute(partition, "instructions_per_thread")) or 0
     return 2 * count if request.op == "copy" and {*request.spaces} == {"global", "shared"} else count
@@ -85,7 +85,7 @@ def _way(outcome: Outcome, request: CopyRequest, registry: Registry) -> _Way | N
             partition = registry.call(plugin, "tilecopy_partition", request=request) if verdict else None
             if partition is not None and not isinstance(partition, Decline):
                 priority = registry.priority_of(plugin, verdict.priority).value
-                return _Way(plugin.record, priority, _issued(request, partition), outcome.lacks)
+                return _Way(plugin.record, priority, _instructions_per_thread(request, partition), outcome.lacks)
     return None
 
 
@@ -180,7 +180,7 @@ def notes(
 ) -> tuple[Note, ...]:
     """Return the notes of a choice; only where a thread issues too much are variants that were not chosen asked for more."""
     notes: list[Note] = []
-    count = _issued(request, partition)
+    count = _instructions_per_thread(request, partition)
     if count > _MOST_INSTRUCTIONS:
         notes += _of_too_many(count, request, chosen, outcomes, registry, demanded=demanded)
     if "local" in request.spaces and (count := _past(request.most_registers, partition, "registers_per_thread")):

@@ -15,8 +15,7 @@ from tilecopy_core.memory import Buffer, symbolic
 from tilecopy_core.ptx import KernelBindings, Line, PtxBuilder, SharedPlan
 from tilecopy_core.registry import Registry, default_registry
 
-from ..module_text import ParameterText, module_text
-from ..module_text import declared as declared_as
+from ..module_text import ParameterText, module_text, parameter_text
 from .bounds import Bound, Facts
 from .built import BuiltKernel, Dim3, IndexAssertion, SharedAllocation, check_all, check_cluster, dim3
 from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter, computed_parameter
@@ -102,7 +101,9 @@ def lower_kernel(
     made = bindings.host_parameters.items()
     arrays = [p.name for p in declared if isinstance(p, ArrayParameter)]
     computed = tuple(computed_parameter(recipe, name, arrays, described.scalars) for recipe, name in made)
-    in_text = [ParameterText(p.name, p.type) for p in declared] + [declared_as(recipe, name) for recipe, name in made]
+    in_text = [ParameterText(p.name, p.type) for p in declared] + [
+        parameter_text(recipe, name) for recipe, name in made
+    ]
     text, statements = module_text(ptx, described.name, in_text, shared, cluster3, min_ctas_per_sm)
     bounds = tuple(described.bounds)
     if grid3 is not None and not symbolic(grid3):
