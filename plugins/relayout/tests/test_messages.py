@@ -23,27 +23,27 @@ def run(*arguments: Any, **options: Any) -> None:
         (
             lambda: run((0, 0)),
             tc.RequestError,
-            "axes (0, 0): not each of the array's 2 dimensions once (0 to 1; its shape is (4, 6))",
+            "axes (0, 0) is not a permutation of 2 dimensions (0 to 1; the shape is (4, 6))",
         ),
         (
             lambda: run((1, 0, 2)),
             tc.RequestError,
-            "axes (1, 0, 2): not each of the array's 2 dimensions once (0 to 1; its shape is (4, 6))",
+            "axes (1, 0, 2) is not a permutation of 2 dimensions (0 to 1; the shape is (4, 6))",
         ),
         (
             lambda: run(5),
             tc.RequestError,
-            "axes 5: a permutation such as (0, 2, 3, 1), or a pattern such as 'b c h w -> b h w c'",
+            "axes must be a permutation such as (0, 2, 3, 1), or a pattern such as 'b c h w -> b h w c', got 5",
         ),
         (
             lambda: run("a b -> b c"),
             tc.RequestError,
-            "axes: pattern 'a b -> b c': 'c' is not on the left; a relayout makes no new dimension but '1'",
+            "axes: pattern 'a b -> b c': axis 'c' is not on the left; only '1' can be a new dimension",
         ),
         (
             lambda: run("a a -> a"),
             tc.RequestError,
-            "axes: pattern 'a a -> a': 'a' stands there twice; a relayout neither repeats nor picks diagonals",
+            "axes: pattern 'a a -> a': axis 'a' appears twice; repeats and diagonals are not supported",
         ),
         (
             lambda: run("a b c -> b a c"),
@@ -58,29 +58,33 @@ def run(*arguments: Any, **options: Any) -> None:
         (
             lambda: run("a b -> b a", q=5),
             tc.RequestError,
-            "axes: pattern 'a b -> b a': the size q=5 is of no name in it",
+            "axes: pattern 'a b -> b a': q=5: the pattern has no axis named 'q'; its axes are a, b",
         ),
         (
             lambda: run("a (b c) -> c a b", c=4),
             tc.RequestError,
-            "axes: pattern 'a (b c) -> c a b': a dimension of 6 elements does not divide by 4",
+            "axes: pattern 'a (b c) -> c a b': a dimension of 6 elements is not divisible by 4",
         ),
-        (lambda: run("(a b -> b a"), tc.RequestError, "axes: pattern '(a b -> b a': a '(' that nothing closes"),
-        (lambda: run((1, 0), p=3), tc.RequestError, "'p': sizes belong to a pattern; axes (1, 0) is a permutation"),
+        (lambda: run("(a b -> b a"), tc.RequestError, "axes: pattern '(a b -> b a': '(' was never closed"),
+        (
+            lambda: run((1, 0), p=3),
+            tc.RequestError,
+            "'p': a permutation takes no axis lengths, got axes (1, 0): omit them, or pass a pattern",
+        ),
         (
             lambda: run((1, 0), out=ARRAY.reshape(6, 4)),
             tc.RequestError,
-            "out overlaps the array; a relayout is never done in place: pass other memory, or no out",
+            "out overlaps the array: relayout cannot work in place; pass another buffer, or omit out",
         ),
         (
             lambda: run((1, 0), out=np.zeros((4, 6), np.float32)),
             tc.RequestError,
-            "out has the shape (4, 6), the result has (6, 4), of an array of (4, 6)",
+            "out must have shape (6, 4), the result of an array of (4, 6), got (4, 6)",
         ),
         (
             lambda: run((1, 0), out=np.zeros((6, 4), np.int32)),
             tc.RequestError,
-            "out has the dtype int32, the array float32; a relayout converts nothing",
+            "out has dtype int32 but the array has float32; relayout does not convert dtypes",
         ),
         (
             lambda: run((1, 0), out=[[0.0] * 4] * 6),
@@ -90,7 +94,7 @@ def run(*arguments: Any, **options: Any) -> None:
         (
             lambda: run((1, 0), executor="gpu"),
             tc.RequestError,
-            "executor='gpu': a relayout runs on 'cuda' or 'emulator'",
+            "executor must be 'cuda' or 'emulator', got 'gpu'",
         ),
         (
             lambda: relayout([[1, 2]], (1, 0)),
@@ -100,7 +104,7 @@ def run(*arguments: Any, **options: Any) -> None:
         (
             lambda: relayout(np.array([["a", None]]), (1, 0)),
             tc.RequestError,
-            "array: elements of dtype object are not bytes that can be moved",
+            "array must have elements of plain bytes, got dtype object",
         ),
     ],
 )

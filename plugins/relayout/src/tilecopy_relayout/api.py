@@ -74,7 +74,7 @@ def relayout(
         return relayout_dtensor(call, placements)
     if placements is not None:
         raise RequestError(
-            f"placements={short_repr(placements)} is for a DTensor of torch, and the array is a {name}; leave it out"
+            f"placements= must be omitted for a {name}: only a DTensor of torch has placements, got {shown(placements)}"
         )
     if module.partition(".")[0] == "dask":
         with LOCK:
@@ -121,8 +121,8 @@ def relayout_shards(
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(x, torch.Tensor):
         raise RequestError(
-            f"x {short_repr(x)}: relayout_shards takes torch tensors, one each process of torch.distributed. In JAX, "
-            "jax.lax.all_to_all inside jax.shard_map exchanges the parts, or jax.device_put(y, sharding) after the permutation"
+            f"x must be a torch tensor (the shard of this process of torch.distributed), got {shown(x)}: in JAX, use "
+            "jax.lax.all_to_all inside jax.shard_map, or jax.device_put(y, sharding) after the permutation"
         )
     from .distributed.exchange import ShardsCall, relayout_part  # torch.compile, which traces this, knows no locks
 

@@ -37,7 +37,9 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
         match = re.fullmatch(r"([0-9]{1,19}(?:\.[0-9]{1,19})?) ?([KMGT]i?)?B?", value.strip())
         count = int(float(match[1]) * _UNITS[match[2] or ""]) if match else 0
         if count < 1:
-            self.fail(f"{short_repr(value)} is no number of bytes, such as 4GiB, 500MB or 1048576", param, ctx)
+            self.fail(
+                f"must be a number of bytes, such as 4GiB, 500MB or 1048576, got {value_shown(value)}", param, ctx
+            )
         return count
 
 
@@ -52,7 +54,7 @@ class AxisLength(click.ParamType):  # type: ignore[type-arg]
             return value
         match = re.fullmatch(r"([^\W\d]\w*)=([0-9]{1,19})", value)
         if match is None:
-            self.fail(f"{short_repr(value)} is not NAME=LENGTH, such as p=4", param, ctx)
+            self.fail(f"must be NAME=LENGTH, such as p=4, got {value_shown(value)}", param, ctx)
         return match[1], int(match[2])
 
 
@@ -62,20 +64,26 @@ class AxisLength(click.ParamType):  # type: ignore[type-arg]
 @click.option(
     "--axes", required=True, help="A permutation, such as 0,2,3,1, or a pattern, such as 'b c h w -> b h w c'."
 )
-@click.option("--axis", "sizes", type=AxisLength(), multiple=True, help="Extent of a name of the pattern: p=4.")
+@click.option(
+    "--axis", "sizes", type=AxisLength(), multiple=True, help="Length of an axis of the pattern, for example p=4."
+)
 @click.option(
     "--max-memory",
     "max_memory_bytes",
     type=Bytes(),
-    help="Bytes of both sides of a piece; by default 80% of the GPU's free memory, or 64MiB on the emulator.",
+    help="Device memory to use, for example 8GiB. Default: 80% of the free memory of the GPU, or 64MiB on the emulator.",
 )
-@click.option("--target", type=Choice("target", TARGETS), help="Architecture; by default the GPU's own, or sm_90.")
-@click.option("--executor", type=Choice("executor", EXECUTORS), help="Where to run; by default the GPU if any.")
+@click.option("--target", type=Choice("target", TARGETS), help="Architecture. Default: that of the GPU, or sm_90.")
+@click.option(
+    "--executor",
+    type=Choice("executor", EXECUTORS),
+    help="Where to run. Default: the GPU if there is one, else the emulator.",
+)
 def relayout_command(source: Path, destination: Path, sizes: tuple[tuple[str, int], ...], **options: Any) -> Result:
     """Permute, split and merge the dimensions of an array file, and verify it.
 
     SOURCE is a .npy file of any rank, shape, dtype and memory order. It is mapped into memory and moved in pieces, so that
-    neither memory nor the GPU needs to hold it. DESTINATION is written after every piece of the result was equal to NumPy's.
+    neither memory nor the GPU needs to hold it. DESTINATION is written only after every chunk has been verified against NumPy.
 
     \b
       tilecopy relayout IN.npy OUT.npy --axes 0,2,3,1
@@ -83,7 +91,7 @@ def relayout_command(source: Path, destination: Path, sizes: tuple[tuple[str, in
     """
     if len(dict(sizes)) < len(sizes):
         raise click.BadParameter(
-            f"a name has two extents: {', '.join(f'{n}={e}' for n, e in sizes)}", param_hint="--axis"
+            f"an axis must have one length, got {', '.join(f'{n}={e}' for n, e in sizes)}", param_hint="--axis"
         )
     with progress_bar("bytes") as progress:
         outcome = relayout_file(source, destination, sizes=dict(sizes), progress=progress, **options)

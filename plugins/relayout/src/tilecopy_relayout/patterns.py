@@ -87,7 +87,8 @@ class Pattern:
         known = sizes_of(sizes, partial(self.error, 0))
         for name, size in known.items():
             if name not in names:
-                self.error(0, f"the size {name}={size} is of no name in it")
+                axes = ", ".join(sorted(names - {"1", _ELLIPSIS}))
+                self.error(0, f"{name}={size}: the pattern has no axis named {name!r}; its axes are {axes}")
         left, right, spread = self._spread(shape)
         split = [self._extents(group, extent, known) for group, extent in zip(left, shape, strict=True)]
         order: list[str] = [term.text for group in left for term in group.terms if term.text != "1"]
@@ -124,14 +125,14 @@ class Pattern:
         open_terms = [term for term in terms if term.text not in known]
         if len(open_terms) > 1:
             names = [term.text for term in open_terms]
-            message = f"the sizes of {' and '.join(names)} cannot both follow from {extent}; give all but one"
+            message = f"the lengths of {' and '.join(names)} cannot both follow from {extent}: pass all but one"
             if taken := [name for name in names if name in TAKEN]:
-                message += f"; {taken[0]}= is an argument of relayout and no size: give that dimension another name"
+                message += f"; {taken[0]!r} is a parameter of relayout and cannot name an axis: rename the axis"
             self.error(open_terms[0].at, message)
         product = prod(known[term.text] for term in terms if term.text in known)
         if open_terms:
             if product == 0 or extent % product:
-                self.error(group.at, f"a dimension of {extent} elements does not divide by {product}")
+                self.error(group.at, f"a dimension of {extent} elements is not divisible by {product}")
             known[open_terms[0].text] = extent // product
         elif product != extent:
             factors = "1" if not terms else " x ".join(f"{term.text}={known[term.text]}" for term in terms)
@@ -154,7 +155,7 @@ def parse(text: str) -> Pattern:
     arrows = [index for index, token in enumerate(tokens) if token.text == "->"]
     if len(arrows) != 1:
         at = tokens[arrows[1]].at if arrows else len(text)
-        whole.error(at, "a pattern has one '->', and a permutation is numbers with commas")
+        whole.error(at, "a pattern must have one '->'; a permutation is numbers with commas")
     sides = tokens[: arrows[0]], tokens[arrows[0] + 1 :]
     pattern = Pattern(text, _side(whole, sides[0]), _side(whole, sides[1]))
     _check(pattern)
@@ -168,11 +169,11 @@ def _side(pattern: Pattern, tokens: Sequence[Term]) -> tuple[Group, ...]:
     for token in tokens:
         if token.text == "(":
             if opened is not None:
-                pattern.error(token.at, "parentheses inside parentheses")
+                pattern.error(token.at, "parentheses cannot be nested")
             opened, inside = token, []
         elif token.text == ")":
             if opened is None:
-                pattern.error(token.at, "a ')' that nothing opened")
+                pattern.error(token.at, "unmatched ')'")
             groups.append(Group(tuple(inside), opened.at, parentheses=True))
             opened = None
         elif token.text in ("1", _ELLIPSIS) or token.text.isidentifier():
@@ -181,12 +182,12 @@ def _side(pattern: Pattern, tokens: Sequence[Term]) -> tuple[Group, ...]:
             else:
                 inside.append(token)
         elif token.text.isdigit():
-            number = short_repr(token.text).strip("'")
-            pattern.error(token.at, f"{number} stands for a dimension; name it and give its size as a keyword")
+            number = shown(token.text).strip("'")
+            pattern.error(token.at, f"the number {number} must be an axis: name it, and pass its length as a keyword")
         else:
-            pattern.error(token.at, f"{token.text!r} is no name, '1', '...' or parenthesis")
+            pattern.error(token.at, f"{token.text!r} must be a name, '1', '...' or a parenthesis")
     if opened is not None:
-        pattern.error(opened.at, "a '(' that nothing closes")
+        pattern.error(opened.at, "'(' was never closed")
     return tuple(groups)
 
 
@@ -197,9 +198,7 @@ def _check(pattern: Pattern) -> None:
         seen: dict[str, Term] = {}
         for term in (term for group in groups for term in group.terms if term.text != "1"):
             if term.text in seen:
-                pattern.error(
-                    term.at, f"{term.text!r} stands there twice; a relayout neither repeats nor picks diagonals"
-                )
+                pattern.error(term.at, f"axis {term.text!r} appears twice; repeats and diagonals are not supported")
             seen[term.text] = term
         sides.append(seen)
     left, right = sides
@@ -209,7 +208,7 @@ def _check(pattern: Pattern) -> None:
                 pattern.error(term.at, "'...' cannot be split off a dimension on the left")
     for name, term in right.items():
         if name not in left:
-            pattern.error(term.at, f"{name!r} is not on the left; a relayout makes no new dimension but '1'")
+            pattern.error(term.at, f"axis {name!r} is not on the left; only '1' can be a new dimension")
     for name, term in left.items():
         if name not in right:
-            pattern.error(term.at, f"{name!r} is not on the right; a relayout drops (reduces) no dimension")
+            pattern.error(term.at, f"axis {name!r} is not on the right; reductions are not supported")

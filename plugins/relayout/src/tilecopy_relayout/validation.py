@@ -18,7 +18,7 @@ _MOST = 2**62
 """No memory has so many elements."""
 
 
-def items_of(name: str, values: Any, rule: str = "a sequence of integers, one a dimension") -> tuple[Any, ...]:
+def items_of(name: str, values: Any, rule: str = "a sequence of integers, one per dimension") -> tuple[Any, ...]:
     """The items of a sequence, an array of one dimension or an iterator. An iterator is read once, a long one not to its end.
 
     Raises:
@@ -32,12 +32,10 @@ def items_of(name: str, values: Any, rule: str = "a sequence of integers, one a 
             items = ()
             listed = False
         if len(items) > MOST_DIMS:
-            raise RequestError(
-                f"{name} {short_repr(values)}: more than {MOST_DIMS}, the dimensions that an array may have"
-            )
+            raise RequestError(f"{name} must have at most {MOST_DIMS} entries, got {shown(values)}")
         if listed:
             return items
-    raise RequestError(f"{name} {short_repr(values)}: {rule}")
+    raise RequestError(f"{name} must be {rule}, got {shown(values)}")
 
 
 def integers_of(name: str, values: Any) -> tuple[int, ...]:
@@ -50,10 +48,10 @@ def integers_of(name: str, values: Any) -> tuple[int, ...]:
     text = short_repr(items if isinstance(values, Iterator) else values)
     integers = [integer(value) for value in items]
     if None in integers:
-        raise RequestError(f"{name} {text}: integers, one a dimension")
+        raise RequestError(f"{name} must be integers, one per dimension, got {text}")
     known = tuple(value for value in integers if value is not None)
     if any(abs(value) >= _MOST for value in known):
-        raise RequestError(f"{name} {text}: no memory has so many elements")
+        raise RequestError(f"{name} must be integers below {_MOST}, got {text}")
     return known
 
 
@@ -65,9 +63,11 @@ def sizes_of(sizes: Mapping[str, Any], refuse: Callable[[str], NoReturn]) -> dic
     for name, size in sizes.items():
         extent, identifier = integer(size), normalize(name)
         if extent is None or not 0 <= extent < _MOST:
-            refuse(f"the size {name}={short_repr(size)} is no extent")
+            refuse(f"{name} must be an axis length from 0 on, got {shown(size)}")
         if extents.get(identifier, extent) != extent:
-            refuse(f"{name}={extent}: the same name has the size {extents[identifier]}; Python normalizes names (NFKC)")
+            refuse(
+                f"{name}={extent}: the same axis has the length {extents[identifier]} (Python normalizes names by NFKC)"
+            )
         extents[identifier] = extent
     return extents
 

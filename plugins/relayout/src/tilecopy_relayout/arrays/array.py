@@ -121,9 +121,9 @@ def is_masked(array: Any) -> bool:
 def _numpy(where: str, array: Any, framework: Framework) -> Array:
     if is_masked(array):
         instead = "a.data, and set the mask of the result" if where == "out" else "a.filled(value)"
-        raise RequestError(f"{where}: a masked array, whose mask is not moved; pass {instead}")
+        raise RequestError(f"{where} must not be a masked array, because the mask would not be moved: pass {instead}")
     if array.dtype.hasobject or not array.dtype.itemsize:
-        raise RequestError(f"{where}: elements of dtype {array.dtype} are not bytes that can be moved")
+        raise RequestError(f"{where} must have elements of plain bytes, got dtype {array.dtype}")
     return Array(
         owner=array,
         framework=framework,
@@ -141,7 +141,7 @@ def _itemsize(where: str, dtype: Any) -> int:
     name = dtype_name(dtype)
     itemsize = getattr(dtype, "itemsize", None)
     if not isinstance(itemsize, int) or itemsize < 1 or name in _NOT_WHOLE_BYTES or name.startswith("q"):
-        raise RequestError(f"{where}: elements of dtype {dtype} are not whole bytes that can be moved")
+        raise RequestError(f"{where} must have elements of whole bytes, got dtype {dtype}")
     return itemsize
 
 

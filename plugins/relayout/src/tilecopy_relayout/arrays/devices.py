@@ -39,7 +39,7 @@ class DevicePlacement:
         if device is not None:
             if type(device) is not int or device not in (source, destination):
                 raise RequestError(
-                    f"device={short_repr(device)}: the array is on GPU {source}, out on GPU {destination}"
+                    f"device must be the GPU of the array ({source}) or of out ({destination}), got {shown(device)}"
                 )
             return cls(device, source, destination)
         stream_device = None if stream is None or source == destination else driver().device_of_stream(stream)
@@ -73,8 +73,8 @@ class CrossDeviceSync:
         for name, side in (("array", source), ("out", destination)):
             if not side.framework.has_streams:
                 why_not = (
-                    f"the array is {source.place}, out {destination.place}, and {name} is a {type(side.owner).__name__}, "
-                    "which has no current stream that the other GPU's could wait for; pass stream=, and order the work on both GPUs"
+                    f"{name} is a {type(side.owner).__name__}, which has no current stream, and the array is {source.place} but out "
+                    f"{destination.place}: pass stream=, and order the work on both GPUs"
                 )
         here, other = (source, destination) if launching == source.device else (destination, source)
         assert here.device is not None

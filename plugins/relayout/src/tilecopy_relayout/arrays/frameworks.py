@@ -38,10 +38,12 @@ class Framework:
             kind = f"a {type(array).__name__} of {type(array).__module__.partition('.')[0]}"
             if where == "out":
                 raise RequestError(
-                    f"out: {kind} gives copies of its elements; pass a NumPy array, and assign it to a[...] after the call"
+                    f"out must be an array in memory, got {kind}, which only gives copies of its elements: pass a NumPy array, and assign it to a[...] after the call"
                 )
             lazy = " or dask.array.from_zarr(a)" if type(array).__module__.startswith("zarr") else ""
-            raise RequestError(f"{where}: {kind} gives copies of its elements; pass np.asarray(a){lazy}")
+            raise RequestError(
+                f"{where} must be an array in memory, got {kind}, which only gives copies of its elements: pass np.asarray(a){lazy}"
+            )
         return array
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
@@ -50,7 +52,9 @@ class Framework:
         Raises:
             RequestError: it cannot be made.
         """
-        raise RequestError(f"a {type(array).__name__} is of no framework that a result could be made in; pass out=")
+        raise RequestError(
+            f"no result can be made for a {type(array).__name__}, because its framework is not supported: pass out="
+        )
 
     def finalize(self, array: Any, result: Any, stream: Any) -> Any:
         """The result, once work that writes it is on the stream."""
@@ -92,12 +96,10 @@ class NumPy(Framework):
             result = np.empty_like(array, dtype=dtype, order="C", subok=True, shape=tuple(shape))
         except Exception as error:  # the subclass's own
             raise RequestError(
-                f"array: a {type(array).__name__} of shape {tuple(shape)} cannot be made ({error}); pass np.asarray(a)"
+                f"array: a {type(array).__name__} of shape {tuple(shape)} cannot be made ({error}): pass np.asarray(a)"
             ) from error
         if result.shape != tuple(shape):
-            raise RequestError(
-                f"array: a {type(array).__name__} cannot have the shape {tuple(shape)}; pass np.asarray(a)"
-            )
+            raise RequestError(f"array: a {type(array).__name__} cannot have shape {tuple(shape)}: pass np.asarray(a)")
         return result
 
 
@@ -131,7 +133,7 @@ class Torch(Framework):
     def out_error(self, out: Any) -> str | None:
         """A tensor whose gradient is recorded."""
         if out.requires_grad and sys.modules["torch"].is_grad_enabled():
-            return "it requires a gradient, and torch would not see that it is written; pass out.detach()"
+            return "it requires a gradient, and torch would not see the write: pass out.detach()"
         return None
 
     def mark_written(self, out: Any) -> None:
@@ -146,20 +148,22 @@ def demand_strided(where: str, tensor: Any) -> None:
         RequestError: it has a mask, a scale, rows of different lengths, or indices, or no shape yet.
     """
     if type(tensor).__name__.startswith("Uninitialized"):
-        raise RequestError(f"{where}: a {type(tensor).__name__}, which has no shape yet; run its module once before")
+        raise RequestError(f"{where} must have a shape, got a {type(tensor).__name__}: run its module once before")
     if type(tensor).__name__ == "MaskedTensor":
         raise RequestError(
-            f"{where}: a masked tensor, whose mask would not be moved; pass a.get_data() or a.to_tensor(value)"
+            f"{where} must not be a masked tensor, because the mask would not be moved: pass a.get_data() or a.to_tensor(value)"
         )
     if tensor.is_quantized:
-        raise RequestError(f"{where}: a quantized tensor, whose scale would be lost; pass a.int_repr()")
+        raise RequestError(
+            f"{where} must not be a quantized tensor, because the scale would be lost: pass a.int_repr()"
+        )
     if tensor.is_nested:
         raise RequestError(
-            f"{where}: a nested tensor, whose rows have lengths of their own; pass its rows one by one (a.unbind()), or "
+            f"{where} must not be a nested tensor, because its rows differ in length: pass its rows one by one (a.unbind()), or "
             "a.to_padded_tensor(value)"
         )
     if tensor.layout != sys.modules["torch"].strided:
-        raise RequestError(f"{where}: a tensor of layout {tensor.layout}, which is not dense memory; pass a.to_dense()")
+        raise RequestError(f"{where} must be dense memory, got a tensor of layout {tensor.layout}: pass a.to_dense()")
 
 
 class CuPy(Framework):
@@ -204,36 +208,34 @@ class Jax(Framework):
         if isinstance(array, jax.core.Tracer):
             transform = _TRACERS.get(type(array).__name__, "jax.jit (or jax.lax.scan, jax.eval_shape and others)")
             raise RequestError(
-                f"{where}: {transform} traces the call, and a tracer has no elements; call relayout outside of JAX's transforms, or "
+                f"{where} must have elements, but {transform} traces the call: call relayout outside of JAX's transforms, or "
                 "use jax.numpy.transpose inside"
             )
         if not isinstance(array, jax.Array):
             instead = "a[...], the array that it refers to" if type(array).__name__.endswith("Ref") else "an array"
             raise RequestError(
-                f"{where}: a {type(array).__name__} of JAX is not an array with elements; pass {instead}"
+                f"{where} must be an array with elements, got a {type(array).__name__} of JAX: pass {instead}"
             )
         if jax.numpy.issubdtype(array.dtype, jax.dtypes.prng_key):
             raise RequestError(
-                f"{where}: an array of random keys; pass jax.random.key_data(a), and give the result to jax.random.wrap_key_data"
+                f"{where} must not be an array of random keys: pass jax.random.key_data(a), and give the result to jax.random.wrap_key_data"
             )
         if array.is_deleted():
             raise RequestError(
-                f"{where}: the array of shape {array.shape} was deleted or donated; pass one that still has memory"
+                f"{where} must have memory, but the array of shape {array.shape} was deleted or donated: pass another array"
             )
         devices = array.devices()
         if len(devices) != 1:
             instead = (
                 "one copy, a.addressable_data(0)" if array.is_fully_replicated else "its addressable_shards one by one"
             )
-            raise RequestError(f"{where}: it is on {len(devices)} devices; pass {instead}")
+            raise RequestError(f"{where} must be on one device, got an array on {len(devices)} devices: pass {instead}")
         array.block_until_ready()
         if next(iter(devices)).platform == "cpu":
             return np.asarray(array)
         order = getattr(getattr(getattr(array, "format", None), "layout", None), "major_to_minor", None)
         if order is not None and tuple(order) != tuple(range(array.ndim)):
-            raise RequestError(
-                f"{where}: JAX keeps its dimensions in the order {tuple(order)}; only row-major ones are taken"
-            )
+            raise RequestError(f"{where} must be row-major, but JAX keeps its dimensions in the order {tuple(order)}")
         return jax_memory(array)
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
@@ -265,7 +267,7 @@ class Jax(Framework):
 
     def out_error(self, out: Any) -> str | None:
         """Always."""
-        return "JAX arrays never change; leave out= away, a new one is made"
+        return "JAX arrays never change: omit out=, and use the new array"
 
 
 _TRACERS = {"BatchTracer": "jax.vmap", "JVPTracer": "jax.jvp", "LinearizeTracer": "jax.grad"}

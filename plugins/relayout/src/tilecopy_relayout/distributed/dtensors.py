@@ -29,7 +29,7 @@ def relayout_dtensor(call: RelayoutCall, placements: Sequence[Any] | None) -> An
         RequestError: an array or placements that are not of this kind, or an argument that DTensors do not take.
     """
     array = call.array
-    call.refuse("is not for a DTensor, of which every process has a part; leave it out", "out", "stream", "device")
+    call.refuse("is not supported for a DTensor: each process holds only its shard", "out", "stream", "device")
     mesh = array.device_mesh
     moved = call.rearrangement()
     kept = [_propagated_placement(moved, placement) for placement in array.placements]
@@ -40,7 +40,7 @@ def relayout_dtensor(call: RelayoutCall, placements: Sequence[Any] | None) -> An
     )
     if len(wanted) != len(kept):
         raise RequestError(
-            f"placements {short_repr(placements)}: one each dimension of the mesh, which has {len(kept)}"
+            f"placements must have one entry per dimension of the mesh, which has {len(kept)}, got {shown(placements)}"
         )
     changed = [n for n, (had, has) in enumerate(zip(kept, wanted, strict=True)) if had is None or had != has]
     divided = [placement.dim for placement in array.placements if isinstance(placement, Shard)]
@@ -48,8 +48,8 @@ def relayout_dtensor(call: RelayoutCall, placements: Sequence[Any] | None) -> An
     exchanges = all(isinstance(dims[n], Shard) for n in changed for dims in (array.placements, wanted))
     if len(changed) > 1 or not exchanges or len(set(divided)) < len(divided) or len(set(onto)) < len(onto):
         raise RequestError(
-            f"placements {short_repr(placements)} of a DTensor that has {array.placements}: a relayout exchanges the parts of one mesh "
-            "dimension, from one dimension of the array to one of the result; use array.redistribute(...) before or after it"
+            f"placements {shown(placements)} differ from {array.placements} in more than one sharded mesh dimension: use "
+            "array.redistribute(...) before or after the relayout"
         )
     # With all extents given a pattern says what becomes of the part that a process has; that of the other mesh dimensions is its own.
     local = array.to_local()
@@ -76,9 +76,7 @@ def _propagated_placement(moved: Rearrangement, placement: Any) -> Any:
     if isinstance(placement, Replicate):
         return placement
     if type(placement) is not Shard:
-        raise RequestError(
-            f"a DTensor with the placement {placement}: each mesh dimension is Shard(dim) or Replicate()"
-        )
+        raise RequestError(f"each placement of the DTensor must be Shard(dim) or Replicate(), got {placement}")
     first = sum(map(len, moved.split[: placement.dim]))
     if len(moved.split[placement.dim]) != 1:
         return None
@@ -95,5 +93,5 @@ def _checked_placement(placement: Any, moved: Rearrangement, number: int) -> Any
     if isinstance(placement, Replicate):
         return placement
     if type(placement) is not Shard:
-        raise RequestError(f"placements[{number}] {short_repr(placement)}: Shard(dim) or Replicate()")
+        raise RequestError(f"placements[{number}] must be Shard(dim) or Replicate(), got {shown(placement)}")
     return Shard(dimension(f"placements[{number}].dim", placement.dim, len(moved.shape), "the result"))

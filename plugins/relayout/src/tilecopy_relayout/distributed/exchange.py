@@ -98,27 +98,27 @@ def relayout_part(call: ShardsCall, x: Any, group: Any = None, out: Any = None) 
         group = dist.group.WORLD
     if torch.compiler.is_compiling():
         if out is not None:
-            raise RequestError("out=: relayout_shards that torch.compile compiles makes its result; leave out= away")
+            raise RequestError("out= is not supported under torch.compile: omit it")
         total = x.shape[call.shard_dim] * dist.get_world_size(group)
         *arguments, _ = call.for_torch(group.group_name)
         return torch.ops.tilecopy.relayout_shards(x, *arguments, total)
     if not isinstance(group, dist.ProcessGroup):
         raise RequestError(
-            f"group={short_repr(group)}: a process group of torch.distributed that this process is a member of "
-            "(torch.distributed.init_process_group makes the one of all ranks)"
+            f"group must be a process group of torch.distributed that has this process as a member, got {shown(group)}: call "
+            "torch.distributed.init_process_group for the group of all ranks"
         )
     if not isinstance(call.axes, (str, tuple)):
         with suppress(RequestError):  # refused where the other ranks learn of it
             call = call._replace(axes=items_of("axes", call.axes, PERMUTATION))  # an iterator is read once
     if transforms_are_active() or has_tangent(x):
         raise RequestError(
-            "x: relayout_shards has no forward-mode derivatives and no rules for torch.func; its gradients are those of x.backward()"
+            "x: relayout_shards does not support forward-mode derivatives and torch.func: use x.backward()"
         )
     if not needs_torch_dispatch(x):
         return exchange(x, call, group, out)
     if out is not None:
         raise RequestError(
-            "out= with tensors that require gradients, or that torch traces or wraps: torch records none through it; leave out= away"
+            "out= does not support autograd and traced or wrapped tensors: omit it, or call under torch.no_grad()"
         )
     shards = _agree(x, call, group, None).shards
     call = call._replace(shard_dim=shards.shard_dim, out_shard_dim=shards.out_shard_dim, total=shards.cuts[-1])
@@ -223,11 +223,11 @@ def _request_of(x: torch.Tensor, call: ShardsCall, out: Any) -> RankRequest:
         sizes = tuple(sorted(sizes_of(call.sizes, _refuse).items()))
         out_shard_dim = integer(call.out_shard_dim)
         if out_shard_dim is None:
-            _refuse(f"out_shard_dim={short_repr(call.out_shard_dim)}: a dimension of the result")
+            _refuse(f"out_shard_dim must be a dimension of the result, got {shown(call.out_shard_dim)}")
         out_shape = None if out is None else tuple(out.shape) if isinstance(out, torch.Tensor) else ()
         if out is not None:
             if not isinstance(out, torch.Tensor) or out.device != x.device:
-                _refuse(f"out {short_repr(out)}: a torch tensor on {x.device}, as x is")
+                _refuse(f"out must be a torch tensor on {x.device}, the device of x, got {shown(out)}")
             checked_result("out", out, source, tuple(out.shape))
         return RankRequest(
             shape=source.shape,

@@ -146,13 +146,13 @@ class Rendezvous:
 
     def _check(self) -> None:
         if self._broken:
-            raise LaunchError(f"{self._broken}; the ranks no longer agree on what comes next, make a new process group")
+            raise LaunchError(f"{self._broken}; the ranks are out of step: make a new process group")
 
     def _timeout_error(self, absent: list[int]) -> LaunchError:
         ranks = ", ".join(map(str, absent))
         self._broken = (
-            f"relayout_shards: rank {self.rank} has waited {self.seconds:g} s for rank {ranks} of the group's {self.ranks}, "
-            "which did not make the same call, or has ended"
+            f"relayout_shards: rank {self.rank} timed out after {self.seconds:g} s waiting for rank {ranks} (world size {self.ranks}): "
+            "it did not make this call, or it exited"
         )
         return LaunchError(self._broken)
 

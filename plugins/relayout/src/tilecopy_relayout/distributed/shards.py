@@ -167,7 +167,7 @@ def dimension(name: str, value: Any, rank: int, what: str) -> int:
     """
     dim = integer(value)
     if dim is None or not -rank <= dim < rank:
-        raise RequestError(f"{name}={short_repr(value)}: a dimension of {what}, which has {rank}")
+        raise RequestError(f"{name} must be a dimension of {what}, which has {rank}, got {shown(value)}")
     return dim % rank
 
 
@@ -234,7 +234,7 @@ def merge_requests(requests: Sequence[RankRequest]) -> Shards:
         _same(name, [getattr(request, name) for request in requests])
     first, shard_dim = requests[0], requests[0].shard_dim
     _same(
-        "the shape but for shard_dim",
+        "the shape beside shard_dim",
         [(*request.shape[:shard_dim], "shard_dim", *request.shape[shard_dim + 1 :]) for request in requests],
     )
     _same("whether out= is given", [request.out_shape is not None for request in requests])
@@ -242,7 +242,7 @@ def merge_requests(requests: Sequence[RankRequest]) -> Shards:
     parts = [request.shape[shard_dim] for request in requests]
     if any(request.total not in (None, sum(parts)) for request in requests):
         raise RequestError(
-            f"the parts have {parts} elements along shard_dim={shard_dim}: in what torch.compile compiles all parts are equal"
+            f"shards have sizes {parts} along dim {shard_dim}: under torch.compile all shards must have the same size"
         )
     moved = rearrangement(
         first.axes, (*first.shape[:shard_dim], sum(parts), *first.shape[shard_dim + 1 :]), dict(first.sizes)
@@ -256,13 +256,13 @@ def merge_requests(requests: Sequence[RankRequest]) -> Shards:
         extents = tuple(request.extent or 0 for request in requests)
     if sum(extents) != moved.shape[out_shard_dim]:
         raise RequestError(
-            f"the ranks' parts of the result have {list(extents)} elements along out_shard_dim={out_shard_dim}, {sum(extents)} together; "
-            f"the whole result has {moved.shape}"
+            f"the shards of the result must add up to its shape {moved.shape}, got {list(extents)} along out_shard_dim={out_shard_dim}, "
+            f"{sum(extents)} together"
         )
     shards = Shards(moved, shard_dim, out_shard_dim, cuts_of(parts), cuts_of(extents))
     for rank, out in enumerate(outs):
         if out != shards.out_shape(rank):
-            raise RequestError(f"rank {rank}: out has the shape {out}, its part of the result {shards.out_shape(rank)}")
+            raise RequestError(f"rank {rank}: out must have shape {shards.out_shape(rank)}, got {out}")
     return shards
 
 

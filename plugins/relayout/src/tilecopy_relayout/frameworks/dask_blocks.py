@@ -30,12 +30,10 @@ def relayout_blocks(call: RelayoutCall) -> Any:
     """
     array = call.array
     if not isinstance(array, da.Array):
-        raise RequestError(f"array: a {type(array).__name__} of Dask is no Dask array")
-    call.refuse(
-        "is not for a Dask array, which is computed later, block by block; leave it out", "out", "stream", "device"
-    )
+        raise RequestError(f"array must be a Dask array, got a {type(array).__name__} of Dask")
+    call.refuse("is not supported for a Dask array, which is computed later, block by block", "out", "stream", "device")
     if any(math.isnan(extent) for extent in array.shape):
-        raise RequestError("array: its chunks are not known yet; call array.compute_chunk_sizes() first")
+        raise RequestError("array must have known chunks: call array.compute_chunk_sizes() first")
     _demand_movable(array, call.executor)
     moved = call.rearrangement()
     if 0 in moved.shape:
@@ -70,7 +68,7 @@ def _demand_movable(array: Any, executor: str | None) -> None:
     if on_host:
         array_of("array", array._meta if is_masked(array._meta) else np.empty(0, array.dtype))
     elif type(framework_of(type(array._meta))) is Framework:
-        raise RequestError(f"array: its blocks are of {type(array._meta).__name__}; they must be NumPy or CuPy arrays")
+        raise RequestError(f"array must have blocks of NumPy or CuPy, got blocks of {type(array._meta).__name__}")
 
 
 def _without_empty_chunks(array: Any) -> Any:

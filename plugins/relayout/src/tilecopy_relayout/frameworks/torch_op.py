@@ -39,10 +39,10 @@ def apply_operator(call: RelayoutCall) -> Any:
     array, out = call.array, call.out
     if call.stream is not None:
         raise RequestError(
-            "stream=: an operator of torch runs on torch's current stream; use `with torch.cuda.stream(stream):` around it"
+            "stream= is not supported where torch records or traces the call: use `with torch.cuda.stream(stream):` around it"
         )
     if call.device is not None:
-        raise RequestError("device=: an operator of torch runs on the GPU of its tensor; leave it out")
+        raise RequestError("device= is not supported where torch records or traces the call: omit it")
     if torch.compiler.is_compiling() and (forward_mode_is_active() or _breaks_the_graph(out is not None)):
         return _uncompiled(call)
     if not _records_operators():
@@ -50,7 +50,7 @@ def apply_operator(call: RelayoutCall) -> Any:
         order = call.rearrangement().order
         call = call if isinstance(call.axes, str) else call._replace(axes=order)
     if out is not None and not isinstance(out, torch.Tensor):
-        raise RequestError(f"out {short_repr(out)} is not a torch tensor, as the array is")
+        raise RequestError(f"out must be a torch tensor, as the array is, got {shown(out)}")
     if out is not None:
         _demand_no_derivatives(array, out)
     try:
@@ -77,7 +77,7 @@ def record_operator(call: RelayoutCall) -> Any:
     """
     if call.out is not None:
         raise RequestError(
-            "out= in a function that torch.fx.symbolic_trace traces: leave it out, or trace with torch.export or make_fx"
+            "out= is not supported under torch.fx.symbolic_trace: omit it, or trace with torch.export or make_fx"
         )
     return torch.ops.tilecopy.relayout(*call._replace(sizes=sizes_of(call.sizes, _refuse)).for_torch())
 
@@ -94,17 +94,15 @@ def _demand_no_derivatives(array: torch.Tensor, out: torch.Tensor) -> None:
     """
     if not torch.compiler.is_compiling():  # which traces none of this
         if array.is_meta != out.is_meta:
-            raise RequestError(f"out is on {out.device}, the array on {array.device}; a relayout stays in one memory")
+            raise RequestError(f"out must be on the device of the array, {array.device}, got {out.device}")
         if why := framework_of(torch.Tensor).out_error(out):
             raise RequestError(f"out: {why}")
         if any(map(is_wrapped_by_transform, (array, out))):
-            raise RequestError(
-                "out= in a function that torch.func transforms: leave it out, the result is a new tensor"
-            )
+            raise RequestError("out= is not supported in a function that torch.func transforms: omit it")
         if has_tangent(array) or has_tangent(out):
-            raise RequestError("out= with tensors that have tangents: torch records none through it; leave it out")
+            raise RequestError("out= does not support forward-mode derivatives: omit it")
     if torch.is_grad_enabled() and (array.requires_grad or out.requires_grad):
-        raise RequestError("out= with tensors that require gradients: torch records none through it; leave out= away")
+        raise RequestError("out= does not support autograd: omit it, or call under torch.no_grad()")
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # torch may not be installed
@@ -142,9 +140,11 @@ def _fits(array: torch.Tensor, out: torch.Tensor, *carried: Any) -> None:
     """Refuse a call whose shapes and dtypes alone are invalid."""
     shape = RelayoutCall.of_torch(array, *carried).rearrangement().shape
     if tuple(out.shape) != shape:
-        raise RequestError(f"out has the shape {tuple(out.shape)}, the result has {shape}")
+        raise RequestError(f"out must have shape {shape}, got {tuple(out.shape)}")
     if out.dtype != array.dtype:
-        raise RequestError(f"out has the dtype {out.dtype}, the array {array.dtype}; a relayout converts nothing")
+        raise RequestError(
+            f"out has dtype {out.dtype} but the array has {array.dtype}; relayout does not convert dtypes"
+        )
 
 
 def _vmap(info: Any, dims: Any, array: torch.Tensor, *carried: Any) -> tuple[torch.Tensor, int]:
@@ -201,7 +201,7 @@ def _functionalizes() -> bool:
     levels = active_transforms()
     if TransformType.Functionalize in levels and len(set(levels)) > 1:
         raise RequestError(
-            "torch.func.functionalize with another transform around or in it: relayout has no rule for both; leave one of them out"
+            "relayout does not support torch.func.functionalize together with another transform: omit one of them"
         )
     return TransformType.Functionalize in levels
 

@@ -122,11 +122,11 @@ def run_call(call: RelayoutCall, on_launch: Callable[[CheckedLaunch], None] = la
 def _through(device: int, executor: str) -> AbstractContextManager[None]:
     """A GPU as the one that host arrays go through."""
     if executor != "cuda":
-        raise RequestError(
-            f"device={short_repr(device)} is a GPU, and the relayout runs on the {executor}; leave it out"
-        )
+        raise RequestError(f"device must be omitted where the relayout runs on the {executor}, got {shown(device)}")
     if type(device) is not int or device not in [gpu.ordinal for gpu in driver().devices]:
-        raise RequestError(f"device={short_repr(device)}: this machine has {len(driver().devices)} GPUs, from 0 on")
+        raise RequestError(
+            f"device must be the number of one of the {len(driver().devices)} GPUs, from 0 on, got {shown(device)}"
+        )
     active: AbstractContextManager[None] = driver().active(device)
     return active
 
@@ -145,25 +145,29 @@ def checked_result(name: str, result: Any, source: Array, shape: tuple[int, ...]
     """
     facts = array_of(name, result)
     if facts.shape != shape:
-        raise RequestError(f"{name} has the shape {facts.shape}, the result has {shape}, of an array of {source.shape}")
+        raise RequestError(
+            f"{name} must have shape {shape}, the result of an array of {source.shape}, got {facts.shape}"
+        )
     if dtype_name(facts.dtype) != dtype_name(source.dtype) or facts.itemsize != source.itemsize:
-        raise RequestError(f"{name} has the dtype {facts.dtype}, the array {source.dtype}; a relayout converts nothing")
+        raise RequestError(
+            f"{name} has dtype {facts.dtype} but the array has {source.dtype}; relayout does not convert dtypes"
+        )
     if (facts.device is None) != (source.device is None):
-        raise RequestError(f"{name} is {facts.place}, the array {source.place}; a relayout stays in one memory")
+        raise RequestError(f"{name} is {facts.place} but the array is {source.place}: pass an array in the same memory")
     if name != "out" and facts.device != source.device:
-        raise RequestError(f"{name} is {facts.place}, the array {source.place}")
+        raise RequestError(f"{name} is {facts.place} but the array is {source.place}")
     if name == "out" and (why := facts.framework.out_error(result)):
         raise RequestError(f"out: {why}")
     if name == "out" and facts.readonly:
         raise RequestError("out is read-only")
     if overlaps_itself(facts.footprint):
         raise RequestError(
-            f"{name} overlaps itself: shape {facts.shape} with strides of {facts.strides_bytes} bytes has elements that share "
-            "memory, and one result for them"
+            f"{name} overlaps itself: elements of shape {facts.shape} with strides of {facts.strides_bytes} bytes share memory; "
+            "pass an array whose elements lie apart"
         )
     if overlaps(source.footprint, facts.footprint):
         raise RequestError(
-            f"{name} overlaps the array; a relayout is never done in place: pass other memory, or no out"
+            f"{name} overlaps the array: relayout cannot work in place; pass another buffer, or omit out"
         )
     return facts
 

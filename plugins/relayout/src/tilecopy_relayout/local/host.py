@@ -38,9 +38,11 @@ def choose_executor(name: str | None, device: int | None = None) -> str:
         RequestError: there is no executor of that name, or it cannot access the array.
     """
     if name is not None and not (isinstance(name, str) and name in EXECUTORS):
-        raise RequestError(f"executor={short_repr(name)}: a relayout runs on 'cuda' or 'emulator'")
+        raise RequestError(f"executor must be 'cuda' or 'emulator', got {shown(name)}")
     if device is not None and name == "emulator":
-        raise RequestError(f"executor={name!r}: the array is on GPU {device}; copy it to the host for the emulator")
+        raise RequestError(
+            f"executor={name!r} needs a host array, but the array is on GPU {device}: copy it to the host"
+        )
     if device is not None or name is not None:
         return name or "cuda"
     return "cuda" if unavailable_reason("cuda") is None else "emulator"
@@ -171,8 +173,8 @@ def _through_gpu(source: Any, result: Any, axes: Sequence[int], target: str, tim
 
     if capturing := capturing_framework():
         raise RequestError(
-            f"the current stream of {capturing} is captured into a graph, and the array is in host memory: a graph cannot have its "
-            "copies; pass device arrays, or call relayout before the capture"
+            f"host arrays cannot be moved while the current stream of {capturing} is captured into a graph: pass device arrays, "
+            "or call relayout before the capture"
         )
     cuda: Any = get_executor("cuda")
     memory, first, source = _compact(source)

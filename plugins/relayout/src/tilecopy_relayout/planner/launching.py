@@ -38,12 +38,12 @@ def bind(
         gpus: the GPUs of both, or None.
     """
     if gpus is not None and not isinstance(gpus, DevicePlacement):
-        raise tc.RequestError(f"gpus={short_repr(gpus)}: the DevicePlacement of a relayout, or None")
+        raise tc.RequestError(f"gpus must be a DevicePlacement or None, got {shown(gpus)}")
     if isinstance(executor, str) and executor == "cuda":
         return DeviceLauncher(plan, gpus) if gpus is not None else _anywhere(cache(partial(DeviceLauncher, plan)))
     if isinstance(executor, str) and executor == "emulator":
         return lambda source, destination, _: _on_host(plan, sides, source, destination)
-    raise tc.RequestError(f"executor={short_repr(executor)}: a relayout runs on 'cuda' or 'emulator'")
+    raise tc.RequestError(f"executor must be 'cuda' or 'emulator', got {shown(executor)}")
 
 
 @frozen(eq=False)
@@ -80,14 +80,13 @@ def low_bits(source: int, destination: int) -> int:
     """
     if source == 0 or destination == 0:
         which = "source" if source == 0 else "destination"
-        raise tc.RequestError(
-            f"{which} is at address 0: its memory was freed or never allocated; pass the address of memory"
-        )
+        raise tc.RequestError(f"{which} must be the address of memory, got 0: the memory was freed or never allocated")
     try:
         return (source & 15) << 4 | destination & 15
     except TypeError:
-        addresses = f"source {short_repr(source)}, destination {short_repr(destination)}"
-        raise tc.RequestError(f"{addresses}: addresses in device memory, as integers") from None
+        raise tc.RequestError(
+            f"addresses must be integers, got source {shown(source)} and destination {shown(destination)}"
+        ) from None
 
 
 def _anywhere(on: Callable[[DevicePlacement], DeviceLauncher]) -> Callable[[int, int, Any], None]:
@@ -121,13 +120,13 @@ def _demand(name: str, array: Any, planned: Footprint) -> None:
         RequestError: it is no array, its elements are of another size, or it is too short.
     """
     if not isinstance(array, np.ndarray) or array.dtype.hasobject or is_masked(array):
-        raise tc.RequestError(f"{name} {short_repr(array)}: a NumPy array of plain elements is wanted")
+        raise tc.RequestError(f"{name} must be a NumPy array of plain elements, got {shown(array)}")
     footprint = Footprint(0, array.shape, array.strides, array.itemsize)
     (low, high), (first, end) = footprint.span, planned.span
     if array.itemsize != planned.itemsize or not low <= first <= end <= high:
         raise tc.RequestError(
-            f"{name}: an array of shape {array.shape}, strides of {array.strides} bytes and dtype {array.dtype}; the plan is for "
-            f"elements of {planned.itemsize} bytes, from byte {first} to byte {end} of the first"
+            f"{name} must have elements of {planned.itemsize} bytes from byte {first} to byte {end} of the first, got an array of shape "
+            f"{array.shape}, strides of {array.strides} bytes and dtype {array.dtype}"
         )
 
 

@@ -155,28 +155,26 @@ def plan_relayout(
     """
     elem_bytes, extents = element_bytes(dtype), integers_of("shape", shape)
     if min(extents, default=1) < 0:
-        raise tc.RequestError(f"shape {short_repr(shape)}: an extent is negative")
+        raise tc.RequestError(f"shape must not have negative extents, got {shown(shape)}")
     if 0 in extents:
-        raise tc.RequestError(f"shape {short_repr(shape)} has no elements; there is nothing to plan")
+        raise tc.RequestError(f"shape must have elements, got {shown(shape)}")
     if prod(extents) * elem_bytes > _MOST_BYTES:
         raise tc.RequestError(
-            f"shape {short_repr(shape)}: {prod(extents) * elem_bytes} bytes are more than any GPU addresses"
+            f"shape must fit the addresses of a GPU, got {shown(shape)}: {prod(extents) * elem_bytes} bytes"
         )
     moved = rearrangement(axes, extents, sizes)
     source = moved.source_strides(_steps("strides", strides, extents))
     out_steps = moved.destination_strides(_steps("out_strides", out_strides, moved.shape))
     split = tuple(moved.extents[n] for n in moved.order)
     if overlaps_itself(Footprint(0, split, out_steps, 1)):
-        raise tc.RequestError(
-            f"out_strides {short_repr(out_strides)} put several elements of {moved.shape} in one place"
-        )
+        raise tc.RequestError(f"out_strides must keep the elements of {moved.shape} apart, got {shown(out_strides)}")
     by_source = dict(zip(moved.order, out_steps, strict=True))
     into = tuple(by_source[n] for n in range(len(moved.extents)))
     spec = RelayoutSpec(moved.extents, source, into, elem_bytes, str(tc.target_of(target)))
     for name, align in (("align_bytes", align_bytes), ("out_align_bytes", out_align_bytes)):
         if type(align) is not int or align not in ALIGNMENTS or align < elem_bytes:
             raise tc.RequestError(
-                f"{name} {short_repr(align)}: one of {', '.join(map(str, ALIGNMENTS))}, and no less than an element's {elem_bytes} bytes"
+                f"{name} must be one of {', '.join(map(str, ALIGNMENTS))} and at least the {elem_bytes} bytes of an element, got {shown(align)}"
             )
     problem, base_offsets, tiling, kernel = _plan_aligned(spec, align_bytes, out_align_bytes)
     return RelayoutPlan(spec, problem, tiling, kernel, base_offsets)
@@ -188,7 +186,7 @@ def _steps(name: str, given: Sequence[int] | None, shape: tuple[int, ...]) -> tu
         return row_major(shape)
     steps = integers_of(name, given)
     if len(steps) != len(shape):
-        raise tc.RequestError(f"{name} {short_repr(given)}: one a dimension of shape {shape}")
+        raise tc.RequestError(f"{name} must have one entry per dimension of shape {shape}, got {shown(given)}")
     return steps
 
 
@@ -209,7 +207,7 @@ def element_bytes(dtype: Any) -> int:
     element_type = tc.dtype_of(dtype)
     if element_type.bits % 8:
         raise tc.RequestError(
-            f"dtype {element_type}: elements of {element_type.bits} bits are not whole bytes; pack them in pairs as uint8"
+            f"dtype must have elements of whole bytes, got {element_type} of {element_type.bits} bits: pack them in pairs as uint8"
         )
     return element_type.bits // 8
 
