@@ -15,5 +15,5 @@ else:  # a checker would take every name for one of the package
 
 
 def __dir__() -> list[str]:
-    """Also the names that are imported when they are first asked for."""
+    """Return the names of the module, with those that are imported when they are first used."""
     return sorted({*globals(), *__all__})

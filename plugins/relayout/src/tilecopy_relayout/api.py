@@ -95,7 +95,7 @@ def relayout(
 def relayout_shards(
     x: Any, axes: Any, *, shard_dim: int, out_shard_dim: int, group: Any = None, out: Any = None, **sizes: int
 ) -> Any:
-    """This rank's part of a relayout of an array that is divided among the ranks of a ``torch.distributed`` group.
+    """Return this rank's shard of the relayout of an array that is sharded over the ranks of a ``torch.distributed`` group.
 
     All ranks of the group must call it, in the same order as their other collective calls. The extent of ``x`` along ``shard_dim`` may
     differ between ranks, and may be 0. The ranks' parts of the result are those that ``torch.chunk`` makes along ``out_shard_dim``.

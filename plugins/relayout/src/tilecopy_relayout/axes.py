@@ -38,7 +38,7 @@ def rearrangement(axes: Any, shape: Sequence[int], sizes: Mapping[str, Any] | No
 
 
 def _permutation(axes: Any, numbers: list[int] | None, shape: Sequence[int]) -> tuple[int, ...]:
-    """For each dimension of the result that of the array, from the numbers in text or a sequence of integers."""
+    """Return the dimension of the array for each dimension of the result, from the numbers in text or a sequence of integers."""
     rank = len(shape)
     order = numbers
     if order is None:

@@ -31,7 +31,7 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
     name = "bytes"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number, at least 1."""
+        """Return the number, which is at least 1."""
         if isinstance(value, int):
             return value
         match = re.fullmatch(r"([0-9]{1,19}(?:\.[0-9]{1,19})?) ?([KMGT]i?)?B?", value.strip())
@@ -49,7 +49,7 @@ class AxisLength(click.ParamType):  # type: ignore[type-arg]
     name = "name=length"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
-        """Both."""
+        """Return the name and the length."""
         if isinstance(value, tuple):
             return value
         match = re.fullmatch(r"([^\W\d]\w*)=([0-9]{1,19})", value)

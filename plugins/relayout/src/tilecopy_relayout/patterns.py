@@ -50,7 +50,7 @@ class Group:
 
     @property
     def is_ellipsis(self) -> bool:
-        """Whether it stands for several dimensions."""
+        """True if it stands for several dimensions."""
         return not self.parentheses and self.terms[0].text == _ELLIPSIS
 
 
@@ -100,7 +100,7 @@ class Pattern:
         )
 
     def _spread(self, shape: Sequence[int]) -> tuple[list[Group], list[Group], list[str]]:
-        """Both sides with as many dimensions for ``...`` as the array has, and their names."""
+        """Return both sides with as many dimensions for ``...`` as the array has, and their names."""
         rank, dots = len(shape), [group for group in self.left if group.is_ellipsis]
         named = len(self.left) - len(dots)
         if rank < named or (rank > named and not dots):
@@ -120,7 +120,7 @@ class Pattern:
         return groups
 
     def _extents(self, group: Group, extent: int, known: dict[str, Any]) -> tuple[int, ...]:
-        """The extents that a dimension of the source splits into. Sizes that follow are added to ``known``."""
+        """Return the extents that a dimension of the source splits into. Sizes that follow are added to ``known``."""
         terms = [term for term in group.terms if term.text != "1"]
         open_terms = [term for term in terms if term.text not in known]
         if len(open_terms) > 1:
@@ -192,7 +192,7 @@ def _side(pattern: Pattern, tokens: Sequence[Term]) -> tuple[Group, ...]:
 
 
 def _check(pattern: Pattern) -> None:
-    """Each name once on both sides."""
+    """Check that each name appears once on both sides."""
     sides: list[dict[str, Term]] = []
     for groups in (pattern.left, pattern.right):
         seen: dict[str, Term] = {}

@@ -24,7 +24,7 @@ class Rearrangement:
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """Of the split dimensions, in the source's order."""
+        """The extents of the split dimensions, in the source's order."""
         return tuple(extent for group in self.split for extent in group)
 
     @property
@@ -35,24 +35,24 @@ class Rearrangement:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the destination."""
+        """The shape of the destination."""
         return tuple(prod(group) for group in self.merge_extents)
 
     def source_strides(self, strides: Sequence[int]) -> tuple[int, ...]:
-        """Of the split dimensions, in the source's order, from those of the source."""
+        """Return the strides of the split dimensions, in the source's order, from those of the source."""
         return _split_strides(self.split, strides)
 
     def destination_strides(self, strides: Sequence[int]) -> tuple[int, ...]:
-        """Of the split dimensions, in the destination's order, from those of the destination."""
+        """Return the strides of the split dimensions, in the destination's order, from those of the destination."""
         return _split_strides(self.merge_extents, strides)
 
     def pattern(self, batch: str = "") -> tuple[str, dict[str, int]]:
-        """The same as a pattern with all its sizes; ``batch`` names a further first dimension on both sides."""
+        """Return the rearrangement as a pattern with all its sizes; ``batch`` names a further first dimension on both sides."""
         left, right, sizes = self._sides()
         return f"{batch} {left} -> {batch} {right}", sizes
 
     def inverse(self) -> tuple[str, dict[str, int]]:
-        """The pattern and sizes of the inverse."""
+        """Return the pattern and sizes of the inverse."""
         left, right, sizes = self._sides()
         return f"{right} -> {left}", sizes
 
@@ -64,7 +64,7 @@ class Rearrangement:
 
 
 def _split_strides(groups: Sequence[tuple[int, ...]], strides: Sequence[int]) -> tuple[int, ...]:
-    """Strides of dimensions that a dimension splits into: the last keeps its stride."""
+    """Return the strides of dimensions that a dimension splits into: the last keeps its stride."""
     return tuple(
         stride * prod(group[index + 1 :])
         for group, stride in zip(groups, strides, strict=True)
@@ -73,7 +73,7 @@ def _split_strides(groups: Sequence[tuple[int, ...]], strides: Sequence[int]) ->
 
 
 def _side_text(names: Sequence[str], counts: Sequence[int]) -> str:
-    """Names as one side of a pattern."""
+    """Return the names as one side of a pattern."""
     rest = iter(names)
     groups = [[next(rest) for _ in range(count)] for count in counts]
     return " ".join(group[0] if len(group) == 1 else f"({' '.join(group)})" for group in groups)

@@ -19,7 +19,7 @@ _MOST = 2**62
 
 
 def items_of(name: str, values: Any, rule: str = "a sequence of integers, one per dimension") -> tuple[Any, ...]:
-    """The items of a sequence, an array of one dimension or an iterator. An iterator is read once, a long one not to its end.
+    """Return the items of a sequence, an array of one dimension or an iterator. An iterator is read once, a long one not to its end.
 
     Raises:
         RequestError: it is none of these, or has more items than :data:`MOST_DIMS`.
@@ -39,7 +39,7 @@ def items_of(name: str, values: Any, rule: str = "a sequence of integers, one pe
 
 
 def integers_of(name: str, values: Any) -> tuple[int, ...]:
-    """A sequence of integers, one a dimension.
+    """Return a sequence of integers, one per dimension.
 
     Raises:
         RequestError: it is no such sequence, or an integer is larger than any memory.
@@ -56,7 +56,7 @@ def integers_of(name: str, values: Any) -> tuple[int, ...]:
 
 
 def sizes_of(sizes: Mapping[str, Any], refuse: Callable[[str], NoReturn]) -> dict[str, int]:
-    """The extents of the names of a pattern; ``refuse`` raises if one is no extent."""
+    """Return the lengths of the axes of a pattern; ``refuse`` raises if one is not a length."""
     if not sizes:
         return {}
     extents: dict[str, int] = {}

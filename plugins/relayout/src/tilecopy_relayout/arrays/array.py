@@ -62,7 +62,7 @@ class Array:
         return "in host memory" if self.device is None else f"on GPU {self.device}"
 
     def words(self, shape: Sequence[int], strides_bytes: Sequence[int], dtype: str) -> Any:
-        """Its memory, where it is the host's, as a NumPy array of words; ``self`` keeps it alive."""
+        """Return its host memory as a NumPy array of words; ``self`` keeps it alive."""
         low, high = self.footprint.span
         memory: Any = (ctypes.c_uint8 * (high - low)).from_address(low)
         view: Any = np.ndarray(tuple(shape), dtype, memory, self.pointer - low, tuple(strides_bytes))
@@ -106,7 +106,7 @@ def array_of(where: str, argument: Any) -> Array:
 
 
 def dtype_name(dtype: Any) -> str:
-    """A name by which dtypes of different frameworks compare: ``float16``, ``bfloat16``, ``>f4``."""
+    """Return a name by which dtypes of different frameworks compare: ``float16``, ``bfloat16``, ``>f4``."""
     if isinstance(dtype, np.dtype):
         return dtype.name if dtype.isnative and dtype.fields is None else str(dtype)
     return str(dtype).rsplit(".", 1)[-1]
@@ -146,6 +146,6 @@ def _itemsize(where: str, dtype: Any) -> int:
 
 
 def _device_of(pointer: int) -> int:
-    """The GPU of a device address."""
-    cuda: Any = get_executor("cuda")
+    """Return the GPU of a device address."""
+    cuda: Any = executor_named("cuda")
     return int(cuda.driver.device_of(pointer))

@@ -30,7 +30,7 @@ class DevicePlacement:
 
     @classmethod
     def of(cls, source: int, destination: int, stream: Any = None, device: int | None = None) -> DevicePlacement:
-        """The GPUs of two arrays. The first array's GPU launches, unless ``device`` or (for two GPUs) a stream names the other one.
+        """Return the GPUs of two arrays. The first array's GPU launches, unless ``device`` or (for two GPUs) a stream names the other one.
 
         Raises:
             RequestError: ``device`` is neither of them.
@@ -66,7 +66,7 @@ class CrossDeviceSync:
 
     @classmethod
     def of(cls, source: Array, destination: Array, launching: int) -> CrossDeviceSync | None:
-        """For two arrays, and the one of their GPUs that launches; None if both are on one GPU."""
+        """Return the record for two arrays and the one of their GPUs that launches; None if both are on one GPU."""
         if source.device == destination.device:
             return None
         why_not = ""
@@ -83,7 +83,7 @@ class CrossDeviceSync:
 
     @contextmanager
     def stream(self) -> Iterator[int]:
-        """The stream to launch on. The launch waits for the other GPU's stream, and later work on that stream waits for the launch.
+        """Yield the stream to launch on. The launch waits for the other GPU's stream, and later work on that stream waits for the launch.
 
         torch's ``copy_`` does the same. If the launch is captured into a graph and the other stream is not, a graph cannot have
         the waits. Then nothing waits, and the caller orders the other GPU's work before and after the graph.
@@ -104,7 +104,7 @@ class CrossDeviceSync:
 
 
 def driver() -> Any:
-    """The executor's driver.
+    """Return the executor's driver.
 
     Raises:
         LaunchError: the executor is not installed.

@@ -25,7 +25,7 @@ class Framework:
     """Whether it has a current stream for each GPU."""
 
     def unwrap(self, where: str, array: Any) -> Any:
-        """The array, or another object on the same memory that has its facts.
+        """Return the array, or another object on the same memory that has its facts.
 
         Raises:
             RequestError: it has no memory that can be read now.
@@ -47,7 +47,7 @@ class Framework:
         return array
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
-        """A C-contiguous array with nothing in it, of an array's framework and device.
+        """Return a C-contiguous array with nothing in it, of an array's framework and device.
 
         Raises:
             RequestError: it cannot be made.
@@ -57,11 +57,11 @@ class Framework:
         )
 
     def finalize(self, array: Any, result: Any, stream: Any) -> Any:
-        """The result, once work that writes it is on the stream."""
+        """Return the result, once work that writes it is on the stream."""
         return result
 
     def out_error(self, out: Any) -> str | None:
-        """Why an array may not be written, or None."""
+        """Return why an array may not be written, or None."""
         return None
 
     def mark_written(self, out: Any) -> None:
@@ -81,7 +81,7 @@ class NumPy(Framework):
     name = "NumPy"
 
     def unwrap(self, where: str, array: Any) -> Any:
-        """The array; a scalar as an array of no dimensions, which cannot be written."""
+        """Return the array; a scalar as a read-only array of no dimensions."""
         if isinstance(array, np.ndarray):
             return array
         scalar = np.array(array)
@@ -89,7 +89,7 @@ class NumPy(Framework):
         return scalar
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
-        """By ``numpy.empty_like``, which keeps subclasses and what they say of their elements (units, for example)."""
+        """Return what ``numpy.empty_like`` makes; it keeps subclasses and their units."""
         if type(array) in (np.ndarray, np.memmap):
             return np.empty(tuple(shape), dtype)
         try:
@@ -110,14 +110,14 @@ class Torch(Framework):
     has_streams = True
 
     def unwrap(self, where: str, array: Any) -> Any:
-        """The tensor without its history."""
+        """Return the tensor without its history."""
         if not isinstance(array, sys.modules["torch"].Tensor):
             return array
         demand_strided(where, array)
         return array.detach() if array.requires_grad else array
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
-        """From the caching allocator, as memory of the stream that will write it."""
+        """Return memory of the caching allocator that belongs to the stream that will write it."""
         if stream is None or not array.is_cuda:
             return array.new_empty(shape)
         import torch
@@ -131,7 +131,7 @@ class Torch(Framework):
             return array.new_empty(shape)
 
     def out_error(self, out: Any) -> str | None:
-        """A tensor whose gradient is recorded."""
+        """Return the reason for a tensor whose gradient is recorded."""
         if out.requires_grad and sys.modules["torch"].is_grad_enabled():
             return "it requires a gradient, and torch would not see the write: pass out.detach()"
         return None
@@ -173,7 +173,7 @@ class CuPy(Framework):
     has_streams = True
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
-        """From CuPy's pool, as memory of the stream that will write it."""
+        """Return memory of CuPy's pool that belongs to the stream that will write it."""
         import cupy
 
         with array.device:
@@ -202,7 +202,7 @@ class Jax(Framework):
     name = "JAX"
 
     def unwrap(self, where: str, array: Any) -> Any:
-        """The memory of the array after its computation; a NumPy array if it is on the host."""
+        """Return the memory of the array after its computation; a NumPy array if it is on the host."""
         import jax
 
         if isinstance(array, jax.core.Tracer):
@@ -239,7 +239,7 @@ class Jax(Framework):
         return jax_memory(array)
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
-        """Zeros on the device (JAX has no uninitialised memory), or a NumPy array that becomes the result."""
+        """Return zeros on the device (JAX has no uninitialised memory), or a NumPy array that becomes the result."""
         if isinstance(array, np.ndarray):
             return np.empty(tuple(shape), dtype)
         import jax
@@ -249,7 +249,7 @@ class Jax(Framework):
             return zeros.block_until_ready()
 
     def finalize(self, array: Any, result: Any, stream: Any) -> Any:
-        """The result after the stream is done, because JAX does not wait for the stream. It is committed and weakly typed as the array."""
+        """Return the result after the stream is done, because JAX does not wait for the stream. It is committed and weakly typed as the array."""
         import jax
 
         with _as_typed(array):
@@ -266,7 +266,7 @@ class Jax(Framework):
         return result
 
     def out_error(self, out: Any) -> str | None:
-        """Always."""
+        """Return the reason, which holds for every JAX array."""
         return "JAX arrays never change: omit out=, and use the new array"
 
 
@@ -276,7 +276,7 @@ _TRACERS = {"BatchTracer": "jax.vmap", "JVPTracer": "jax.jvp", "LinearizeTracer"
 
 @contextmanager
 def _as_typed(array: Any) -> Iterator[None]:
-    """A context in which JAX makes arrays of an array's dtype, of 64 bits too, and on its device if none is named."""
+    """Have JAX make arrays of an array's dtype, of 64 bits too, and on its device if none is named."""
     import jax
 
     with ExitStack() as contexts:
@@ -291,7 +291,7 @@ def _as_typed(array: Any) -> Iterator[None]:
 
 
 def _placement(array: Any) -> Any:
-    """The sharding of a result on an array's one device, or None for an array that JAX may move to another."""
+    """Return the sharding of a result on an array's one device, or None for an array that JAX may move to another."""
     import jax
 
     sharding = array.sharding
@@ -308,7 +308,7 @@ _BY_MODULE: dict[str, Framework] = {"torch": Torch(), "cupy": CuPy(), "jax": Jax
 
 
 def framework_of(kind: type[Any]) -> Framework:
-    """The framework whose arrays are of a type, or of a class that it is derived from."""
+    """Return the framework whose arrays are of a type, or of a class that it is derived from."""
     if issubclass(kind, (np.ndarray, np.generic)):
         return _NUMPY
     roots = (base.__module__.partition(".")[0] for base in kind.__mro__)

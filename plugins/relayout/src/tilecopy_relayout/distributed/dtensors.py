@@ -72,7 +72,7 @@ def relayout_dtensor(call: RelayoutCall, placements: Sequence[Any] | None) -> An
 
 
 def _propagated_placement(moved: Rearrangement, placement: Any) -> Any:
-    """The placement of the result if nothing is exchanged; None if the divided dimension is split, merged or gone."""
+    """Return the placement of the result if nothing is exchanged; None if the divided dimension is split, merged or gone."""
     if isinstance(placement, Replicate):
         return placement
     if type(placement) is not Shard:

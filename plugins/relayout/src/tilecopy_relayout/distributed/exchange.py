@@ -167,7 +167,7 @@ _groups: weakref.WeakKeyDictionary[Any, _GroupState] = weakref.WeakKeyDictionary
 
 
 def _agree(x: torch.Tensor, call: ShardsCall, group: Any, out: Any) -> _Kind:
-    """The exchange that all ranks agree on.
+    """Return the exchange that all ranks agree on.
 
     Raises:
         RequestError: they disagree. The error is the same on every rank.
@@ -217,7 +217,7 @@ def _may_overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _request_of(x: torch.Tensor, call: ShardsCall, out: Any) -> RankRequest:
-    """The arguments of this rank for the others. It also has an error of this rank alone, so that they do not wait."""
+    """Return the arguments of this rank for the others. It also has an error of this rank alone, so that they do not wait."""
     try:
         source = array_of("x", x)
         sizes = tuple(sorted(sizes_of(call.sizes, _refuse).items()))
@@ -274,7 +274,7 @@ class AllToAll:
 
     @classmethod
     def of(cls, rank: int, x: torch.Tensor, shards: Shards, into: Sequence[tuple[int, ...]]) -> AllToAll:
-        """Of one rank, whose part of the array is ``x``; ``into`` has the strides of each rank's part of the result."""
+        """Return the exchange of one rank, whose part of the array is ``x``; ``into`` has the strides of each rank's part of the result."""
         order = _wire_order(shards)
 
         def sent_boxes(sender: int, receiver: int, strides: Sequence[int]) -> tuple[Strides, ...]:
@@ -316,7 +316,7 @@ class AllToAll:
 
 
 def _wire_order(shards: Shards) -> Sequence[int]:
-    """The order of dimensions in which boxes are sent, the same on every rank: the array's if this saves packing, else the result's."""
+    """Return the order of dimensions in which boxes are sent, the same on every rank: the array's if this saves packing, else the result's."""
     moved, cuts = shards.moved, shards.cuts
     extents = [end - start for start, end in pairwise(cuts)]
     rank = extents.index(max(extents))  # one that has something
@@ -329,7 +329,7 @@ def _wire_order(shards: Shards) -> Sequence[int]:
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:
-    """A contiguous tensor as one dimension; torch's ``view`` keeps strides of dimensions of extent 1 that mean nothing."""
+    """Return a contiguous tensor as one dimension; torch's ``view`` keeps strides of dimensions of extent 1 that mean nothing."""
     return tensor.as_strided((tensor.numel(),), (1,))
 
 
@@ -344,7 +344,7 @@ def _packed_views(flat: torch.Tensor, boxes: Sequence[Strides]) -> list[torch.Te
 
 
 def _copy(source: torch.Tensor, destination: torch.Tensor) -> None:
-    """By a relayout on a GPU; torch's own on the CPU, where a relayout would go through a GPU or the emulator."""
+    """Copy by a relayout on a GPU, and by torch on the CPU, where a relayout would go through a GPU or the emulator."""
     if source.is_cuda:
         relayout_array(RelayoutCall(source, tuple(range(source.ndim)), destination))
     else:

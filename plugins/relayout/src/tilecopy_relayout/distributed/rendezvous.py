@@ -157,7 +157,7 @@ class Rendezvous:
         return LaunchError(self._broken)
 
     def _page(self) -> _SharedMemoryBoard | None:
-        """Memory that all ranks share; None if a rank cannot open the file of the first rank."""
+        """Return memory that all ranks share; None if a rank cannot open the file of the first rank."""
         with ExitStack() as stack:
             path, size = "", 16 * self.ranks
             if self.rank == 0:

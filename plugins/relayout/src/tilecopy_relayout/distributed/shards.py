@@ -40,7 +40,7 @@ class Strides:
     strides: tuple[int, ...]
 
     def permute(self, order: Sequence[int]) -> Strides:
-        """The same elements with their dimensions in another order."""
+        """Return the elements with their dimensions in another order."""
         return Strides(self.offset, tuple(self.extents[n] for n in order), tuple(self.strides[n] for n in order))
 
 
@@ -68,13 +68,13 @@ class Shards:
         return len(self.cuts) - 1
 
     def out_shape(self, rank: int) -> tuple[int, ...]:
-        """The shape of a rank's part of the result."""
+        """Return the shape of a rank's part of the result."""
         shape = list(self.moved.shape)
         shape[self.out_shard_dim] = self.out_cuts[rank + 1] - self.out_cuts[rank]
         return tuple(shape)
 
     def boxes(self, sender: int, receiver: int) -> Iterator[Box]:
-        """The data from one rank to another, as boxes of the whole array in its split dimensions, in the array's order."""
+        """Return the data from one rank to another, as boxes of the whole array in its split dimensions, in the array's order."""
         moved = self.moved
         if 0 in moved.extents:
             return
@@ -95,13 +95,13 @@ class Shards:
                     yield tuple(low for low, _ in ranges), tuple(high - low for low, high in ranges)
 
     def in_source(self, box: Box, sender: int, strides: Sequence[int]) -> Strides:
-        """A box in the sender's part of the array, which has these strides in elements."""
+        """Return a box in the sender's part of the array, which has these strides in elements."""
         steps = self.moved.source_strides(strides)
         offset = sum(start * step for start, step in zip(box[0], steps, strict=True))
         return Strides(offset - self.cuts[sender] * strides[self.shard_dim], box[1], steps)
 
     def in_result(self, box: Box, receiver: int, strides: Sequence[int]) -> Strides:
-        """A box in the receiver's part of the result, which has these strides in elements."""
+        """Return a box in the receiver's part of the result, which has these strides in elements."""
         out_steps = self.moved.destination_strides(strides)
         steps = [0] * len(out_steps)
         for dim, step in zip(self.moved.order, out_steps, strict=True):
@@ -111,7 +111,7 @@ class Shards:
 
 
 def boxes_of(extents: Sequence[int], low: int, high: int) -> Iterator[Box]:
-    """The boxes, in row-major order, whose elements a row-major array of these extents numbers from ``low`` to before ``high``."""
+    """Return the boxes, in row-major order, whose elements a row-major array of these extents numbers from ``low`` to before ``high``."""
     if low >= high:
         return
     if not extents:
@@ -134,18 +134,18 @@ def _in_row(extents: Sequence[int], row: int, low: int, high: int) -> Iterator[B
 
 
 def chunk_extents(extent: int, ranks: int) -> tuple[int, ...]:
-    """The extents that ``torch.chunk`` and DTensor give each rank: the last ranks may have less, or nothing."""
+    """Return the extents that ``torch.chunk`` and DTensor give each rank: the last ranks may have less, or nothing."""
     chunk = -(-extent // ranks)
     return tuple(max(0, min(chunk, extent - rank * chunk)) for rank in range(ranks))
 
 
 def cuts_of(extents: Sequence[int]) -> tuple[int, ...]:
-    """The starts of parts of these extents, and the end."""
+    """Return the starts of parts of these extents, and the end."""
     return (0, *accumulate(extents))
 
 
 def are_consecutive(boxes: Sequence[Strides]) -> bool:
-    """Whether the boxes, each row-major, lie one behind the other from the memory's first element on."""
+    """Return whether the boxes, each row-major, lie one behind the other from the memory's first element on."""
     count = 0
     for box in boxes:
         step = 1
@@ -160,7 +160,7 @@ def are_consecutive(boxes: Sequence[Strides]) -> bool:
 
 
 def dimension(name: str, value: Any, rank: int, what: str) -> int:
-    """A dimension's number, counted from the front.
+    """Return a dimension's number, counted from the front.
 
     Raises:
         RequestError: an array with ``rank`` dimensions has no such dimension.
@@ -209,12 +209,12 @@ class RankRequest:
     symmetric: bool = False
 
     def text(self) -> str:
-        """For the other ranks."""
+        """Return the request as text for the other ranks."""
         return repr(attrs.astuple(self))
 
     @classmethod
     def of(cls, text: str) -> RankRequest:
-        """The arguments in the text of a rank."""
+        """Return the request in the text of a rank."""
         return cls(*ast.literal_eval(text))
 
 
@@ -222,7 +222,7 @@ _EQUAL = ("dtype", "device", "axes", "sizes", "shard_dim", "out_shard_dim")
 
 
 def merge_requests(requests: Sequence[RankRequest]) -> Shards:
-    """The relayout that all ranks request. Every rank gets the same result from the same texts, or the same error.
+    """Return the relayout that all ranks request. Every rank gets the same result from the same texts, or the same error.
 
     Raises:
         RequestError: the ranks disagree, the arguments of a rank are invalid, or the parts do not fit together.

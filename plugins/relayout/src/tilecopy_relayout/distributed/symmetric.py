@@ -69,7 +69,7 @@ class SymmetricWorkspace:
     def push(
         self, x: torch.Tensor, out: torch.Tensor | None, shards: Shards, into: Sequence[tuple[int, ...]]
     ) -> Callable[[Any, torch.Tensor, Any], torch.Tensor] | None:
-        """A function that exchanges the parts; None on every rank if a rank cannot write to another. All ranks call it at once.
+        """Return a function that exchanges the parts; None on every rank if a rank cannot write to another. All ranks call it at once.
 
         Args:
             x: this rank's part of the array.
@@ -120,7 +120,7 @@ class SymmetricWorkspace:
     def _move(
         self, work: PutGraph, written: torch.Tensor | None, group: Any, x: torch.Tensor, out: Any
     ) -> torch.Tensor:
-        """One call, whose result is copied from where it was ``written``, if that is not ``out`` itself.
+        """Run one call, and copy its result from where it was ``written``, if that is not ``out`` itself.
 
         Calls of a group use the same memory, and wait for each other on whatever streams they are. In a graph capture of the caller,
         the work is captured, and the caller orders the graph with other calls.
@@ -138,7 +138,7 @@ class SymmetricWorkspace:
             return cast("torch.Tensor", result)
 
     def _kept_buffer(self, x: torch.Tensor, shards: Shards) -> SymmetricBuffer | None:
-        """The kept memory, as large as the largest part of the result."""
+        """Return the kept memory, as large as the largest part of the result."""
         most = max(prod(shards.out_shape(rank)) for rank in range(shards.ranks)) * x.element_size()
         nbytes = max(_LEAST_BYTES, 1 << (most - 1).bit_length() if most else 0)
         if self._usable and (not self._kept or self._kept[-1].tensor.numel() < nbytes):
@@ -149,7 +149,7 @@ class SymmetricWorkspace:
         return self._kept[-1] if self._usable else None
 
     def _buffer(self, make: Callable[[], torch.Tensor]) -> SymmetricBuffer | None:
-        """A tensor as memory that all ranks write; None on every rank if a rank has none, or cannot access another's."""
+        """Return a tensor as memory that all ranks write; None on every rank if a rank has none, or cannot access another's."""
         if not self._usable:
             return None
         try:
@@ -208,7 +208,7 @@ class PutGraph:
         return graph
 
     def _work(self, source: int) -> None:
-        """On the current stream, and on others that begin and end with it."""
+        """Enqueue the work on the current stream, and on others that begin and end with it."""
         gpu = self.device.index
         current = gpu, torch.cuda.current_stream(self.device).cuda_stream
         others = [(gpu, stream) for stream in self.streams[1 : len(self.moves)]]

@@ -69,12 +69,12 @@ class Outcome:
 
     @property
     def gb_per_s(self) -> float:
-        """Of the relayout alone, read and written."""
+        """The rate of the relayout alone, read and written."""
         return 2 * self.bytes / self.seconds / 1e9 if self.seconds else 0.0
 
     @property
     def wall_gb_per_s(self) -> float:
-        """Of everything, read and written."""
+        """The rate of the whole job, read and written."""
         return 2 * self.bytes / self.wall_seconds / 1e9
 
 
@@ -101,7 +101,7 @@ def _relaid_out(
 
 
 def _bits(array: Any) -> list[Any]:
-    """Words as unsigned integers, which compare as their bits do."""
+    """Return the words as unsigned integers, which compare as their bits do."""
     if array.dtype.kind != "c":
         return [array]
     return [array.real.view(np.uint64), array.imag.view(np.uint64)]

@@ -72,7 +72,7 @@ def _demand_movable(array: Any, executor: str | None) -> None:
 
 
 def _without_empty_chunks(array: Any) -> Any:
-    """The same array without empty blocks, which Dask's ``reshape`` does not count right."""
+    """Return the array without empty blocks, which Dask's ``reshape`` does not count right."""
     for dim, extents in enumerate(array.chunks):
         if 0 in extents:
             kept = [block for block, extent in enumerate(extents) if extent]

@@ -120,7 +120,7 @@ def run_call(call: RelayoutCall, on_launch: Callable[[CheckedLaunch], None] = la
 
 
 def _through(device: int, executor: str) -> AbstractContextManager[None]:
-    """A GPU as the one that host arrays go through."""
+    """Make a GPU the one that host arrays go through."""
     if executor != "cuda":
         raise RequestError(f"device must be omitted where the relayout runs on the {executor}, got {shown(device)}")
     if type(device) is not int or device not in [gpu.ordinal for gpu in driver().devices]:

@@ -28,7 +28,7 @@ NEVER_WRITTEN = 0xA5
 
 
 def choose_executor(name: str | None, device: int | None = None) -> str:
-    """The executor of an array. For host memory: the named one, else ``cuda`` if there is a GPU, else ``emulator``.
+    """Return the executor of an array. For host memory: the named one, else ``cuda`` if there is a GPU, else ``emulator``.
 
     Args:
         name: the caller's choice, or None.
@@ -49,7 +49,7 @@ def choose_executor(name: str | None, device: int | None = None) -> str:
 
 
 def target_of_gpu(device: int) -> str:
-    """The architecture of a GPU.
+    """Return the architecture of a GPU.
 
     Raises:
         LaunchError: there is no driver.
@@ -60,7 +60,7 @@ def target_of_gpu(device: int) -> str:
 
 
 def current_gpu() -> int:
-    """The GPU that host arrays go through: the GPU whose context is current in this thread, else the first.
+    """Return the GPU that host arrays go through: the GPU whose context is current in this thread, else the first.
 
     Raises:
         LaunchError: there is no driver.
@@ -69,7 +69,7 @@ def current_gpu() -> int:
 
 
 def boxes(shape: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
-    """Boxes that cover an array in row-major order. Each box is contiguous.
+    """Return the boxes that cover an array in row-major order. Each box is contiguous.
 
     Args:
         shape: of the array.
@@ -90,7 +90,7 @@ def boxes(shape: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
 
 
 def default_memory_bytes(executor: str) -> int | None:
-    """Bytes of both sides of a piece: 80 percent of the GPU's free memory; None on the emulator, which uses host memory."""
+    """Return the bytes of both sides of a piece: 80 percent of the GPU's free memory; None on the emulator, which uses host memory."""
     if executor != "cuda":
         return None
     with driver().active(current_gpu()):
@@ -202,7 +202,7 @@ def _through_gpu(source: Any, result: Any, axes: Sequence[int], target: str, tim
 
 
 def _compact(source: Any) -> tuple[Any, int, Any]:
-    """Bytes to copy to a device, the place of the first element in them, and the array with its strides there.
+    """Return the bytes to copy to a device, the place of the first element in them, and the array with its strides there.
 
     These are the array's own bytes if it has no holes (dimensions in any order, broadcast or not), else a copy.
     """

@@ -31,27 +31,27 @@ class WordCopy:
 
     @property
     def dtype(self) -> str:
-        """Of a word."""
+        """The dtype of a word."""
         return DTYPES[self.word_bytes]
 
     @property
     def out_shape(self) -> tuple[int, ...]:
-        """Of the destination."""
+        """The shape of the destination."""
         return tuple(self.shape[axis] for axis in self.axes)
 
     @property
     def strides_bytes(self) -> tuple[int, ...]:
-        """Of the source."""
+        """The strides of the source, in bytes."""
         return tuple(stride * self.word_bytes for stride in self.strides)
 
     @property
     def out_strides_bytes(self) -> tuple[int, ...]:
-        """Of the destination."""
+        """The strides of the destination, in bytes."""
         return tuple(stride * self.word_bytes for stride in self.out_strides)
 
 
 def word_copy_of(source: Array, moved: Rearrangement, out: Array) -> WordCopy:
-    """The words that a relayout of an array into another moves.
+    """Return the words that a relayout of an array into another moves.
 
     A word is as wide as the element's size, all strides and both addresses allow. An element of several words (12
     bytes, or a misaligned element) adds a dimension, the innermost on both sides.

@@ -30,7 +30,7 @@ MOST_IDLE = 8
 
 
 def candidates(problem: Problem) -> list[Tiling]:
-    """Every tiling that is considered; at least one."""
+    """Return every tiling that is considered; at least one."""
     inner, last = problem.innermost, len(problem.dims) - 1
     tilings = (
         []
@@ -42,12 +42,12 @@ def candidates(problem: Problem) -> list[Tiling]:
 
 
 def _is_shared_out(problem: Problem, tiling: Tiling) -> bool:
-    """Whether enough threads find work: extents like 67 have no divisor that could be spread over some of 64 threads."""
+    """Return whether enough threads find work: extents like 67 have no divisor that could be spread over some of 64 threads."""
     return tiling.divides or thread_values_of(problem, tiling).threads * MOST_IDLE >= tiling.threads
 
 
 def orders(problem: Problem) -> list[tuple[int, ...]]:
-    """The CTAs along the destination, or along the source."""
+    """Return the CTAs along the destination, or along the source."""
     return list(dict.fromkeys((dims_by_stride(problem, "dst")[::-1], dims_by_stride(problem, "src")[::-1])))
 
 
@@ -86,7 +86,7 @@ def _staged_tilings(problem: Problem) -> Iterator[Tiling]:
 
 
 def _tile_of_runs(problem: Problem, *runs: tuple[Sequence[int], int]) -> tuple[int, ...]:
-    """The box whose runs along orders of dimensions have so many bytes, as far as each dimension is whole."""
+    """Return the box whose runs along orders of dimensions have so many bytes, as far as each dimension is whole."""
     tile = [1] * len(problem.dims)
     for order, run_bytes in runs:
         have, elems = 1, max(1, run_bytes // problem.elem_bytes)
@@ -107,7 +107,7 @@ def _tilings_of(
     threads: Sequence[int],
     thread_bytes: tuple[int, int],
 ) -> Iterator[Tiling]:
-    """Each box by each number of threads that has something to do, in each order."""
+    """Yield the tilings of each box with each number of threads that has something to do, in each order."""
     both = orders(problem)
     for tile in dict.fromkeys(tiles):
         nbytes = prod(tile) * problem.elem_bytes

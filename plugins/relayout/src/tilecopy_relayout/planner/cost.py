@@ -113,7 +113,7 @@ class Cost:
 
 
 def cost_of(problem: Problem, tiling: Tiling) -> Cost:
-    """The expected cost of a tiling."""
+    """Return the expected cost of a tiling."""
     if tiling.kind == "element":
         return Cost(1.0, 1.0, 1.0, ELEMENT_BY_ELEMENT, 1.0, 1.0)
     sectors, runs, threads, edges, tail = _factors(problem, tiling)
@@ -121,12 +121,12 @@ def cost_of(problem: Problem, tiling: Tiling) -> Cost:
 
 
 def least_total(problem: Problem, tiling: Tiling) -> float:
-    """The total of a tiling, staged or direct, without what its accesses take: no more than that of :func:`cost_of`."""
+    """Return the total of a tiling, staged or direct, without what its accesses take: no more than that of :func:`cost_of`."""
     return prod(_factors(problem, tiling))
 
 
 def _factors(problem: Problem, tiling: Tiling) -> tuple[float, float, float, float, float]:
-    """Those of :class:`Cost` but for the accesses'."""
+    """Return the factors of :class:`Cost` without ``accesses``."""
     box = _box(problem, tiling.tile, tiling.kind == "shifted")
     sectors, runs = box.followed["dst" if tiling.order[-1] == len(problem.dims) - 1 else "src"]
     threads = _threads(tiling, box.nbytes) * _crowding(problem, tiling)
@@ -176,7 +176,7 @@ def _box(problem: Problem, tile: tuple[int, ...], shifted: bool) -> Box:
 
 
 def _tail(problem: Problem, tiling: Tiling, box: Box) -> float:
-    """The time of CTAs that are too few to hide their latency, over the time of a plain copy of the same bytes."""
+    """Return the time of CTAs that are too few to hide their latency, over the time of a plain copy of the same bytes."""
     resident = min(SM_THREADS // tiling.threads, SM_CTAS)
     if tiling.kind != "direct":
         resident = max(1, min(resident, SM_SHARED_BYTES // (box.nbytes + 1024)))
@@ -189,7 +189,7 @@ def _tail(problem: Problem, tiling: Tiling, box: Box) -> float:
 
 
 def _run(problem: Problem, tiling: Tiling, side: Side) -> tuple[int, list[int]]:
-    """Contiguous elements of a box on one side, and the dimensions that it has whole in them."""
+    """Return the contiguous elements of a box on one side, and the dimensions that it has whole in them."""
     have, whole = 1, list[int]()
     for n in dims_by_stride(problem, side):
         if abs(getattr(problem.dims[n], side)) != have:
@@ -202,7 +202,7 @@ def _run(problem: Problem, tiling: Tiling, side: Side) -> tuple[int, list[int]]:
 
 
 def _threads(tiling: Tiling, nbytes: int) -> float:
-    """The factor of a thread's bytes."""
+    """Return the factor of a thread's bytes."""
     ratio = nbytes / tiling.threads / BYTES_OF_THREAD[tiling.kind]
     if ratio < 1:
         return 1 + TOO_FEW * (1 / ratio - 1)
@@ -213,7 +213,7 @@ def _threads(tiling: Tiling, nbytes: int) -> float:
 
 
 def _crowding(problem: Problem, tiling: Tiling) -> float:
-    """The factor of threads that have nothing to do, and of registers that a thread needs but does not have.
+    """Return the factor of threads that have nothing to do, and of registers that a thread needs but does not have.
 
     Elements narrower than a word that are read or written one by one take a register each: all elements of a thread in
     its fragment, and on the other side as many as are in flight at once.
@@ -239,7 +239,7 @@ def _crowding(problem: Problem, tiling: Tiling) -> float:
 
 @lru_cache(maxsize=512)
 def _narrow(problem: Problem) -> dict[Side, bool]:
-    """Whether a side is read or written by less than a word a thread."""
+    """Return whether each side is accessed by less than a word per thread."""
     return {
         side: vector(problem, dims_by_stride(problem, side)[0], side) * problem.elem_bytes < BANK_BYTES
         for side in SIDES
@@ -247,7 +247,7 @@ def _narrow(problem: Problem) -> dict[Side, bool]:
 
 
 def _accesses(problem: Problem, tiling: Tiling) -> float:
-    """The factor of L1, shared memory and L2. It is 1 if they need less time than DRAM."""
+    """Return the factor of L1, shared memory and L2. It is 1 if they need less time than DRAM."""
     thread_values, elem = thread_values_of(problem, tiling), problem.elem_bytes
     side: Side = "src" if tiling.kind in SCATTERS else "dst"
     steps = [getattr(d, side) * elem for d in problem.dims]
@@ -272,13 +272,13 @@ def _accesses(problem: Problem, tiling: Tiling) -> float:
 
 
 def _sectors(lanes: list[int], width_bytes: int) -> int:
-    """Sectors of global memory that a warp's access touches."""
+    """Return the sectors of global memory that a warp's access touches."""
     step = min(width_bytes, SECTOR_BYTES)
     return len({(lane + at) // SECTOR_BYTES for lane in lanes for at in range(0, width_bytes, step)})
 
 
 def _conflicts(lanes: list[int], width_bytes: int) -> int:
-    """Wavefronts of a warp's access to shared memory: the words of its lanes that meet on a bank, 128 bytes at a time."""
+    """Return the wavefronts of a warp's access to shared memory: the words of its lanes that meet on a bank, 128 bytes at a time."""
     words = max(1, min(width_bytes, CHUNK_BYTES) // BANK_BYTES)
     group, waves = max(1, len(lanes) // words), 0
     for first in range(0, len(lanes), group):

@@ -80,7 +80,7 @@ def build(problem: Problem, tiling: Tiling, target: str, *, name: str = "relayou
 
 
 def _box(problem: Problem, tiling: Tiling, starts: Sequence[Any]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-    """The box with this start, in the source and in the destination."""
+    """Return the box with this start, in the source and in the destination."""
     into = [slice(first, first + extent) for first, extent in zip(starts, tiling.tile, strict=True)]
     if tiling.kind == "shifted":
         into[-1] = slice(starts[-1] - sector_elems(problem), starts[-1] - sector_elems(problem) + tiling.tile[-1])
@@ -100,7 +100,7 @@ def _rows(
     tile: tc.Region,
     write: dict[str, Any],
 ) -> None:
-    """Each row of a box by a warp, from the last sector that begins at or before the box's part of the row."""
+    """Write each row of a box by a warp, from the last sector that begins at or before the box's part of the row."""
     early, warps = sector_elems(problem), tiling.threads // LANES
     length, rows = tiling.tile[-1] - early, prod(tiling.tile[:-1])
     for turn in k.range(-(-rows // warps), unroll=False):  # as quick as unrolled, and sooner assembled
@@ -120,7 +120,7 @@ def _rows(
 
 
 def _elements(k: tc.KernelBuilder, src: tc.Buffer, dst: tc.Buffer, problem: Problem, tiling: Tiling) -> int:
-    """An element a thread, in the order of the destination."""
+    """Move one element per thread, in the order of the destination, and return the number of CTAs."""
     count = problem.size
     number: Any = k.block_id("x") * tiling.threads + k.thread_id()
     register = k.local((1,) * len(problem.dims), src.dtype, name="held")
@@ -139,7 +139,7 @@ def _elements(k: tc.KernelBuilder, src: tc.Buffer, dst: tc.Buffer, problem: Prob
 
 
 def fragment(thread_values: ThreadValueLayout, rank: int, *, words: bool) -> TileLayout:
-    """The registers of a box, with a thread's elements of one vector, or of one word, beside each other."""
+    """Return the registers of a box, with a thread's elements of one vector, or of one word, beside each other."""
     iters: list[list[tuple[int, Any]]] = [[] for _ in range(rank)]
     for mode in thread_values.modes:
         stride = mode.stride
@@ -157,7 +157,7 @@ def fragment(thread_values: ThreadValueLayout, rank: int, *, words: bool) -> Til
 
 
 def shared_layout(tiling: Tiling, smem_layout: SmemLayout) -> TileLayout:
-    """The layout of the box in shared memory."""
+    """Return the layout of the box in shared memory."""
     iters: list[tuple[int, int]] = []
     for n, (extent, step) in enumerate(zip(tiling.tile, smem_layout.steps, strict=True)):
         rows = smem_layout.vec if n == smem_layout.run else extent
@@ -166,7 +166,7 @@ def shared_layout(tiling: Tiling, smem_layout: SmemLayout) -> TileLayout:
 
 
 def _boxes(k: tc.KernelBuilder, problem: Problem, tiling: Tiling) -> tuple[int, list[Any]]:
-    """The number of CTAs, and the numbers of the running one's box along each dimension (of its first box)."""
+    """Return the number of CTAs, and the numbers of the running one's box along each dimension (of its first box)."""
     counts, numbers = list(tiling.counts(problem)), list[Any]([0] * len(tiling.tile))
     grid_dims, turns = tiling.grid_dims(problem), tiling.tiles_per_cta(problem)
     if turns > 1:
@@ -181,7 +181,7 @@ def _boxes(k: tc.KernelBuilder, problem: Problem, tiling: Tiling) -> tuple[int, 
 
 
 def _starts(problem: Problem, tiling: Tiling, numbers: Sequence[Any], turn: Any = 0) -> list[Any]:
-    """The start of a CTA's box of a turn; turns go along the dimension that changes fastest."""
+    """Return the start of a CTA's box of a turn; turns go along the dimension that changes fastest."""
     fastest, steps = tiling.grid_dims(problem)[-1:], tiling.steps(problem)
     starts: list[Any] = []
     for n, (number, back) in enumerate(zip(numbers, tiling.last_tile_shift(problem), strict=True)):

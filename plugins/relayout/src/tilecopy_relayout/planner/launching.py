@@ -73,7 +73,7 @@ class DeviceLauncher:
 
 
 def low_bits(source: int, destination: int) -> int:
-    """The part of two addresses that a plan depends on: their remainders by :data:`WIDEST_BYTES`.
+    """Return the part of two addresses that a plan depends on: their remainders by :data:`WIDEST_BYTES`.
 
     Raises:
         RequestError: they are not integers, or one is 0.
@@ -90,7 +90,7 @@ def low_bits(source: int, destination: int) -> int:
 
 
 def _anywhere(on: Callable[[DevicePlacement], DeviceLauncher]) -> Callable[[int, int, Any], None]:
-    """A function that moves arrays of one shape and strides in the memory of any GPU."""
+    """Return a function that moves arrays of one shape and strides in the memory of any GPU."""
 
     def launch(source: int, destination: int, stream: Any) -> None:
         low_bits(source, destination)  # refuses what is no address
@@ -131,7 +131,7 @@ def _demand(name: str, array: Any, planned: Footprint) -> None:
 
 
 def align_of(address: int) -> int:
-    """Bytes that an address is a multiple of, up to 16."""
+    """Return the bytes that an address is a multiple of, up to 16."""
     return min(WIDEST_BYTES, address & -address) if address else WIDEST_BYTES
 
 

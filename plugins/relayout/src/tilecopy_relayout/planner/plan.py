@@ -79,7 +79,7 @@ class RelayoutPlan:
         return self.cost.share
 
     def explain(self) -> str:
-        """The dimensions, the tiling with its expected cost, and the copies of the kernel, as text."""
+        """Return the dimensions, the tiling with its expected cost, and the copies of the kernel, as text."""
         problem, factors = self.problem, attrs.asdict(self.cost).items()
         dims = [
             f"  {dim.extent} elements {'backwards ' if n in problem.reversed else ''}"
@@ -99,7 +99,7 @@ class RelayoutPlan:
         )
 
     def bind(self, executor: str, gpus: DevicePlacement | None = None) -> Callable[[Any, Any, Any], Any]:
-        """A function that moves arrays of the planned shape and strides.
+        """Return a function that moves arrays of the planned shape and strides.
 
         Args:
             executor: with ``"cuda"``, the function takes the addresses of both first elements in device memory and a stream;
@@ -115,7 +115,7 @@ class RelayoutPlan:
         return bind(partial(_plan_aligned, self.spec), executor, self._sides(), gpus)
 
     def _sides(self) -> tuple[Footprint, Footprint]:
-        """The bytes of both sides, from their first elements."""
+        """Return the bytes of both sides, from their first elements."""
         extents, size = self.spec.extents, self.spec.elem_bytes
         source, result = (tuple(step * size for step in steps) for steps in (self.spec.src, self.spec.dst))
         return Footprint(0, extents, source, size), Footprint(0, extents, result, size)
@@ -181,7 +181,7 @@ def plan_relayout(
 
 
 def _steps(name: str, given: Sequence[int] | None, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of a side, row-major by default."""
+    """Return the strides of a side, row-major by default."""
     if given is None:
         return row_major(shape)
     steps = integers_of(name, given)
@@ -191,7 +191,7 @@ def _steps(name: str, given: Sequence[int] | None, shape: tuple[int, ...]) -> tu
 
 
 def _plan_aligned(spec: RelayoutSpec, src_align: int, dst_align: int) -> Planned:
-    """The plan for addresses that are multiples of so many bytes."""
+    """Return the plan for addresses that are multiples of so many bytes."""
     problem, base_offsets = problem_of(
         spec.extents, spec.src, spec.dst, spec.elem_bytes, src_align=src_align, dst_align=dst_align
     )
@@ -199,7 +199,7 @@ def _plan_aligned(spec: RelayoutSpec, src_align: int, dst_align: int) -> Planned
 
 
 def element_bytes(dtype: Any) -> int:
-    """Bytes of an element.
+    """Return the bytes of an element.
 
     Raises:
         RequestError: it is no element type of whole bytes.
@@ -214,13 +214,13 @@ def element_bytes(dtype: Any) -> int:
 
 @lru_cache(maxsize=512)
 def _best_kernel(problem: Problem, target: str) -> tuple[Tiling, tc.BuiltKernel]:
-    """The best tiling of a problem and its kernel; both depend only on the arguments and the installed packages."""
+    """Return the best tiling of a problem and its kernel; both depend only on the arguments and the installed packages."""
     tiling, _ = choose(problem)
     return tiling, build(problem, tiling, target)
 
 
 def choose(problem: Problem) -> tuple[Tiling, Cost]:
-    """The tiling with the least expected cost; the first of equals."""
+    """Return the tiling with the least expected cost; the first of equals."""
     tilings = candidates(problem)
     if len(tilings) == 1:
         return tilings[0], cost_of(problem, tilings[0])

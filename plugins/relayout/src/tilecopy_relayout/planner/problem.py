@@ -88,7 +88,7 @@ def problem_of(
     src_align: int = WIDEST_BYTES,
     dst_align: int = WIDEST_BYTES,
 ) -> tuple[Problem, BaseOffsets]:
-    """The normal form of a relayout, and where it begins.
+    """Return the normal form of a relayout, and where it begins.
 
     Args:
         extents: of its dimensions, in any order; none is 0.
@@ -131,7 +131,7 @@ def problem_of(
 
 
 def _widen(problem: Problem) -> Problem:
-    """Elements that always move together as one, as far as 16 bytes."""
+    """Return the elements that always move together as one, as far as 16 bytes."""
     *outer, last = problem.dims
     if last.src != 1 or last.dst != 1 or len(outer) in problem.reversed:
         return problem

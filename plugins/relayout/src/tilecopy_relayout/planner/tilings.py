@@ -55,27 +55,27 @@ class Tiling:
     order: tuple[int, ...]
 
     def nbytes(self, problem: Problem) -> int:
-        """Bytes of one box."""
+        """Return the bytes of one box."""
         return prod(self.tile) * problem.elem_bytes
 
     @property
     def divides(self) -> bool:
-        """Whether every extent of the box can be halved until each thread has its part. ``shifted`` leaves some warps idle."""
+        """True if every extent of the box can be halved until each thread has its part. ``shifted`` leaves some warps idle."""
         return self.kind == "shifted" or _halves(self.tile)
 
     def steps(self, problem: Problem) -> tuple[int, ...]:
-        """From one box to the next along each dimension: its extent, less the margin."""
+        """Return the step from one box to the next along each dimension: its extent, without the margin."""
         if self.kind != "shifted":
             return self.tile
         return (*self.tile[:-1], self.tile[-1] - sector_elems(problem))
 
     def grid_dims(self, problem: Problem) -> list[int]:
-        """The dimensions along which there is more than one box, slowest first."""
+        """Return the dimensions along which there is more than one box, slowest first."""
         counts = self.counts(problem)
         return [n for n in self.order if counts[n] > 1]
 
     def tiles_per_cta(self, problem: Problem) -> int:
-        """Boxes that a CTA moves one after another, neighbours along the dimension that is walked fastest.
+        """Return the boxes that a CTA moves one after another, neighbours along the dimension that is walked fastest.
 
         Two if a box takes so much shared memory that few CTAs share an SM. The loads of the second are in flight
         while the first is stored. Otherwise other CTAs would have to hide them.
@@ -87,7 +87,7 @@ class Tiling:
         return 2 if counts[grid_dims[-1]] % 2 == 0 and prod(counts) >= ALONE_CTAS else 1
 
     def last_tile_shift(self, problem: Problem) -> tuple[int, ...]:
-        """How much earlier the last box along each dimension begins than the others would have it, so that it ends with the dimension.
+        """Return how much earlier the last box along each dimension begins than its number says, so that it ends with the dimension.
 
         It moves some elements that its neighbour moves too, to the same places, and none is outside. It is 0 if the boxes end
         with the dimension, and if that start would split a vector. In the second case the last box overhangs.
@@ -105,13 +105,13 @@ class Tiling:
         return tuple(spare)
 
     def overhangs(self, problem: Problem) -> bool:
-        """Whether a box may leave the arrays."""
+        """Return whether a box may leave the arrays."""
         uneven = [dim.extent % extent > 0 for dim, extent in zip(problem.dims, self.tile, strict=True)]
         uneven_shifts = zip(uneven, self.last_tile_shift(problem), strict=True)
         return self.kind == "shifted" or any(is_uneven and not back for is_uneven, back in uneven_shifts)
 
     def counts(self, problem: Problem) -> tuple[int, ...]:
-        """Boxes along each dimension."""
+        """Return the boxes along each dimension."""
         extents = [dim.extent for dim in problem.dims]
         if self.kind == "shifted":
             extents[-1] += sector_elems(problem) - 1  # the last one may begin that much early
@@ -120,12 +120,12 @@ class Tiling:
 
 @lru_cache(maxsize=4096)
 def _halves(tile: tuple[int, ...]) -> bool:
-    """Whether every extent is a power of two."""
+    """Return whether every extent is a power of two."""
     return not any(extent & (extent - 1) for extent in tile)
 
 
 def sector_elems(problem: Problem) -> int:
-    """Elements of a sector."""
+    """Return the elements of a sector."""
     return SECTOR_BYTES // problem.elem_bytes
 
 
@@ -168,16 +168,16 @@ class ThreadValueLayout:
 
     @property
     def threads(self) -> int:
-        """Those of a CTA that have something to do."""
+        """The number of threads of a CTA that have something to do."""
         return prod(mode.extent for mode in self.modes if mode.thread)
 
     @property
     def permutes_registers(self) -> bool:
-        """Whether a thread's elements change places between its vectors and its words."""
+        """True if a thread's elements change places between its vectors and its words."""
         return self.vec > 1 and self.word > 1
 
     def lanes(self, step: Callable[[Mode], int]) -> list[int]:
-        """Offset of each lane of the first warp, where a mode's next value is ``step(mode)`` away."""
+        """Return the offset of each lane of the first warp, where a mode's next value is ``step(mode)`` away."""
         offsets = [0]
         for mode in self.modes:
             if mode.thread and mode.stride < LANES:
@@ -194,13 +194,13 @@ class ThreadValueLayout:
 
 @lru_cache(maxsize=1024)
 def dims_by_stride(problem: Problem, side: Side) -> tuple[int, ...]:
-    """The dimensions by rising step of a side; broadcasts last."""
+    """Return the dimensions by rising step of a side; broadcasts last."""
     steps = [getattr(d, side) for d in problem.dims]
     return tuple(sorted(range(len(steps)), key=lambda n: (steps[n] == 0, abs(steps[n]), -n)))
 
 
 def vector(problem: Problem, dim: int, side: Side) -> int:
-    """Elements of the widest vector along a dimension that all other steps of a side keep aligned."""
+    """Return the elements of the widest vector along a dimension that all other steps of a side keep aligned."""
     steps = [getattr(d, side) for d in problem.dims]
     align = problem.src_align if side == "src" else problem.dst_align
     vec = max(1, align // problem.elem_bytes) if steps[dim] == 1 else 1
@@ -217,7 +217,7 @@ class _ModeAllocator:
         self.threads = self.registers = 1
 
     def take(self, dim: int, most: int, *, thread: bool) -> int:
-        """The next mode of a dimension: its largest divisor that is no more than ``most``."""
+        """Take the next mode of a dimension: its largest divisor that is not above ``most``."""
         remaining = self.left[dim]
         extent = next(n for n in range(max(1, min(most, remaining)), 0, -1) if remaining % n == 0)
         stride = self.threads if thread else self.registers
@@ -231,7 +231,7 @@ class _ModeAllocator:
         return extent
 
     def spread(self, dims: Sequence[int], threads: int) -> None:
-        """The rest of each dimension in turn: over threads as long as there are some, then over registers."""
+        """Spread the rest of each dimension in turn: over threads as long as there are some, then over registers."""
         for dim in dims:
             self.take(dim, threads // self.threads, thread=True)
         for dim in dims:
@@ -240,7 +240,7 @@ class _ModeAllocator:
 
 @lru_cache(maxsize=1024)
 def thread_values_of(problem: Problem, tiling: Tiling) -> ThreadValueLayout:
-    """The split of a tiling: vectors along global memory, a whole line of lanes beside each other, then words across.
+    """Return the thread-value layout of a tiling: vectors along global memory, a whole line of lanes beside each other, then words across.
 
     Eight lanes of 16 bytes write or read one line of 128 bytes of global memory, and four such groups lie one word
     apart in shared memory, so that a warp touches every bank once (see :func:`~tilecopy_relayout.planner.kernels.shared_layout`).
@@ -264,7 +264,7 @@ def thread_values_of(problem: Problem, tiling: Tiling) -> ThreadValueLayout:
 
 
 def _together(extent: int, word: int) -> int:
-    """Elements across the vectors for one thread: those of a word, or all where they are few."""
+    """Return the elements across the vectors for one thread: those of a word, or all where they are few."""
     if extent % word == 0 and extent > 2 * word:
         return word
     return extent if extent <= MOST_TOGETHER else 1
@@ -287,14 +287,14 @@ class SmemLayout:
     jump: int
 
     def step(self, mode: Mode) -> int:
-        """Elements from one value of a mode to the next."""
+        """Return the elements from one value of a mode to the next."""
         if mode.dim == self.run and mode.weight >= self.vec:
             return mode.weight // self.vec * self.jump
         return mode.weight * self.steps[mode.dim]
 
 
 def smem_layout_of(problem: Problem, tiling: Tiling, thread_values: ThreadValueLayout) -> SmemLayout:
-    """The staging of a tiling.
+    """Return the shared-memory layout of a tiling.
 
     Neighbouring lanes along ``run`` are ``vec`` rows apart, and a row often covers all banks a whole number of times. A pad
     as long as the words that the lanes across read together gives each group of lanes banks of its own.
