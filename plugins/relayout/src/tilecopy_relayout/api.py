@@ -74,7 +74,7 @@ def relayout(
         return relayout_dtensor(call, placements)
     if placements is not None:
         raise RequestError(
-            f"placements= must be omitted for a {name}: only a DTensor of torch has placements, got {shown(placements)}"
+            f"placements= must be omitted for a {name}: only a DTensor of torch has placements, got {short_repr(placements)}"
         )
     if module.partition(".")[0] == "dask":
         with LOCK:
@@ -121,7 +121,7 @@ def relayout_shards(
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(x, torch.Tensor):
         raise RequestError(
-            f"x must be a torch tensor (the shard of this process of torch.distributed), got {shown(x)}: in JAX, use "
+            f"x must be a torch tensor (the shard of this process of torch.distributed), got {short_repr(x)}: in JAX, use "
             "jax.lax.all_to_all inside jax.shard_map, or jax.device_put(y, sharding) after the permutation"
         )
     from .distributed.exchange import ShardsCall, relayout_part  # torch.compile, which traces this, knows no locks

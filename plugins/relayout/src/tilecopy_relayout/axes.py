@@ -31,7 +31,7 @@ def rearrangement(axes: Any, shape: Sequence[int], sizes: Mapping[str, Any] | No
         return parse(axes).resolve(shape, sizes or {})
     if sizes:
         raise RequestError(
-            f"{', '.join(map(repr, sizes))}: a permutation takes no axis lengths, got axes {shown(axes)}: omit them, or pass a pattern"
+            f"{', '.join(map(repr, sizes))}: a permutation takes no axis lengths, got axes {short_repr(axes)}: omit them, or pass a pattern"
         )
     order = _permutation(axes, numbers, shape)
     return Rearrangement(tuple((extent,) for extent in shape), order, (1,) * len(shape))
@@ -45,12 +45,12 @@ def _permutation(axes: Any, numbers: list[int] | None, shape: Sequence[int]) -> 
         numbers_of_axes = items_of("axes", axes, PERMUTATION)
         order = [axis for axis in map(_integer, numbers_of_axes) if axis is not None]
         if len(order) != len(numbers_of_axes):
-            raise RequestError(f"axes must be {PERMUTATION}, got {shown(axes)}")
+            raise RequestError(f"axes must be {PERMUTATION}, got {short_repr(axes)}")
     positive = tuple(axis + rank if axis < 0 else axis for axis in order)
     if sorted(positive) != list(range(rank)):
         valid = f"0 to {rank - 1}; " if rank else ""
         raise RequestError(
-            f"axes {shown(axes)} is not a permutation of {rank} dimensions ({valid}the shape is {tuple(shape)})"
+            f"axes {short_repr(axes)} is not a permutation of {rank} dimensions ({valid}the shape is {tuple(shape)})"
         )
     return positive
 

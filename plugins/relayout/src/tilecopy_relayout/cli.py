@@ -37,9 +37,7 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
         match = re.fullmatch(r"([0-9]{1,19}(?:\.[0-9]{1,19})?) ?([KMGT]i?)?B?", value.strip())
         count = int(float(match[1]) * _UNITS[match[2] or ""]) if match else 0
         if count < 1:
-            self.fail(
-                f"must be a number of bytes, such as 4GiB, 500MB or 1048576, got {value_shown(value)}", param, ctx
-            )
+            self.fail(f"must be a number of bytes, such as 4GiB, 500MB or 1048576, got {short_repr(value)}", param, ctx)
         return count
 
 
@@ -54,7 +52,7 @@ class AxisLength(click.ParamType):  # type: ignore[type-arg]
             return value
         match = re.fullmatch(r"([^\W\d]\w*)=([0-9]{1,19})", value)
         if match is None:
-            self.fail(f"must be NAME=LENGTH, such as p=4, got {value_shown(value)}", param, ctx)
+            self.fail(f"must be NAME=LENGTH, such as p=4, got {short_repr(value)}", param, ctx)
         return match[1], int(match[2])
 
 

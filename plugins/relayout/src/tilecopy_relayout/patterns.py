@@ -182,7 +182,7 @@ def _side(pattern: Pattern, tokens: Sequence[Term]) -> tuple[Group, ...]:
             else:
                 inside.append(token)
         elif token.text.isdigit():
-            number = shown(token.text).strip("'")
+            number = short_repr(token.text).strip("'")
             pattern.error(token.at, f"the number {number} must be an axis: name it, and pass its length as a keyword")
         else:
             pattern.error(token.at, f"{token.text!r} must be a name, '1', '...' or a parenthesis")

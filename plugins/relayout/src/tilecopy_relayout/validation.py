@@ -32,10 +32,10 @@ def items_of(name: str, values: Any, rule: str = "a sequence of integers, one pe
             items = ()
             listed = False
         if len(items) > MOST_DIMS:
-            raise RequestError(f"{name} must have at most {MOST_DIMS} entries, got {shown(values)}")
+            raise RequestError(f"{name} must have at most {MOST_DIMS} entries, got {short_repr(values)}")
         if listed:
             return items
-    raise RequestError(f"{name} must be {rule}, got {shown(values)}")
+    raise RequestError(f"{name} must be {rule}, got {short_repr(values)}")
 
 
 def integers_of(name: str, values: Any) -> tuple[int, ...]:
@@ -63,7 +63,7 @@ def sizes_of(sizes: Mapping[str, Any], refuse: Callable[[str], NoReturn]) -> dic
     for name, size in sizes.items():
         extent, identifier = integer(size), normalize(name)
         if extent is None or not 0 <= extent < _MOST:
-            refuse(f"{name} must be an axis length from 0 on, got {shown(size)}")
+            refuse(f"{name} must be an axis length from 0 on, got {short_repr(size)}")
         if extents.get(identifier, extent) != extent:
             refuse(
                 f"{name}={extent}: the same axis has the length {extents[identifier]} (Python normalizes names by NFKC)"

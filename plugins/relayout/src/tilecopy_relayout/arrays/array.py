@@ -147,5 +147,5 @@ def _itemsize(where: str, dtype: Any) -> int:
 
 def _device_of(pointer: int) -> int:
     """Return the GPU of a device address."""
-    cuda: Any = executor_named("cuda")
+    cuda: Any = get_executor("cuda")
     return int(cuda.driver.device_of(pointer))

@@ -39,7 +39,7 @@ class DevicePlacement:
         if device is not None:
             if type(device) is not int or device not in (source, destination):
                 raise RequestError(
-                    f"device must be the GPU of the array ({source}) or of out ({destination}), got {shown(device)}"
+                    f"device must be the GPU of the array ({source}) or of out ({destination}), got {short_repr(device)}"
                 )
             return cls(device, source, destination)
         stream_device = None if stream is None or source == destination else driver().device_of_stream(stream)

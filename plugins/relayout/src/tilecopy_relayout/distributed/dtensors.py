@@ -40,7 +40,7 @@ def relayout_dtensor(call: RelayoutCall, placements: Sequence[Any] | None) -> An
     )
     if len(wanted) != len(kept):
         raise RequestError(
-            f"placements must have one entry per dimension of the mesh, which has {len(kept)}, got {shown(placements)}"
+            f"placements must have one entry per dimension of the mesh, which has {len(kept)}, got {short_repr(placements)}"
         )
     changed = [n for n, (had, has) in enumerate(zip(kept, wanted, strict=True)) if had is None or had != has]
     divided = [placement.dim for placement in array.placements if isinstance(placement, Shard)]
@@ -48,7 +48,7 @@ def relayout_dtensor(call: RelayoutCall, placements: Sequence[Any] | None) -> An
     exchanges = all(isinstance(dims[n], Shard) for n in changed for dims in (array.placements, wanted))
     if len(changed) > 1 or not exchanges or len(set(divided)) < len(divided) or len(set(onto)) < len(onto):
         raise RequestError(
-            f"placements {shown(placements)} differ from {array.placements} in more than one sharded mesh dimension: use "
+            f"placements {short_repr(placements)} differ from {array.placements} in more than one sharded mesh dimension: use "
             "array.redistribute(...) before or after the relayout"
         )
     # With all extents given a pattern says what becomes of the part that a process has; that of the other mesh dimensions is its own.
@@ -93,5 +93,5 @@ def _checked_placement(placement: Any, moved: Rearrangement, number: int) -> Any
     if isinstance(placement, Replicate):
         return placement
     if type(placement) is not Shard:
-        raise RequestError(f"placements[{number}] must be Shard(dim) or Replicate(), got {shown(placement)}")
+        raise RequestError(f"placements[{number}] must be Shard(dim) or Replicate(), got {short_repr(placement)}")
     return Shard(dimension(f"placements[{number}].dim", placement.dim, len(moved.shape), "the result"))

@@ -104,7 +104,7 @@ def relayout_part(call: ShardsCall, x: Any, group: Any = None, out: Any = None) 
         return torch.ops.tilecopy.relayout_shards(x, *arguments, total)
     if not isinstance(group, dist.ProcessGroup):
         raise RequestError(
-            f"group must be a process group of torch.distributed that has this process as a member, got {shown(group)}: call "
+            f"group must be a process group of torch.distributed that has this process as a member, got {short_repr(group)}: call "
             "torch.distributed.init_process_group for the group of all ranks"
         )
     if not isinstance(call.axes, (str, tuple)):
@@ -223,11 +223,11 @@ def _request_of(x: torch.Tensor, call: ShardsCall, out: Any) -> RankRequest:
         sizes = tuple(sorted(sizes_of(call.sizes, _refuse).items()))
         out_shard_dim = integer(call.out_shard_dim)
         if out_shard_dim is None:
-            _refuse(f"out_shard_dim must be a dimension of the result, got {shown(call.out_shard_dim)}")
+            _refuse(f"out_shard_dim must be a dimension of the result, got {short_repr(call.out_shard_dim)}")
         out_shape = None if out is None else tuple(out.shape) if isinstance(out, torch.Tensor) else ()
         if out is not None:
             if not isinstance(out, torch.Tensor) or out.device != x.device:
-                _refuse(f"out must be a torch tensor on {x.device}, the device of x, got {shown(out)}")
+                _refuse(f"out must be a torch tensor on {x.device}, the device of x, got {short_repr(out)}")
             checked_result("out", out, source, tuple(out.shape))
         return RankRequest(
             shape=source.shape,

@@ -167,7 +167,7 @@ def dimension(name: str, value: Any, rank: int, what: str) -> int:
     """
     dim = integer(value)
     if dim is None or not -rank <= dim < rank:
-        raise RequestError(f"{name} must be a dimension of {what}, which has {rank}, got {shown(value)}")
+        raise RequestError(f"{name} must be a dimension of {what}, which has {rank}, got {short_repr(value)}")
     return dim % rank
 
 

@@ -138,7 +138,7 @@ def relayout_file(
     with output_file(destination) as write:
         if destination.exists() and destination.samefile(source):
             raise FileError(
-                f"{shown(destination)}: the output must not be the input, which is read until the end: name another file"
+                f"{printable_name(destination)}: the output must not be the input, which is read until the end: name another file"
             )
         header = header_of(read.descr, moved.shape)
         strides = tuple(stride * array.itemsize for stride in row_major(moved.shape))

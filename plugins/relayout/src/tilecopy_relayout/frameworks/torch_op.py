@@ -50,7 +50,7 @@ def apply_operator(call: RelayoutCall) -> Any:
         order = call.rearrangement().order
         call = call if isinstance(call.axes, str) else call._replace(axes=order)
     if out is not None and not isinstance(out, torch.Tensor):
-        raise RequestError(f"out must be a torch tensor, as the array is, got {shown(out)}")
+        raise RequestError(f"out must be a torch tensor, as the array is, got {short_repr(out)}")
     if out is not None:
         _demand_no_derivatives(array, out)
     try:

@@ -122,10 +122,12 @@ def run_call(call: RelayoutCall, on_launch: Callable[[CheckedLaunch], None] = la
 def _through(device: int, executor: str) -> AbstractContextManager[None]:
     """Make a GPU the one that host arrays go through."""
     if executor != "cuda":
-        raise RequestError(f"device must be omitted where the relayout runs on the {executor}, got {shown(device)}")
+        raise RequestError(
+            f"device must be omitted where the relayout runs on the {executor}, got {short_repr(device)}"
+        )
     if type(device) is not int or device not in [gpu.ordinal for gpu in driver().devices]:
         raise RequestError(
-            f"device must be the number of one of the {len(driver().devices)} GPUs, from 0 on, got {shown(device)}"
+            f"device must be the number of one of the {len(driver().devices)} GPUs, from 0 on, got {short_repr(device)}"
         )
     active: AbstractContextManager[None] = driver().active(device)
     return active

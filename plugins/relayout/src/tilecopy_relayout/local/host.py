@@ -38,7 +38,7 @@ def choose_executor(name: str | None, device: int | None = None) -> str:
         RequestError: there is no executor of that name, or it cannot access the array.
     """
     if name is not None and not (isinstance(name, str) and name in EXECUTORS):
-        raise RequestError(f"executor must be 'cuda' or 'emulator', got {shown(name)}")
+        raise RequestError(f"executor must be 'cuda' or 'emulator', got {short_repr(name)}")
     if device is not None and name == "emulator":
         raise RequestError(
             f"executor={name!r} needs a host array, but the array is on GPU {device}: copy it to the host"

@@ -38,12 +38,12 @@ def bind(
         gpus: the GPUs of both, or None.
     """
     if gpus is not None and not isinstance(gpus, DevicePlacement):
-        raise tc.RequestError(f"gpus must be a DevicePlacement or None, got {shown(gpus)}")
+        raise tc.RequestError(f"gpus must be a DevicePlacement or None, got {short_repr(gpus)}")
     if isinstance(executor, str) and executor == "cuda":
         return DeviceLauncher(plan, gpus) if gpus is not None else _anywhere(cache(partial(DeviceLauncher, plan)))
     if isinstance(executor, str) and executor == "emulator":
         return lambda source, destination, _: _on_host(plan, sides, source, destination)
-    raise tc.RequestError(f"executor must be 'cuda' or 'emulator', got {shown(executor)}")
+    raise tc.RequestError(f"executor must be 'cuda' or 'emulator', got {short_repr(executor)}")
 
 
 @frozen(eq=False)
@@ -85,7 +85,7 @@ def low_bits(source: int, destination: int) -> int:
         return (source & 15) << 4 | destination & 15
     except TypeError:
         raise tc.RequestError(
-            f"addresses must be integers, got source {shown(source)} and destination {shown(destination)}"
+            f"addresses must be integers, got source {short_repr(source)} and destination {short_repr(destination)}"
         ) from None
 
 
@@ -120,7 +120,7 @@ def _demand(name: str, array: Any, planned: Footprint) -> None:
         RequestError: it is no array, its elements are of another size, or it is too short.
     """
     if not isinstance(array, np.ndarray) or array.dtype.hasobject or is_masked(array):
-        raise tc.RequestError(f"{name} must be a NumPy array of plain elements, got {shown(array)}")
+        raise tc.RequestError(f"{name} must be a NumPy array of plain elements, got {short_repr(array)}")
     footprint = Footprint(0, array.shape, array.strides, array.itemsize)
     (low, high), (first, end) = footprint.span, planned.span
     if array.itemsize != planned.itemsize or not low <= first <= end <= high:

@@ -155,26 +155,28 @@ def plan_relayout(
     """
     elem_bytes, extents = element_bytes(dtype), integers_of("shape", shape)
     if min(extents, default=1) < 0:
-        raise tc.RequestError(f"shape must not have negative extents, got {shown(shape)}")
+        raise tc.RequestError(f"shape must not have negative extents, got {short_repr(shape)}")
     if 0 in extents:
-        raise tc.RequestError(f"shape must have elements, got {shown(shape)}")
+        raise tc.RequestError(f"shape must have elements, got {short_repr(shape)}")
     if prod(extents) * elem_bytes > _MOST_BYTES:
         raise tc.RequestError(
-            f"shape must fit the addresses of a GPU, got {shown(shape)}: {prod(extents) * elem_bytes} bytes"
+            f"shape must fit the addresses of a GPU, got {short_repr(shape)}: {prod(extents) * elem_bytes} bytes"
         )
     moved = rearrangement(axes, extents, sizes)
     source = moved.source_strides(_steps("strides", strides, extents))
     out_steps = moved.destination_strides(_steps("out_strides", out_strides, moved.shape))
     split = tuple(moved.extents[n] for n in moved.order)
     if overlaps_itself(Footprint(0, split, out_steps, 1)):
-        raise tc.RequestError(f"out_strides must keep the elements of {moved.shape} apart, got {shown(out_strides)}")
+        raise tc.RequestError(
+            f"out_strides must keep the elements of {moved.shape} apart, got {short_repr(out_strides)}"
+        )
     by_source = dict(zip(moved.order, out_steps, strict=True))
     into = tuple(by_source[n] for n in range(len(moved.extents)))
     spec = RelayoutSpec(moved.extents, source, into, elem_bytes, str(tc.target_of(target)))
     for name, align in (("align_bytes", align_bytes), ("out_align_bytes", out_align_bytes)):
         if type(align) is not int or align not in ALIGNMENTS or align < elem_bytes:
             raise tc.RequestError(
-                f"{name} must be one of {', '.join(map(str, ALIGNMENTS))} and at least the {elem_bytes} bytes of an element, got {shown(align)}"
+                f"{name} must be one of {', '.join(map(str, ALIGNMENTS))} and at least the {elem_bytes} bytes of an element, got {short_repr(align)}"
             )
     problem, base_offsets, tiling, kernel = _plan_aligned(spec, align_bytes, out_align_bytes)
     return RelayoutPlan(spec, problem, tiling, kernel, base_offsets)
@@ -186,7 +188,7 @@ def _steps(name: str, given: Sequence[int] | None, shape: tuple[int, ...]) -> tu
         return row_major(shape)
     steps = integers_of(name, given)
     if len(steps) != len(shape):
-        raise tc.RequestError(f"{name} must have one entry per dimension of shape {shape}, got {shown(given)}")
+        raise tc.RequestError(f"{name} must have one entry per dimension of shape {shape}, got {short_repr(given)}")
     return steps
 
 
