@@ -30,7 +30,7 @@ def starting_calls(w):
     tc.Accept(priority=5)
     tc.ActiveThreads(32, (True,) * 32, "", (("n", w.n),))
     tc.Axis("mine", "memory", "thread", "cta")
-    tc.Buffer((8, 8), "float16", space="global", layout=w.layout, align_bytes=16, elem_offset=8, memory=w.a.memory)
+    tc.Buffer((8, 8), "float16", space="global", layout=w.layout, align_bytes=16, storage_offset=8, memory=w.a.memory)
     w.a.permute(1, 0)
     w.s.view(shape=(32, 64), layout=TileLayout(S[32, 64]), dtype="float32")
     tc.CopyRequest(**COPY, dst=w.s[:, :], src=w.a[:, :], active=tc.ActiveThreads(64), options={"mbar": w.mbar})

@@ -439,7 +439,7 @@ def test_names_of_cuda_are_no_names_of_functions(name: str) -> None:
 def box_of_rows() -> tc.Plan:
     """Rows 8i to 8i + 8 of A, from its column 16 on, into swizzled shared memory."""
     i, rows = tc.symbol("i", lower=0, upper=4096), tc.symbol("M", lower=1, upper=2**20)
-    a = tc.Buffer((rows, 128), "float32", space="global", name="A", elem_offset=64)
+    a = tc.Buffer((rows, 128), "float32", space="global", name="A", storage_offset=64)
     layout = tc.SwizzledLayout(tc.swizzle("128B", "float32"), TileLayout(S[8, 32]))
     tile = tc.Buffer((8, 32), "float32", space="shared", name="tile", layout=layout, align_bytes=1024)
     bar, region = tc.Buffer((1,), "uint64", space="shared", name="bar"), a[i * 8 : i * 8 + 8, 16:48]

@@ -589,9 +589,9 @@ def test_a_destination_that_puts_two_elements_in_one_place_is_refused(
 @pytest.mark.parametrize(
     ("start", "own", "bits"), [(2, 2, 128), (2, 0, 64), (0, 2, 64), (1, 3, 128), (1, 1, 64), (3, 0, 32)]
 )
-def test_a_start_and_the_buffers_own_start_count_together(start: int, own: int, bits: int) -> None:
+def test_a_start_and_the_buffers_storage_offset_count_together(start: int, own: int, bits: int) -> None:
     a = tc.Buffer((32, 4), "float32", space="global", name="A")
-    s = tc.Buffer((32 * 4 + 8,), "float32", space="shared", name="s", elem_offset=own)
+    s = tc.Buffer((32 * 4 + 8,), "float32", space="shared", name="s", storage_offset=own)
     assert (
         tc.plan(
             s[start : start + 128],

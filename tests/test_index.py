@@ -266,7 +266,7 @@ def test_a_shared_address_is_right_swizzled_or_not(
     lower, upper = bounds_of(expr)
     assume(lower is not None and upper is not None and 0 <= lower and upper < 4096)
     chosen = None if swizzle is None else tc.Swizzle(*swizzle)
-    buffer = tc.Buffer(8192, "float32", space="shared", name="s", elem_offset=own, align_bytes=1024)
+    buffer = tc.Buffer(8192, "float32", space="shared", name="s", storage_offset=own, align_bytes=1024)
     symbols = dict.fromkeys(SYMBOLS, "b32")
     ptx = builder(symbols, buffer)
     address = ptx.address(buffer, expr, chosen, whole=whole)

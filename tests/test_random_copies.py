@@ -128,7 +128,7 @@ def cases(draw: st.DrawFn) -> dict[str, Any]:
         "functions": {side: [function for _, function in found] for side, found in sides.items()},
         "op": draw(st.sampled_from(["copy", "copy", "copy_async"])),
         "broadcast": draw(st.sampled_from([None, None, None, 0, 1])),
-        "own_start": draw(st.sampled_from([0, 0, 0, 2, 4, 8])),
+        "storage_offset": draw(st.sampled_from([0, 0, 0, 2, 4, 8])),
         "data": draw(st.data()),
     }
 
@@ -181,14 +181,14 @@ class Drawn:
         extents, strides, offset, swizzle = self.layouts[side]
         found = oracle.addresses(extents, strides, offset)
         return (found if swizzle is None else oracle.swizzled(found, *swizzle)) + (
-            self.case["own_start"] if side == "s" else 0
+            self.case["storage_offset"] if side == "s" else 0
         )
 
     def span(self, side: str) -> int:
         extents, strides, offset, swizzle = self.layouts[side]
         span = sum((e - 1) * s for e, s in zip(extents, strides, strict=True)) + 1 + offset
         block = 1 if swizzle is None else 1 << swizzle[0] + swizzle[1]
-        return -(-span // block) * block + (self.case["own_start"] if side == "s" else 0)
+        return -(-span // block) * block + (self.case["storage_offset"] if side == "s" else 0)
 
     def expected(self, memory: dict[str, Any]) -> tuple[Any, Any]:
         """Shared memory of each CTA and the memory of B, element by element as bytes."""
@@ -238,7 +238,7 @@ class Drawn:
             name="tile",
             layout=layout,
             memory=pool.memory,
-            elem_offset=case["own_start"],
+            storage_offset=case["storage_offset"],
             align_bytes=16,
         )
         tid = k.thread_id()

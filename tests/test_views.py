@@ -261,19 +261,19 @@ def test_hazards_are_those_of_the_bytes() -> None:
 
 
 def test_a_view_keeps_what_is_proved_of_its_start() -> None:
-    tile = shared(elem_offset=4)
+    tile = shared(storage_offset=4)
     plan = tc.plan(tile.view(dtype="uint32")[:, :], tc.Buffer((64, 32), "uint32", space="global", name="A")[:, :],
                    scope=tc.warp(), target="sm_80")  # fmt: skip
     assert plan.partition.vec_bits == 64
     with pytest.raises(tc.LayoutError, match=mentions("uint32")):
-        shared(elem_offset=1).view(dtype="uint32")
+        shared(storage_offset=1).view(dtype="uint32")
 
 
 def test_registers_begin_where_their_layout_does() -> None:
     k = tc.KernelBuilder("part", threads=32)
     whole = k.local((32, 16), "float32", layout=TileLayout(S[(32, 16) : (1 @ laneid, 1)]))
-    with pytest.raises(tc.LayoutError, match=mentions("layout", "elem_offset", 4)):
-        tc.Buffer(8, "float32", space="local", memory=whole.memory, elem_offset=4)
+    with pytest.raises(tc.LayoutError, match=mentions("layout", "storage_offset", 4)):
+        tc.Buffer(8, "float32", space="local", memory=whole.memory, storage_offset=4)
 
 
 def test_a_view_belongs_to_its_kernel_and_its_own_shape_counts() -> None:

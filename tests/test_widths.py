@@ -100,7 +100,7 @@ def check_width(case: dict[str, Any]) -> str:
             space=space,
             name=space,
             layout=layout_of(side["layout"]),
-            elem_offset=side["own"],
+            storage_offset=side["own"],
             align_bytes=align,
         )
         regions.append(

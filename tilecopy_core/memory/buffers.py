@@ -95,10 +95,10 @@ class Buffer:
     Attributes:
         shape: extents, in elements; those of a global buffer may be symbolic.
         dtype: element type.
-        layout: place of each element, in elements from the buffer's own start; row-major by default.
+        layout: place of each element, in elements from the buffer's first; row-major by default.
         memory: the memory that it is, whose name and space it has; buffers with the same name are not the same, views of one are.
         align_bytes: what the address of the allocation is a multiple of.
-        elem_offset: the buffer's own start inside its allocation, in elements; counts in every alignment test. 0 of registers.
+        storage_offset: the element of its allocation at which the buffer begins; counts in every alignment test. 0 of registers.
         allocated_addr: for tensor memory, the shared word that ``tcgen05.alloc`` writes its address to.
     """
 
@@ -107,7 +107,7 @@ class Buffer:
     layout: AnyLayout
     memory: Memory
     align_bytes: int
-    elem_offset: Int = attrs.field(eq=key_of)
+    storage_offset: Int = attrs.field(eq=key_of)
     allocated_addr: Any
     name: str = attrs.field(eq=False)
     space: str = attrs.field(eq=False)
@@ -121,7 +121,7 @@ class Buffer:
         layout: AnyLayout | None = None,
         name: str = "buffer",
         align_bytes: int | None = None,
-        elem_offset: Int = 0,
+        storage_offset: Int = 0,
         allocated_addr: Any = None,
         memory: Memory | None = None,
     ) -> None:
@@ -139,26 +139,36 @@ class Buffer:
             raise LayoutError(f"{where}: a layout is a TileLayout or a SwizzledLayout, not {short_repr(layout)}")
         if align_bytes is None:  # 16 bytes are checked at launch; a swizzled buffer starts with a whole atom
             align_bytes = 16 if space == "global" else 1024 if layout.swizzle is not None else 128
-        align_bytes, elem_offset = plain(align_bytes), plain(elem_offset)
+        align_bytes, storage_offset = plain(align_bytes), plain(storage_offset)
         if not _ALIGN.fits(align_bytes) or align_bytes & (align_bytes - 1):
             raise RequestError(f"{where}: align_bytes is a power of two up to 2**32, not {short_repr(align_bytes)}")
-        INT.check(elem_offset, where, "elem_offset")
-        if space == "local" and not structural_equal(elem_offset, 0):
-            raise LayoutError(f"{where}: registers begin where the layout does: elem_offset is 0, not {elem_offset}")
+        INT.check(storage_offset, where, "storage_offset")
+        if space == "local" and not structural_equal(storage_offset, 0):
+            raise LayoutError(
+                f"{where}: registers begin where the layout does: storage_offset is 0, not {storage_offset}"
+            )
         _MEMORY.check(memory, where, "memory")
         _HOLDER.check(allocated_addr, where, "allocated_addr")
         memory = memory or Memory(name, space, layout, element_type)
         self.__attrs_init__(
-            extents, element_type, layout, memory, align_bytes, elem_offset, allocated_addr, memory.name, memory.space
+            extents,
+            element_type,
+            layout,
+            memory,
+            align_bytes,
+            storage_offset,
+            allocated_addr,
+            memory.name,
+            memory.space,
         )
 
     def __repr__(self) -> str:
         return f"{self.space} {self.name}: {self.dtype}{list(self.shape)}"
 
     def placed_by(self) -> tuple[Expr, ...]:
-        """The symbolic integers that decide where its elements lie: in its strides, its offsets and its own start."""
+        """The symbolic integers that decide where its elements lie: in its strides, its offsets and its storage offset."""
         layout = self.layout
-        parts = (*layout.strides, *[it.stride for it in layout.replica], *layout.offset.values(), self.elem_offset)
+        parts = (*layout.strides, *[it.stride for it in layout.replica], *layout.offset.values(), self.storage_offset)
         return tuple([value for value in parts if isinstance(value, Expr)])
 
     def __getitem__(self, key: Any) -> Region:
@@ -229,10 +239,10 @@ class Buffer:
 
     def _make_view(self, shape: Any, layout: Any, dtype: DType) -> Buffer:
         bits = self.dtype.bits
-        start = self.elem_offset
+        start = self.storage_offset
         if dtype.bits != bits:
             if divisor_of(start) * bits % dtype.bits:
-                raise LayoutError(f"its own start {start} is not proved to be whole elements of {dtype}")
+                raise LayoutError(f"its storage offset {start} is not proved to be whole elements of {dtype}")
             start = start * bits // dtype.bits
         if layout is not None and not isinstance(layout, TileLayout):
             raise LayoutError(f"a layout is a TileLayout or a SwizzledLayout, not {short_repr(layout)}")
@@ -251,7 +261,7 @@ class Buffer:
                 raise LayoutError(f"a layout is for a shape of plain integers, not {extents}; give shape= too")
             layout.check_admits(extents, "the new layout")
             check_begins_inside(layout, "the new layout")
-        return attrs.evolve(self, shape=extents, dtype=dtype, layout=layout, elem_offset=start)
+        return attrs.evolve(self, shape=extents, dtype=dtype, layout=layout, storage_offset=start)
 
     def _check_alignment(self, view: Buffer) -> None:
         """Elements, and what a swizzle repeats, begin at multiples of their size; a register holds whole elements."""

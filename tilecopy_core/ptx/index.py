@@ -218,7 +218,7 @@ class IndexEmitter(Emitter):
             raise PtxError(f"{buffer.name}: elements of {buffer.dtype.bits} bits have no address")
         if space not in ("global", "shared"):
             raise PtxError(f"the buffer {buffer.name} is in {space} memory, which has no addresses")
-        size, offset, before = buffer.dtype.bits // 8, offset_elems, buffer.elem_offset
+        size, offset, before = buffer.dtype.bits // 8, offset_elems, buffer.storage_offset
         if swizzle is None and (before.__class__ is not int or before):
             offset = offset + before
         const, terms = (offset.const, offset.terms) if isinstance(offset, Expr) else (offset, ())

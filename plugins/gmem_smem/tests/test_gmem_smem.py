@@ -139,10 +139,10 @@ def test_a_symbolic_start_counts_for_what_it_declares(multiple: int, bits: int) 
     assert plan(s[:, :], a[:, n : n + 64], tc.warp()).partition.vec_bits == bits
 
 
-def test_a_buffers_own_start_and_alignment_count() -> None:
+def test_a_buffers_storage_offset_and_alignment_count() -> None:
     _, a = pair((32, 32), "float32")
     for offset, bits in ((0, 128), (2, 64), (1, 32)):
-        s = tc.Buffer((32, 32), "float32", space="shared", name="s", elem_offset=offset)
+        s = tc.Buffer((32, 32), "float32", space="shared", name="s", storage_offset=offset)
         assert plan(s[:, :], a, tc.warp()).partition.vec_bits == bits
     weak = tc.Buffer((32, 32), "float32", space="global", name="A", align_bytes=4)
     s = tc.Buffer((32, 32), "float32", space="shared", name="s")
@@ -158,7 +158,7 @@ def test_the_alignment_of_shared_memory_and_the_start_of_a_swizzled_buffer_count
         assert plan(s[:, :], a, tc.warp()).partition.vec_bits == bits
     layout = tc.SwizzledLayout(tc.swizzle("128B", "float32"), TileLayout(S[32, 32]))
     for offset, bits in ((0, 128), (4, 128), (2, 64), (1, 32)):
-        s = tc.Buffer((32, 32), "float32", space="shared", name="s", layout=layout, elem_offset=offset)
+        s = tc.Buffer((32, 32), "float32", space="shared", name="s", layout=layout, storage_offset=offset)
         assert plan(s[:, :], a, tc.warp()).partition.vec_bits == bits
 
 

@@ -74,7 +74,7 @@ def fragments(draw: Any, ranges: Any) -> Description | None:
         (Start(0, (Term("unit", 1),)) if units > 1 else Start(0), *starts),
         ((units, rows * pitch + rows // high * gap, "m"), *iters_in_memory),
         swizzle=spelt,
-        own_start=lead,
+        storage_offset=lead,
         align_bytes=draw.pick([1024, 16, 16, 16, 8]),
     )
     local = Operand("local", tile, tuple(extents), tuple(map(Start, begin)), tuple(iters))

@@ -180,7 +180,7 @@ def test_declines_with_the_numbers() -> None:
     assert mentions(48).search(reason(columns=48))
     swizzled = tc.SwizzledLayout(tc.swizzle("128B", "uint8"), TileLayout(S[32, 128]))
     assert mentions(128, 1024).search(reason(columns=128, layout=swizzled, align_bytes=128))
-    view = tc.Buffer((32, 128), "uint8", space="shared", name="s", layout=swizzled, elem_offset=64)
+    view = tc.Buffer((32, 128), "uint8", space="shared", name="s", layout=swizzled, storage_offset=64)
     with pytest.raises(tc.NoVariantError, match=mentions(64, 1024)):
         tc.plan(tmem(128)[:, :], view[:, :], op="copy_async", scope=tc.thread(), target="sm_100a")
     apart = tc.SwizzledLayout(tc.swizzle("32B", "uint8"), TileLayout(S[(32, 2, 16) : (32, 1088, 1)]))
@@ -293,14 +293,14 @@ def test_cta_group_two_fills_both_ctas() -> None:
 
 
 def columns_of(
-    start: tc.Int, dtype: str = "float16", *, layout: tc.Layout | None = None, own_start: int = 0
+    start: tc.Int, dtype: str = "float16", *, layout: tc.Layout | None = None, storage_offset: int = 0
 ) -> list[tc.Int]:
     """The column of each atom of a copy of two rows of 128 bits into wider tensor memory."""
     per = 128 // tc.dtype_of(dtype).bits
     units = TileLayout(S[(32, 2, per) : (per, 32 * per, 1)])
     src = tc.Buffer((32, 2 * per), dtype, space="shared", layout=units, name="s")
     wide = layout or TileLayout(S[(32, 64 * per) : (1 @ TLane, 1 @ TCol)] + R[4 : 32 @ TLane])
-    dst = tc.Buffer((32, wide.size // 32), dtype, space="tmem", layout=wide, name="t", elem_offset=own_start)
+    dst = tc.Buffer((32, wide.size // 32), dtype, space="tmem", layout=wide, name="t", storage_offset=storage_offset)
     box = dst[:, start : start + 2 * per]
     return [
         atom.column
@@ -311,7 +311,7 @@ def columns_of(
 @pytest.mark.parametrize(("dtype", "per"), [("uint8", 16), ("float16", 8), ("uint32", 4)])
 def test_a_row_begins_at_a_multiple_of_four_columns(dtype: str, per: int) -> None:
     assert columns_of(per, dtype) == [4, 8]
-    assert columns_of(0, dtype, own_start=2 * per) == [8, 12]
+    assert columns_of(0, dtype, storage_offset=2 * per) == [8, 12]
     router = R[4 : 32 @ TLane]
     apart = TileLayout(S[(32, 2, per) : (1 @ TLane, 3 * per @ TCol, 1 @ TCol)] + router)
     assert columns_of(0, dtype, layout=apart + per @ TCol) == [4, 16]
@@ -320,7 +320,7 @@ def test_a_row_begins_at_a_multiple_of_four_columns(dtype: str, per: int) -> Non
     for wrong in (
         lambda: columns_of(part, dtype),
         *(lambda start=start: columns_of(start, dtype) for start in range(1, per)),
-        *(lambda own=own: columns_of(0, dtype, own_start=own) for own in (1, per // 4, per // 2)),
+        *(lambda own=own: columns_of(0, dtype, storage_offset=own) for own in (1, per // 4, per // 2)),
         lambda: columns_of(0, dtype, layout=apart + per // 2 @ TCol),
         lambda: columns_of(
             0, dtype, layout=TileLayout(S[(32, 2, per) : (1 @ TLane, 3 * per // 2 @ TCol, 1 @ TCol)] + router)
@@ -331,9 +331,9 @@ def test_a_row_begins_at_a_multiple_of_four_columns(dtype: str, per: int) -> Non
 
 
 def test_tensor_memory_ends_at_512_columns() -> None:
-    assert columns_of(0, own_start=1008) == [504, 508]
+    assert columns_of(0, storage_offset=1008) == [504, 508]
     with pytest.raises(tc.NoVariantError, match=mentions(512, 32)):
-        columns_of(0, own_start=1016)
+        columns_of(0, storage_offset=1016)
 
 
 def test_four_rows_begin_in_the_first_quarter_of_the_lanes() -> None:

@@ -252,7 +252,9 @@ def test_declines_name_the_first_register_and_what_would_fit() -> None:
     assert mentions("tcgen05").search(
         reason(fragment("32x32b", 128, 64, "float32"), whole, (128, 64), target="sm_120a")
     )
-    wide = tc.Buffer((128, 8), "float32", space="tmem", layout=tensor("32x32b", 128, 8), name="tmem", elem_offset=508)
+    wide = tc.Buffer(
+        (128, 8), "float32", space="tmem", layout=tensor("32x32b", 128, 8), name="tmem", storage_offset=508
+    )
     frag = tc.Buffer(
         (128, 8), "float32", space="local", layout=TileLayout(S[(128, 8) : (1 @ tid_in_wg, 1)]), name="frag"
     )

@@ -204,8 +204,8 @@ def reads_on(space: str) -> Callable[..., Any]:
     return load
 
 
-def forgets_own_start(ptx: Any, buffer: Any, offset: Any = 0, *more: Any, **named: Any) -> Any:
-    start = buffer.elem_offset
+def forgets_storage_offset(ptx: Any, buffer: Any, offset: Any = 0, *more: Any, **named: Any) -> Any:
+    start = buffer.storage_offset
     return ptx.address(buffer, offset - start if isinstance(start, int) else offset, *more, **named)
 
 
@@ -749,7 +749,7 @@ FAULTS = (
     Fault("offset of the destination is forgotten", "gmem_smem", partition=side("dst", without_offset)),
     Fault("variables of the source are forgotten", "gmem_smem", partition=side("src", without_variables)),
     Fault("source is one element on", "gmem_smem", partition=side("src", shifted)),
-    Fault("own start is forgotten", "gmem_smem", builder={"address": forgets_own_start}),
+    Fault("storage offset is forgotten", "gmem_smem", builder={"address": forgets_storage_offset}),
     Fault("vectors are single elements", "gmem_smem", partition=narrow, by="partitions"),
     Fault("vectors are twice as wide", "gmem_smem", partition=wide),
     Fault("every thread does the first one's part", "gmem_smem", builder={"thread_index": first_thread}),
@@ -795,7 +795,7 @@ FAULTS = (
     Fault("swizzle of a fragment's memory is forgotten", "reg", partition=memory(lambda layout: layout.unswizzled)),
     Fault("fragment's vectors are twice as wide", "reg", partition=wide),
     Fault("fragment's edge is forgotten", "reg", partition=without_edge),
-    Fault("own start of a fragment's memory is forgotten", "reg", builder={"address": forgets_own_start}),
+    Fault("storage offset of a fragment's memory is forgotten", "reg", builder={"address": forgets_storage_offset}),
     Fault("shared memory is one element on", "reg", builder={"address": one_element_on("shared")}),
     # dsmem
     Fault("a chunk is missing", "dsmem", partition=fewer_rounds),
@@ -838,7 +838,7 @@ FAULTS = (
     Fault("rows are 16 bytes long", "bulk_store", partition=lambda r, p: evolve(p, nbytes=16)),
     Fault("rows are 16 bytes too long", "bulk_store", partition=lambda r, p: evolve(p, nbytes=p.nbytes + 16)),
     Fault("any thread may issue", "bulk_store", record=records(threads="any")),
-    Fault("source's own start is forgotten", "bulk_store", builder={"address": forgets_own_start}),
+    Fault("source's storage offset is forgotten", "bulk_store", builder={"address": forgets_storage_offset}),
     # what a partition says and its instructions do not do
     says("says another register than it copies", "reg", register_on),
     says("says that digits are swapped", "reg", digits_changed(lambda ds: ds[1:])),

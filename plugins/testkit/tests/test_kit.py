@@ -217,7 +217,7 @@ def test_arrays_past_2_to_the_31_take_no_memory() -> None:
 
 
 def test_draws_are_closed_under_what_a_third_party_forgets() -> None:
-    """Slices of larger tiles, tiles beside each other, odd pitches, own starts, edges, sizes at launch, multicast: no two elements at one place."""
+    """Slices of larger tiles, tiles beside each other, odd pitches, storage offsets, edges, sizes at launch, multicast: no two elements at one place."""
     record = tc.Variant(
         name="engine", op="copy_async", priority=1, summary="draws alone", spaces=(("global", "shared"),), threads="one",
         options=(tc.Option("multicast", (int,), "a mask"),), completion="mbarrier", edges=True,
@@ -226,7 +226,7 @@ def test_draws_are_closed_under_what_a_third_party_forgets() -> None:
     assert {True, False} == {d.sized for d in drawn} == {bool(d.receivers) for d in drawn}
     assert {len(d.src.shape) for d in drawn} >= {2, 3, 4}
     assert any(len(d.dst.iters) > len(d.dst.shape) for d in drawn) and any(d.outside == "zero" for d in drawn)
-    assert {d.dst.swizzle is None for d in drawn} == {True, False} and any(d.src.own_start % 8 for d in drawn)
+    assert {d.dst.swizzle is None for d in drawn} == {True, False} and any(d.src.storage_offset % 8 for d in drawn)
     for d in drawn:
         whole = {"block": 0, "turn": 0, "unit": 0, "n": 0}
         for operand in (d.src, d.dst):

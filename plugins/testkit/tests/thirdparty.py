@@ -52,7 +52,7 @@ class Elements:
 
 def _place(side: Side, element: int, values: Mapping[Any, int]) -> int:
     place = evaluate(side.layout.unswizzled.apply(element).get("m", 0), values)
-    return int((place if side.swizzle is None else side.swizzle.apply(place)) + side.region.buffer.elem_offset)
+    return int((place if side.swizzle is None else side.swizzle.apply(place)) + side.region.buffer.storage_offset)
 
 
 class Elementwise:
@@ -163,7 +163,7 @@ class BulkStore:
         if run * size % 16:
             return Decline(f"the contiguous run is {run * size} bytes, not a multiple of 16")
         for region, layout, which in ((request.dst, dst, 0), (request.src, src, 1)):
-            steps = [layout.offset_on(m), region.buffer.elem_offset, *(pair[which].stride for pair in ordered[:-1])]
+            steps = [layout.offset_on(m), region.buffer.storage_offset, *(pair[which].stride for pair in ordered[:-1])]
             if region.buffer.align_bytes % 16 or not all(is_multiple(step * size, 16) for step in steps):
                 return Decline(f"{region} does not begin, or step, by multiples of 16 bytes")
         sides = [

@@ -46,7 +46,7 @@ def _with_layout(region: tc.Region, layout: tc.TileLayout) -> tc.Region:
     old = region.buffer
     try:
         buffer = tc.Buffer(
-            old.shape, old.dtype, space=old.space, layout=layout, name=old.name, align_bytes=old.align_bytes, elem_offset=old.elem_offset
+            old.shape, old.dtype, space=old.space, layout=layout, name=old.name, align_bytes=old.align_bytes, storage_offset=old.storage_offset
         )  # fmt: skip
     except tc.LayoutError as error:
         raise tc.LayoutError(f"draw: compare_with does not fit x, {region}: {error}") from None

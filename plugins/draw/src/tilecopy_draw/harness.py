@@ -129,7 +129,7 @@ class DrawHarness(Harness):
             self.regions[name] = tc.Region(buffer, starts, region.extents)
             array = k.param(f"{name}_given", (ctas, TMEM_LANES, TMEM_COLUMNS), "uint32")
             return HarnessMemory(array, None, buffer, columns=max(32, 1 << (columns - 1).bit_length()))
-        count = int(evaluate(old.elem_offset + old.layout.reach(), self.values)) * words
+        count = int(evaluate(old.storage_offset + old.layout.reach(), self.values)) * words
         if count * size > MOST_BYTES:
             raise tc.RequestError(
                 f"draw: {old} takes {count * size} bytes; at most {MOST_BYTES} are run. Draw the copy with a smaller array"
@@ -144,7 +144,7 @@ class DrawHarness(Harness):
             pool = k.local(count, word, name=name)
         buffer = tc.Buffer(
             tuple(map(self._now, old.shape)), old.dtype, space=old.space, name=pool.name, layout=self._layout(old.layout),
-            memory=pool.memory, align_bytes=pool.align_bytes, elem_offset=self._now(old.elem_offset),
+            memory=pool.memory, align_bytes=pool.align_bytes, storage_offset=self._now(old.storage_offset),
         )  # fmt: skip
         self.regions[name] = tc.Region(buffer, starts, region.extents)
         return HarnessMemory(array, pool, buffer)

@@ -201,7 +201,7 @@ def elements_of(region: tc.Region, values: dict[Any, int], threads: int = 0) -> 
     if buffer.space == "tmem":
         offsets = LANE_BYTES * axis_places.get("TLane", 0) + axis_places.get("TCol", 0) * size
     else:
-        offsets = (axis_places.get("m", 0) + evaluate(buffer.elem_offset, values)) * size
+        offsets = (axis_places.get("m", 0) + evaluate(buffer.storage_offset, values)) * size
     elements = np.where(inside, offsets, NO_PLACE)
     return elements, (elements[inside], np.flatnonzero(inside))
 

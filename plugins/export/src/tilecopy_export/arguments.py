@@ -194,7 +194,7 @@ def _number(name: str, same: list[Symbol]) -> ScalarArgument:
 
 
 def _integers(region: Region) -> Iterator[Int]:
-    """Every integer of a region that may be symbolic: starts, shape, strides, its own start."""
+    """Every integer of a region that may be symbolic: starts, shape, strides, its storage offset."""
     buffer = region.buffer
     yield from region.starts
     yield from buffer.shape
@@ -202,7 +202,7 @@ def _integers(region: Region) -> Iterator[Int]:
     yield from layout.strides
     if not isinstance(layout, StridedLayout):
         yield from (layout.offset_on(axis) for axis in layout.axes)
-    yield buffer.elem_offset
+    yield buffer.storage_offset
 
 
 def _argument_name(wanted: str, taken: set[str]) -> str:

@@ -129,7 +129,7 @@ def _encoder(function: Function, operand: BufferArgument) -> Iterator[str]:
         return ", ".join(f"(cuuint64_t)({as_cpp(value, name_of)})" for value in values)
 
     rank, dtype = len(recipe.sizes), recipe.array.dtype
-    start = as_cpp(recipe.array.elem_offset * dtype.bytes, name_of)
+    start = as_cpp(recipe.array.storage_offset * dtype.bytes, name_of)
     sizes, strides = list_of(recipe.sizes), list_of(recipe.strides_bytes) or "0"
     steps = ", ".join(map(str, recipe.element_strides or (1,) * rank))
     kind = str(dtype).upper() if recipe.fill == "nan" else _TYPES[dtype.bits]

@@ -144,7 +144,7 @@ class MatrixPartition:
                     lane = row_place.get("laneid", 0) + more.get("laneid", 0)
                     part, within = divmod(int(row_place.get("m", 0) + more.get("m", 0)), register_elems)
                     element = batch.registers[matrix * parts + part] + within
-                    register, place = (first + int(lane), element), at + column + self.other.buffer.elem_offset
+                    register, place = (first + int(lane), element), at + column + self.other.buffer.storage_offset
                     moves.append((place, register) if store else (register, place))
         return moves
 

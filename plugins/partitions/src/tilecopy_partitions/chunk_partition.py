@@ -121,7 +121,7 @@ def _why_misaligned(what: str, region: Region, layout: TileLayout, iters: list[I
     buffer, size = region.buffer, region.buffer.dtype.bytes
     if buffer.align_bytes % ALIGN_BYTES:
         return f"{what} {buffer.name} is aligned to {buffer.align_bytes} bytes; bulk copies need {ALIGN_BYTES}"
-    for name, value in (("start", layout.offset_on(m)), ("buffer's own start", buffer.elem_offset)):
+    for name, value in (("start", layout.offset_on(m)), ("buffer's storage offset", buffer.storage_offset)):
         if not is_multiple(value * size, ALIGN_BYTES):
             known = divisor_of(value) * size
             return f"{what} {region}: the {name} is at a multiple of {known} bytes; bulk copies need {ALIGN_BYTES}"

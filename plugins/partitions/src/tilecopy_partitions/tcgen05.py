@@ -24,7 +24,7 @@ def matrix_descriptor(
         swizzle: the code: 0 none, 6 32B, 4 64B, 2 128B.
         start_elems: the element of the first row, from the buffer's start.
     """
-    start_bits = (start_elems + buffer.elem_offset) * buffer.dtype.bits
+    start_bits = (start_elems + buffer.storage_offset) * buffer.dtype.bits
     if buffer.space != "shared" or buffer.align_bytes % 16 or not is_multiple(start_bits, 128):
         raise PtxError(
             f"matrix_descriptor: rows must begin at a multiple of 16 bytes of shared memory, got element {start_elems} of {buffer!r}"

@@ -253,9 +253,9 @@ class Run:
             for it in self.iters[:-1]:
                 if not is_multiple(it.stride, vec):
                     return f"{buffer.name}: the stride {it.stride} is not a multiple of {vec} elements"
-            starts = [("start", self.start), ("buffer's own start", buffer.elem_offset)]
+            starts = [("start", self.start), ("buffer's storage offset", buffer.storage_offset)]
             if self.swizzle is None:  # which comes between the two
-                starts = [("start", self.start + buffer.elem_offset)]
+                starts = [("start", self.start + buffer.storage_offset)]
             for what, at in starts:
                 if not is_multiple(at, vec):
                     return f"{buffer.name}: the {what} {at} is a multiple of {divisor_of(at)} elements, not of {vec}"

@@ -122,7 +122,7 @@ class FragmentElements:
         if not all(0 <= c < n for c, n in zip(coordinates, sizes, strict=True)):
             return None
         place, swizzle = place_of(buffer, coordinates), buffer.layout.swizzle
-        return int((place if swizzle is None else swizzle.apply(place)) + buffer.elem_offset)
+        return int((place if swizzle is None else swizzle.apply(place)) + buffer.storage_offset)
 
 
 def _facing(other: Region, fragment: Region) -> dict[int, int]:

@@ -124,7 +124,7 @@ class FragmentPartition:
         for turn in range(self.outer):
             offset = self.memory.unswizzled.apply(turn, 0, shape=shape)["m"]
             place = np.asarray(evaluate(offset, values) + evaluate(self.offset(tid), {**values, **threads}))
-            place = (place if swizzle is None else swizzle.apply(place)) + buffer.elem_offset
+            place = (place if swizzle is None else swizzle.apply(place)) + buffer.storage_offset
             inside = np.ones(self.threads, bool)
             for number, guard in enumerate(self.guards):
                 thread_coordinate = evaluate(self.along(number, tid), {**values, **threads})

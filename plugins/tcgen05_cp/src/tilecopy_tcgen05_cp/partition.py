@@ -145,7 +145,7 @@ class AtomPartition:
         buffer, fields, moves = request.src.buffer, self.descriptor, list[tuple[tuple[int, int], int]]()
         width = buffer.dtype.bits
         pitch_bytes, bits = next((pitch, index) for pitch, (_, index, code) in MODES.items() if code == fields.swizzle)
-        start_bytes = (int(evaluate(self.start_elems, values)) + buffer.elem_offset) * width // 8
+        start_bytes = (int(evaluate(self.start_elems, values)) + buffer.storage_offset) * width // 8
         unit_bytes = UNIT_BYTES if bits else fields.ldo * UNIT_BYTES
         for atom in self.atoms:
             shape, first = BY_NAME[atom.shape], int(evaluate(atom.column, values)) * 32 // width
@@ -275,7 +275,7 @@ def _atoms(
         if isinstance(joined, str):
             return joined
         ldo, units = joined
-    begin, atoms = target.offset_on(TCol) + request.dst.buffer.elem_offset, list[CopyAtom]()
+    begin, atoms = target.offset_on(TCol) + request.dst.buffer.storage_offset, list[CopyAtom]()
     for (lane, rows), (column, shared) in product(tiles, units):
         beyond = rows[0] - tiles[0][1][0]
         if beyond % per_unit:
@@ -318,8 +318,8 @@ def _why_no_descriptor(request: CopyRequest, source: TileLayout, strides: tuple[
         ),
         (buffer.align_bytes % period == 0, f"aligned to {buffer.align_bytes} bytes; this needs {period}"),
         (
-            is_multiple(buffer.elem_offset * bits, period * 8),
-            f"its own start {buffer.elem_offset} is not a multiple of {period} bytes",
+            is_multiple(buffer.storage_offset * bits, period * 8),
+            f"its storage offset {buffer.storage_offset} is not a multiple of {period} bytes",
         ),
         (
             group_bytes % period == 0 and 0 <= group_bytes <= most_bytes,
@@ -371,7 +371,7 @@ def _units(request: CopyRequest, target: TileLayout, columns: list[Pair], per_un
     bits = request.src.buffer.dtype.bits
     run = columns[-1][0].extent // per_unit
     middle = [*columns[:-1], (Iter(run, per_unit, TCol), Iter(run, per_unit))]
-    first = target.offset_on(TCol) + request.dst.buffer.elem_offset
+    first = target.offset_on(TCol) + request.dst.buffer.storage_offset
     if not is_multiple(first, per_unit):
         return (
             f"destination {request.dst}: it begins at element {first}, which is not proved to be a multiple of {per_unit}: "

@@ -174,7 +174,7 @@ def _words(
             f"thread {tids[int(np.argmax(other))]} holds other registers of {name} than thread {tids[0]}; an instruction moves the "
             "same in all lanes of a warp"
         )
-    start = there.offset_on(TCol) + tensor.buffer.elem_offset
+    start = there.offset_on(TCol) + tensor.buffer.storage_offset
     if not is_multiple(start, per):
         return Decline(
             f"{tensor} begins at element {start} of {bits} bits of a lane, which is not proved to be a multiple of {per}: registers "

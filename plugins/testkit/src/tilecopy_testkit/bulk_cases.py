@@ -56,7 +56,7 @@ def bulk_case(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Description:
                 tuple(shape),
                 tuple(box),
                 tuple(starts),
-                own_start=draw.pick([0, 0, 0, unit, 2 * unit]),
+                storage_offset=draw.pick([0, 0, 0, unit, 2 * unit]),
                 align_bytes=16 if space == "global" else 1024,
                 **layout,
             )

@@ -73,7 +73,7 @@ def _elems(d: Description, bytes_: int) -> int:
 
 def _stride_between(d: Description, operand: Operand, draw: Draw) -> int:
     """Elements from one tile of this layout to the next beside it."""
-    elems = operand.memory_elems - operand.own_start
+    elems = operand.memory_elems - operand.storage_offset
     if operand.space == "local":
         return elems
     grain = _elems(d, draw.pick([STAGE_BYTES, 128, 16]))
@@ -162,7 +162,7 @@ def _staged(draw: Draw, d: Description) -> Description:
             iters=tuple(iters),
             swizzle=swizzle,
             offset=(),
-            own_start=own,
+            storage_offset=own,
             align_bytes=STAGE_BYTES,
         )
         d = _with(d, name, operand)
@@ -236,9 +236,9 @@ def _moved(draw: Draw, ranges: Ranges, d: Description) -> Description:
     name = _side(draw, d)
     operand: Operand = getattr(d, name)
     more = _elems(d, draw.pick([16, STAGE_BYTES, 32, 128, 1]))
-    how = draw.pick(["own start", "own start", "own start", "offset", "address"])
-    if how == "own start":
-        return _with(d, name, attrs.evolve(operand, own_start=operand.own_start + more))
+    how = draw.pick(["storage offset", "storage offset", "storage offset", "offset", "address"])
+    if how == "storage offset":
+        return _with(d, name, attrs.evolve(operand, storage_offset=operand.storage_offset + more))
     if how == "address":
         return _with(d, name, attrs.evolve(operand, align_bytes=max(d.elem_bytes, min(operand.align_bytes, 128))))
     return _with(d, name, attrs.evolve(operand, offset=(("m", dict(operand.offset).get("m", 0) + more),)))

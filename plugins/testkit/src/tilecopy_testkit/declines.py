@@ -91,9 +91,9 @@ def _box_alone(operand: Operand) -> Operand:
         tuple((it.extent, int(it.stride), it.axis.name) for it in part) for part in (layout.shard, layout.replica)
     )
     offset = {axis.name: int(layout.offset_on(axis)) for axis in layout.axes}
-    own_start = operand.own_start
+    storage_offset = operand.storage_offset
     if operand.space in ("global", "shared") and operand.swizzle is None:  # a buffer that begins there
-        own_start += offset.pop("m", 0)
+        storage_offset += offset.pop("m", 0)
     return attrs.evolve(
         operand,
         shape=operand.extents,
@@ -101,7 +101,7 @@ def _box_alone(operand: Operand) -> Operand:
         iters=shard or ((1, 1, "m"),),
         replica=replica,
         offset=tuple(offset.items()),
-        own_start=own_start,
+        storage_offset=storage_offset,
     )
 
 

@@ -83,7 +83,7 @@ class Operand:
         replica: replica iters likewise.
         offset: ``(axis, elements)``.
         swizzle: ``(per_element, swizzle_len, atom_len)``, or None.
-        own_start: elements from the memory's first to the buffer's.
+        storage_offset: elements from the memory's first to the buffer's.
         align_bytes: what the memory's first byte is a multiple of.
     """
 
@@ -95,7 +95,7 @@ class Operand:
     replica: Iters = ()
     offset: tuple[tuple[Axis, Number], ...] = ()
     swizzle: tuple[_Bits, _Bits, _Bits] | None = None
-    own_start: Natural = 0
+    storage_offset: Natural = 0
     align_bytes: Positive = 16
 
     def __attrs_post_init__(self) -> None:
@@ -123,7 +123,7 @@ class Operand:
         reach = 1 + sum((e - 1) * s for e, s, a in (*self.iters, *self.replica) if a == "m")
         reach += dict(self.offset).get("m", 0)
         block = 1 if self.swizzle is None else 1 << self.swizzle[0] + self.swizzle[1]
-        return -(-reach // block) * block + self.own_start
+        return -(-reach // block) * block + self.storage_offset
 
     @checked(values=VALUES)
     def box(self, values: Mapping[str, Any]) -> tuple[slice, ...]:
@@ -256,7 +256,7 @@ class Description:
         lines = [f"{self.op} {self.dtype}, scope {scope}, {self.target}"]
         for name, side in (("from", self.src), ("to", self.dst)):
             box = ", ".join(f"{_said(s)}:+{e}" for s, e in zip(side.starts, side.extents, strict=True))
-            extra = f", its own start {side.own_start}" if side.own_start else ""
+            extra = f", its storage offset {side.storage_offset}" if side.storage_offset else ""
             lines.append(f"  {name:<5}{side.space} {list(side.shape)} box [{box}], {side.layout}{extra}")
         around = [
             f"{value} {what}"

@@ -94,7 +94,7 @@ def _places(side: Side, offset: Any, at: Mapping[Any, Any], count: int, vec: int
     first = np.asarray(evaluate(offset, at))
     if side.swizzle is not None:
         first = oracle.swizzled(first, side.swizzle.per_element, side.swizzle.swizzle_len, side.swizzle.atom_len)
-    first = np.broadcast_to(first, (count,)) + side.region.buffer.elem_offset
+    first = np.broadcast_to(first, (count,)) + side.region.buffer.storage_offset
     return first[:, None] + np.arange(vec)
 
 

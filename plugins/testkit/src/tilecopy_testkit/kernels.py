@@ -205,7 +205,9 @@ class Around(Harness):
     def _second_of_a_ring(self) -> tc.Mbarrier:
         """An mbarrier after one that nobody initializes: who takes the first one is seen."""
         ring = self.kernel.shared(2, "uint64", name="mbar", align_bytes=8)
-        second = tc.Buffer(1, "uint64", space="shared", name="mbar", memory=ring.memory, align_bytes=8, elem_offset=1)
+        second = tc.Buffer(
+            1, "uint64", space="shared", name="mbar", memory=ring.memory, align_bytes=8, storage_offset=1
+        )
         return tc.Mbarrier(self.kernel, second)
 
     def _uses(self, variable: str) -> bool:
@@ -262,7 +264,7 @@ class Around(Harness):
             layout=layout,
             memory=pool.memory,
             align_bytes=pool.align_bytes,
-            elem_offset=operand.own_start,
+            storage_offset=operand.storage_offset,
         )
 
     # ------------------------------------------------------------------------------------------- the kernel

@@ -93,7 +93,7 @@ class MatrixCase:
             (Start(0, (Term("unit", 1),)) if self.units > 1 else Start(0), *starts),
             ((self.units, lead_elems, "m"), *dims[0], *dims[1]),
             swizzle=swizzle,
-            own_start=1 if odd == "start" else draw.pick([0, 0, unit]),
+            storage_offset=1 if odd == "start" else draw.pick([0, 0, unit]),
             align_bytes=8 if odd == "address" else draw.pick([16, 16, 1024 if space == "shared" else 16]),
         )
 

@@ -121,7 +121,13 @@ def draw_memory(
     align = draw.pick([16, 16, 16, 16, 8, 4]) if space == "global" else draw.pick([128, 128, 16, 8])
     own = draw.pick([0, 0, 0, 0, 2, 4, 8])
     return Operand(
-        space, tuple(shape), tuple(box), tuple(starts), align_bytes=max(align, min(16, size)), own_start=own, **layout
+        space,
+        tuple(shape),
+        tuple(box),
+        tuple(starts),
+        align_bytes=max(align, min(16, size)),
+        storage_offset=own,
+        **layout,
     )
 
 

@@ -72,7 +72,7 @@ def places(operand: Operand, values: Mapping[str, int]) -> tuple[dict[str, Any],
         found[axis] = own[None, :] + (copies @ along)[:, None]
     if operand.swizzle is not None:
         found["m"] = swizzled(found["m"], *operand.swizzle)
-    found["m"] = found["m"] + operand.own_start
+    found["m"] = found["m"] + operand.storage_offset
     return found, inside
 
 

@@ -137,7 +137,7 @@ def _region(region: tc.Region, **changes: Any) -> tc.Region:
     given = {"dtype": buffer.dtype, "layout": buffer.layout} | changes
     other = tc.Buffer(
         buffer.shape, space=buffer.space, name=buffer.name, align_bytes=buffer.align_bytes,
-        elem_offset=buffer.elem_offset, allocated_addr=buffer.allocated_addr, **given,
+        storage_offset=buffer.storage_offset, allocated_addr=buffer.allocated_addr, **given,
     )  # fmt: skip
     return other[tuple(slice(s, s + e) for s, e in zip(region.starts, region.extents, strict=True))]
 

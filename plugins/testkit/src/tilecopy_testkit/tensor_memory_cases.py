@@ -57,7 +57,7 @@ def tensor_case(draw: Draw, ranges: Ranges) -> Description:
         (Start(first), Start(0)),
         iters,
         swizzle=swizzle,
-        own_start=draw.pick([0, 0, 0, 8 * per_row]),
+        storage_offset=draw.pick([0, 0, 0, 8 * per_row]),
         align_bytes=draw.pick([1024, 1024, 1024, 128]),
     )
     columns: tuple[tuple[int, int, str], ...] = ((width, 1, "TCol"),)

@@ -67,7 +67,7 @@ def reached(description: Description) -> Iterator[dict[str, int]]:
 
 def _plain(operand: Operand) -> Operand:
     """The operand before its swizzle, from its buffer's first element."""
-    return attrs.evolve(operand, swizzle=None, own_start=0)
+    return attrs.evolve(operand, swizzle=None, storage_offset=0)
 
 
 def brute_force(description: Description, threads: int, widths_bits: Sequence[int]) -> int | None:

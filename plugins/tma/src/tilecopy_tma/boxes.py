@@ -336,9 +336,9 @@ def why_misaligned(
             for a in (() if why_innermost else axes[1:])
         ),
         (f"{array.buffer.name}: the address", array.buffer.align_bytes, ALIGN_BYTES),
-        (f"{array.buffer.name}: its own start", array.buffer.elem_offset * size, ALIGN_BYTES),
+        (f"{array.buffer.name}: its storage offset", array.buffer.storage_offset * size, ALIGN_BYTES),
         (f"{tile.buffer.name}: the address", tile.buffer.align_bytes, repeat),
-        (f"{tile.buffer.name}: its own start", tile.buffer.elem_offset * size, repeat),
+        (f"{tile.buffer.name}: its storage offset", tile.buffer.storage_offset * size, repeat),
         (f"{tile}: the start", layout.offset_on(m) * size, SHARED_ALIGN_BYTES),
     ]
     for what, value, needed in rules:

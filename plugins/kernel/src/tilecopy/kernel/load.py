@@ -196,7 +196,7 @@ def _read_recipe(
         size, start = dtype_of(recipe.dtype).bytes, read(recipe.start_bytes, names)
         if key_of(start % size) != 0 or (isinstance(start, int) and start < 0):
             raise ValueError(f"{recipe.name} begins {start} bytes after {recipe.array}, which is no element of it")
-        array = Buffer((1,), recipe.dtype, space="global", name=recipe.array, elem_offset=start // size)
+        array = Buffer((1,), recipe.dtype, space="global", name=recipe.array, storage_offset=start // size)
         sizes, strides = _all(recipe.sizes, names), _all(recipe.strides_bytes, names)
         return TensorMap(array, sizes, strides, recipe.box, recipe.swizzle, recipe.fill, recipe.element_strides)
     try:

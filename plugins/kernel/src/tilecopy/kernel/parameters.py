@@ -651,7 +651,7 @@ def computed_parameter(
     if not isinstance(recipe, (TensorMap, HostBytes)):
         raise RequestError(f"parameter {name} must be made by a TensorMap or HostBytes, got {short_repr(recipe)}")
     if isinstance(recipe, TensorMap):
-        made_of, integers = (recipe.array,), (*recipe.sizes, *recipe.strides_bytes, recipe.array.elem_offset)
+        made_of, integers = (recipe.array,), (*recipe.sizes, *recipe.strides_bytes, recipe.array.storage_offset)
     else:
         made_of, integers = recipe.arrays, recipe.numbers
     for array in made_of:
@@ -669,7 +669,7 @@ def computed_parameter(
         recipe.size_bytes,
         recipe.align_bytes,
         array.name,
-        array.elem_offset * array.dtype.bytes,
+        array.storage_offset * array.dtype.bytes,
         array.dtype,
         recipe.sizes,
         recipe.strides_bytes,
