@@ -63,7 +63,7 @@ def test_what_a_fact_implies_holds_where_it_does(fact: tc.Int) -> None:
     for each in (bounds.normalize(fact), *bounds.derive(fact)):
         assert (value(each)[holds] >= 0).all(), each
     assert ((value(bounds.normalize(fact)) >= 0) == holds).all(), "nothing is lost either"
-    for each in bounds.of_atoms([fact]):
+    for each in bounds.atom_facts([fact]):
         assert (value(each) >= 0).all(), each
     for found, closer in bounds.symbol_bounds([fact]).items():
         lower, upper = bounds_of(closer)
