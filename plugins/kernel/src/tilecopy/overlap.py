@@ -12,14 +12,14 @@ from math import gcd
 
 from tilecopy_core.plugin import frozen
 
-__all__ = ["Footprint", "overlaps", "overlaps_itself"]
+__all__ = ["StridedMemory", "overlaps", "overlaps_itself"]
 
 _MOST_STEPS = 100_000
 """Steps of a search, a few hundredths of a second; arrays that people make take some dozens."""
 
 
 @frozen
-class Footprint:
+class StridedMemory:
     """The bytes of a strided array.
 
     Attributes:
@@ -40,7 +40,7 @@ class Footprint:
         return [(e, s) for e, s in zip(self.shape, self.strides_bytes, strict=True) if e > 1]
 
     @property
-    def span(self) -> tuple[int, int]:
+    def byte_bounds(self) -> tuple[int, int]:
         """The first byte, and the byte after the last; equal if the array is empty."""
         if 0 in self.shape or not self.itemsize:
             return self.start, self.start
@@ -49,9 +49,9 @@ class Footprint:
         return low, self.start + sum(r for r in reach if r > 0) + self.itemsize
 
 
-def overlaps(one: Footprint, other: Footprint) -> bool:
+def overlaps(one: StridedMemory, other: StridedMemory) -> bool:
     """Whether two arrays have a byte in common (True also if the search takes too long)."""
-    (low, high), (other_low, other_high) = one.span, other.span
+    (low, high), (other_low, other_high) = one.byte_bounds, other.byte_bounds
     if low == high or other_low == other_high or high <= other_low or other_high <= low:
         return False
     # one.start + sum(x * s) + i == other.start + sum(y * t) + j for bytes i, j of an element
@@ -60,7 +60,7 @@ def overlaps(one: Footprint, other: Footprint) -> bool:
     return _solvable(terms, other.start - one.start)
 
 
-def overlaps_itself(array: Footprint) -> bool:
+def overlaps_itself(array: StridedMemory) -> bool:
     """Whether two elements of an array have a byte in common (True also if the search takes too long)."""
     if 0 in array.shape:
         return False

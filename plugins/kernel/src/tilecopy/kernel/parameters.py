@@ -28,7 +28,7 @@ from tilecopy_core.ptx import Recipe
 from tilecopy_partitions import HostBytes, TensorMap
 
 from ..errors import LaunchError
-from ..overlap import Footprint, overlaps_itself
+from ..overlap import StridedMemory, overlaps_itself
 
 
 @frozen(eq=False)
@@ -63,7 +63,7 @@ class ArrayView:
         With negative strides, elements lie before the first one.
         """
         strides_bytes = tuple(stride * itemsize for stride in self.strides)
-        low, high = Footprint(self.pointer, self.shape, strides_bytes, itemsize).span
+        low, high = StridedMemory(self.pointer, self.shape, strides_bytes, itemsize).byte_bounds
         return low, high - low
 
 
@@ -245,7 +245,7 @@ class ArrayParameter(Parameter):
         Where all are constants, the plan of each copy has refused that.
         """
         symbols = {symbol.name for number in (*self.shape, *self.strides) for symbol in symbols_of(number)}
-        if symbols and overlaps_itself(Footprint(0, shape, strides, 1)):
+        if symbols and overlaps_itself(StridedMemory(0, shape, strides, 1)):
             values = ", ".join(f"{name} = {numbers[name]}" for name in sorted(symbols))
             raise LaunchError(
                 f"{where}: the kernel writes it, and with {values} its shape {with_values(self.shape, shape)} and its strides "

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from tilecopy import LaunchError
 from tilecopy.executors import array_view, get_executor
-from tilecopy.overlap import Footprint
+from tilecopy.overlap import StridedMemory
 
 from tilecopy_core import RequestError
 from tilecopy_core.plugin import frozen
@@ -52,9 +52,9 @@ class Array:
     stream: Any = None
 
     @property
-    def footprint(self) -> Footprint:
+    def memory(self) -> StridedMemory:
         """The bytes that it covers."""
-        return Footprint(self.pointer, self.shape, self.strides_bytes, self.itemsize)
+        return StridedMemory(self.pointer, self.shape, self.strides_bytes, self.itemsize)
 
     @property
     def place(self) -> str:
@@ -63,7 +63,7 @@ class Array:
 
     def words(self, shape: Sequence[int], strides_bytes: Sequence[int], dtype: str) -> Any:
         """Return its host memory as a NumPy array of words; ``self`` keeps it alive."""
-        low, high = self.footprint.span
+        low, high = self.memory.byte_bounds
         memory: Any = (ctypes.c_uint8 * (high - low)).from_address(low)
         view: Any = np.ndarray(tuple(shape), dtype, memory, self.pointer - low, tuple(strides_bytes))
         return view

@@ -72,7 +72,7 @@ class _CachedLaunch:
             result_facts = None if reader is None else reader(destination.owner)[0]
         except CacheMissError:
             return None
-        (first, last), (out_first, out_last) = source.footprint.span, destination.footprint.span
+        (first, last), (out_first, out_last) = source.memory.byte_bounds, destination.memory.byte_bounds
         distance = destination.pointer - source.pointer
         return cls(
             checked.launch,

@@ -162,12 +162,12 @@ def checked_result(name: str, result: Any, source: Array, shape: tuple[int, ...]
         raise RequestError(f"out: {why}")
     if name == "out" and facts.readonly:
         raise RequestError("out is read-only")
-    if overlaps_itself(facts.footprint):
+    if overlaps_itself(facts.memory):
         raise RequestError(
             f"{name} overlaps itself: elements of shape {facts.shape} with strides of {facts.strides_bytes} bytes share memory; "
             "pass an array whose elements lie apart"
         )
-    if overlaps(source.footprint, facts.footprint):
+    if overlaps(source.memory, facts.memory):
         raise RequestError(
             f"{name} overlaps the array: relayout cannot work in place; pass another buffer, or omit out"
         )

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from tilecopy.executors import capturing_framework, get_executor, unavailable_reason
-from tilecopy.overlap import Footprint
+from tilecopy.overlap import StridedMemory
 
 from tilecopy_core import RequestError
 from tilecopy_core.plugin import short_repr
@@ -206,7 +206,7 @@ def _compact(source: Any) -> tuple[Any, int, Any]:
 
     These are the array's own bytes if it has no holes (dimensions in any order, broadcast or not), else a copy.
     """
-    low, high = Footprint(source.ctypes.data, source.shape, source.strides, source.itemsize).span
+    low, high = StridedMemory(source.ctypes.data, source.shape, source.strides, source.itemsize).byte_bounds
     if high - low > source.nbytes:
         source = np.ascontiguousarray(source)
         low, high = source.ctypes.data, source.ctypes.data + source.nbytes

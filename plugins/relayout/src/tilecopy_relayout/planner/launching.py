@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 import tilecopy as tc
-from tilecopy.overlap import Footprint
+from tilecopy.overlap import StridedMemory
 
 from tilecopy_core.plugin import frozen, short_repr
 
@@ -26,7 +26,7 @@ Planned = tuple[Problem, BaseOffsets, Tiling, tc.BuiltKernel]
 def bind(
     plan: Callable[[int, int], Planned],
     executor: str,
-    sides: tuple[Footprint, Footprint],
+    sides: tuple[StridedMemory, StridedMemory],
     gpus: DevicePlacement | None = None,
 ) -> Callable[[Any, Any, Any], Any]:
     """Return a function that moves arrays of one shape and strides: see :meth:`~tilecopy_relayout.planner.plan.RelayoutPlan.bind`.
@@ -101,7 +101,7 @@ def _anywhere(on: Callable[[DevicePlacement], DeviceLauncher]) -> Callable[[int,
 
 
 def _on_host(
-    plan: Callable[[int, int], Planned], sides: tuple[Footprint, Footprint], source: Any, destination: Any
+    plan: Callable[[int, int], Planned], sides: tuple[StridedMemory, StridedMemory], source: Any, destination: Any
 ) -> Any:
     _demand("source", source, sides[0])
     _demand("destination", destination, sides[1])
@@ -113,7 +113,7 @@ def _on_host(
     return planned[-1](*map(np.asarray, views), executor="emulator")
 
 
-def _demand(name: str, array: Any, planned: Footprint) -> None:
+def _demand(name: str, array: Any, planned: StridedMemory) -> None:
     """Check that an array holds the bytes that a plan reads or writes, because the kernel accesses them by address.
 
     Raises:
@@ -121,8 +121,8 @@ def _demand(name: str, array: Any, planned: Footprint) -> None:
     """
     if not isinstance(array, np.ndarray) or array.dtype.hasobject or is_masked(array):
         raise tc.RequestError(f"{name} must be a NumPy array of plain elements, got {short_repr(array)}")
-    footprint = Footprint(0, array.shape, array.strides, array.itemsize)
-    (low, high), (first, end) = footprint.span, planned.span
+    footprint = StridedMemory(0, array.shape, array.strides, array.itemsize)
+    (low, high), (first, end) = footprint.byte_bounds, planned.byte_bounds
     if array.itemsize != planned.itemsize or not low <= first <= end <= high:
         raise tc.RequestError(
             f"{name} must have elements of {planned.itemsize} bytes from byte {first} to byte {end} of the first, got an array of shape "

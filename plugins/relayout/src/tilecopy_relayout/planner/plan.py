@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 import tilecopy as tc
-from tilecopy.overlap import Footprint, overlaps_itself
+from tilecopy.overlap import StridedMemory, overlaps_itself
 
 from tilecopy_core.plugin import frozen, row_major, short_repr
 
@@ -114,11 +114,11 @@ class RelayoutPlan:
         """
         return bind(partial(_plan_aligned, self.spec), executor, self._sides(), gpus)
 
-    def _sides(self) -> tuple[Footprint, Footprint]:
+    def _sides(self) -> tuple[StridedMemory, StridedMemory]:
         """Return the bytes of both sides, from their first elements."""
         extents, size = self.spec.extents, self.spec.elem_bytes
         source, result = (tuple(step * size for step in steps) for steps in (self.spec.src, self.spec.dst))
-        return Footprint(0, extents, source, size), Footprint(0, extents, result, size)
+        return StridedMemory(0, extents, source, size), StridedMemory(0, extents, result, size)
 
 
 def plan_relayout(
@@ -166,7 +166,7 @@ def plan_relayout(
     source = moved.source_strides(_steps("strides", strides, extents))
     out_steps = moved.destination_strides(_steps("out_strides", out_strides, moved.shape))
     split = tuple(moved.extents[n] for n in moved.order)
-    if overlaps_itself(Footprint(0, split, out_steps, 1)):
+    if overlaps_itself(StridedMemory(0, split, out_steps, 1)):
         raise tc.RequestError(
             f"out_strides must keep the elements of {moved.shape} apart, got {short_repr(out_strides)}"
         )
