@@ -85,8 +85,8 @@ TERMS: dict[str, Any] = {
     "L2_SECTORS_PER_DRAM_SECTOR": 1e9,
     "DRAM_BYTES_PER_CYCLE": 1e-9,
     "DOUBLED": dict.fromkeys(model.DOUBLED, 0.0),
-    "ALONG": dict.fromkeys(model.ALONG, 0.0),
-    "ACROSS": dict.fromkeys(model.ACROSS, 0.0),
+    "LEADING_RUN_PENALTY": dict.fromkeys(model.LEADING_RUN_PENALTY, 0.0),
+    "OTHER_RUN_PENALTY": dict.fromkeys(model.OTHER_RUN_PENALTY, 0.0),
     "PARTIAL": dict.fromkeys(model.PARTIAL, 0.0),
 }
 """Each weight of the model, and a value with which its term is not there."""

@@ -34,9 +34,9 @@ SMS, SM_THREADS, SM_CTAS, SM_SHARED_BYTES = 132, 2048, 32, 227 * 1024
 """Properties of an H200. On another GPU the order of the candidates changes little."""
 LONG_RUN_BYTES = 256
 """Contiguous bytes of a box. Longer runs gain nothing."""
-ALONG = {"src": 0.035, "dst": 0.02}
+LEADING_RUN_PENALTY = {"src": 0.035, "dst": 0.02}
 """The cost of runs of half that length, on the side that the CTAs follow. Each further halving doubles the cost."""
-ACROSS = {"src": 0.05, "dst": 0.08}
+OTHER_RUN_PENALTY = {"src": 0.05, "dst": 0.08}
 """The same on the other side."""
 PARTIAL = {"src": 0.7, "dst": 1.5}
 """The cost of a sector in which a run begins or ends. A sector that is written in parts must be completed."""
@@ -170,7 +170,10 @@ def _box(problem: Problem, tile: tuple[int, ...], shifted: bool) -> Box:
     for side, facing in (SIDES, SIDES[::-1]):
         weights = PARTIAL if side == "dst" else {**PARTIAL, "dst": LEFT_PARTIAL}
         sectors = 1 + sum(weights[edge] * share for edge, share in partial.items())
-        followed[side] = sectors, 1 + ALONG[side] * short[side] + ACROSS[facing] * short[facing]
+        followed[side] = (
+            sectors,
+            1 + LEADING_RUN_PENALTY[side] * short[side] + OTHER_RUN_PENALTY[facing] * short[facing],
+        )
     edges = 1 + EXTRA * extra + EDGE * max(0.0, 1 - whole)
     return Box(prod(counts), tiling.nbytes(problem), followed, edges)
 
