@@ -22,7 +22,7 @@ _UNITS = {"": 1} | {
     f"{letter}{i}": (1024 if i else 1000) ** power for power, letter in enumerate("KMGT", 1) for i in ("", "i")
 }
 _PIPE_COLUMNS = 200
-"""Where the output is no terminal and COLUMNS is not set: whole lines for grep."""
+"""The width where the output is not a terminal and COLUMNS is not set: whole lines for grep."""
 
 
 class Bytes(click.ParamType):  # type: ignore[type-arg]

@@ -145,7 +145,7 @@ def parse(text: str) -> Pattern:
     """Read a pattern.
 
     Raises:
-        RequestError: it is no pattern; the message points at the place.
+        RequestError: it is not a pattern; the message points at the place.
     """
     tokens = [Term(normalize(match[0]), match.start()) for match in _TOKEN.finditer(text)]
     tokens = [

@@ -42,7 +42,7 @@ def integers_of(name: str, values: Any) -> tuple[int, ...]:
     """Return a sequence of integers, one per dimension.
 
     Raises:
-        RequestError: it is no such sequence, or an integer is larger than any memory.
+        RequestError: it is not such a sequence, or an integer is larger than any memory.
     """
     items = items_of(name, values)
     text = short_repr(items if isinstance(values, Iterator) else values)

@@ -77,7 +77,7 @@ def array_of(where: str, argument: Any) -> Array:
         argument: of NumPy, torch, CuPy, JAX, or with DLPack, ``__array_interface__`` or ``__cuda_array_interface__``.
 
     Raises:
-        RequestError: it is no array, or its bytes cannot be moved as they are.
+        RequestError: it is not an array, or its bytes cannot be moved as they are.
     """
     kind: Any = type(argument)
     framework = framework_of(kind)

@@ -54,7 +54,7 @@ class _SharedMemoryBoard:
 
 @frozen(eq=False)
 class _StoreBoard:
-    """The same in the store of the group."""
+    """Two words of each rank, in the store of the group."""
 
     store: Any
     rank: int

@@ -25,7 +25,7 @@ def relayout_blocks(call: RelayoutCall) -> Any:
     """Return the relayout of a Dask array; nothing is computed yet.
 
     Raises:
-        RequestError: ``out=``, ``stream=`` or ``device=`` is given, it is no Dask array, its extents are not known yet, or
+        RequestError: ``out=``, ``stream=`` or ``device=`` is given, it is not a Dask array, its extents are not known yet, or
             relayout refuses it.
     """
     array = call.array

@@ -137,10 +137,10 @@ def move_piece(
 
     Args:
         source: as for :func:`move_in_pieces`.
-        result: as there; C-contiguous if the executor is ``cuda``.
-        axes: as there.
-        executor: as there.
-        target: as there.
+        result: of the transposed shape; C-contiguous if the executor is ``cuda``.
+        axes: for each dimension of the result, the source's.
+        executor: ``cuda`` or ``emulator``.
+        target: architecture; by default the GPU's own, or the emulated one.
         timed_runs: the number of launches to time by device events, into memory that was filled before; 0 times none.
 
     Returns:

@@ -17,16 +17,16 @@ THREADS = (128, 256, 512, 1024)
 TILE_BYTES, THREAD_BYTES = (4096, 65536), (16, 256)
 """The smallest and largest box in shared memory, and the smallest and largest part of one thread."""
 SMALL_BYTES, SMALL_TILE_BYTES, SMALL_THREAD_BYTES = 1 << 25, 1024, (16, 64)
-"""Arrays below this size do not fill the GPU with large boxes. Their boxes may be smaller, with fewer bytes a thread."""
+"""Arrays below this size do not fill the GPU with large boxes. Their boxes may be smaller, with fewer bytes per thread."""
 DIRECT_TILE_BYTES, DIRECT_THREAD_BYTES = (4096, 8192, 16384, 2048), (8, 64)
-"""The same if nothing goes through shared memory. The first of equal candidates is taken."""
+"""The bytes of a box, and of a thread, if nothing goes through shared memory. The first of equal candidates is taken."""
 SHIFTED_ROWS_BYTES, SHIFTED_LENGTH_BYTES, SHIFTED_THREADS = (512, 256), (416, 1024), (512, 1024, 256)
 """Boxes of misaligned rows. They are large, because each row adds a margin (416: three whole lines with it, four boxes an SM)."""
 LEAST_BYTES = LANES * CHUNK_BYTES
-"""The smallest box with work for a warp. For smaller boxes, one element a thread is as fast."""
+"""The smallest box with work for a warp. For smaller boxes, one element per thread is as fast."""
 ELEMENT_THREADS = 256
 MOST_IDLE = 8
-"""Threads of a CTA for each thread that has something to do. With more, one element a thread is faster."""
+"""Threads of a CTA for each thread that has something to do. With more, one element per thread is faster."""
 
 
 def candidates(problem: Problem) -> list[Tiling]:

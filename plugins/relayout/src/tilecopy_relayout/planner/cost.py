@@ -37,11 +37,11 @@ LONG_RUN_BYTES = 256
 LEADING_RUN_PENALTY = {"src": 0.035, "dst": 0.02}
 """The cost of runs of half that length, on the side that the CTAs follow. Each further halving doubles the cost."""
 OTHER_RUN_PENALTY = {"src": 0.05, "dst": 0.08}
-"""The same on the other side."""
+"""The cost of such runs on the other side."""
 PARTIAL = {"src": 0.7, "dst": 1.5}
 """The cost of a sector in which a run begins or ends. A sector that is written in parts must be completed."""
 LEFT_PARTIAL = 7.0
-"""The same in a destination whose neighbouring runs are written much later."""
+"""The cost of such a sector in a destination whose neighbouring runs are written much later."""
 BYTES_OF_THREAD = {"direct": 16, "gather": 32, "scatter": 32, "shifted": 32}
 """The best number of bytes for a thread. With fewer bytes, memory is idle; with more, there are fewer threads."""
 TOO_FEW = 0.11
@@ -66,13 +66,13 @@ MOST_ACTIVE, IDLE = 1.25, 0.1
 NARROW_THREADS, NARROW_CTA = 128, 0.02
 """From this number of threads in a CTA, accesses narrower than a word are slower; the cost of twice as many threads."""
 NARROW_BYTES, NARROW_BOX = 1 << 15, 0.1
-"""The same for the bytes of a box, if both sides have such accesses."""
+"""The number of bytes of a box from which they are slower, and the cost of twice as many, if both sides have such accesses."""
 EXTRA, EDGE = 0.3, 0.2
 """The cost of an element outside, and of a box that overhangs, relative to those inside."""
 LATENCY_CYCLES, FEW_WAVES = 1500.0, 4
 """The time that a CTA waits for its loads, stores and start. CTAs of more than this number of waves hide it."""
 ELEMENT_BY_ELEMENT = 2.0
-"""The factor of one element a thread. There is nothing to choose, so it is not counted further."""
+"""The factor of one element per thread. There is nothing to choose, so it is not counted further."""
 P_NORM = 6
 """How little of one limit shows under another."""
 NOT_BUSY: float = (

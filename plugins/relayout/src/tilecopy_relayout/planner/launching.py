@@ -93,7 +93,7 @@ def _anywhere(on: Callable[[DevicePlacement], DeviceLauncher]) -> Callable[[int,
     """Return a function that moves arrays of one shape and strides in the memory of any GPU."""
 
     def launch(source: int, destination: int, stream: Any) -> None:
-        low_bits(source, destination)  # refuses what is no address
+        low_bits(source, destination)  # refuses what is not an address
         device_of = driver().device_of
         on(DevicePlacement.of(device_of(source), device_of(destination), stream))(source, destination, stream)
 
@@ -117,7 +117,7 @@ def _demand(name: str, array: Any, planned: StridedMemory) -> None:
     """Check that an array holds the bytes that a plan reads or writes, because the kernel accesses them by address.
 
     Raises:
-        RequestError: it is no array, its elements are of another size, or it is too short.
+        RequestError: it is not such an array, its elements are of another size, or it is too short.
     """
     if not isinstance(array, np.ndarray) or array.dtype.hasobject or is_masked(array):
         raise tc.RequestError(f"{name} must be a NumPy array of plain elements, got {short_repr(array)}")

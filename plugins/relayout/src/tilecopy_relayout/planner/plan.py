@@ -204,7 +204,7 @@ def element_bytes(dtype: Any) -> int:
     """Return the bytes of an element.
 
     Raises:
-        RequestError: it is no element type of whole bytes.
+        RequestError: its elements are not whole bytes.
     """
     element_type = tc.dtype_of(dtype)
     if element_type.bits % 8:

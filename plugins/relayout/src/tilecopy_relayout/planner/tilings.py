@@ -5,7 +5,7 @@
 ``scatter``: global -> registers along the source, registers -> shared -> global along the destination.
 ``shifted``: as scatter, for a destination whose rows begin anywhere in a sector: each row of a box is written from the
 start of a sector.
-``element``: an element a thread, for an innermost dimension that is read backwards.
+``element``: one element per thread, for an innermost dimension that is read backwards.
 """
 
 from __future__ import annotations
