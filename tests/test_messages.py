@@ -35,10 +35,10 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
         (
             lambda: S[(4, 4) : (1,)],
             tc.LayoutError,
-            "S[...] has 2 extents and 1 strides, which go in pairs: slice((4, 4), (1,), None)",
+            "S[...] must have one stride per extent, got 2 extents and 1 strides: slice((4, 4), (1,), None)",
         ),
-        (lambda: S[4.5,], tc.LayoutError, "S[...]: an extent is a plain integer, not 4.5"),
-        (lambda: TileLayout(4), tc.LayoutError, "TileLayout takes S[...] (+ R[...] + offset), not 4"),
+        (lambda: S[4.5,], tc.LayoutError, "S[...]: an extent must be a plain integer, got 4.5"),
+        (lambda: TileLayout(4), tc.LayoutError, "TileLayout: spec must be S[...] (+ R[...] + offset), got 4"),
         (lambda: TileLayout(S[4, 4]).apply(4, 0), tc.LayoutError, "coordinate 4 is outside its extent 4"),
         (
             lambda: TileLayout(S[4, 4]).permute([0, 0]),
@@ -68,12 +68,12 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
         (
             lambda: tc.Buffer(4, "int8", space="heap"),
             tc.RequestError,
-            "buffer buffer: space 'heap' is not global or shared or local or tmem",
+            "buffer buffer: space must be global or shared or local or tmem, got 'heap'",
         ),
         (
             lambda: tc.Buffer(4, "int8", space="shared", align_bytes=12),
             tc.RequestError,
-            "buffer buffer: align_bytes is a power of two up to 2**32, not 12",
+            "buffer buffer: align_bytes must be a power of two up to 2**32, got 12",
         ),
         (
             lambda: memory()[4:3, :],
@@ -91,7 +91,7 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
             tc.LayoutError,
             "shared s: float32[32, 32], permute: (0, 0) is not a permutation of 2 dimensions: name each of 0 to 1 once",
         ),
-        (lambda: tc.cta(2048), tc.RequestError, "a CTA has 1 to 1024 threads, not 2048"),
+        (lambda: tc.cta(2048), tc.RequestError, "a CTA must have 1 to 1024 threads, got 2048"),
         (
             lambda: tc.target_of("sm_91"),
             tc.TargetError,
@@ -120,7 +120,7 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
         (
             lambda: plan(memory("shared")[:, :], memory()[-1:31, :], outside="zeros"),
             tc.RequestError,
-            'outside is "zero", a number that the dtype holds exactly, its infinity or NaN, or "keep"; found \'zeros\'; did you mean zero?',
+            'outside must be "zero", a number that the dtype holds exactly, its infinity or NaN, or "keep", got \'zeros\'; did you mean zero?',
         ),
         (
             lambda: declined("bulk", memory("shared")[:, 0:2], memory()[:, 0:2], op="copy_async", scope=tc.thread()),
@@ -161,14 +161,14 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
         (
             lambda: tc.Variant(name="v", op="copies", priority=1, summary="s", spaces=()),
             tc.PluginError,
-            "Variant 'v': spaces is pairs of names, (source, destination), not ()",
+            "Variant 'v': spaces must be pairs of names, (source, destination), got ()",
         ),
         (
             lambda: tc.Option("hint", int, "a hint", ignorable="yes"),
             tc.PluginError,
-            "Option 'hint': ignorable is True or False, not 'yes'",
+            "Option 'hint': ignorable must be True or False, got 'yes'",
         ),
-        (lambda: tc.Decline(""), tc.PluginError, "Decline: reason is a text: operand, value and rule, not ''"),
+        (lambda: tc.Decline(""), tc.PluginError, "Decline: reason must be a text: operand, value and rule, got ''"),
     ],
 )
 def test_what_is_said(refused: Callable[[], Any], error: type[tc.TilecopyError], message: str) -> None:

@@ -27,7 +27,7 @@ def first_failure(request: CopyRequest, table: Iterable[Check]) -> Verdict:
 
 
 def of_another_kind(variant: Variant, request: CopyRequest) -> str | None:
-    """Why a record's op, spaces and architecture do not fit a request, or None."""
+    """Return why a record's op, spaces and architecture do not fit a request, or None."""
     if variant.op != request.op:
         return f"it lowers {variant.op}, this is a {request.op}"
     if request.spaces not in variant.spaces:
@@ -37,7 +37,7 @@ def of_another_kind(variant: Variant, request: CopyRequest) -> str | None:
 
 
 def not_as_declared(variant: Variant, request: CopyRequest, looked: dict[str, str | None]) -> str | None:
-    """Why the threads that reach a copy, or an option that it gives, do not fit a record, or None.
+    """Return why the threads that reach a copy, or an option that it gives, do not fit a record, or None.
 
     ``looked`` has what was found of its threads for other records, by what those declare of them, and gains what is found.
     """
@@ -55,12 +55,12 @@ def not_as_declared(variant: Variant, request: CopyRequest, looked: dict[str, st
     for option in variant.options:
         value = request.options.get(option.name)
         if value is not None and not option.fits(value):
-            return f"option {option.name} is {option.meaning}, not {short_repr(value)}"
+            return f"option {option.name} must be {option.meaning}, got {short_repr(value)}"
     return None
 
 
 def options_missing(variant: Variant, request: CopyRequest) -> tuple[str | None, tuple[str, ...]]:
-    """Why a request lacks what a record requires, by the first such option, and the names of all; or None and ()."""
+    """Return why a request lacks what a record requires, by the first such option, and the names of all; or None and ()."""
     missing = [option for option in variant.options if option.missing_in(request)]
     if not missing:
         return None, ()
@@ -71,13 +71,13 @@ def options_missing(variant: Variant, request: CopyRequest) -> tuple[str | None,
 
 
 def why_not_asked(variant: Variant, request: CopyRequest) -> str | None:
-    """Why a request is kept from a variant by what its record declares, before any of its hooks; or None."""
+    """Return why a request is kept from a variant by what its record declares, before any of its hooks; or None."""
     why = of_another_kind(variant, request) or not_as_declared(variant, request, {})
     return why or options_missing(variant, request)[0]
 
 
 def edges_declined(variant: Variant, request: CopyRequest) -> str | None:
-    """Why a copy whose regions may overhang does not go to a variant: it does not declare ``edges``; or None."""
+    """Return why a copy whose regions may overhang does not go to a variant: it does not declare ``edges``; or None."""
     if variant.edges or not request.may_exceed_bounds:
         return None
     dims = [(region, dim) for region in (request.src, request.dst) for dim in range(len(region.starts))]
@@ -88,7 +88,7 @@ def edges_declined(variant: Variant, request: CopyRequest) -> str | None:
 
 
 def scope_in(*kinds: str) -> Check:
-    """The scope is one of these kinds."""
+    """Return a check that the scope is one of these kinds."""
 
     def check(request: CopyRequest) -> str | None:
         kind = request.scope.kind
@@ -98,12 +98,12 @@ def scope_in(*kinds: str) -> Check:
 
 
 def all_threads_active(request: CopyRequest) -> str | None:
-    """Every thread of the scope reaches the copy; the reason names the axis that was narrowed."""
+    """Check that every thread of the scope reaches the copy; the reason names the axis that was narrowed."""
     return request.active.why_not_all(request.scope) or why_not_shared(request)
 
 
 def single_thread(request: CopyRequest) -> str | None:
-    """One thread alone reaches the copy: each active thread would issue it again."""
+    """Check that one thread alone reaches the copy: each active thread would issue it again."""
     if request.scope.kind != "thread":
         return f"scope {request.scope.kind}: a single thread issues this copy"
     active = request.active
@@ -121,7 +121,7 @@ valid_copy: Check = why_invalid
 
 
 def whole_byte_elements(request: CopyRequest) -> str | None:
-    """Elements are whole bytes: two elements to a byte have no address of their own."""
+    """Check that elements are whole bytes: two elements to a byte have no address of their own."""
     dtype = request.src.buffer.dtype
     if dtype.bits < 8:
         return f"elements of {dtype.bits} bits ({dtype}) are not addressable: {why_not_in_bytes(request)}"
@@ -129,7 +129,7 @@ def whole_byte_elements(request: CopyRequest) -> str | None:
 
 
 def no_replica(request: CopyRequest) -> str | None:
-    """Neither layout has replica iters."""
+    """Check that neither layout has replica iters."""
     for operand, region in (("destination", request.dst), ("source", request.src)):
         if region.buffer.layout.replica:
             return f"{operand} {region.buffer.name} has replicas {list(region.buffer.layout.replica)}"
@@ -137,35 +137,35 @@ def no_replica(request: CopyRequest) -> str | None:
 
 
 def relaxed_to_global(request: CopyRequest) -> str | None:
-    """Option ``relaxed`` is given for stores to global memory alone."""
+    """Check that option ``relaxed`` is given for stores to global memory alone."""
     if request.relaxed and request.dst.buffer.space != "global":
         return f"option relaxed is about stores to global memory; the destination {request.dst} is in {request.dst.buffer.space}"
     return None
 
 
 def mbarrier_of(request: CopyRequest) -> Region | None:
-    """The mbarrier of option ``mbar``: one element, or the first of a buffer; None where it is left out."""
+    """Return the mbarrier of option ``mbar``: one element, or the first of a buffer; None where it is left out."""
     mbar = request.options.get("mbar")
     return mbar[0] if isinstance(mbar, Buffer) else mbar
 
 
 def one_mbarrier(request: CopyRequest) -> str | None:
-    """Option ``mbar`` is one mbarrier in shared memory (a plan with no kernel around it may leave it out)."""
+    """Check that option ``mbar`` is one mbarrier in shared memory (a plan with no kernel around it may leave it out)."""
     mbar = mbarrier_of(request)
     if mbar is not None and (mbar.buffer.space != "shared" or mbar.buffer.dtype.bits != 64 or mbar.size != 1):
-        return f"option mbar is one mbarrier in shared memory, such as mbar[0], not {mbar!r}"
+        return f"option mbar must be one mbarrier in shared memory, such as mbar[0], got {mbar!r}"
     return None
 
 
 def fits_one_phase(request: CopyRequest) -> str | None:
-    """All bytes of the copy complete on one phase of an mbarrier."""
+    """Check that all bytes of the copy complete on one phase of an mbarrier."""
     if request.src.nbytes > MBARRIER_TX_LIMIT:
         return f"{request.src.nbytes} bytes complete on one mbarrier phase, which counts at most {MBARRIER_TX_LIMIT}"
     return None
 
 
 def divides_threads(request: CopyRequest) -> str | None:
-    """The element count is a multiple of the scope's thread count."""
+    """Check that the element count is a multiple of the scope's thread count."""
     count, threads = request.dst.size, request.scope.threads
     if count % threads:
         return f"{count} elements are not divisible by the {threads} threads of the {request.scope.kind}"

@@ -88,7 +88,9 @@ def _field(rule: str, fits: Callable[[Any], bool] = _is_text, **more: Any) -> An
     def check(record: Any, attribute: attrs.Attribute[Any], value: object) -> None:
         if not kind.fits(value):
             named = f" {short_repr(record.name)}" if attribute.name != "name" and hasattr(record, "name") else ""
-            raise PluginError(f"{type(record).__name__}{named}: {attribute.name} is {rule}, not {short_repr(value)}")
+            raise PluginError(
+                f"{type(record).__name__}{named}: {attribute.name} must be {rule}, got {short_repr(value)}"
+            )
 
     return attrs.field(validator=check, **more)
 
@@ -133,8 +135,8 @@ class Option:
 
     Attributes:
         name: the keyword of ``copy``/``copy_async``/``plan``.
-        types: what its value is an instance of (a bool is no int). A kernel's integers are ``(int, tilecopy_core.Expr)``.
-        meaning: what it is, such as ``"the rank of the destination CTA"``; messages say ``option NAME is MEANING``.
+        types: what its value is an instance of (a bool is not an int). A kernel's integers are ``(int, tilecopy_core.Expr)``.
+        meaning: what it is, such as ``"the rank of the destination CTA"``; messages say ``option NAME must be MEANING``.
         required: whether the copy cannot do without it. ``"in a kernel"``: a plan with no kernel around it, where
             ``request.active.cta_threads`` is None, may leave it out; a copy in a kernel may not.
         default: what the variant takes when it is left out (:meth:`Variant.option` gives it).
@@ -163,13 +165,13 @@ class Option:
             )
 
     def fits(self, value: object) -> bool:
-        """Whether a value is of one of the types; an integer has at most 64 bits."""
+        """Return whether a value is of one of the types; an integer has at most 64 bits."""
         if isinstance(value, int) and value.bit_length() > 64:
             return False
         return isinstance(value, self.types) and (not isinstance(value, bool) or bool in self.types)
 
     def missing_in(self, request: CopyRequest) -> bool:
-        """Whether a request leaves out what it must give; ``None`` counts as left out."""
+        """Return whether a request leaves out what it must give; ``None`` counts as left out."""
         if not self.required or request.options.get(self.name) is not None:
             return False
         return self.required is True or request.active.cta_threads is not None
@@ -247,7 +249,7 @@ class Variant:
             )
 
     def why_unusable(self) -> str | None:
-        """Why this core can do nothing with a well-formed record (an op or a space that it does not have), or None."""
+        """Return why this core can do nothing with a well-formed record (an op or a space that it does not have), or None."""
         spaces = [("the space", "spaces", space, SPACES) for pair in self.spaces for space in pair]
         features = [("the feature", "features", feature, (*FEATURES, *TARGETS)) for feature in self.features]
         for what, plural, name, known in [("op", "ops", self.op, OPS), *spaces, *features]:
@@ -258,11 +260,11 @@ class Variant:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The targets that have what it needs, the oldest first."""
+        """Return the targets that have what it needs, the oldest first."""
         return tuple(name for name in TARGETS if self.why_not_on(target_of(name)) is None)
 
     def why_not_on(self, target: Target) -> str | None:
-        """What of its needs a target lacks, or None."""
+        """Return what a target lacks of what the variant needs, or None."""
         for feature in self.features:
             if not target.has(feature):
                 lacks = f"has no {feature}" if feature in FEATURES else "does not have it"
@@ -270,7 +272,7 @@ class Variant:
         return None
 
     def option(self, request: CopyRequest, name: str) -> Any:
-        """The value that a request gives an option, or the option's default; a PluginError for one that is not declared."""
+        """Return the value that a request gives an option, or the option's default; a PluginError for one that is not declared."""
         for option in self.options:
             if option.name == name:
                 value = request.options.get(name)
@@ -325,24 +327,24 @@ def _options(value: Any) -> Options:
     if isinstance(value, Options):
         return value
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-        raise RequestError(f"options are values by name, not {short_repr(value)}")
+        raise RequestError(f"options must be a mapping from names to values, got {short_repr(value)}")
     return Options({name: _as_region(option_value) for name, option_value in value.items()})
 
 
 def _as_region(value: Any) -> Any:
-    """What stands for a region as that region, an integer of a framework as a plain one; anything else as it is."""
+    """Return what stands for a region as that region, an integer of a framework as a plain one, anything else as it is."""
     as_region = attribute(value, "as_region")
     try:
         return plain(value) if as_region is None else as_region()
     except Exception as error:  # an object's own
-        raise RequestError(f"options: {short_repr(value)} has an as_region that gives no region") from error
+        raise RequestError(f"options: as_region() of {short_repr(value)} must return a region, got an error") from error
 
 
 @frozen(kw_only=True)
 class CopyRequest:
     """One copy to be lowered.
 
-    Raises RequestError for an unknown op or scope, an operand that is no region, or a fill that the dtype does not hold,
+    Raises RequestError for an unknown op or scope, an operand that is not a region, or a fill that the dtype does not hold,
     and TargetError for an unknown target.
 
     Attributes:
@@ -380,14 +382,16 @@ class CopyRequest:
                 f"op {short_repr(self.op)} is unknown; the ops are {', '.join(OPS)}{did_you_mean(self.op, OPS)}"
             )
         if not isinstance(self.scope, Scope) or self.scope.kind == "cluster":
-            raise RequestError(f"scope is thread(), warp(), warpgroup() or cta(THREADS), not {short_repr(self.scope)}")
+            raise RequestError(
+                f"scope must be thread(), warp(), warpgroup() or cta(THREADS), got {short_repr(self.scope)}"
+            )
         for operand, region in (("destination", self.dst), ("source", self.src)):
             if not isinstance(region, Region):
-                raise RequestError(f"{self.op}: {operand} is a region such as buffer[0:8, :], not {short_repr(region)}")
+                raise RequestError(
+                    f"{self.op}: {operand} must be a region such as buffer[0:8, :], got {short_repr(region)}"
+                )
         if not isinstance(self.active, ActiveThreads):
-            raise RequestError(
-                f"{self.op}: active says which threads reach the copy (ActiveThreads), not {short_repr(self.active)}"
-            )
+            raise RequestError(f"{self.op}: active must be an ActiveThreads, got {short_repr(self.active)}")
         if self.outside is not None:
             object.__setattr__(self, "outside", outside_of(self.outside, self.dst.buffer.dtype))
             sides = ((region, dim) for region in (self.dst, self.src) for dim in range(len(region.starts)))
@@ -401,27 +405,27 @@ class CopyRequest:
 
     @property
     def most_registers(self) -> int:
-        """The registers of 32 bits that a thread has at most: 255, or fewer where the CTAs of an SM share its 65,536."""
+        """Return the registers of 32 bits that a thread has at most: 255, or fewer where the CTAs of an SM share its 65,536."""
         threads = self.active.cta_threads or min(self.scope.threads, MAX_CTA_THREADS)
         return min(MOST_REGISTERS, SM_REGISTERS // (threads * self.min_ctas_per_sm))
 
     @property
     def spaces(self) -> tuple[str, str]:
-        """Source and destination space."""
+        """Return source and destination space."""
         return self.src.buffer.space, self.dst.buffer.space
 
     @property
     def fill(self) -> tuple[int, ...] | None:
-        """The repeated 32-bit words that stand for elements outside; None where the destination stays as it is there."""
+        """Return the repeated 32-bit words that stand for elements outside; None where the destination stays as it is there."""
         return self.outside.words if self.outside is not None and self.outside.kind == "fill" else None
 
     @property
     def relaxed(self) -> bool:
-        """Whether stores may meet those of other CTAs: option :data:`RELAXED`."""
+        """Return whether stores may meet those of other CTAs: option :data:`RELAXED`."""
         return self.options.get(RELAXED.name) is True
 
     def side_in(self, space: str) -> Region:
-        """The operand that lies in a space (the destination when both do)."""
+        """Return the operand that lies in a space (the destination when both do)."""
         return self.dst if self.dst.buffer.space == space else self.src
 
 
@@ -444,7 +448,7 @@ def check_request(request: CopyRequest) -> None:
 
 
 def check_operands(request: CopyRequest) -> None:
-    """As :func:`check_request`, of regions that are known to lie inside."""
+    """Check a request like :func:`check_request`, of regions that are known to lie inside."""
     if reason := why_invalid(request):
         raise RequestError(f"{request}: {reason}")
     if request.may_exceed_bounds and (symbolic(request.dst.buffer.shape) or not why_aliasing(request.dst.buffer[()])):
@@ -454,7 +458,7 @@ def check_operands(request: CopyRequest) -> None:
 
 
 def why_invalid(request: CopyRequest) -> str | None:
-    """Why source and destination do not match (dtype, extents, layouts), or None."""
+    """Return why source and destination do not match (dtype, extents, layouts), or None."""
     dst, src = request.dst, request.src
     dst_dtype, src_dtype = dst.buffer.dtype, src.buffer.dtype
     if dst_dtype is not src_dtype and dst_dtype != src_dtype:  # nearly always one record of the table
@@ -465,7 +469,7 @@ def why_invalid(request: CopyRequest) -> str | None:
 
 
 def why_aliasing(region: Region) -> str | None:
-    """Why two coordinates of a region share a place, or None; symbolic strides are taken to be past all others."""
+    """Return why two coordinates of a region share a place, or None; symbolic strides are taken to be past all others."""
     layout = region.sliced_layout() or region.buffer.layout
     if not isinstance(layout, TileLayout):
         return None  # the box of an array whose extents are not known is always a layout
@@ -495,7 +499,7 @@ def why_aliasing(region: Region) -> str | None:
 
 
 def why_not_shared(request: CopyRequest) -> str | None:
-    """Why the threads of the scope do not copy one box together: a start or a layout differs between them; or None."""
+    """Return why the threads of the scope do not copy one box together: a start or a layout differs between them; or None."""
     for region in (request.dst, request.src):
         placed_by = region.buffer.placed_by()
         for what, other, values in (("layout", "other elements", placed_by), ("start", "another box", region.starts)):

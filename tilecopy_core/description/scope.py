@@ -35,47 +35,47 @@ class Scope:
 
     @property
     def tid(self) -> Int:
-        """The thread's index in the scope, as a symbol bounded by its size."""
+        """Return the thread's index in the scope, as a symbol bounded by its size."""
         return tid_symbol(self.threads)
 
     def thread_index(self, tid: Int) -> Int:
-        """Index within the scope of the thread whose index in the CTA is ``tid``."""
+        """Return the index within the scope of the thread whose index in the CTA is ``tid``."""
         return 0 if self.kind == "thread" else tid % self.threads if self.kind != "cta" else tid
 
 
 def thread() -> Scope:
-    """Each active thread on its own."""
+    """Return the scope of each active thread on its own."""
     return Scope("thread", 1)
 
 
 def warp() -> Scope:
-    """The 32 threads of each warp."""
+    """Return the scope of the 32 threads of each warp."""
     return Scope("warp", WARP_THREADS)
 
 
 def warpgroup() -> Scope:
-    """The 128 threads of each four consecutive warps."""
+    """Return the scope of the 128 threads of each four consecutive warps."""
     return Scope("warpgroup", WARPGROUP_THREADS)
 
 
 def cta(threads: int) -> Scope:
-    """All threads of the CTA. Raises RequestError where these are not 1 to 1024."""
+    """Return the scope of all threads of the CTA. Raises RequestError where these are not 1 to 1024."""
     count = plain(threads)
     if not _CTA_THREADS.fits(count):
         one = "; it has one dimension here" if isinstance(threads, (tuple, list)) else ""
-        raise RequestError(f"a CTA has 1 to {MAX_CTA_THREADS} threads, not {short_repr(threads)}{one}")
+        raise RequestError(f"a CTA must have 1 to {MAX_CTA_THREADS} threads, got {short_repr(threads)}{one}")
     return Scope("cta", int(count))
 
 
 @lru_cache(maxsize=64)
 def tid_symbol(cta_threads: int | None) -> Int:
-    """The thread's index in its CTA, bounded by the CTA's size where it is known."""
+    """Return the thread's index in its CTA, bounded by the CTA's size where it is known."""
     last = (cta_threads or MAX_CTA_THREADS) - 1
     return of_atom(Symbol("tid.x", 0, last, varies="thread", register="%tid.x")) if last else 0
 
 
 def axis_index(axis: Axis, tid: Int) -> Int:
-    """Where a thread lies along an axis. Raises RequestError for one that does not count threads or warps of a CTA."""
+    """Return where a thread lies along an axis. Raises RequestError for one that does not count threads or warps of a CTA."""
     if axis.kind != "thread" or axis.finer not in _SIZES:
         raise RequestError(f"axis {axis} does not count the threads of a CTA")
     threads = _SIZES[axis.finer]
@@ -84,7 +84,7 @@ def axis_index(axis: Axis, tid: Int) -> Int:
 
 
 def by_thread(value: Int | Condition, cta_threads: int) -> Any:
-    """An integer's value, or a condition's truth, in each thread of a CTA, whose index alone it depends on, else RequestError."""
+    """Return an integer's value, or a condition's truth, in each thread of a CTA, whose index alone it depends on, else RequestError."""
 
     def number(operand: Int) -> Any:
         if not is_int_like(operand) or not all(map(is_thread_id, symbols_of(operand))):
@@ -96,19 +96,19 @@ def by_thread(value: Int | Condition, cta_threads: int) -> Any:
 
 
 def is_thread_id(symbol: Symbol) -> bool:
-    """Whether a symbol is the thread's index in its CTA."""
+    """Return whether a symbol is the thread's index in its CTA."""
     return symbol.register == "%tid.x"
 
 
 @cache
 def _lane_of(size: int, threads: int) -> tuple[Symbol, Symbol, Int]:
-    """The group of a thread, its lane among the ``size`` threads of that, and its index in a CTA by the two."""
+    """Return the group of a thread, its lane among the ``size`` threads of that, and its index in a CTA by the two."""
     group, lane = Symbol("group", 0, (threads - 1) // size), Symbol("lane", 0, size - 1, varies="thread")
     return group, lane, of_atom(group) * size + of_atom(lane)
 
 
 def differs_within(value: Int, scope: Scope) -> bool:
-    """Whether two threads of one instance of a scope can see different values of an integer."""
+    """Return whether two threads of one instance of a scope can see different values of an integer."""
     if scope.kind == "thread" or not _may_differ(value):
         return False
     symbols = symbols_of(value)
@@ -122,7 +122,7 @@ def differs_within(value: Int, scope: Scope) -> bool:
 
 
 def _depends_on(value: Any, lane: Symbol, group: Symbol) -> bool:
-    """Whether the lane can change a value: terms of lane and group alone are evaluated for every thread."""
+    """Return whether the lane can change a value: terms of lane and group alone are evaluated for every thread."""
     terms = [term for term in terms_of(value) if lane in term[0].symbols]
     if not terms:
         return False
@@ -136,7 +136,7 @@ def _depends_on(value: Any, lane: Symbol, group: Symbol) -> bool:
 
 
 def _made_of(atom: Atom) -> tuple[Any, ...]:
-    """What decides an atom. A quotient goes up with its dividend, so that one of a minimum is that of either side."""
+    """Return what decides an atom. A quotient goes up with its dividend, so that one of a minimum is that of either side."""
     if atom.op == "//":
         dividend, by = atom.operands
         for least, factor in terms_of(dividend):
@@ -152,7 +152,7 @@ class ActiveThreads:
 
     Attributes:
         cta_threads: threads in the CTA, or None where the copy stands outside a kernel.
-        mask: one bool a thread when the enclosing conditions on thread ids could be decided, None when there are none.
+        mask: one bool per thread when the enclosing conditions on thread ids could be decided, None when there are none.
         undecided: text of an enclosing condition that could not be decided at lowering, or "".
         deciding: integers that enclosing loops and conditions depend on, with their text: where one of them differs
             between the threads of a scope, these do not come to the copy together.
@@ -168,11 +168,11 @@ class ActiveThreads:
         threads = self.cta_threads
         if mask is not None and (type(mask) is not tuple or len(mask) != threads or set(map(type, mask)) != {bool}):
             raise RequestError(
-                f"ActiveThreads: mask is one bool for each of cta_threads {threads}, not {short_repr(mask)}"
+                f"ActiveThreads: mask must be a tuple of one bool for each of cta_threads={threads}, got {short_repr(mask)}"
             )
 
     def why_not_all(self, scope: Scope) -> str | None:
-        """Why not every thread of the scope takes part, naming the axis that was narrowed; None when all do."""
+        """Return why not every thread of the scope takes part, naming the axis that was narrowed; None when all do."""
         if scope.kind == "thread":
             return None
         size = _SIZES.get(scope.kind)
@@ -184,7 +184,7 @@ class ActiveThreads:
         return self.why_split(scope)
 
     def why_split(self, scope: Scope) -> str | None:
-        """Why some threads of a scope may be active and others not, naming the axis that was narrowed; None where they are together."""
+        """Return why some threads of a scope may be active and others not, naming the axis that was narrowed; None where they are together."""
         size, warps = _SIZES.get(scope.kind), "wid_in_wg" if scope.kind == "warpgroup" else "warpid"
         differing = [(text, value) for text, value in self.deciding if differs_within(value, scope)]
         if self.undecided or differing:
@@ -204,7 +204,7 @@ class ActiveThreads:
         return f"an enclosing condition leaves {active} active (narrowed axis: {axis})"
 
     def count(self) -> int | None:
-        """How many threads of the CTA are active; None where that is not known."""
+        """Return how many threads of the CTA are active; None where that is not known."""
         if self.cta_threads is None or self.undecided:
             return None
         if any(differs_within(value, Scope("cta", self.cta_threads)) for _, value in self.deciding):
@@ -212,7 +212,7 @@ class ActiveThreads:
         return self.cta_threads if self.mask is None else sum(self.mask)
 
     def narrowed_by(self, condition: Condition) -> ActiveThreads:
-        """The threads that are left inside ``if condition``."""
+        """Return the threads that reach the inside of ``if condition``."""
         return reduce(ActiveThreads._narrow, condition.conjuncts(), self)
 
     def _narrow(self, condition: Condition) -> ActiveThreads:
@@ -235,13 +235,13 @@ class ActiveThreads:
         return self.decided_by(repr(condition), [value for values in deciding for value in values or ()])
 
     def decided_by(self, text: str, values: Iterable[Int]) -> ActiveThreads:
-        """The threads inside a loop or condition that depends on some integers."""
+        """Return the threads inside a loop or condition that depends on some integers."""
         added = tuple((text, value) for value in values if _may_differ(value))
         return attrs.evolve(self, deciding=self.deciding + added) if added else self
 
 
 def _deciding(leaf: Condition) -> tuple[Int, ...] | None:
-    """The integers that threads agree on where they agree on a comparison; None where those are not known.
+    """Return the integers that threads agree on where they agree on a comparison; None where those are not known.
 
     Of data, these are what decides where it lies: threads that load one place have one value. Of two integers, the difference, or its sign alone. A difference is below 0 where its quotient by anything is; of that,
     what the lane adds to multiples is dropped.

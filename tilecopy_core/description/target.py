@@ -68,19 +68,19 @@ class Target:
 
     @property
     def ptx_version(self) -> Version:
-        """The lowest PTX ISA version that knows this target."""
+        """Return the lowest PTX ISA version that knows this target."""
         return _ARCHITECTURES[self.arch][1][self.suffix]
 
     @property
     def shared_limit_bytes(self) -> int:
-        """The most shared memory that one block can opt in to."""
+        """Return the most shared memory that one block can opt in to."""
         return _ARCHITECTURES[self.arch][0] * 1024
 
     def has(self, feature: str) -> bool:
         """Return whether it has what a feature needs: a name of :data:`FEATURES`, or of a target such as ``"sm_90"``.
 
         Raises:
-            TargetError: there is no such feature.
+            TargetError: the feature is unknown.
         """
         names = FEATURES.get(feature, feature).split()
         if feature not in FEATURES and feature not in TARGETS:
@@ -101,7 +101,7 @@ class Target:
         return self.arch >= first.arch and (not first.suffix or in_family)
 
     def runs_on(self, major: int, minor: int) -> bool:
-        """Whether a module for this target runs on a GPU of that compute capability."""
+        """Return whether a module for this target runs on a GPU of that compute capability."""
         capability = major * 10 + minor
         if self.suffix == "a":
             return capability == self.arch
@@ -109,7 +109,7 @@ class Target:
 
 
 def target_of(value: Target | str) -> Target:
-    """The target of a name such as ``"sm_90a"``. Raises TargetError where the name is not one of :data:`TARGETS`."""
+    """Return the target of a name such as ``"sm_90a"``. Raises TargetError where the name is not one of :data:`TARGETS`."""
     if isinstance(value, Target):
         return value
     if not isinstance(value, str) or value not in _BY_NAME:

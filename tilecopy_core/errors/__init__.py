@@ -1,6 +1,6 @@
 """The errors that tilecopy raises: one class for each kind of mistake; and what public names check of their arguments.
 
-Every message says what was asked, which operand it is about, the value found and the rule that it breaks.
+Every message says what must hold, for which operand, what was given, and what to do.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ _ALSO_CALLED = {
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """``"; did you mean float16?"`` for a name that begins a known one, or is close to one; else nothing."""
+    """Return ``"; did you mean float16?"`` for a name that begins a known one, or is close to one; else nothing."""
     with LOCK:  # no import of the package should wait for it
         from difflib import get_close_matches
 
@@ -98,7 +98,7 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 
 
 def short_repr(value: object) -> str:
-    """A value for a message: its repr on one line, without addresses, shortened and printable, whatever the value does."""
+    """Return a value for a message: its repr on one line, without addresses, shortened and printable, whatever the value does."""
     try:
         if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
             return f"{'a negative' if value < 0 else 'an'} integer of {value.bit_length()} bits"
@@ -115,7 +115,7 @@ def short_repr(value: object) -> str:
 
 
 def without_addresses(text: str) -> str:
-    """Return a text of somebody else's without the addresses of objects in it, which differ in every process."""
+    """Return a text without the addresses of objects in it, which differ in every process."""
     return _OBJECT_ADDRESS.sub("", text) if " at 0x" in text else text
 
 
@@ -124,7 +124,7 @@ def _printable(character: str) -> str:
 
 
 def integer(value: Any) -> int | None:
-    """The integer that a value of Python or a framework (of no dimension) is; None for bools, floats and all else."""
+    """Return the integer that a value of Python or a framework (of no dimension) is; None for bools, floats and all else."""
     try:
         if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool"):
             return None
@@ -134,7 +134,7 @@ def integer(value: Any) -> int | None:
 
 
 def attribute(value: object, name: str) -> Any:
-    """An attribute of whatever a caller passes; None too where asking for it raises."""
+    """Return an attribute of whatever a caller passes; None also if reading it raises."""
     try:
         return getattr(value, name, None)
     except Exception:  # an object's own
@@ -145,7 +145,7 @@ class Kind:
     """What an argument of a public function, or a field of a record, may be.
 
     Attributes:
-        rule: in words, after "is not".
+        rule: in words, after "must be".
         words: the names that it may be, for a hint.
     """
 
@@ -153,7 +153,7 @@ class Kind:
         self.rule, self._fits, self.words = rule, fits, words
 
     def fits(self, value: Any) -> bool:
-        """Whether a value is that; one that raises when it is looked at is not."""
+        """Return whether a value is of this kind; one that raises when it is looked at is not."""
         try:
             return bool(self._fits(value))
         except Exception:  # an object's own
@@ -169,24 +169,26 @@ class Kind:
             return value
         number = integer(value)
         if number is None or not self.fits(number):
-            raise error(f"{where}: {name} {short_repr(value)} is not {self.rule}{did_you_mean(value, self.words)}")
+            raise error(
+                f"{where}: {name} must be {self.rule}, got {short_repr(value)}{did_you_mean(value, self.words)}"
+            )
         return number
 
     def __call__(self, record: Any, attribute: Any, value: Any) -> None:
-        """As a validator of attrs; the record keeps an integer of a framework as a plain one."""
+        """Check a field, as attrs calls a validator; the record keeps an integer of a framework as a plain one."""
         if not self.fits(value):
             plain = self.check(value, type(record).__name__, attribute.name.lstrip("_"))
             object.__setattr__(record, attribute.name, plain)
 
 
 def instance_of(rule: str, *types: type) -> Kind:
-    """An instance of some types; a bool is no int."""
+    """Return the kind of the instances of some types; a bool is not an int."""
     bools = int not in types
     return Kind(rule, lambda value: isinstance(value, types) and (bools or not isinstance(value, bool)))
 
 
 def integer_in(low: int, high: int) -> Kind:
-    """A plain integer of a range."""
+    """Return the kind of the plain integers of a range."""
     return Kind(
         f"an integer from {low} to {high}",
         lambda value: isinstance(value, int) and not isinstance(value, bool) and low <= value <= high,
@@ -194,17 +196,17 @@ def integer_in(low: int, high: int) -> Kind:
 
 
 def one_of(*words: str) -> Kind:
-    """One of some names."""
+    """Return the kind of some names."""
     return Kind(" or ".join(words), lambda value: isinstance(value, str) and value in words, words)
 
 
 def optional(kind: Kind) -> Kind:
-    """None, or that."""
+    """Return the kind that None belongs to, too."""
     return Kind(f"{kind.rule}, or None", lambda value: value is None or kind.fits(value), kind.words)
 
 
 def tuple_of(kind: Kind) -> Kind:
-    """A tuple or list in which each is that."""
+    """Return the kind of the tuples and lists in which each value is of a kind."""
     return Kind(
         f"a tuple in which each is {kind.rule}",
         lambda value: isinstance(value, (tuple, list)) and all(map(kind.fits, value)),
@@ -212,7 +214,7 @@ def tuple_of(kind: Kind) -> Kind:
 
 
 FLAG = Kind("True or False", lambda value: value is True or value is False)
-TEXT = instance_of("a text", str)
+TEXT = instance_of("a string", str)
 ANY_INTEGER = integer_in(-(2**63), 2**63 - 1)
 
 

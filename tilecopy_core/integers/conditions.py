@@ -50,7 +50,7 @@ class Condition:
         if isinstance(other, bool):  # a comparison that was decided, such as one on the only thread's id
             other = Condition("==", int(other), 1)
         if not isinstance(other, Condition):
-            raise RequestError(f"'{op}' joins conditions; {short_repr(other)} is none (in '{self!r} {op} ...')")
+            raise RequestError(f"'{op}' must join two conditions, got {short_repr(other)} (in '{self!r} {op} ...')")
         return Condition(op, self, other)
 
     def __and__(self, other: Any) -> Condition:
@@ -82,7 +82,7 @@ class Condition:
         return f" {self.op} ".join(sides)
 
     def leaves(self) -> Iterator[Condition]:
-        """Every comparison and ``elect`` in it, left to right."""
+        """Yield every comparison and ``elect`` in it, left to right."""
         sides = [side for side in (self.left, self.right) if isinstance(side, Condition)]
         for side in sides:
             yield from side.leaves()
@@ -90,11 +90,11 @@ class Condition:
             yield self
 
     def operands(self) -> Iterator[Any]:
-        """Every operand that is not itself a condition, left to right."""
+        """Yield every operand that is not itself a condition, left to right."""
         return (side for leaf in self.leaves() for side in (leaf.left, leaf.right) if side is not None)
 
     def conjuncts(self) -> Iterator[Condition]:
-        """Conditions that hold together exactly where this one does."""
+        """Yield the conditions that hold together exactly where this one does."""
         if self.op == "and":
             yield from self.left.conjuncts()
             yield from self.right.conjuncts()
@@ -107,7 +107,7 @@ class Condition:
             yield self
 
     def evaluate(self, value_of: Callable[[Any], Any]) -> Any:
-        """The truth of the condition, given the value (an int or an array) of each operand."""
+        """Return the truth of the condition, given the value (an int or an array) of each operand."""
         if self.op == "not":
             return self.left.evaluate(value_of) ^ True  # of a bool, or an array of them
         if self.op in ("and", "or"):

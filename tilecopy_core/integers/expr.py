@@ -96,7 +96,7 @@ class Symbol(Atom):
 
 
 def key_of(value: Any) -> Any:
-    """What stands for an integer (or a tuple of them) in comparisons of data and as the key of a dict."""
+    """Return what stands for an integer (or a tuple of them) in comparisons of data and as the key of a dict."""
     if isinstance(value, Expr):
         return value.const, value.terms
     return tuple(map(key_of, value)) if isinstance(value, tuple) else value
@@ -121,12 +121,12 @@ class Operation(Atom):
 
 
 def _text_of(value: Int) -> str:
-    """An integer in words; Python may refuse to write out a very long one."""
+    """Return an integer as text; Python may refuse to write out a very long one."""
     return short_repr(value) if isinstance(value, int) and value.bit_length() > 64 else str(value)
 
 
 def _operator(op: str, compute: Callable[[Any, Any], Any]) -> Callable[[Expr, Any], Any]:
-    """An operator of an Expr, of the two integers in the order in which Python gives them."""
+    """Return an operator of an Expr, of the two integers in the order in which Python passes them."""
 
     def method(self: Expr, other: Any) -> Any:
         if type(other) is not int and not isinstance(other, Expr):
@@ -134,7 +134,7 @@ def _operator(op: str, compute: Callable[[Any, Any], Any]) -> Callable[[Expr, An
                 return NotImplemented
             if not is_int_like(other) and not isinstance(other, np.integer):
                 kind = type(other).__name__
-                raise RequestError(f"'{self} {op} {short_repr(other)}': index arithmetic takes integers, not {kind}")
+                raise RequestError(f"'{self} {op} {short_repr(other)}': index arithmetic takes integers, got {kind}")
             other = int(other)
         return compute(self, other)
 
@@ -205,12 +205,12 @@ class Expr(RunTime):
 
 
 def is_int_like(value: object) -> bool:
-    """Whether a value is an integer in the sense of this module: an int or an Expr (no bool)."""
+    """Return whether a value is an integer in the sense of this module: an int or an Expr, not a bool."""
     return type(value) is int or isinstance(value, Expr) or (isinstance(value, int) and not isinstance(value, bool))
 
 
 def plain(value: Any) -> Any:
-    """A value; an integer of NumPy or another framework as the plain one that it is."""
+    """Return a value; an integer of NumPy or another framework as a plain one."""
     if type(value) is int or isinstance(value, Expr):
         return value
     number = integer(value)
@@ -223,7 +223,7 @@ INT = Kind("an integer, plain or symbolic", is_int_like)
 def symbol(
     name: str, *, lower: int | None = 0, upper: int | None = None, multiple_of: int = 1, varies: str = "grid"
 ) -> Expr:
-    """The expression of one new :class:`Symbol`; each call makes another, whatever its name.
+    """Return the expression of one new :class:`Symbol`; each call makes another, whatever its name.
 
     Args:
         name: how it prints.
@@ -236,43 +236,47 @@ def symbol(
         RequestError: an argument of another kind, or bounds that no value meets.
     """
     if not isinstance(name, str) or not name:
-        raise RequestError(f"symbol name: a text that is not empty, not {short_repr(name)}")
+        raise RequestError(f"symbol: name must be a string that is not empty, got {short_repr(name)}")
     lower, upper, multiple_of = plain(lower), plain(upper), plain(multiple_of)
     for what, bound in (("lower", lower), ("upper", upper)):
         if bound is not None and (not is_int_like(bound) or isinstance(bound, Expr)):
-            raise RequestError(f"symbol {name}: {what} is a plain integer or None, not {short_repr(bound)}")
+            raise RequestError(f"symbol {name}: {what} must be a plain integer or None, got {short_repr(bound)}")
     if not is_int_like(multiple_of) or isinstance(multiple_of, Expr) or multiple_of < 1:
-        raise RequestError(f"symbol {name}: multiple_of is an integer of at least 1, not {short_repr(multiple_of)}")
+        raise RequestError(
+            f"symbol {name}: multiple_of must be an integer of at least 1, got {short_repr(multiple_of)}"
+        )
     one_of("thread", "cta", "grid").check(varies, f"symbol {name}", "varies")
     if lower is not None and upper is not None and -(-lower // multiple_of) > upper // multiple_of:
         what = "value" if multiple_of == 1 else f"multiple of {short_repr(multiple_of)}"
-        raise RequestError(f"symbol {name}: no {what} is from lower {short_repr(lower)} to upper {short_repr(upper)}")
+        raise RequestError(
+            f"symbol {name}: no {what} lies between lower={short_repr(lower)} and upper={short_repr(upper)}"
+        )
     return of_atom(Symbol(name, lower, upper, multiple_of, varies))
 
 
 def of_atom(atom: Atom) -> Expr:
-    """The expression of one atom."""
+    """Return the expression of one atom."""
     return Expr(0, ((atom, 1),))
 
 
 def sum_of(const: int, terms: Iterable[Term]) -> Int:
-    """The integer of a constant and terms, each of another atom."""
+    """Return the integer of a constant and terms, each of another atom."""
     kept = sorted([term for term in terms if term[1]], key=lambda term: term[0].order)
     return Expr(const, tuple(kept)) if kept else const
 
 
 def constant_of(value: Int) -> int:
-    """The constant of an integer: itself when it is plain."""
+    """Return the constant of an integer: itself when it is plain."""
     return value.const if isinstance(value, Expr) else value
 
 
 def terms_of(value: Int) -> tuple[Term, ...]:
-    """The terms of an integer: none when it is plain."""
+    """Return the terms of an integer: none when it is plain."""
     return value.terms if isinstance(value, Expr) else ()
 
 
 def add(left: Int, right: Int) -> Int:
-    """Sum of two integers."""
+    """Return the sum of two integers."""
     if not isinstance(left, Expr):
         left, right = right, left
     if not isinstance(left, Expr):
@@ -286,12 +290,12 @@ def add(left: Int, right: Int) -> Int:
 
 
 def sub(left: Int, right: Int) -> Int:
-    """Difference of two integers."""
+    """Return the difference of two integers."""
     return add(left, mul(right, -1))
 
 
 def mul(left: Int, right: Int) -> Int:
-    """Product; of two symbolic integers it distributes over their terms."""
+    """Return the product; of two symbolic integers it distributes over their terms."""
     if not isinstance(left, Expr):
         left, right = right, left
     if not isinstance(left, Expr):
@@ -312,13 +316,13 @@ def mul(left: Int, right: Int) -> Int:
 def _positive(left: Int, op: str, right: Int) -> int:
     if isinstance(right, Expr) or right <= 0:
         raise RequestError(
-            f"'{left} {op} {short_repr(right)}': '{op}' of a symbolic integer needs a positive constant on its right, not {short_repr(right)}"
+            f"'{left} {op} {short_repr(right)}': '{op}' of a symbolic integer needs a positive constant on its right, got {short_repr(right)}"
         )
     return right
 
 
 def floordiv(left: Int, right: Int) -> Int:
-    """``left // right`` for a positive constant right: what divides is taken out, what is too small is dropped."""
+    """Return ``left // right`` for a positive constant right: what divides is taken out, what is too small is dropped."""
     divisor = _positive(left, "//", right)
     if not isinstance(left, Expr):
         return left // divisor
@@ -331,7 +335,7 @@ def floordiv(left: Int, right: Int) -> Int:
 
 
 def mod(left: Int, right: Int) -> Int:
-    """``left % right`` for a positive constant right; multiples of it vanish."""
+    """Return ``left % right`` for a positive constant right; multiples of it vanish."""
     divisor = _positive(left, "%", right)
     if not isinstance(left, Expr):
         return left % divisor
@@ -341,7 +345,7 @@ def mod(left: Int, right: Int) -> Int:
 
 
 def _as_quotients(value: Expr) -> Int:
-    """The same value with ``n * (x // n)`` for ``x - x % n``, of which more is known; sums keep the latter, which cancels."""
+    """Return an equal value with ``n * (x // n)`` for ``x - x % n``: its bounds are tighter. Sums keep the latter, which cancels."""
     for atom, c in value.terms:
         if atom.op == "%" and all((other, -c * factor) in value.terms for other, factor in atom.operands[0].terms):
             x, n = atom.operands
@@ -351,7 +355,7 @@ def _as_quotients(value: Expr) -> Int:
 
 @lru_cache(maxsize=4096)  # the places of threads are the same few quotients in every copy
 def _block(const: int, terms: tuple[Term, ...], divisor: int, quotient: bool) -> Int:
-    """``rest // divisor`` or ``rest % divisor``, of a rest that has lost its multiples of the divisor."""
+    """Return ``rest // divisor`` or ``rest % divisor``, of a rest that has lost its multiples of the divisor."""
     rest = Expr(const, terms)
     if (known := _as_quotients(rest)) is not rest:
         return floordiv(known, divisor) if quotient else mod(known, divisor)
@@ -386,7 +390,7 @@ def _block(const: int, terms: tuple[Term, ...], divisor: int, quotient: bool) ->
 
 
 def xor(left: Int, right: Int) -> Int:
-    """Bitwise exclusive or; a sum when the two can have no bit in common."""
+    """Return the bitwise exclusive or; a sum when the two can have no bit in common."""
     if not isinstance(left, Expr) and not isinstance(right, Expr):
         return left ^ right
     if structural_equal(left, right):
@@ -399,9 +403,9 @@ def xor(left: Int, right: Int) -> Int:
 
 @checked(left=INT, right=INT)
 def minimum(left: Int, right: Int) -> Int:
-    """The lesser of two integers, such as ``minimum(k.block_id("x") * 128, rows - 128)``: a box that never leaves its rows.
+    """Return the lesser of two integers, such as ``minimum(k.block_id("x") * 128, rows - 128)``: a box that never leaves its rows.
 
-    Raises RequestError where one of them is no integer.
+    Raises RequestError where one of them is not an integer.
     """
     low, high = bounds_of(sub(left, right))
     if high is not None and high <= 0:
@@ -415,12 +419,12 @@ def minimum(left: Int, right: Int) -> Int:
 
 @checked(left=INT, right=INT)
 def maximum(left: Int, right: Int) -> Int:
-    """The greater of two integers; see :func:`minimum`."""
+    """Return the greater of two integers; see :func:`minimum`."""
     return mul(minimum(mul(left, -1), mul(right, -1)), -1)
 
 
 def structural_equal(left: Any, right: Any) -> bool:
-    """Structural equality: of integers, and of tuples of them; other values compare as they do."""
+    """Return whether two integers, or tuples of them, are structurally equal; other values compare as they do."""
     if isinstance(left, Expr) and isinstance(right, Expr):
         if left is right or (left.const == right.const and left.terms == right.terms):
             return True
@@ -437,24 +441,24 @@ def structural_equal(left: Any, right: Any) -> bool:
 
 
 def bounds_of(value: Int) -> Bounds:
-    """Smallest and largest value an integer can have; None on a side where nothing is known."""
+    """Return the smallest and largest value of an integer; None on a side where nothing is known."""
     return value.bounds if isinstance(value, Expr) else (value, value)
 
 
 def divisor_of(value: Int) -> int:
-    """The largest integer that is proved to divide every value (0 for the constant 0, which all divide)."""
+    """Return the largest integer that is proved to divide every value (0 for the constant 0, which all divide)."""
     if not isinstance(value, Expr):
         return abs(value)
     return gcd(value.const, *[c * atom.divisor for atom, c in value.terms])
 
 
 def is_multiple(value: Int, factor: int) -> bool:
-    """Whether every value is proved to be a multiple of ``factor``."""
+    """Return whether every value is proved to be a multiple of ``factor``."""
     return divisor_of(value) % factor == 0
 
 
 def fits(value: Int, bits: int) -> bool:
-    """Whether every value is proved to be within a signed integer of that width."""
+    """Return whether every value is proved to fit a signed integer of that width."""
     lower, upper = bounds_of(value)
     return lower is not None and upper is not None and lower >= -(1 << bits - 1) and upper < 1 << bits - 1
 
@@ -464,19 +468,19 @@ def _low_bit(value: int) -> int:
 
 
 def _between(low: int, largest: int) -> int:
-    """All bits from ``low`` (a power of two) up to the top bit of ``largest``."""
+    """Return all bits from ``low`` (a power of two) up to the top bit of ``largest``."""
     return ((1 << largest.bit_length()) - 1) & -low
 
 
 def _bits_within(atom: Atom) -> int | None:
-    """The bits that an atom's bounds and divisor leave."""
+    """Return the bits that an atom's bounds and divisor allow."""
     if atom.lower is None or atom.upper is None or atom.lower < 0:
         return None
     return _between(_low_bit(atom.divisor) or 1, atom.upper)
 
 
 def possible_bits(value: Int) -> int | None:
-    """Mask of the bits that can be set in a value, or None when it can be negative or is unbounded."""
+    """Return the mask of the bits that can be set in a value, or None when it can be negative or is unbounded."""
     lower, upper = bounds_of(value)
     if lower is None or upper is None or lower < 0:
         return None
@@ -497,12 +501,12 @@ def possible_bits(value: Int) -> int | None:
 
 
 def symbols_of(value: Int) -> frozenset[Symbol]:
-    """Every symbol in an integer."""
+    """Return every symbol in an integer."""
     return value.symbols if isinstance(value, Expr) else frozenset()
 
 
 def evaluate(value: Int, env: Mapping[Symbol, Any]) -> Any:
-    """The value for given symbols, each an int, an array or a symbolic integer. Raises KeyError for a missing symbol."""
+    """Return the value for the values of its symbols, each an int, an array or a symbolic integer. Raises KeyError for a missing symbol."""
     if not isinstance(value, Expr):
         return value
     total: Any = value.const
@@ -514,7 +518,7 @@ def evaluate(value: Int, env: Mapping[Symbol, Any]) -> Any:
 
 
 def substitute(value: Int, replacements: Mapping[Symbol, Any]) -> Int:
-    """The integer with symbols replaced by integers, simplified anew."""
+    """Return the integer with symbols replaced by integers, simplified anew."""
     symbols = symbols_of(value)
     if symbols.isdisjoint(replacements):
         return value

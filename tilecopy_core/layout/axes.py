@@ -30,12 +30,12 @@ class Axis:
         return self.name
 
     def __matmul__(self, other: Any) -> OnAxis:
-        raise LayoutError(f"{self.name} @ {short_repr(other)}: a stride along an axis is written `integer @ axis`")
+        raise LayoutError(f"write a stride along an axis as `integer @ axis`, got {self.name} @ {short_repr(other)}")
 
     def __rmatmul__(self, stride: Any) -> OnAxis:
         """``stride @ axis``: a stride (or offset) along this axis."""
         if not is_int_like(stride := plain(stride)):
-            raise LayoutError(f"a stride along {self.name} is an integer, not {short_repr(stride)}")
+            raise LayoutError(f"a stride along {self.name} must be an integer, got {short_repr(stride)}")
         return OnAxis(stride, self)
 
 

@@ -41,7 +41,7 @@ Offset = tuple[tuple[Axis, "Int"], ...]
 
 
 def add_offsets(left: Offset, right: Offset) -> Offset:
-    """Both offsets together."""
+    """Return the sum of two offsets."""
     right = tuple([pair for pair in right if isinstance(pair[1], Expr) or pair[1]])
     if not right:
         return left
@@ -53,7 +53,7 @@ def add_offsets(left: Offset, right: Offset) -> Offset:
 
 
 def fuse(iters: Iters) -> tuple[Iter, ...]:
-    """Iters without those of extent 1, neighbours that continue each other fused."""
+    """Return iters without those of extent 1, neighbours that continue each other fused."""
     return tuple([it for (it,) in fuse_pairs([(it,) for it in iters])])
 
 
@@ -62,7 +62,7 @@ Pair = tuple[Iter, ...]
 
 
 def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
-    """Pairs without those of extent 1, neighbours that continue each other on every side fused."""
+    """Return pairs without those of extent 1, neighbours that continue each other on every side fused."""
     fused: list[Pair] = []
     for pair in pairs:
         if pair[0].extent == 1:
@@ -80,14 +80,16 @@ def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
 def box(
     shape: Sequence[Int], region: Sequence[Any], *, overhang: bool = False
 ) -> tuple[tuple[Int, ...], tuple[int, ...]]:
-    """Starts and extents of a region of a shape: of each dimension a slice, or an integer (an extent of 1).
+    """Return starts and extents of a region of a shape: of each dimension a slice, or an integer (an extent of 1).
 
     Extents of the shape may be symbolic. With ``overhang`` the box may leave the shape; starts and stops are coordinates,
     negative ones too. Raises :class:`LayoutError` for another rank, an extent of the box that is symbolic or negative, or a
     box that is certainly outside.
     """
     if len(region) != len(shape):
-        raise LayoutError(f"a region of {len(region)} dimensions in the shape {tuple(shape)}: {short_repr(region)}")
+        raise LayoutError(
+            f"a region of the shape {tuple(shape)} must have {len(shape)} dimensions, got {short_repr(region)}"
+        )
     parts = [
         _start_and_extent(*part_and_size, dim, overhang)
         for dim, part_and_size in enumerate(zip(region, shape, strict=True))
@@ -96,7 +98,7 @@ def box(
 
 
 def surely_leaves(start: Int, extent: int, size: Int) -> bool:
-    """Whether ``[start, start + extent)`` is certainly not inside ``[0, size)``."""
+    """Return whether ``[start, start + extent)`` is certainly not inside ``[0, size)``."""
     lower, upper = bounds_of(start)
     if not isinstance(size, Expr):
         return (lower is not None and lower + extent > size) or (upper is not None and upper < 0)
@@ -105,24 +107,26 @@ def surely_leaves(start: Int, extent: int, size: Int) -> bool:
 
 
 def leaving(dim: int, start: Int, extent: int, size: Int) -> str:
-    """What is said of a box that leaves its dimension."""
+    """Return the message for a box that leaves its dimension."""
     return f"dimension {dim}: the region {short_repr(start)} : {short_repr(add(start, extent))} is outside the extent {size}"
 
 
 def _start_and_extent(part: Any, size: Int, dim: int, overhang: bool) -> tuple[Int, int]:
     if isinstance(part, slice):
         if part.step is not None and (type(part.step) is not int or part.step != 1):
-            raise LayoutError(f"dimension {dim}: a region has no step (found {short_repr(part.step)})")
+            raise LayoutError(f"dimension {dim}: a slice must have step 1, got {short_repr(part.step)}")
         start, stop = plain(0 if part.start is None else part.start), plain(size if part.stop is None else part.stop)
     elif is_int_like(start := plain(part)):
         stop = start + 1
     else:
         raise LayoutError(f"dimension {dim}: an index must be an integer or a slice, got {short_repr(part)}")
     if not (is_int_like(start) and is_int_like(stop)):
-        raise LayoutError(f"dimension {dim}: a region is made of integers, not {short_repr(start)}:{short_repr(stop)}")
+        raise LayoutError(
+            f"dimension {dim}: the ends of a slice must be integers, got {short_repr(start)}:{short_repr(stop)}"
+        )
     extent = stop - start
     if isinstance(extent, Expr):
-        raise LayoutError(f"dimension {dim}: the extent of {start} : {stop} is symbolic ({extent}); it must be fixed")
+        raise LayoutError(f"dimension {dim}: the extent of {start} : {stop} must be a plain integer, got {extent}")
     if extent < 0:
         raise LayoutError(
             f"dimension {dim}: the region {short_repr(start)} : {short_repr(stop)} ends before it starts (extent {short_repr(extent)})"
@@ -133,7 +137,7 @@ def _start_and_extent(part: Any, size: Int, dim: int, overhang: bool) -> tuple[I
 
 
 def flat_run(shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]) -> tuple[Int, int] | None:
-    """Start and length of a box that is one run of row-major indices, or None."""
+    """Return start and length of a box that is one run of row-major indices, or None."""
     first = next((dim for dim, extent in enumerate(extents) if extent > 1), len(shape) - 1)
     if any(extents[dim] != shape[dim] or not structural_equal(starts[dim], 0) for dim in range(first + 1, len(shape))):
         return None
@@ -144,7 +148,7 @@ def flat_run(shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]
 
 
 def cut(iters: Iters, start: Int, extent: int) -> tuple[list[Iter], Offset] | None:
-    """Iters cut to the indices ``[start, start + extent)``, and what the start adds; None where that is no layout."""
+    """Return iters cut to the indices ``[start, start + extent)``, and what the start adds; None where that is not a layout."""
     if not iters:
         return [Iter(extent, 0)] if extent > 1 else [], ()  # of the one place; the rest is outside
     first, rest = iters[0], iters[1:]

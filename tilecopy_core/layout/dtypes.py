@@ -39,13 +39,13 @@ class DType:
         return max(1, self.bits // 8)
 
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy dtype; raises :class:`RequestError` where it needs ml_dtypes, which is not installed."""
+        """Return the NumPy dtype; raises :class:`RequestError` where it needs ml_dtypes, which is not installed."""
         return _numpy_of(self.name) if self.extended else np.dtype(self.name)
 
 
 @cache
 def _numpy_of(name: str) -> np.dtype[Any]:
-    """The dtype of ml_dtypes, found once: an import inside a function takes the lock."""
+    """Return the dtype of ml_dtypes; an import inside a function takes the lock."""
     try:
         with LOCK:
             import ml_dtypes
@@ -84,9 +84,9 @@ _OTHER_NAMES = {
 
 
 def dtype_of(value: Any) -> DType:
-    """The element type of a name, a NumPy dtype or scalar type, or a framework's dtype that prints its name.
+    """Return the element type of a name, a NumPy dtype or scalar type, or a framework's dtype that prints its name.
 
-    ``f16``, ``bf16``, ``f32`` and ``f64`` are names too. Raises :class:`RequestError` where there is no such element type,
+    ``f16``, ``bf16``, ``f32`` and ``f64`` are names too. Raises :class:`RequestError` if the element type is unknown,
     or its bytes are not in the GPU's order.
     """
     if isinstance(value, DType):
@@ -101,7 +101,7 @@ def dtype_of(value: Any) -> DType:
             dtype = np.dtype(value)
         except Exception:  # whatever NumPy makes of it
             name = ""
-            with suppress(Exception):  # whatever cannot be printed is no dtype
+            with suppress(Exception):  # whatever cannot be printed is not a dtype
                 name = str(value).rsplit(".", 1)[-1]  # torch.float16 prints "torch.float16"
         else:
             if not dtype.isnative:

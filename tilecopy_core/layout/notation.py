@@ -25,17 +25,17 @@ class _Bracket:
         if isinstance(key, slice):
             if key.step is not None:
                 raise LayoutError(
-                    f"{self._letter}[...] takes extents : strides and no third part, {short_repr(key.step)}"
+                    f"{self._letter}[...] must be extents : strides, got a third part {short_repr(key.step)}"
                 )
             raw_extents, strides = (
                 tuple(end) if isinstance(end, (tuple, list)) else (end,) for end in (key.start, key.stop)
             )
             if len(raw_extents) != len(strides):
                 raise LayoutError(
-                    f"{self._letter}[...] has {len(raw_extents)} extents and {len(strides)} strides, which go in pairs: {short_repr(key)}"
+                    f"{self._letter}[...] must have one stride per extent, got {len(raw_extents)} extents and {len(strides)} strides: {short_repr(key)}"
                 )
         elif self._letter == "R":
-            raise LayoutError(f"R[...] needs a stride, as in R[4 : 32 @ TLane], not {short_repr(key)}")
+            raise LayoutError(f"R[...] must have a stride, as in R[4 : 32 @ TLane], got {short_repr(key)}")
         extents = checked_extents(raw_extents, f"{self._letter}[...]")
         strides = row_major(extents) if strides is None else strides
         iters = [_iter(self._letter, e, s) for e, s in zip(extents, strides, strict=True)]
@@ -45,12 +45,12 @@ class _Bracket:
 def _iter(letter: str, extent: int, stride: Any) -> Iter:
     stride, axis = (stride.value, stride.axis) if isinstance(stride, OnAxis) else (stride, m)
     if not is_int_like(stride := plain(stride)):
-        raise LayoutError(f"a stride in {letter}[...] is an integer or `integer @ axis`, not {short_repr(stride)}")
+        raise LayoutError(f"a stride in {letter}[...] must be an integer or `integer @ axis`, got {short_repr(stride)}")
     if type(stride) is int and stride >= 2**60:
-        raise LayoutError(f"a stride is less than 2**60; found {short_repr(stride)} for extent {extent}")
+        raise LayoutError(f"a stride must be less than 2**60, got {short_repr(stride)} for extent {extent}")
     lower, _ = bounds_of(stride)
     if lower is not None and lower < 0:
-        raise LayoutError(f"a stride is not negative; found {short_repr(stride)} for extent {extent}")
+        raise LayoutError(f"a stride must not be negative, got {short_repr(stride)} for extent {extent}")
     return Iter(extent, stride, axis)
 
 

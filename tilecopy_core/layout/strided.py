@@ -1,4 +1,4 @@
-"""The layout of an array whose extents are known at launch only: one stride a dimension, and nothing else."""
+"""The layout of an array whose extents are known at launch only: one stride per dimension, and nothing else."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _magnitude(stride: Int) -> Int:
 
 @frozen(repr=False)
 class StridedLayout:
-    """Coordinate -> sum of index times stride, one a dimension, over a shape that may be symbolic; all in elements.
+    """Coordinate -> sum of index times stride, one per dimension, over a shape that may be symbolic; all in elements.
 
     A tile of it has fixed extents, so :meth:`box` is an ordinary :class:`TileLayout`; splitting and fusing of iters, which
     needs extents that are known, never has to look at this one.
@@ -59,14 +59,14 @@ class StridedLayout:
     def check_admits(self, shape: Sequence[Int], what: str) -> None:
         """Raise :class:`LayoutError` unless the shape is its own."""
         if not structural_equal(tuple(shape), self.shape):
-            raise LayoutError(f"{what}: {self} is of the shape {self.shape}, not {tuple(shape)}")
+            raise LayoutError(f"{what}: {self} has the shape {self.shape}, got {tuple(shape)}")
 
     def offset_of(self, coordinate: Sequence[Int]) -> Int:
-        """Element offset of a coordinate."""
+        """Return the element offset of a coordinate."""
         return sum([mul(index, stride) for index, stride in zip(coordinate, self.strides, strict=True)])
 
     def apply(self, *coordinate: Int, shape: Sequence[Int] | None = None) -> dict[str, Int]:
-        """The place of a coordinate, one index a dimension."""
+        """Return the place of a coordinate, one index per dimension."""
         if shape is not None:
             self.check_admits(shape, "apply")
         if len(coordinate) != len(self.strides):
@@ -74,16 +74,16 @@ class StridedLayout:
         return {m.name: self.offset_of(coordinate)}
 
     def box(self, shape: Sequence[Int], starts: Sequence[Int], extents: Sequence[int]) -> TileLayout:
-        """The layout of a box of its own shape, whose parts are known to be good."""
+        """Return the layout of a box of its own shape, whose parts are known to be good."""
         iters = [Iter(extent, stride) for extent, stride in zip(extents, self.strides, strict=True) if extent > 1]
         return TileLayout.of(iters, (), {m: self.offset_of(starts)})
 
     def permute(self, order: Sequence[int]) -> StridedLayout:
-        """The layout with its dimensions in another order."""
+        """Return the layout with its dimensions in another order."""
         return StridedLayout(tuple(self.shape[i] for i in order), tuple(self.strides[i] for i in order))
 
     def reach(self, axis: Axis = m) -> Int:
-        """Number of elements along an axis from the first place to the last: symbolic, like the extents; 0 if there are none."""
+        """Return the number of elements along an axis from the first place to the last: symbolic, like the extents; 0 if there are none."""
         if axis != m:
             return 1
         if any(isinstance(extent, int) and not extent for extent in self.shape):
@@ -94,7 +94,7 @@ class StridedLayout:
         return add(sum(steps), 1)
 
     def span(self, axis: Axis = m) -> int:
-        """As :meth:`reach`, a plain integer; raises :class:`LayoutError` where it is symbolic."""
+        """Return :meth:`reach` as a plain integer; raise :class:`LayoutError` if it is symbolic."""
         reach = self.reach(axis)
         if isinstance(reach, Expr):
             raise LayoutError(f"the span of {self} is symbolic: {reach}")

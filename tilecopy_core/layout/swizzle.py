@@ -22,7 +22,7 @@ class Swizzle:
 
     Attributes:
         per_element: M, log2 of the elements that stay together (no vector may be longer).
-        swizzle_len: B, how many bits are exchanged; 0 is no swizzle.
+        swizzle_len: B, how many bits are exchanged; 0 swizzles nothing.
         atom_len: S, how far above them the bits that are XOR-ed in lie.
     """
 
@@ -33,7 +33,7 @@ class Swizzle:
     def __attrs_post_init__(self) -> None:
         for name, value in attrs.asdict(self, recurse=False).items():
             if type(value) is not int or not 0 <= value <= 32:
-                raise LayoutError(f"Swizzle: {name} is an integer from 0 to 32, not {short_repr(value)}")
+                raise LayoutError(f"Swizzle: {name} must be an integer from 0 to 32, got {short_repr(value)}")
         if self.atom_len < self.swizzle_len:
             raise LayoutError(
                 f"Swizzle: atom_len {self.atom_len} is less than swizzle_len {self.swizzle_len}: the XOR would read what it "
@@ -56,7 +56,7 @@ class Swizzle:
         return 1 << self.per_element + self.atom_len + self.swizzle_len
 
     def apply(self, address: Any) -> Any:
-        """The swizzled element address; of an int, an array of ints or a symbolic integer."""
+        """Return the swizzled element address of an int, an array of ints or a symbolic integer."""
         if not is_int_like(address) and not (
             isinstance(address, (np.ndarray, np.integer)) and address.dtype.kind in "iu"
         ):
@@ -70,7 +70,7 @@ class Swizzle:
 
 
 def swizzle(mode: str, dtype: Any) -> Swizzle:
-    """The swizzle of a mode (``"none"``, ``"32B"``, ``"64B"``, ``"128B"``) for elements of a dtype.
+    """Return the swizzle of a mode (``"none"``, ``"32B"``, ``"64B"``, ``"128B"``) for elements of a dtype.
 
     ``M = log2(128 / bits)``, ``B = 1, 2, 3``, ``S = 3``: 16 bytes stay together, 8 rows repeat. Raises
     :class:`LayoutError` for an unknown mode, or elements that do not divide 128 bits.

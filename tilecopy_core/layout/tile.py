@@ -50,7 +50,7 @@ class TileLayout:
 
     def __init__(self, spec: TileLayout) -> None:
         if not isinstance(spec, TileLayout):
-            raise LayoutError(f"TileLayout takes S[...] (+ R[...] + offset), not {short_repr(spec)}")
+            raise LayoutError(f"TileLayout: spec must be S[...] (+ R[...] + offset), got {short_repr(spec)}")
         self.__attrs_init__(spec.shard, spec.replica, spec._offset, spec.swizzle)
 
     @classmethod
@@ -83,9 +83,9 @@ class TileLayout:
         elif is_int_like(other := plain(other)):
             other = TileLayout.of((), (), ((m, other),))
         if not isinstance(other, TileLayout):
-            raise LayoutError(f"an offset is an integer or `integer @ axis`, not {short_repr(other)}")
+            raise LayoutError(f"an offset must be an integer or `integer @ axis`, got {short_repr(other)}")
         if (self.shard and other.shard) or other.swizzle is not None or self.swizzle is not None:
-            raise LayoutError(f"a layout has one S[...] and is swizzled last; found {self} and {other}")
+            raise LayoutError(f"a layout must have one S[...] and be swizzled last, got {self} and {other}")
         return TileLayout.of(self.shard or other.shard, self.replica + other.replica, self._offset + other._offset)
 
     __radd__ = __add__
@@ -100,7 +100,7 @@ class TileLayout:
         return plain if self.swizzle is None else f"SwizzledLayout(swizzle={self.swizzle}, layout={plain})"
 
     def with_iters(self, shard: Iters) -> TileLayout:
-        """The same replicas, offset and swizzle over other shard iters; thread axes that go with the old ones stay at 0."""
+        """Return the layout with other shard iters; thread axes that only the old ones name stay at 0."""
         return TileLayout.of(shard, self.replica, self._offset, self.swizzle, names=self.axes)
 
     def _repr_html_(self) -> str:
@@ -112,36 +112,36 @@ class TileLayout:
 
     @property
     def unswizzled(self) -> TileLayout:
-        """The layout before its swizzle."""
+        """Return the layout before its swizzle."""
         return self if self.swizzle is None else TileLayout.of(self.shard, self.replica, self._offset)
 
     @property
     def offset(self) -> dict[str, Int]:
-        """Offset per axis name; axes at 0 are left out."""
+        """Return the offset per axis name, without axes at 0."""
         return {axis.name: value for axis, value in self._offset if isinstance(value, Expr) or value}
 
     def offset_on(self, axis: Axis) -> Int:
-        """The offset along one axis."""
+        """Return the offset along one axis."""
         return dict(self._offset).get(axis, 0) if self._offset else 0
 
     @property
     def strides(self) -> tuple[Int, ...]:
-        """The stride of each shard iter, in elements."""
+        """Return the stride of each shard iter, in elements."""
         return tuple([it.stride for it in self.shard])
 
     @property
     def size(self) -> int:
-        """Number of logical elements."""
+        """Return the number of logical elements."""
         return prod([it.extent for it in self.shard])
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """Every axis that a shard iter, a replica iter or the offset names, by name; ``m`` when there is none."""
+        """Return every axis that a shard iter, a replica iter or the offset names, by name; ``m`` when there is none."""
         named = {it.axis for it in self.shard + self.replica}.union([axis for axis, _ in self._offset])
         return tuple(sorted(named, key=attrgetter("name"))) or (m,)
 
     def check_admits(self, shape: Sequence[int], what: str) -> tuple[int, ...]:
-        """The shape as plain integers; raises :class:`LayoutError` unless it has as many elements as the layout."""
+        """Return the shape as plain integers; raises :class:`LayoutError` unless it has as many elements as the layout."""
         shape = checked_extents(shape, f"{what}: shape")
         if prod(shape) != self.size:
             raise LayoutError(
@@ -150,7 +150,7 @@ class TileLayout:
         return shape
 
     def apply(self, *coordinate: Int, shape: Sequence[int] | None = None) -> dict[str, Int]:
-        """The place of a coordinate (of replica 0), as ``{axis name: element offset}``.
+        """Return the place of a coordinate (of replica 0), as ``{axis name: element offset}``.
 
         The coordinate is one flat index, one index per shard iter, or one per dimension of ``shape``, a shape of this layout's
         size; each may be symbolic. Raises :class:`LayoutError` where their number, the shape or a constant one does not fit.
@@ -168,7 +168,7 @@ class TileLayout:
         flat: Int = 0
         for index, extent in zip(coordinate, shape, strict=True):
             if not is_int_like(index := plain(index)):
-                raise LayoutError(f"a coordinate is an integer, not {short_repr(index)}")
+                raise LayoutError(f"a coordinate must be an integer, got {short_repr(index)}")
             if surely_leaves(index, 1, extent):
                 raise LayoutError(f"coordinate {short_repr(index)} is outside its extent {extent}")
             flat = flat * extent + index
@@ -178,11 +178,11 @@ class TileLayout:
         return place if self.swizzle is None else {**place, m.name: self.swizzle.apply(place.get(m.name, 0))}
 
     def along(self, axis: Axis, index: Int) -> Int:
-        """The place of a flat index along one axis, before the swizzle; the index is known to be inside."""
+        """Return the place of a flat index along one axis, before the swizzle; the index is known to be inside."""
         return along(self.shard, axis, index, self.offset_on(axis))
 
     def places(self, *coordinate: Int, shape: Sequence[int] | None = None) -> list[dict[str, Int]]:
-        """Every place of a coordinate: :meth:`apply` once for each combination of the replica iters."""
+        """Return every place of a coordinate: :meth:`apply` once for each combination of the replica iters."""
         places = [self.unswizzled.apply(*coordinate, shape=shape)]
         if prod(it.extent for it in self.replica) > MOST_PLACES:
             raise LayoutError(
@@ -194,14 +194,14 @@ class TileLayout:
         return [self._apply_swizzle(place) for place in places]
 
     def reach(self, axis: Axis = m) -> Int:
-        """Number of elements along an axis from place 0 to the last place, inclusive; whole blocks of what a swizzle permutes."""
+        """Return the number of elements along an axis from place 0 to the last place, inclusive; whole blocks of what a swizzle permutes."""
         start, iters = self.offset_on(axis), self.shard + self.replica
         last = sum([it.stride * (it.extent - 1) for it in iters if it.axis == axis], start)
         block = self.swizzle.block_elems if self.swizzle is not None and axis == m else 1
         return (last // block + 1) * block
 
     def span(self, axis: Axis = m) -> int:
-        """As :meth:`reach`, a plain integer; raises :class:`LayoutError` where a stride or offset on the axis is symbolic."""
+        """Return :meth:`reach` as a plain integer; raise :class:`LayoutError` if a stride or offset on the axis is symbolic."""
         if not isinstance(axis, Axis):
             raise LayoutError(f"span: axis must be an Axis, such as m or laneid, got {short_repr(axis)}")
         reach = self.reach(axis)
@@ -215,7 +215,7 @@ class TileLayout:
         return TileLayout.of(fuse(self.shard), replica, self._offset, self.swizzle)
 
     def group(self, shape: Sequence[int]) -> tuple[TileLayout, tuple[int, ...]]:
-        """The equal layout whose iters each belong to one dimension of a shape, and ``len(shape) + 1`` separators.
+        """Return the equal layout whose iters each belong to one dimension of a shape, and ``len(shape) + 1`` separators.
 
         Dimension ``d`` owns ``shard[separators[d] : separators[d + 1]]``; dimensions of extent 1 own none. Raises
         :class:`LayoutError` where the sizes differ, or an iter straddles two dimensions and cannot be split between them.
@@ -225,7 +225,7 @@ class TileLayout:
         return self.with_iters([it for owned in groups for it in owned]), separators
 
     def by_dimension(self, shape: tuple[int, ...]) -> list[list[Iter]]:
-        """The iters that each dimension of an admitted shape owns, fused where they can be; raises where :meth:`group` does."""
+        """Return the iters that each dimension of an admitted shape owns, fused where they can be; raises where :meth:`group` does."""
         if shape == tuple([it.extent for it in self.shard]):
             return [[it] if it.extent > 1 else [] for it in self.shard]
         pending = list(fuse(self.shard))
@@ -251,21 +251,21 @@ class TileLayout:
         return groups[::-1]
 
     def slice(self, shape: Sequence[int], region: Sequence[Any]) -> TileLayout | None:
-        """The layout of a box: ``slice(..).apply(c) == apply(c + start)`` for every ``c`` of the box.
+        """Return the layout of a box: ``slice(..).apply(c) == apply(c + start)`` for every ``c`` of the box.
 
         The region has a slice, ``(start, stop)`` or an index of each dimension of a shape of this layout's size; starts may be
-        symbolic, extents may not. None when the box is no layout (it starts or ends inside an iter), or that cannot be
+        symbolic, extents may not. None when the box is not a layout (it starts or ends inside an iter), or that cannot be
         proved. Raises :class:`LayoutError` where the region is of another rank than the shape, is empty, or leaves it.
         """
         shape = self.check_admits(shape, "slice")
         if not isinstance(region, (tuple, list)):
-            raise LayoutError(f"a region is one slice a dimension, not {short_repr(region)}")
+            raise LayoutError(f"a region must be a tuple of one slice per dimension, got {short_repr(region)}")
         pairs = (slice(*part) if isinstance(part, (tuple, list)) and len(part) == 2 else part for part in region)
         starts, extents = box(shape, tuple(pairs))
         return self.box(shape, starts, checked_extents(extents, "slice"))
 
     def box(self, shape: tuple[int, ...], starts: Sequence[Int], extents: Sequence[int]) -> TileLayout | None:
-        """As :meth:`slice`, of starts and extents that may overhang the shape: outside are places at which there is nothing."""
+        """Return :meth:`slice` of starts and extents that may overhang the shape: places outside hold no element."""
         try:
             parts = list(map(cut, self.by_dimension(shape), starts, extents))
         except LayoutError:  # an iter straddles dimensions
@@ -285,7 +285,7 @@ class TileLayout:
         return TileLayout.of(shard, self.replica, offset, self.swizzle, names=self.axes)
 
     def permute(self, order: Sequence[int]) -> TileLayout:
-        """The layout with its shard iters, the logical dimensions, in another order: each once, else a LayoutError."""
+        """Return the layout with its shard iters, the logical dimensions, in another order: each once, else a LayoutError."""
         return self.with_iters([self.shard[dim] for dim in checked_order(order, len(self.shard), f"permute of {self}")])
 
     def tile_to(self, shape: Sequence[int], atom_shape: Sequence[int] | None = None) -> TileLayout:
@@ -312,13 +312,13 @@ Layout = TileLayout
 
 
 def SwizzledLayout(swizzle: Swizzle, layout: TileLayout) -> TileLayout:
-    """A layout with ``swizzle.apply(layout.apply(...))`` on the axis ``m``, else a LayoutError where it has a swizzle already."""
+    """Return a layout with ``swizzle.apply(layout.apply(...))`` on the axis ``m``, else a LayoutError where it has a swizzle already."""
     if not isinstance(swizzle, Swizzle):
         raise LayoutError(
-            f"SwizzledLayout: swizzle is a Swizzle, such as swizzle('128B', 'float16'), not {short_repr(swizzle)}"
+            f"SwizzledLayout: swizzle must be a Swizzle, such as swizzle('128B', 'float16'), got {short_repr(swizzle)}"
         )
     if not isinstance(layout, TileLayout) or layout.swizzle is not None:
-        raise LayoutError(f"SwizzledLayout: layout is a TileLayout that is not swizzled yet, not {short_repr(layout)}")
+        raise LayoutError(f"SwizzledLayout: layout must be a TileLayout without a swizzle, got {short_repr(layout)}")
     return TileLayout.of(layout.shard, layout.replica, layout._offset, swizzle if swizzle.swizzle_len else None)
 
 
@@ -334,7 +334,7 @@ def _bracket(letter: str, iters: tuple[Iter, ...]) -> str:
 
 
 def along(iters: Iters, axis: Axis, index: Int, start: Int = 0) -> Int:
-    """Where a flat index lies along an axis, from ``start``; the index is known to be inside."""
+    """Return where a flat index lies along an axis, from ``start``; the index is known to be inside."""
     place, inner = start, prod([it.extent for it in iters])
     for position, it in enumerate(iters):
         inner //= it.extent
@@ -345,22 +345,22 @@ def along(iters: Iters, axis: Axis, index: Int, start: Int = 0) -> Int:
 
 
 def checked_extents(extents: Any, what: str, least: int = 1) -> tuple[int, ...]:
-    """Extents as plain integers of at least ``least``, else a :class:`LayoutError` that names ``what`` they are of."""
+    """Return extents as plain integers of at least ``least``, else a :class:`LayoutError` that names ``what`` they are of."""
     values = tuple(map(plain, extents if isinstance(extents, (tuple, list)) else (extents,)))
     for extent in values:
         if type(extent) is not int:
-            raise LayoutError(f"{what}: an extent is a plain integer, not {short_repr(extent)}")
+            raise LayoutError(f"{what}: an extent must be a plain integer, got {short_repr(extent)}")
         if extent < least:
             raise LayoutError(
                 f"{what}: every extent must be at least {least}, got {short_repr(extent)} in {short_repr(values)}"
             )
     if prod([extent or 1 for extent in values]) > _MOST_ELEMS:  # strides grow with the other extents where one is 0 too
-        raise LayoutError(f"{what}: the extents {short_repr(extents)} have more than 2**62 elements")
+        raise LayoutError(f"{what}: a shape must have at most 2**62 elements, got {short_repr(extents)}")
     return values
 
 
 def checked_order(order: Any, rank: int, what: str) -> tuple[int, ...]:
-    """A permutation of dimensions as plain integers, else a :class:`LayoutError` that names ``what`` has them."""
+    """Return a permutation of dimensions as plain integers, else a :class:`LayoutError` that names ``what`` has them."""
     dims = tuple(map(plain, order)) if isinstance(order, (tuple, list)) else (order,)
     if not {int}.issuperset(map(type, dims)) or sorted(dims) != list(range(rank)):
         raise LayoutError(
@@ -370,5 +370,5 @@ def checked_order(order: Any, rank: int, what: str) -> tuple[int, ...]:
 
 
 def row_major(shape: Sequence[N]) -> tuple[N, ...]:
-    """Strides, in elements, of a row-major array of a shape."""
+    """Return the strides, in elements, of a row-major array of a shape."""
     return tuple(accumulate(reversed(shape), mul, initial=1))[-2::-1]  # the last one is the size

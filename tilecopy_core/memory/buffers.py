@@ -26,22 +26,24 @@ _IDENTIFIER = pattern(r"(?!WARP_SZ\Z)[A-Za-z][A-Za-z0-9_]{0,127}\Z")  # PTX pred
 
 
 def symbolic(extents: Sequence[Int]) -> bool:
-    """Whether an extent is known at launch only."""
+    """Return whether an extent is known at launch only."""
     return any(isinstance(extent, Expr) for extent in extents)
 
 
 def checked_shape(shape: Any, what: str, space: str) -> tuple[Any, ...]:
-    """Extents: plain integers of at least 1, and in global memory 0 and symbolic ones that are not negative; else a LayoutError."""
+    """Return extents: plain integers of at least 1, and in global memory 0 and symbolic ones that are not negative; else a LayoutError."""
     values = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     least = 0 if space == "global" else 1
     if not symbolic(values):
         return checked_extents(values, what, least)
     if space != "global":
-        raise LayoutError(f"{what} {values}: memory of the space {space} has a size that is known when it is built")
+        raise LayoutError(f"{what} {values}: extents in {space} memory must be known when the kernel is built")
     for extent in (extent for extent in values if isinstance(extent, Expr)):
         lower, _ = bounds_of(extent)
         if lower is None or lower < 0:
-            raise LayoutError(f"{what}: the extent {extent} reaches down to {lower}; declare a lower bound")
+            raise LayoutError(
+                f"{what}: the extent {extent} must not be negative, got the lower bound {lower}: declare one of at least 0"
+            )
     return tuple(extent if isinstance(extent, Expr) else checked_extents(extent, what, least)[0] for extent in values)
 
 
@@ -49,8 +51,8 @@ def check_identifier(name: Any, what: str) -> str:
     """Return a name that may appear in PTX as it is; a RequestError for any other."""
     if not isinstance(name, str) or not _IDENTIFIER.match(name):
         raise RequestError(
-            f"{what} {short_repr(name)} is not an identifier: a letter, then at most 127 letters, digits and underscores"
-            " (and not WARP_SZ)"
+            f"{what} must be an identifier (a letter, then at most 127 letters, digits and underscores; not WARP_SZ), "
+            f"got {short_repr(name)}"
         )
     return name
 
@@ -136,16 +138,18 @@ class Buffer:
             layout.check_admits(extents, where)
             check_begins_inside(layout, where)
         else:
-            raise LayoutError(f"{where}: a layout is a TileLayout or a SwizzledLayout, not {short_repr(layout)}")
+            raise LayoutError(f"{where}: layout must be a TileLayout or a SwizzledLayout, got {short_repr(layout)}")
         if align_bytes is None:  # 16 bytes are checked at launch; a swizzled buffer starts with a whole atom
             align_bytes = 16 if space == "global" else 1024 if layout.swizzle is not None else 128
         align_bytes, storage_offset = plain(align_bytes), plain(storage_offset)
         if not _ALIGN.fits(align_bytes) or align_bytes & (align_bytes - 1):
-            raise RequestError(f"{where}: align_bytes is a power of two up to 2**32, not {short_repr(align_bytes)}")
+            raise RequestError(
+                f"{where}: align_bytes must be a power of two up to 2**32, got {short_repr(align_bytes)}"
+            )
         INT.check(storage_offset, where, "storage_offset")
         if space == "local" and not structural_equal(storage_offset, 0):
             raise LayoutError(
-                f"{where}: registers begin where the layout does: storage_offset is 0, not {storage_offset}"
+                f"{where}: storage_offset of registers must be 0, got {storage_offset}: put the offset into the layout"
             )
         _MEMORY.check(memory, where, "memory")
         _HOLDER.check(allocated_addr, where, "allocated_addr")
@@ -166,13 +170,13 @@ class Buffer:
         return f"{self.space} {self.name}: {self.dtype}{list(self.shape)}"
 
     def placed_by(self) -> tuple[Expr, ...]:
-        """The symbolic integers that decide where its elements lie: in its strides, its offsets and its storage offset."""
+        """Return the symbolic integers that decide where its elements lie: in its strides, its offsets and its storage offset."""
         layout = self.layout
         parts = (*layout.strides, *[it.stride for it in layout.replica], *layout.offset.values(), self.storage_offset)
         return tuple([value for value in parts if isinstance(value, Expr)])
 
     def __getitem__(self, key: Any) -> Region:
-        """A box: slices, ints (an extent of 1) and symbolic starts; missing dimensions, and those of ``...``, are whole."""
+        """Return a box: slices, ints (an extent of 1) and symbolic starts; missing dimensions, and those of ``...``, are whole."""
         parts = key if isinstance(key, tuple) else (key,)
         at = next((dim for dim, part in enumerate(parts) if part is Ellipsis), len(parts))
         rest = parts[at + 1 :]
@@ -182,9 +186,7 @@ class Buffer:
                 f"{self.name} has {len(self.shape)} dimensions; the index has {len(parts)}: {short_repr(key)}"
             )
         if any(part is Ellipsis for part in rest):
-            raise LayoutError(
-                f"{self.name}: an index has one '...', for the dimensions left out, not {short_repr(key)}"
-            )
+            raise LayoutError(f"{self.name}: an index must have at most one '...', got {short_repr(key)}")
         try:
             starts, extents = box(self.shape, parts, overhang=True)
         except LayoutError as error:
@@ -192,11 +194,11 @@ class Buffer:
         return Region(self, starts, extents)
 
     def __iter__(self) -> Iterator[Region]:
-        """None: ``buffer[i]`` has no last ``i``, since a region may overhang."""
-        raise RequestError(f"{self} is not iterated over: take regions of it, such as {self.name}[0:8]")
+        """Refuse: ``buffer[i]`` has no last ``i``, because a region may overhang."""
+        raise RequestError(f"{self} is not iterable: take regions of it, such as {self.name}[0:8]")
 
     def permute(self, *order: int) -> Buffer:
-        """The same memory with its dimensions in another order: ``A.permute(1, 0)[i, j]`` is ``A[j, i]``.
+        """Return the buffer with its dimensions in another order: ``A.permute(1, 0)[i, j]`` is ``A[j, i]``.
 
         Raises LayoutError unless each dimension is named once and each iter of the layout belongs to one of them.
         """
@@ -210,15 +212,15 @@ class Buffer:
 
     @property
     def T(self) -> Buffer:
-        """The transpose: ``permute(1, 0)`` of two dimensions; a LayoutError where there are more or fewer."""
+        """Return the transpose: ``permute(1, 0)`` of two dimensions; a LayoutError where there are more or fewer."""
         if len(self.shape) != 2:
-            raise LayoutError(f"{self} has {len(self.shape)} dimensions; .T is for two, permute(...) names the order")
+            raise LayoutError(f"{self} has {len(self.shape)} dimensions; .T needs two: use permute(...)")
         return self.permute(1, 0)
 
     def view(
         self, *, shape: Sequence[Int] | Int | None = None, layout: TileLayout | None = None, dtype: Any = None
     ) -> Buffer:
-        """The same bytes through another shape, layout or element type; what is left out stays.
+        """Return a view of the same bytes with another shape, layout or element type; what is left out stays.
 
         Raises LayoutError where it leaves the memory, needs more alignment than that has, or has no such form.
 
@@ -245,7 +247,7 @@ class Buffer:
                 raise LayoutError(f"its storage offset {start} is not proved to be whole elements of {dtype}")
             start = start * bits // dtype.bits
         if layout is not None and not isinstance(layout, TileLayout):
-            raise LayoutError(f"a layout is a TileLayout or a SwizzledLayout, not {short_repr(layout)}")
+            raise LayoutError(f"layout must be a TileLayout or a SwizzledLayout, got {short_repr(layout)}")
         extents = None if shape is None else checked_shape(shape, "shape", self.space)
         if layout is None:
             layout, scaled = rescale_layout(self.layout, self.shape, bits, dtype.bits)
@@ -258,7 +260,7 @@ class Buffer:
                 if dtype.bits != bits and (symbolic(extents) or prod(extents) != layout.size):
                     extents = rescale_layout(self.layout, self.shape, bits, dtype.bits)[1]
             if symbolic(extents):
-                raise LayoutError(f"a layout is for a shape of plain integers, not {extents}; give shape= too")
+                raise LayoutError(f"layout= needs a shape of plain integers, got {extents}: give shape= too")
             layout.check_admits(extents, "the new layout")
             check_begins_inside(layout, "the new layout")
         return attrs.evolve(self, shape=extents, dtype=dtype, layout=layout, storage_offset=start)
@@ -318,7 +320,7 @@ class Region:
     """A box of a buffer: static extents, starts that may be symbolic. It may overhang the buffer's shape.
 
     ``starts`` is the coordinate of its first element. ``inside`` has for each dimension which ends (low, high) what is
-    known around its use proves inside; () where that is none. Raises LayoutError for what is no box of the buffer.
+    known around its use proves inside; () where that is none. Raises LayoutError for what is not a box of the buffer.
     """
 
     buffer: Buffer
@@ -332,7 +334,7 @@ class Region:
     def __attrs_post_init__(self) -> None:
         buffer = self.buffer
         if type(buffer) is not Buffer:
-            raise LayoutError(f"Region: buffer is a Buffer, not {short_repr(buffer)}")
+            raise LayoutError(f"Region: buffer must be a Buffer, got {short_repr(buffer)}")
         for name, values, types in (("starts", self.starts, {int, Expr}), ("extents", self.extents, {int})):
             if type(values) is not tuple or len(values) != len(buffer.shape) or not types.issuperset(map(type, values)):
                 raise LayoutError(
@@ -352,7 +354,7 @@ class Region:
         return self.size * self.buffer.dtype.bits // 8
 
     def sliced_layout(self) -> TileLayout | None:
-        """The layout of the box (found once), or None where the box is not a layout of its own, or has no elements.
+        """Return the layout of the box, or None where the box is not a layout of its own, or has no elements.
 
         Of a box that overhangs, coordinates outside have places too, at which there is nothing.
         """
@@ -362,14 +364,14 @@ class Region:
         return self._layout or None
 
     def exceeds(self, dim: int) -> tuple[bool, bool]:
-        """Whether the box can begin before its dimension's first element, and whether it can end after the last."""
+        """Return whether the box can begin before its dimension's first element, and whether it can end after the last."""
         room, _ = bounds_of(self.room(dim))
         low, _ = bounds_of(self.starts[dim])
         begins, ends = self.inside[dim] if self.inside else (False, False)
         return not begins and (low is None or low < 0), not ends and (room is None or room < 0)
 
     def room(self, dim: int) -> Int:
-        """Elements between the end of the box and that of its dimension; negative where it overhangs."""
+        """Return the number of elements between the end of the box and that of its dimension; negative where it overhangs."""
         return sub(self.buffer.shape[dim], add(self.starts[dim], self.extents[dim]))
 
     def check_inside(self) -> None:

@@ -14,7 +14,7 @@ from ..errors import RequestError, did_you_mean, short_repr
 from ..errors.records import frozen
 from ..layout.dtypes import DType
 
-RULE = 'outside is "zero", a number that the dtype holds exactly, its infinity or NaN, or "keep"'
+RULE = 'outside must be "zero", a number that the dtype holds exactly, its infinity or NaN, or "keep"'
 
 
 @frozen
@@ -36,19 +36,19 @@ class Outside:
 
     @property
     def is_zero(self) -> bool:
-        """Whether the fill is nothing but zero bits."""
+        """Return whether the fill is all zero bits."""
         return self.kind == "fill" and not any(self.words)
 
 
 def outside_of(value: Any, dtype: DType) -> Outside | None:
-    """What a caller's ``outside=`` means for elements of a dtype; None is none. A RequestError where it breaks :data:`RULE`."""
+    """Return what ``outside=`` means for elements of a dtype; None stays None. Raises RequestError where it breaks :data:`RULE`."""
     if value is None or isinstance(value, Outside):
         return value
     if isinstance(value, str):
         if value == "keep":
             return Outside("keep", (), "keep")
         if value != "zero":
-            raise RequestError(f"{RULE}; found {short_repr(value)}{did_you_mean(value, ('zero', 'keep'))}")
+            raise RequestError(f"{RULE}, got {short_repr(value)}{did_you_mean(value, ('zero', 'keep'))}")
     number = 0 if isinstance(value, str) else _plain(value)
     bits = _bits(number, dtype)
     if bits is None:
@@ -62,7 +62,7 @@ def outside_of(value: Any, dtype: DType) -> Outside | None:
 
 
 def _plain(value: Any) -> bool | int | float | complex:
-    """A number of Python, NumPy or ml_dtypes as Python's; a RequestError where no Python number is equal to it."""
+    """Return a number of Python, NumPy or ml_dtypes as Python's; a RequestError where no Python number is equal to it."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     if isinstance(value, Integral):
@@ -72,14 +72,14 @@ def _plain(value: Any) -> bool | int | float | complex:
             return complex(value)
         number = float(value)
     except Exception:  # an object's own
-        raise RequestError(f"{RULE}; found {short_repr(value)}") from None
+        raise RequestError(f"{RULE}, got {short_repr(value)}") from None
     if not math.isnan(number) and not number == value:
-        raise RequestError(f"outside={short_repr(value)} is no number that a double holds; {RULE}")
+        raise RequestError(f"outside={short_repr(value)} is not a number that a double holds exactly; {RULE}")
     return number
 
 
 def _bits(number: bool | int | float | complex, dtype: DType) -> int | None:
-    """The bits of an element that is this number, or None where the dtype has none."""
+    """Return the bits of an element that is this number, or None where the dtype has none."""
     kind = {"b": bool, "c": complex, "f": float}.get(dtype.kind, int)
     if type(number) in (bool, complex) and type(number) is not kind:
         return None

@@ -19,7 +19,7 @@ ELEMENT_AXES = (m, TCol)
 
 
 def permute_layout(layout: AnyLayout, shape: tuple[Any, ...], order: tuple[int, ...]) -> AnyLayout:
-    """The layout for the dimensions in another order; a LayoutError where an iter of it belongs to two of them."""
+    """Return the layout for the dimensions in another order; a LayoutError where an iter of it belongs to two of them."""
     if isinstance(layout, StridedLayout):
         return layout.permute(order)
     owned = layout.by_dimension(shape)
@@ -29,7 +29,7 @@ def permute_layout(layout: AnyLayout, shape: tuple[Any, ...], order: tuple[int, 
 def rescale_layout(
     layout: AnyLayout, shape: tuple[Any, ...], old_bits: int, new_bits: int
 ) -> tuple[AnyLayout, tuple[Any, ...]]:
-    """Layout and shape of the same bits as elements of another width.
+    """Return layout and shape of the same bits as elements of another width.
 
     The last dimension that is contiguous has more elements, or fewer; the others stay. Raises LayoutError where no
     dimension is contiguous, or a stride, extent, offset or swizzle chunk splits a new element.
@@ -37,7 +37,9 @@ def rescale_layout(
     if new_bits == old_bits:
         return layout, shape
     if max(new_bits, old_bits) % min(new_bits, old_bits):
-        raise LayoutError(f"elements of {old_bits} bits are no whole number of elements of {new_bits} bits, nor in one")
+        raise LayoutError(
+            f"the widths of both element types must divide each other, got {old_bits} and {new_bits} bits"
+        )
     scale = _Scale(max(1, old_bits // new_bits), max(1, new_bits // old_bits))
     if isinstance(layout, StridedLayout):
         dim = _contiguous_dimension([[Iter(1, stride)] for stride in layout.strides])
@@ -80,7 +82,7 @@ class _Scale:
     fewer: int
 
     def of(self, value: Int, what: str, axis: Axis = m) -> Int:
-        """A number of elements; along an axis that counts something else it stays."""
+        """Return a number of elements; along an axis that counts something else it stays."""
         if axis not in ELEMENT_AXES:
             return value
         if not is_multiple(value, self.fewer):
@@ -90,11 +92,11 @@ class _Scale:
         return mul(value, self.more) // self.fewer
 
     def of_iter(self, it: Iter) -> Iter:
-        """An iter of as many steps."""
+        """Return an iter of as many steps."""
         return Iter(it.extent, self.of(it.stride, "the stride", it.axis), it.axis)
 
     def of_swizzle(self, swizzle: Swizzle) -> Swizzle:
-        """A swizzle that keeps the same bytes together."""
+        """Return a swizzle that keeps the same bytes together."""
         chunk_elems, rest = divmod(swizzle.chunk_elems * self.more, self.fewer)
         if rest or chunk_elems & (chunk_elems - 1):
             raise LayoutError(
@@ -104,7 +106,7 @@ class _Scale:
 
 
 def reshape_layout(layout: AnyLayout, shape: tuple[Int, ...], wanted: tuple[Int, ...]) -> AnyLayout:
-    """The layout of the same elements, row-major order kept, in another shape.
+    """Return the layout of the same elements, row-major order kept, in another shape.
 
     Raises LayoutError for a shape of another number of elements, or symbolic extents whose array is not row-major.
     """
@@ -115,7 +117,7 @@ def reshape_layout(layout: AnyLayout, shape: tuple[Int, ...], wanted: tuple[Int,
             raise LayoutError(f"the shape {wanted} has {prod(wanted)} elements, it has {layout.size}; give layout= too")
         return layout
     if not structural_equal(layout.strides, row_major(shape)):
-        raise LayoutError(f"{layout} is not row-major, so another shape of it needs a layout= of its own")
+        raise LayoutError(f"{layout} is not row-major: give layout= too for another shape")
     if not structural_equal(prod(wanted), prod(shape)):
         raise LayoutError(f"the shape {wanted} is not proved to have the elements of {shape}; give layout= too")
     return StridedLayout(wanted, row_major(wanted))

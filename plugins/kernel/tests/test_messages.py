@@ -31,9 +31,9 @@ def launched(*arguments: Any, **launch: Any) -> None:
         (
             lambda: builder("WARP_SZ"),
             tc.RequestError,
-            "kernel name 'WARP_SZ' is not an identifier: a letter, then at most 127 letters, digits and underscores (and not WARP_SZ)",
+            "kernel name must be an identifier (a letter, then at most 127 letters, digits and underscores; not WARP_SZ), got 'WARP_SZ'",
         ),
-        (lambda: builder(threads=2048), tc.RequestError, "a CTA has 1 to 1024 threads, not 2048"),
+        (lambda: builder(threads=2048), tc.RequestError, "a CTA must have 1 to 1024 threads, got 2048"),
         (
             lambda: (k := builder()).param("A", (4,), "float32") and k.param("A", (4,), "float32"),
             tc.RequestError,
@@ -57,12 +57,12 @@ def launched(*arguments: Any, **launch: Any) -> None:
         (
             lambda: builder().mbarrier().arrive(slice(None)),
             tc.RequestError,
-            "mbarrier mbar0: index slice(None, None, None) is not an integer, plain or symbolic",
+            "mbarrier mbar0: index must be an integer, plain or symbolic, got slice(None, None, None)",
         ),
         (
             lambda: builder().cp_async_wait("x"),
             tc.RequestError,
-            "cp_async_wait: pending 'x' is not an integer from 0 to 2147483647",
+            "cp_async_wait: pending must be an integer from 0 to 2147483647, got 'x'",
         ),
         (
             lambda: builder().scalar("n", "float32"),
