@@ -21,7 +21,7 @@ PACKAGES = {
     "kernel": 9_300,
     "ldgsts": 80,
     "ldmatrix": 620,
-    "partitions": 1_610,
+    "partitions": 1_730,
     "ragged": 520,
     "reg": 450,
     "regperm": 1_610,

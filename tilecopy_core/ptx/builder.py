@@ -236,7 +236,7 @@ class PtxBuilder(IndexEmitter):
     def _word(self, value: Int, opcode: str) -> Register | int:
         if isinstance(value, int) or self._fits(value):
             return self.operand(value)
-        block = self._home(symbols_of(value))
+        block = self.home(symbols_of(value))
         return pure_once(self, block, (opcode, key_of(value)), opcode, "b32", self.value(value, 64))
 
     # ------------------------------------------------------------------------------------------- asynchronous copies

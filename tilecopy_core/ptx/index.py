@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from math import gcd
-from typing import TypeAlias, overload
 
 from ..description.target import Target
 from ..errors import PtxError, short_repr
 from ..integers import bounds_of, constant_of, divisor_of, fits, key_of, of_atom, substitute, sum_of, symbols_of
 from ..integers.conditions import Condition
-from ..integers.expr import OPERATIONS, Atom, Expr, Int, Symbol, Term, structural_equal, terms_of
+from ..integers.expr import OPERATIONS, Atom, Expr, Int, Symbol, Term, terms_of
 from ..layout.swizzle import Swizzle, SwizzledTerms
 from ..memory.buffers import Buffer, Memory, Region
 from .bindings import Bindings
@@ -24,9 +23,6 @@ SETP = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 """Comparison -> the ISA's word for it."""
 IMMEDIATE_REACH_BYTES = 2**23
 """Constants of an address below this stay immediates; the machine instruction has 24 bits for them."""
-
-HalfLine: TypeAlias = "tuple[Expr, str, int]"
-"""A sum without constant and common factor, ``ge`` or ``le``, and the number that it is compared with."""
 
 
 class IndexEmitter(Emitter):
@@ -50,8 +46,8 @@ class IndexEmitter(Emitter):
         block.settle()  # what depends on the symbol goes after its computation
         self._bound[found] = (register, block.depth)
 
-    def _home(self, symbols: frozenset[Symbol]) -> Block:
-        """The outermost block in which all symbols exist."""
+    def home(self, symbols: frozenset[Symbol]) -> Block:
+        """Return the outermost block in which all symbols exist."""
         bound = [self._bound[s][1] for s in symbols if s in self._bound] if self._bound else ()
         return self._at(max(bound, default=0))
 
@@ -75,7 +71,7 @@ class IndexEmitter(Emitter):
                 f"the value {short_repr(value)} is not proved to fit 32 bits; its bounds are {short_repr(bounds_of(value))}: declare closer ones "
                 "for the scalars in it (upper=, lower=)"
             )
-        key, block = ("value", key_of(value), bits), self._home(symbols_of(value))
+        key, block = ("value", key_of(value), bits), self.home(symbols_of(value))
         return block.once(key, self._sum, block, value, bits, None)
 
     def operand(self, value: Int, bits: int = 32) -> Register | int:
@@ -111,7 +107,7 @@ class IndexEmitter(Emitter):
         return self.pure(block, f"{multiply}.lo.s{bits}", type, factor, coefficient, *rest)
 
     def _atom(self, atom: Atom, bits: int) -> Register:
-        block = self._home(atom.symbols)
+        block = self.home(atom.symbols)
 
         def compute() -> Register:
             if isinstance(atom, Symbol):
@@ -256,7 +252,7 @@ class IndexEmitter(Emitter):
         parts: dict[tuple[int, bool], list[Term]] = {}
         for term in terms_of(varying):  # rounds that a stride known at launch keeps apart differ in the last part alone
             uniform = not any(found.register or found.varies != "grid" for found in term[0].symbols)
-            parts.setdefault((self._home(term[0].symbols).depth, uniform), []).append(term)
+            parts.setdefault((self.home(term[0].symbols).depth, uniform), []).append(term)
         total, place = start, varying + immediate
         for depth, uniform in sorted(parts):
             block, terms = self._at(depth), tuple(parts[depth, uniform])
@@ -264,7 +260,7 @@ class IndexEmitter(Emitter):
             total = block.once(("base", total, terms, factor), self._plus, block, total, Expr(0, terms), factor)
         const = constant_of(varying)
         if const:
-            block = self._home(symbols_of(varying))
+            block = self.home(symbols_of(varying))
             total = block.once(("base", total, const), self._sum, block, const, start.bits, total)
         return total
 
@@ -307,58 +303,6 @@ class IndexEmitter(Emitter):
         against = self.operand(right, bits)
         self.instr(f"setp.{SETP[condition.op]}.s{bits}", result, self.value(left, bits), against)
         return result
-
-    def inside(self, place: Int, size: Int, ends: tuple[bool, bool] = (True, True)) -> Register | bool:
-        """Whether ``0 <= place < size``: decided, or a predicate, computed once.
-
-        The constant and the common factor of ``place`` go into what it is compared with, so that places which differ by
-        a constant cost one compare each; where the low end becomes 0, one unsigned compare covers both. The two
-        ``ends`` say whether the place can be below 0, and whether it can reach ``size``; only those are looked at.
-        """
-        low = _half_line(place) if ends[0] else True
-        high = _half_line(size - 1 - place) if ends[1] else True
-        if low is False or high is False:
-            return False
-        halves = [half for half in (low, high) if isinstance(half, tuple)]
-        if len(halves) == 2 and structural_equal(halves[0][0], halves[1][0]):
-            (form, op, first), (_, other, second) = halves
-            least, most = (first, second) if op == "ge" else (second, first)
-            if op == other:  # the size goes up with the place: one end says what the other does, and more
-                halves = [(form, op, max(first, second) if op == "ge" else min(first, second))]
-            elif least == 0 <= most < 2**31 and fits(form, 32):
-                return self._against(form, "le", most, sign="u")
-        return self.all_of([self._against(*half) for half in halves])
-
-    def _against(self, form: Expr, op: str, bound: int, sign: str = "s") -> Register:
-        """The comparison of a sum with a number."""
-        bits = 32 if fits(form, 32) and fits(bound, 32) else 64
-        block, opcode = self._home(form.symbols), f"setp.{op}.{sign}{bits}"
-
-        def compute() -> Register:
-            return self.pure(block, opcode, "pred", self.value(self.exact(form), bits), bound)
-
-        return block.once(("against", key_of(form), opcode, bound), compute)
-
-    def all_of(self, predicates: Sequence[Register | bool]) -> Register | bool:
-        """The conjunction of predicates: decided, or a predicate, computed once."""
-        if False in predicates:
-            return False
-        total, *others = dict.fromkeys(p for p in predicates if isinstance(p, Register)) or [True]
-        for more in others:
-            total = pure_once(self, self.blocks[-1], ("both", total, more), "and.pred", "pred", total, more)
-        return total
-
-    @overload
-    def opposite(self, predicate: Register) -> Register: ...
-
-    @overload
-    def opposite(self, predicate: bool) -> bool: ...
-
-    def opposite(self, predicate: Register | bool) -> Register | bool:
-        """The opposite of a predicate: decided, or a predicate, computed once."""
-        if isinstance(predicate, bool):
-            return not predicate
-        return pure_once(self, self.blocks[-1], ("not", predicate), "not.pred", "pred", predicate)
 
     def either(
         self, predicate: Register, first: Callable[[], None], otherwise: Callable[[], None], *, uniform: bool
@@ -419,34 +363,11 @@ def _may_pass_64_bits(value: Int) -> bool:
     return (lower is not None and lower < -(2**63)) or (upper is not None and upper >= 2**63)
 
 
-def _half_line(value: Int) -> HalfLine | bool:
-    """``value >= 0``: decided, or as a comparison of a sum with a number."""
-    if not isinstance(value, Expr):
-        return value >= 0
-    form, factor, rises = _reduced(value.terms)
-    most = value.const // factor
-    lower, upper = form.bounds
-    worst, best = (lower, upper) if rises else (upper and -upper, lower and -lower)
-    if worst is not None and worst + most >= 0:
-        return True
-    if best is not None and best + most < 0:
-        return False
-    return (form, "ge", -most) if rises else (form, "le", most)
-
-
 @lru_cache(maxsize=1024)
 def _divided(terms: tuple[Term, ...], swizzle: Swizzle | None) -> tuple[int, SwizzledTerms | None]:
     """What divides the varying part of an offset and is not split by the swizzle, and that part under the swizzle."""
     divisor = divisor_of(sum_of(0, terms))
     return (divisor, None) if swizzle is None else (gcd(divisor, swizzle.chunk_elems), SwizzledTerms(terms, swizzle))
-
-
-@lru_cache(maxsize=1024)
-def _reduced(terms: tuple[Term, ...]) -> tuple[Expr, int, bool]:
-    """Terms without their common factor, the first of them positive; the factor; and whether the first was positive."""
-    factor, rises = gcd(*(coefficient for _, coefficient in terms)), terms[0][1] > 0
-    divisor = factor if rises else -factor
-    return Expr(0, tuple([(atom, coefficient // divisor) for atom, coefficient in terms])), factor, rises
 
 
 @lru_cache(maxsize=64)

@@ -18,6 +18,7 @@ import tilecopy as tc
 from tilecopy_core.integers import substitute, symbols_of
 from tilecopy_core.plugin import CopyRequest, PtxBuilder, TileLayout, Variant, hookimpl
 from tilecopy_core.registry import VARIANTS_GROUP, installed
+from tilecopy_partitions import opposite
 
 Emit = Callable[[Any, CopyRequest, Any, Any], None]
 
@@ -392,7 +393,7 @@ def half_of_cp_async(ptx: Any, dst: Any, src: Any, nbytes: int, **more: Any) -> 
 
 
 def inverted_ignore(ptx: Any, dst: Any, src: Any, nbytes: int, ignore: Any = None) -> None:
-    ptx.cp_async(dst, src, nbytes, ignore=ptx.opposite(ignore) if ignore is not None else None)
+    ptx.cp_async(dst, src, nbytes, ignore=opposite(ptx, ignore) if ignore is not None else None)
 
 
 def by_registers(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:

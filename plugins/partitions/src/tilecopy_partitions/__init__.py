@@ -6,6 +6,7 @@ A variant imports the contract from :mod:`tilecopy_core.plugin`, and from here w
 
 from . import tcgen05
 from .chunk_partition import ChunkPartition, emit_chunks, partition_chunks
+from .edge_predicates import all_of, opposite, range_predicate
 from .fragment_owners import (
     Digit,
     by_owners,
@@ -50,7 +51,7 @@ from .vector_partition import (
 __all__ = ["by_descending_stride", "orders_of", "refine", "slice_layout"]
 __all__ += ["WIDTHS_BITS", "Run", "Side", "VectorPartition", "synthesize", "widest"]
 __all__ += ["ChunkPartition", "partition_chunks", "emit_chunks", "Guard", "guards_of", "Masks", "emit_with_edges"]
-__all__ += ["branch_on_edges"]
+__all__ += ["branch_on_edges", "range_predicate", "all_of", "opposite"]
 __all__ += ["AddressBase", "SideAddresses", "emit_cp_async", "batches", "round_indices", "emit_through_registers"]
 __all__ += [
     "Digit",

@@ -23,6 +23,7 @@ from tilecopy_core.plugin import (
 )
 from tilecopy_core.ptx import IMMEDIATE_REACH_BYTES
 
+from .edge_predicates import all_of, opposite, range_predicate
 from .vector_partition import Guard, Side, VectorPartition
 
 UNROLL_LIMIT = 64
@@ -86,7 +87,9 @@ def branch_on_edges(
 ) -> None:
     """``inside`` where the boxes of all guards lie inside, else ``edge``."""
     leaves = any(surely_leaves(g.start, g.extent, g.size) for g in guards)
-    whole = not leaves and ptx.all_of([ptx.inside(g.start, add(g.size, 1 - g.extent), g.ends) for g in guards])
+    whole = not leaves and all_of(
+        ptx, [range_predicate(ptx, g.start, add(g.size, 1 - g.extent), g.ends) for g in guards]
+    )
     if isinstance(whole, bool):
         (inside if whole else edge)()
         return
@@ -131,7 +134,7 @@ class Masks:
     def _all(self, guards: Sequence[Guard], turn: Int) -> Register | bool:
         partition = self._partition
         first = (turn * partition.threads + self._thread) * partition.vec
-        return self._ptx.all_of([self._ptx.inside(g.position(first), g.size, g.ends) for g in guards])
+        return all_of(self._ptx, [range_predicate(self._ptx, g.position(first), g.size, g.ends) for g in guards])
 
 
 def emit_through_registers(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition) -> None:
@@ -148,7 +151,7 @@ def emit_through_registers(ptx: PtxBuilder, request: CopyRequest, partition: Vec
         loaded: list[tuple[Int, Register | bool, list[Register]]] = []
         for turn in batch:
             write = True if masks is None else masks.target(turn)
-            read = True if masks is None else ptx.all_of([masks.source(turn), write])
+            read = True if masks is None else all_of(ptx, [masks.source(turn), write])
             write = read if fill is None else write
             if write is False:
                 continue
@@ -182,13 +185,13 @@ def emit_cp_async(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartit
             continue
         address = dst.address(turn)
         if outside is not None and outside.is_zero and isinstance(read, Register):
-            ptx.cp_async(address, masked(src.address(turn), write), nbytes, ignore=ptx.opposite(read))
+            ptx.cp_async(address, masked(src.address(turn), write), nbytes, ignore=opposite(ptx, read))
             continue
-        both = ptx.all_of([read, write])
+        both = all_of(ptx, [read, write])
         if both is not False:
             ptx.cp_async(address, masked(src.address(turn), both), nbytes)
         if fill is not None and read is not True:
-            outside_source = ptx.all_of([ptx.opposite(read), write])
+            outside_source = all_of(ptx, [opposite(ptx, read), write])
             ptx.store(masked(address, outside_source), nbytes * 8, ptx.constant(fill, nbytes * 8))
     if partition.tail is not None:
         emit_cp_async(ptx, request, partition.tail)

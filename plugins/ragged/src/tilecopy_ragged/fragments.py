@@ -25,10 +25,13 @@ from tilecopy_core.plugin import (
 )
 from tilecopy_partitions import (
     Digit,
+    all_of,
     by_owners,
     digits_of,
     fragment_and_memory,
+    opposite,
     owning_threads,
+    range_predicate,
     round_indices,
     thread_axes,
     why_no_owners,
@@ -182,15 +185,16 @@ def _fill_beyond(request: CopyRequest, partition: FragmentElements, ptx: PtxBuil
         flat = turn * threads + ptx.thread_index(request.scope)
         steps, places = (_within(flat, region.extents) for region in (source, target))
         inside_source = [
-            ptx.inside(steps[d] + source.starts[d], source.buffer.shape[d], source.exceeds(d)) for d in leaving
+            range_predicate(ptx, steps[d] + source.starts[d], source.buffer.shape[d], source.exceeds(d))
+            for d in leaving
         ]
         coordinates = [start + step for start, step in zip(target.starts, places, strict=True)]
         inside_target = [
-            ptx.inside(c, n, target.exceeds(d))
+            range_predicate(ptx, c, n, target.exceeds(d))
             for d, (c, n) in enumerate(zip(coordinates, target.buffer.shape, strict=True))
         ]
-        mine = ptx.inside(flat, count, (False, count % threads != 0))
-        mask = ptx.all_of([ptx.opposite(ptx.all_of(inside_source)), *inside_target, mine])
+        mine = range_predicate(ptx, flat, count, (False, count % threads != 0))
+        mask = all_of(ptx, [opposite(ptx, all_of(ptx, inside_source)), *inside_target, mine])
         if mask is not False:
             address = ptx.address(target.buffer, place_of(target.buffer, coordinates), target.buffer.layout.swizzle)
             access = Access(address, mask if isinstance(mask, Register) else None)
@@ -221,12 +225,14 @@ def _emit_registers(request: CopyRequest, partition: FragmentElements, ptx: PtxB
                 inner //= size
                 coordinate = (first + index) // inner
                 from_start.append((coordinate % size if dim else coordinate) - fragment.starts[dim])
-            mine = ptx.all_of([ptx.inside(c, e) for c, e in zip(from_start, fragment.extents, strict=True)])
+            mine = all_of(ptx, [range_predicate(ptx, c, e) for c, e in zip(from_start, fragment.extents, strict=True)])
             coordinates = [s + (from_start[facing[d]] if d in facing else 0) for d, s in enumerate(other.starts)]
             ends = [other.exceeds(d) if request.may_exceed_bounds else (False, False) for d in range(len(coordinates))]
             sizes = other.buffer.shape
-            inside_memory = ptx.all_of([ptx.inside(c, n, e) for c, n, e in zip(coordinates, sizes, ends, strict=True)])
-            both = ptx.all_of([mine, inside_memory])
+            inside_memory = all_of(
+                ptx, [range_predicate(ptx, c, n, e) for c, n, e in zip(coordinates, sizes, ends, strict=True)]
+            )
+            both = all_of(ptx, [mine, inside_memory])
             if mine is False or (store and both is False):
                 continue
             address = ptx.address(other.buffer, place_of(other.buffer, coordinates), other.buffer.layout.swizzle)
@@ -239,7 +245,7 @@ def _emit_registers(request: CopyRequest, partition: FragmentElements, ptx: PtxB
             if request.fill is not None and inside_memory is not True:
                 ptx.fill(into, request.fill)
                 both = mine
-            if ptx.all_of([mine, inside_memory]) is not False:
+            if all_of(ptx, [mine, inside_memory]) is not False:
                 ptx.load(Access(address, mask), bits, into)
             if both is not False:
                 guard = both if isinstance(both, Register) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilecopy_core.plugin import Address, CopyRequest, PtxBuilder, Register, m, masked
-from tilecopy_partitions import AddressBase, branch_on_edges, by_owners
+from tilecopy_partitions import AddressBase, all_of, branch_on_edges, by_owners, range_predicate
 
 from .partition import FragmentPartition
 
@@ -25,11 +25,12 @@ def _vectors(request: CopyRequest, partition: FragmentPartition, ptx: PtxBuilder
     guards = [(guard, partition.along(number, ptx.tid)) for number, guard in enumerate(partition.guards)]
     for first in range(0, partition.outer * partition.vec, partition.vec):
         register = int(partition.registers.along(m, first))
-        mask = ptx.all_of(
+        mask = all_of(
+            ptx,
             [
-                ptx.inside(guard.position(first) + thread_coordinate, guard.size, guard.ends)
+                range_predicate(ptx, guard.position(first) + thread_coordinate, guard.size, guard.ends)
                 for guard, thread_coordinate in guards
-            ]
+            ],
         )
         address = places.at(partition.memory.along(m, first))
         if request.src.buffer.space != "local":
