@@ -134,9 +134,9 @@ class CudaExecutor:
     def _load(self, kernel: BuiltKernel, ordinal: int) -> LoadedKernel:
         device = next((d for d in self.devices() if d.ordinal == ordinal), None)
         if device is None or not kernel.target.runs_on(*device.capability):
-            found = "no such device" if device is None else f"the device is {device}"
+            device_text = "no such device" if device is None else f"the device is {device}"
             raise LaunchError(
-                f"kernel {kernel.name} is lowered for {kernel.target}; {found}. "
+                f"kernel {kernel.name} is lowered for {kernel.target}; {device_text}. "
                 'Build it for that GPU, or run it with executor="emulator"'
             )
         with self.driver.outside_capture():
@@ -283,10 +283,10 @@ class CudaExecutor:
 
     def _launching(self, kernel: BuiltKernel, binding: Binding, stream: Any, device: int | None) -> int:
         if device is not None:
-            there = [each.ordinal for each in self.devices()]
-            if type(device) is not int or device not in there:
+            ordinals = [gpu.ordinal for gpu in self.devices()]
+            if type(device) is not int or device not in ordinals:
                 raise LaunchError(
-                    f"kernel {kernel.name}: device={short_repr(device)}: this machine has the GPUs {there}"
+                    f"kernel {kernel.name}: device={short_repr(device)}: this machine has the GPUs {ordinals}"
                 )
             return device
         places = binding.devices or {
@@ -295,9 +295,9 @@ class CudaExecutor:
         if len(set(places.values())) == 1:
             return next(iter(places.values()))
         if stream is not None:
-            said = self.driver.device_of_stream(stream)
-            if said is not None:
-                return said
+            stream_device = self.driver.device_of_stream(stream)
+            if stream_device is not None:
+                return stream_device
         if not places:
             return self.driver.current_device()
         return next((places[name] for name in places if name in kernel.mutated_args), next(iter(places.values())))

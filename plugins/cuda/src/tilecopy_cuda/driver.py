@@ -72,8 +72,8 @@ class locked_cached_property(Generic[T]):  # noqa: N801 (a decorator, as functoo
         with LOCK:
             if name not in vars(owner):
                 vars(owner)[name] = self._compute(owner)
-        found: T = vars(owner)[name]
-        return found
+        value: T = vars(owner)[name]
+        return value
 
 
 @frozen
@@ -165,20 +165,20 @@ class Driver:
 
     def error(self, what: str, code: Any) -> LaunchError:
         """The error of a call that returned ``code``; a context that has ended is remembered."""
-        found, text = self.api.cuGetErrorString(code)
-        said = f"{code.name} ({int(code)}): {'unknown error' if int(found) or not text else text.decode()}"
+        string_code, text = self.api.cuGetErrorString(code)
+        code_text = f"{code.name} ({int(code)}): {'unknown error' if int(string_code) or not text else text.decode()}"
         if int(code) in _CONTEXT_ENDED or self.sticky_error is not None:
             if self.sticky_error is None:
-                self.sticky_error = f"{said}, reported by {what}"
+                self.sticky_error = f"{code_text}, reported by {what}"
                 return LaunchError(
-                    f"{what}: {said}. It comes from this launch or from work before it (launches do not wait), and it has "
+                    f"{what}: {code_text}. It comes from this launch or from work before it (launches do not wait), and it has "
                     "ended the CUDA context: nothing more can run on the GPU in this process. Start a new process; "
                     'executor="emulator" names the PTX line, thread and address of a kernel\'s own fault'
                 )
             return self.context_lost_error(what)
         if int(code) in _CAPTURING:
-            said += ". A stream is being captured into a graph: pass it as stream=, and have launched the kernel once before"
-        return LaunchError(f"{what}: {said}")
+            code_text += ". A stream is being captured into a graph: pass it as stream=, and have launched the kernel once before"
+        return LaunchError(f"{what}: {code_text}")
 
     def context_lost_error(self, what: str) -> LaunchError:
         """The error of whatever is asked after the context has ended."""
@@ -196,7 +196,7 @@ class Driver:
         Raises:
             LaunchError: there is no driver.
         """
-        found = []
+        devices = []
         attribute = self.api.CUdevice_attribute
         major = attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
         minor = attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
@@ -204,8 +204,8 @@ class Driver:
             device = self.call("cuDeviceGet", ordinal)
             capability = tuple(self.call("cuDeviceGetAttribute", which, device) for which in (major, minor))
             name = self.call("cuDeviceGetName", 128, device).split(b"\0")[0].decode()
-            found.append(Device(ordinal, capability, name))
-        return found
+            devices.append(Device(ordinal, capability, name))
+        return devices
 
     @contextmanager
     def active(self, ordinal: int) -> Iterator[None]:
@@ -256,9 +256,9 @@ class Driver:
         Raises:
             LaunchError: it is none of these.
         """
-        said, number = stream_device(stream), stream_handle(stream)
-        if said is not None or number in _DEFAULT_STREAMS:
-            return said
+        ordinal, number = stream_device(stream), stream_handle(stream)
+        if ordinal is not None or number in _DEFAULT_STREAMS:
+            return ordinal
         code, context = self.api.cuStreamGetCtx(number)
         if int(code):  # a green context's
             return None
@@ -335,7 +335,7 @@ class Driver:
         """
         with LOCK:
             if (ordinal, device) not in self._peers:
-                pair = [self.call("cuDeviceGet", each) for each in (ordinal, device)]
+                pair = [self.call("cuDeviceGet", gpu) for gpu in (ordinal, device)]
                 able = bool(self.call("cuDeviceCanAccessPeer", *pair))
                 if able:
                     peer = self._context(device)

@@ -260,7 +260,7 @@ def _maker(parameter: ComputedParameter, binding: Binding, arrays: Sequence[str]
     kernel, view, numbers, encode_map = binding.kernel, binding.view, dict(binding.numbers), binding.encode_map
 
     def make(addresses: Sequence[int]) -> bytes:
-        there = dict(zip(arrays, addresses, strict=True))
-        return parameter.encode(Binding(kernel, view, numbers=numbers, addresses=there, encode_map=encode_map))
+        address_of = dict(zip(arrays, addresses, strict=True))
+        return parameter.encode(Binding(kernel, view, numbers=numbers, addresses=address_of, encode_map=encode_map))
 
     return make

@@ -141,7 +141,7 @@ def _maker(forms: tuple[Reads | None, ...], tensors: tuple[int, ...]) -> Callabl
         kinds=_tuple(f"k{name}" for name in names),
         arguments=_tuple(names),
         key=_tuple(facts),
-        rest=_tuple(each for place, each in enumerate(facts) if place not in tensors),
+        rest=_tuple(fact for place, fact in enumerate(facts) if place not in tensors),
         differ=f" or not same({', '.join(names[place] for place in tensors)})" if tensors else "",
         unlike=_tuple(facts) if tensors else "rest",
         mismatch=" or ".join(f"type({name}) is not k{name}" for name in names) or "False",

@@ -186,9 +186,9 @@ def assembler_version(name: str) -> str:
     done = _run(path, ["--version"], _VERSION_TIMEOUT_S)
     release = re.search(r"release.*", done.stdout)
     if done.returncode or release is None:
-        said = (done.stdout or done.stderr).strip().splitlines() or ["nothing"]
+        output = (done.stdout or done.stderr).strip().splitlines() or ["nothing"]
         raise AssemblerError(
-            f"{path} is no ptxas: asked for --version it ends with status {done.returncode} and says {said[0][:120]!r}; "
+            f"{path} is no ptxas: asked for --version it ends with status {done.returncode} and says {output[0][:120]!r}; "
             + _REMEDY
         )
     return release[0].rstrip()
@@ -212,9 +212,9 @@ def _nvjitlink_bindings() -> tuple[Any, str]:
     except ImportError as error:
         raise AssemblerError(f"nvJitLink is not installed: {how_to_install('nvjitlink')}") from error
     except RuntimeError as error:  # the bindings are there; their library is not, or it wants a driver
-        said = str(error).partition("\n")[0]
+        first_line = str(error).partition("\n")[0]
         raise AssemblerError(
-            f"nvJitLink is not installed, or too old ({said}): "
+            f"nvJitLink is not installed, or too old ({first_line}): "
             + remedy("pip install --upgrade cuda-bindings nvidia-nvjitlink")
         ) from error
 

@@ -63,10 +63,10 @@ def _claimants() -> Mapping[str, list[Source]]:
 @lru_cache(maxsize=1)
 def _found_on(path: tuple[str, ...]) -> Mapping[str, list[Source]]:
     """What is installed on a path, which is read once."""
-    found = by_name(EXECUTORS_GROUP)
-    for name, sources in found.items():
-        found[name] = [s for s in sources if canonical(s.package) == KNOWN_EXECUTORS.get(name)] or sources
-    return found
+    sources_by_name = by_name(EXECUTORS_GROUP)
+    for name, sources in sources_by_name.items():
+        sources_by_name[name] = [s for s in sources if canonical(s.package) == KNOWN_EXECUTORS.get(name)] or sources
+    return sources_by_name
 
 
 def executors() -> dict[str, str]:
@@ -84,17 +84,17 @@ def get_executor(name: str) -> Executor:
     if not isinstance(name, str):
         raise LaunchError(f"executor is the name of one, such as 'cuda', not {short_repr(name)}")
     if name not in _made:
-        found = _claimants()
-        if name not in found:
+        claimants = _claimants()
+        if name not in claimants:
             known = f"; {install_line(KNOWN_EXECUTORS[name])}" if name in KNOWN_EXECUTORS else ""
-            there = ", ".join(found) or "none"
+            installed = ", ".join(claimants) or "none"
             raise LaunchError(
-                f"executor {short_repr(name)} is not installed{known} (installed: {there}){did_you_mean(name, found)}"
+                f"executor {short_repr(name)} is not installed{known} (installed: {installed}){did_you_mean(name, claimants)}"
             )
         with LOCK:  # made once, whichever thread is first
             if name not in _made:
                 try:
-                    _made[name] = load_only(found[name], _made_by)
+                    _made[name] = load_only(claimants[name], _made_by)
                 except PluginError as error:
                     raise PluginError(f"executor {name}: {error}") from error
     return _made[name]
@@ -113,10 +113,12 @@ def unavailable_reason(name: str) -> str | None:
 
 
 def _made_by(plugin: Any) -> Executor:
-    made: Executor = plugin()
-    if missing := [each for each in ("unavailable_reason", "launch") if not callable(getattr(made, each, None))]:
+    executor: Executor = plugin()
+    if missing := [
+        method for method in ("unavailable_reason", "launch") if not callable(getattr(executor, method, None))
+    ]:
         raise PluginError(f"it has no {' and no '.join(missing)}")
-    return made
+    return executor
 
 
 def choose_executor(name: str | None, kernel: Kernel) -> Executor:

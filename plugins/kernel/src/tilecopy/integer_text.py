@@ -104,8 +104,8 @@ def _value(node: ast.AST, names: Mapping[str, Int]) -> Int:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return -_value(node.operand, names)
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        found: Int = _OPERATORS[type(node.op)](_value(node.left, names), _value(node.right, names))
-        return found
+        value: Int = _OPERATORS[type(node.op)](_value(node.left, names), _value(node.right, names))
+        return value
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
         left, right = (_value(argument, names) for argument in node.args)
         least: Int = _FUNCTIONS[node.func.id](left, right)

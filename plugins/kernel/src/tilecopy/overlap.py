@@ -94,10 +94,10 @@ def _solvable(terms: Sequence[tuple[int, int, int]], value: int) -> bool:
         reaches.append(reaches[-1] + a * most)
     divisors.reverse()
     reaches.reverse()
-    left = _MOST_STEPS
+    steps_left = _MOST_STEPS
 
     def search(index: int, rest: int) -> bool:
-        nonlocal left
+        nonlocal steps_left
         if not 0 <= rest <= reaches[index] or (rest % divisors[index] if divisors[index] else rest):
             return False
         if index == len(steps):
@@ -111,8 +111,8 @@ def _solvable(terms: Sequence[tuple[int, int, int]], value: int) -> bool:
             wanted = rest // unit * pow(a // unit, -1, period) % period
             least += (wanted - least) % period
         for x in range(least, most + 1, period):
-            left -= 1
-            if left < 0 or search(index + 1, rest - a * x):
+            steps_left -= 1
+            if steps_left < 0 or search(index + 1, rest - a * x):
                 return True
         return False
 

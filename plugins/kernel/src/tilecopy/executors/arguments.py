@@ -304,8 +304,8 @@ def _interface_facts(
 def _said_device(array: Any) -> int | None:
     """The GPU that an array says it is on (memory that is mapped there may lie on another); None: it does not say."""
     memory = attribute(array, "data") if framework_of(type(array)) == "cupy" else array
-    found = integer(attribute(memory, "device_id"))
-    return None if found is None or found < 0 else found
+    ordinal = integer(attribute(memory, "device_id"))
+    return None if ordinal is None or ordinal < 0 else ordinal
 
 
 def _await(array: Any) -> None:
@@ -432,16 +432,16 @@ def host_spans(kernel: BuiltKernel, binding: Binding) -> list[HostSpan]:
         for parameter in kernel.arrays
         if (facts := binding.arrays[parameter.name]).device is None
     }
-    found: list[HostSpan] = []
+    merged: list[HostSpan] = []
     for span in sorted(alone.values(), key=lambda span: span.first):
-        if found and span.first < found[-1].first + found[-1].nbytes:
-            found[-1] = found[-1].joined(span)
+        if merged and span.first < merged[-1].first + merged[-1].nbytes:
+            merged[-1] = merged[-1].joined(span)
         else:
-            found.append(span)
+            merged.append(span)
     return [
-        each
-        for span in found
-        for each in ([span] if kernel.mutated_args.intersection(span.names) else map(alone.__getitem__, span.names))
+        piece
+        for span in merged
+        for piece in ([span] if kernel.mutated_args.intersection(span.names) else map(alone.__getitem__, span.names))
     ]
 
 

@@ -37,15 +37,15 @@ def stream_handle(stream: Any) -> int:
         LaunchError: none of these.
     """
     try:
-        given: Any = None if isinstance(stream, bool) else stream
+        handle: Any = None if isinstance(stream, bool) else stream
         if hasattr(stream, "cuda_stream"):
-            given = stream.cuda_stream
+            handle = stream.cuda_stream
         elif hasattr(stream, "__cuda_stream__"):
             protocol = stream.__cuda_stream__
-            given = (protocol() if callable(protocol) else protocol)[1]
+            handle = (protocol() if callable(protocol) else protocol)[1]
         elif hasattr(stream, "ptr"):
-            given = stream.ptr
-        number = operator.index(given)
+            handle = stream.ptr
+        number = operator.index(handle)
     except Exception:  # an object's own
         number = -1
     if not 0 <= number < 2**64:
@@ -58,9 +58,9 @@ def stream_handle(stream: Any) -> int:
 def stream_device(stream: Any) -> int | None:
     """The GPU that a stream object says it is of (torch, CuPy, cuda.core); None: it does not say."""
     device = attribute(stream, "device")
-    for found in (attribute(device, "index"), attribute(device, "device_id"), attribute(stream, "device_id")):
-        if type(found) is int and found >= 0:
-            return found
+    for number in (attribute(device, "index"), attribute(device, "device_id"), attribute(stream, "device_id")):
+        if type(number) is int and number >= 0:
+            return number
     return None
 
 
@@ -150,11 +150,11 @@ def common_stream(what: str, readers: Mapping[str, CurrentStream]) -> CurrentStr
 
 
 def _agreed(what: str, readers: Mapping[str, CurrentStream]) -> int:
-    found = {name: reader() for name, reader in readers.items()}
-    if len(set(found.values())) > 1:
-        said = ", ".join(f"{name} on 0x{number:x}" for name, number in found.items())
+    handles = {name: reader() for name, reader in readers.items()}
+    if len(set(handles.values())) > 1:
+        handle_list = ", ".join(f"{name} on 0x{number:x}" for name, number in handles.items())
         raise LaunchError(
-            f"{what}: the current streams of its arguments' frameworks differ: {said}; pass stream=, and let that "
+            f"{what}: the current streams of its arguments' frameworks differ: {handle_list}; pass stream=, and let that "
             "stream wait for the others"
         )
-    return next(iter(found.values()))
+    return next(iter(handles.values()))

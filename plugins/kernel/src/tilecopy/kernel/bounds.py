@@ -47,10 +47,10 @@ _MOST_GOALS = 500
 
 def conjunction(left: Alternatives, right: Alternatives) -> Alternatives:
     """The facts where both hold. Of too many alternatives, the outer ones are kept."""
-    found = tuple(a + b for a, b in product(left, right))
-    if len(found) > _MOST_ALTERNATIVES:  # those that never happen need no look
-        found = tuple(facts for facts in found if not contradict(facts)) or found[:1]
-    return found if len(found) <= _MOST_ALTERNATIVES else left
+    alternatives = tuple(a + b for a, b in product(left, right))
+    if len(alternatives) > _MOST_ALTERNATIVES:  # those that never happen need no look
+        alternatives = tuple(facts for facts in alternatives if not contradict(facts)) or alternatives[:1]
+    return alternatives if len(alternatives) <= _MOST_ALTERNATIVES else left
 
 
 def facts_from(condition: Condition, *, negated: bool = False) -> Alternatives:
@@ -112,17 +112,17 @@ def proves(facts: Sequence[Int], goal: Int) -> bool:
     """
     goal = normalize(goal)
     goals, seen = [(goal, 1, tuple(facts))], {key_of(goal)}
-    for wanted, scale, left in goals:  # it grows meanwhile
+    for wanted, scale, unused in goals:  # it grows meanwhile
         lower, _ = bounds_of(wanted)
         if lower is not None and lower > -scale:  # of scale times an integer
             return True
-        if len(left) <= len(facts) - _STEPS:
+        if len(unused) <= len(facts) - _STEPS:
             continue
-        for position, fact in enumerate(left):
+        for position, fact in enumerate(unused):
             for rest, factor in _without(wanted, fact):
                 if key_of(rest) not in seen and len(goals) < _MOST_GOALS:
                     seen.add(key_of(rest))
-                    goals.append((rest, scale * factor, left[:position] + left[position + 1 :]))
+                    goals.append((rest, scale * factor, unused[:position] + unused[position + 1 :]))
     return False
 
 
@@ -152,7 +152,7 @@ def contradict(facts: Sequence[Int]) -> bool:
 
 def never(known: Alternatives) -> bool:
     """Whether the facts of every alternative exclude each other, so that no thread executes a statement there."""
-    return all(contradict([each for fact in facts for each in derive(fact)]) for facts in known)
+    return all(contradict([derived for fact in facts for derived in derive(fact)]) for facts in known)
 
 
 def atom_facts(values: Sequence[Int]) -> list[Int]:
@@ -160,9 +160,9 @@ def atom_facts(values: Sequence[Int]) -> list[Int]:
 
     ``e - d * (e // d)`` lies in ``[0, d - 1]`` and is ``e % d``; a minimum is no more than either of its operands.
     """
-    found = dict.fromkeys(atom for value in values for atom, _ in terms_of(value) if atom.op)
+    atoms = dict.fromkeys(atom for value in values for atom, _ in terms_of(value) if atom.op)
     facts: list[Int] = []
-    for atom in found:
+    for atom in atoms:
         itself, (left, right) = of_atom(atom), atom.operands
         if atom.op == "//":
             rest = sub(left, mul(itself, right))
@@ -181,19 +181,19 @@ def symbol_bounds(facts: Sequence[Int]) -> dict[Symbol, Int]:
     for fact in facts:
         terms = terms_of(fact)
         if len(terms) == 1 and isinstance(terms[0][0], Symbol):
-            found, coefficient = terms[0][0], terms[0][1]
-            low, high = bounds.get(found, (found.lower, found.upper))
+            symbol, coefficient = terms[0][0], terms[0][1]
+            low, high = bounds.get(symbol, (symbol.lower, symbol.upper))
             if coefficient > 0:  # coefficient * symbol + const >= 0
                 least = -(constant_of(fact) // coefficient)
                 low = least if low is None else max(low, least)
             else:
                 most = constant_of(fact) // -coefficient
                 high = most if high is None else min(high, most)
-            bounds[found] = low, high
+            bounds[symbol] = low, high
     return {
-        found: low if low is not None and low == high else of_atom(attrs.evolve(found, lower=low, upper=high))
-        for found, (low, high) in bounds.items()
-        if (low, high) != (found.lower, found.upper) and (low is None or high is None or low <= high)
+        symbol: low if low is not None and low == high else of_atom(attrs.evolve(symbol, lower=low, upper=high))
+        for symbol, (low, high) in bounds.items()
+        if (low, high) != (symbol.lower, symbol.upper) and (low is None or high is None or low <= high)
     }
 
 
@@ -201,8 +201,8 @@ def narrow(facts: Sequence[Int], *values: Int) -> tuple[list[Int], list[Int]]:
     """Facts and values with each symbol bounded by the facts; the facts include those of :func:`atom_facts`."""
     bounds = symbol_bounds(facts)
     near = [substitute(value, bounds) for value in values]
-    left = [substitute(fact, bounds) for fact in facts]
-    return [*left, *atom_facts([*left, *near])], near
+    near_facts = [substitute(fact, bounds) for fact in facts]
+    return [*near_facts, *atom_facts([*near_facts, *near])], near
 
 
 def with_ends_proved(region: Region, known: Alternatives) -> Region:
@@ -217,9 +217,9 @@ def with_ends_proved(region: Region, known: Alternatives) -> Region:
         for facts in known:
             if not any(wanted):
                 break
-            found = [each for fact in facts for each in derive(fact)]
-            left, near = narrow(found, region.starts[dim], region.room(dim))
-            low, high = (asked and proves(left, goal) for asked, goal in zip(wanted, near, strict=True))
+            all_facts = [derived for fact in facts for derived in derive(fact)]
+            near_facts, near = narrow(all_facts, region.starts[dim], region.room(dim))
+            low, high = (asked and proves(near_facts, goal) for asked, goal in zip(wanted, near, strict=True))
             wanted = low, high
         return wanted
 
@@ -262,11 +262,11 @@ class Bound:
         if never_negative(sub(value, self.least)) and never_negative(sub(most, value)):
             return
         for facts in self.known:
-            found = [each for fact in facts for each in derive(substitute(fact, replacements))]
-            facts_left, (inside, limit) = narrow(found, value, most)
+            all_facts = [derived for fact in facts for derived in derive(substitute(fact, replacements))]
+            facts_left, (inside, limit) = narrow(all_facts, value, most)
             if proves(facts_left, sub(inside, self.least)) and proves(facts_left, sub(limit, inside)):
                 continue
-            if contradict(found):
+            if contradict(all_facts):
                 continue
             lower, upper = bounds_of(inside)
             guard = " (the conditions around it do not exclude that)" if facts else ""

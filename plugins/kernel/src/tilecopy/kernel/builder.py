@@ -96,15 +96,15 @@ def recorded(
     @wraps(write)
     def method(self: KernelBuilder, /, *args: P.args, **keywords: P.kwargs) -> None:
         try:
-            given = signature.bind(self, *args, **keywords)
+            bound = signature.bind(self, *args, **keywords)
         except TypeError as error:
             takes = ", ".join(list(signature.parameters)[1:])
             raise TypeError(f"KernelBuilder.{write.__name__}({takes}): {error}") from None
         for name, kind in kinds.items():
-            if name in given.arguments:
-                given.arguments[name] = plain(given.arguments[name])
-                kind.check(given.arguments[name], write.__name__, name)
-        rest, named = given.args[1:], given.kwargs
+            if name in bound.arguments:
+                bound.arguments[name] = plain(bound.arguments[name])
+                kind.check(bound.arguments[name], write.__name__, name)
+        rest, named = bound.args[1:], bound.kwargs
         active = self._frame.active
 
         def lower(ptx: PtxBuilder) -> None:
@@ -229,12 +229,12 @@ class KernelBuilder(Recorder):
         parameter = SizeParameter.declare(name, multiple_of=multiple_of, lower=lower, upper=upper)
         return self._declare("size", parameter, parameter.symbol())
 
-    def _declare(self, kind: str, parameter: ScalarParameter | SizeParameter, found: Symbol) -> Expr:
+    def _declare(self, kind: str, parameter: ScalarParameter | SizeParameter, symbol: Symbol) -> Expr:
         """The symbol of a parameter that is an integer, which is one of the kernel's from now on."""
         self._claim(parameter.name, kind)
         self._described.parameters.append(parameter)
-        self._described.scalars[found] = parameter
-        return of_atom(found)
+        self._described.scalars[symbol] = parameter
+        return of_atom(symbol)
 
     def scalar(
         self, name: str, dtype: str = "int32", *, multiple_of: int = 1, lower: Int = 0, upper: Int | None = None
@@ -260,12 +260,12 @@ class KernelBuilder(Recorder):
         if isinstance(upper, Expr):
             high = bounds_of(upper)[1]
         parameter = ScalarParameter.declare(name, dtype, multiple_of=multiple_of, lower=low, upper=high)  # type: ignore[arg-type]
-        found = Symbol(name, parameter.lower, parameter.upper, parameter.multiple_of)
+        symbol = Symbol(name, parameter.lower, parameter.upper, parameter.multiple_of)
         if within:
             limits = lower, parameter.upper if upper is None else upper
             parameter = attrs.evolve(parameter, within=limits)
-            self._limits[found] = (of_atom(found) - limits[0], limits[1] - of_atom(found))
-        return self._declare("scalar", parameter, found)
+            self._limits[symbol] = (of_atom(symbol) - limits[0], limits[1] - of_atom(symbol))
+        return self._declare("scalar", parameter, symbol)
 
     def shared(
         self,
@@ -475,9 +475,9 @@ class KernelBuilder(Recorder):
             RequestError: the value is no integer, or no integer is within the bounds.
         """
         if not isinstance(value, Value) or value.dtype.kind not in "iu" or value.dtype.bits < 8:
-            given = f"{value.dtype} " if isinstance(value, Value) else ""
+            dtype_text = f"{value.dtype} " if isinstance(value, Value) else ""
             raise RequestError(
-                f"index takes a value of an integer type, such as k.load(rows[i]), not {given}{short_repr(value)}"
+                f"index takes a value of an integer type, such as k.load(rows[i]), not {dtype_text}{short_repr(value)}"
             )
         for bound in (lower, upper):
             self._check_symbols(bound, "index, bounds", anywhere=True)
@@ -491,12 +491,12 @@ class KernelBuilder(Recorder):
         self._check_value(value, "index: value")
         places = value.places()
         name, varies = self._fresh("index"), "thread" if places is None else "cta"
-        found = Symbol(name, least, most, varies=varies, source=places or ())
-        turn = of_atom(found)
-        self.record(Index(found, value, lower, upper, clamp))
-        self._frame.values.add(found)
+        symbol = Symbol(name, least, most, varies=varies, source=places or ())
+        turn = of_atom(symbol)
+        self.record(Index(symbol, value, lower, upper, clamp))
+        self._frame.values.add(symbol)
         if isinstance(lower, Expr) or isinstance(upper, Expr):
-            self._limits[found] = (turn - lower, upper - turn)
+            self._limits[symbol] = (turn - lower, upper - turn)
         return turn
 
     @checked(round=one_of(*ROUNDINGS), saturate=optional(FLAG))
@@ -558,8 +558,8 @@ class KernelBuilder(Recorder):
             name: an identifier.
         """
         name = check_identifier(self._fresh("tmem") if name is None else name, "tensor buffer name")
-        made = Buffer(shape, dtype, space="tmem", layout=layout, name=name)  # refused before its address is declared
-        lanes, columns = made.layout.span(TLane), -(-made.layout.span(TCol) * made.dtype.bits // 32)
+        tensor = Buffer(shape, dtype, space="tmem", layout=layout, name=name)  # refused before its address is declared
+        lanes, columns = tensor.layout.span(TLane), -(-tensor.layout.span(TCol) * tensor.dtype.bits // 32)
         if lanes > TMEM_LANES or columns > TMEM_COLUMNS:
             raise LayoutError(
                 f"tensor buffer {name}: the layout {short_repr(layout)} reaches {lanes} lanes and {columns} columns; tensor memory "

@@ -188,8 +188,8 @@ class BuiltKernel:
         with LOCK:
             from ..assemblers import resources_of
 
-        found = resources_of(self.ptx, self.target, assembler)
-        return attrs.evolve(found, shared_bytes=found.shared_bytes + self.shared_bytes * self.dynamic_shared)
+        resources = resources_of(self.ptx, self.target, assembler)
+        return attrs.evolve(resources, shared_bytes=resources.shared_bytes + self.shared_bytes * self.dynamic_shared)
 
     def cubin(self, assembler: str | None = None) -> bytes:
         """Machine code for the target.
@@ -235,7 +235,7 @@ class BuiltKernel:
         inside = self._caches.inside
         if key in inside or 0 in grid:  # no CTA, nothing is accessed
             return
-        numbers = {found: scalars[name] for found, name in self.scalars.items() if name in scalars}
+        numbers = {symbol: scalars[name] for symbol, name in self.scalars.items() if name in scalars}
         check_all(self.bounds, grid, self.cluster, numbers)
         if len(inside) >= _MOST_REMEMBERED:
             inside.clear()
@@ -251,7 +251,7 @@ class BuiltKernel:
         Raises:
             LaunchError: a clamped value has bounds that no integer meets.
         """
-        found = []
+        assertions = []
         for check in self.index_assertions:
             lower, upper = (self._number(bound, numbers) for bound in (check.lower, check.upper))
             if check.clamped and lower > upper:
@@ -260,11 +260,11 @@ class BuiltKernel:
                     f"  at {self.source_location(check.line)}"
                 )
             if not check.clamped:
-                found.append(attrs.evolve(check, lower=lower, upper=upper))
-        return tuple(found)
+                assertions.append(attrs.evolve(check, lower=lower, upper=upper))
+        return tuple(assertions)
 
     def _number(self, value: Int, numbers: Mapping[str, int]) -> int:
-        if any(found.name not in numbers for found in symbols_of(value)):
+        if any(symbol.name not in numbers for symbol in symbols_of(value)):
             raise LaunchError(f"kernel {self.name}: {value} is known only when the arguments are")
         return value_of(value, numbers)
 
@@ -296,8 +296,10 @@ class BuiltKernel:
         x, y, z = (self._number(count, numbers) for count in grid)
         for (dim, most), count in zip(GRID_LIMIT.items(), (x, y, z), strict=True):
             if not 0 <= count <= most:
-                said = with_values(grid, (x, y, z))
-                raise LaunchError(f"kernel {self.name}: the grid {said} has {count} CTAs along {dim}, not 0 to {most}")
+                grid_text = with_values(grid, (x, y, z))
+                raise LaunchError(
+                    f"kernel {self.name}: the grid {grid_text} has {count} CTAs along {dim}, not 0 to {most}"
+                )
         return x, y, z
 
     def __call__(

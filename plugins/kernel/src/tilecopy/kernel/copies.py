@@ -79,13 +79,13 @@ class ScopedCopies:
         kernel._check_region(src, f"{op}: source", overhang=filled is not None)
         kernel._check_region(dst, f"{op}: destination", written=True, overhang=filled is not None)
         for name, value in options.items():
-            given = value.as_region() if isinstance(value, Mbarrier) else value
-            if isinstance(given, Region):
-                kernel._check_region(given, f"{op}: option {name}")
-            elif is_int_like(given):
-                kernel._check_symbols(given, f"{op}: option {name}")
-            elif isinstance(given, Value):
-                kernel._check_value(given, f"{op}: option {name}")
+            argument = value.as_region() if isinstance(value, Mbarrier) else value
+            if isinstance(argument, Region):
+                kernel._check_region(argument, f"{op}: option {name}")
+            elif is_int_like(argument):
+                kernel._check_symbols(argument, f"{op}: option {name}")
+            elif isinstance(argument, Value):
+                kernel._check_value(argument, f"{op}: option {name}")
         around = NOTHING
         if filled is not None:
             around = kernel._known(*dst.starts, *dst.buffer.shape, *src.starts, *src.buffer.shape)

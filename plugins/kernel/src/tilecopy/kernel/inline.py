@@ -99,7 +99,7 @@ class InlineText:
                 f"inline_ptx: {', '.join(self.variables)}: buffers past 48 KiB lie in dynamic shared memory and are no variables: pass "
                 "k.address(element)"
             )
-        texts = [_registers(ptx, each, copied=n in self.copied) for n, each in enumerate(self.operands)]
+        texts = [_registers(ptx, operand, copied=n in self.copied) for n, operand in enumerate(self.operands)]
         ptx.raw(self.text.format(*texts))
 
     def notes(self) -> Iterator[str]:
@@ -133,7 +133,7 @@ class _Reader:
             RequestError: a statement of it is wrong.
         """
         every = list(parsed(text))
-        self._labels = {each.name for each in every if isinstance(each, Label)}
+        self._labels = {label.name for label in every if isinstance(label, Label)}
         for statement in every:
             if isinstance(statement, Label):
                 self._declare([statement.name], statement)
@@ -227,10 +227,10 @@ class _Reader:
 
     def _check_declared(self, names: Sequence[str], line: Line) -> None:
         for name in names:
-            own = any(name in scope for scope in (*self.scopes, self._labels, _CONSTANTS))
-            if not own and name in self._names and name.startswith("smem_"):
+            in_text = any(name in scope for scope in (*self.scopes, self._labels, _CONSTANTS))
+            if not in_text and name in self._names and name.startswith("smem_"):
                 self.variables[name] = None
-            declared = own or name in self._names
+            declared = in_text or name in self._names
             if not declared and self._number(name) is None and not is_special(name):
                 raise RequestError(
                     f"inline_ptx: '{self._told(line)}' names {self._told(name)}, which nothing declares: pass it as an operand, or "
@@ -254,7 +254,9 @@ class _Reader:
 def _is_of_the_kernel(name: str) -> bool:
     """Return True for a name such as ``%rd7`` or ``$loop_0``, as the kernel's own registers and labels have."""
     stem = name.rstrip("0123456789")
-    return stem != name and (stem in {f"%{each}" for each in STEM.values()} or (stem[0] == "$" and stem[-1] == "_"))
+    return stem != name and (
+        stem in {f"%{letters}" for letters in STEM.values()} or (stem[0] == "$" and stem[-1] == "_")
+    )
 
 
 def check_fields(text: Any, count: int) -> None:
@@ -315,7 +317,7 @@ def _registers(ptx: PtxBuilder, operand: Any, *, copied: bool) -> str:
         return str(fresh(lower_value(ptx, operand)))
     if isinstance(operand, Region) and operand.buffer.space == "local":
         words, registers = words_of(operand), ptx.fragment(operand.buffer)
-        return ", ".join(str(fresh(each)) for each in registers[words.start : words.stop])
+        return ", ".join(str(fresh(register)) for register in registers[words.start : words.stop])
     if isinstance(operand, Region):
         address = ptx.address(operand.buffer, element_offset(operand))
         return str(attrs.evolve(address, base=fresh(address.base)) if isinstance(address.base, Register) else address)

@@ -93,14 +93,14 @@ def _kernel(record: schema.LaunchRecord, text: str) -> BuiltKernel:
     symbols = {
         s.name: Symbol(s.called, s.lower, s.upper, s.multiple_of, s.varies, (), s.register) for s in record.symbols
     }
-    names: dict[str, Int] = {name: of_atom(found) for name, found in symbols.items()}
-    scalars = {symbols[each.name]: each.name for each in record.symbols if each.parameter}
-    arrays = {each.name for each in record.parameters if isinstance(each, schema.ArrayRecord)}
+    names: dict[str, Int] = {name: of_atom(symbol) for name, symbol in symbols.items()}
+    scalars = {symbols[symbol.name]: symbol.name for symbol in record.symbols if symbol.parameter}
+    arrays = {parameter.name for parameter in record.parameters if isinstance(parameter, schema.ArrayRecord)}
     parameters = tuple(
-        computed_parameter(_read_recipe(each, record, names), each.name, arrays, scalars)
-        if isinstance(each, (schema.TensorMapRecord, schema.HostBytesRecord))
-        else _read_parameter(each, names)
-        for each in record.parameters
+        computed_parameter(_read_recipe(parameter, record, names), parameter.name, arrays, scalars)
+        if isinstance(parameter, (schema.TensorMapRecord, schema.HostBytesRecord))
+        else _read_parameter(parameter, names)
+        for parameter in record.parameters
     )
     _check_fit(record, parameters)
     kernel = BuiltKernel(
@@ -116,7 +116,7 @@ def _kernel(record: schema.LaunchRecord, text: str) -> BuiltKernel:
         shared_bytes=record.shared_bytes,
         dynamic_shared=bool(record.dynamic_shared_bytes),
         allocations=tuple(SharedAllocation(s.name, s.offset_bytes, s.size_bytes) for s in record.shared),
-        bounds=tuple(_read_bound(each, names) for each in record.checks.bounds),
+        bounds=tuple(_read_bound(bound, names) for bound in record.checks.bounds),
         scalars=scalars,
         index_assertions=tuple(
             IndexAssertion(v.line, v.register, read(v.lower, names), read(v.upper, names), v.clamped)
@@ -152,18 +152,20 @@ def _check_known(kernel: BuiltKernel) -> None:
 
 def _check_fit(record: schema.LaunchRecord, parameters: Sequence[Parameter]) -> None:
     """Raise ValueError where parts of a record, each of which is right by itself, do not fit each other."""
-    ranks = {each.name: len(each.shape) for each in parameters if isinstance(each, ArrayParameter)}
-    names = [each.name for each in parameters]
+    ranks = {parameter.name: len(parameter.shape) for parameter in parameters if isinstance(parameter, ArrayParameter)}
+    names = [parameter.name for parameter in parameters]
     if len({*names}) != len(names):
         raise ValueError("two parameters have one name")
-    for each in parameters:
-        if isinstance(each, ArrayParameter):
-            if len(each.strides) != len(each.shape) or each.align_bytes not in (1 << bit for bit in range(32)):
-                raise ValueError(f"array {each.name}: shape, strides and alignment are of no array")
-        elif isinstance(each, SizeParameter):
-            known = all(0 <= source.dim < ranks.get(source.array, 0) and source.factor for source in each.sources)
-            if not known or not each.sources:
-                raise ValueError(f"size {each.name} is read from no dimension of an array")
+    for parameter in parameters:
+        if isinstance(parameter, ArrayParameter):
+            if len(parameter.strides) != len(parameter.shape) or parameter.align_bytes not in (
+                1 << bit for bit in range(32)
+            ):
+                raise ValueError(f"array {parameter.name}: shape, strides and alignment are of no array")
+        elif isinstance(parameter, SizeParameter):
+            known = all(0 <= source.dim < ranks.get(source.array, 0) and source.factor for source in parameter.sources)
+            if not known or not parameter.sources:
+                raise ValueError(f"size {parameter.name} is read from no dimension of an array")
     for symbol in record.symbols:
         if symbol.parameter and symbol.name not in names:
             raise ValueError(f"the symbol {symbol.name} is no parameter")
@@ -173,7 +175,7 @@ def _check_fit(record: schema.LaunchRecord, parameters: Sequence[Parameter]) -> 
 
 def _all(texts: tuple[int | str | None, ...], names: Mapping[str, Int]) -> Any:
     """Integers out of their texts, and None as it is."""
-    return tuple(None if each is None else read(each, names) for each in texts)
+    return tuple(None if text is None else read(text, names) for text in texts)
 
 
 def _read_parameter(record: schema.ArrayRecord | schema.ScalarRecord, names: Mapping[str, Int]) -> Parameter:

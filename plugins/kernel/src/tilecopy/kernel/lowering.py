@@ -67,7 +67,7 @@ def lower_kernel(
     sizes = _sizes(described)
     cluster3 = None if cluster is None else _cluster(cluster, chosen)
     shared = SharedPlan.of(described.shared, chosen)
-    scalars = {found: (p.name, p.type) for found, p in described.scalars.items()}
+    scalars = {symbol: (p.name, p.type) for symbol, p in described.scalars.items()}
     cluster_ctas = prod(cluster3 or ())
     bindings = KernelBindings(shared, scalars, cluster=cluster_ctas)
     ptx = PtxBuilder(chosen, described.threads, bindings=bindings)
@@ -98,11 +98,11 @@ def lower_kernel(
         ArrayParameter.of(p, written=p.name in described.written) if isinstance(p, Buffer) else sizes.get(p.name, p)
         for p in described.parameters
     )
-    made = bindings.host_parameters.items()
+    host_parameters = bindings.host_parameters.items()
     arrays = [p.name for p in declared if isinstance(p, ArrayParameter)]
-    computed = tuple(computed_parameter(recipe, name, arrays, described.scalars) for recipe, name in made)
+    computed = tuple(computed_parameter(recipe, name, arrays, described.scalars) for recipe, name in host_parameters)
     in_text = [ParameterText(p.name, p.type) for p in declared] + [
-        parameter_text(recipe, name) for recipe, name in made
+        parameter_text(recipe, name) for recipe, name in host_parameters
     ]
     text, statements = module_text(ptx, described.name, in_text, shared, cluster3, min_ctas_per_sm)
     bounds = tuple(described.bounds)
@@ -128,7 +128,7 @@ def lower_kernel(
         dynamic_shared=shared.dynamic,
         allocations=tuple(SharedAllocation(b.name, shared.offsets[b.memory], b.span_bytes) for b in described.shared),
         bounds=bounds,
-        scalars={found: p.name for found, p in described.scalars.items()},
+        scalars={symbol: p.name for symbol, p in described.scalars.items()},
         index_assertions=_index_assertions(statements, context),
         locations=tuple(context.locations),
         statements=statements,
@@ -155,7 +155,7 @@ def _sizes(described: Description) -> dict[str, SizeParameter]:
     """The sizes, each with the dimensions that it is read from."""
     arrays = [p for p in described.parameters if isinstance(p, Buffer)]
     return {
-        p.name: p.read_from(found, arrays) for found, p in described.scalars.items() if isinstance(p, SizeParameter)
+        p.name: p.read_from(symbol, arrays) for symbol, p in described.scalars.items() if isinstance(p, SizeParameter)
     }
 
 
@@ -176,6 +176,6 @@ def grid_of(value: Sequence[Int] | Int) -> tuple[Int, Int, Int]:
     if not symbolic(counts):
         return dim3(value, "grid")  # type: ignore[arg-type]
     plain = dim3([1 if isinstance(count, Expr) else count for count in counts], "grid")
-    given = (*counts, 1, 1)[:3]
-    x, y, z = (count if isinstance(count, Expr) else number for count, number in zip(given, plain, strict=True))
+    padded = (*counts, 1, 1)[:3]
+    x, y, z = (count if isinstance(count, Expr) else number for count, number in zip(padded, plain, strict=True))
     return x, y, z

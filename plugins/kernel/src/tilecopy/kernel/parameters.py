@@ -215,8 +215,8 @@ class ArrayParameter(Parameter):
         strides = tuple(value_of(stride, binding.numbers) for stride in self.strides)
         if 0 in shape:
             strides = facts.strides  # of no elements, in whatever way
-        for dim, (extent, found, wanted) in enumerate(zip(shape, facts.strides, strides, strict=True)):
-            if extent > 1 and found != wanted:
+        for dim, (extent, actual, wanted) in enumerate(zip(shape, facts.strides, strides, strict=True)):
+            if extent > 1 and actual != wanted:
                 contiguous = key_of(self.strides) == key_of(row_major(self.shape))
                 remedy = (
                     "pass a contiguous array or declare strides="
@@ -224,7 +224,9 @@ class ArrayParameter(Parameter):
                     else "pass an array that has the strides"
                 )
                 declared = f"{self.strides[dim]} = {wanted}" if isinstance(self.strides[dim], Expr) else wanted
-                raise LaunchError(f"{where}: stride {found} elements in dimension {dim}, declared {declared}; {remedy}")
+                raise LaunchError(
+                    f"{where}: stride {actual} elements in dimension {dim}, declared {declared}; {remedy}"
+                )
         if self.written:
             self._check_overlap(where, shape, strides, binding.numbers)
         if facts.device is not None and facts.pointer % self.align_bytes:
@@ -259,35 +261,35 @@ class ArrayParameter(Parameter):
     def _where(self, binding: Binding) -> str:
         return f"kernel {binding.kernel}, argument {self.name}"
 
-    def _check_dtype(self, where: str, found: Any) -> None:
+    def _check_dtype(self, where: str, array_dtype: Any) -> None:
         if self.dtype.bits < 8:
             raise LaunchError(
-                f"{where}: dtype {found}, declared {self.dtype}. A kernel packs {8 // self.dtype.bits} of these into a byte, and arrays do "
+                f"{where}: dtype {array_dtype}, declared {self.dtype}. A kernel packs {8 // self.dtype.bits} of these into a byte, and arrays do "
                 "not: declare uint8 with the packed shape"
             )
-        if not getattr(found, "isnative", True):
+        if not getattr(array_dtype, "isnative", True):
             raise LaunchError(
-                f"{where}: dtype {found.str} has its bytes in the other order than the GPU's (little-endian); "
+                f"{where}: dtype {array_dtype.str} has its bytes in the other order than the GPU's (little-endian); "
                 f'pass a.astype(a.dtype.newbyteorder("="))'
             )
         try:
-            dtype: Any = _dtype_of(found)
+            dtype: Any = _dtype_of(array_dtype)
         except (RequestError, TypeError):  # a TypeError: not hashable, so no dtype
-            dtype = found
+            dtype = array_dtype
         if not isinstance(dtype, DType) or dtype != self.dtype:
-            raise LaunchError(f"{where}: dtype {dtype}, declared {self.dtype}; {_convert(found, self.dtype)}")
+            raise LaunchError(f"{where}: dtype {dtype}, declared {self.dtype}; {_convert(array_dtype, self.dtype)}")
 
 
 _dtype_of = lru_cache(maxsize=256)(dtype_of)
 
 
-def _convert(found: Any, declared: DType) -> str:
+def _convert(array_dtype: Any, declared: DType) -> str:
     """What to do about a dtype."""
-    if getattr(found, "names", None):
-        return f"it is a record of fields: pass one of them, a[{found.names[0]!r}], made contiguous"
-    if getattr(found, "hasobject", False):
+    if getattr(array_dtype, "names", None):
+        return f"it is a record of fields: pass one of them, a[{array_dtype.names[0]!r}], made contiguous"
+    if getattr(array_dtype, "hasobject", False):
         return f'its elements are Python objects: pass a.astype("{declared}")'
-    if declared.extended and isinstance(found, np.dtype):
+    if declared.extended and isinstance(array_dtype, np.dtype):
         return (
             f"NumPy has {declared} from the package ml_dtypes: pass a.astype(ml_dtypes.{declared}), or a.view(ml_dtypes.{declared}) if the "
             "array has its bits, or build the kernel for the array's dtype"
@@ -297,7 +299,7 @@ def _convert(found: Any, declared: DType) -> str:
 
 def value_of(number: Int, numbers: Mapping[str, int]) -> int:
     """An extent, stride, bound or count with every size and scalar known."""
-    return int(evaluate(number, {found: numbers[found.name] for found in symbols_of(number)}))
+    return int(evaluate(number, {symbol: numbers[symbol.name] for symbol in symbols_of(number)}))
 
 
 def with_values(declared: tuple[Int, ...], values: tuple[int, ...]) -> str:
@@ -331,7 +333,7 @@ class NumberParameter(Parameter):
     lower: int
     upper: int
 
-    def take(self, number: int, binding: Binding, where: str, *, found: str = "", remedy: str = "") -> None:
+    def take(self, number: int, binding: Binding, where: str, *, source: str = "", remedy: str = "") -> None:
         """Bind a value.
 
         Raises:
@@ -339,10 +341,10 @@ class NumberParameter(Parameter):
         """
         if not self.lower <= number <= self.upper:
             raise LaunchError(
-                f"{where}: {short_repr(number)}{found} is outside its declared {self.lower} to {self.upper}{remedy}"
+                f"{where}: {short_repr(number)}{source} is outside its declared {self.lower} to {self.upper}{remedy}"
             )
         if number % self.multiple_of:
-            raise LaunchError(f"{where}: {number}{found} is not a multiple of {self.multiple_of}, as it was declared")
+            raise LaunchError(f"{where}: {number}{source} is not a multiple of {self.multiple_of}, as it was declared")
         binding.numbers[self.name] = number
 
     def encode(self, binding: Binding) -> bytes:
@@ -455,7 +457,7 @@ class SizeParameter(NumberParameter):
         by = self.multiple_of
         return Symbol(self.name, -(-self.lower // by) * by, self.upper // by * by, by)
 
-    def read_from(self, found: Symbol, arrays: Collection[Buffer]) -> SizeParameter:
+    def read_from(self, symbol: Symbol, arrays: Collection[Buffer]) -> SizeParameter:
         """Return the size with its sources: every extent that depends on its symbol and on nothing else, or every such stride.
 
         Raises:
@@ -466,7 +468,7 @@ class SizeParameter(NumberParameter):
                 Extent(array.name, dim, terms_of(number)[0][1], constant_of(number), stride)
                 for array in arrays
                 for dim, number in enumerate(array.layout.strides if stride else array.shape)
-                if len(terms_of(number)) == 1 and terms_of(number)[0][0] == found
+                if len(terms_of(number)) == 1 and terms_of(number)[0][0] == symbol
             ]
             if sources:
                 return attrs.evolve(self, sources=tuple(sources))
@@ -478,7 +480,7 @@ class SizeParameter(NumberParameter):
     def read(self, argument: Any, binding: Binding) -> None:
         """The extent, the same in every array that has it."""
         where = f"kernel {binding.kernel}, size {self.name}"
-        found: list[tuple[str, tuple[int, ...], int]] = []
+        sizes: list[tuple[str, tuple[int, ...], int]] = []
         for source in self.sources:
             facts, place = binding.arrays[source.array], source.place
             shape = facts.shape
@@ -491,14 +493,14 @@ class SizeParameter(NumberParameter):
             if rest:
                 declared = f"{source.factor}*{self.name}" + (f" + {source.constant}" if source.constant else "")
                 raise LaunchError(f"{where}: {place} is {value}, declared {declared}, and no size gives that")
-            found.append((place, shape, number))
-        if not found:  # any value fits, since the strides with it lead nowhere
-            found.append((self.sources[0].place, (), -(-self.lower // self.multiple_of) * self.multiple_of))
-        (first, shape, number), *others = found
+            sizes.append((place, shape, number))
+        if not sizes:  # any value fits, since the strides with it lead nowhere
+            sizes.append((self.sources[0].place, (), -(-self.lower // self.multiple_of) * self.multiple_of))
+        (first, shape, number), *others = sizes
         for other, its, value in others:
             if value != number:
                 raise LaunchError(f"{where}: {number} by {first}, {value} by {other} (shapes {shape} and {its})")
-        self.take(number, binding, where, found=f" ({first})")
+        self.take(number, binding, where, source=f" ({first})")
 
 
 def _declared_integers(what: str, multiple_of: Any, lower: Any, upper: Any) -> tuple[int, int, int]:
@@ -567,12 +569,14 @@ class BytesParameter(ComputedParameter):
         where = f"kernel {binding.kernel}, parameter {self.name}"
         addresses = tuple(binding.addresses[name] for name in self.arrays)
         try:
-            made = self.make(addresses, tuple(value_of(number, binding.numbers) for number in self.numbers))
+            data_bytes = self.make(addresses, tuple(value_of(number, binding.numbers) for number in self.numbers))
         except Exception as error:  # the package's own
             raise LaunchError(f"{where}: {self.make.__qualname__} raised {type(error).__name__}: {error}") from error
-        if not isinstance(made, bytes) or len(made) != self.size_bytes:
-            raise LaunchError(f"{where}: {self.make.__qualname__} gave {short_repr(made)}, not {self.size_bytes} bytes")
-        return made
+        if not isinstance(data_bytes, bytes) or len(data_bytes) != self.size_bytes:
+            raise LaunchError(
+                f"{where}: {self.make.__qualname__} gave {short_repr(data_bytes)}, not {self.size_bytes} bytes"
+            )
+        return data_bytes
 
 
 @frozen
@@ -598,13 +602,13 @@ class TensorMapParameter(ComputedParameter):
         """Sizes and strides are within what a tensor map has (CUDA driver API, cuTensorMapEncodeTiled)."""
         where = f"kernel {binding.kernel}, argument {self.array}"
         for size in self.sizes:
-            if not 1 <= (found := value_of(size, binding.numbers)) < 1 << 31:
+            if not 1 <= (value := value_of(size, binding.numbers)) < 1 << 31:
                 named = "" if isinstance(size, int) else f"{size} = "
-                raise LaunchError(f"{where}: extent {named}{found}; a tensor map takes extents from 1 to 2**31 - 1")
+                raise LaunchError(f"{where}: extent {named}{value}; a tensor map takes extents from 1 to 2**31 - 1")
         for stride in self.strides_bytes:
-            found = value_of(stride, binding.numbers)
-            if found % 16 or not 0 <= found < 1 << 40:
-                raise LaunchError(f"{where}: a stride of {found} bytes; a tensor map takes multiples of 16 below 2**40")
+            value = value_of(stride, binding.numbers)
+            if value % 16 or not 0 <= value < 1 << 40:
+                raise LaunchError(f"{where}: a stride of {value} bytes; a tensor map takes multiples of 16 below 2**40")
 
     def encode(self, binding: Binding) -> bytes:
         """The map as the executor encodes it."""
@@ -658,7 +662,7 @@ def computed_parameter(
         if array.name not in arrays:
             raise RequestError(f"parameter {name} is made of {array.name}, which is no array of the kernel")
     for number in integers:
-        if unknown := [found.name for found in symbols_of(number) if found not in scalars]:
+        if unknown := [symbol.name for symbol in symbols_of(number) if symbol not in scalars]:
             raise RequestError(f"parameter {name} is made of {number}, and no launch knows {', '.join(unknown)}")
     if isinstance(recipe, HostBytes):
         names = tuple(array.name for array in recipe.arrays)

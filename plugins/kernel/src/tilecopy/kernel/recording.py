@@ -100,20 +100,20 @@ class Recorder:
     def _check_symbols(self, value: Int, what: object, *, anywhere: bool = False) -> None:
         """Raise unless every symbol of an integer is one of this kernel's (``anywhere``: a size or scalar of it)."""
         scalars = self._described.scalars
-        for found in symbols_of(value):
-            if anywhere and found not in scalars and (found.register or found.varies != "grid"):
-                raise RequestError(f"{what}: {value} is made of sizes and scalars, {found.name} is neither")
-            if is_thread_id(found) and found.upper is not None and found.upper < self.threads - 1:
+        for symbol in symbols_of(value):
+            if anywhere and symbol not in scalars and (symbol.register or symbol.varies != "grid"):
+                raise RequestError(f"{what}: {value} is made of sizes and scalars, {symbol.name} is neither")
+            if is_thread_id(symbol) and symbol.upper is not None and symbol.upper < self.threads - 1:
                 raise RequestError(
-                    f"{what}: {value} has the thread's index in a CTA of {found.upper + 1} threads; kernel {self.name} has "
+                    f"{what}: {value} has the thread's index in a CTA of {symbol.upper + 1} threads; kernel {self.name} has "
                     f"{self.threads}: take it of this builder"
                 )
-            if found.register or found in scalars or any(found in frame.values for frame in self._stack):
+            if symbol.register or symbol in scalars or any(symbol in frame.values for frame in self._stack):
                 continue
-            if found.varies == "grid":
-                raise RequestError(f"{what}: the integer {found.name} does not belong to kernel {self.name}")
+            if symbol.varies == "grid":
+                raise RequestError(f"{what}: the integer {symbol.name} does not belong to kernel {self.name}")
             raise RequestError(
-                f"{what}: the integer {found.name} has no value here: it belongs to a loop or kernel that is closed"
+                f"{what}: the integer {symbol.name} has no value here: it belongs to a loop or kernel that is closed"
             )
 
     def _check_region(
@@ -157,8 +157,8 @@ class Recorder:
             elif part.op == "checked_int":
                 integer, (low, high) = part.args[1], range_of(part.dtype)
                 if known := self._known(integer):
-                    told = f"the integer {integer} as {part.dtype}, which holds {low} to {high}"
-                    self._described.bounds.append(Bound(integer, low, high, known, told, self._place()))
+                    rule = f"the integer {integer} as {part.dtype}, which holds {low} to {high}"
+                    self._described.bounds.append(Bound(integer, low, high, known, rule, self._place()))
 
     def _is_reachable(self, region: Region) -> bool:
         """Whether a region may be inside its buffer where it stands; else the block around is left out.
@@ -176,7 +176,7 @@ class Recorder:
                 raise
             known = self._known(*region.starts, *region.buffer.shape)
             decided = not any(
-                self._is_of_launch(found) for facts in known for fact in facts for found in symbols_of(fact)
+                self._is_of_launch(symbol) for facts in known for fact in facts for symbol in symbols_of(fact)
             )
             if decided and not never(known):
                 raise LayoutError(f"{error}; the conditions around do not exclude that: {self._around()}") from None
@@ -184,9 +184,9 @@ class Recorder:
             self._described.bounds.extend(bounds_checks(region, known, self._place()))
             return False
 
-    def _is_of_launch(self, found: Symbol) -> bool:
+    def _is_of_launch(self, symbol: Symbol) -> bool:
         """Whether a symbol is known, or bounded closer, once a kernel is launched."""
-        return found in self._described.scalars or bool(found.register and not is_thread_id(found))
+        return symbol in self._described.scalars or bool(symbol.register and not is_thread_id(symbol))
 
     def _around(self) -> str:
         """The blocks that are open, the innermost last."""
@@ -206,7 +206,7 @@ class Recorder:
         while pending:
             new = symbols_of(pending.pop()) - seen
             seen |= new
-            limits = [fact for found in sorted(new, key=repr) for fact in self._limits.get(found, ())]
+            limits = [fact for symbol in sorted(new, key=repr) for fact in self._limits.get(symbol, ())]
             facts += limits
             pending += limits
         return conjunction(known, (tuple(facts),)) if facts else known

@@ -19,8 +19,8 @@ def block_index(dim: str, count: int | None = None) -> Int:
 
 def only_symbol(value: Int) -> Symbol:
     """The symbol of an integer that has one."""
-    (found,) = symbols_of(value)
-    return found
+    (symbol,) = symbols_of(value)
+    return symbol
 
 
 def bounded_by(grid: Sequence[int]) -> dict[Symbol, Int]:

@@ -195,21 +195,21 @@ class Index:
 
     def lower_to(self, ptx: PtxBuilder) -> Register:
         """The register of the integer: a new one, so that one line of the text defines it."""
-        found = lower_value(ptx, self.value)
+        register = lower_value(ptx, self.value)
         signed = self.value.dtype.kind == "i"
-        if found.bits == 32 and not (fits(self.least, 32) and fits(self.most, 32)):
-            found = made(ptx, "b64", "cvt.s64.s32" if signed else "cvt.u64.u32", found)
+        if register.bits == 32 and not (fits(self.least, 32) and fits(self.most, 32)):
+            register = made(ptx, "b64", "cvt.s64.s32" if signed else "cvt.u64.u32", register)
         if not self.clamp:
-            return made(ptx, found.type, f"mov.{found.type}", found)
+            return made(ptx, register.type, f"mov.{register.type}", register)
         steps = [("min", self.most, "s" if signed else "u")]
         if not signed and not never_negative(self.least) and not never_negative(self.most):  # no number for min.u
             steps = [("min", maximum(self.most, 0), "u"), ("min", self.most, "s")]
         if signed or bounds_of(self.least) != (0, 0):
             steps.append(("max", self.least, "s"))
         for name, bound, sign in steps:
-            limit = ptx.value(bound, found.bits) if isinstance(bound, Expr) else bound
-            found = ptx.lesser(f"{sign}{found.bits}", found, limit, greater=name == "max")
-        return found
+            limit = ptx.value(bound, register.bits) if isinstance(bound, Expr) else bound
+            register = ptx.lesser(f"{sign}{register.bits}", register, limit, greater=name == "max")
+        return register
 
     def lower(self, context: Lowering) -> None:
         """The value's register, bound to the symbol."""

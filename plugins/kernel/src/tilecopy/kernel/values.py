@@ -127,25 +127,25 @@ class Value(RunTime):
 
     def parts(self) -> Iterator[Value]:
         """It and every value that it is made of, each once."""
-        left, seen = [self], set[int]()
-        while left:
-            value = left.pop()
+        pending, seen = [self], set[int]()
+        while pending:
+            value = pending.pop()
             if id(value) not in seen:  # a value is used by many
                 seen.add(id(value))
                 yield value
-                left += [each for each in value.args if isinstance(each, Value)]
+                pending += [operand for operand in value.args if isinstance(operand, Value)]
 
     def places(self) -> tuple[Int, ...] | None:
         """The integers that it and the places of its loads depend on. Threads with equal integers have the same value. None: own registers."""
-        found = dict[Any, Int]()
+        integers = dict[Any, Int]()
         for value in self.parts():
-            own: tuple[Int, ...] | None = value.args if value.op == "index" else ()
+            dependencies: tuple[Int, ...] | None = value.args if value.op == "index" else ()
             if value.op in ("loaded", "address"):
-                own = _places(value.args[0])
-            if own is None:
+                dependencies = _places(value.args[0])
+            if dependencies is None:
                 return None
-            found |= {key_of(integer): integer for integer in own}
-        return tuple(found.values())
+            integers |= {key_of(integer): integer for integer in dependencies}
+        return tuple(integers.values())
 
     def __bool__(self) -> bool:
         raise RequestError("a run-time value has no truth at build time; use KernelBuilder.if_ to branch on it")
@@ -185,9 +185,9 @@ def as_value(value: Any, dtype: DType) -> Value:
     if isinstance(value, Value):
         return value
     if isinstance(value, Expr):
-        found = cast(value, dtype)
+        converted = cast(value, dtype)
         if dtype.kind not in "iu":
-            return found
+            return converted
         (lower, upper), (low, high) = bounds_of(value), range_of(dtype)
         proved = upper is not None and upper <= high
         if lower is None or lower < low or (dtype.bits < 32 and not proved):
@@ -196,7 +196,7 @@ def as_value(value: Any, dtype: DType) -> Value:
                 f"{low} to {high}; KernelBuilder.cast(..., '{dtype}') wraps it around"
             )
         # ids of blocks have no other bound than the largest grid's: whether 32 bits hold them is known at the launch
-        return found if proved or dtype.bits == 64 else Value(dtype, "checked_int", (found, value))
+        return converted if proved or dtype.bits == 64 else Value(dtype, "checked_int", (converted, value))
     if isinstance(value, (np.bool_, np.integer, np.floating)):
         value = value.item()
     if isinstance(value, bool) and dtype.kind == "b":
@@ -253,12 +253,12 @@ def cast(value: Any, dtype: Any, round: str = "nearest", saturate: bool | None =
         value = Value(dtype_of("int32" if fits(value, 32) else "int64"), "index", (value,))
     elif says and not isinstance(value, Value):  # a number of its own type, which the conversion may round and clamp
         value = as_value(value, dtype_of("float64" if isinstance(value, (float, np.floating)) else "int64"))
-    found = as_value(value, wanted)
-    if found.dtype == wanted:
-        return found
-    for side in (found.dtype, wanted):
+    source = as_value(value, wanted)
+    if source.dtype == wanted:
+        return source
+    for side in (source.dtype, wanted):
         if not converts(side):
-            raise RequestError(f"there is no conversion from {found.dtype} to {wanted}")
+            raise RequestError(f"there is no conversion from {source.dtype} to {wanted}")
     if wanted.name in FLOAT8:
         if round != "nearest":
             raise RequestError(
@@ -269,9 +269,9 @@ def cast(value: Any, dtype: Any, round: str = "nearest", saturate: bool | None =
                 f"cast to {wanted}: saturate must be True (values past the range become the largest finite value) or False "
                 f"(they become {'NaN' if wanted.name.endswith('fn') else 'infinity'}), got None"
             )
-    to_integer = found.dtype.kind == "f" and wanted.kind != "f"
+    to_integer = source.dtype.kind == "f" and wanted.kind != "f"
     rounding = "rz" if to_integer and round == "nearest" and saturate is None else ROUNDINGS[round]
-    return Value(wanted, "cast", (found, rounding, bool(saturate)))
+    return Value(wanted, "cast", (source, rounding, bool(saturate)))
 
 
 # --------------------------------------------------------------------------------------------- lowering
@@ -300,8 +300,8 @@ def lower_value(ptx: PtxBuilder, value: Value) -> Register:
     register = _known(ptx, "value", value)
     if register is None:
         raw = _raw(ptx, value)
-        found = _compute(ptx, value) if raw is None else from_storage(ptx, raw, value.dtype)
-        register = _keep(ptx, "value", value, found)
+        computed = _compute(ptx, value) if raw is None else from_storage(ptx, raw, value.dtype)
+        register = _keep(ptx, "value", value, computed)
     return register
 
 
@@ -331,7 +331,7 @@ def _keep(ptx: PtxBuilder, what: str, value: Value, register: Register) -> Regis
 
 def _known(ptx: PtxBuilder, what: str, value: Value) -> Register | None:
     """The register of a value in an open block, or None."""
-    return next((found for block in ptx.blocks if (found := block.known((what, value))) is not None), None)
+    return next((register for block in ptx.blocks if (register := block.known((what, value))) is not None), None)
 
 
 def _compute(ptx: PtxBuilder, value: Value) -> Register:
@@ -345,8 +345,8 @@ def _compute(ptx: PtxBuilder, value: Value) -> Register:
         return ptx.lesser(type, left, right, greater=value.op == "max")
     result = ptx.reg(f"b{type[1:]}")
     if value.op == "address":
-        found = ptx.address(value.args[0].buffer, element_offset(value.args[0]))
-        ptx.instr(f"add.{type}", result, found.base, found.offset_bytes)
+        address = ptx.address(value.args[0].buffer, element_offset(value.args[0]))
+        ptx.instr(f"add.{type}", result, address.base, address.offset_bytes)
         return result
     if value.op == "const":
         ptx.instr(f"mov.{type}", result, constant(value.args[0], type))
