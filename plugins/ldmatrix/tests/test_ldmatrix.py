@@ -424,7 +424,7 @@ DECLINED: dict[str, tuple[Any, str]] = {
     ),
     "a scope without whole warps": (
         lambda: moved(HALF_A, (16, 16), swizzled((16, 16), mode=None), scope=tc.cta(48)),
-        "the last warp of the scope has 16 threads; a matrix is moved by 32",
+        "the last warp of the scope has 16 threads; 32 threads move a matrix",
     ),
     "an address that is not proved to be aligned": (
         lambda: at_start(4),

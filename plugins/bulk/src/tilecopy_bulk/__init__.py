@@ -54,18 +54,18 @@ variant = Variant(
 
 
 def prefetch_copy(request: CopyRequest) -> CopyRequest | None:
-    """The copy that option ``prefetch`` is for, which comes later; None where it is left out."""
+    """Return the later copy whose source option ``prefetch`` names, or None without the option."""
     region = request.options.get("prefetch")
     return None if region is None else attrs.evolve(request, src=region)
 
 
 def prefetch_fits(request: CopyRequest) -> str | None:
-    """Option ``prefetch`` could be the source of such a copy."""
+    """Check that option ``prefetch`` can be the source of such a copy."""
     later = prefetch_copy(request)
     if later is None:
         return None
     if later.spaces != request.spaces:
-        return f"option prefetch is a region of global memory, not {later.src} in {later.src.buffer.space} memory"
+        return f"option prefetch must be a region of global memory, got {later.src} in {later.src.buffer.space} memory"
     why = valid_copy(later)
     return why and f"option prefetch: {why}"
 
@@ -83,7 +83,7 @@ PREDICATE = (
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """The table, row by row."""
+    """Return the first reason of the table to decline, or Accept."""
     return first_failure(request, PREDICATE)
 
 
@@ -101,23 +101,23 @@ class BulkPartition:
 
     @property
     def rounds(self) -> VectorPartition:
-        """The copies as ``[outer, 1, elements of a chunk]``."""
+        """Return the copies as ``[outer, 1, elements of a chunk]``."""
         return self.copies.rounds
 
     @property
     def instructions_per_thread(self) -> int:
-        """Bulk copies and prefetches that the one thread issues."""
+        """Return how many bulk copies and prefetches the one thread issues."""
         return self.rounds.outer + (self.prefetches.rounds.outer if self.prefetches else 0)
 
     def summary(self) -> str:
-        """One line for ``plan.explain()``."""
+        """Return one line for ``plan.explain()``."""
         prefetched = f", prefetches of {self.prefetches.chunk_bytes} bytes" if self.prefetches else ""
         return self.copies.summary() + prefetched
 
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> BulkPartition | Decline:
-    """The longest chunk that is contiguous on both sides, and the loop over the rest."""
+    """Return the longest chunk that is contiguous on both sides, and the loop over the chunks."""
     copies, later = partition_chunks(request), prefetch_copy(request)
     if isinstance(copies, Decline):
         return copies
@@ -127,7 +127,7 @@ def tilecopy_partition(request: CopyRequest) -> BulkPartition | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: BulkPartition, ptx: PtxBuilder) -> None:
-    """Emit one bulk copy per chunk, and no wait."""
+    """Write one bulk copy per chunk; no wait."""
     mbar = mbarrier_of(request)
     assert mbar is not None
     opcode = f"cp.async.bulk.{ptx.bulk_destination}.global.mbarrier::complete_tx::bytes"

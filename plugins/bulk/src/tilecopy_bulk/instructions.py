@@ -1,4 +1,4 @@
-"""What the emulator learns of this package: a prefetch into L2 is aligned and lies inside an array (PTX ISA 9.7.9.25.4)."""
+"""An instruction for the emulator: a prefetch into L2 must be aligned and lie inside an array (PTX ISA 9.7.9.25.4)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tilecopy_emulator.extending import (
 
 
 def prefetch(instruction: Instruction, program: Program) -> Step:
-    """``cp.async.bulk.prefetch.L2.global [a], size``: nothing is read that a program could see, but it must be there."""
+    """Return the step of ``cp.async.bulk.prefetch.L2.global [a], size``: it reads nothing, but the bytes must exist."""
     hint = instruction.opcode[6:]
     if instruction.opcode[5:6] != ("global",) or hint not in ((), ("L2::cache_hint",)):
-        raise refuse(instruction, "this form of a prefetch is not known")
+        raise refuse(instruction, "this form of a prefetch is not supported")
     if len(instruction.operands) != 2 + len(hint):
-        raise refuse(instruction, "its operands are an address, a size, and the policy of a hint")
+        raise refuse(instruction, "its operands must be an address, a size, and the cache policy of a hint")
     address = address_reader(instruction.operands[0], instruction, program)
     size = reader(instruction.operands[1], "u32", instruction, program)
 

@@ -33,17 +33,17 @@ PREDICATE = (valid_copy, whole_byte_elements, no_replica)
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """The table, row by row."""
+    """Return the first reason of the table to decline, or Accept."""
     return first_failure(request, PREDICATE)
 
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> ChunkPartition | Decline:
-    """The longest chunk that is contiguous on both sides, and the loop over the rest."""
+    """Return the longest chunk that is contiguous on both sides, and the loop over the chunks."""
     return partition_chunks(request)
 
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: ChunkPartition, ptx: PtxBuilder) -> None:
-    """One bulk copy a chunk; no commit and no wait."""
+    """Write one bulk copy per chunk; no commit and no wait."""
     emit_chunks(ptx, partition, "cp.async.bulk.global.shared::cta.bulk_group")

@@ -64,7 +64,7 @@ variant = Variant(
 
 
 def cluster_launch(request: CopyRequest) -> str | None:
-    """The launch has another CTA in the cluster, whose shared memory exists."""
+    """Check that the cluster has another CTA, so that its shared memory exists."""
     if request.cluster is not None and request.cluster < LEAST_CLUSTER:
         return (
             f"the cluster has {request.cluster} CTA; a copy to another CTA's shared memory needs at least {LEAST_CLUSTER}: "
@@ -74,7 +74,7 @@ def cluster_launch(request: CopyRequest) -> str | None:
 
 
 def remote_rank(request: CopyRequest) -> str | None:
-    """``remote_cta_id=`` is a rank of the cluster; where its size is not known, one that a cluster can have."""
+    """Check that ``remote_cta_id=`` is a rank of the cluster, or of the largest cluster where the size is not known."""
     rank = request.options.get("remote_cta_id")
     if rank is None:
         return None
@@ -82,7 +82,7 @@ def remote_rank(request: CopyRequest) -> str | None:
     lower, upper = bounds_of(rank)
     if (lower is not None and lower >= ctas) or (upper is not None and upper < 0):
         has = "a cluster has at most" if request.cluster is None else "the cluster has"
-        return f"option remote_cta_id is {rank}; {has} {ctas} CTAs, ranks 0 to {ctas - 1}"
+        return f"option remote_cta_id must be a rank from 0 to {ctas - 1}, got {rank}: {has} {ctas} CTAs"
     return None
 
 
@@ -100,19 +100,19 @@ PREDICATE = (
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """The table, row by row."""
+    """Return the first reason of the table to decline, or Accept."""
     return first_failure(request, PREDICATE)
 
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> ChunkPartition | Decline:
-    """The longest contiguous chunk and the loop over the rest."""
+    """Return the longest chunk that is contiguous on both sides, and the loop over the chunks."""
     return partition_chunks(request)
 
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: ChunkPartition, ptx: PtxBuilder) -> None:
-    """``mapa`` and one bulk copy a chunk; no wait."""
+    """Write ``mapa`` and one bulk copy per chunk; no wait."""
     mbar, rank = mbarrier_of(request), request.options["remote_cta_id"]
     assert mbar is not None
     barrier = ptx.mapa(ptx.element(mbar, whole=True), rank)

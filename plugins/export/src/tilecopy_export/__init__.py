@@ -1,4 +1,4 @@
-"""Copies and kernels that leave: functions of CUDA C++ (and of what other packages make of them), kernels in folders."""
+"""Copies for other languages: functions of CUDA C++, and the records from which other packages write theirs."""
 
 from .arguments import Argument, BufferArgument, ScalarArgument
 from .cuda import cuda_function, cuda_header

@@ -40,7 +40,7 @@ _RESERVED = frozenset([*_WORDS.split(), *(f"{name}{n}" for name in _VECTORS.spli
 
 @attrs.frozen(eq=False)
 class BufferArgument:
-    """A buffer of the copy.
+    """A frozen record of an argument that is a buffer of the copy.
 
     Attributes:
         name: of the argument.
@@ -60,7 +60,7 @@ class BufferArgument:
 
     @property
     def words(self) -> int:
-        """32-bit words of a fragment."""
+        """Return how many 32-bit words the fragment has."""
         memory = self.buffer.memory
         return -(-memory.span_bytes * 8 // memory.word_bits) * (memory.word_bits // 32)
 
@@ -75,7 +75,7 @@ C_TYPES = {
 
 @attrs.frozen(eq=False)
 class ScalarArgument:
-    """An integer: a symbol of starts, sizes and strides, or the thread's index.
+    """A frozen record of an argument that is an integer: a symbol of starts, sizes and strides, or the thread's index.
 
     Attributes:
         name: of the argument.
@@ -93,7 +93,7 @@ class ScalarArgument:
 
     @property
     def type(self) -> str:
-        """``int32_t``, ``uint32_t`` or ``int64_t``: the first that holds all values."""
+        """Return the first of ``int32_t``, ``uint32_t`` and ``int64_t`` that holds all values."""
         if self.lower is None or self.upper is None:
             return "int64_t"
         fit = (name for name, (least, most) in C_TYPES.items() if least <= self.lower and self.upper <= most)
@@ -101,7 +101,7 @@ class ScalarArgument:
 
     @property
     def bits(self) -> int:
-        """Width of the type."""
+        """Return the width of the type in bits."""
         return 64 if self.type == "int64_t" else 32
 
 
@@ -109,18 +109,18 @@ Argument: TypeAlias = "BufferArgument | ScalarArgument"
 
 
 def key_of_symbol(found: Symbol) -> Key:
-    """Symbols of one special register are one argument, however they are bounded."""
+    """Return what the argument of a symbol is found by: symbols of one special register are one argument."""
     return found.register or found
 
 
 def check_function_name(name: object, what: str = "the name of a function") -> str:
-    """Return a name that C++, PTX and Python take.
+    """Check that a name can be one of C++, PTX and Python, and return it.
 
     Raises:
-        RequestError: it is none.
+        RequestError: it is not such a name.
     """
     if not isinstance(name, str) or not name.isidentifier() or not name.isascii() or name in _RESERVED:
-        raise RequestError(f"{what} is an identifier of C++ that is no word of the language, not {short_repr(name)}")
+        raise RequestError(f"{what} must be an identifier of C++ that is not a keyword, got {short_repr(name)}")
     if "__" in name or (name[0] == "_" and name[1:2].isupper()):
         raise RequestError(
             f"{what}: {name!r} is reserved to the C++ implementation (two underscores, or _ and a capital)"
@@ -129,7 +129,7 @@ def check_function_name(name: object, what: str = "the name of a function") -> s
 
 
 def arguments_of(plan: Plan) -> tuple[Argument, ...]:
-    """Destination, source, symbols in order of first appearance, the options' buffers, ``tid``; before it come tensor maps.
+    """Return the arguments in order: destination, source, symbols as they first appear, the options' buffers, ``tid``.
 
     Raises:
         RequestError: an operand cannot leave the kernel that it belongs to.
@@ -173,13 +173,13 @@ def arguments_of(plan: Plan) -> tuple[Argument, ...]:
 
 
 def cta_threads(plan: Plan) -> int:
-    """Threads of the CTA that the copy was planned for; the most where that is not known."""
+    """Return the threads of the CTA that the copy was planned for, or the most that a CTA has if that is not known."""
     request = plan.request
     return request.active.cta_threads or (request.scope.threads if request.scope.kind == "cta" else MAX_CTA_THREADS)
 
 
 def tid_key(threads: int) -> Key:
-    """The key of ``tid``."""
+    """Return the key of ``tid``."""
     thread_index = tid_symbol(max(threads, 2))
     assert isinstance(thread_index, Expr)
     return key_of_symbol(next(iter(thread_index.symbols)))

@@ -27,7 +27,7 @@ ASSERT = "TILECOPY_ASSERT"
 
 
 def cuda_function(plan: Plan, name: str, registry: Any = None) -> str:
-    """The text of one ``__device__ __forceinline__`` function; see :meth:`tilecopy_core.Plan.cuda`."""
+    """Return the text of one ``__device__ __forceinline__`` function; see :meth:`tilecopy_core.Plan.cuda`."""
     function = function_of(plan, name, registry)
     parameters = ", ".join(_parameter(argument, function) for argument in function.arguments)
     target = function.target
@@ -67,7 +67,7 @@ _TITLE = re.compile(r"^__device__ __forceinline__ void (\w+)\(", re.M)
 
 
 def cuda_header(functions: Sequence[str]) -> str:
-    """A self-contained header: exported functions, and the steps that complete their copies, in namespace ``tilecopy``.
+    """Return a self-contained header: exported functions, and in namespace ``tilecopy`` the steps that complete their copies.
 
     Args:
         functions: texts of :meth:`tilecopy_core.Plan.cuda`.
@@ -77,17 +77,19 @@ def cuda_header(functions: Sequence[str]) -> str:
     """
     if not isinstance(functions, (list, tuple)) or not all(isinstance(text, str) for text in functions):
         raise RequestError(
-            f"cuda_header: functions {short_repr(functions)} is not a list of the texts that plan.cuda(name) gives"
+            f"cuda_header: functions must be a list of texts from plan.cuda(name), got {short_repr(functions)}"
         )
     names: list[str] = []
     for text in functions:
         title = _TITLE.search(text)
         if title is None:
-            raise RequestError(f"cuda_header: functions are texts that plan.cuda(name) gives, not {short_repr(text)}")
+            raise RequestError(
+                f"cuda_header: each function must be a text from plan.cuda(name), got {short_repr(text)}"
+            )
         names.append(title[1])
     for name in names:
         if names.count(name) > 1:
-            raise RequestError(f"cuda_header: two functions are called {name}; give one of them another name")
+            raise RequestError(f"cuda_header: two functions are named {name}; rename one of them")
     opening = f"// Made by tilecopy {__version__}: {', '.join(names) or 'the completion steps'}. Nothing to link.\n"
     return "\n".join([opening + COMPLETION_HEADER.read_text(encoding="utf-8"), *functions])
 

@@ -51,7 +51,7 @@ from .arguments import (
 
 @attrs.frozen
 class RegisterMove:
-    """A value that goes into or out of the block's register.
+    """A frozen record of a move between an argument and a register of the block.
 
     Attributes:
         opcode: of the move.
@@ -67,7 +67,7 @@ class RegisterMove:
 
     @property
     def operands(self) -> tuple[AsmOperand, ...]:
-        """What the caller's side of it is."""
+        """Return the operands on the caller's side."""
         if not self.words:
             return (AsmOperand(self.argument),)
         return tuple(AsmOperand(self.argument, word) for word in self.words)
@@ -75,7 +75,7 @@ class RegisterMove:
 
 @attrs.frozen
 class AsmOperand:
-    """An operand of the block: an argument, or one 32-bit word of a fragment.
+    """A frozen record of an operand of the block: an argument, or one 32-bit word of a fragment.
 
     Attributes:
         argument: name of the function's argument.
@@ -88,7 +88,7 @@ class AsmOperand:
 
 @attrs.frozen(eq=False)
 class Function:
-    """A copy as a function.
+    """A frozen record of a copy as a function.
 
     Attributes:
         name: of the function.
@@ -96,11 +96,11 @@ class Function:
         arguments: in order.
         declarations: the lines that declare the block's registers.
         inputs: what is moved into them first.
-        body: the instructions, one a line.
+        body: the instructions, one per line.
         outputs: what is moved back at the end, each into a word of a fragment.
         kept: the words of fragments that the block may leave as they are: they are inputs too.
         needs: what the instructions need together.
-        computed: inputs that are no arguments, but computed of them before the block, and their widths.
+        computed: inputs that are computed from arguments before the block, and their widths in bits.
     """
 
     name: str
@@ -116,22 +116,22 @@ class Function:
 
     @property
     def target(self) -> Target:
-        """The lowest architecture that has the instructions."""
+        """Return the lowest architecture that has the instructions."""
         return header_target(self.needs, self.plan.request.target)[1]
 
     @property
     def version(self) -> Version:
-        """The lowest PTX ISA version that has them."""
+        """Return the lowest PTX ISA version that has the instructions."""
         return header_target(self.needs, self.plan.request.target)[0]
 
     @property
     def block_outputs(self) -> tuple[AsmOperand, ...]:
-        """What the block writes, in the order in which operands are numbered."""
+        """Return what the block writes, in the order in which operands are numbered."""
         return tuple(operand for move in self.outputs for operand in move.operands)
 
     @property
     def block_inputs(self) -> tuple[AsmOperand, ...]:
-        """What it reads and does not write, numbered after the outputs; the thread's index too if several threads copy together."""
+        """Return what the block only reads, numbered after the outputs; the thread's index too if several threads copy together."""
         written = set(self.block_outputs)
         operands = [operand for move in self.inputs for operand in move.operands if operand not in written]
         together = self.plan.request.scope.kind != "thread"
@@ -148,7 +148,7 @@ class Function:
             yield f"// tilecopy: {self.name}: {scope.threads} of {last.upper + 1} threads copy together; this is thread {thread}"
 
     def bits_of(self, operand: AsmOperand) -> int:
-        """Width of an operand: of pointers 64, of shared addresses and words of fragments 32."""
+        """Return the width of an operand: 64 bits for pointers, 32 for shared addresses and words of fragments."""
         if operand in self.computed:
             return self.computed[operand]
         argument = next(a for a in self.arguments if a.name == operand.argument)
@@ -157,7 +157,7 @@ class Function:
         return 64 if argument.buffer.space == "global" else 32
 
     def assembly(self, sign: str) -> list[str]:
-        """The lines of the block.
+        """Return the lines of the block.
 
         Args:
             sign: what the surrounding language begins an operand's number with; elsewhere in the text it is doubled.
@@ -204,15 +204,15 @@ class FunctionBindings:
         self.outputs: list[RegisterMove] = []
 
     def pointer(self, emitter: Emitter, buffer: Buffer) -> Register:
-        """A generic pointer, as a global address."""
+        """Return the register of a generic pointer, as a global address."""
         return self._move_argument(emitter, buffer.memory, "cvta.to.global.u64", "b64", f"the array {buffer.name}")
 
     def shared_base(self, emitter: Emitter, buffer: Buffer) -> Register:
-        """A shared address of 32 bits."""
+        """Return the register of a shared address of 32 bits."""
         return self._move_argument(emitter, buffer.memory, "mov.b32", "b32", f"the shared buffer {buffer.name}")
 
     def symbol(self, emitter: Emitter, found: Symbol) -> Register:
-        """An argument, or a special register that the copy's description does not have."""
+        """Return the register of an argument, or of a special register that the copy's description does not have."""
         key = key_of_symbol(found)
         argument = self._arguments.get(key)
         if argument is None and found.register:
@@ -223,7 +223,7 @@ class FunctionBindings:
         return self._move_argument(emitter, key, f"mov.b{bits}", f"b{bits}", f"the symbol {found.name}")
 
     def fragment(self, emitter: Emitter, buffer: Buffer) -> list[Register]:
-        """The words of a fragment, in registers of the block."""
+        """Return the registers of the block that hold the words of a fragment."""
         memory, word = buffer.memory, buffer.memory.word_bits
         if memory not in self._fragments:
             operand = self._argument(memory, f"the fragment {buffer.name}")
@@ -239,7 +239,7 @@ class FunctionBindings:
         return self._fragments[memory][: -(-buffer.span_elems * buffer.dtype.bits // word)]
 
     def host_parameter(self, emitter: Emitter, recipe: Recipe) -> Register:
-        """A generic pointer to what the host makes before the launch; equal recipes are one argument."""
+        """Return the register of a pointer to what the host makes before the launch; equal recipes are one argument."""
         if isinstance(recipe, HostBytes):
             raise RequestError(
                 f"this copy needs {recipe.size_bytes} bytes that {recipe.make.__qualname__} makes at each launch, and CUDA C++ "
@@ -260,7 +260,9 @@ class FunctionBindings:
 
     def _argument(self, key: Key, what: str) -> Argument:
         if key not in self._arguments:
-            raise PtxError(f"{what} is no operand of the copy: it belongs to the kernel that the copy would leave")
+            raise PtxError(
+                f"{what} belongs to the kernel and is not an operand of the copy, so the copy cannot be exported"
+            )
         return self._arguments[key]
 
     def _move_argument(self, emitter: Emitter, key: Key, opcode: str, type: str, what: str) -> Register:
@@ -274,7 +276,7 @@ class FunctionBindings:
 
 @checked(RequestError, plan=instance_of("a plan of tilecopy_core.plan, or one of a kernel's", Plan))
 def function_of(plan: Plan, name: str, registry: Any = None) -> Function:
-    """A plan's copy as a function.
+    """Return a plan's copy as a function.
 
     Args:
         plan: of :func:`tilecopy_core.plan`, or one of a kernel's.
@@ -282,7 +284,7 @@ def function_of(plan: Plan, name: str, registry: Any = None) -> Function:
         registry: where the plan's variant is looked up; by default the process's.
 
     Raises:
-        RequestError: the name is none, or the copy cannot leave its kernel; the message says why.
+        RequestError: the name is not an identifier, or the copy cannot leave its kernel; the message says why.
         PtxError, PluginError: the variant's instructions cannot be written here.
     """
     check_function_name(name)

@@ -1,4 +1,4 @@
-"""Arithmetic of a copy as C++: what a compiler may lift out of loops, fold and share, which a block of assembly hides from it."""
+"""Address arithmetic of a copy as C++, which a compiler can hoist out of loops; inside a block of assembly it cannot."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _EXACT = {
 
 @attrs.frozen
 class Hoisted:
-    """A function in two parts.
+    """A frozen record of a function in two parts.
 
     Attributes:
         statements: C++ that computes integers, one declaration each, named as the block's registers.
@@ -59,7 +59,7 @@ MOST_WORDS = 24
 
 
 def hoist(function: Function) -> Hoisted:
-    """What a function computes before its first branch as C++, and the rest of it.
+    """Return what a function computes before its first branch as C++, and the remaining function.
 
     A compiler should take that out of a loop, and sees none of it in a block. It pays where it has a product of two integers known at
     run time, as sizes in strides are, and where the block takes a single word then, the address of all that it does. Elsewhere the

@@ -2,7 +2,7 @@
 
 Neither side says which thread moves what, so the partition is synthesized from the scope: ``[outer, threads, vec]``,
 the global side in descending strides giving the order, vectors as wide as both sides allow. Each round is one vector
-load and one vector store a thread, through registers.
+load and one vector store per thread, through registers.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ PREDICATE = (
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """The table, row by row."""
+    """Return the first reason of the table to decline, or Accept."""
     return first_failure(request, PREDICATE)
 
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> VectorPartition | Decline:
-    """``[outer, threads, vec]``, the global side driving the order."""
+    """Return ``[outer, threads, vec]`` in the order of the global side's strides."""
     return synthesize(request, leader=request.side_in("global"))
 
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: VectorPartition, ptx: PtxBuilder) -> None:
-    """Batches of loads, then their stores; no cache hints (docs/performance.md has what each is worth)."""
+    """Write batches of loads, then their stores; no cache hints (docs/performance.md has what each is worth)."""
     emit_with_edges(ptx, partition, request.scope, lambda part: emit_through_registers(ptx, request, part))

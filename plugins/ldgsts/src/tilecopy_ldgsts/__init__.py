@@ -50,17 +50,17 @@ PREDICATE = (
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """The table, row by row."""
+    """Return the first reason of the table to decline, or Accept."""
     return first_failure(request, PREDICATE)
 
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> VectorPartition | Decline:
-    """``[outer, threads, vec]`` with vectors of 16, 8 or 4 bytes."""
+    """Return ``[outer, threads, vec]`` with vectors of 16, 8 or 4 bytes."""
     return synthesize(request, leader=request.src, widths_bits=WIDTHS_BITS)
 
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: VectorPartition, ptx: PtxBuilder) -> None:
-    """One ``cp.async`` a round; no commit, no wait."""
+    """Write one ``cp.async`` per round; no commit, no wait."""
     emit_with_edges(ptx, partition, request.scope, lambda part: emit_cp_async(ptx, request, part))

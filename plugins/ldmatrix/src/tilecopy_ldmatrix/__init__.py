@@ -42,17 +42,17 @@ variant = Variant(
 
 
 def whole_warps(request: CopyRequest) -> str | None:
-    """The scope is made of whole warps."""
+    """Check that the scope is made of whole warps."""
     last_warp_threads = request.scope.threads % LANES
     return (
-        f"the last warp of the scope has {last_warp_threads} threads; a matrix is moved by {LANES}"
+        f"the last warp of the scope has {last_warp_threads} threads; {LANES} threads move a matrix"
         if last_warp_threads
         else None
     )
 
 
 def words_of_32_bits(request: CopyRequest) -> str | None:
-    """The fragment's registers have 32 bits."""
+    """Check that the fragment's registers have 32 bits."""
     fragment, _ = fragment_and_memory(request)
     bits = max(fragment.buffer.dtype.bits, fragment.buffer.memory.dtype.bits)
     return f"{fragment} has registers of {bits} bits; a lane gets 32 of each row" if bits > 32 else None
@@ -68,12 +68,12 @@ PREDICATE = (
 )
 """What the record does not declare. Each check gives a reason to decline, or None."""
 DEMOTED_PRIORITY = 5
-"""The priority of a copy that takes ``reg`` as many instructions: a register a lane of a row as it lies, not of 16-bit elements."""
+"""The priority of a copy for which ``reg`` needs as many instructions: each lane reads one register of a row, untransposed."""
 
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """The table, row by row; single matrices of other than 16-bit elements are left to ``reg`` where it is there."""
+    """Return the verdict of the table, with a lower priority than ``reg`` for single matrices whose elements have other than 16 bits."""
     verdict = first_failure(request, PREDICATE)
     if verdict and fragment_and_memory(request)[0].buffer.dtype.bits != 16:
         partition = tilecopy_partition(request)
@@ -84,7 +84,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> MatrixPartition | Decline:
-    """The matrices that the fragment is made of."""
+    """Return the matrices that the fragment is made of."""
     with LOCK:
         from .partition import matrices
     return matrices(request)
@@ -92,7 +92,7 @@ def tilecopy_partition(request: CopyRequest) -> MatrixPartition | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: MatrixPartition, ptx: PtxBuilder) -> None:
-    """One instruction a batch, by the warps that own something."""
+    """Write one instruction per batch, for the warps that own something."""
     store, local = request.src.buffer.space == "local", partition.fragment.buffer
     opcode = f"{'st' if store else 'ld'}matrix.sync.aligned.{partition.form.shape.format(partition.count)}"
     with by_owners(ptx, partition.warps, store=store):

@@ -10,7 +10,7 @@ ROW_BYTES = 16
 
 @frozen
 class Form:
-    """One form of the instructions.
+    """A frozen record of one form of the instructions.
 
     Attributes:
         shape: how it is written, with a place for the number of matrices.
@@ -26,7 +26,7 @@ class Form:
 
     @property
     def name(self) -> str:
-        """Its shape in messages."""
+        """Return the shape for messages."""
         return self.shape.partition(".x")[0] + (".trans" if ".trans" in self.shape else "")
 
 
@@ -36,7 +36,7 @@ STORED_BYTES = Form("m16n8.x{}.trans.shared.b8", S[(4, 2) : (1 @ laneid, 1)], S[
 
 
 def forms_of(bits: int, *, store: bool, bytes_too: bool) -> list[Form]:
-    """The forms that move elements of a width; ``bytes_too``: on targets that transpose elements of 8 bits."""
+    """Return the forms that move elements of a width; ``bytes_too`` on targets that transpose elements of 8 bits."""
     register_elems = 32 // bits
     columns = S[(4, register_elems) : (1 @ laneid, 1)] if register_elems > 1 else S[4 : 1 @ laneid]
     forms = [Form("m8n8.x{}.shared.b16", S[8 : 4 @ laneid], columns, 4)]

@@ -45,7 +45,7 @@ _WHAT = {laneid: "lane", m: "register element"}
 
 @frozen
 class Piece:
-    """``extent`` steps along a fragment's lanes or registers, each ``step`` elements in shared memory."""
+    """A frozen record of ``extent`` steps along a fragment's lanes or registers, each ``step`` elements in shared memory."""
 
     axis: Axis
     stride: int
@@ -55,7 +55,7 @@ class Piece:
 
 @frozen
 class Batch:
-    """One instruction of a warp.
+    """A frozen record of one instruction of a warp.
 
     Attributes:
         place: elements in shared memory from the first instruction's.
@@ -68,7 +68,7 @@ class Batch:
 
 @frozen
 class MatrixPartition:
-    """A warp moves one batch of matrices after the other.
+    """A frozen record of the matrices that each warp moves, one batch after the other.
 
     Attributes:
         form: the instructions' form.
@@ -94,30 +94,30 @@ class MatrixPartition:
 
     @property
     def swizzle(self) -> Swizzle | None:
-        """Of the shared operand."""
+        """Return the swizzle of the shared operand."""
         return self.memory.swizzle
 
     @property
     def instructions_per_thread(self) -> int:
-        """Instructions that move data."""
+        """Return how many instructions move data."""
         return len(self.batches)
 
     def summary(self) -> str:
-        """One line for ``plan.explain()``."""
+        """Return one line for ``plan.explain()``."""
         return (
             f"{len(self.batches)} x {self.form.name}.x{self.count} in each of {self.threads // LANES} warps, "
             f"{self.fragment.buffer.span_elems} elements a thread"
         )
 
     def offset(self, tid: Int) -> Int:
-        """Elements from the start of the shared buffer to the row whose address a thread gives in the first batch."""
+        """Return the elements from the start of the shared buffer to the row whose address a thread gives in the first batch."""
         total = self.memory.offset_on(m)
         for digit in (*self.rows, *self.warps):
             total = total + digit.value(tid) * digit.step
         return total
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """``(destination, source)`` of every element: ``(thread, register element)``, and the place in memory.
+        """Return ``(destination, source)`` of every element: ``(thread, register element)``, and the place in memory.
 
         Args:
             request: the copy.
@@ -150,7 +150,7 @@ class MatrixPartition:
 
 
 def matrices(request: CopyRequest) -> MatrixPartition | Decline:
-    """The partition by the first form that the fragment is made of."""
+    """Return the partition by the first form that the fragment is made of."""
     fragment, other = fragment_and_memory(request)
     layout, memory = fragment.sliced_layout(), slice_layout("shared operand", other)
     assert layout is not None
@@ -373,7 +373,7 @@ def _batches(base: int, left: Sequence[Piece], chosen: Sequence[Piece], parts: S
 def _why_misaligned(
     request: CopyRequest, rows: Sequence[Digit], warps: Sequence[Digit], left: Sequence[Piece], memory: TileLayout
 ) -> str | None:
-    """Why a row does not start at a multiple of 16 bytes, or None."""
+    """Return why a row does not start at a multiple of 16 bytes, or None."""
     fragment, other = fragment_and_memory(request)
     size = fragment.buffer.dtype.bytes
     for digit in rows:

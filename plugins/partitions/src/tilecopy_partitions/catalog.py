@@ -1,4 +1,4 @@
-"""The first-party variants and their packages: what an error tells to install.
+"""The first-party variants and their packages, which errors name.
 
 The core reads :data:`KNOWN_VARIANTS` through the entry-point group ``tilecopy.known.v1``. tests/test_packages.py compares it with the
 records of the variants and with plugins/*/pyproject.toml.
@@ -14,7 +14,7 @@ __all__ = ["KNOWN_VARIANTS", "install_line"]
 
 
 def install_line(package: str) -> str:
-    """Return what to do to install a package of this project."""
+    """Return the command that installs a package of this project."""
     folder = package.removeprefix("tilecopy-").replace("-", "_")
     return f"install {package} (from a checkout: pip install plugins/{folder})"
 

@@ -30,32 +30,32 @@ ALIGN_BYTES = 16
 
 @frozen
 class ChunkPartition:
-    """One bulk copy a chunk of ``chunk_bytes``; ``rounds`` has the chunks as ``[outer, 1, elements of a chunk]``."""
+    """A frozen record of one bulk copy per chunk of ``chunk_bytes``; ``rounds`` has the chunks as ``[outer, 1, elements of a chunk]``."""
 
     chunk_bytes: int
     rounds: VectorPartition
 
     @property
     def chunks(self) -> tuple[tuple[Int, Int], ...]:
-        """``(destination, source)`` element offset of each chunk before a swizzle, one for each bulk copy."""
+        """Return the ``(destination, source)`` element offsets of each chunk, before a swizzle."""
         dst, src, shape = self.rounds.dst, self.rounds.src, self.rounds.shape
         return tuple((dst.offset(i, 0, shape), src.offset(i, 0, shape)) for i in range(self.rounds.outer))
 
     @property
     def instructions_per_thread(self) -> int:
-        """Bulk copies that the one thread issues."""
+        """Return how many bulk copies the one thread issues."""
         return self.rounds.outer
 
     def summary(self) -> str:
-        """One line for ``plan.explain()``."""
+        """Return one line for ``plan.explain()``."""
         count = self.rounds.outer
         return f"{count} bulk {'copy' if count == 1 else 'copies'} of {self.chunk_bytes} bytes"
 
 
 def partition_chunks(request: CopyRequest) -> ChunkPartition | Decline:
-    """The longest chunk that is contiguous on both sides, times a loop over the other extents.
+    """Return the longest chunk that is contiguous on both sides, and a loop over the other extents; else why there is none.
 
-    A chunk is a multiple of 16 bytes, and so is every start and step on both sides; else the reason.
+    A chunk is a multiple of 16 bytes, and so is every start and step on both sides.
     """
     dst, src = slice_layout("destination", request.dst), slice_layout("source", request.src)
     if isinstance(dst, Decline):

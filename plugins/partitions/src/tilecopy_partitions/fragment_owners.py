@@ -1,4 +1,4 @@
-"""Who owns what of a register operand: its layout's thread axes become digits of a thread's id."""
+"""Which threads own which elements of a register operand: its layout's thread axes become digits of a thread's id."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _THREAD_AXES = (tx, tid_in_wg, laneid, warpid, wid_in_wg, wgid)
 
 @frozen
 class Digit:
-    """One iter along a thread axis: ``(place - first) // stride % modulus`` of a thread, times ``step`` elements.
+    """A frozen record of one iter along a thread axis: ``(place - first) // stride % modulus`` of a thread, times ``step`` elements.
 
     Attributes:
         first: place of the first owner along the axis.
@@ -68,13 +68,13 @@ class Digit:
     along: tuple[Int, ...] = ()
 
     def value(self, tid: Int) -> Int:
-        """The digit of a thread."""
+        """Return the digit of a thread."""
         digit = (axis_index(self.axis, tid) - self.first) // self.stride
         return digit if self.modulus is None else digit % self.modulus
 
 
 def owner_conditions(digits: Sequence[Digit], tid: Int, cta_threads: int, *, store: bool) -> list[Condition]:
-    """What must hold of a thread for it to own anything (and, to store, to be the first of its replicas).
+    """Return what must hold of a thread for it to own anything (and, to store, to be the first of its replicas).
 
     Conditions that every thread of the CTA meets are left out.
     """
@@ -117,7 +117,7 @@ def owning_threads(
 
 
 def fragment_and_memory(request: CopyRequest) -> tuple[Region, Region]:
-    """The register operand and the other one."""
+    """Return the register operand and the other one."""
     return (request.dst, request.src) if request.dst.buffer.space == "local" else (request.src, request.dst)
 
 
@@ -133,7 +133,7 @@ def owned_fragment(request: CopyRequest) -> str | None:
 
 
 def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
-    """Why the threads of the scope cannot own the register operand, whose box (or whole buffer) has a layout; or None."""
+    """Return why the threads of the scope cannot own the register operand, whose box (or whole buffer) has a layout; or None."""
     fragment, _ = fragment_and_memory(request)
     name, kind, threads = fragment.buffer.name, request.scope.kind, thread_axes(fragment)
     for axis in threads:
@@ -180,7 +180,7 @@ def _remedy(scope: Scope, axes: Sequence[Axis]) -> str:
 
 
 def thread_axes(fragment: Region) -> list[Axis]:
-    """The thread axes of a fragment, those that a slice left one place of included: that place owns it."""
+    """Return the thread axes of a fragment, also those of which a slice has one place: that place owns it."""
     return [axis for axis in fragment.buffer.layout.axes if axis != m]
 
 
@@ -206,7 +206,7 @@ def _nobodys(there: frozenset[tuple[int, ...]], axes: list[Axis], layout: TileLa
 
 
 def digits_of(threads: list[Pair], layout: TileLayout, axes: list[Axis]) -> tuple[Digit, ...] | Decline:
-    """Each thread iter as a digit of the thread's place on its axis; the strides of one axis must nest."""
+    """Return each thread iter as a digit of the thread's place on its axis; the strides of one axis must nest."""
     if any(it.axis == m for it in layout.replica):
         return Decline(f"the register layout {layout} has replicas along m")
     entries: list[tuple[Iter, Int, bool, tuple[Int, ...]]] = [

@@ -115,7 +115,7 @@ def _operands(shape: str) -> _Layouts:
     """Every operand that a shape has in registers; raises :class:`RequestError` for one that is none."""
     if shape not in _KNOWN and f"{shape}.x1" not in _KNOWN:
         hint = did_you_mean(shape, _KNOWN)
-        raise RequestError(f"mma_fragment: no matrix instruction has the shape {short_repr(shape)}{hint}")
+        raise RequestError(f"mma_fragment: shape must be that of a matrix instruction, got {short_repr(shape)}{hint}")
     if match := re.fullmatch(r"m(\d+)n(\d+)k(\d+)", shape):
         rows, columns, depth = map(int, match.groups())
         return _wgmma(columns, depth) if rows == 64 else _mma(rows, depth)
@@ -125,7 +125,7 @@ def _operands(shape: str) -> _Layouts:
 
 @checked(shape=TEXT, operand=one_of("A", "B", "C", "D"))
 def mma_fragment(shape: str, operand: str, dtype: Any) -> TileLayout:
-    """The layout of one operand of a matrix instruction, as the PTX ISA draws it.
+    """Return the layout of one operand of a matrix instruction, as the PTX ISA draws it.
 
     Args:
         shape: of ``mma.sync`` (``"m16n8k16"``), ``wgmma`` (``"m64n128k16"``), or ``tcgen05.ld`` and ``st``
@@ -135,7 +135,7 @@ def mma_fragment(shape: str, operand: str, dtype: Any) -> TileLayout:
         dtype: the element type; float32 stands for tf32 in A and B.
 
     Raises:
-        RequestError: there is no such shape, or it has no such operand of that type in registers.
+        RequestError: the shape does not exist, or does not have that operand of that type in registers.
     """
     dtype_name, known = dtype_of(dtype).name, _operands(shape)
     types = known.get("C" if operand == "D" else operand, {})
@@ -158,7 +158,7 @@ def tile_fragment(
     atom: Sequence[int] | None = None,
     warp_axis: Axis | None = None,
 ) -> TileLayout:
-    """A fragment that is repeated over a tile and over warps, each of which has a box of the tile; both row-major.
+    """Return a fragment repeated over a tile and over warps, each of which has a box of the tile; both row-major.
 
     Args:
         fragment: the layout of one instruction's operand.

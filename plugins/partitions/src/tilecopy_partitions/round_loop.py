@@ -1,4 +1,4 @@
-"""Walking an ``[outer, threads, vec]`` partition: the rounds in batches, and each side's access in a round."""
+"""The rounds of an ``[outer, threads, vec]`` partition in batches, and the access of each side in a round."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ REGISTER_BUDGET = 64
 
 
 def batches(ptx: PtxBuilder, outer: int, words_per_round: int, *, limit: int = UNROLL_LIMIT) -> Iterator[list[Int]]:
-    """The indices of ``outer`` rounds in batches: all loads of a batch come before its stores.
+    """Yield the indices of ``outer`` rounds in batches: all loads of a batch come before its stores.
 
     Each round holds ``words_per_round`` registers of 32 bits. Past ``limit`` rounds, :data:`UNROLL_LIMIT` or fewer, a
     rolled loop is opened in ``ptx``, and the indices in it are symbolic.
@@ -85,7 +85,7 @@ def emit_with_edges(
 def branch_on_edges(
     ptx: PtxBuilder, guards: Sequence[Guard], inside: Callable[[], None], edge: Callable[[], None]
 ) -> None:
-    """``inside`` where the boxes of all guards lie inside, else ``edge``."""
+    """Execute ``inside`` where the boxes of all guards lie inside, else ``edge``."""
     leaves = any(surely_leaves(g.start, g.extent, g.size) for g in guards)
     whole = not leaves and all_of(
         ptx, [range_predicate(ptx, g.start, add(g.size, 1 - g.extent), g.ends) for g in guards]
@@ -116,7 +116,7 @@ def _limit(partition: VectorPartition) -> int:
 
 
 class Masks:
-    """Whether a thread, by its index in the scope, has something to move in a round: at its source, and at its destination."""
+    """Predicates for a thread, by its index in the scope: its vector in a round lies inside the source, or inside the destination."""
 
     def __init__(self, ptx: PtxBuilder, partition: VectorPartition, thread: Int) -> None:
         self._ptx, self._partition, self._thread = ptx, partition, thread
@@ -124,11 +124,11 @@ class Masks:
         self._target = [guard for guard in partition.guards if guard not in self._source]
 
     def source(self, turn: Int) -> Register | bool:
-        """Whether the thread's vector lies inside the source; True and False where that is known."""
+        """Return the predicate that the thread's vector lies inside the source; True or False where that is known."""
         return self._all(self._source, turn)
 
     def target(self, turn: Int) -> Register | bool:
-        """Whether the thread has a vector in this round, and it lies inside the destination."""
+        """Return the predicate that the thread has a vector in this round and it lies inside the destination."""
         return self._all(self._target, turn)
 
     def _all(self, guards: Sequence[Guard], turn: Int) -> Register | bool:
@@ -138,10 +138,10 @@ class Masks:
 
 
 def emit_through_registers(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition) -> None:
-    """The rounds of a partition as batches of vector loads, then their stores.
+    """Write the rounds of a partition as batches of vector loads, then their stores.
 
-    Elements are read where the source is inside, and stand for what the request says where it is not; they are written
-    where the destination is inside. The partition is that of the copy, or of its edge.
+    Elements outside the source get the value that the request gives for them. Only elements inside the destination are
+    written. The partition is that of the copy, or of its edge.
     """
     thread, bits = ptx.thread_index(request.scope), partition.vec_bits
     src, dst = (SideAddresses(ptx, side, partition, thread) for side in (partition.src, partition.dst))
@@ -167,7 +167,7 @@ def emit_through_registers(ptx: PtxBuilder, request: CopyRequest, partition: Vec
 
 
 def emit_cp_async(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition) -> None:
-    """The rounds of a partition as one ``cp.async`` each; no commit, no wait. Arguments as :func:`emit_through_registers`.
+    """Write the rounds of a partition as one ``cp.async`` each; no commit, no wait. Arguments: see :func:`emit_through_registers`.
 
     Zeros come from the instruction's ignore-src predicate, another fill is stored. Vectors narrower than 4 bytes, which
     ``cp.async`` does not copy, go through registers.
@@ -198,7 +198,7 @@ def emit_cp_async(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartit
 
 
 class AddressBase:
-    """Elements of a global or shared buffer whose offsets differ by constants: one register, as far as an immediate reaches.
+    """Addresses of a global or shared buffer whose offsets differ by constants: one register, as far as an immediate reaches.
 
     ``varying`` is the element offset of the place 0. A swizzle is applied to each offset; in shared memory those that are
     whole periods of it apart share a register. ``whole`` lets the register of each address alone lie inside the buffer, as
@@ -215,7 +215,7 @@ class AddressBase:
         self._origin = self._reach_bytes = 0
 
     def at(self, place_elems: Int) -> Address:
-        """The address of an element so many elements on."""
+        """Return the address of the element that is so many elements further on."""
         first = self._first
         if first is not None and place_elems.__class__ is int:
             moved = place_elems - self._origin
@@ -230,7 +230,7 @@ class AddressBase:
 
 
 class SideAddresses:
-    """One side of a partition as a thread, by its index in the scope, sees it; ``whole`` as :class:`AddressBase` has it."""
+    """Addresses of one side of a partition for a thread, by its index in the scope; for ``whole`` see :class:`AddressBase`."""
 
     def __init__(
         self, ptx: PtxBuilder, side: Side, partition: VectorPartition, thread: Int, *, whole: bool = False
@@ -242,7 +242,7 @@ class SideAddresses:
         self._places: dict[tuple[tuple[Atom, int], ...], AddressBase] = {}
 
     def address(self, round_index: Int) -> Address:
-        """The thread's vector in a round (what is constant of the round costs an immediate)."""
+        """Return the address of the thread's vector in a round; what is constant of the round becomes an immediate."""
         steps = self._steps
         if steps is None:
             return self._of(self._side.offset(round_index, self._thread, self._partition.shape)).at(0)

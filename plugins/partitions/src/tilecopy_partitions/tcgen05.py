@@ -30,7 +30,7 @@ def matrix_descriptor(
             f"matrix_descriptor: rows must begin at a multiple of 16 bytes of shared memory, got element {start_elems} of {buffer!r}"
         )
     if swizzle % 2:
-        raise PtxError(f"no matrix descriptor has the swizzle code {swizzle}; the codes are 0, 2, 4 and 6")
+        raise PtxError(f"matrix_descriptor: swizzle must be 0, 2, 4 or 6, got {swizzle}")
     root, key = ptx.blocks[0], (buffer.memory, ldo, sdo, swizzle)
     start = ptx.bindings.shared_base(ptx, buffer)
     unit = pure_once(ptx, root, ("unit", buffer.memory), "bfe.u32", "b32", start, 4, 14)
@@ -58,12 +58,12 @@ def _plus(ptx: PtxBuilder, descriptor: Register, units: Register | int) -> Regis
 
 
 def allocated_address(ptx: PtxBuilder, holder: Address) -> Register:
-    """The tensor-memory address that ``tcgen05.alloc`` wrote to ``holder``."""
+    """Return the tensor-memory address that ``tcgen05.alloc`` wrote to ``holder``."""
     return ptx.load(holder, 32)[0]
 
 
 def plus_columns(ptx: PtxBuilder, base: Register, column: Int) -> Register:
-    """A tensor-memory address some columns on."""
+    """Return the tensor-memory address that is some columns further on."""
     if isinstance(column, int) and not 0 <= column < 512:
         raise PtxError(f"plus_columns: tensor memory has 512 columns; got column {column}")
     if isinstance(column, int) and column == 0:
@@ -76,7 +76,7 @@ def plus_columns(ptx: PtxBuilder, base: Register, column: Int) -> Register:
 def cp(
     ptx: PtxBuilder, address: Register, descriptor: Register, cta_group: int = 1, shape: str = "32x128b.warpx4"
 ) -> None:
-    """``tcgen05.cp``: the rows that a descriptor names to the lanes of a shape, such as ``4x256b``."""
+    """Write ``tcgen05.cp``, which copies the rows that a descriptor names to the lanes of a shape such as ``4x256b``."""
     if descriptor.type != "b64" or address.type != "b32":
-        raise PtxError(f"tcgen05.cp takes a 32-bit address and a 64-bit descriptor, not {address}, {descriptor}")
+        raise PtxError(f"tcgen05.cp takes a 32-bit address and a 64-bit descriptor, got {address} and {descriptor}")
     ptx.instr(f"tcgen05.cp.cta_group::{cta_group}.{shape}", f"[{address}]", descriptor)

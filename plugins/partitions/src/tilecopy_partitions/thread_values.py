@@ -16,7 +16,7 @@ IntArray: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 @frozen(eq=False)
 class ThreadValues:
-    """One row per place of an element of a fragment's box, by thread and then by register.
+    """A frozen record with one row per place of an element of a fragment's box, by thread and then by register.
 
     Attributes:
         thread: index in the scope of the thread that holds the element.

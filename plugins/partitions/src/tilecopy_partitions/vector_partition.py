@@ -36,7 +36,7 @@ WIDTHS_BITS = (128, 64, 32, 16, 8)
 
 @frozen
 class Side:
-    """One operand of a ``[outer, threads, vec]`` partition.
+    """A frozen record of one operand of a ``[outer, threads, vec]`` partition.
 
     ``layout`` has the region's elements in the partition's order, as element offsets from the buffer's start; its size is
     ``outer * threads * vec``, or less where the last round is guarded.
@@ -47,17 +47,17 @@ class Side:
 
     @property
     def swizzle(self) -> Swizzle | None:
-        """Applied to the offsets afterwards, or None."""
+        """Return the swizzle that is applied to the offsets, or None."""
         return self.layout.swizzle
 
     def offset(self, round_index: Int, thread: Int, shape: tuple[int, int, int]) -> Int:
-        """Element offset (before the swizzle) of a thread's vector in one round."""
+        """Return the element offset (before the swizzle) of a thread's vector in one round."""
         return self.layout.along(m, (round_index * shape[1] + thread) * shape[2])
 
 
 @frozen
 class Guard:
-    """Where vectors lie along one dimension that a box may leave: inside where ``0 <= start + coordinate < size``.
+    """A frozen record of one dimension that a box may leave; a vector is inside if ``0 <= start + coordinate < size``.
 
     Attributes:
         dim: the dimension, or None for the elements of the copy themselves, of which the last round may have too few.
@@ -78,7 +78,7 @@ class Guard:
 
     @classmethod
     def of(cls, region: Region, dim: int) -> Guard | None:
-        """The guard of one dimension, in logical order, or None where the box is proved not to leave it."""
+        """Return the guard of one dimension, in logical order, or None if the box is proved not to leave it."""
         ends = region.exceeds(dim)
         if not any(ends):
             return None
@@ -88,12 +88,12 @@ class Guard:
 
     @classmethod
     def tail(cls, request: CopyRequest, count: int, vec: int) -> Guard:
-        """The guard of vectors past the last element, of a copy whose vectors the threads do not divide."""
+        """Return the guard of vectors past the last element, for a copy whose vectors the threads do not divide."""
         order = TileLayout.of((Iter(count // vec, vec), Iter(vec, 1)))
         return cls(request.dst, None, 0, count, count, (False, True), order)
 
     def over(self, iters: Sequence[Iter]) -> Guard:
-        """The same of another order of the elements."""
+        """Return this guard for another order of the elements."""
         return attrs.evolve(self, coordinates=TileLayout.of(iters))
 
     def __str__(self) -> str:
@@ -103,7 +103,7 @@ class Guard:
         return f"{self.region.buffer.name} dimension {self.dim} ({which})"
 
     def why_split(self, vec: int) -> str | None:
-        """Why a vector of that many elements may lie partly inside, or None."""
+        """Return why a vector of that many elements may lie partly inside, or None."""
         iters = self.coordinates.shard
         tail = iters[-1] if iters else Iter(1, 0)
         if vec == 1 or (structural_equal(tail.stride, 0) and tail.extent % vec == 0):
@@ -121,18 +121,18 @@ class Guard:
         return None
 
     def position(self, flat: Int) -> Int:
-        """Coordinate, in the buffer, of the element at a place of the partition's order."""
+        """Return the coordinate, in the buffer, of the element at a place of the partition's order."""
         return add(self.start, self.coordinates.along(m, flat))
 
 
 def guards_of(*regions: Region) -> tuple[Guard, ...]:
-    """A guard for each dimension that a region may leave, in logical order."""
+    """Return a guard for each dimension that a region may leave, in logical order."""
     return tuple(filter(None, (Guard.of(region, dim) for region in regions for dim in range(len(region.starts)))))
 
 
 @frozen
 class VectorPartition:
-    """``outer`` rounds, in each of which each of the scope's ``threads`` moves ``vec`` contiguous elements of ``dst`` and ``src``.
+    """A frozen record of ``outer`` rounds; in each, ``threads`` threads move ``vec`` contiguous elements of ``dst`` and ``src``.
 
     Attributes:
         narrowed: why each wider width was not taken, widest first.
@@ -154,23 +154,23 @@ class VectorPartition:
 
     @property
     def rounds(self) -> int:
-        """Rounds of this partition and of its tail: instructions that one thread moves data by; a load and its store are one."""
+        """Return the rounds of this partition and of its tail: data instructions per thread, a load and its store counted as one."""
         return self.outer + (0 if self.tail is None else self.tail.rounds)
 
     instructions_per_thread = rounds
 
     @property
     def vec_bytes(self) -> int:
-        """Bytes of one vector."""
+        """Return the bytes of one vector."""
         return self.vec_bits // 8
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """``(outer, threads, vec)``."""
+        """Return ``(outer, threads, vec)``."""
         return self.outer, self.threads, self.vec
 
     def summary(self) -> str:
-        """One line for ``plan.explain()``."""
+        """Return one line for ``plan.explain()``."""
         guarded = f", guarded: {', '.join(map(str, self.guards))}" if self.guards else ""
         later = f"; then {self.tail.summary()}" if self.tail is not None else ""
         width = f"{self.vec_bits} bits, {self.vec_bytes} bytes each"
@@ -178,7 +178,7 @@ class VectorPartition:
 
 
 def slice_layout(operand: str, region: Region) -> TileLayout | Decline:
-    """The layout of a region's box over memory alone, or why it has none."""
+    """Return the layout of a region's box over memory alone, or why the box has none."""
     layout, buffer = region.sliced_layout(), region.buffer
     if layout is None:
         return Decline(f"{operand} {region} is not a layout of its own: the box cuts inside an iter of {buffer.layout}")
@@ -189,7 +189,7 @@ def slice_layout(operand: str, region: Region) -> TileLayout | Decline:
 
 
 def refine(*sides: Sequence[Iter]) -> list[Pair] | None:
-    """The iters of all sides split along common extents, in logical order; None where that cannot be done."""
+    """Return the iters of all sides split along common extents, in logical order; None if that cannot be done."""
     stacks = [list(fuse(side)) for side in sides]
     pairs: list[Pair] = []
     while all(stacks):
@@ -206,7 +206,7 @@ def refine(*sides: Sequence[Iter]) -> list[Pair] | None:
 
 
 def by_descending_stride(pairs: Sequence[Pair], *, broadcasts_first: bool = False) -> list[Pair]:
-    """Pairs ordered by the first side's stride, largest first; symbolic strides lead, broadcasts (stride 0) are last."""
+    """Return pairs by the first side's stride, largest first; symbolic strides lead, broadcasts (stride 0) are last."""
 
     def key(pair: Pair) -> tuple[int, int]:
         stride = pair[0].stride
@@ -218,7 +218,7 @@ def by_descending_stride(pairs: Sequence[Pair], *, broadcasts_first: bool = Fals
 
 
 def orders_of(pairs: Sequence[Pair]) -> list[list[Pair]]:
-    """The orders to try, the preferred first: with broadcasts last, and (they may hide a contiguous run) first."""
+    """Return the orders to try, the preferred one first: broadcasts last, then (they may hide a contiguous run) broadcasts first."""
     last = by_descending_stride(pairs)
     if not any(pair[0].extent > 1 and structural_equal(pair[0].stride, 0) for pair in pairs):
         return [last]
@@ -227,7 +227,7 @@ def orders_of(pairs: Sequence[Pair]) -> list[list[Pair]]:
 
 @frozen
 class Run:
-    """One operand as vectors see it: ``region`` for its element type, alignment and name.
+    """A frozen record of one operand as vectors access it: ``region`` for its element type, alignment and name.
 
     ``iters`` are the steps that its addresses take; vectors are carved from the last. ``start`` is the element offset of the
     box from the buffer's start.
@@ -239,7 +239,7 @@ class Run:
     swizzle: Swizzle | None = None
 
     def why_not_width(self, bits: int) -> str | None:
-        """Why vectors of ``bits`` do not fit, or None."""
+        """Return why vectors of ``bits`` do not fit, or None."""
         buffer = self.region.buffer
         vec = bits // buffer.dtype.bits
         if vec * buffer.dtype.bits != bits or vec == 0:
@@ -262,14 +262,14 @@ class Run:
             if self.swizzle is not None and vec > self.swizzle.chunk_elems:
                 return f"{buffer.name}: {vec} elements are longer than a swizzle chunk of {self.swizzle.chunk_elems}"
         if buffer.space in ("global", "shared") and buffer.align_bytes % (bits // 8):
-            return f"{buffer.name}: aligned to {buffer.align_bytes} bytes, {bits // 8} are needed"
+            return f"{buffer.name}: aligned to {buffer.align_bytes} bytes; vectors of {bits} bits need {bits // 8}"
         return None
 
 
 def widest(
     runs: Sequence[Run], widths_bits: Sequence[int], also: Callable[[int], str | None]
 ) -> tuple[int, tuple[str, ...]] | Decline:
-    """The widest vector that every operand allows, in bits, and why each wider one of ``widths_bits`` was not taken.
+    """Return the widest vector that every operand allows, in bits, and why each wider one of ``widths_bits`` was not taken.
 
     ``widths_bits`` has the widest first. ``also`` says why a vector of so many elements does not fit for another reason, or None.
     """
@@ -294,7 +294,7 @@ def synthesize(
     width, each vector wholly inside or outside.
     """
     if leader is not request.dst and leader is not request.src:
-        raise RequestError(f"synthesize: leader is request.dst or request.src, not {leader}")
+        raise RequestError(f"synthesize: leader must be request.dst or request.src, got {leader}")
     regions = (leader, request.src if leader is request.dst else request.dst)
     lead, follow = (slice_layout("destination" if r is request.dst else "source", r) for r in regions)
     if isinstance(lead, Decline):

@@ -1,4 +1,4 @@
-"""copy -> ragged: what is left between global, shared and local memory, of any element count, thread count and start.
+"""copy -> ragged: the fallback between global, shared and local memory, for any element count, thread count and start.
 
 The partition is that of gmem_smem, but the threads need not divide the vectors: in the last round those with a vector
 past the last one do nothing. A box that cuts inside an iter of its layout has each element's place computed; of a register
@@ -56,19 +56,19 @@ FRAGMENT_PREDICATE = (*VALID, why_not_fragment)
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """The table, row by row."""
+    """Return the first reason of the table to decline, or Accept."""
     return first_failure(request, FRAGMENT_PREDICATE if "local" in request.spaces else PREDICATE)
 
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> VectorPartition | FragmentElements | Decline:
-    """``[outer, threads, vec]`` with a last round that may be short; of fragments, every register."""
+    """Return ``[outer, threads, vec]`` with a last round that may be short, or for fragments every register."""
     return fragment_elements(request) if "local" in request.spaces else ragged_partition(request)
 
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: VectorPartition | FragmentElements, ptx: PtxBuilder) -> None:
-    """Batches of loads, then their stores, guarded where vectors end; of fragments, one guarded access a register."""
+    """Write batches of loads, then their stores, guarded where vectors end; for fragments one guarded access per register."""
     if isinstance(partition, FragmentElements):
         emit_fragment(request, partition, ptx)
         return

@@ -1,4 +1,4 @@
-"""copy_async -> ragged_async: what ldgsts declines, from global to shared memory.
+"""copy_async -> ragged_async: the fallback from global to shared memory for what ldgsts declines.
 
 Vectors of 4 bytes and more go by ``cp.async``, narrower ones through registers: those are done earlier than the caller
 waits for, which an asynchronous copy may be. The caller commits and waits as for ldgsts.
@@ -35,17 +35,17 @@ variant = Variant(
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """The table of ragged, row by row."""
+    """Return the first reason of ragged's table to decline, or Accept."""
     return first_failure(request, PREDICATE)
 
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> VectorPartition | Decline:
-    """``[outer, threads, vec]`` with a last round that may be short."""
+    """Return ``[outer, threads, vec]`` with a last round that may be short."""
     return ragged_partition(request)
 
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: VectorPartition, ptx: PtxBuilder) -> None:
-    """One ``cp.async`` a round where it has the size, guarded where vectors end."""
+    """Write one ``cp.async`` per round if it has the size, guarded where vectors end."""
     emit_with_edges(ptx, partition, request.scope, lambda part: emit_cp_async(ptx, request, part))

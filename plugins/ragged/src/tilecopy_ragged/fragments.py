@@ -1,4 +1,4 @@
-"""Register fragments whose boxes do not divide: each thread goes through its registers, and moves what is in the box."""
+"""Register fragments whose boxes do not divide: each thread goes through its registers and moves what is in the box."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from .places import place_of, tile_layout, why_not_memory, why_unaligned
 
 @frozen
 class FragmentElements:
-    """One element a register; its coordinates say whether the box has it.
+    """A frozen record of one element per register; its coordinates say whether the box has it.
 
     Attributes:
         fragment: the register operand.
@@ -60,23 +60,23 @@ class FragmentElements:
 
     @property
     def vec_bits(self) -> int:
-        """Width of one access."""
+        """Return the width of one access in bits."""
         return self.fragment.buffer.dtype.bits
 
     @property
     def registers_per_thread(self) -> int:
-        """32-bit registers of a thread that the fragment takes."""
+        """Return how many 32-bit registers of a thread the fragment takes."""
         return self.fragment.buffer.registers_per_thread
 
     def summary(self) -> str:
-        """One line for ``plan.explain()``."""
+        """Return one line for ``plan.explain()``."""
         return (
             f"{len(self.elements)} single elements ({self.vec_bits} bits) in each of {self.threads} threads, those inside "
             f"{self.fragment} moved"
         )
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """``(destination, source)`` of every element: ``(thread, register element)``, and the place in memory.
+        """Return ``(destination, source)`` of every element: ``(thread, register element)``, and the place in memory.
 
         Args:
             request: the copy.
@@ -134,7 +134,7 @@ def _facing(other: Region, fragment: Region) -> dict[int, int]:
 
 
 def why_not_fragment(request: CopyRequest) -> str | None:
-    """Why the register operand and the other one cannot be walked element by element, or None."""
+    """Return why the register operand and the other one cannot be walked element by element, or None."""
     fragment, other = fragment_and_memory(request)
     layout, name = tile_layout(fragment), fragment.buffer.name
     if layout.swizzle is not None:
@@ -147,7 +147,7 @@ def why_not_fragment(request: CopyRequest) -> str | None:
 
 
 def fragment_elements(request: CopyRequest) -> FragmentElements | Decline:
-    """Every register of the fragment, whatever the box."""
+    """Return every register of the fragment, whatever the box is."""
     fragment, other = fragment_and_memory(request)
     layout = tile_layout(fragment)
     weight = layout.size
@@ -168,7 +168,7 @@ def fragment_elements(request: CopyRequest) -> FragmentElements | Decline:
 
 
 def emit_fragment(request: CopyRequest, partition: FragmentElements, ptx: PtxBuilder) -> None:
-    """One guarded access a register, for the threads that own something; then the fill of what faces no register."""
+    """Write one guarded access per register, for the threads that own something; then fill what no thread holds."""
     _emit_registers(request, partition, ptx)
     if request.src is partition.fragment:
         _fill_beyond(request, partition, ptx)

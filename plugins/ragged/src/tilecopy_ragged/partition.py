@@ -1,4 +1,4 @@
-"""Rounds of which the last may be short, over layouts or over coordinates."""
+"""Rounds whose last one may be short, over layouts or over coordinates."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .places import place_of, tile_layout, why_not_memory, why_unaligned
 
 @frozen
 class Scattered(Side):
-    """An operand whose box is no layout of its own: the place of each element follows from its coordinates."""
+    """A frozen record of an operand whose box is not a layout of its own: coordinates give the place of each element."""
 
     def offset(self, round_index: Int, thread: Int, shape: tuple[int, int, int]) -> Int:
-        """Element offset (before the swizzle) of a thread's element in one round."""
+        """Return the element offset (before the swizzle) of a thread's element in one round."""
         flat, inner = round_index * shape[1] + thread, self.region.size
         coordinates = []
         for start, extent in zip(self.region.starts, self.region.extents, strict=True):
@@ -25,7 +25,7 @@ class Scattered(Side):
 
 
 def ragged_partition(request: CopyRequest) -> VectorPartition | Decline:
-    """As wide as both sides allow; one element a thread and round where a box cuts inside an iter of its layout."""
+    """Return rounds as wide as both sides allow; one element per thread and round if a box cuts inside an iter of its layout."""
     for operand, region in (("destination", request.dst), ("source", request.src)):
         if why := why_not_memory(operand, region.buffer):
             return Decline(why)

@@ -53,18 +53,18 @@ PREDICATE = (
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """The table, row by row."""
+    """Return the first reason of the table to decline, or Accept."""
     why = fragment_inside(request)
     return Decline(why) if why else first_failure(clip_to_fragment(request), PREDICATE)
 
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> FragmentPartition | Decline:
-    """Per-thread atoms and the widest vector over them."""
+    """Return the vectors that each thread moves between its registers and memory."""
     return fragment_partition(clip_to_fragment(request))
 
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: FragmentPartition, ptx: PtxBuilder) -> None:
-    """Vector accesses straight into and out of the fragment's registers."""
+    """Write vector accesses into and out of the fragment's registers."""
     emit(request, partition, ptx)

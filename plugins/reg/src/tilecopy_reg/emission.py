@@ -9,7 +9,7 @@ from .partition import FragmentPartition
 
 
 def emit(request: CopyRequest, partition: FragmentPartition, ptx: PtxBuilder) -> None:
-    """One access a vector, for the threads that own something; with a branch where the box may overhang."""
+    """Write one access per vector, for the threads that own something; with a branch where the box may overhang."""
     store, edge = request.src.buffer.space == "local", partition.edge
     with by_owners(ptx, partition.digits, store=store):
         if edge is None:

@@ -1,4 +1,4 @@
-"""Who owns what: the register layout's thread axes become digits of a thread's id, the rest its private elements."""
+"""Which thread owns which elements: the register layout's thread axes become digits of a thread's id."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from tilecopy_partitions import (
 
 @frozen
 class FragmentPartition:
-    """A thread moves ``outer`` vectors of ``vec`` elements between its registers and the other side.
+    """A frozen record of ``outer`` vectors of ``vec`` elements that a thread moves between its registers and memory.
 
     Attributes:
         outer: vectors of one thread.
@@ -75,16 +75,16 @@ class FragmentPartition:
 
     @property
     def swizzle(self) -> Swizzle | None:
-        """Of the other side."""
+        """Return the swizzle of the other side."""
         return self.memory.swizzle
 
     @property
     def registers_per_thread(self) -> int:
-        """32-bit registers of a thread that the fragment takes."""
+        """Return how many 32-bit registers of a thread the fragment takes."""
         return self.fragment.buffer.registers_per_thread
 
     def summary(self) -> str:
-        """One line for ``plan.explain()``."""
+        """Return one line for ``plan.explain()``."""
         guarded = f", guarded: {', '.join(map(str, self.guards))}" if self.guards else ""
         return (
             f"outer {self.outer} x vec {self.vec} ({self.vec_bits} bits, {self.vec_bits // 8} bytes each) in each of "
@@ -92,14 +92,14 @@ class FragmentPartition:
         )
 
     def offset(self, tid: Int) -> Int:
-        """What a thread's id adds to the element offset of the other side."""
+        """Return what a thread's id adds to the element offset of the other side."""
         total: Int = 0
         for digit in self.digits:
             total = total + digit.value(tid) * digit.step
         return total
 
     def along(self, number: int, tid: Int) -> Int:
-        """What a thread's id adds to the coordinates along a guarded dimension of the other side."""
+        """Return what a thread's id adds to the coordinates along a guarded dimension of the other side."""
         total: Int = 0
         for digit in self.digits:
             if digit.along:
@@ -107,7 +107,7 @@ class FragmentPartition:
         return total
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """``(destination, source)`` of every element: ``(thread, register element)``, and the place in memory.
+        """Return ``(destination, source)`` of every element: ``(thread, register element)``, and the place in memory.
 
         Args:
             request: the copy.
@@ -140,7 +140,7 @@ class FragmentPartition:
 
 
 def clip_to_fragment(request: CopyRequest) -> CopyRequest:
-    """The copy of the part of a box that the fragment has: what is outside has no register to be read or written."""
+    """Return the copy of the part of a box that lies inside the fragment: elements outside it have no register."""
     fragment, other = fragment_and_memory(request)
     if not request.may_exceed_bounds or any(isinstance(start, Expr) for start in fragment.starts):
         return request
@@ -163,7 +163,7 @@ def clip_to_fragment(request: CopyRequest) -> CopyRequest:
 
 
 def fragment_inside(request: CopyRequest) -> str | None:
-    """The register operand lies inside its shape, or the elements outside need not be copied."""
+    """Check that the register operand lies inside its shape, or that the elements outside need not be copied."""
     fragment, _ = fragment_and_memory(request)
     dims = [dim for dim in range(len(fragment.starts)) if request.may_exceed_bounds and any(fragment.exceeds(dim))]
     if dims and any(any(fragment_and_memory(clip_to_fragment(request))[0].exceeds(dim)) for dim in dims):
@@ -177,7 +177,7 @@ def fragment_inside(request: CopyRequest) -> str | None:
 
 
 def sliced_other(request: CopyRequest) -> str | None:
-    """The other operand's box is a layout over memory, without replicas."""
+    """Check that the other operand's box is a layout over memory, without replicas."""
     _, other = fragment_and_memory(request)
     cut = slice_layout("destination" if other is request.dst else "source", other)
     if isinstance(cut, Decline):
@@ -188,7 +188,7 @@ def sliced_other(request: CopyRequest) -> str | None:
 
 
 def fragment_partition(request: CopyRequest) -> FragmentPartition | Decline:
-    """The partition that the register layout induces, with the widest vector.
+    """Return the partition that the register layout induces, with the widest vector.
 
     Where the other side may overhang, its ``edge`` has the widest vectors that lie wholly inside or outside.
     """

@@ -38,7 +38,7 @@ variant = Variant(
 
 
 def fragments(request: CopyRequest) -> str | None:
-    """Both sides are fragments, whose layouts say which thread holds what."""
+    """Check that both sides are fragments, whose layouts say which thread holds what."""
     with LOCK:
         from .elements import why_not_fragments
     return why_not_fragments(request)
@@ -55,13 +55,13 @@ PREDICATE = (
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """The table, row by row."""
+    """Return the first reason of the table to decline, or Accept."""
     return first_failure(request, PREDICATE)
 
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> RegisterPermutation | Decline:
-    """Which registers each thread permutes."""
+    """Return the registers that each thread permutes."""
     with LOCK:
         from .in_thread.partition import permutation
     return permutation(request)
@@ -69,7 +69,7 @@ def tilecopy_partition(request: CopyRequest) -> RegisterPermutation | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: RegisterPermutation, ptx: PtxBuilder) -> None:
-    """The words that are put together, then the registers that move whole."""
+    """Write the ``prmt`` that put words together, then the moves of whole registers."""
     with LOCK:
         from .in_thread.emit import emit
     emit(partition, ptx)

@@ -45,13 +45,13 @@ PREDICATE = (scope_in("warp", "warpgroup", "cta"), valid_copy, whole_byte_elemen
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """The table, row by row."""
+    """Return the first reason of the table to decline, or Accept."""
     return first_failure(request, PREDICATE)
 
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> LanePermutation | Decline:
-    """Which words the lanes fetch from each other."""
+    """Return the words that lanes fetch from each other."""
     with LOCK:
         from .in_warp.partition import lane_permutation
     return lane_permutation(request)
@@ -59,7 +59,7 @@ def tilecopy_partition(request: CopyRequest) -> LanePermutation | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: LanePermutation, ptx: PtxBuilder) -> None:
-    """The shuffles, the words that are put together, then what is written."""
+    """Write the shuffles, the instructions that put words together, then the moves into the destination."""
     with LOCK:
         from .in_warp.emit import emit
     emit(partition, ptx)

@@ -1,4 +1,4 @@
-"""Who holds what: every place of a fragment's box as (thread, register, element), and what each thread needs."""
+"""Which thread holds each element of the source, for every place of the destination."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def why_not_fragments(request: CopyRequest) -> str | None:
 
 @frozen(eq=False)
 class ElementMap:
-    """Where each element of the destination comes from: one row for each of its places, by thread and then by register.
+    """A frozen record of where each element of the destination comes from: one row per place, by thread and then by register.
 
     Attributes:
         thread: that needs the element, as its index in the scope.
@@ -43,7 +43,7 @@ class ElementMap:
 
 
 def map_elements(request: CopyRequest) -> ElementMap:
-    """The nearest holder of each element."""
+    """Return the nearest holder of each element."""
     dst, src = thread_values(request, request.dst), thread_values(request, request.src)
     count = request.dst.size
     source_keys, wanted = (side.thread // WARP_THREADS * count + side.element for side in (src, dst))
@@ -82,7 +82,7 @@ def _same_threads(request: CopyRequest) -> dict[int, int] | None:
 
 
 def own_registers(request: CopyRequest) -> dict[int, int] | Decline:
-    """The source register of each destination register, where every thread finds its elements in registers of its own.
+    """Return the source register of each destination register, if every thread holds the elements that it needs; else why not.
 
     Both are element offsets.
     """
@@ -110,7 +110,7 @@ def own_registers(request: CopyRequest) -> dict[int, int] | Decline:
 
 
 def elsewhere(request: CopyRequest, element_map: ElementMap, row: int) -> str:
-    """Which thread needs the element of a row, and which have it."""
+    """Return, for a message, which thread needs the element of a row and which threads have it."""
     element, thread = int(element_map.element[row]), int(element_map.thread[row])
     src = thread_values(request, request.src)
     holders = sorted({int(t) for t in src.thread[src.element == element]})

@@ -1,4 +1,4 @@
-"""What a copy writes: the runs of bytes in each register of a thread that the box has."""
+"""The runs of bytes that a copy writes in each register of a thread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilecopy_partitions import Digit, digits_of, thread_axes
 
 @frozen
 class Field:
-    """Contiguous bytes of one register.
+    """A frozen record of contiguous bytes of one register.
 
     Attributes:
         register: number of the register.
@@ -26,12 +26,12 @@ class Field:
 
 
 def word_bytes(buffer: Buffer) -> int:
-    """Size of a fragment's registers: 8 for elements of 64 bits, else 4."""
+    """Return the size of a fragment's registers: 8 bytes for elements of 64 bits, else 4."""
     return buffer.memory.word_bits // 8
 
 
 def fields_of(dst: Buffer, elements: Collection[int]) -> tuple[Field, ...]:
-    """The fields of some elements of a thread's registers, in order."""
+    """Return the fields of some elements of a thread's registers, in order."""
     size, width = dst.dtype.bytes, word_bytes(dst)
     taken = {elem * size + byte for elem in elements for byte in range(size)}
     fields: list[Field] = []
@@ -48,7 +48,7 @@ def fields_of(dst: Buffer, elements: Collection[int]) -> tuple[Field, ...]:
 
 
 def holders(region: Region) -> tuple[Digit, ...] | Decline:
-    """How a thread's id says that it holds some of a fragment's box."""
+    """Return how a thread's id says that it holds some of a fragment's box."""
     layout = region.sliced_layout()
     assert layout is not None
     replica = [it for it in layout.replica if it.axis != m]

@@ -1,4 +1,4 @@
-"""What goes where, by following every byte of every lane through the steps of a partition.
+"""A simulation of a partition: every byte of every lane is followed through its steps.
 
 A word is an array ``[lane, byte]`` of the bytes that it holds, each as the number ``lane * LANE + byte of its registers``.
 """
@@ -24,18 +24,18 @@ _LANES = np.arange(WARP_THREADS)
 
 
 def own_bytes(number: int, width: int = WORD_BYTES) -> Array:
-    """Word ``number`` of each lane as it is before the copy."""
+    """Return word ``number`` of each lane before the copy."""
     return _LANES[:, None] * LANE + number * width + np.arange(width)
 
 
 def registers_of(network: Network) -> set[int]:
-    """The registers that a network draws on."""
+    """Return the registers that a network reads."""
     values = [*network.values, *(value for step in network.steps for value in (step.low, step.high))]
     return {value.number for value in values if not value.made}
 
 
 def follow_network(network: Network, sources: Mapping[int, Array]) -> list[Array]:
-    """The words that a network was asked for."""
+    """Return the words that a network makes."""
     step_words: list[Array] = []
     for step in network.steps:
         low, high = (step_words[v.number] if v.made else sources[v.number] for v in (step.low, step.high))
@@ -44,13 +44,13 @@ def follow_network(network: Network, sources: Mapping[int, Array]) -> list[Array
 
 
 def permute_bytes(low: Array, high: Array, selectors: Sequence[int]) -> Array:
-    """``prmt.b32`` of two words, by a selector for each lane."""
+    """Return ``prmt.b32`` of two words, with a selector per lane."""
     digits = np.array(selectors)[:, None] >> 4 * np.arange(WORD_BYTES) & 2 * WORD_BYTES - 1
     return np.take_along_axis(np.concatenate([low, high], axis=1), digits, axis=1)
 
 
 def simulate_gather(form: Gather) -> list[Array]:
-    """The words of a gather."""
+    """Return the words of a gather."""
     words = []
     for word in form.words:
         fetched = [own_bytes(fetch.word)[list(fetch.lanes)] for fetch in word.fetches]
@@ -62,7 +62,7 @@ def simulate_gather(form: Gather) -> list[Array]:
 
 
 def simulate_butterfly(form: Butterfly) -> list[Array]:
-    """The words of a butterfly."""
+    """Return the words of a butterfly."""
     registers = np.stack(
         follow_network(form.before, {number: own_bytes(number) for number in registers_of(form.before)})
     )
@@ -84,7 +84,7 @@ def _simulate_exchange(exchange: Exchange, held: Array) -> Array:
 def element_moves(
     request: CopyRequest, fields: Sequence[Field], words: Sequence[Array], digits: Sequence[Digit]
 ) -> list[tuple[Any, Any]]:
-    """``(destination, source)`` of every element, each ``(thread, register element)``, in the threads that write.
+    """Return ``(destination, source)`` of every element, each ``(thread, register element)``, in the threads that write.
 
     An element whose bytes come from more than one, or change their order, has the source ``(thread, -1)``.
 

@@ -47,7 +47,7 @@ variant = Variant(
 
 
 def has_address(request: CopyRequest) -> str | None:
-    """``tcgen05.alloc`` has given the destination an address (a plan with no kernel around it has none to give)."""
+    """Check that ``tcgen05.alloc`` has given the destination an address (a plan without a kernel has none)."""
     if request.dst.buffer.allocated_addr is None and request.active.cta_threads is not None:
         return (
             f"destination {request.dst.buffer.name} has no allocated address; use KernelBuilder.tmem and tcgen05_alloc"
@@ -56,9 +56,9 @@ def has_address(request: CopyRequest) -> str | None:
 
 
 def element_width(request: CopyRequest) -> str | None:
-    """Elements of 4 to 64 bits: several in the 128 bits of a row."""
+    """Check that elements have 4 to 64 bits: a row of 128 bits holds several."""
     dtype = request.src.buffer.dtype
-    return f"elements of {dtype.bits} bits ({dtype}); tcgen05_cp takes 4 to 64" if dtype.bits > 64 else None
+    return f"elements must have 4 to 64 bits, got {dtype.bits} ({dtype})" if dtype.bits > 64 else None
 
 
 def group_of(request: CopyRequest) -> int:
@@ -68,10 +68,10 @@ def group_of(request: CopyRequest) -> int:
 
 
 def cta_group(request: CopyRequest) -> str | None:
-    """``cta_group=`` is 1 or 2, that of the kernel's tensor memory, and 2 where the launch has pairs of CTAs."""
+    """Check that ``cta_group=`` is 1 or 2 and that of the kernel's tensor memory, and that the launch has pairs of CTAs if it is 2."""
     group = group_of(request)
     if group not in (1, 2):
-        return f"option cta_group is 1 or 2, not {group!r}"
+        return f"option cta_group must be 1 or 2, got {group!r}"
     if request.cta_group not in (None, group):
         return (
             f"option cta_group is {group}; the kernel's tensor memory is allocated with cta_group={request.cta_group}"
@@ -93,13 +93,13 @@ PREDICATE = (
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """The table, row by row."""
+    """Return the first reason of the table to decline, or Accept."""
     return first_failure(request, PREDICATE)
 
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> AtomPartition | Decline:
-    """Copies of one shape and the descriptor of the first."""
+    """Return the copies of one shape and the descriptor of the first."""
     with LOCK:
         from .partition import atom_partition
     return atom_partition(request)
@@ -107,7 +107,7 @@ def tilecopy_partition(request: CopyRequest) -> AtomPartition | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: AtomPartition, ptx: PtxBuilder) -> None:
-    """One ``tcgen05.cp`` an atom; the descriptor of the buffer is encoded once, and the offset of each atom added to it."""
+    """Write one ``tcgen05.cp`` per atom; the descriptor is encoded once per buffer, and the offset of each atom added to it."""
     group = group_of(request)
     holder = ptx.address(request.dst.buffer.allocated_addr)
     encoded = partition.descriptor

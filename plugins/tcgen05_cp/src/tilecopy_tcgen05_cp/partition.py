@@ -1,4 +1,4 @@
-"""Splitting a tile into copies of one shape, whose rows one matrix descriptor can name (PTX ISA 9.7.16.4)."""
+"""A tile split into copies of one shape, whose rows a matrix descriptor can name (PTX ISA 9.7.16.4)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MODES = {16: ("none", 0, 0), 32: ("32B", 1, 6), 64: ("64B", 2, 4), 128: ("128B",
 
 @frozen
 class CopyShape:
-    """A shape of ``tcgen05.cp``.
+    """A frozen record of a shape of ``tcgen05.cp``.
 
     Attributes:
         name: as in the opcode.
@@ -58,7 +58,7 @@ class CopyShape:
 
     @property
     def copies(self) -> tuple[int, ...]:
-        """Lanes from where a row lands to where it lands too."""
+        """Return the lanes from where a row lands to each other place where it lands."""
         return tuple(int(it.stride) * step for it in self.replica for step in range(it.extent)) or (0,)
 
 
@@ -77,7 +77,7 @@ BY_NAME = {shape.name: shape for shape in SHAPES}
 
 @frozen
 class Descriptor:
-    """The fields of the matrix descriptor, as encoded.
+    """A frozen record of the fields of the matrix descriptor, as encoded.
 
     Attributes:
         ldo: leading-dimension byte offset, in 16 bytes.
@@ -94,7 +94,7 @@ class Descriptor:
 
 @frozen
 class CopyAtom:
-    """One ``tcgen05.cp``.
+    """A frozen record of one ``tcgen05.cp``.
 
     Attributes:
         column: 32-bit column of the buffer that it begins at.
@@ -111,7 +111,7 @@ class CopyAtom:
 
 @frozen
 class AtomPartition:
-    """The descriptor of the first atom, and all atoms.
+    """A frozen record of the descriptor of the first atom, and of all atoms.
 
     Attributes:
         descriptor: encoded once.
@@ -126,14 +126,14 @@ class AtomPartition:
     elem_per_128b: int
 
     def summary(self) -> str:
-        """One line for ``plan.explain()``."""
+        """Return one line for ``plan.explain()``."""
         d, names = self.descriptor, [atom.shape for atom in self.atoms]
         counted = ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
         row = self.elem_per_128b * BY_NAME[names[0]].units
         return f"{counted}, {row} elements a row, descriptor ldo {d.ldo} sdo {d.sdo} swizzle {d.swizzle}"
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[tuple[int, int], int]]:
-        """``(destination, source)`` of every element: ``(lane, element of the row)``, and the place in shared memory.
+        """Return ``(destination, source)`` of every element: ``(lane, element of the row)``, and the place in shared memory.
 
         Where the rows of an atom lie is what the descriptor's fields say (PTX ISA 9.7.16.4.1 and 9.7.16.10.2), in a buffer
         that is aligned as the swizzle needs.
@@ -163,7 +163,7 @@ class AtomPartition:
 
 
 def atom_partition(request: CopyRequest) -> AtomPartition | Decline:
-    """Lanes, middle tiles and 16 bytes, with the descriptor that fits the source's rows, in the first shape that has them."""
+    """Return the copies of the first shape that fits, with the descriptor of the source's rows; else why none fits."""
     source = slice_layout("source", request.src)
     if isinstance(source, Decline):
         return source
@@ -297,12 +297,12 @@ def _constant(start: Int) -> int:
 
 
 def _period(pitch_bytes: int) -> int:
-    """Bytes after which rows repeat: a swizzle atom of 8 rows, or a unit where there is no swizzle."""
+    """Return the bytes after which rows repeat: a swizzle atom of 8 rows, or a unit without a swizzle."""
     return GROUP_ROWS * pitch_bytes if MODES[pitch_bytes][1] else UNIT_BYTES
 
 
 def _why_no_descriptor(request: CopyRequest, source: TileLayout, strides: tuple[int, int]) -> str | None:
-    """Why no descriptor names rows that are so many elements apart, in groups of 8 that are so many apart; or None."""
+    """Return why no descriptor names rows that are so many elements apart, in groups of 8 that are so many apart; or None."""
     buffer = request.src.buffer
     bits = buffer.dtype.bits
     pitch_bytes, group_bytes = (stride * bits // 8 for stride in strides)

@@ -32,13 +32,13 @@ WAIT = Option(
 
 
 def element_width(request: CopyRequest) -> str | None:
-    """Elements of 8, 16 or 32 bits: whole ones in registers of 32."""
+    """Check that elements have 8, 16 or 32 bits: registers of 32 bits hold whole ones."""
     dtype = request.src.buffer.dtype
-    return None if dtype.bits in (8, 16, 32) else f"elements of {dtype.bits} bits ({dtype}); 8, 16 and 32 are taken"
+    return None if dtype.bits in (8, 16, 32) else f"elements must have 8, 16 or 32 bits, got {dtype.bits} ({dtype})"
 
 
 def has_address(request: CopyRequest) -> str | None:
-    """``tcgen05.alloc`` has given the tensor an address (a plan with no kernel around it has none to give)."""
+    """Check that ``tcgen05.alloc`` has given the tensor an address (a plan without a kernel has none)."""
     _, tensor = fragment_and_memory(request)
     in_a_kernel = request.active.cta_threads is not None and request.scope.kind != "cta"
     if tensor.buffer.allocated_addr is None and in_a_kernel:
@@ -51,7 +51,7 @@ PREDICATE = (scope_in("warp", "warpgroup", "cta"), valid_copy, element_width, ha
 
 
 class Transfers:
-    """One of both variants.
+    """A variant: loads from tensor memory or stores to it.
 
     Attributes:
         variant: its record.
@@ -73,19 +73,19 @@ class Transfers:
 
     @hookimpl
     def tilecopy_predicate(self, request: CopyRequest) -> Verdict:
-        """The table, row by row."""
+        """Return the first reason of the table to decline, or Accept."""
         return first_failure(request, PREDICATE)
 
     @hookimpl
     def tilecopy_partition(self, request: CopyRequest) -> TransferPartition | Decline:
-        """The instructions, with the registers and the lane and column of each."""
+        """Return the instructions, with the registers and the lane and column of each."""
         with LOCK:
             from .transfers import partition_transfers
         return partition_transfers(request)
 
     @hookimpl
     def tilecopy_emit(self, request: CopyRequest, partition: TransferPartition, ptx: PtxBuilder) -> None:
-        """One instruction after the other, then one wait."""
+        """Write one instruction after the other, then one wait."""
         with LOCK:
             from .emission import emit
         emit(request, partition, ptx, wait=self.variant.option(request, "wait"))

@@ -1,4 +1,4 @@
-"""Who holds what: for each 32-bit register of each thread the lane and column of tensor memory that its elements lie at."""
+"""The lane and column of tensor memory at which the elements of each 32-bit register of each thread lie."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .shapes import LANES, Array
 
 @frozen(eq=False)
 class RegisterMap:
-    """The registers that a copy moves, warp by warp of the CTA.
+    """A frozen record of the registers that a copy moves, warp by warp of the CTA.
 
     Attributes:
         warps: indices of the warps that own anything.
@@ -45,7 +45,7 @@ class RegisterMap:
 
 
 def map_registers(request: CopyRequest) -> RegisterMap | Decline:
-    """Every register of the copy, or the first that breaks what ``tcgen05.ld`` and ``st`` ask for."""
+    """Return every register of the copy, or the first that breaks a rule of ``tcgen05.ld`` and ``st``."""
     fragment, tensor = fragment_and_memory(request)
     fragment_layout, tensor_layout = fragment.sliced_layout(), tensor.sliced_layout()
     for region, layout in ((fragment, fragment_layout), (tensor, tensor_layout)):
@@ -106,7 +106,9 @@ def _threads(request: CopyRequest, there: TileLayout) -> Array | Decline:
     if request.active.cta_threads is None:  # a plan alone: starts may still name a thread of a larger CTA
         threads = max([threads, *(1 + (symbol.upper or 0) for symbol in symbols_of(there.offset_on(TLane)))])
     if threads % LANES:
-        return Decline(f"scope {request.scope} has no full last warp, and tcgen05.ld and st are of all lanes of one")
+        return Decline(
+            f"the last warp of scope {request.scope} is not full; all lanes of a warp execute tcgen05.ld and st"
+        )
     mask = request.active.mask
     return np.flatnonzero(np.ones(threads, bool) if mask is None else np.array(mask))
 
@@ -139,7 +141,7 @@ def _why_not_stored(request: CopyRequest, thread: Array, row: Array, column: Arr
         _, lane, at = (int(i) for i in written_places[:, int(np.argmax(counts > 1))])
         return (
             f"lane {lane}, element {at} from the start of {tensor} is held by {int(counts.max())} registers of "
-            f"{fragment.buffer.name}; a store is of one"
+            f"{fragment.buffer.name}; a store writes each place once"
         )
     written = written_places.shape[1] // len({*unit.tolist()})
     if written < places:

@@ -16,7 +16,7 @@ _THREAD = np.arange(LANES)
 
 @frozen
 class Shape:
-    """One shape.
+    """A frozen record of one shape.
 
     Attributes:
         name: as in the opcode.
@@ -33,12 +33,12 @@ class Shape:
 
     @property
     def most(self) -> int:
-        """The largest repeat."""
+        """Return the largest repeat."""
         return 128 // len(self.slots)
 
     @property
     def lane(self) -> Array:
-        """The lane of each thread's first register."""
+        """Return the lane of each thread's first register."""
         return {
             "32x32b": _THREAD,
             "16x64b": _THREAD // 4 + 8 * (_THREAD % 2),
@@ -47,7 +47,7 @@ class Shape:
 
     @property
     def column(self) -> Array:
-        """The column of each thread's first register; of 16x32bx2 without the distance of the halves."""
+        """Return the column of each thread's first register; for 16x32bx2 without the distance of the halves."""
         return {"16x64b": _THREAD // 2 % 2, "16x128b": _THREAD % 4, "16x256b": 2 * (_THREAD % 4)}.get(
             self.name, 0 * _THREAD
         )
@@ -64,7 +64,7 @@ SHAPES = (
 
 @frozen
 class Fit:
-    """What one register is part of.
+    """A frozen record of the shape that one register is part of.
 
     Attributes:
         shape: of the instruction.
@@ -82,7 +82,7 @@ class Fit:
 
 
 def fits(lanes: Array, columns: Array, scale: int) -> list[Fit | None]:
-    """The shape that each register fits, by the lane and column that it holds in each of 32 threads.
+    """Return the shape that each register fits, by the lane and column that it holds in each of 32 threads.
 
     Args:
         lanes: ``[thread, register]``, from the warp's first.

@@ -21,7 +21,7 @@ BY_BITS = {8: "uint8", 16: "float16", 32: "float32"}
 
 @frozen
 class Transfer:
-    """One ``tcgen05.ld`` or ``st``.
+    """A frozen record of one ``tcgen05.ld`` or ``st``.
 
     Attributes:
         shape: such as ``"32x32b"``.
@@ -42,7 +42,7 @@ class Transfer:
 
 @frozen
 class TransferPartition:
-    """The instructions that each warp executes.
+    """A frozen record of the instructions that each warp executes.
 
     Attributes:
         transfers: in order.
@@ -62,22 +62,22 @@ class TransferPartition:
 
     @property
     def instructions_per_thread(self) -> int:
-        """Those that move the data."""
+        """Return how many instructions move the data."""
         return len(self.transfers)
 
     @property
     def registers_per_thread(self) -> int:
-        """32-bit registers of the fragment that are moved."""
+        """Return how many 32-bit registers of the fragment are moved."""
         return sum(len(transfer.registers) for transfer in self.transfers)
 
     def summary(self) -> str:
-        """One line for ``plan.explain()``."""
+        """Return one line for ``plan.explain()``."""
         forms = [f"{transfer.shape}.x{transfer.repeats}" for transfer in self.transfers]
         counted = ", ".join(f"{forms.count(form)} x {form}" for form in dict.fromkeys(forms))
         return f"{counted}{', 16 bits of each column' if self.halves else ''}"
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-        """``(destination, source)`` of every element: ``(thread, element)`` in registers, ``(lane, element)`` in tensor memory.
+        """Return ``(destination, source)`` of every element: ``(thread, element)`` in registers, ``(lane, element)`` in tensor memory.
 
         Where a register's thread finds it is what the PTX ISA draws for the shape (9.7.16.2.3).
 
@@ -114,7 +114,7 @@ class TransferPartition:
 
 
 def partition_transfers(request: CopyRequest) -> TransferPartition | Decline:
-    """The fewest instructions, or the first register that fits none and a layout that would."""
+    """Return the fewest instructions, or the first register that fits no shape and a layout that would fit."""
     register_map = map_registers(request)
     answer = register_map if isinstance(register_map, Decline) else _transfers_of(request, register_map)
     if isinstance(answer, Decline):

@@ -59,21 +59,21 @@ MULTICAST = LOAD.replace("{}.global", "shared::cluster.global") + ".multicast::c
 
 
 def filled_with_zeros(request: CopyRequest) -> str | None:
-    """What is outside arrives as zeros; the tile itself is written whole."""
+    """Check that elements out of bounds are filled with zeros, and that the tile lies inside its buffer."""
     if request.may_exceed_bounds and any(any(request.dst.exceeds(dim)) for dim in range(len(request.dst.starts))):
         return f"{request.dst} may reach past its buffer in shared memory; a tensor copy writes whole boxes there"
     if request.may_exceed_bounds and not (request.outside is not None and request.outside.is_zero):
-        return f"outside={request.outside}: a tensor copy fills what is outside with zeros"
+        return f'outside={request.outside}: a tensor copy fills elements out of bounds with zeros; copy with outside="zero"'
     return None
 
 
 def mask_of_ctas(request: CopyRequest) -> str | None:
-    """Option ``multicast`` is a mask of 16 bits, and names CTAs of the cluster alone."""
+    """Check that option ``multicast`` is a mask of 16 bits that names only CTAs of the cluster."""
     mask, cluster = request.options.get("multicast"), request.cluster
     if mask is None:
         return None
     if isinstance(mask, int) and not 0 < mask < 1 << MAX_CLUSTER:
-        return f"option multicast is a mask of 1 to {MAX_CLUSTER} CTAs, 1 to {(1 << MAX_CLUSTER) - 1}, not {mask}"
+        return f"option multicast must be a mask of 1 to {MAX_CLUSTER} CTAs, 1 to {(1 << MAX_CLUSTER) - 1}, got {mask}"
     lower, upper = bounds_of(mask)
     if cluster == 1 and (lower, upper) != (1, 1):
         return f"option multicast is {mask}, a mask of a cluster's CTAs; the cluster has 1 CTA: give build(cluster=) 2 or more"
@@ -88,7 +88,7 @@ PREDICATE = (valid_copy, whole_byte_elements, no_replica, one_mbarrier, fits_one
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """The table, row by row; what bulk copies do as well is left to them."""
+    """Return the verdict of the table, with a lower priority if bulk copies need as few instructions."""
     with LOCK:
         from .boxes import accept_with_priority
     return first_failure(request, PREDICATE) and accept_with_priority(request, request.dst, request.src)
@@ -96,7 +96,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> BoxPartition | Decline:
-    """The largest boxes that both sides have, and the loop over them."""
+    """Return the largest boxes that both sides have, and the loop over them."""
     with LOCK:
         from .boxes import partition_boxes
     return partition_boxes(request, request.dst, request.src)
@@ -104,7 +104,7 @@ def tilecopy_partition(request: CopyRequest) -> BoxPartition | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: BoxPartition, ptx: PtxBuilder) -> None:
-    """One tensor copy a box; no wait."""
+    """Write one tensor copy per box; no wait."""
     mbar, mask = mbarrier_of(request), request.options.get("multicast")
     assert mbar is not None
     barrier, map = ptx.element(mbar), ptx.host_parameter(partition.map)

@@ -1,4 +1,4 @@
-"""The partition of tensor copies: one box of a tensor map an instruction, and the loop over the boxes."""
+"""The partition of tensor copies: one box of a tensor map per instruction, and the loop over the boxes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SPAN_BYTES = {"none": 0, "32B": 32, "64B": 64, "128B": 128, "128B_atom_32B": 128
 
 @frozen
 class Piece:
-    """A part of a dimension of the region: ``extent`` coordinates that are ``unit`` apart.
+    """A frozen record of a part of a dimension of the region: ``extent`` coordinates that are ``unit`` apart.
 
     Attributes:
         dim: dimension of the global region.
@@ -65,7 +65,7 @@ class Piece:
 
 @frozen
 class Axis:
-    """A dimension of the tensor map: of the global region's dimension ``dim``, by steps of ``unit`` coordinates."""
+    """A frozen record of a dimension of the tensor map: the global region's dimension ``dim`` in steps of ``unit`` coordinates."""
 
     dim: int
     unit: int
@@ -74,7 +74,7 @@ class Axis:
 
 @frozen
 class BoxPartition:
-    """One tensor copy a box.
+    """A frozen record of one tensor copy per box.
 
     Attributes:
         map: what the launch encodes.
@@ -92,15 +92,15 @@ class BoxPartition:
 
     @property
     def instructions_per_thread(self) -> int:
-        """Tensor copies that the one thread issues."""
+        """Return how many tensor copies the one thread issues."""
         return self.rounds.outer
 
     def coordinates(self, turn: Int) -> list[Int]:
-        """The coordinates of a box, innermost first."""
+        """Return the coordinates of a box, innermost first."""
         return [start + layout.along(m, turn) for start, layout in zip(self.starts, self.steps, strict=True)]
 
     def summary(self) -> str:
-        """One line for ``plan.explain()``."""
+        """Return one line for ``plan.explain()``."""
         box = " x ".join(map(str, reversed(self.map.box)))
         swizzled = "" if self.map.swizzle == "none" else f", swizzle {self.map.swizzle}"
         copies = "1 tensor copy" if self.rounds.outer == 1 else f"{self.rounds.outer} tensor copies"
@@ -108,7 +108,7 @@ class BoxPartition:
 
 
 def partition_boxes(request: CopyRequest, tile: Region, array: Region) -> BoxPartition | Decline:
-    """The boxes of a copy between a tile in shared memory and a region of a global array.
+    """Return the boxes of a copy between a tile in shared memory and a region of a global array.
 
     Args:
         request: the copy.
@@ -144,7 +144,7 @@ def partition_boxes(request: CopyRequest, tile: Region, array: Region) -> BoxPar
 
 
 def accept_with_priority(request: CopyRequest, tile: Region, array: Region) -> Accept:
-    """With a priority below that of bulk copies, if as few of them as boxes move the copy: they are quicker then."""
+    """Accept, with a priority below that of bulk copies if as few of those as boxes move the copy: they are faster then."""
     if request.may_exceed_bounds or request.options.get("multicast") is not None or not _may_be_contiguous(array):
         return Accept()
     chunks = partition_chunks(request)
@@ -163,7 +163,7 @@ def _may_be_contiguous(array: Region) -> bool:
 
 
 def strides_of(array: Buffer) -> tuple[Int, ...] | None:
-    """The stride of each dimension of an array, in elements, or None where its layout has an offset, a swizzle or a dimension in parts.
+    """Return the stride of each dimension of an array, in elements, or None if its layout has an offset, a swizzle or a dimension in parts.
 
     A dimension of extent 1 that the layout does not name continues the next one, as in row-major order.
     """
@@ -191,7 +191,7 @@ def strides_of(array: Buffer) -> tuple[Int, ...] | None:
 
 
 def mode_of(swizzle: Swizzle | None, size: int) -> str | None:
-    """The hardware's mode of a swizzle of elements, or None."""
+    """Return the hardware's mode of a swizzle of elements, or None."""
     if swizzle is None:
         return "none"
     shift = size.bit_length() - 1
@@ -199,7 +199,7 @@ def mode_of(swizzle: Swizzle | None, size: int) -> str | None:
 
 
 def pieces_of(layout: TileLayout, array: Region) -> list[Piece] | Decline:
-    """The tile's iters, by the dimension of the array that they belong to; those that lie closest in shared memory first."""
+    """Return the tile's iters with the dimension of the array that each belongs to; those that lie closest in shared memory first."""
     dims = [dim for dim, extent in enumerate(array.extents) if extent > 1]
     try:
         grouped, separators = layout.group([array.extents[dim] for dim in dims])
@@ -300,7 +300,7 @@ def _extent(piece: Piece, most: int, aligned: int) -> int:
 
 
 def why_too_large(array: Region, axes: list[Axis], strides: tuple[Int, ...]) -> str | None:
-    """Why an extent or a stride is more than a tensor map has, whatever the launch gives; or None."""
+    """Return why an extent or a stride is more than a tensor map has, whatever the launch gives; or None."""
     for axis in axes:
         extent, step = array.buffer.shape[axis.dim], strides[axis.dim] * (axis.unit * array.buffer.dtype.bytes)
         if (least := bounds_of(extent)[0] or 0) > MOST_EXTENT:
@@ -324,7 +324,7 @@ def why_misaligned(
     strides: tuple[Int, ...],
     mode: str,
 ) -> str | None:
-    """Why an address, a stride, a start or a row is not the multiple that the hardware needs, or None."""
+    """Return why an address, a stride, a start or a row is not the multiple that the hardware needs, or None."""
     size, inner = array.buffer.dtype.bytes, array.starts[axes[0].dim]
     repeat = max(SHARED_ALIGN_BYTES, 8 * SPAN_BYTES[mode])
     stepped = next((piece for piece in steps if piece.shared * size % SHARED_ALIGN_BYTES), None)
@@ -355,12 +355,12 @@ def why_misaligned(
 
 
 def in_bytes(value: Int) -> str:
-    """Return a number of bytes, or what is known of one that the launch knows."""
+    """Return, for a message, a number of bytes or what is known of it before the launch."""
     return f"{value} bytes" if isinstance(value, int) else f"only known to be a multiple of {divisor_of(value)} bytes"
 
 
 def how_declared(value: Int, needed: int) -> str:
-    """Return which symbol would have to be a multiple of what to make a value one of ``needed``, or ""."""
+    """Return the declaration of a symbol that would make a value a multiple of ``needed``, or ""."""
     for symbol in sorted(symbols_of(value), key=lambda each: each.name):
         multiple = symbol.multiple_of * (needed // gcd(needed, divisor_of(value)))
         declared = (substitute(value, {symbol: number}) for number in (0, multiple, 3 * multiple))
@@ -370,7 +370,7 @@ def how_declared(value: Int, needed: int) -> str:
 
 
 def why_row(tile: Region, array: Region, pieces: list[Piece], mode: str) -> str:
-    """Why the rows of a tile cannot be the rows of boxes."""
+    """Return why the rows of a tile cannot be the rows of boxes."""
     name, size, span = tile.buffer.name, array.buffer.dtype.bytes, SPAN_BYTES[mode]
     extent, dim = pieces[0].extent, pieces[0].dim
     row = f"rows of {name} have {extent * size} bytes"
@@ -384,7 +384,7 @@ def why_row(tile: Region, array: Region, pieces: list[Piece], mode: str) -> str:
 
 
 def why_apart(tile: Region, array: Region, pieces: list[Piece], step: Piece, mode: str) -> str:
-    """Why boxes begin at places in shared memory that the hardware refuses."""
+    """Return why boxes begin at places in shared memory that the hardware refuses."""
     name, size, span = tile.buffer.name, array.buffer.dtype.bytes, SPAN_BYTES[mode]
     row_bytes, extent = pieces[0].extent * size, array.extents[step.dim]
     apart = f"{step.shared * size} bytes apart in shared memory, where tensor copies need a multiple of {SHARED_ALIGN_BYTES} bytes"
@@ -398,7 +398,7 @@ def why_apart(tile: Region, array: Region, pieces: list[Piece], step: Piece, mod
 
 
 def why_divided(array: Region, dim: int, extent: int, consequence: str) -> str:
-    """Why a dimension of more elements than a box takes cannot be divided into boxes."""
+    """Return why a dimension of more elements than a box takes cannot be divided into boxes."""
     divisor = next(count for count in range(MOST_BOX, 0, -1) if extent % count == 0)
     whole = extent // MOST_BOX * MOST_BOX
     return (
@@ -408,7 +408,7 @@ def why_divided(array: Region, dim: int, extent: int, consequence: str) -> str:
 
 
 def never_negative(region: Region) -> str | None:
-    """Why a store could begin before the first element of a dimension, which the hardware refuses; or None."""
+    """Return why a store could begin before the first element of a dimension, which the hardware refuses; or None."""
     for dim, start in enumerate(region.starts):
         lower = bounds_of(start)[0]
         if (lower is None or lower < 0) and region.exceeds(dim)[0]:

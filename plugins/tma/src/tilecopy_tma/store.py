@@ -37,14 +37,14 @@ STORE = "cp.async.bulk.tensor.{}d.global.shared::cta.tile.bulk_group"
 
 
 def tile_is_whole(request: CopyRequest) -> str | None:
-    """The tile is read whole."""
+    """Check that the tile lies inside its buffer: it is read whole."""
     if request.may_exceed_bounds and any(any(request.src.exceeds(dim)) for dim in range(len(request.src.starts))):
         return f"{request.src} may reach past its buffer in shared memory; a tensor copy reads whole boxes there"
     return None
 
 
 def starts_inside(request: CopyRequest) -> str | None:
-    """The array is left at its upper ends alone."""
+    """Check that the box leaves the array only at upper ends."""
     with LOCK:
         from .boxes import never_negative
     return never_negative(request.dst)
@@ -56,7 +56,7 @@ PREDICATE = (valid_copy, whole_byte_elements, no_replica, tile_is_whole, starts_
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """The table, row by row; what bulk copies do as well is left to them."""
+    """Return the verdict of the table, with a lower priority if bulk copies need as few instructions."""
     with LOCK:
         from .boxes import accept_with_priority
     return first_failure(request, PREDICATE) and accept_with_priority(request, request.src, request.dst)
@@ -64,7 +64,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> BoxPartition | Decline:
-    """The largest boxes that both sides have, and the loop over them."""
+    """Return the largest boxes that both sides have, and the loop over them."""
     with LOCK:
         from .boxes import partition_boxes
     return partition_boxes(request, request.src, request.dst)
@@ -72,7 +72,7 @@ def tilecopy_partition(request: CopyRequest) -> BoxPartition | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: BoxPartition, ptx: PtxBuilder) -> None:
-    """One tensor copy a box; no commit and no wait."""
+    """Write one tensor copy per box; no commit and no wait."""
     map = ptx.host_parameter(partition.map)
     src = SideAddresses(ptx, partition.rounds.src, partition.rounds, 0)
     opcode = STORE.format(len(partition.starts))

@@ -1,4 +1,4 @@
-"""The steps around copies: what completes them, and the fences and barriers that bulk copies need."""
+"""What completes copies in Numba's kernels, and the fences and barriers that bulk copies need."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def intrinsic(definition: _F) -> _F:
-    """Numba's decorator, for the type checkers."""
+    """Return Numba's decorator with a type, for type checkers."""
     return cast("_F", _intrinsic(definition))
 
 
@@ -40,9 +40,9 @@ def _of_barrier(text: str, kinds: tuple[Any, ...], name: str) -> Any:
     """What writes an instruction on an mbarrier (an array in shared memory, or its address) and an integer."""
     barrier, number = kinds
     if not isinstance(barrier, (types.Array, types.Integer)) or not isinstance(number, types.Integer):
-        raise TypingError(f"{name} takes an mbarrier in shared memory (or its address) and an integer, not {kinds}")
+        raise TypingError(f"{name} takes an mbarrier in shared memory (or its address) and an integer, got {kinds}")
     if isinstance(barrier, types.Array) and barrier.dtype not in (types.int64, types.uint64):
-        raise TypingError(f"{name}: an mbarrier is 8 bytes, an array of int64 or uint64, not {barrier}")
+        raise TypingError(f"{name}: an mbarrier must be an array of int64 or uint64 (8 bytes), got {barrier}")
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         place = values[0]
@@ -67,14 +67,14 @@ def cp_async_commit(typingctx: Any) -> Any:
 def cp_async_wait(typingctx: Any, pending: Any) -> Any:
     """Wait until at most ``pending`` (a constant) of this thread's newest groups are unfinished."""
     if not isinstance(pending, types.IntegerLiteral) or not 0 <= pending.literal_value < 2**31:
-        raise TypingError(f"cp_async_wait takes a constant number of groups, 0 to 2**31 - 1, not {pending}")
+        raise TypingError(f"cp_async_wait takes a constant number of groups, 0 to 2**31 - 1, got {pending}")
     _, generate = _of_nothing(f"{SYNC['cp_async_wait']} {pending.literal_value};")
     return types.void(pending), generate
 
 
 @intrinsic
 def mbarrier_init(typingctx: Any, mbarrier: Any, count: Any) -> Any:
-    """An mbarrier for ``count`` arrivals a phase; by one thread, then ``fence_mbarrier_init`` and a barrier."""
+    """Let an mbarrier count ``count`` arrivals per phase; by one thread, then ``fence_mbarrier_init`` and a barrier."""
     return _of_barrier(f"{SYNC['mbarrier_init']} [$0], $1;", (mbarrier, count), "mbarrier_init")
 
 
@@ -106,5 +106,5 @@ def fence_mbarrier_init(typingctx: Any) -> Any:
 
 @intrinsic
 def cluster_sync(typingctx: Any) -> Any:
-    """All threads of the cluster."""
+    """Wait for all threads of the cluster."""
     return _of_nothing(f"{SYNC['cluster_arrive']}; {SYNC['cluster_wait']};")

@@ -24,7 +24,7 @@ _WORD, _WIDE = ir.IntType(32), ir.IntType(64)
 
 @checked(plan=instance_of("a Plan, as tilecopy_core.plan gives it", Plan))
 def device_function(plan: Plan, name: str = "copy") -> Any:
-    """A function for ``@cuda.jit`` kernels that does one copy.
+    """Return a function for ``@cuda.jit`` kernels that does one copy.
 
     Its arguments are those of :meth:`tilecopy_core.Plan.cuda`: destination, source, integers in order of first appearance,
     the options' buffers, tensor maps, and ``tid``, by default ``cuda.threadIdx.x``. Global memory is an array; shared memory is an array
@@ -37,7 +37,7 @@ def device_function(plan: Plan, name: str = "copy") -> Any:
         name: of the function, for messages.
 
     Raises:
-        RequestError: the copy cannot leave its kernel, or the name is no identifier.
+        RequestError: the copy cannot leave its kernel, or the name is not an identifier.
         PtxError, PluginError: the variant's instructions cannot be written here.
     """
     function = function_of(plan, name)
@@ -49,7 +49,7 @@ def device_function(plan: Plan, name: str = "copy") -> Any:
         for argument, numba_type in zip(function.arguments, given, strict=False):  # the last may be left out
             why = _why_not(argument, numba_type)
             if why:
-                raise TypingError(f"{name}: argument {argument.name} is {why}, not {numba_type}")
+                raise TypingError(f"{name}: argument {argument.name} must be {why}, got {numba_type}")
         left_out = () if len(given) == len(function.arguments) else (types.Omitted(None),)
         signature = types.void(*given, *left_out)
 
@@ -107,7 +107,7 @@ def _why_not(argument: Argument, found: Any) -> str:
         return (
             f"an array of {len(shape)} dimensions{order and f' in {order} order'}: {buffer.name} has the shape {shape}"
         )
-    return "an array that may be written" if argument.written and not found.mutable else ""
+    return "a writable array" if argument.written and not found.mutable else ""
 
 
 def _dtypes(dtype: DType) -> Iterator[tuple[str, Any]]:

@@ -20,7 +20,7 @@ class Hex(int):
 
 
 def emit(partition: RegisterPermutation, ptx: PtxBuilder) -> None:
-    """``prmt`` and ``mov``, in the threads that hold some of the destination."""
+    """Write ``prmt`` and ``mov``, for the threads that hold some of the destination."""
     dst, src = partition.dst.buffer, partition.src.buffer
     if not partition.fields:  # everything is in its place; the core takes a copy without an instruction for a mistake
         register = ptx.fragment(dst)[0]
@@ -47,7 +47,7 @@ def emit(partition: RegisterPermutation, ptx: PtxBuilder) -> None:
 def words(
     ptx: PtxBuilder, made: Network, sources: Mapping[int, Register], register_of: Callable[[int], Register]
 ) -> list[Register]:
-    """The instructions of a network, and the register of each word that it was asked for."""
+    """Write the instructions of a network, and return the register of each requested word."""
     results: list[Register] = []
 
     def of(value: Value) -> Register:
@@ -61,7 +61,7 @@ def words(
 
 
 def write(ptx: PtxBuilder, dst: Buffer, src: Buffer, fields: Sequence[Field], values: Sequence[Register]) -> None:
-    """A word into each field, or its low bytes; a register of the source that is written before it is read is put aside."""
+    """Move a word, or its low bytes, into each field; registers of the source that are written before they are read are saved first."""
     target = ptx.fragment(dst)
     if dst.memory is src.memory:
         written = {target[field.register] for field in fields}

@@ -25,7 +25,7 @@ Content: TypeAlias = tuple[Byte | None, ...]
 
 @frozen
 class Value:
-    """A word: source register ``number``, or what step ``number`` made."""
+    """A frozen record of a word: source register ``number``, or the result of step ``number``."""
 
     number: int
     made: bool = False
@@ -33,7 +33,7 @@ class Value:
 
 @frozen
 class Step:
-    """``prmt.b32`` of two words; digit ``i`` of the selector names the byte that is byte ``i`` of the result.
+    """A frozen record of a ``prmt.b32`` of two words; digit ``i`` of the selector names byte ``i`` of the result.
 
     Attributes:
         low: bytes 0 to 3.
@@ -48,7 +48,7 @@ class Step:
 
 @frozen
 class Network:
-    """The steps in order, and for each content that was asked for the value that has it."""
+    """A frozen record of the steps in order, and of the value that has each requested content."""
 
     steps: tuple[Step, ...]
     values: tuple[Value, ...]
@@ -56,7 +56,7 @@ class Network:
 
 @lru_cache(maxsize=256)
 def network(wanted: tuple[Content, ...]) -> Network:
-    """Steps that make every content; remembered, since tiles of one shape are permuted alike wherever they lie."""
+    """Return steps that make every content; cached, because tiles of one shape are permuted alike wherever they lie."""
     return _Maker().make(wanted)
 
 
@@ -69,7 +69,7 @@ class _Maker:
         self._known: dict[Content, Value] = {}
 
     def make(self, wanted: Sequence[Content]) -> Network:
-        """Words of one and two sources first: they may be halves of the wide ones."""
+        """Return the network; words of one and two sources come first, because they may be halves of the wide ones."""
         for content in wanted:
             if len(_sources(content)) <= 2:
                 self._narrow(content)

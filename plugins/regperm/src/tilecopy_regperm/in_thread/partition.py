@@ -1,4 +1,4 @@
-"""A thread's registers into others of its own: which bytes, and the ``prmt`` that put them together."""
+"""The permutation of a thread's registers: which bytes, and the ``prmt`` that put them together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .network import WORD_BYTES, Content, Network, Value, network
 
 @frozen
 class RegisterPermutation:
-    """What every thread that holds some of the destination does with its own registers.
+    """A frozen record of what every thread that holds some of the destination does with its own registers.
 
     Attributes:
         dst: the destination.
@@ -36,11 +36,11 @@ class RegisterPermutation:
 
     @property
     def registers_per_thread(self) -> int:
-        """32-bit registers of a thread that the larger fragment takes."""
+        """Return how many 32-bit registers of a thread the larger fragment takes."""
         return max(self.dst.buffer.registers_per_thread, self.src.buffer.registers_per_thread)
 
     def summary(self) -> str:
-        """One line for ``plan.explain()``."""
+        """Return one line for ``plan.explain()``."""
         pairs = list(zip(self.fields, self.network.values, strict=True))
         moves = sum(field.whole and not value.made for field, value in pairs)
         inserts = sum(not field.whole for field in self.fields)
@@ -50,7 +50,7 @@ class RegisterPermutation:
         )
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """``(destination, source)`` of every element that is written, each ``(thread, register element)``.
+        """Return ``(destination, source)`` of every element that is written, each ``(thread, register element)``.
 
         Args:
             request: the copy.
@@ -62,7 +62,7 @@ class RegisterPermutation:
 
 
 def permutation(request: CopyRequest) -> RegisterPermutation | Decline:
-    """The registers that each thread permutes, or why some element is not in the thread that needs it."""
+    """Return the registers that each thread permutes, or why some element is not in the thread that needs it."""
     pairs = own_registers(request)
     if isinstance(pairs, Decline):
         return pairs

@@ -23,7 +23,7 @@ _FIRST_WORD_BIT = LANE_BITS + BYTE_BITS
 
 @frozen
 class Exchange:
-    """A bit of the lane's number and one of the place among its bytes that change places.
+    """A frozen record of a bit of the lane's number and a bit of the byte's number that change places.
 
     Attributes:
         lane_bit: of the lane's number.
@@ -35,13 +35,13 @@ class Exchange:
 
     @property
     def of_registers(self) -> bool:
-        """Whether whole registers are exchanged."""
+        """Return True if whole registers are exchanged."""
         return self.bit >= BYTE_BITS
 
 
 @frozen
 class Butterfly:
-    """Words within each lane, exchanges between lanes, words within each lane again.
+    """A frozen record of words within each lane, exchanges between lanes, and words within each lane again.
 
     Attributes:
         sources: the source's registers that are read.
@@ -59,24 +59,24 @@ class Butterfly:
 
     @property
     def words(self) -> int:
-        """Registers that are exchanged."""
+        """Return how many registers are exchanged."""
         return len(self.before.values)
 
     @property
     def shuffles(self) -> int:
-        """Shuffles of a lane."""
+        """Return how many shuffles each lane executes."""
         exchanged = sum(self.words // 2 if exchange.of_registers else self.words for exchange in self.exchanges)
         return exchanged + (self.words if self.lanes != OWN else 0)
 
     def summary(self) -> str:
-        """Instructions, those that compute lanes aside."""
+        """Return the counts of instructions, without those that compute lanes."""
         halves = sum(exchange.of_registers for exchange in self.exchanges)
         permuted = len(self.before.steps) + len(self.after.steps) + (len(self.exchanges) - halves) * self.words
         return f"{self.shuffles} shfl, {3 * halves * self.words // 2} selp, {permuted} prmt"
 
 
 def butterfly(sources: LaneSources) -> Butterfly | None:
-    """The exchanges, or None where the copy is no permutation of bits."""
+    """Return the exchanges, or None if the copy is not a permutation of bits."""
     count = len(sources.words)
     if (sources.lane < 0).any() or count & (count - 1) or not all(field.whole for field in sources.words):
         return None

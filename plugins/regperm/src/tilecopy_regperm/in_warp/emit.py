@@ -21,7 +21,7 @@ FULL_MASK, CLAMP = Hex(0xFFFFFFFF), Hex(0x1F)
 
 
 def emit(partition: LanePermutation, ptx: PtxBuilder) -> None:
-    """Every lane of a warp takes part in each shuffle; what does not belong to the destination is not written."""
+    """Write the instructions: every lane of a warp executes each shuffle, and only the destination is written."""
     dst, src = partition.dst.buffer, partition.src.buffer
     lanes = _Lanes(ptx)
     if owner_conditions(partition.source_digits, ptx.tid, ptx.cta_threads, store=False):
@@ -70,7 +70,7 @@ class _Lanes:
         self._masks: dict[int, Register] = {}
 
     def number(self, of_lanes: ByLane) -> int | Register:
-        """A number for each lane: its constant bits, and the others from masks of the lanes that have them."""
+        """Return a register with a number per lane: its constant bits, and the others from masks of the lanes that have them."""
         if of_lanes not in self._numbers:
             every, some = reduce(and_, of_lanes), reduce(or_, of_lanes)
             weights: dict[int, int] = {}
@@ -95,19 +95,19 @@ class _Lanes:
         return self._masks[mask]
 
     def bit(self, position: int) -> Register:
-        """Whether a bit of the lane's number is set."""
+        """Return the predicate that a bit of the lane's number is set."""
         if position not in self._bits:
             self._bits[position] = self.ptx.predicate(self.ptx.tid // 2**position % 2 != 0)
         return self._bits[position]
 
     def of_partner(self, value: Register, distance: int) -> Register:
-        """The value that the lane has whose number is this one's, exclusive or ``distance``."""
+        """Return the value of the lane whose number is this lane's, exclusive or ``distance``."""
         result = self.ptx.reg("b32")
         self.ptx.instr("shfl.sync.bfly.b32", result, value, distance, CLAMP, FULL_MASK)
         return result
 
     def shuffle(self, value: Register, lanes: ByLane) -> Register:
-        """The value that each lane's source lane has."""
+        """Return the value that each lane's source lane has."""
         if lanes == OWN:
             return value
         distance = lanes[0]
@@ -119,7 +119,7 @@ class _Lanes:
 
 
 def _gather(form: Gather, lanes: _Lanes, sources: Mapping[int, Register]) -> list[Register]:
-    """The words of a gather."""
+    """Return the words of a gather."""
     fetched = {fetch: lanes.shuffle(sources[fetch.word], fetch.lanes) for fetch in form.fetches}
     return [_merge_word(word, fetched, lanes) for word in form.words]
 
@@ -138,7 +138,7 @@ def _merge_word(word: Gathered, fetched: dict[Fetch, Register], lanes: _Lanes) -
 
 
 def _butterfly(form: Butterfly, lanes: _Lanes, sources: Mapping[int, Register]) -> list[Register]:
-    """The words of a butterfly."""
+    """Return the words of a butterfly."""
     ptx = lanes.ptx
     registers = words(ptx, form.before, sources, lambda _: ptx.reg("b32"))
     for exchange in form.exchanges:
@@ -151,7 +151,7 @@ def _butterfly(form: Butterfly, lanes: _Lanes, sources: Mapping[int, Register]) 
 
 
 def _exchange_registers(exchange: Exchange, lanes: _Lanes, held: list[Register]) -> None:
-    """Of each pair of registers the upper lane sends the lower one, the lower lane the upper one."""
+    """Exchange one register of each pair: the upper lane sends the lower one, the lower lane the upper one."""
     ptx, upper, apart = lanes.ptx, lanes.bit(exchange.lane_bit), 1 << exchange.bit - BYTE_BITS
     for low in (number for number in range(len(held)) if not number & apart):
         high = low | apart

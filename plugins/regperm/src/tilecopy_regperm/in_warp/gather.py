@@ -23,7 +23,7 @@ _KEEP, _TAKE = range(WORD_BYTES), range(WORD_BYTES, 2 * WORD_BYTES)
 
 @frozen
 class Fetch:
-    """Register ``word`` of the lane that stands for each lane; its own, and no shuffle, where that is itself."""
+    """A frozen record of a fetch: register ``word`` of the lane given for each lane; no shuffle if that is the lane itself."""
 
     word: int
     lanes: ByLane
@@ -31,7 +31,7 @@ class Fetch:
 
 @frozen
 class Gathered:
-    """One word: the first fetch, and each further one merged by a ``prmt`` whose selector is a lane's.
+    """A frozen record of one word: the first fetch, and each further one merged by a ``prmt`` with a selector per lane.
 
     Attributes:
         fetches: where its bytes come from.
@@ -45,33 +45,33 @@ class Gathered:
 
 @frozen
 class Gather:
-    """The words of all fields."""
+    """A frozen record of the words of all fields."""
 
     words: tuple[Gathered, ...]
 
     @property
     def fetches(self) -> tuple[Fetch, ...]:
-        """Every fetch once; words share them."""
+        """Return every fetch once; words share them."""
         return tuple(dict.fromkeys(fetch for word in self.words for fetch in word.fetches))
 
     @property
     def sources(self) -> frozenset[int]:
-        """The source's registers that are read."""
+        """Return the registers of the source that are read."""
         return frozenset(fetch.word for fetch in self.fetches)
 
     @property
     def shuffles(self) -> int:
-        """Shuffles of a lane."""
+        """Return how many shuffles each lane executes."""
         return sum(fetch.lanes != OWN for fetch in self.fetches)
 
     def summary(self) -> str:
-        """Instructions, those that compute lanes and selectors aside."""
+        """Return the counts of instructions, without those that compute lanes and selectors."""
         merges = sum(selector != IDENTITY for word in self.words for selector in word.selectors)
         return f"{self.shuffles} shfl, {merges} prmt"
 
 
 def pack_selector(digits: Sequence[int]) -> int:
-    """The selector of ``prmt`` with these digits, the lowest first."""
+    """Return the selector of ``prmt`` with these digits, the lowest first."""
     return sum(digit << 4 * place for place, digit in enumerate(digits))
 
 
@@ -79,7 +79,7 @@ IDENTITY: ByLane = (pack_selector(_KEEP),) * WARP_THREADS
 
 
 def gather(sources: LaneSources, fewer_than: int | None = None) -> Gather | None:
-    """Fetches and selectors of every word; None where it takes no fewer shuffles than another form."""
+    """Return the fetches and selectors of every word; None if that takes no fewer shuffles than another form."""
     words: list[Gathered] = []
     shuffles: set[Fetch] = set()
     for lane, byte in zip(sources.lane.tolist(), sources.byte.tolist(), strict=True):

@@ -15,7 +15,7 @@ from ..in_thread.network import WORD_BYTES
 
 @frozen(eq=False)
 class LaneSources:
-    """For each byte that a lane writes the lane and the byte of its registers that it comes from, -1 where it writes none.
+    """A frozen record of the lane and the byte that each written byte of a lane comes from; -1 where it writes none.
 
     Attributes:
         fields: what is written.
@@ -31,9 +31,9 @@ class LaneSources:
 
 
 def lane_sources(request: CopyRequest) -> LaneSources | Decline:
-    """The same for every warp, or why it is not."""
+    """Return where each byte of a warp comes from, if that is the same in every warp; else why it is not."""
     if request.scope.threads % WARP_THREADS:
-        return Decline(f"scope {request.scope} has no full last warp, and a shuffle is of all lanes of its warp")
+        return Decline(f"the last warp of scope {request.scope} is not full; all lanes of a warp execute a shuffle")
     element_map = map_elements(request)
     if (element_map.holder < 0).any():
         return Decline(

@@ -20,7 +20,7 @@ from .lanes import lane_sources
 
 @frozen
 class LanePermutation:
-    """What the lanes of every warp do together.
+    """A frozen record of what the lanes of every warp do together.
 
     Attributes:
         dst: the destination.
@@ -42,16 +42,16 @@ class LanePermutation:
 
     @property
     def shuffles(self) -> int:
-        """Shuffles of a lane."""
+        """Return how many shuffles each lane executes."""
         return self.form.shuffles
 
     @property
     def registers_per_thread(self) -> int:
-        """32-bit registers of a thread that the larger fragment takes."""
+        """Return how many 32-bit registers of a thread the larger fragment takes."""
         return max(self.dst.buffer.registers_per_thread, self.src.buffer.registers_per_thread)
 
     def summary(self) -> str:
-        """One line for ``plan.explain()``."""
+        """Return one line for ``plan.explain()``."""
         kind = "butterfly" if isinstance(self.form, Butterfly) else "gather"
         return (
             f"{kind}: {self.form.summary()} into {len({f.register for f in self.fields})} registers of "
@@ -59,7 +59,7 @@ class LanePermutation:
         )
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """``(destination, source)`` of every element that is written, each ``(thread, register element)``.
+        """Return ``(destination, source)`` of every element that is written, each ``(thread, register element)``.
 
         Args:
             request: the copy.
@@ -72,7 +72,7 @@ class LanePermutation:
 
 
 def lane_permutation(request: CopyRequest) -> LanePermutation | Decline:
-    """The words that lanes fetch from each other, or why some element is in no lane of its warp."""
+    """Return the words that lanes fetch from each other, or why some element is in no lane of its warp."""
     sources = lane_sources(request)
     if isinstance(sources, Decline):
         return sources
