@@ -423,3 +423,14 @@ def test_a_planted_fault_is_told_at_its_line(name: str, tmp_path: Path) -> None:
         if place["file"] == str(file)
     }
     assert error.kind == kind and any(line in each for each in told), str(error)
+
+
+def test_a_file_in_latin_1_with_the_header_of_integer_formats_runs(tmp_path: Path) -> None:
+    source = tmp_path / "older.cu"
+    text = "#include <cinttypes>\n// G\u00f6del\n__global__ void twice(std::uint32_t* x) { x[threadIdx.x] *= 2; }\n"
+    source.write_bytes(text.encode("latin-1"))
+    result = CliRunner().invoke(
+        emulate, [str(source), "ones:uint32:32", "--block", "32", "--save", f"0={tmp_path}/x.npy"]
+    )
+    assert result.exit_code == 0, result.output
+    assert np.load(tmp_path / "x.npy").tolist() == [2] * 32

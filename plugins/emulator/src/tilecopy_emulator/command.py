@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import sys
+from contextlib import nullcontext, suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,9 @@ def _text_of(file: Path) -> str:
             return sys.stdin.buffer.read().decode("utf-8-sig")
         if file.exists() and not file.is_file():
             raise LaunchError(f"{file} is no regular file")
-        return file.read_text(encoding="utf-8-sig")  # editors on Windows write a byte-order mark
+        with suppress(UnicodeDecodeError) if file.suffix.lower() in _CUDA else nullcontext():
+            return file.read_text(encoding="utf-8-sig")  # editors on Windows write a byte-order mark
+        return file.read_text(encoding="latin-1")  # comments of older files
     except (OSError, UnicodeDecodeError) as error:
         name = "standard input" if str(file) == "-" else file
         raise LaunchError(f"{name} cannot be read: {_why(error)}") from error

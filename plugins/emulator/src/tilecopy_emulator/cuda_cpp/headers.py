@@ -62,7 +62,7 @@ def standard_headers(text: str, folders: list[str]) -> Mapping[str, str]:
     for name, of_c in _NUMBERS.items():
         headers[name] = _shim(name) if name == "cstdint" else f"#include <cuda/std/{name}>\n"
         headers[of_c] = f"#include <cuda/std/{name}>\n"
-    headers["inttypes.h"] = headers["stdint.h"]
+    headers |= {"inttypes.h": headers["stdint.h"], "cinttypes": headers["cstdint"]}
     headers["cmath"] = f'#include "math.h"\n{headers["cmath"]}'
     headers |= {name: _own(name) for name in (IMPLICIT, "math.h", "cuda.h")}
     if "cub/cub.cuh" in text:
