@@ -52,7 +52,7 @@ def starting_calls(w):
 UNCALLED = {
     "it takes no arguments": "EmulatorExecutor.extensions",
     "parse makes it": "Program",
-    "the emulator makes it": "Access Report Side Transfer",
+    "the emulator makes it": "AccessEvent Report Transfer TransferEnd",
     "for steps: their own tests": "TensorMap.fill_bytes",
     "a compiler runs for each value: its own tests pass odd arguments": "run_cuda",
 }

@@ -14,14 +14,14 @@ from tilecopy_test_helpers.mentions import mentions
 
 MODULE = """
     import numpy as np
-    from tilecopy_emulator.extending import Access, address_reader, arithmetic, form, reader, refuse, start_copy, writer
+    from tilecopy_emulator.extending import AccessKind, address_reader, arithmetic, form, reader, refuse, start_copy, writer
 
     def swap(instruction, program):
         if instruction.opcode != ("acme", "swap", "b32") or len(instruction.operands) != 2:
             raise refuse(instruction, "acme.swap.b32 d, [a]")
         write = writer(instruction.operands[0], "b32", instruction, program)
         address = address_reader(instruction.operands[1], instruction, program)
-        access = Access("global", 4)
+        access = AccessKind("global", 4)
 
         def step(machine, lanes):
             raw = machine.load(lanes, access, address(machine, lanes))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tilecopy as tc
-from tilecopy_emulator import Access, EmulatorExecutor, Transfer, run_ptx
+from tilecopy_emulator import AccessEvent, EmulatorExecutor, Transfer, run_ptx
 from tilecopy_test_helpers.mentions import mentions
 
 
@@ -37,13 +37,13 @@ def test_loads_stores_and_cp_async_of_several_ctas():
     assert all(each.source.array == "A" and each.destination.array == "smem_tile" for each in copies)
     assert all((each.destination.ctas == each.threads // 64).all() for each in copies)
     assert all("copy_async" in kernel.source_location(each.line) for each in copies)
-    stores = [each for each in told if isinstance(each, Access) and each.kind == "store"]
+    stores = [each for each in told if isinstance(each, AccessEvent) and each.kind == "store"]
     assert {each.opcode for each in stores} == {"st.global.v4.b32"} and {each.array for each in stores} == {"B"}
     written = np.zeros(b.nbytes, np.uint8)
     for each in stores:
         written[each.offsets[:, None] + np.arange(each.bytes)] = each.raw
     assert (written == a.reshape(-1).view(np.uint8)).all() and (written == b.reshape(-1).view(np.uint8)).all()
-    loads = [each for each in told if isinstance(each, Access) and each.kind == "load" and each.space == "shared"]
+    loads = [each for each in told if isinstance(each, AccessEvent) and each.kind == "load" and each.space == "shared"]
     assert sum(each.raw.size for each in loads) == a.nbytes
     assert report.counters == {}
 

@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 import tilecopy as tc
 from tilecopy.costs import BANK_BYTES
-from tilecopy_emulator import Access, EmulatorExecutor, Transfer
+from tilecopy_emulator import AccessEvent, EmulatorExecutor, Transfer
 
 from tilecopy_core.plugin import evaluate, symbols_of
 from tilecopy_core.ptx.lines import instructions_in
@@ -321,7 +321,7 @@ def _copy_accesses(
     request, threads = harness.request, harness.kernel.threads
     taking_part = threads if request.scope.kind == "thread" else min(threads, request.scope.threads)
     named = [harness.memories[side].buffer.name for side in ("src", "dst")]
-    tensor = [event.offsets.min() for event in told if isinstance(event, Access) and event.space == "tensor"]
+    tensor = [event.offsets.min() for event in told if isinstance(event, AccessEvent) and event.space == "tensor"]
     first = (
         int(min(tensor, default=0)) // COLUMN_BYTES * COLUMN_BYTES
     )  # the column that was allocated: all of them are filled
@@ -364,7 +364,7 @@ def _copy_accesses(
     return tuple(steps.values()), touched
 
 
-def _sides(each: Access | Transfer, named: Sequence[str]) -> list[tuple[int, Any]]:
+def _sides(each: AccessEvent | Transfer, named: Sequence[str]) -> list[tuple[int, Any]]:
     """Which sides of the copy (0 the source) an event touches, and where."""
     if isinstance(each, Transfer):
         return [(0, each.source), (1, each.destination)]

@@ -13,12 +13,22 @@ from .api import run_ptx
 from .arguments import Pointer, Struct
 from .cuda_cpp import run_cuda
 from .executor import EmulatorExecutor, executor
-from .memory.observed import Access, Side, Transfer
+from .memory.observed import AccessEvent, Transfer, TransferEnd
 from .memory.tensor_maps import TensorMap, tensor_map
 from .program import BudgetError, Program, UnsupportedPtxError
 from .reading.parser import parse
 from .run import Report
 
-__all__ = ["Access", "BudgetError", "EmulatorExecutor", "Pointer", "Program", "Report", "Side", "Struct", "TensorMap"]
+__all__ = [
+    "AccessEvent",
+    "BudgetError",
+    "EmulatorExecutor",
+    "Pointer",
+    "Program",
+    "Report",
+    "TransferEnd",
+    "Struct",
+    "TensorMap",
+]
 __all__ += ["Transfer", "UnsupportedPtxError", "executor", "parse", "run_cuda", "run_ptx", "tensor_map"]
 __version__ = "0.2.0"

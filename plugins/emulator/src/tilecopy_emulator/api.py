@@ -60,7 +60,7 @@ def run_ptx(
         allow: what is no hazard here: ``("same-value",)`` lets several threads write the same value to the same place with
             no barrier between. Who reads it must still be ordered after all of them. ``"unfenced-init"`` lets a bulk copy use
             an mbarrier whose ``mbarrier.init`` was not fenced (``fence.mbarrier_init`` or ``fence.proxy.async``).
-        observer: called with each :class:`Access` and :class:`Transfer`, in the order in which they run here (slower).
+        observer: called with each :class:`AccessEvent` and :class:`Transfer`, in the order in which they run here (slower).
         progress: called with CTAs done and CTAs in all.
         variables: values of ``__constant__`` and ``__device__`` variables of the module, by name: a number, an array, a :class:`Struct` or a
             :class:`Pointer`. Values are copied; ``Report.variables`` has what the variables hold after the run.

@@ -17,7 +17,7 @@ from tilecopy_core.ptx.instructions import instruction_of
 
 from .alu import FORMS
 from .alu.convert import INTEGERS
-from .order.access import SCOPES, SEMANTICS, SPACES, Access
+from .order.access import SCOPES, SEMANTICS, SPACES, AccessKind
 from .order.clocks import ASYNC_GLOBAL, ASYNC_SHARED, ISSUED, TENSOR, TENSORMAP
 from .program import CARRY, REGISTER_BITS, TAKES_PART, Instruction, Memory, Operand, Program, names_in, refuse
 
@@ -165,7 +165,7 @@ class Modifiers:
     """What the modifiers of an opcode that accesses memory say, in whatever order; of several spaces or types the first counts.
 
     Attributes:
-        space: as :class:`Access` has it, or "".
+        space: as :class:`AccessKind` has it, or "".
         order: memory semantics, or "".
         scope: or "".
         count: elements of a vector, or 0.
@@ -223,7 +223,7 @@ def is_hint(part: str) -> bool:
 class Parts:
     """What the opcode of a load or store says."""
 
-    access: Access
+    access: AccessKind
     type: str
     count: int
     element: int
@@ -249,7 +249,7 @@ def parts_of(instruction: Instruction) -> Parts:
     total = element * count
     if total > 32 or (total > 16 and (said.space not in ("global", "") or element < 4)) or (count == 8 and element < 4):
         raise refuse(instruction, f"no instruction moves {count} elements of {element} bytes in this space")
-    access = Access(said.space, total, said.order or "weak", said.scope or "gpu", volatile, None, "nc" in said.rest)
+    access = AccessKind(said.space, total, said.order or "weak", said.scope or "gpu", volatile, None, "nc" in said.rest)
     return Parts(access, type, count, element)
 
 

@@ -25,7 +25,7 @@ class EmulatorExecutor:
     Args:
         profile: count memory sectors and bank conflicts too (slower).
         progress: called with CTAs done and CTAs in all.
-        observer: called with each :class:`Access` and :class:`Transfer`, in the order in which they run here (slower).
+        observer: called with each :class:`AccessEvent` and :class:`Transfer`, in the order in which they run here (slower).
         all_hazards: as of :func:`run_ptx`.
     """
 

@@ -17,7 +17,7 @@ differ between copies, order and control may not. So whatever decides a shared a
 never changed in place. :func:`arithmetic` makes handlers of :func:`form` tables, for instructions on registers alone.
 
 Memory. :func:`address_reader` reads an operand in brackets. ``machine.load(lanes, access, addresses)`` gives the bytes of an
-:class:`Access` in an array ``(lanes or 1, copies or 1, bytes)``; ``machine.store(lanes, access, addresses, raw)`` writes them. Both judge
+:class:`AccessKind` in an array ``(lanes or 1, copies or 1, bytes)``; ``machine.store(lanes, access, addresses, raw)`` writes them. Both judge
 bounds, alignment, poison, races and proxies.
 
 Order. ``clock = machine.order.release(machine.index(lanes))`` is what lanes have done and know; ``machine.order.acquire(lanes, clock)`` lets
@@ -46,7 +46,7 @@ from .opcodes.arithmetic import compile_arithmetic
 from .opcodes.copies import demand_bulk_size, global_bytes, issue_copy
 from .opcodes.loads import address_reader, demand_parts
 from .opcodes.operands import Handler, Lanes, Reader, Step, Writer, is_constant, reader, refuse, width_of, writer
-from .order.access import Access
+from .order.access import AccessKind
 from .program import (
     Instruction,
     Memory,
@@ -60,7 +60,7 @@ from .program import (
 )
 
 __all__ = [
-    "Access",
+    "AccessKind",
     "Form",
     "Handler",
     "Instruction",

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..order.access import WINDOW_BITS, Access, Together
+from ..order.access import WINDOW_BITS, AccessKind, Together
 from ..order.shadow import BARRIER_ACTOR, WEAK, Conflict, Shadow, actor_of, stamp
 from ..places import readable
 from ..threads.arrays import GlobalArray, Reads, fetch, put
@@ -111,7 +111,7 @@ class GlobalAccesses(ShadowedMemory):
         array.shadow.read(cells, np.repeat(stamps, count) if count > 1 else stamps, never)
 
     def note_read(
-        self, array: GlobalArray, lanes: Lanes, offsets: Any, access: Access, *, remember: bool = True
+        self, array: GlobalArray, lanes: Lanes, offsets: Any, access: AccessKind, *, remember: bool = True
     ) -> None:
         """A read of one array; while nobody writes it, remembering it is enough."""
         if access.read_only:
@@ -279,7 +279,7 @@ class GlobalAccesses(ShadowedMemory):
                 near=lambda actor: actor // 32 == warp, key=array.base,
             )  # fmt: skip
 
-    def load(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
+    def load(self, lanes: Lanes, access: AccessKind, addresses: Any) -> Any:
         """See :meth:`Machine.load`."""
         machine = self.machine
         addresses = _wide(addresses)
@@ -321,7 +321,7 @@ class GlobalAccesses(ShadowedMemory):
                 f"the variable {name} is read as zeros: it has no other initial value, and it was not set"
             )
 
-    def store(self, lanes: Lanes, access: Access, addresses: Any, raw: Any, origins: Any = None) -> None:
+    def store(self, lanes: Lanes, access: AccessKind, addresses: Any, raw: Any, origins: Any = None) -> None:
         """See :meth:`Machine.store`."""
         machine = self.machine
         if origins is not None and origins.any():
@@ -355,7 +355,7 @@ class GlobalAccesses(ShadowedMemory):
         if machine.launch.observer is not None:
             observed.tell_access(machine, "store", lanes, ("global", addresses), raw)
 
-    def atomic(self, lanes: Lanes, access: Access, addresses: Any, update: Any) -> Any:
+    def atomic(self, lanes: Lanes, access: AccessKind, addresses: Any, update: Any) -> Any:
         """See :meth:`Machine.atomic`."""
         machine = self.machine
         addresses = self.spread(lanes, _wide(addresses))

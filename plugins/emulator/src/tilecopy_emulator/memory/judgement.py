@@ -9,7 +9,7 @@ import numpy as np
 from tilecopy import HazardError
 
 from ..hazards import COMPLETED, ReportedAccess, value_of
-from ..order.access import SCOPES, Access, Together, in_turn, new_values
+from ..order.access import SCOPES, AccessKind, Together, in_turn, new_values
 from ..order.shadow import (
     ACTOR_MASK,
     BARRIER_ACTOR,
@@ -169,7 +169,7 @@ class ShadowedMemory:
                 machine.launch.seen[sought] = machine.at + int(found[-1]) * steps // len(cells), -1
 
     def updated(
-        self, access: Access, update: Any, places: Any, keys: Any, lanes: Any, of: Any, fetch: Any, put: Any, *,
+        self, access: AccessKind, update: Any, places: Any, keys: Any, lanes: Any, of: Any, fetch: Any, put: Any, *,
         shared: bool,
     ) -> Any:  # fmt: skip
         """Do an atomic operation, the accesses of one place one after another, and return the bits before each.

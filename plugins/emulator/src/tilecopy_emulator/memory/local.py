@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..order.access import LOCAL, STACK, Access
+from ..order.access import LOCAL, STACK, AccessKind
 from ..threads.registers import Registers
 from ..threads.threads import Lanes
 
@@ -64,7 +64,7 @@ class LocalMemory:
             self.written[index] &= np.arange(self.size) < tops[:, None]
         self.top[index] = tops
 
-    def place(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
+    def place(self, lanes: Lanes, access: AccessKind, addresses: Any) -> Any:
         """Where the bytes of an access lie, shape (n, access.bytes), its alignment and bounds checked."""
         machine = self.machine
         if self.data is None:
@@ -84,7 +84,7 @@ class LocalMemory:
         machine.hazard_where(bad, "bounds", lambda at: f"{self.where(int(offsets[at]))} {what}", lanes)
         return offsets[:, None] + np.arange(access.bytes)
 
-    def load(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
+    def load(self, lanes: Lanes, access: AccessKind, addresses: Any) -> Any:
         """See :meth:`Machine.load`."""
         places, index = self.place(lanes, access, addresses), self.machine.index(lanes)
         known = self.written[index[:, None], places]
@@ -93,7 +93,7 @@ class LocalMemory:
             self.machine.unwritten_bytes(LOCAL, lanes, places[:, 0], ~known, blank)
         return np.ascontiguousarray(self.data[index[:, None], :, places].transpose(0, 2, 1))
 
-    def store(self, lanes: Lanes, access: Access, addresses: Any, raw: Any, origins: Any = None) -> None:
+    def store(self, lanes: Lanes, access: AccessKind, addresses: Any, raw: Any, origins: Any = None) -> None:
         """See :meth:`Machine.store`."""
         places, index = self.place(lanes, access, addresses), self.machine.index(lanes)
         self.written[index[:, None], places] = True

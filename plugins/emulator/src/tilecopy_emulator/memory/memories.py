@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from ..effects import read_somewhere
-from ..order.access import Access
+from ..order.access import AccessKind
 from ..threads.launch import Launch
 from ..threads.registers import Registers
 from ..threads.threads import Lanes
@@ -32,7 +32,7 @@ class Memories(Registers):
         self.shared, self.local, self.globals = SharedMemory(self), LocalMemory(self), GlobalAccesses(self)
         self.maps = TensorMaps(self.globals)
 
-    def load(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
+    def load(self, lanes: Lanes, access: AccessKind, addresses: Any) -> Any:
         """Bytes of memory, shape ``(n or 1, C or 1, access.bytes)``, through every check."""
         raw = self.load_or_nothing(lanes, access, addresses)
         if self.unwritten:
@@ -70,13 +70,13 @@ class Memories(Registers):
             whence = origins[np.arange(len(bad)), np.argmax(origins != 0, axis=1)]
             self.undefine(name, self.index(lanes)[bad], whence[bad], bits[bad])
 
-    def load_or_nothing(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
+    def load_or_nothing(self, lanes: Lanes, access: AccessKind, addresses: Any) -> Any:
         """As :meth:`load`; of bytes that hold nothing :attr:`unwritten` tells."""
         if access.space == "":
             return self._generic(lanes, access, addresses, lambda to, x, at, rows: self.load_or_nothing(to, x, at))
         return self._memory_of(access.space).load(lanes, access, addresses)
 
-    def store(self, lanes: Lanes, access: Access, addresses: Any, raw: Any, origins: Any = None) -> None:
+    def store(self, lanes: Lanes, access: AccessKind, addresses: Any, raw: Any, origins: Any = None) -> None:
         """Write bytes, as :meth:`load`; ``origins``: of bytes that hold nothing, see :meth:`sources`, shape (n, access.bytes)."""
         if access.space != "":
             self._memory_of(access.space).store(lanes, access, addresses, raw, origins)
@@ -88,7 +88,7 @@ class Memories(Registers):
             ),
         )  # fmt: skip
 
-    def atomic(self, lanes: Lanes, access: Access, addresses: Any, update: Any) -> Any:
+    def atomic(self, lanes: Lanes, access: AccessKind, addresses: Any, update: Any) -> Any:
         """Read, compute, write in one; ``update(old, rows, columns)`` gives the new values (with ``shared=True`` there). Returns the old ones."""
         if access.space == "":
             return self._generic(
@@ -98,7 +98,7 @@ class Memories(Registers):
             return self.shared.atomic(lanes, access, addresses, partial(update, shared=True))
         return self.globals.atomic(lanes, access, addresses, update)
 
-    def demand_mapped(self, lanes: Lanes, access: Access, addresses: Any) -> None:
+    def demand_mapped(self, lanes: Lanes, access: AccessKind, addresses: Any) -> None:
         """Demand that there is memory in the cache line at an address, and access none of it; shared memory is in no line."""
         if access.space == "":
             self._generic(lanes, access, addresses, lambda to, x, at, rows: self.demand_mapped(to, x, at))
@@ -111,7 +111,7 @@ class Memories(Registers):
     def _memory_of(self, space: str) -> SharedMemory | LocalMemory | GlobalAccesses:
         return self.shared if space[:6] == "shared" else self.local if space == "local" else self.globals
 
-    def _generic(self, lanes: Lanes, access: Access, addresses: Any, go: Any) -> Any:
+    def _generic(self, lanes: Lanes, access: AccessKind, addresses: Any, go: Any) -> Any:
         """Split an access with generic addresses by the space that they point to."""
         addresses = np.asarray(addresses)
         if addresses.dtype != np.uint64:
@@ -132,7 +132,7 @@ class Memories(Registers):
                 result[rows] = part
         return result
 
-    def _of_space(self, lanes: Lanes, access: Access, addresses: Any, kind: int) -> tuple[Any, Access, Any]:
+    def _of_space(self, lanes: Lanes, access: AccessKind, addresses: Any, kind: int) -> tuple[Any, AccessKind, Any]:
         if kind == 0:
             return lanes, attrs.evolve(access, space="global"), addresses
         if kind == 1:

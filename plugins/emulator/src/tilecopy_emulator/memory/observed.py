@@ -14,7 +14,7 @@ from ..threads.threads import Lanes
 
 
 @attrs.frozen(eq=False)
-class Access:
+class AccessEvent:
     """What one instruction does to one array of global memory, one variable of shared memory, or tensor memory.
 
     A thread's number counts over the grid: that of its CTA (whole clusters in order of rank) times the threads of a CTA, and its own.
@@ -45,11 +45,11 @@ class Access:
 
 
 @attrs.frozen(eq=False)
-class Side:
+class TransferEnd:
     """Where the pieces of a transfer lie.
 
     Attributes:
-        space, array, ctas, offsets: as in :class:`Access`, one piece each.
+        space, array, ctas, offsets: as in :class:`AccessEvent`, one piece each.
     """
 
     space: str
@@ -65,7 +65,7 @@ class Transfer:
     Attributes:
         line: of the PTX text, from 1.
         opcode: with its modifiers.
-        threads: who issues each piece, shape (n,); numbered as in :class:`Access`.
+        threads: who issues each piece, shape (n,); numbered as in :class:`AccessEvent`.
         source: where each piece comes from.
         destination: where it goes; a piece that goes to several places is there once for each.
         bytes: of a piece at its destination.
@@ -75,13 +75,13 @@ class Transfer:
     line: int
     opcode: str
     threads: Any
-    source: Side
-    destination: Side
+    source: TransferEnd
+    destination: TransferEnd
     bytes: int
     read: Any
 
 
-Observer = Callable[[Access | Transfer], None]
+Observer = Callable[[AccessEvent | Transfer], None]
 
 
 @attrs.frozen(eq=False)
@@ -94,9 +94,9 @@ class _Located:
     ctas: Any
     offsets: Any
 
-    def side(self, chosen: Any) -> Side:
+    def side(self, chosen: Any) -> TransferEnd:
         """Those of one array."""
-        return Side(
+        return TransferEnd(
             self.space, self.names[int(self.keys[chosen][0])], self.ctas[chosen], self.offsets[chosen].astype(np.int64)
         )
 
@@ -142,7 +142,7 @@ def tell_access(machine: Registers, kind: str, lanes: Lanes, where: Where, raw: 
     for key in np.unique(found.keys).tolist():
         chosen = found.keys == key
         side = found.side(chosen)
-        told = Access(
+        told = AccessEvent(
             *_instruction(machine), kind, side.space, side.array, threads[chosen], side.ctas, side.offsets, size, flat[chosen].copy()
         )  # fmt: skip
         machine.launch.observer(told)

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..order.access import RANK_BITS, RANK_MASK, SHARED, WORDS, Access, Together, bytes_of
+from ..order.access import RANK_BITS, RANK_MASK, SHARED, WORDS, AccessKind, Together, bytes_of
 from ..order.shadow import CTA, WEAK, Conflict, Shadow, stamp, strength
 from ..threads.registers import Registers
 from ..threads.special import RESERVED
@@ -172,7 +172,7 @@ class SharedMemory(ShadowedMemory):
         variable = self.variables[owner]
         return bytes_of(variable.name, offset - variable.offset, size)
 
-    def load(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
+    def load(self, lanes: Lanes, access: AccessKind, addresses: Any) -> Any:
         """See :meth:`Machine.load`."""
         places = self._placed(lanes, access, addresses)
         self.check_read(lanes, places, access.bytes, access.strength, loads=True)
@@ -185,7 +185,7 @@ class SharedMemory(ShadowedMemory):
             observed.tell_access(self.machine, "load", lanes, ("shared", places), raw)
         return raw
 
-    def _placed(self, lanes: Lanes, access: Access, addresses: Any) -> Any:
+    def _placed(self, lanes: Lanes, access: AccessKind, addresses: Any) -> Any:
         places = self.place(lanes, addresses, access.bytes, remote=access.space == "shared::cluster")
         if self.has_objects:
             self.refuse_objects(lanes, places, access.bytes)
@@ -193,7 +193,7 @@ class SharedMemory(ShadowedMemory):
             profile.count_shared(self.machine, lanes, places, access.bytes)
         return places
 
-    def store(self, lanes: Lanes, access: Access, addresses: Any, raw: Any, origins: Any = None) -> None:
+    def store(self, lanes: Lanes, access: AccessKind, addresses: Any, raw: Any, origins: Any = None) -> None:
         """See :meth:`Machine.store`."""
         places = self._placed(lanes, access, addresses)
         try:
@@ -225,7 +225,7 @@ class SharedMemory(ShadowedMemory):
         if self.machine.launch.observer is not None:
             observed.tell_access(self.machine, "store", lanes, ("shared", places), raw)
 
-    def atomic(self, lanes: Lanes, access: Access, addresses: Any, update: Any) -> Any:
+    def atomic(self, lanes: Lanes, access: AccessKind, addresses: Any, update: Any) -> Any:
         """See :meth:`Machine.atomic`."""
         machine = self.machine
         places = self._placed(lanes, access, addresses)

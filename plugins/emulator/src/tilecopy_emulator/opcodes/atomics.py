@@ -15,7 +15,7 @@ from ..alu.atomic import atomic_operation, scan_of
 from ..effects import Parts, modifiers_of
 from ..machine.machine import Machine
 from ..memory import profile
-from ..order.access import Access, Scan
+from ..order.access import AccessKind, Scan
 from ..program import REGISTER_BITS, Instruction, Program
 from .loads import data_address, load, names_of, operands_of, store
 from .operands import Handler, Lanes, Reader, Step, Writer, reader, refuse, writer
@@ -56,7 +56,7 @@ def _atomic(instruction: Instruction, program: Program) -> Step:
     readers = [[reader(x, each, instruction, program) for x in names_of(y, count, instruction)] for y in operands]
     size = 16 if type == "b128" else REGISTER_BITS[type] // 8
     scan = None if parts.count else scan_of(operation, type)
-    access = Access(
+    access = AccessKind(
         parts.space, size, parts.order or "relaxed", parts.scope or "gpu",
         dtype=np.dtype("c16" if type == "b128" else f"u{size}"), exchange=operation in ("exch", "cas"),
         scan=scan and Scan(*scan),
@@ -68,7 +68,7 @@ def _atomic(instruction: Instruction, program: Program) -> Step:
 
 
 def atomic_step(
-    access: Access, address: Reader, readers: list[list[Reader]], write: list[Writer], compute: Any, in_shared: Any
+    access: AccessKind, address: Reader, readers: list[list[Reader]], write: list[Writer], compute: Any, in_shared: Any
 ) -> Step:
     """The step of an atomic operation on elements beside one another, in global and in shared memory; ``readers``: of each operand."""
     size, count = access.bytes, len(readers[0])
@@ -100,7 +100,9 @@ def _picked(value: Any, rows: Any, columns: Any) -> Any:
     return value[rows if value.shape[0] > 1 else 0, columns if value.shape[1] > 1 else 0]
 
 
-def _wide(access: Access, address: Reader, readers: list[list[Reader]], write: list[Writer], *, compare: bool) -> Step:
+def _wide(
+    access: AccessKind, address: Reader, readers: list[list[Reader]], write: list[Writer], *, compare: bool
+) -> Step:
     """``exch`` and ``cas`` of 128 bits; their type is a complex one, which NumPy moves as it is."""
 
     def step(machine: Machine, lanes: Lanes) -> None:
@@ -137,7 +139,7 @@ def _multicast_parts(instruction: Instruction) -> Parts:
     type, count = said.type or next(_BYTES[part] for part in said.rest if part in _BYTES), said.count or 1
     order = said.order or ("relaxed" if "red" in instruction.opcode else "weak")
     element = REGISTER_BITS[type] // 8
-    return Parts(Access(said.space, count * element, order, said.scope or "sys"), type, count, element)
+    return Parts(AccessKind(said.space, count * element, order, said.scope or "sys"), type, count, element)
 
 
 def _multicast_load(instruction: Instruction, program: Program) -> Step:
@@ -164,7 +166,7 @@ def _multicast_reduce(instruction: Instruction, program: Program) -> Step:
     )
     readers = [reader(name, parts.type, instruction, program, wider=True) for name in names]
     dtype = np.dtype(f"u{parts.element}")
-    access = Access(parts.access.space, parts.element, parts.access.semantics, parts.access.scope, dtype=dtype)
+    access = AccessKind(parts.access.space, parts.element, parts.access.semantics, parts.access.scope, dtype=dtype)
     return atomic_step(access, address, [readers], [], compute, compute)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from ..effects import modifiers_of
 from ..machine.machine import Machine
 from ..memory.memories import LINE_BYTES
-from ..order.access import Access
+from ..order.access import AccessKind
 from ..program import Instruction, Program
 from .copies import demand_bulk_size, global_bytes, row_of
 from .loads import address_reader, data_address, immediate, operands_of
@@ -35,7 +35,7 @@ def _line(instruction: Instruction, program: Program) -> Step:
         where = np.asarray(address(machine, lanes)).astype(np.uint64)
         if sized:
             machine.demand_aligned(lanes, where, LINE_BYTES, "the address {}")
-        machine.demand_mapped(lanes, Access(space, 1), where)
+        machine.demand_mapped(lanes, AccessKind(space, 1), where)
 
     return step
 
@@ -63,7 +63,7 @@ def _discard(instruction: Instruction, program: Program) -> Step:
     if immediate(instruction.operands[1], instruction, "the size") != LINE_BYTES:
         raise refuse(instruction, f"the size is {LINE_BYTES}")
     address = data_address(instruction.operands[0], "global", instruction, program)
-    access = Access("global", 16)
+    access = AccessKind("global", 16)
 
     def step(machine: Machine, lanes: Lanes) -> None:
         where = address(machine, lanes)

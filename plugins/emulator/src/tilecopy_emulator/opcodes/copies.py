@@ -13,7 +13,7 @@ from ..alu.atomic import atomic_operation
 from ..effects import is_hint
 from ..machine.machine import Machine
 from ..memory import observed, profile
-from ..order.access import WINDOW_BITS, Access, at_rank
+from ..order.access import WINDOW_BITS, AccessKind, at_rank
 from ..order.clocks import ASYNC_GLOBAL
 from ..order.shadow import BARRIER_ACTOR, REDUCED, WEAK, actor_of, by_engine, reduced, time_of
 from ..program import REGISTER_BITS, Instruction, Negated, Program
@@ -83,7 +83,7 @@ def _cp_async(instruction: Instruction, program: Program) -> Step:
 def _source(machine: Machine, lanes: Lanes, addresses: Any, size: int, keep: Any) -> Callable[[Any], Any]:
     """The bytes that a copy reads when it lands; bounds, alignment and order are judged now."""
     memory = machine.globals
-    access = Access("global", size)
+    access = AccessKind("global", size)
     if keep is None:
         pieces = memory.locate(lanes, addresses, size)
         if len(pieces) == 1:

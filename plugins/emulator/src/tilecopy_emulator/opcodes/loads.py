@@ -14,7 +14,7 @@ from tilecopy import HazardError
 
 from ..effects import Parts, effect_of, is_hint, loads_somewhere, modifiers_of, parts_of, written_by
 from ..machine.machine import Machine
-from ..order.access import LOCAL_WINDOW, SHARED_WINDOW, Access
+from ..order.access import LOCAL_WINDOW, SHARED_WINDOW, AccessKind
 from ..program import REGISTER_BITS, Instruction, Memory, Operand, Program, UnsupportedPtxError, Vector
 from .operands import Handler, Lanes, Reader, Step, constant_bits, demand_count, is_constant, reader, refuse, writer
 
@@ -166,7 +166,7 @@ class _Several:
     alone: list[Step]
     base: str
     offsets: Any
-    access: Access
+    access: AccessKind
 
     def addresses(self, machine: Machine, lanes: Lanes) -> tuple[Any, Any]:
         """Lanes and addresses of all."""
@@ -319,7 +319,7 @@ def _store_zeros(instruction: Instruction, program: Program) -> Step:
     space = modifiers_of(instruction.opcode).space
     address = data_address(instruction.operands[0], space, instruction, program)
     size = reader(instruction.operands[1], "b64", instruction, program)
-    access, zeros = Access(space, _PIECE), np.zeros((1, 1, _PIECE), np.uint8)
+    access, zeros = AccessKind(space, _PIECE), np.zeros((1, 1, _PIECE), np.uint8)
 
     def step(machine: Machine, lanes: Lanes) -> None:
         where = machine.rows(address(machine, lanes), lanes)
@@ -341,7 +341,7 @@ def _store_async(instruction: Instruction, program: Program) -> Step:
     """``st.async.release`` to global memory: what the thread did before is there before it is."""
     said = modifiers_of(instruction.opcode)
     size = REGISTER_BITS[said.type] // 8
-    return store(instruction, program, Parts(Access(said.space, size, "release", said.scope), said.type, 1, size))
+    return store(instruction, program, Parts(AccessKind(said.space, size, "release", said.scope), said.type, 1, size))
 
 
 INSTRUCTIONS: dict[str, Handler] = {

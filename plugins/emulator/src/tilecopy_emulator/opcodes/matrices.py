@@ -14,13 +14,13 @@ import attrs
 import numpy as np
 
 from ..machine.machine import Machine
-from ..order.access import Access
+from ..order.access import AccessKind
 from ..program import Instruction, Program
 from .loads import names_of, origins_of, shared_address
 from .operands import Handler, Lanes, Reader, Step, demand_count, reader, refuse, writer
 from .products import laid
 
-_ROW = Access("shared", 16)
+_ROW = AccessKind("shared", 16)
 _FORMS = {  # rows, bytes of an element in a register, and the steps of a matrix's rows and elements over lanes and a lane's elements
     ("ldmatrix", "m8n8", False): (8, 2, ((8, 4, 0), (4, 1, 0), (2, 0, 1))),
     ("ldmatrix", "m8n8", True): (8, 2, ((4, 1, 0), (2, 0, 1), (8, 4, 0))),

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..machine.machine import Machine
-from ..order.access import Access
+from ..order.access import AccessKind
 from ..program import Instruction, Memory, Program
 from ..threads.arrays import HEAP_BYTES
 from .loads import with_operands
@@ -29,7 +29,7 @@ _MOST_WIDE = 4096
 """Columns of a field: a width may be an argument."""
 _MOST_TEXT = 1 << 16
 """Characters of a format or of a text."""
-_BYTE = Access("", 1)
+_BYTE = AccessKind("", 1)
 
 
 def _each_lane(
@@ -45,14 +45,16 @@ def _each_lane(
             for lane in machine.index(lanes).tolist():
                 one = np.array([lane])
                 arguments = [
-                    int.from_bytes(_loaded(machine, one, Access("local", size), machine.symbol(name, one)), "little")
+                    int.from_bytes(
+                        _loaded(machine, one, AccessKind("local", size), machine.symbol(name, one)), "little"
+                    )
                     for name, size in zip(names, sizes, strict=False)
                 ]
                 result = call(machine, one, arguments)
                 for name in names[len(sizes) :]:
                     size = 8 if len(sizes) == 1 else 4
                     raw = np.frombuffer((result or 0).to_bytes(size, "little"), np.uint8).reshape(1, 1, size)
-                    machine.store(one, Access("local", size), machine.symbol(name, one), raw)
+                    machine.store(one, AccessKind("local", size), machine.symbol(name, one), raw)
 
         return step
 
@@ -95,7 +97,7 @@ def _not_a_function(machine: Machine, lanes: Lanes, opcode: Any, address: Reader
     machine.hazard("bounds", what, lanes)
 
 
-def _loaded(machine: Machine, lane: Any, access: Access, address: Any) -> bytes:
+def _loaded(machine: Machine, lane: Any, access: AccessKind, address: Any) -> bytes:
     return bytes(machine.load(lane, access, np.asarray(address, np.uint64).reshape(-1, 1))[0, 0])
 
 

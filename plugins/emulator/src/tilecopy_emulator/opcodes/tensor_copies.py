@@ -20,7 +20,7 @@ from ..effects import modifiers_of, written_by
 from ..machine.machine import Machine
 from ..memory import observed, profile
 from ..memory.tensor_maps import ELEMENTS, FIELDS, MAP_ALIGN_BYTES, MAP_BYTES, TAG, TensorMap, swizzled
-from ..order.access import RANK_BITS, RANK_MASK, Access, at_rank
+from ..order.access import RANK_BITS, RANK_MASK, AccessKind, at_rank
 from ..order.clocks import TENSORMAP
 from ..program import Instruction, Memory, Program, TensorAddress
 from ..threads.arrays import GlobalArray
@@ -315,14 +315,14 @@ CODES: dict[str, dict[int, int]] = {
 
 
 def _load_map(machine: Machine, lanes: Lanes, space: str, addresses: Any) -> Any:
-    access, first = Access(space, PIECE), np.asarray(addresses).astype(np.uint64)
+    access, first = AccessKind(space, PIECE), np.asarray(addresses).astype(np.uint64)
     machine.demand_aligned(lanes, first, MAP_ALIGN_BYTES, "the address {} of a tensor map")
     parts = [machine.load(lanes, access, first + np.uint64(at)) for at in range(0, MAP_BYTES, PIECE)]
     return np.concatenate(parts, axis=2)
 
 
 def _store_map(machine: Machine, lanes: Lanes, space: str, addresses: Any, raw: Any) -> None:
-    access, first = Access(space, PIECE), np.asarray(addresses).astype(np.uint64)
+    access, first = AccessKind(space, PIECE), np.asarray(addresses).astype(np.uint64)
     for at in range(0, MAP_BYTES, PIECE):
         machine.store(lanes, access, first + np.uint64(at), raw[..., at : at + PIECE])
 

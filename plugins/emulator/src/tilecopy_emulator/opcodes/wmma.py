@@ -13,7 +13,7 @@ import numpy as np
 
 from ..effects import modifiers_of
 from ..machine.machine import Machine
-from ..order.access import Access
+from ..order.access import AccessKind
 from ..program import Instruction, Program
 from .loads import data_address, names_of
 from .operands import Handler, Lanes, Reader, Step, demand_count, reader, refuse, writer
@@ -72,15 +72,17 @@ class _Fragment:
         return outer[:, :, None].astype(np.uint64) * stride + inner[:, :, None].astype(np.uint64)
 
 
-def _moved(instruction: Instruction) -> tuple[_Fragment, bool, Access]:
+def _moved(instruction: Instruction) -> tuple[_Fragment, bool, AccessKind]:
     """The fragment that is loaded or stored, whether by rows, and how each element is accessed."""
     opcode = instruction.opcode
     shape = next(part for part in opcode if part in _SHAPES)
     type = next(part for part in opcode if part in _BYTES)
-    return _Fragment.of(opcode[2], shape, type), "row" in opcode, Access(modifiers_of(opcode).space, _BYTES[type])
+    return _Fragment.of(opcode[2], shape, type), "row" in opcode, AccessKind(modifiers_of(opcode).space, _BYTES[type])
 
 
-def _addresses(machine: Machine, lanes: Lanes, base: Any, stride: Any, moved: tuple[_Fragment, bool, Access]) -> Any:
+def _addresses(
+    machine: Machine, lanes: Lanes, base: Any, stride: Any, moved: tuple[_Fragment, bool, AccessKind]
+) -> Any:
     """Addresses of the elements in each slot, shape (slots, lanes, copies).
 
     The first must be a multiple of the fragment's bytes (PTX ISA, matrix storage for wmma). No GPU asks for more than
@@ -101,7 +103,9 @@ def _addresses(machine: Machine, lanes: Lanes, base: Any, stride: Any, moved: tu
     return first[None] + offsets * np.uint64(access.bytes)
 
 
-def _stride(instruction: Instruction, program: Program, number: int, moved: tuple[_Fragment, bool, Access]) -> Reader:
+def _stride(
+    instruction: Instruction, program: Program, number: int, moved: tuple[_Fragment, bool, AccessKind]
+) -> Reader:
     """The distance of rows or columns in elements: an operand, a multiple of 16 bytes as the CUDA C++ guide says, or as the matrix is packed."""
     if len(instruction.operands) > number:
         read = reader(instruction.operands[number], "u32", instruction, program)

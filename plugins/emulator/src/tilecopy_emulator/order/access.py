@@ -108,7 +108,7 @@ class Scan:
 
 
 @attrs.frozen
-class Access:
+class AccessKind:
     """How an instruction touches memory.
 
     Attributes:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..order.access import Access
+from ..order.access import AccessKind
 from ..order.clocks import Clock, join
 from ..order.shadow import CLUSTER, CTA, GPU
 from .launch import Location, Lock, Section, Written
@@ -49,7 +49,7 @@ class Flags:
             for lane, locations in heard.items():
                 self.heard[lane + copy * unit] = [_moved(x, first + copy * ctas, copy * unit) for x in locations]
 
-    def prepare(self, access: Access) -> None:
+    def prepare(self, access: AccessKind) -> None:
         """Before a strong access to global memory: threads of several clusters may learn of one another.
 
         Raises:
@@ -78,7 +78,7 @@ class Flags:
             self.any_fenced = True
         machine.launch.time.now += 1
 
-    def quiet(self, access: Access, *, shared: bool = False) -> bool:
+    def quiet(self, access: AccessKind, *, shared: bool = False) -> bool:
         """Whether an atomic operation takes nothing, carries nothing, and leaves no value that is looked at later."""
         launch = self.machine.launch
         told = (self.shared or self.locks) if shared else (launch.locations or launch.locks)
@@ -98,7 +98,13 @@ class Flags:
         return False
 
     def acquire(
-        self, lanes: Lanes, access: Access, places: Any, *, shared: bool = False, older: Mapping[int, Any] | None = None
+        self,
+        lanes: Lanes,
+        access: AccessKind,
+        places: Any,
+        *,
+        shared: bool = False,
+        older: Mapping[int, Any] | None = None,
     ) -> None:
         """A strong read of some places has taken what their last strong writes carry, or ``older`` ones, see :meth:`delay`."""
         table: Any = self.shared if shared else self.machine.launch.locations
@@ -126,7 +132,7 @@ class Flags:
             machine.order.acquire(np.array(members), location.clock)
 
     def release(
-        self, lanes: Lanes, access: Access, places: Any, *, shared: bool = False, modify: bool = False,
+        self, lanes: Lanes, access: AccessKind, places: Any, *, shared: bool = False, modify: bool = False,
         old: Any = None, new: Any = None,
     ) -> None:  # fmt: skip
         """A strong write to some places carries what its thread has released.
@@ -176,7 +182,16 @@ class Flags:
             machine.launch.time.now += 1
 
     def _lock(
-        self, locks: Any, key: Any, lane: int, access: Access, old: Any, new: Any, position: int, clock: Any, reach: int
+        self,
+        locks: Any,
+        key: Any,
+        lane: int,
+        access: AccessKind,
+        old: Any,
+        new: Any,
+        position: int,
+        clock: Any,
+        reach: int,
     ) -> bool:
         """Follow a lock that is taken or given back; whether this gives it back."""
         machine = self.machine
