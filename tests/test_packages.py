@@ -279,11 +279,11 @@ def test_public_modules_have_what_they_list(name: str) -> None:
     assert not [each for each in listed if each != "__version__" and not re.search(rf"\b{each}\b", pages)]
 
 
-READ_PTX = ("tilecopy_core/ptx", "tilecopy_emulator/reading")
+READ_PTX = ("tilecopy_core/ptx", "tilecopy_emulator/parser")
 """Folders that take text of PTX apart; the others ask :mod:`tilecopy_core.ptx` of its lines."""
 OTHER_TEXT = {
     "printing.py": "formats of printf",
-    "places.py": "line tables of DWARF",
+    "debug_info.py": "line tables of DWARF",
     "compiler.py": "the output of NVRTC",
     "driver.py": "errors of a loader",
     "integer_text.py": "integers of Python",

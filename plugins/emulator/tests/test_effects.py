@@ -12,8 +12,8 @@ from tilecopy_emulator.alu import FORMS
 from tilecopy_emulator.effects import EFFECTS, modifiers_of, parts_of, written_by
 from tilecopy_emulator.opcodes import operands
 from tilecopy_emulator.opcodes.table import compile_program, handlers
+from tilecopy_emulator.parser.module import parse
 from tilecopy_emulator.program import CARRY, TAKES_PART
-from tilecopy_emulator.reading.parser import parse
 
 from tilecopy_core.ptx import Line, instruction_of, names_in, parsed
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from tilecopy_emulator import run_ptx
-from tilecopy_emulator.places import Place, readable
+from tilecopy_emulator.debug_info import SourceLocation, readable
 
 HEAD = """
 .version 8.0
@@ -130,7 +130,7 @@ def test_the_user_s_line_stands_in_place_of_a_library_header_s(header: int, line
     ],
 )  # fmt: skip
 def test_headers_that_the_user_has_not_written_are_known(file: str, library: bool) -> None:
-    assert Place(file, 1).in_library is library
+    assert SourceLocation(file, 1).in_library is library
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from tilecopy_cli.commands import tilecopy
 from tilecopy_emulator import UnsupportedPtxError, parse, run_ptx
 from tilecopy_emulator.command import emulate
-from tilecopy_emulator.places import LineDirective, Place, Places
-from tilecopy_emulator.reading.parser import parse_compiled
+from tilecopy_emulator.debug_info import LineDirective, LineTable, SourceLocation
+from tilecopy_emulator.parser.module import parse_compiled
 from tilecopy_test_helpers.mentions import is_hazard, mentions
 
 SOURCE = "line one\n  put(s, i, 7);\n  y[i] = s[i ^ SWAP];\n  s[i] = v;  // in put\n"
@@ -113,7 +113,7 @@ def test_threads_of_one_instruction_have_their_own_values() -> None:
 
 
 def test_inlined_places_are_chained_by_those_before() -> None:
-    places = Places()
+    places = LineTable()
     places.file(1, "a.cu")
     places.loc(LineDirective(1, 4, 5, "f", 0, (1, 2, 3)), None)
     place = places.loc(LineDirective(1, 9, 1, "g", 0, (1, 4, 5)), None)
@@ -175,15 +175,22 @@ def test_lines_that_are_not_ptx_are_refused(loc: str) -> None:
 
 
 def test_places_never_go_round_for_ever_and_read_what_is_a_file(tmp_path: Path) -> None:
-    places = Places()
+    places = LineTable()
     places.file(1, "a.cu")
     for _ in range(1000):
         place = places.loc(LineDirective(1, 1, 1, "x", 0, (1, 1, 1)), None)
     assert place is not None and len(place.chain()) <= 101
-    assert Place(str(tmp_path), 1).text({}) == Place("a\0b", 1).text({}) == Place("none.cu", 1).text({}) == ""
+    assert (
+        SourceLocation(str(tmp_path), 1).text({})
+        == SourceLocation("a\0b", 1).text({})
+        == SourceLocation("none.cu", 1).text({})
+        == ""
+    )
     (tmp_path / "a.cu").write_bytes(b"\xff\x1b[31mred\n")
-    assert "\x1b" not in Place(str(tmp_path / "a.cu"), 1).text({})
-    assert Place(str(tmp_path / "a.cu"), 3).text({}) == Place(str(tmp_path / "a.cu"), 0).text({}) == ""
+    assert "\x1b" not in SourceLocation(str(tmp_path / "a.cu"), 1).text({})
+    assert (
+        SourceLocation(str(tmp_path / "a.cu"), 3).text({}) == SourceLocation(str(tmp_path / "a.cu"), 0).text({}) == ""
+    )
 
 
 def test_json_and_annotations(

@@ -14,7 +14,7 @@ from tilecopy import AssemblerError, Target, target_of
 from tilecopy.assemblers import assemble
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
 from tilecopy_emulator.opcodes.table import compile_program
-from tilecopy_emulator.reading.parser import parse
+from tilecopy_emulator.parser.module import parse
 from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core.ptx.instructions import instruction_of

@@ -15,8 +15,8 @@ from .cuda_cpp import run_cuda
 from .executor import EmulatorExecutor, executor
 from .memory.observed import AccessEvent, Transfer, TransferEnd
 from .memory.tensor_maps import TensorMap, tensor_map
+from .parser.module import parse
 from .program import BudgetError, Program, UnsupportedPtxError
-from .reading.parser import parse
 from .run import Report
 
 __all__ = [

@@ -13,8 +13,8 @@ from tilecopy import LaunchError
 from .arguments import argument_bytes, variable_named
 from .demands import demand, is_flag, is_whole, items_of
 from .memory.observed import Observer
+from .parser.module import parse
 from .program import BudgetError, Program, shown_name
-from .reading.parser import parse
 from .run import MOST_CTAS, Report, lay_out_shared, run_grid
 from .threads.arrays import GlobalMemory
 

@@ -21,11 +21,11 @@ from tilecopy_core import TargetError, TilecopyError
 from .api import run_ptx
 from .arguments import Pointer, Struct, variable_named
 from .cuda_cpp import compile_cuda
+from .debug_info import readable
 from .demands import short_repr
 from .literals import argument_of
-from .places import readable
+from .parser.module import parse
 from .program import BudgetError, UnsupportedPtxError, printable, shown_name
-from .reading.parser import parse
 from .run import ALLOWABLE, Report
 
 _CUDA = (".cu", ".cuh")

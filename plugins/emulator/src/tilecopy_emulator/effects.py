@@ -17,8 +17,8 @@ from tilecopy_core.ptx.instructions import instruction_of
 
 from .alu import FORMS
 from .alu.convert import INTEGERS
-from .order.access import SCOPES, SEMANTICS, SPACES, AccessKind
-from .order.clocks import ASYNC_GLOBAL, ASYNC_SHARED, ISSUED, TENSOR, TENSORMAP
+from .memory_model.access import SCOPES, SEMANTICS, SPACES, AccessKind
+from .memory_model.clocks import ASYNC_GLOBAL, ASYNC_SHARED, ISSUED, TENSOR, TENSORMAP
 from .program import CARRY, REGISTER_BITS, TAKES_PART, Instruction, Memory, Operand, Program, names_in, refuse
 
 CACHE_HINTS = frozenset({"ca", "cg", "cs", "lu", "cv", "wb", "wt"})
@@ -52,7 +52,7 @@ class Effect:
         polled: a loop may wait for what it reads.
         orders: the memory semantics that it may name.
         pieces: how small its accesses may be; None: no smaller than 16 bytes.
-        sections: the clock's sections that it needs (see :mod:`.order.clocks`).
+        sections: the clock's sections that it needs (see :mod:`.memory_model.clocks`).
         by_engine: an engine moves the bytes, not the thread: shared memory always has a part in it, or where the opcode names it.
         sums: it adds products up in an order that the ISA leaves open.
     """
@@ -295,7 +295,7 @@ def pieces(program: Program) -> tuple[int, int]:
 
 @lru_cache(maxsize=32)
 def sections(program: Program) -> tuple[str, ...]:
-    """The proxies whose fences matter to a program, and :data:`.order.clocks.ISSUED` where that does."""
+    """The proxies whose fences matter to a program, and :data:`.memory_model.clocks.ISSUED` where that does."""
     found: set[str] = set()
     for opcode in {instruction.opcode for instruction in program.instructions}:
         effect = effect_of(opcode)

@@ -13,8 +13,8 @@ from .demands import demand, is_flag, items_of
 from .memory.observed import Observer
 from .memory.tensor_maps import encode_map
 from .opcodes.table import packages
+from .parser.module import parse
 from .program import BudgetError, UnsupportedPtxError
-from .reading.parser import parse
 from .run import MOST_CTAS, Report, run_grid
 from .threads.arrays import GlobalMemory
 

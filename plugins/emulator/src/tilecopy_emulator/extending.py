@@ -42,11 +42,11 @@ import numpy as np
 from .alu import Form, Mode, UndefinedResultError
 from .alu.forms import form
 from .machine.machine import Machine
+from .memory_model.access import AccessKind
 from .opcodes.arithmetic import compile_arithmetic
 from .opcodes.copies import demand_bulk_size, global_bytes, issue_copy
 from .opcodes.loads import address_reader, demand_parts
 from .opcodes.operands import Handler, Lanes, Reader, Step, Writer, is_constant, reader, refuse, width_of, writer
-from .order.access import AccessKind
 from .program import (
     Instruction,
     Memory,

@@ -9,8 +9,8 @@ import attrs
 import numpy as np
 from tilecopy import HazardError
 
+from .debug_info import SourceLocation
 from .effects import modifiers_of
-from .places import Place
 from .program import Instruction
 
 _FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
@@ -42,7 +42,7 @@ class ReportedAccess:
     action: str
     line: int = 0
     text: str = ""
-    place: Place | None = None
+    place: SourceLocation | None = None
     value: str = ""
     origin: str = ""
     relation: str = "before that"

@@ -1,4 +1,4 @@
-"""A PTX kernel as data: instructions, labels, registers, parameters, variables. :func:`.reading.parser.parse` makes one from text."""
+"""A PTX kernel as data: instructions, labels, registers, parameters, variables. :func:`.parser.module.parse` makes one from text."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tilecopy import LaunchError
 
 from tilecopy_core import Target, TilecopyError
 
+from .debug_info import SourceLocation, readable
 from .demands import demand, is_whole
-from .places import Place, readable
 
 _SM90 = Target(90)
 
@@ -150,7 +150,7 @@ class Instruction:
     unless: bool = False
     source: str = ""
     spelled: str = ""
-    place: Place | None = None
+    place: SourceLocation | None = None
 
 
 @attrs.frozen

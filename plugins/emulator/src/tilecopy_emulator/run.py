@@ -13,21 +13,21 @@ from numpy.typing import NDArray
 from tilecopy import HazardError, LaunchError
 from tilecopy.executors import IndexAssertion, html_table
 
+from .debug_info import readable
 from .demands import demand, is_flag, items_of
 from .effects import is_approximate, pieces, sections, shared_side_not_counted
 from .hazards import Hazard, as_one_error
 from .machine.machine import Machine
 from .memory.observed import Observer
+from .memory_model.access import STACK, STACK_BYTES
+from .memory_model.clocks import TENSOR
+from .memory_model.shadow import time_of
 from .opcodes.operands import Step
 from .opcodes.table import compile_program
-from .order.access import STACK, STACK_BYTES
-from .order.clocks import TENSOR
-from .order.shadow import time_of
-from .places import readable
+from .parser.variables import MOST_BYTES
 from .program import REGISTER_BITS, TAKES_PART, BudgetError, Program, UnsupportedPtxError, shown_name
-from .reading.variables import MOST_BYTES
 from .threads.arrays import GlobalMemory
-from .threads.launch import Dim3, Launch, SharedVariable, Sought
+from .threads.launch import Dim3, Launch, RaceQuery, SharedVariable
 from .threads.special import RESERVED, RESERVED_BYTES, WORKSPACE, WORKSPACE_BYTES
 
 MOST_CTAS = 1 << 24
@@ -176,7 +176,7 @@ def run_grid(
     demand(where, "allow", allow, fits, f"names of what is no hazard, of {', '.join(ALLOWABLE)}")
     compiled = _with_checks(program, compile_program(program), index_assertions)
 
-    def laid_out(memory: GlobalMemory, raced: Sequence[Sought] = ()) -> Launch:
+    def laid_out(memory: GlobalMemory, raced: Sequence[RaceQuery] = ()) -> Launch:
         shape = cluster or (1, 1, 1)
         symbols, in_shared, total_bytes = lay_out_shared(program, dynamic_shared_bytes, pool)
         apart = lay_out_shared(program, dynamic_shared_bytes, pool, GAP_BYTES)

@@ -33,7 +33,7 @@ class Recorder:
         """Stand between the emulator's reader, its table of instructions, and those who call them."""
         from tilecopy_emulator import run
         from tilecopy_emulator.opcodes.operands import hold
-        from tilecopy_emulator.reading import parser
+        from tilecopy_emulator.parser import module as parser
 
         read, compile_steps = parser._parsed, run.compile_program
 

@@ -19,10 +19,10 @@ from tilecopy_core import target_of
 from tilecopy_core.registry import LOCK
 
 from ..api import run_ptx
+from ..debug_info import readable
 from ..demands import demand, items_of, short_repr
-from ..places import readable
+from ..parser.module import parse_compiled
 from ..program import Program, printable
-from ..reading.parser import parse_compiled
 from ..run import Report
 from .headers import IMPLICIT, implicit_names, stand_in, standard_headers
 from .host_code import at_lines, host_declarations, included, marker_macros, needs_host, source_file, without

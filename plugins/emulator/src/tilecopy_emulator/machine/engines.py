@@ -15,9 +15,9 @@ import attrs
 import numpy as np
 
 from ..memory.memories import Memories
-from ..order.access import TENSOR_CELLS
-from ..order.clocks import ASYNC_SHARED, BARRIER_COLUMNS, Clock, join
-from ..order.shadow import BARRIER_ACTOR, ENGINE, REDUCED, WEAK, actor_of, barrier_of, in_flight, stamp, time_of
+from ..memory_model.access import TENSOR_CELLS
+from ..memory_model.clocks import ASYNC_SHARED, BARRIER_COLUMNS, Clock, join
+from ..memory_model.shadow import BARRIER_ACTOR, ENGINE, REDUCED, WEAK, actor_of, barrier_of, in_flight, stamp, time_of
 from ..threads.arrays import GlobalArray
 from ..threads.operations import Operation, Pending, in_group, lands_later
 from ..threads.threads import Lanes

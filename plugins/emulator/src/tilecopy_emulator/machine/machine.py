@@ -3,7 +3,7 @@
 Values of many, order of one: as long as the clusters of a batch do the same, there are ``U`` unit lanes (the threads
 of one cluster) times ``C`` copies. A register is an array of shape ``(U or 1, C or 1)``, never spread out where all
 lanes or all copies hold the same. Which lanes run, what they touch in shared memory, and what they know of one another
-is kept once for all copies. When copies part (:class:`Diverged`) the machine lays itself out anew, with every thread of
+is kept once for all copies. When copies part (:class:`CopiesDiverged`) the machine lays itself out anew, with every thread of
 the batch a unit lane of the single copy, and runs the instruction again.
 """
 
@@ -17,14 +17,25 @@ from tilecopy import HazardError
 
 from ..effects import effect_of, read_somewhere, written_by
 from ..memory.memories import Memories
-from ..order.clocks import BARRIER_COLUMNS
+from ..memory_model.clocks import BARRIER_COLUMNS
 from ..threads.launch import Launch
 from ..threads.registers import ALL_BITS
-from ..threads.threads import AT_BARRIER, AT_CLUSTER, AT_MBARRIER, AT_WARP, DONE, FULL, RUN, Diverged, Lanes, Stuck
+from ..threads.threads import (
+    AT_BARRIER,
+    AT_CLUSTER,
+    AT_MBARRIER,
+    AT_WARP,
+    DONE,
+    FULL,
+    RUN,
+    Blocked,
+    CopiesDiverged,
+    Lanes,
+)
 from .engines import Engines
+from .livelock import LivelockDetector
 from .mbarrier import Mbarriers
 from .participation import Participation
-from .progress import Watch
 
 _TOLERATED = frozenset(
     ["poison", "bounds", "alignment", "read-only", "window", "race", "async", "proxy", "descriptor", "arithmetic"]
@@ -57,9 +68,9 @@ class Machine(Memories):
         self.tensor: Any = None
         self.warpgroups: Any = None
         self.participation = Participation(self)
-        self.watch = Watch(self, self.mbarriers, self.engines)
+        self.watch = LivelockDetector(self, self.mbarriers, self.engines)
 
-    def run(self) -> Stuck | None:
+    def run(self) -> Blocked | None:
         """Step until every thread has exited (None) or nothing can go on without another batch."""
         steps, lengths, instructions = self.launch.steps, self.launch.lengths, self.program.instructions
         guards = [(i.guard, i.unless, target >= 0) for i, target in zip(instructions, self.launch.targets, strict=True)]
@@ -96,7 +107,7 @@ class Machine(Memories):
                             except HazardError as error:
                                 self._pass_on(active, error)
                         executed[at : at + lengths[at]] += size * self.copies
-            except Diverged:
+            except CopiesDiverged:
                 self.expand()
                 continue
             except HazardError as error:
@@ -196,7 +207,7 @@ class Machine(Memories):
         position = bisect_right(self.others, at)
         return self.others[position] if position < len(self.others) else 1 << 60
 
-    def _schedule(self) -> Stuck | None:
+    def _schedule(self) -> Blocked | None:
         """Choose the group that runs next: of the lanes that have been patient, those furthest back."""
         if self.recent:
             self.spill_all()
@@ -207,7 +218,7 @@ class Machine(Memories):
             if (self.status == DONE).all():
                 return None
             if not self.engines.land_something() and not self.mbarriers.time_out():
-                return Stuck(self.accuse)
+                return Blocked(self.accuse)
             running = self.status == RUN
         self.stale = False
         if running.all():

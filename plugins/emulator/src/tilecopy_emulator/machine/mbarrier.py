@@ -8,10 +8,10 @@ from typing import Any, NoReturn
 import attrs
 import numpy as np
 
-from ..memory.judgement import judge_shared
 from ..memory.memories import Memories
-from ..order.clocks import BARRIER_COLUMNS, ISSUED, NOTHING, Clock, join
-from ..order.shadow import BARRIER_ACTOR, barrier_of
+from ..memory.race_check import judge_shared
+from ..memory_model.clocks import BARRIER_COLUMNS, ISSUED, NOTHING, Clock, join
+from ..memory_model.shadow import BARRIER_ACTOR, barrier_of
 from ..threads.launch import Location
 from ..threads.threads import AT_MBARRIER, Lanes
 

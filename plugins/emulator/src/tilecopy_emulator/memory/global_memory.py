@@ -6,14 +6,14 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..order.access import WINDOW_BITS, AccessKind, Together
-from ..order.shadow import BARRIER_ACTOR, WEAK, Conflict, Shadow, actor_of, stamp
-from ..places import readable
+from ..debug_info import readable
+from ..memory_model.access import WINDOW_BITS, AccessKind, IntraWarpConflict
+from ..memory_model.shadow import BARRIER_ACTOR, WEAK, Conflict, ShadowMemory, actor_of, stamp
 from ..threads.arrays import GlobalArray, Reads, fetch, put
 from ..threads.registers import Registers
 from ..threads.threads import Lanes
 from . import observed, profile
-from .judgement import ShadowedMemory, blame_flight, judge_global
+from .race_check import ShadowedMemory, blame_flight, judge_global
 
 LOG_ENTRIES = 1 << 12
 LOG_BYTES = 1 << 26
@@ -90,13 +90,13 @@ class GlobalAccesses(ShadowedMemory):
         )  # fmt: skip
 
     def cells(self, array: GlobalArray, offsets: Any, size: int) -> tuple[Any, int]:
-        """Shadow cells of accesses (flat), and how many each has."""
+        """ShadowMemory cells of accesses (flat), and how many each has."""
         return self.cells_from(offsets.ravel() + array.skew, size)
 
-    def shadow_of(self, array: GlobalArray) -> Shadow:
+    def shadow_of(self, array: GlobalArray) -> ShadowMemory:
         """The stamps of an array, made at its first write."""
         if array.shadow is None:
-            array.shadow = Shadow((len(array.data) + array.skew) // self.cell + 2, self.machine.crowds)
+            array.shadow = ShadowMemory((len(array.data) + array.skew) // self.cell + 2, self.machine.crowds)
             log, array.log = array.log, []
             for offsets, size, threads, stamp_bits in log:
                 self._fold(array, offsets, size, threads, stamp_bits)
@@ -174,7 +174,7 @@ class GlobalAccesses(ShadowedMemory):
         """Order of a write; ``raw``: the bytes, where lanes of one warp may write the same ones to the same place; ``modifies``: it is an atomic operation.
 
         Raises:
-            Together: they write there, and the values decide.
+            IntraWarpConflict: they write there, and the values decide.
         """
         self.shadow_of(array)
         if array.constant or array.constant_cells is not None:
@@ -339,7 +339,7 @@ class GlobalAccesses(ShadowedMemory):
             part = raw[chosen] if chosen is not None else raw
             try:
                 self.check_write(array, lanes, offsets, access.bytes, access.strength, chosen, raw=part)
-            except Together as together:
+            except IntraWarpConflict as together:
                 put(array, offsets, part)
                 if not np.array_equal(fetch(array, offsets, access.bytes), part):
                     raise together.error from None

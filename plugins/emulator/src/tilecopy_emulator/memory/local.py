@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..order.access import LOCAL, STACK, AccessKind
+from ..memory_model.access import LOCAL, STACK, AccessKind
 from ..threads.registers import Registers
 from ..threads.threads import Lanes
 

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from ..effects import read_somewhere
-from ..order.access import AccessKind
+from ..memory_model.access import AccessKind
 from ..threads.launch import Launch
 from ..threads.registers import Registers
 from ..threads.threads import Lanes

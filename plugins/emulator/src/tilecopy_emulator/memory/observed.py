@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ..order.access import TENSOR_CELLS, WINDOW_BITS
+from ..memory_model.access import TENSOR_CELLS, WINDOW_BITS
 from ..threads.registers import Registers
 from ..threads.threads import Lanes
 

@@ -6,13 +6,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..order.access import RANK_BITS, RANK_MASK, SHARED, WORDS, AccessKind, Together, bytes_of
-from ..order.shadow import CTA, WEAK, Conflict, Shadow, stamp, strength
+from ..memory_model.access import RANK_BITS, RANK_MASK, SHARED, WORDS, AccessKind, IntraWarpConflict, bytes_of
+from ..memory_model.shadow import CTA, WEAK, Conflict, ShadowMemory, stamp, strength
 from ..threads.registers import Registers
 from ..threads.special import RESERVED
 from ..threads.threads import Lanes
 from . import observed, profile
-from .judgement import ShadowedMemory, judge_shared
+from .race_check import ShadowedMemory, judge_shared
 
 
 class SharedMemory(ShadowedMemory):
@@ -30,7 +30,7 @@ class SharedMemory(ShadowedMemory):
         self.allowed: dict[tuple[int, int], Any] = {}
         self._number()
         self.data = np.zeros((machine.unit_ctas * self.size // 16, machine.copies, 16), np.uint8)
-        self.shadow = Shadow(machine.unit_ctas * self.size // self.cell, machine.crowds)
+        self.shadow = ShadowMemory(machine.unit_ctas * self.size // self.cell, machine.crowds)
         self.reserved: int | None = None
         if self.variables and self.variables[-1].name == RESERVED:  # it holds something when the CTA starts
             self.reserved = self.variables[-1].offset
@@ -198,7 +198,7 @@ class SharedMemory(ShadowedMemory):
         places = self._placed(lanes, access, addresses)
         try:
             self.check_write(lanes, places, access.bytes, access.strength, raw=raw)
-        except Together as together:
+        except IntraWarpConflict as together:
             if origins is not None:
                 self.machine.tell(lanes, origins)
             raw = np.broadcast_to(raw, (len(places), self.machine.copies, access.bytes))

@@ -32,8 +32,8 @@ from tilecopy_core import TilecopyError, dtype_of
 
 from ..alu.formats import OUTSIDE
 from ..demands import demand, is_whole, items_of
-from ..order.clocks import TENSORMAP, Clock
-from ..order.shadow import BARRIER_ACTOR, actor_of, time_of
+from ..memory_model.clocks import TENSORMAP, Clock
+from ..memory_model.shadow import BARRIER_ACTOR, actor_of, time_of
 from ..threads.arrays import GlobalArray
 from .global_memory import GlobalAccesses
 

@@ -15,7 +15,7 @@ from ..alu.atomic import atomic_operation, scan_of
 from ..effects import Parts, modifiers_of
 from ..machine.machine import Machine
 from ..memory import profile
-from ..order.access import AccessKind, Scan
+from ..memory_model.access import AccessKind, Scan
 from ..program import REGISTER_BITS, Instruction, Program
 from .loads import data_address, load, names_of, operands_of, store
 from .operands import Handler, Lanes, Reader, Step, Writer, reader, refuse, writer

@@ -12,7 +12,7 @@ import numpy as np
 from ..effects import modifiers_of
 from ..machine.machine import Machine
 from ..memory.memories import LINE_BYTES
-from ..order.access import AccessKind
+from ..memory_model.access import AccessKind
 from ..program import Instruction, Program
 from .copies import demand_bulk_size, global_bytes, row_of
 from .loads import address_reader, data_address, immediate, operands_of

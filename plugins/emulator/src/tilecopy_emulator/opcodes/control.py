@@ -10,8 +10,8 @@ from ..effects import modifiers_of
 from ..machine.machine import Machine
 from ..machine.participation import Copy
 from ..memory.tensor_maps import MAP_BYTES
-from ..order.access import SCOPES
-from ..order.clocks import ASYNC_GLOBAL, ASYNC_SHARED, TENSORMAP
+from ..memory_model.access import SCOPES
+from ..memory_model.clocks import ASYNC_GLOBAL, ASYNC_SHARED, TENSORMAP
 from ..program import TAKES_PART, Instruction, Memory, Pair, Program
 from .loads import address_reader, immediate, shared_address, with_operands
 from .operands import Handler, Lanes, Reader, Step, Writer, demand_count, is_constant, reader, refuse, writer

@@ -13,9 +13,9 @@ from ..alu.atomic import atomic_operation
 from ..effects import is_hint
 from ..machine.machine import Machine
 from ..memory import observed, profile
-from ..order.access import WINDOW_BITS, AccessKind, at_rank
-from ..order.clocks import ASYNC_GLOBAL
-from ..order.shadow import BARRIER_ACTOR, REDUCED, WEAK, actor_of, by_engine, reduced, time_of
+from ..memory_model.access import WINDOW_BITS, AccessKind, at_rank
+from ..memory_model.clocks import ASYNC_GLOBAL
+from ..memory_model.shadow import BARRIER_ACTOR, REDUCED, WEAK, actor_of, by_engine, reduced, time_of
 from ..program import REGISTER_BITS, Instruction, Negated, Program
 from ..threads.arrays import GlobalArray, Reads, fetch, put
 from ..threads.operations import Operation
@@ -336,7 +336,7 @@ class Piece:
         return Reads(machine.flying, offsets, self.size, self.chosen)
 
     def cells(self, machine: Machine, one: Any, array: GlobalArray) -> tuple[Any, Any]:
-        """Shadow cells, and the thread of each."""
+        """ShadowMemory cells, and the thread of each."""
         cells, each = machine.globals.cells(array, self.offsets, self.size)
         threads = np.broadcast_to(machine.grid_thread[int(one[0])], self.chosen.shape)[self.chosen]
         return cells, np.repeat(threads, each)

@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 from ..machine.machine import Machine
-from ..order.access import RANK_BITS
+from ..memory_model.access import RANK_BITS
 from .copies import check_sent
 from .matrices import unpacked
 from .products import ELEMENT_BITS, values_of

@@ -14,7 +14,7 @@ from tilecopy import HazardError
 
 from ..effects import Parts, effect_of, is_hint, loads_somewhere, modifiers_of, parts_of, written_by
 from ..machine.machine import Machine
-from ..order.access import LOCAL_WINDOW, SHARED_WINDOW, AccessKind
+from ..memory_model.access import LOCAL_WINDOW, SHARED_WINDOW, AccessKind
 from ..program import REGISTER_BITS, Instruction, Memory, Operand, Program, UnsupportedPtxError, Vector
 from .operands import Handler, Lanes, Reader, Step, constant_bits, demand_count, is_constant, reader, refuse, writer
 

@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 
 from ..machine.machine import Machine
-from ..order.access import AccessKind
+from ..memory_model.access import AccessKind
 from ..program import Instruction, Program
 from .loads import names_of, origins_of, shared_address
 from .operands import Handler, Lanes, Reader, Step, demand_count, reader, refuse, writer

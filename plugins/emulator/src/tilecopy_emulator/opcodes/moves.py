@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..machine.machine import Machine
-from ..order.access import LOCAL_WINDOW, RANK_BITS, SHARED_WINDOW, WINDOW_BITS
+from ..memory_model.access import LOCAL_WINDOW, RANK_BITS, SHARED_WINDOW, WINDOW_BITS
 from ..program import Instruction, Program, Vector
 from .loads import immediate, with_operands
 from .operands import Handler, Lanes, Reader, Step, Writer, demand_count, reader, refuse, width_of, writer

@@ -171,7 +171,7 @@ def agree(machine: Machine, lanes: Lanes, *readers: Reader) -> None:
     """Demand that operands are the same in every copy, before lanes wait for others: those that came first do not come again.
 
     Raises:
-        Diverged: they are not.
+        CopiesDiverged: they are not.
     """
     for read in readers if lanes is not FULL else ():
         machine.uniform(read(machine, lanes), lanes)

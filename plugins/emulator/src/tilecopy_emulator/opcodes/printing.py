@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..machine.machine import Machine
-from ..order.access import AccessKind
+from ..memory_model.access import AccessKind
 from ..program import Instruction, Memory, Program
 from ..threads.arrays import HEAP_BYTES
 from .loads import with_operands

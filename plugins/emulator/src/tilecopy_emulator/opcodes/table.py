@@ -24,10 +24,10 @@ from tilecopy_core.ptx.instructions import instruction_of
 from ..alu import UndefinedResultError
 from ..demands import short_repr
 from ..machine.machine import Machine
-from ..order.access import Together
-from ..order.shadow import Conflict
+from ..memory_model.access import IntraWarpConflict
+from ..memory_model.shadow import Conflict
 from ..program import Instruction, Program, UnsupportedPtxError
-from ..threads.threads import Diverged
+from ..threads.threads import CopiesDiverged
 from . import (
     arithmetic,
     atomics,
@@ -223,8 +223,8 @@ def _answering(handler: Handler, owner: str) -> Handler:
                 step(machine, lanes)
             except (
                 TilecopyError,
-                Diverged,
-                Together,
+                CopiesDiverged,
+                IntraWarpConflict,
                 Conflict,
                 UndefinedResultError,
                 KeyboardInterrupt,

@@ -16,10 +16,20 @@ import numpy as np
 
 from ..machine.machine import Machine
 from ..memory import observed
-from ..memory.judgement import blame_flight
-from ..order.access import TENSOR_CELLS, at_rank
-from ..order.clocks import BARRIER_COLUMNS, NOTHING, TENSOR, Clock, join
-from ..order.shadow import BARRIER_ACTOR, FLIGHT_ACTOR, WEAK, Conflict, Shadow, actor_of, barrier_of, stamp, time_of
+from ..memory.race_check import blame_flight
+from ..memory_model.access import TENSOR_CELLS, at_rank
+from ..memory_model.clocks import BARRIER_COLUMNS, NOTHING, TENSOR, Clock, join
+from ..memory_model.shadow import (
+    BARRIER_ACTOR,
+    FLIGHT_ACTOR,
+    WEAK,
+    Conflict,
+    ShadowMemory,
+    actor_of,
+    barrier_of,
+    stamp,
+    time_of,
+)
 from ..program import Instruction, Program, Vector
 from ..threads.operations import Operation, lands_later
 from .copies import check_sent
@@ -97,7 +107,7 @@ class TensorMemory:
         self.words = np.zeros((machine.unit_ctas * CELLS, machine.copies), np.uint32)
         self.low_alone = np.zeros(machine.unit_ctas * CELLS, bool)
         """Cells of which the upper half is unknown: ``.unpack::16b`` says nothing of it, and a D of 16 bits has none."""
-        self.shadow = Shadow(machine.unit_ctas * CELLS)
+        self.shadow = ShadowMemory(machine.unit_ctas * CELLS)
         self.allocated: dict[int, list[_Allocation]] = {}
         self.last_size: dict[int, int] = {}
         self.relinquished: set[int] = set()

@@ -20,8 +20,8 @@ from ..effects import modifiers_of, written_by
 from ..machine.machine import Machine
 from ..memory import observed, profile
 from ..memory.tensor_maps import ELEMENTS, FIELDS, MAP_ALIGN_BYTES, MAP_BYTES, TAG, TensorMap, swizzled
-from ..order.access import RANK_BITS, RANK_MASK, AccessKind, at_rank
-from ..order.clocks import TENSORMAP
+from ..memory_model.access import RANK_BITS, RANK_MASK, AccessKind, at_rank
+from ..memory_model.clocks import TENSORMAP
 from ..program import Instruction, Memory, Program, TensorAddress
 from ..threads.arrays import GlobalArray
 from . import copies

@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 
 from ..machine.machine import Machine
-from ..order.shadow import in_flight
+from ..memory_model.shadow import in_flight
 from ..program import Instruction, Memory, Program
 from ..threads.operations import Operation, lands_later
 from .descriptors import PADDED_BITS, TCGEN05, UNIT, Descriptor, matrix_of, operand_in_shared

@@ -12,7 +12,7 @@ from tilecopy import HazardError
 from ..alu.floats import extreme
 from ..alu.forms import Mode
 from ..machine.machine import Machine
-from ..order.clocks import ISSUED
+from ..memory_model.clocks import ISSUED
 from ..program import Instruction, Pair, Program
 from .loads import with_operands
 from .operands import Handler, Lanes, Reader, Step, Writer, agree, demand_count, reader, refuse, writer

@@ -15,8 +15,8 @@ import attrs
 import numpy as np
 
 from ..machine.machine import Machine
-from ..order.clocks import BARRIER_COLUMNS
-from ..order.shadow import BARRIER_ACTOR
+from ..memory_model.clocks import BARRIER_COLUMNS
+from ..memory_model.shadow import BARRIER_ACTOR
 from ..program import Instruction, Program, Vector, names_in
 from ..threads.operations import Operation, Pending, in_group, lands_later
 from ..threads.threads import WARPGROUP

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..effects import modifiers_of
 from ..machine.machine import Machine
-from ..order.access import AccessKind
+from ..memory_model.access import AccessKind
 from ..program import Instruction, Program
 from .loads import data_address, names_of
 from .operands import Handler, Lanes, Reader, Step, demand_count, reader, refuse, writer

@@ -7,8 +7,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ..order.access import WINDOW_BITS, WORDS, bytes_of
-from ..order.shadow import Shadow
+from ..memory_model.access import WINDOW_BITS, WORDS, bytes_of
+from ..memory_model.shadow import ShadowMemory
 
 HEAP_BYTES, MOST_BLOCKS, MOST_ARRAYS = 8 << 20, 1 << 16, 1 << 18
 """What a device's heap holds by default (cudaLimitMallocHeapSize), and how many blocks and windows there may be."""
@@ -57,7 +57,7 @@ class GlobalArray:
     def __init__(self, name: str, data: Any, base: int, *, writable: bool, space: str) -> None:
         self.name, self.data, self.base, self.writable, self.space = name, data, base, writable, space
         self.skew = base & 255
-        self.shadow: Shadow | None = None
+        self.shadow: ShadowMemory | None = None
         self.log: list[tuple[Any, int, Any, Any]] = []
         self.log_bytes = 0
         self.written: Any = None

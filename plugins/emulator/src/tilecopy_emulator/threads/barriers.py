@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from ..hazards import ReportedAccess
-from ..order.clocks import NOTHING, Clock, join
+from ..memory_model.clocks import NOTHING, Clock, join
 from .threads import AT_BARRIER, AT_CLUSTER, DONE, Lanes, Threads
 
 

@@ -13,8 +13,8 @@ from tilecopy import HazardError
 
 from ..effects import effect_of, loads_strongly
 from ..hazards import Hazard
-from ..order.clocks import Clock, Time
-from ..order.shadow import time_of
+from ..memory_model.clocks import Clock, Time
+from ..memory_model.shadow import time_of
 from ..program import Program
 from .arrays import GlobalMemory
 
@@ -86,7 +86,7 @@ class Lock:
 
 
 @attrs.define(eq=False)
-class Written:
+class HistoryEntry:
     """A value that a strong write has left: the bytes (a row a copy), by whom, when, and what it carries."""
 
     raw: Any
@@ -97,7 +97,7 @@ class Written:
 
 
 @attrs.frozen
-class Sought:
+class RaceQuery:
     """The earlier access of a race, for a second run to find: a stamp does not say by which instruction it was made.
 
     Attributes:
@@ -177,7 +177,7 @@ class Launch:
     writing: dict[int, Any] = attrs.Factory(dict)
     locations: dict[Any, Location] = attrs.Factory(dict)
     locks: dict[Any, Lock] = attrs.Factory(dict)
-    histories: dict[Any, list[Written]] = attrs.Factory(dict)
+    histories: dict[Any, list[HistoryEntry]] = attrs.Factory(dict)
     counters: Counter[str] = attrs.Factory(Counter)
     dynamic_shared_bytes: int = 0
     total_shared_bytes: int = 0
@@ -186,13 +186,13 @@ class Launch:
     allows_unfenced_init: bool = False
     all_hazards: bool = False
     hazards: list[Hazard] = attrs.Factory(list)
-    raced: list[Sought] = attrs.Factory(list)
+    raced: list[RaceQuery] = attrs.Factory(list)
     first_only: bool = False
     first_error: HazardError | None = None
     suspects: list[tuple[Hazard, int, int]] = attrs.Factory(list)
     told: Counter[tuple[Any, ...]] = attrs.Factory(Counter)
-    sought: dict[tuple[int, bool, int], list[Sought]] = attrs.Factory(dict)
-    seen: dict[Sought, tuple[int, int]] = attrs.Factory(dict)
+    sought: dict[tuple[int, bool, int], list[RaceQuery]] = attrs.Factory(dict)
+    seen: dict[RaceQuery, tuple[int, int]] = attrs.Factory(dict)
     printed: list[tuple[str, str]] = attrs.Factory(list)
     notes: list[str] = attrs.Factory(list)
     single: bool = attrs.field(init=False)

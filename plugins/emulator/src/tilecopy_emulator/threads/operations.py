@@ -7,8 +7,8 @@ from typing import Any
 
 import attrs
 
-from ..order.clocks import Clock
-from ..order.shadow import FLIGHT_ACTOR
+from ..memory_model.clocks import Clock
+from ..memory_model.shadow import FLIGHT_ACTOR
 from .threads import Threads
 
 
@@ -71,7 +71,7 @@ class Operation:
         size: bytes that it counts there.
         group: number of the bulk group of its thread; read: its source may be reused.
         ctas: whose shared memory it uses.
-        clock: what it comes after (see Order.causes).
+        clock: what it comes after (see VectorClocks.causes).
         explain: from the operation and a shadow cell (-1 for any) to what it lacks.
         blamed: a hazard has told that its completion is missing.
         waited: the last instruction by which its lane has waited in vain, or -1.

@@ -13,13 +13,13 @@ from numpy.random import default_rng
 from tilecopy import HazardError
 
 from ..hazards import IN_VAIN, ReportedAccess
-from ..order.access import REGISTER
-from ..order.shadow import BARRIER_ACTOR
+from ..memory_model.access import REGISTER
+from ..memory_model.shadow import BARRIER_ACTOR
 from ..program import UnsupportedPtxError
 from .barriers import Barriers
-from .flags import Flags
 from .launch import Launch
 from .operations import Operation, Pending
+from .release_acquire import ReleaseAcquire
 from .threads import FULL, Lanes, Threads
 
 REGISTER_TYPES: dict[int, Any] = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
@@ -43,7 +43,7 @@ class Registers(Threads):
 
     def __init__(self, launch: Launch, first: int, ctas: int) -> None:
         super().__init__(launch, first, ctas)
-        self.flags, self.barriers = Flags(self), Barriers(self)
+        self.flags, self.barriers = ReleaseAcquire(self), Barriers(self)
         self.flying: dict[int, Operation] = {}
         self.place_names = {}
         self.registers: dict[str, Any] = {}
@@ -127,7 +127,7 @@ class Registers(Threads):
         return (values & ~holes[:, None] | guess & holes[:, None]).astype(type)
 
     def tell(self, lanes: Lanes, origins: Any) -> None:
-        """Raise the hazard of who uses what holds nothing, if nobody has told it: see :data:`..order.access.REGISTER` for its place."""
+        """Raise the hazard of who uses what holds nothing, if nobody has told it: see :data:`..memory_model.access.REGISTER` for its place."""
         if self.tolerant:
             return
         position = int(np.argmax(origins.any(axis=1)))
@@ -139,7 +139,7 @@ class Registers(Threads):
             what = self.place_names[kind](place)
         self.hazard("poison", f"{what} is read and was never written", lanes, position, at=at)
 
-    def glimpse(self, read: Any, lanes: Lanes) -> tuple[Any, Any, Any]:
+    def peek(self, read: Any, lanes: Lanes) -> tuple[Any, Any, Any]:
         """A source with zeros for what it lacks, and of each lane the bits that hold nothing and where that came from."""
         index = np.array(self.index(lanes))
         self.trial, self.missing, self.whence = 0, np.zeros(len(index), np.uint64), np.zeros(len(index), np.int64)
@@ -152,14 +152,14 @@ class Registers(Threads):
         """Sources of an instruction that passes on what holds nothing.
 
         Returns:
-            Their values, and None or (where some hold nothing) for each of them the bits and origins of :meth:`glimpse`.
+            Their values, and None or (where some hold nothing) for each of them the bits and origins of :meth:`peek`.
         """
         try:
             return [read(self, lanes) for read in readers], None
         except HazardError as nothing:
             if nothing.kind != "poison":
                 raise
-            found = [self.glimpse(read, lanes) for read in readers]
+            found = [self.peek(read, lanes) for read in readers]
             return [values for values, _, _ in found], [(missing, whence) for _, missing, whence in found]
 
     def is_fresh(self, whence: Any) -> bool:
@@ -270,7 +270,7 @@ class Registers(Threads):
     def unwritten_bytes(self, kind: int, lanes: Lanes, places: Any, unwritten: Any, blank: Any) -> None:
         """A load has found bytes that hold nothing: an error when what was loaded is used.
 
-        ``kind``: :data:`..order.access.SHARED` or ``LOCAL``; ``lanes``: those of the load; ``places``: where each
+        ``kind``: :data:`..memory_model.access.SHARED` or ``LOCAL``; ``lanes``: those of the load; ``places``: where each
         lane's bytes start; ``unwritten``: of each lane's bytes, which were never written, shape (n, bytes); ``blank``:
         the origins of those that somebody wrote with nothing; None where nobody did.
         """

@@ -10,8 +10,8 @@ import numpy as np
 from tilecopy import HazardError
 
 from ..hazards import Hazard, ReportedAccess
-from ..order.access import RANK_BITS
-from ..order.clocks import Order
+from ..memory_model.access import RANK_BITS
+from ..memory_model.clocks import VectorClocks
 from ..program import Instruction, UnsupportedPtxError
 from .launch import Launch
 
@@ -25,12 +25,12 @@ TURNS = 64
 """Backward branches after which a thread that loops lets others go first."""
 
 
-class Diverged(Exception):  # noqa: N818 (never leaves the machine)
+class CopiesDiverged(Exception):  # noqa: N818 (never leaves the machine)
     """Copies differ in what must be the same in all."""
 
 
 @attrs.frozen(eq=False)
-class Stuck:
+class Blocked:
     """Why a machine cannot go on by itself: raises the hazard when called."""
 
     accuse: Callable[[], NoReturn]
@@ -61,7 +61,7 @@ class Threads:
         self.suspicious = self.tolerant = False
         self._lay_out()
         key = 0 if self.copies > 1 else first
-        self.order = Order(launch.time, self.unit_ctas, self.threads, key, launch.sections)
+        self.order = VectorClocks(launch.time, self.unit_ctas, self.threads, key, launch.sections)
         self.many: Any = None
         self.each = 1
         self.converging: dict[int | str, dict[int, int]] = {}
@@ -127,20 +127,20 @@ class Threads:
         """One value a lane, which must be the same in every copy.
 
         Raises:
-            Diverged: it is not; call this before any side effect.
+            CopiesDiverged: it is not; call this before any side effect.
         """
         values = np.asarray(values)
         if values.ndim == 0:
             return np.broadcast_to(values, (self.size(lanes),))
         first = values[:, 0]
         if values.shape[1] > 1 and not (values == values[:, :1]).all():
-            raise Diverged
+            raise CopiesDiverged
         return first if len(first) == self.size(lanes) else np.broadcast_to(first, (self.size(lanes),))
 
     def demand_single(self) -> None:
         """What follows orders threads of different clusters: keep them apart from here on."""
         if self.copies > 1:
-            raise Diverged
+            raise CopiesDiverged
 
     def name_of(self, lane: int, copy: int = 0) -> str:
         """A thread in words."""

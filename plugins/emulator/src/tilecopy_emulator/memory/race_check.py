@@ -9,14 +9,14 @@ import numpy as np
 from tilecopy import HazardError
 
 from ..hazards import COMPLETED, ReportedAccess, value_of
-from ..order.access import SCOPES, AccessKind, Together, in_turn, new_values
-from ..order.shadow import (
+from ..memory_model.access import SCOPES, AccessKind, IntraWarpConflict, in_turn, new_values
+from ..memory_model.shadow import (
     ACTOR_MASK,
     BARRIER_ACTOR,
     FLIGHT_ACTOR,
     REDUCED,
     Conflict,
-    Shadow,
+    ShadowMemory,
     actor_of,
     alike,
     allowed,
@@ -27,7 +27,7 @@ from ..order.shadow import (
     strength_of,
     time_of,
 )
-from ..threads.launch import Sought
+from ..threads.launch import RaceQuery
 from ..threads.operations import Operation
 from ..threads.registers import Registers
 from ..threads.threads import AT_BARRIER, Lanes
@@ -35,7 +35,7 @@ from ..threads.threads import AT_BARRIER, Lanes
 Touched = tuple[int, Any, bool]
 """Which memory, which cell of each access, and whether they write."""
 JudgeAccess = Callable[[Registers, Any, int, Any, Touched], tuple[Any, Any]]
-"""Machine, actors, strength of their accesses, stamps of earlier ones, and what they touch -> as :data:`..order.shadow.Judge`."""
+"""Machine, actors, strength of their accesses, stamps of earlier ones, and what they touch -> as :data:`..memory_model.shadow.Judge`."""
 
 
 def judge_global(machine: Registers, threads: Any, strength: int, before: Any, touched: Touched) -> tuple[Any, Any]:
@@ -116,20 +116,20 @@ class ShadowedMemory:
         self.machine, self.cell, self._judge_access, self._whole_grid = machine, cell, judge, whole_grid
 
     def cells_from(self, places: Any, size: int) -> tuple[Any, int]:
-        """Shadow cells of accesses (flat) that begin at some bytes of the memory, and how many each has."""
+        """ShadowMemory cells of accesses (flat) that begin at some bytes of the memory, and how many each has."""
         first = places // self.cell
         count = max(1, size // self.cell)
         return (first, 1) if count == 1 else ((first[:, None] + np.arange(count)).ravel(), count)
 
     def hold(
-        self, shadow: Shadow, cells: Any, actors: Any, strength: int, *, key: int = 0, writes: bool = False,
+        self, shadow: ShadowMemory, cells: Any, actors: Any, strength: int, *, key: int = 0, writes: bool = False,
         remember: bool = True, equal: Any = None, modifies: bool = False,
     ) -> None:  # fmt: skip
         """Hold accesses of cells, each by its actor, against those before.
 
         ``shadow``: where the stamps are; ``cells``: 1-D; ``actors``: one a cell; ``strength``: of these accesses;
         ``key``: of the memory, for the locks; ``writes``: whether they write; ``remember``: whether later ones are held
-        against these reads; ``equal``: of writes, see :meth:`..order.shadow.Shadow.write`; ``modifies``: likewise.
+        against these reads; ``equal``: of writes, see :meth:`..memory_model.shadow.ShadowMemory.write`; ``modifies``: likewise.
 
         Raises:
             Conflict: nothing orders one of them after an earlier one.
@@ -153,7 +153,9 @@ class ShadowedMemory:
             if not machine.tolerant:
                 raise
 
-    def seek(self, shadow: Shadow, cells: Any, stamps: Any, key: int = 0, *, writes: bool, copy: int = -1) -> None:
+    def seek(
+        self, shadow: ShadowMemory, cells: Any, stamps: Any, key: int = 0, *, writes: bool, copy: int = -1
+    ) -> None:
         """Note the instruction of accesses that are sought: the one that is executed, or a ``copy`` that it waits for.
 
         A machine's lanes may have been few then, and stood for many.
@@ -219,7 +221,7 @@ class ShadowedMemory:
         return stamp - actor + actor % self.machine.units if actor < BARRIER_ACTOR else stamp
 
     def _which(self, key: int) -> int:
-        """Which memory: see :class:`Sought`."""
+        """Which memory: see :class:`RaceQuery`."""
         return key if self._whole_grid else ~self.machine.first
 
     def accuse(
@@ -236,7 +238,7 @@ class ShadowedMemory:
         ``key``: of the memory, as in :meth:`hold`.
 
         Raises:
-            Together: lanes of one instruction write there, and the values decide.
+            IntraWarpConflict: lanes of one instruction write there, and the values decide.
         """
         machine, launch, (position, copy) = self.machine, self.machine.launch, at
         actor, action, before = (
@@ -268,7 +270,7 @@ class ShadowedMemory:
         mine = int(machine.grid_thread[lane, copy])
         other = actor if self._whole_grid or actor >= BARRIER_ACTOR else int(machine.grid_thread[actor, copy])
         remedy = _what_orders(machine, mine, other, scope=cause == "scope")
-        sought = Sought(self._which(key), int(conflict.cell), int(conflict.stamp), conflict.wrote)
+        sought = RaceQuery(self._which(key), int(conflict.cell), int(conflict.stamp), conflict.wrote)
         made, waited = launch.seen.get(sought, (-1, -1))
         if conflict.together:
             text = f"by two threads at once ({who})"
@@ -294,7 +296,7 @@ class ShadowedMemory:
             )  # fmt: skip
         except HazardError as error:
             if conflict.together and values is not None and (launch.allows_same_value or near(actor)):
-                raise Together(error) from None
+                raise IntraWarpConflict(error) from None
             raise
 
 

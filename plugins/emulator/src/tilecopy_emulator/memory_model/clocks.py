@@ -67,7 +67,7 @@ def merge(rows: dict[int, Any], more: Mapping[int, Any]) -> None:
             rows[key] = np.maximum(old, row)
 
 
-class Order:
+class VectorClocks:
     """The clocks of the threads of some CTAs.
 
     ``time``: the grid's counter; ``ctas``: how many CTAs; ``threads``: threads of a CTA; ``first``: number of the first
@@ -88,9 +88,9 @@ class Order:
         self.common: dict[int, dict[int, Any]] = {}
         self.private: dict[int, dict[int, Any]] = {}
 
-    def copied(self, copies: int, first: int) -> Order:
+    def copied(self, copies: int, first: int) -> VectorClocks:
         """The same for each of several copies of the CTAs, numbered in a row."""
-        new = Order(self.time, self.ctas * copies, self.threads, first, self.sections)
+        new = VectorClocks(self.time, self.ctas * copies, self.threads, first, self.sections)
         new.floor, new.warp_floor = np.tile(self.floor, copies), np.tile(self.warp_floor, copies)
         new.deviates = np.tile(self.deviates, copies)
         for copy in range(copies):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
-from ..places import LineDirective
+from ..debug_info import LineDirective
 from ..program import REGISTER_BITS, UnsupportedPtxError
 from .lexer import Extent, Token, bodies, tokens
 

@@ -27,7 +27,7 @@ _MOST_BYTES, _MOST_CHARACTERS, _MOST_CALLERS = 1 << 24, 200, 100
 
 
 @attrs.frozen
-class Place:
+class SourceLocation:
     """A place in a source file.
 
     Attributes:
@@ -42,9 +42,9 @@ class Place:
     line: int
     column: int = 0
     function: str = ""
-    caller: Place | None = None
+    caller: SourceLocation | None = None
 
-    def chain(self) -> list[Place]:
+    def chain(self) -> list[SourceLocation]:
         """This place and its callers, innermost first."""
         found = [self]
         while (caller := found[-1].caller) is not None:
@@ -56,7 +56,7 @@ class Place:
         """Whether it lies in a header of the CUDA toolkit or of an installed package."""
         return _LIBRARY.search(self.file) is not None and not self.file.endswith(".cu")
 
-    def outside_libraries(self) -> Place:
+    def outside_libraries(self) -> SourceLocation:
         """Return the innermost place that lies outside library headers, or this one."""
         return next((place for place in self.chain() if not place.in_library), self)
 
@@ -108,13 +108,13 @@ class LineDirective:
     inlined_at: tuple[int, int, int] | None = None
 
 
-class Places:
+class LineTable:
     """The places that a module's directives name."""
 
     def __init__(self) -> None:
         self._files: dict[int, str] = {}
         self._names: dict[str, bytes] = {}
-        self._seen: dict[tuple[int, int, int], Place] = {}
+        self._seen: dict[tuple[int, int, int], SourceLocation] = {}
 
     def file(self, number: int, name: str) -> bool:
         """Take a ``.file`` directive; False where another one has its number."""
@@ -136,16 +136,16 @@ class Places:
         """Whether a label stands in ``.section .debug_str``."""
         return label in self._names
 
-    def loc(self, line: LineDirective, caller: Place | None) -> Place | None:
+    def loc(self, line: LineDirective, caller: SourceLocation | None) -> SourceLocation | None:
         """The place of a ``.loc`` directive, in a function that was called at ``caller``; None where its file is not named."""
         file = self._files.get(line.file)
         if file is None:
             return None
         if outer := line.inlined_at:
-            caller = self._seen.get(outer) or Place(self._files.get(outer[0], file), *outer[1:], "", caller)
+            caller = self._seen.get(outer) or SourceLocation(self._files.get(outer[0], file), *outer[1:], "", caller)
         caller = None if caller is not None and len(caller.chain()) >= _MOST_CALLERS else caller
         name = self._names.get(line.function, b"")[line.offset :].partition(b"\0")[0]
-        place = Place(file, line.line, line.column, name.decode("utf-8", "replace"), caller)
+        place = SourceLocation(file, line.line, line.column, name.decode("utf-8", "replace"), caller)
         self._seen[line.file, line.line, line.column] = place
         return place
 

@@ -47,7 +47,7 @@ def bytes_of(name: str, first: int, size: int = 1) -> str:
     return f"{name} byte {first}" if size == 1 else f"{name} bytes {first} to {first + size - 1}"
 
 
-class Together(Exception):  # noqa: N818 (never leaves this module)
+class IntraWarpConflict(Exception):  # noqa: N818 (never leaves this module)
     """Lanes of one warp write the same bytes by one instruction: at fault unless the values are equal.
 
     Attributes:

@@ -1,7 +1,7 @@
 """From PTX text to a :class:`..program.Program`.
 
 A module is read once: variables, and the extents of entries and functions. The chosen entry is then expanded
-(:mod:`.expansion`). Source: PTX ISA, sections 4 and 5.
+(:mod:`.inline`). Source: PTX ISA, sections 4 and 5.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tilecopy_core import TARGETS, Target, target_of
 from ..demands import demand
 from ..program import DECLARABLE, REGISTER_BITS, Parameter, Program, UnsupportedPtxError, Variable
 from .cursor import Cursor
-from .expansion import LINKAGE, Definitions, Expansion, Formal, Function
+from .inline import LINKAGE, Definitions, Expansion, Formal, Function
 from .variables import variable_declarations
 
 _NEWEST_MINORS = {1: 5, 2: 3, 3: 2, 4: 3, 5: 0, 6: 5, 7: 8, 8: 8, 9: 9}

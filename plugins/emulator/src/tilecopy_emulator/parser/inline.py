@@ -15,8 +15,8 @@ from typing import Any
 import attrs
 
 from ..alu import video
+from ..debug_info import LineTable, SourceLocation
 from ..effects import effect_of
-from ..places import Place, Places
 from ..program import (
     CARRY,
     DECLARABLE,
@@ -164,7 +164,7 @@ class Definitions:
         self.variables: dict[str, Variable] = {}
         self.functions: dict[str, Function] = {}
         self.entries: dict[str, Function] = {}
-        self.places = Places()
+        self.places = LineTable()
         self.version = self.declared_version = (0, 0)
 
     def code_address(self, name: str) -> int:
@@ -190,8 +190,8 @@ class Expansion:
         self.callees: dict[str, set[str]] = {}
         self.frames: list[_Frame] = []
         self.source = ""
-        self.place: Place | None = None
-        self.caller: Place | None = None
+        self.place: SourceLocation | None = None
+        self.caller: SourceLocation | None = None
         self.locals: dict[str, int] = {}
         self.ends: list[str] = []
 

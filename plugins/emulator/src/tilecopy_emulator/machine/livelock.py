@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from ..effects import effect_of, may_load, modifiers_of
 from ..memory.memories import Memories
-from ..order.access import RANK_MASK, WINDOW_BITS
-from ..order.clocks import TENSOR
+from ..memory_model.access import RANK_MASK, WINDOW_BITS
+from ..memory_model.clocks import TENSOR
 from ..program import Instruction, Memory
-from ..threads.threads import DONE, RUN, TURNS, Lanes, Stuck
+from ..threads.threads import DONE, RUN, TURNS, Blocked, Lanes
 from .engines import Engines
 from .mbarrier import Mbarriers
 
@@ -30,7 +30,9 @@ TIME = "%clock"
 
 
 @attrs.frozen(eq=False)
-class _Picture:
+class StateSnapshot:
+    """A frozen record of a machine at a backward branch, to compare later ones with."""
+
     versions: tuple[int, int]
     memory: list[Any] | None
     at: int
@@ -40,7 +42,7 @@ class _Picture:
     registers: dict[str, Any]
 
 
-class Watch:
+class LivelockDetector:
     """Watches the loops of one machine.
 
     Whoever loops while others could run lets them go first now and then; where nobody could change what the loops
@@ -51,7 +53,7 @@ class Watch:
         self.machine, self.mbarriers, self.engines = machine, mbarriers, engines
         self.loops = 0
         self._look_at = FIRST_LOOK
-        self._picture: _Picture | None = None
+        self._snapshot: StateSnapshot | None = None
         self._reads: dict[int, set[str]] = {}
         self._writes: dict[int, set[str]] = {}
         self._deciding: tuple[int, set[str], list[int]] = (-1, set(), [])
@@ -69,21 +71,21 @@ class Watch:
                 machine.stale = True
         if self.loops < self._look_at:
             return
-        if self._picture is None:
+        if self._snapshot is None:
             self._take()
-        elif self._same(self._picture):
+        elif self._same(self._snapshot):
             self._endless = machine.index(lanes)
             machine.stale = True
         elif self.loops > self._look_at + max(WINDOW, self._look_at // 16) + TURNS * len(machine.others):
             self._forget()
             self._look_at = 2 * self.loops
 
-    def verdict(self) -> Stuck | None:
+    def verdict(self) -> Blocked | None:
         """Whether loops have been found that nothing can end."""
         if self._endless is None:
             return None
         machine, lanes, loads = self.machine, self._endless, self._deciders()[1]
-        repeats = self._picture is not None and self._picture.versions != self._versions()
+        repeats = self._snapshot is not None and self._snapshot.versions != self._versions()
         self._endless = None
         self._forget()
         self._look_at = self.loops + FIRST_LOOK
@@ -96,14 +98,14 @@ class Watch:
         def accuse() -> NoReturn:
             self._accuse(lanes, at, loads, repeats=repeats)
 
-        return Stuck(accuse)
+        return Blocked(accuse)
 
     def _take(self) -> None:
         machine = self.machine
         machine.spill_all()
         for name in machine.owned:
             machine.owned[name] = False  # so that the next write makes a new array
-        self._picture = _Picture(
+        self._snapshot = StateSnapshot(
             self._versions(), self._memory(), machine.at, machine.pc.copy(), machine.status.copy(),
             machine.turn.copy(), dict(machine.registers),
         )  # fmt: skip
@@ -147,7 +149,7 @@ class Watch:
 
     def _forget(self) -> None:
         """Give the picture up."""
-        self._picture = None
+        self._snapshot = None
         for name in ("read", "write", "read_many", "write_many", "clock"):
             vars(self.machine).pop(name, None)
 
@@ -185,7 +187,7 @@ class Watch:
         idle |= {at for at in plain if modifiers_of(instructions[at].opcode).space == "param"}  # nobody writes them
         return found, [at for at in loads if at not in idle]
 
-    def _same(self, old: _Picture) -> bool:
+    def _same(self, old: StateSnapshot) -> bool:
         machine = self.machine
         if old.at != machine.at or len(old.pc) != machine.units:
             return False

@@ -150,7 +150,7 @@ def _zeros(cells: int) -> Any:
         return np.frombuffer(pages, np.int64)
 
 
-class Shadow:
+class ShadowMemory:
     """The stamps of one memory.
 
     ``cells``: how many cells; ``threads``: of a CTA and of a cluster, where the actors are numbered by these; 0 where
@@ -166,12 +166,12 @@ class Shadow:
         self._kind: Any = np.zeros(0, np.int8)
         self._compact_at = COMPACT
 
-    def copied(self, copies: int, shifts: tuple[int, int, int]) -> Shadow:
+    def copied(self, copies: int, shifts: tuple[int, int, int]) -> ShadowMemory:
         """The same for each of several copies, their actors numbered in a row.
 
         ``copies``: how many; ``shifts``: threads, mbarriers and operations of one copy.
         """
-        new = Shadow(0, self.threads)
+        new = ShadowMemory(0, self.threads)
         cells = len(self.writer)
         new.writer = _shifted(self.writer, copies, shifts)
         new.reader = _shifted(self.reader, copies, shifts)

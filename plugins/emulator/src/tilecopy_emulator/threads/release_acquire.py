@@ -1,4 +1,4 @@
-"""Flags: order that goes through the value of a strong access (PTX ISA 8.8: release and acquire patterns, fences)."""
+"""Order that goes through the value of a strong access (PTX ISA 8.8: release and acquire patterns, fences)."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from ..order.access import AccessKind
-from ..order.clocks import Clock, join
-from ..order.shadow import CLUSTER, CTA, GPU
-from .launch import Location, Lock, Section, Written
+from ..memory_model.access import AccessKind
+from ..memory_model.clocks import Clock, join
+from ..memory_model.shadow import CLUSTER, CTA, GPU
+from .launch import HistoryEntry, Location, Lock, Section
 from .threads import Lanes, Threads
 
 MOST_HISTORIES = 1 << 16
 """Places whose older values are remembered."""
 
 
-class Flags:
+class ReleaseAcquire:
     """What the threads of a machine have fenced, and what strong writes to its shared memory carry."""
 
     def __init__(self, machine: Threads) -> None:
@@ -31,8 +31,8 @@ class Flags:
         self.locks: dict[int, Lock] = {}
         self.locked = False
         self.taken: dict[int, list[tuple[Lock, int]]] = {}
-        self.histories: dict[int, list[Written]] = {}
-        self.looked: dict[tuple[int, int, bool], Written] = {}
+        self.histories: dict[int, list[HistoryEntry]] = {}
+        self.looked: dict[tuple[int, int, bool], HistoryEntry] = {}
         self.learned: dict[tuple[int, int, bool], Location] = {}
         self.candidates: dict[int, list[tuple[Lock, Any, Clock]]] = {}
 
@@ -53,7 +53,7 @@ class Flags:
         """Before a strong access to global memory: threads of several clusters may learn of one another.
 
         Raises:
-            Diverged: so they must be kept apart.
+            CopiesDiverged: so they must be kept apart.
         """
         if access.acquires or access.releases or self.any_fenced or self.machine.launch.locations:
             self.machine.demand_single()
@@ -309,13 +309,13 @@ class Flags:
             if history is None:
                 if len(table) >= MOST_HISTORIES:
                     continue
-                history = table[key] = [Written(old[position if len(old) > 1 else 0].copy(), -1, 0, 0)]
+                history = table[key] = [HistoryEntry(old[position if len(old) > 1 else 0].copy(), -1, 0, 0)]
             raw = new[position if len(new) > 1 else 0].copy()
             carries = locations.get(key)
             writer = lane if shared else int(machine.grid_thread[lane, 0])
             if carries is not None and not modify and carries.writer != writer:
                 carries = None
-            history.append(Written(raw, lane // machine.threads + first, lane % machine.threads, now, carries))
+            history.append(HistoryEntry(raw, lane // machine.threads + first, lane % machine.threads, now, carries))
             if len(history) > 32:
                 del history[:16]
 
