@@ -505,12 +505,12 @@ def test_what_is_told_does_not_depend_on_which_operation_lands_first(monkeypatch
     oldest = [told(each) for each in programs]
     assert {"", "async", "race", "lifetime", "proxy"} <= set(oldest)
     assert oldest.count("") > 20
-    land = Engines.land_something
+    land = Engines.complete_oldest
 
     def land_newest(engines: Engines) -> bool:
         engines.pending = engines.pending[-1:] + engines.pending[:-1]
         return land(engines)
 
-    monkeypatch.setattr(Engines, "land_something", land_newest)
+    monkeypatch.setattr(Engines, "complete_oldest", land_newest)
     for number, each in enumerate(programs):
         assert bool(told(each)) == bool(oldest[number]), (number, oldest[number], told(each))

@@ -289,7 +289,7 @@ def _run(launch: Launch, progress: Callable[[int, int], None] | None) -> None:
                 again.append(machine)
         alone, waiting = len(waiting) == 1, again
         if waiting and verdict is not None and (alone or version == launch.version) and first >= total:
-            verdict.accuse()
+            verdict.raise_hang()
 
 
 def _place_variables(

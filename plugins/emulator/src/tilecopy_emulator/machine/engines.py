@@ -17,9 +17,19 @@ import numpy as np
 from ..memory.memories import Memories
 from ..memory_model.access import TENSOR_CELLS
 from ..memory_model.clocks import ASYNC_SHARED, BARRIER_COLUMNS, Clock, join
-from ..memory_model.shadow import BARRIER_ACTOR, ENGINE, REDUCED, WEAK, actor_of, barrier_of, in_flight, stamp, time_of
+from ..memory_model.shadow import (
+    BARRIER_ACTOR,
+    ENGINE,
+    REDUCED,
+    WEAK,
+    actor_of,
+    barrier_of,
+    in_flight_stamp,
+    stamp,
+    time_of,
+)
 from ..threads.arrays import GlobalArray
-from ..threads.operations import Operation, Pending, in_group, lands_later
+from ..threads.operations import Operation, Pending, completes_late, in_group
 from ..threads.threads import Lanes
 from .mbarrier import Mbarrier, Mbarriers
 
@@ -59,9 +69,9 @@ class Engines:
         ctas = machine.unit_ctas // copies
         place_shift, cell_shift = ctas * size, ctas * size // machine.shared.cell
         self.committed, self.bulk_committed = np.tile(self.committed, copies), np.tile(self.bulk_committed, copies)
-        pending, flying, lists = self.pending, machine.flying, self.copies
+        pending, in_flight, lists = self.pending, machine.in_flight, self.copies
         arrivals = self.arrivals
-        self.pending, machine.flying, self.copies, self.arrivals = [], {}, [], []
+        self.pending, machine.in_flight, self.copies, self.arrivals = [], {}, [], []
         self.refused = np.tile(self.refused, copies)
         self.used = {
             (cta + copy * ctas, actor + copy * ctas * BARRIER_COLUMNS): (
@@ -73,7 +83,7 @@ class Engines:
         }
         made: dict[tuple[int, int], Operation] = {}
         for copy in range(copies):
-            for old in flying.values():
+            for old in in_flight.values():
                 data = {k: _data_of(k, v, copy, place_shift, ctas) for k, v in old.data.items()}
                 if "tracked" in data:  # made before it
                     data["tracked"] = [made[x.number, copy] for x in data["tracked"] if (x.number, copy) in made]
@@ -92,9 +102,11 @@ class Engines:
                 if new.array_write is not None:
                     machine.launch.writing[new.number] = new
                     array, cells, _ = new.array_write
-                    array.shadow.land(old.actor, cells, in_flight(new.actor, REDUCED if new.reduces else ENGINE))
+                    array.shadow.complete(
+                        old.actor, cells, in_flight_stamp(new.actor, REDUCED if new.reduces else ENGINE)
+                    )
                 made[old.number, copy] = new
-                machine.flying[new.number] = new
+                machine.in_flight[new.number] = new
             self.pending += [made[old.number, copy] for old in pending]
             for each in lists:
                 tracked = (
@@ -108,20 +120,20 @@ class Engines:
                 moved = machine.order.moved(clock, machine.first + copy * ctas)
                 self.arrivals.append((at, lane + copy * unit, place + copy * place_shift, moved, noinc))
         for array in machine.launch.memory.arrays:
-            for number, reads in [found for found in array.flying.items() if found[1][0].owner is flying]:
-                del array.flying[number]
-                for copy in range(copies if number in flying else 0):
-                    of_copy = [each.of_copy(copy, machine.flying) for each in reads]
-                    array.flying[made[number, copy].number] = of_copy
+            for number, reads in [found for found in array.in_flight.items() if found[1][0].owner is in_flight]:
+                del array.in_flight[number]
+                for copy in range(copies if number in in_flight else 0):
+                    of_copy = [each.of_copy(copy, machine.in_flight) for each in reads]
+                    array.in_flight[made[number, copy].number] = of_copy
         return made
 
-    def start(self, kind: str, lane: int, land: Callable[[Operation], None], lack: str, **rest: Any) -> Operation:
+    def start(self, kind: str, lane: int, complete: Callable[[Operation], None], lack: str, **rest: Any) -> Operation:
         """A new operation of one lane; its accesses have been checked and are begun by the caller."""
         launch = self.machine.launch
         launch.operations += 1
         launch.version += 1
-        operation = Operation(kind, self.machine, launch.operations, self.machine.at, lane, land, lack, **rest)
-        self.machine.flying[operation.number] = operation
+        operation = Operation(kind, self.machine, launch.operations, self.machine.at, lane, complete, lack, **rest)
+        self.machine.in_flight[operation.number] = operation
         return operation
 
     def begin(self, operation: Operation) -> None:
@@ -137,14 +149,14 @@ class Engines:
         """Its bytes are those of an mbarrier's actor now."""
         machine, now = self.machine, self.machine.launch.time.now
         stamps = stamp(now, REDUCED if operation.reduces else WEAK, actor)
-        machine.shared.shadow.land(operation.actor, operation.writes, stamps)
+        machine.shared.shadow.complete(operation.actor, operation.writes, stamps)
         if operation.writes is not None:
             machine.shared.seek(machine.shared.shadow, operation.writes, stamps, writes=True, copy=operation.at)
         if array := operation.data.get("array_from"):
-            for each in array.flying.pop(operation.number, ()):
+            for each in array.in_flight.pop(operation.number, ()):
                 machine.globals.remember(array, each, self._in_grid(np.array([actor])))
         self.used |= {(cta, actor): (operation, now) for cta in operation.ctas}
-        self.machine.flying.pop(operation.number, None)
+        self.machine.in_flight.pop(operation.number, None)
 
     def _in_grid(self, actors: Any) -> Any:
         """Actors of the unit, threads and mbarriers, as the stamps of global memory have them: a row each, a column a copy."""
@@ -154,7 +166,7 @@ class Engines:
         first = machine.first + np.arange(machine.copies) * machine.unit_ctas
         return actors[:, None] + first * np.where(actors < BARRIER_ACTOR, machine.threads, BARRIER_COLUMNS)[:, None]
 
-    def complete(self, operation: Operation) -> Mbarrier:
+    def complete_on_mbarrier(self, operation: Operation) -> Mbarrier:
         """The end of an operation that counts bytes on an mbarrier."""
         machine = self.machine
         barrier = self.mbarriers.objects.get(operation.barrier)
@@ -167,12 +179,12 @@ class Engines:
         self.mbarriers.complete_tx(barrier, operation.size, operation.lane)
         return barrier
 
-    def land_something(self) -> bool:
+    def complete_oldest(self) -> bool:
         """Nobody can run: the oldest operation completes; whether there was one."""
         if self.pending:
             operation = self.pending.pop(0)
             at, self.machine.at = self.machine.at, operation.at
-            operation.land(operation)
+            operation.complete(operation)
             self.machine.at = at
             return True
         if self.arrivals:
@@ -188,15 +200,20 @@ class Engines:
             gone[ending] = True
             for each in self.copies:
                 late = gone[each.lanes] & (each.tracked is None or each.tracked[:] < 0)
-                if np.any(late) and not each.operation.blamed:
+                if np.any(late) and not each.operation.was_reported:
                     pending = self._lack(each, int(np.argmax(late)))
                     machine.hazard(
                         "lifetime", f"the thread exits while this cp.async is in flight: {pending}",
                         np.array([pending.lane]), at=each.operation.at,
                     )  # fmt: skip
-        gone_set = set(ending.tolist()) if self.pending or self.machine.flying else set()
-        for operation in self.machine.flying.values():
-            if operation.group >= 0 and not operation.read and not operation.blamed and operation.lane in gone_set:
+        gone_set = set(ending.tolist()) if self.pending or self.machine.in_flight else set()
+        for operation in self.machine.in_flight.values():
+            if (
+                operation.group >= 0
+                and not operation.read
+                and not operation.was_reported
+                and operation.lane in gone_set
+            ):
                 machine.hazard(
                     "lifetime", f"the thread exits while this copy is in flight: {operation.pending()}",
                     np.array([operation.lane]), at=operation.at,
@@ -227,7 +244,7 @@ class Engines:
         return any(key in rows and rows[key][column] >= time for rows in heard)
 
     def _lifetime(self, operation: Operation) -> None:
-        if operation.blamed:
+        if operation.was_reported:
             return
         self.machine.hazard(
             "lifetime",
@@ -284,7 +301,7 @@ class Engines:
         index = machine.index(lanes)
         shared.check_write(lanes, places, size)
         cells, count = shared.cells_from(places, size)
-        operation = self.start("cp.async", int(index[0]), lands_later, "", writes=cells, explain=self._why_in_flight)
+        operation = self.start("cp.async", int(index[0]), completes_late, "", writes=cells, explain=self._why_in_flight)
         self.begin(operation)
         self.copies.append(_Copies(operation, index, places, self.committed[index].copy(), fetch, count))
 
@@ -306,7 +323,7 @@ class Engines:
                 ready = ready & (each.group < self.committed[each.lanes] - newest)
             if ready.any():
                 rows = np.nonzero(ready)[0]
-                self._land_copies(each, rows, self._owners(each, rows))
+                self._complete_copies(each, rows, self._owners(each, rows))
                 if not ready.all():
                     left.append(self._part(each, np.nonzero(~ready)[0]))
                 else:
@@ -358,30 +375,30 @@ class Engines:
         return owners
 
     def _over(self, each: _Copies) -> None:
-        self.machine.flying.pop(each.operation.number, None)
+        self.machine.in_flight.pop(each.operation.number, None)
         for array in self.machine.launch.memory.arrays:
-            array.flying.pop(each.operation.number, None)
+            array.in_flight.pop(each.operation.number, None)
 
     def _part(self, each: _Copies, rows: Any) -> _Copies:
         for array in self.machine.launch.memory.arrays:
-            if reads := array.flying.get(each.operation.number):
-                array.flying[each.operation.number] = [part.of_rows(rows) for part in reads]
+            if reads := array.in_flight.get(each.operation.number):
+                array.in_flight[each.operation.number] = [part.of_rows(rows) for part in reads]
         return attrs.evolve(
             each, lanes=each.lanes[rows], places=each.places[rows], group=each.group[rows],
             fetch=lambda inner: each.fetch(rows[inner]), tracked=None if each.tracked is None else each.tracked[rows],
         )  # fmt: skip
 
-    def _land_copies(self, each: _Copies, rows: Any, actors: Any) -> None:
+    def _complete_copies(self, each: _Copies, rows: Any, actors: Any) -> None:
         machine, shared = self.machine, self.machine.shared
         raw = each.fetch(rows)
         places = each.places[rows]
         shared.put(places, np.broadcast_to(raw, (len(rows), machine.copies, raw.shape[2])))
         cells, count = shared.cells_from(places, raw.shape[2])
         stamps = np.repeat(stamp(machine.launch.time.now, WEAK, actors), count)
-        shared.shadow.land(each.operation.actor, cells, stamps)
+        shared.shadow.complete(each.operation.actor, cells, stamps)
         shared.seek(shared.shadow, cells, stamps, writes=True, copy=each.operation.at)
         for array in machine.launch.memory.arrays:
-            for part in array.flying.get(each.operation.number, ()):
+            for part in array.in_flight.get(each.operation.number, ()):
                 machine.globals.remember(array, part.of_rows(rows), self._in_grid(actors))
         machine.launch.version += 1
 
@@ -416,7 +433,7 @@ class Engines:
             mine = (each.lanes == lane) & (each.tracked == place if each.tracked is not None else False)
             if np.any(mine):
                 rows, actor = np.nonzero(mine)[0], self.mbarriers.actor(barrier)
-                self._land_copies(each, rows, np.full(len(rows), actor))
+                self._complete_copies(each, rows, np.full(len(rows), actor))
                 self.used[int(machine.cta_of[lane]), actor] = each.operation, machine.launch.time.now
                 if not mine.all():
                     left.append(self._part(each, np.nonzero(~mine)[0]))
@@ -436,7 +453,7 @@ class Engines:
         """``cp.async.bulk.wait_group``: the thread's older groups are complete (or have read their sources)."""
         machine = self.machine
         members = set(machine.index(lanes).tolist())
-        for operation in list(self.machine.flying.values()):
+        for operation in list(self.machine.in_flight.values()):
             if operation.group < 0 or operation.lane not in members:
                 continue
             if operation.group >= self.bulk_committed[operation.lane] - newest:
@@ -444,17 +461,17 @@ class Engines:
                 continue
             if not operation.read:
                 operation.read = True
-                operation.land(operation)
+                operation.complete(operation)
                 stamps = stamp(machine.launch.time.now, WEAK, operation.lane)
-                machine.shared.shadow.land(operation.actor, None, stamps)
+                machine.shared.shadow.complete(operation.actor, None, stamps)
             if not read:
                 array, cells, threads = operation.array_write
                 strength = REDUCED if operation.reduces else ENGINE
                 stamps = stamp(machine.launch.time.now, strength, threads)
-                array.shadow.land(operation.actor, cells, stamps)
+                array.shadow.complete(operation.actor, cells, stamps)
                 machine.globals.seek(array.shadow, cells, stamps, array.base, writes=True, copy=operation.at)
                 self.machine.launch.writing.pop(operation.number)
-                self.machine.flying.pop(operation.number)
+                self.machine.in_flight.pop(operation.number)
         machine.launch.version += 1
 
 

@@ -89,16 +89,16 @@ class LivelockDetector:
         self._endless = None
         self._forget()
         self._look_at = self.loops + FIRST_LOOK
-        if self.engines.land_something():
+        if self.engines.complete_oldest():
             return None
         at = machine.at
         if not loads:  # whatever others do to memory, it does not end
-            self._accuse(lanes, at, loads)
+            self._raise_hang(lanes, at, loads)
 
-        def accuse() -> NoReturn:
-            self._accuse(lanes, at, loads, repeats=repeats)
+        def raise_hang() -> NoReturn:
+            self._raise_hang(lanes, at, loads, repeats=repeats)
 
-        return Blocked(accuse)
+        return Blocked(raise_hang)
 
     def _take(self) -> None:
         machine = self.machine
@@ -219,7 +219,7 @@ class LivelockDetector:
         now = self._memory()
         return old.memory is not None and now is not None and all(map(np.array_equal, old.memory, now))
 
-    def _accuse(self, lanes: NDArray[np.int64], at: int, loads: list[int], *, repeats: bool = False) -> NoReturn:
+    def _raise_hang(self, lanes: NDArray[np.int64], at: int, loads: list[int], *, repeats: bool = False) -> NoReturn:
         machine, instructions = self.machine, self.machine.program.instructions
         start = machine.launch.targets[at]
         body = range(min(start, at) if start >= 0 else at, at + 1)

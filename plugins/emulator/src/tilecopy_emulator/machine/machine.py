@@ -63,7 +63,7 @@ class Machine(Memories):
         super().__init__(launch, first, ctas)
         self.begun = launch.operations
         self.limit = 1 << 60
-        self.mbarriers = Mbarriers(self, lambda: self.engines.land_something())
+        self.mbarriers = Mbarriers(self, lambda: self.engines.complete_oldest())
         self.engines = Engines(self, self.mbarriers)
         self.tensor: Any = None
         self.warpgroups: Any = None
@@ -217,8 +217,8 @@ class Machine(Memories):
         while not running.any():
             if (self.status == DONE).all():
                 return None
-            if not self.engines.land_something() and not self.mbarriers.time_out():
-                return Blocked(self.accuse)
+            if not self.engines.complete_oldest() and not self.mbarriers.time_out():
+                return Blocked(self.raise_hang)
             running = self.status == RUN
         self.stale = False
         if running.all():
@@ -260,15 +260,15 @@ class Machine(Memories):
             self.tensor.finish()
         self.participation.finish()
 
-    def accuse(self) -> NoReturn:
+    def raise_hang(self) -> NoReturn:
         """Nobody can go on: say who waits for what."""
         waiting = np.nonzero((self.status != DONE) & (self.status != RUN))[0]
         status = self.status[waiting]
         for kind, say in (
-            (AT_MBARRIER, self.mbarriers.accuse),
-            (AT_WARP, self._accuse_warp),
-            (AT_BARRIER, self.barriers.accuse),
-            (AT_CLUSTER, self.barriers.accuse_cluster),
+            (AT_MBARRIER, self.mbarriers.raise_hang),
+            (AT_WARP, self._raise_warp_hang),
+            (AT_BARRIER, self.barriers.raise_hang),
+            (AT_CLUSTER, self.barriers.raise_cluster_hang),
         ):
             chosen = waiting[status == kind]
             if len(chosen):

@@ -71,8 +71,8 @@ class Mbarrier:
 class Mbarriers:
     """The mbarriers in a machine's shared memory."""
 
-    def __init__(self, machine: Memories, land: Callable[[], bool]) -> None:
-        self.machine, self.land = machine, land
+    def __init__(self, machine: Memories, complete_oldest: Callable[[], bool]) -> None:
+        self.machine, self.complete_oldest = machine, complete_oldest
         machine.barrier_name = self.name_of_actor
         self.objects: dict[int, Mbarrier] = {}
         self.dead: set[int] = set()
@@ -312,7 +312,7 @@ class Mbarriers:
         for position, place in enumerate(places.tolist()):
             barrier = self.use(lanes, np.array([position]), place)
             if sign > 0 and barrier.tx > 0 == barrier.pending:
-                counted = [each.size for each in self.machine.flying.values() if each.barrier == place]
+                counted = [each.size for each in self.machine.in_flight.values() if each.barrier == place]
                 if sum(counted) == barrier.tx:
                     what = f"{barrier.name}: expects bytes in phase {barrier.phase}, which copies in flight may complete before"
                     self.machine.hazard("mbarrier", what, lanes, position)
@@ -326,8 +326,8 @@ class Mbarriers:
         one = np.array([lane])
         self.add_tx(barrier, -count, one, 0)
         if self.test(barrier):
-            flying = self.machine.flying.values()
-            late = next((each for each in flying if each.barrier == barrier.place and each.size), None)
+            in_flight = self.machine.in_flight.values()
+            late = next((each for each in in_flight if each.barrier == barrier.place and each.size), None)
             if late is not None:
                 what = f"the bytes of this copy complete phase {barrier.phase - 1}, and those of {late.named()} may do so instead"
                 self.machine.hazard(
@@ -409,7 +409,7 @@ class Mbarriers:
                     if not fresh:
                         machine.yields(members[i : i + 1])
                         if not machine.others:
-                            self.land()
+                            self.complete_oldest()
                 else:
                     parked.append(lane)
                     barrier.waiters[lane] = int(phases[i])
@@ -469,7 +469,7 @@ class Mbarriers:
         shown = [str(barrier) for barrier in self.objects.values()]
         return f" ({'; '.join(shown[:4])})" if shown else ""
 
-    def accuse(self, waiting: Any) -> NoReturn:
+    def raise_hang(self, waiting: Any) -> NoReturn:
         """Phases that nobody completes."""
         machine = self.machine
         lane = int(waiting[0])

@@ -13,7 +13,7 @@ from ..threads.arrays import GlobalArray, Reads, fetch, put
 from ..threads.registers import Registers
 from ..threads.threads import Lanes
 from . import observed, profile
-from .race_check import ShadowedMemory, blame_flight, judge_global
+from .race_check import ShadowedMemory, judge_global, raise_in_flight
 
 LOG_ENTRIES = 1 << 12
 LOG_BYTES = 1 << 26
@@ -179,8 +179,8 @@ class GlobalAccesses(ShadowedMemory):
         self.shadow_of(array)
         if array.constant or array.constant_cells is not None:
             self._check_constant_write(array, lanes, offsets, size, chosen)
-        if array.flying:
-            self._check_flying(array, lanes, offsets, size, chosen)
+        if array.in_flight:
+            self._check_in_flight(array, lanes, offsets, size, chosen)
         equal = None
         if raw is not None and self.machine.launch.allows_same_value:
             equal = (fetch(array, offsets, size) == raw).all(axis=-1).ravel()
@@ -229,15 +229,15 @@ class GlobalAccesses(ShadowedMemory):
                 lanes, position, copy=copy,
             )  # fmt: skip
 
-    def _check_flying(self, array: GlobalArray, lanes: Lanes, offsets: Any, size: int, chosen: Any) -> None:
+    def _check_in_flight(self, array: GlobalArray, lanes: Lanes, offsets: Any, size: int, chosen: Any) -> None:
         """A write while asynchronous copies still read the array."""
         if self.machine.tolerant:
             return
         cells, count = self.cells(array, offsets, size)
-        for number, reads in list(array.flying.items()):
+        for number, reads in list(array.in_flight.items()):
             operation = reads[0].owner.get(number)
             if operation is None:
-                del array.flying[number]
+                del array.in_flight[number]
                 continue
             hit = np.zeros(len(cells), bool)
             for each in reads:
@@ -246,7 +246,7 @@ class GlobalAccesses(ShadowedMemory):
                 at = int(np.argmax(hit)) // count
                 position, copy = position_of(chosen, offsets, at)
                 where = array.where(int(offsets.ravel()[at]))
-                blame_flight(self.machine, operation, -1, where, "written", lanes, position, copy, None, wrote=False)
+                raise_in_flight(self.machine, operation, -1, where, "written", lanes, position, copy, None, wrote=False)
 
     def _order(
         self, array: GlobalArray, lanes: Lanes, offsets: Any, size: int, strength: int, chosen: Any, *,
@@ -273,7 +273,7 @@ class GlobalAccesses(ShadowedMemory):
                 same = offsets.ravel() == low
                 values = rows[at], rows[same], threads[::count][same]
             warp = -1 if self.machine.threads % 32 else int(threads[conflict.position]) // 32
-            self.accuse(
+            self.raise_race(
                 conflict, array.where(first), strength, lanes, position_of(chosen, offsets, at), (first, last),
                 writes=more.get("writes", False), values=values, there=lambda: fetch(array, np.array([low]), size),
                 near=lambda actor: actor // 32 == warp, key=array.base,

@@ -224,7 +224,7 @@ class ShadowedMemory:
         """Which memory: see :class:`RaceQuery`."""
         return key if self._whole_grid else ~self.machine.first
 
-    def accuse(
+    def raise_race(
         self, conflict: Conflict, where: str, strength: int, lanes: Lanes, at: tuple[int, int], span: tuple[int, int],
         *, writes: bool, values: tuple[Any, Any, Any] | None, there: Callable[[], Any], near: Callable[[int], bool],
         key: int = 0,
@@ -256,9 +256,9 @@ class ShadowedMemory:
                 and bool(((together if conflict.together else old) == new).all())
             )
         if actor >= FLIGHT_ACTOR:
-            operation = machine.flying.get(actor - FLIGHT_ACTOR) or launch.writing[actor - FLIGHT_ACTOR]
+            operation = machine.in_flight.get(actor - FLIGHT_ACTOR) or launch.writing[actor - FLIGHT_ACTOR]
             cell = -1 if self._whole_grid else int(conflict.cell)
-            blame_flight(machine, operation, cell, where, action, lanes, position, copy, span, wrote=conflict.wrote)
+            raise_in_flight(machine, operation, cell, where, action, lanes, position, copy, span, wrote=conflict.wrote)
         if not self._whole_grid:
             who = machine.actor_name(actor, copy)
         else:
@@ -329,12 +329,12 @@ def _what_orders(machine: Registers, mine: int, other: int, *, scope: bool) -> s
     return "a release after the first and an acquire before the second, of scope .gpu, on one flag; grid.sync(); two launches"
 
 
-def blame_flight(
+def raise_in_flight(
     machine: Registers, operation: Operation, cell: int, where: str, action: str, lanes: Lanes, position: int, copy: int,
     span: tuple[int, int] | None, *, wrote: bool,
 ) -> NoReturn:  # fmt: skip
     """The hazard for an access to what an operation in flight uses; ``cell``: of shared memory, or -1."""
-    pending, operation.blamed = operation.pending(cell), True
+    pending, operation.was_reported = operation.pending(cell), True
     own = operation.machine is machine and pending.lane == int(machine.index(lanes)[position])
     remedy = (pending.remedy or pending.lack) + ("" if own or not pending.alone else ", then a barrier")
     who, verb = operation.machine.name_of(pending.lane), "to it is in flight" if wrote else "still reads it"

@@ -300,7 +300,7 @@ class SharedMemory(ShadowedMemory):
             if raw is not None:
                 rows = np.broadcast_to(raw, (len(places), machine.copies, size))
                 values = rows[at], rows[places == low], index[::count][places == low]
-            self.accuse(
+            self.raise_race(
                 conflict, self.where(first), strength, lanes, (at, 0), (first % self.size, last % self.size),
                 writes=more.get("writes", False), values=values, there=lambda: self.fetch(places[at : at + 1], size),
                 near=lambda actor: bool(warp_of[actor] == warp),

@@ -40,7 +40,7 @@ def stamp(time: int, strength: int, actor: Any) -> Any:
     return (np.int64(time) << TIME_SHIFT) | np.int64(strength << STRENGTH_SHIFT) | np.asarray(actor, np.int64)
 
 
-def in_flight(actor: int, strength: int = WEAK) -> Any:
+def in_flight_stamp(actor: int, strength: int = WEAK) -> Any:
     """The stamp of an operation that has not completed."""
     return stamp(FOREVER, strength, actor)
 
@@ -398,12 +398,12 @@ class ShadowMemory:
     def begin(self, actor: int, reads: Any, writes: Any, strength: int = WEAK) -> None:
         """An operation in flight touches cells (already checked)."""
         if writes is not None:
-            self.writer[writes] = in_flight(actor, strength)
+            self.writer[writes] = in_flight_stamp(actor, strength)
             self.reader[writes] = 0
         if reads is not None and len(reads):
-            self.push(reads, in_flight(actor))
+            self.push(reads, in_flight_stamp(actor))
 
-    def land(self, actor: int, writes: Any, stamps: Any) -> None:
+    def complete(self, actor: int, writes: Any, stamps: Any) -> None:
         """It has completed: its accesses are those of somebody now."""
         if writes is not None:
             here = actor_of(self.writer[writes]) == actor

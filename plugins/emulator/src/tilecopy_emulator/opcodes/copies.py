@@ -90,7 +90,7 @@ def _source(machine: Machine, lanes: Lanes, addresses: Any, size: int, keep: Any
             array, _, offsets = pieces[0]
             memory.note_read(array, lanes, offsets, access, remember=False)
             one = offsets.shape[0] == 1
-            array.flying[machine.launch.operations + 1] = [Reads(machine.flying, offsets, size)]
+            array.in_flight[machine.launch.operations + 1] = [Reads(machine.in_flight, offsets, size)]
             return lambda rows: fetch(array, offsets if one else offsets[rows], size)
         keep = np.full((1, 1), size, np.int64)
     shape = (machine.size(lanes), machine.copies)
@@ -122,17 +122,17 @@ def _source(machine: Machine, lanes: Lanes, addresses: Any, size: int, keep: Any
                 memory.outside(lanes, found, addresses.view(np.int64) - found.base, whole, count)
             covered = -(-count // memory.cell) * memory.cell
             memory.check_read(found, lanes, offsets, covered, 0, here, remember=False)
-            reads = Reads(machine.flying, addresses.view(np.int64) - found.base, count, here)
-            found.flying.setdefault(machine.launch.operations + 1, []).append(reads)
+            reads = Reads(machine.in_flight, addresses.view(np.int64) - found.base, count, here)
+            found.in_flight.setdefault(machine.launch.operations + 1, []).append(reads)
             raw_parts.append((found, here, offsets, count))
 
-    def land(rows: Any) -> Any:
+    def read_parts(rows: Any) -> Any:
         raw = np.zeros((*shape, size), np.uint8)
         for found, here, offsets, count in raw_parts:
             raw[here, :count] = found.data[offsets[:, None] + np.arange(count)]
         return raw[rows]
 
-    return land
+    return read_parts
 
 
 @with_operands("[shared]")
@@ -255,7 +255,7 @@ def issue_copy(
     lane, shared = int(one[0]), machine.shared
     kind = "bulk reduction" if compute is not None else "bulk copy"
     data: dict[str, Any] = {"compute": compute, "element": element, "kept": None}
-    reads = writes = flying = array_write = None
+    reads = writes = in_flight = array_write = None
     ctas: list[int] = []
     barrier = -1
     if phase is not None:
@@ -275,7 +275,7 @@ def issue_copy(
         place_from = "global", source[1]
         check_read_global(machine, one, array, [Piece.of(machine, offsets, size)])
         data["array_from"], data["offsets_from"] = array, offsets + steps[:, None]
-        flying = [Reads(machine.flying, offsets, size)]
+        in_flight = [Reads(machine.in_flight, offsets, size)]
     if received is None:
         array, offsets = global_bytes(machine, one, to[1], size)
         place_to = "global", to[1]
@@ -298,7 +298,7 @@ def issue_copy(
         ctas.append(there)
     start_operation(
         machine, lane, kind, reads=reads, writes=writes, barrier=barrier, size=size, ctas=tuple(ctas),
-        array_write=array_write, flying=flying, data=data, reduces=compute is not None,
+        array_write=array_write, in_flight=in_flight, data=data, reduces=compute is not None,
     )  # fmt: skip
     if machine.launch.observer is not None:
         observed.tell_transfer(machine, one, place_from, place_to, size)
@@ -333,7 +333,7 @@ class Piece:
         """These as what an operation reads."""
         offsets = np.zeros(self.chosen.shape, np.int64)
         offsets[self.chosen] = self.offsets
-        return Reads(machine.flying, offsets, self.size, self.chosen)
+        return Reads(machine.in_flight, offsets, self.size, self.chosen)
 
     def cells(self, machine: Machine, one: Any, array: GlobalArray) -> tuple[Any, Any]:
         """ShadowMemory cells, and the thread of each."""
@@ -401,21 +401,21 @@ def check_received(machine: Machine, one: Any, places: Any, size: int, *, reduce
 
 
 def start_operation(
-    machine: Machine, lane: int, kind: str, *, barrier: int = -1, flying: list[Reads] | None = None, **rest: Any
+    machine: Machine, lane: int, kind: str, *, barrier: int = -1, in_flight: list[Reads] | None = None, **rest: Any
 ) -> None:
     """Start an operation whose accesses have been checked: it completes on an mbarrier, or without one in the lane's bulk group.
 
-    ``flying`` is what it reads of the array that its data names; of the others see :class:`Operation`.
+    ``in_flight`` is what it reads of the array that its data names; of the others see :class:`Operation`.
     """
     group = int(machine.engines.bulk_committed[lane]) if barrier < 0 else -1
     clock = machine.order.causes(lane) if group < 0 else None
     operation = machine.engines.start(
-        kind, lane, partial(land, machine), _WAITS, barrier=barrier, group=group, clock=clock,
+        kind, lane, partial(complete, machine), _WAITS, barrier=barrier, group=group, clock=clock,
         explain=machine.engines.bulk_lack if group >= 0 else None, **rest,
     )  # fmt: skip
     machine.engines.begin(operation)
-    if flying is not None:
-        operation.data["array_from"].flying[operation.number] = flying
+    if in_flight is not None:
+        operation.data["array_from"].in_flight[operation.number] = in_flight
     if group < 0:
         machine.engines.pending.append(operation)
 
@@ -468,7 +468,7 @@ def check_proxy_global(
         )  # fmt: skip
 
 
-def land(machine: Machine, operation: Operation) -> None:
+def complete(machine: Machine, operation: Operation) -> None:
     """Move (or add) the bytes, in units of 16 or as a ``row`` has them; of those in global memory ``kept`` says how many bytes there are, if not all."""
     data, shared = operation.data, machine.shared
     if "row" in data:
@@ -483,7 +483,7 @@ def land(machine: Machine, operation: Operation) -> None:
         return
     places = data["place_to"]
     shared.put(places, raw if data["compute"] is None else _combined(data, shared.fetch(places, raw.shape[2]), raw))
-    machine.engines.complete(operation)
+    machine.engines.complete_on_mbarrier(operation)
 
 
 def _fetched(array: GlobalArray, offsets: Any, data: dict[str, Any]) -> Any:

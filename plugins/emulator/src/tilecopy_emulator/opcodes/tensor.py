@@ -16,7 +16,7 @@ import numpy as np
 
 from ..machine.machine import Machine
 from ..memory import observed
-from ..memory.race_check import blame_flight
+from ..memory.race_check import raise_in_flight
 from ..memory_model.access import TENSOR_CELLS, at_rank
 from ..memory_model.clocks import BARRIER_COLUMNS, NOTHING, TENSOR, Clock, join
 from ..memory_model.shadow import (
@@ -31,7 +31,7 @@ from ..memory_model.shadow import (
     time_of,
 )
 from ..program import Instruction, Program, Vector
-from ..threads.operations import Operation, lands_later
+from ..threads.operations import Operation, completes_late
 from .copies import check_sent
 from .descriptors import TCGEN05, Descriptor, places_of, widened
 from .loads import address_reader, immediate, shared_address, with_operands
@@ -116,7 +116,7 @@ class TensorMemory:
         self.stores: list[_Transfer] = []
         self.copies: dict[tuple[int, int], list[Operation]] = {}
         self.completed: dict[tuple[int, int], Clock] = {}
-        self.landed: dict[tuple[int, tuple[int, ...]], set[int]] = {}
+        self.completed_stamps: dict[tuple[int, tuple[int, ...]], set[int]] = {}
         """Lane, and D of its products or () for its copies -> the stamps that they left."""
 
     @classmethod
@@ -135,8 +135,13 @@ class TensorMemory:
         self.words = np.ascontiguousarray(self.words.T).reshape(-1, 1)
         self.low_alone = np.tile(self.low_alone, copies)
         self.shadow = self.shadow.copied(copies, (lanes, ctas * BARRIER_COLUMNS, shift))
-        allocated, after, completed, landed = self.allocated, self.after, self.completed, self.landed
-        self.allocated, self.after, self.completed, self.landed = {}, {}, {}, {}
+        allocated, after, completed, completed_stamps = (
+            self.allocated,
+            self.after,
+            self.completed,
+            self.completed_stamps,
+        )
+        self.allocated, self.after, self.completed, self.completed_stamps = {}, {}, {}, {}
         for copy in range(copies):
             for cta, found in allocated.items():
                 self.allocated[cta + copy * ctas] = [
@@ -144,9 +149,11 @@ class TensorMemory:
                 ]
             for (lane, group), clock in completed.items():
                 self.completed[lane + copy * lanes, group] = machine.order.moved(clock, machine.first + copy * ctas)
-            for (lane, result), stamps in landed.items():
+            for (lane, result), stamps in completed_stamps.items():
                 moved_result = (result[0] + copy * ctas * CELLS, *result[1:]) if result else ()
-                self.landed[lane + copy * lanes, moved_result] = {x + copy * ctas * BARRIER_COLUMNS for x in stamps}
+                self.completed_stamps[lane + copy * lanes, moved_result] = {
+                    x + copy * ctas * BARRIER_COLUMNS for x in stamps
+                }
             for lane, rows in after.items():
                 moved = machine.first + copy * ctas
                 self.after[lane + copy * lanes] = {key + moved: row for key, row in rows.items()}
@@ -243,11 +250,11 @@ class TensorMemory:
         try:
             act(flat, stamps, self.judge(who, fenced=fenced, after=after))
         except Conflict as conflict:
-            self._blame(conflict, lanes, position, leader, action)
-        flying = self.stores if action == "read" else [*self.stores, *self.loads]
-        if not flying or not np.isin(flat, np.concatenate([each.cells.ravel() for each in flying])).any():
+            self._raise_race(conflict, lanes, position, leader, action)
+        in_flight = self.stores if action == "read" else [*self.stores, *self.loads]
+        if not in_flight or not np.isin(flat, np.concatenate([each.cells.ravel() for each in in_flight])).any():
             return
-        for each in flying:
+        for each in in_flight:
             hit = np.isin(flat, each.cells)
             if hit.any():
                 kind = "st" if each in self.stores else "ld"
@@ -256,14 +263,14 @@ class TensorMemory:
                     f"{machine.name_of(each.leader)} is in flight (tcgen05.wait::{kind} is missing)", lanes, position,
                 )  # fmt: skip
 
-    def _blame(self, conflict: Conflict, lanes: Any, position: int, leader: int, action: str) -> None:
+    def _raise_race(self, conflict: Conflict, lanes: Any, position: int, leader: int, action: str) -> None:
         machine, order = self.machine, self.machine.order
         where = f"{self.where(conflict.cell)}: tensor memory"
         before = "written" if conflict.wrote else "read"
         actor, time = int(actor_of(conflict.stamp)), int(time_of(conflict.stamp))
         if actor >= FLIGHT_ACTOR:
-            operation = machine.flying[int(actor_of(conflict.stamp)) - FLIGHT_ACTOR]
-            blame_flight(machine, operation, -1, where, action, lanes, position, 0, None, wrote=conflict.wrote)
+            operation = machine.in_flight[int(actor_of(conflict.stamp)) - FLIGHT_ACTOR]
+            raise_in_flight(machine, operation, -1, where, action, lanes, position, 0, None, wrote=conflict.wrote)
         rows = order.snapshot(np.array([leader])).rows
         if actor >= BARRIER_ACTOR:
             home, column = barrier_of(actor)
@@ -446,7 +453,7 @@ def _issue(
     spots = cta * CELLS + targets[:, :, None] * COLUMNS + column + np.arange(4 * units)
     memory.touch(one, 0, lane, spots, "written")
     operation = machine.engines.start(
-        "tcgen05.cp", lane, lands_later, "a tcgen05.commit of its thread and a wait for it are missing", reads=np.unique(cells),
+        "tcgen05.cp", lane, completes_late, "a tcgen05.commit of its thread and a wait for it are missing", reads=np.unique(cells),
         ctas=(cta,), data={"place_rows": places, "cells": spots, "units": units, "packed": packed},
     )  # fmt: skip
     machine.engines.begin(operation)
@@ -479,7 +486,7 @@ def _commit(instruction: Instruction, program: Program) -> Step:
                 place = int(machine.shared.place(one, at_rank(address, rank), 8, remote=True)[0])
                 machine.mbarriers.use(one, np.array([0]), place)
                 operation = machine.engines.start(
-                    "tcgen05.commit", lane, partial(_land_commit, machine), "a wait for its mbarrier's phase is missing", barrier=place,
+                    "tcgen05.commit", lane, partial(_complete_commit, machine), "a wait for its mbarrier's phase is missing", barrier=place,
                     ctas=(int(machine.cta_of[lane]), place // machine.shared.size), clock=machine.order.causes(lane), data={"tracked": tracked, "group": group},
                 )  # fmt: skip
                 machine.engines.pending.append(operation)
@@ -493,7 +500,7 @@ def result_of(data: dict[str, Any]) -> tuple[int, ...]:
     return (int(data["cells"][0, 0]), *data["cells"].shape) if "product" in data else ()
 
 
-def _land_commit(machine: Machine, operation: Operation) -> None:
+def _complete_commit(machine: Machine, operation: Operation) -> None:
     """The copies of the thread until then have completed; arrive."""
     memory = TensorMemory.of(machine)
     barrier = machine.mbarriers.objects.get(operation.barrier)
@@ -504,14 +511,14 @@ def _land_commit(machine: Machine, operation: Operation) -> None:
     actor = machine.mbarriers.actor(barrier)
     stamps = stamp(machine.launch.time.now, WEAK, actor)
     for old in operation.data["tracked"]:
-        copy = machine.flying.get(old.number)
+        copy = machine.in_flight.get(old.number)
         if copy is None:
             continue
         data = copy.data
-        memory.landed.setdefault((copy.lane, result_of(data)), set()).add(int(stamps))
+        memory.completed_stamps.setdefault((copy.lane, result_of(data)), set()).add(int(stamps))
         if "product" in data:
-            data["product"].land(machine, copy)
-            memory.shadow.land(copy.actor, data["cells"].ravel(), stamps)
+            data["product"].complete(machine, copy)
+            memory.shadow.complete(copy.actor, data["cells"].ravel(), stamps)
             machine.engines.done(copy, actor)
             continue
         raw = machine.shared.fetch(data["place_rows"], 16)  # (rows * units, C, 16)
@@ -522,9 +529,9 @@ def _land_commit(machine: Machine, operation: Operation) -> None:
         for part in spots:
             memory.words[part] = flat
             memory.low_alone[part] = False
-        memory.shadow.land(copy.actor, np.unique(spots.ravel()), stamps)
+        memory.shadow.complete(copy.actor, np.unique(spots.ravel()), stamps)
         machine.engines.done(copy, actor)
-    machine.flying.pop(operation.number, None)
+    machine.in_flight.pop(operation.number, None)
     # a commit covers all earlier operations of its thread, also those that came to be known by another mbarrier
     row = np.zeros(machine.order.width, np.int32)
     row[machine.order.barriers_at + barrier.column] = machine.launch.time.now

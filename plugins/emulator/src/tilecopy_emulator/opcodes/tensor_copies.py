@@ -192,7 +192,7 @@ def _load(instruction: Instruction, program: Program) -> Step:
         for position, one, found, box in list(where.boxes(machine, lanes)):
             pieces = box.pieces(machine)
             copies.check_read_global(machine, one, box.array, pieces)
-            flying = [each.reads(machine) for each in pieces] or None
+            in_flight = [each.reads(machine) for each in pieces] or None
             for rank in [-1] if masks is None else copies.receivers(machine, one, int(masks[position])):
                 to, signal = at_rank(copies.row_of(targets, position), rank), copies.row_of(barriers, position)
                 if paired and rank >= 0:  # of each pair, the CTA with the parity of the one that is named
@@ -210,7 +210,7 @@ def _load(instruction: Instruction, program: Program) -> Step:
                 }  # fmt: skip
                 copies.start_operation(
                     machine, int(one[0]), "tensor copy", writes=copies.check_received(machine, one, places, UNIT),
-                    barrier=barrier, size=UNIT * len(places), ctas=(there,), flying=flying, data=data,
+                    barrier=barrier, size=UNIT * len(places), ctas=(there,), in_flight=in_flight, data=data,
                 )  # fmt: skip
                 if machine.launch.observer is not None:
                     observed.tell_transfer(

@@ -2,7 +2,7 @@
 
 Where D lies: row i of 128 in lane i, of 64 in lane ``i % 16 + 32 * (i // 16)``; element j in column j, whatever its type. A in tensor
 memory lies in the same lanes, packed. A pair of CTAs (``cta_group::2``) takes 256 rows: each has half of A's rows and of D's, and
-half of B. Products of one thread come one after another where D is the same, and after its copies; they land with their commit.
+half of B. Products of one thread come one after another where D is the same, and after its copies; they complete with their commit.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import attrs
 import numpy as np
 
 from ..machine.machine import Machine
-from ..memory_model.shadow import in_flight
+from ..memory_model.shadow import in_flight_stamp
 from ..program import Instruction, Memory, Program
-from ..threads.operations import Operation, lands_later
+from ..threads.operations import Operation, completes_late
 from .descriptors import PADDED_BITS, TCGEN05, UNIT, Descriptor, matrix_of, operand_in_shared
 from .loads import address_reader, immediate, names_of
 from .operands import Handler, Lanes, Step, is_constant, reader, refuse
@@ -94,7 +94,7 @@ class _Product:
         lane = row if self.m == 128 else row % 16 + 32 * (row // 16)
         return cta * CELLS + (lane[:, None] + (taddr >> 16)) * COLUMNS + (taddr & 0xFFFF) + np.arange(columns)
 
-    def land(self, machine: Machine, operation: Operation) -> None:
+    def complete(self, machine: Machine, operation: Operation) -> None:
         """Compute D and put it into tensor memory."""
         data, memory, shared = operation.data, TensorMemory.of(machine), machine.shared
         one, cells = np.array([operation.lane]), data["cells"]
@@ -174,13 +174,13 @@ def _issue(
     what: Any = (form.n // group, form.k, form.b)
     found = [operand_in_shared(machine, one, each, right, *what, mn_major=form.transposed[1]) for each in ctas]
     place_b, cells_b = np.stack([places for places, _ in found]), np.concatenate([cells for _, cells in found])
-    earlier = [each for each in machine.flying.values() if each.lane == lane and each.kind in _PIPELINED]
+    earlier = [each for each in machine.in_flight.values() if each.lane == lane and each.kind in _PIPELINED]
     for number, each in enumerate(ctas):
         cells = form.cells(each, taddr, form.n)
         data: dict[str, Any] = {"product": form, "place_b": place_b, "cells": cells}
         after, same = (
-            {in_flight(x.actor) for x in earlier if result_of(x.data) == result}
-            | memory.landed.get((lane, result), set())
+            {in_flight_stamp(x.actor) for x in earlier if result_of(x.data) == result}
+            | memory.completed_stamps.get((lane, result), set())
             for result in ((), result_of(data))
         )
         reads = cells_b
@@ -197,7 +197,7 @@ def _issue(
         for action in ("read", "written") if form.accumulates else ("written",):
             _touched(machine, one, each, form, taddr, form.n, action, after | same, data["kept_lanes"])
         operation = machine.engines.start(
-            "tcgen05.mma", lane, lands_later, "a tcgen05.commit of its thread and a wait for it are missing",
+            "tcgen05.mma", lane, completes_late, "a tcgen05.commit of its thread and a wait for it are missing",
             reads=np.unique(reads), ctas=tuple(ctas), data=data,
         )  # fmt: skip
         machine.engines.begin(operation)

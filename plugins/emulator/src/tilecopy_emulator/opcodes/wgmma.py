@@ -18,7 +18,7 @@ from ..machine.machine import Machine
 from ..memory_model.clocks import BARRIER_COLUMNS
 from ..memory_model.shadow import BARRIER_ACTOR
 from ..program import Instruction, Program, Vector, names_in
-from ..threads.operations import Operation, Pending, in_group, lands_later
+from ..threads.operations import Operation, Pending, completes_late, in_group
 from ..threads.threads import WARPGROUP
 from .descriptors import UNIT, WGMMA, Descriptor, matrix_of, operand_in_shared
 from .loads import immediate, names_of
@@ -61,7 +61,7 @@ class Warpgroups:
         self.now = 0
         self.fenced, self.committed = np.zeros(machine.units, np.int64), np.zeros(machine.units, np.int64)
         self.touched: dict[str, Any] = {}
-        self.flying: list[_Product] = []
+        self.in_flight: list[_Product] = []
         self.columns: dict[tuple[int, int], int] = {}
 
     @classmethod
@@ -78,15 +78,15 @@ class Warpgroups:
         self.fenced, self.committed = np.tile(self.fenced, copies), np.tile(self.committed, copies)
         self.touched = {name: np.tile(times, copies) for name, times in self.touched.items()}
         self.columns = {(cta + c * ctas, group): n for (cta, group), n in self.columns.items() for c in range(copies)}
-        flying, self.flying = self.flying, []
-        for each in flying:
+        in_flight, self.in_flight = self.in_flight, []
+        for each in in_flight:
             for copy in range(copies):
                 still_open = np.zeros(unit * copies, bool)
                 still_open[copy * unit : (copy + 1) * unit] = each.open
                 operation = made.get((each.operation.number, copy), each.operation)
                 lanes, group = each.lanes + copy * unit, np.tile(each.group, copies)
                 new = attrs.evolve(each, operation=operation, lanes=lanes, open=still_open, group=group)
-                self.flying.append(new)
+                self.in_flight.append(new)
 
     def column(self, first: int) -> tuple[int, int]:
         """CTA, and column in its rows, of the warpgroup of a lane."""
@@ -97,14 +97,14 @@ class Warpgroups:
             machine.mbarriers.products.add((key[0], self.columns[key]))
         return key[0], self.columns[key]
 
-    def in_flight(self, lanes: Any, names: Iterable[str], what: str, *, a: bool = False, type: str = "") -> None:
+    def demand_idle(self, lanes: Any, names: Iterable[str], what: str, *, a: bool = False, type: str = "") -> None:
         """Registers may not be those of a product in flight.
 
         ``lanes``: whose; ``names``: registers; ``what``: is done to them; ``a``: whether another product reads them as
         A, which may be that of several; ``type``: of the accumulators that they are for another product, which may be
         those of several.
         """
-        for each in self.flying:
+        for each in self.in_flight:
             shared = each.names.intersection(names).intersection(each.accumulators if a else names)
             if not shared or not each.open[lanes].any() or (each.accumulators, each.type) == (names, type):
                 continue
@@ -125,12 +125,12 @@ class Warpgroups:
 
     def why_in_flight(self, operation: Operation, _: int) -> Pending:
         """Return what a product lacks, see :class:`Operation`."""
-        return next(self._lack(each, operation.lane) for each in self.flying if each.operation is operation)
+        return next(self._lack(each, operation.lane) for each in self.in_flight if each.operation is operation)
 
     def touch(self, lanes: Lanes, names: frozenset[str]) -> None:
         """Another instruction is about to read or write registers of products."""
         index = self.machine.index(lanes)
-        self.in_flight(index, names, "used")
+        self.demand_idle(index, names, "used")
         for name in names:
             times = self.touched.setdefault(name, np.zeros(self.machine.units, np.int64))
             times[index] = self.now
@@ -157,7 +157,7 @@ class Warpgroups:
         machine = self.machine
         waiting = np.zeros(machine.units, bool)
         waiting[lanes] = True
-        for each in self.flying:
+        for each in self.in_flight:
             ready = each.lanes[(waiting & each.open & (each.group < self.committed - newest))[each.lanes]]
             if not len(ready):
                 each.operation.waited = machine.at if waiting[each.lanes].any() else each.operation.waited
@@ -170,13 +170,13 @@ class Warpgroups:
             row[machine.order.barriers_at + column] = each.done
             machine.order.learn(cta, ready - cta * machine.threads, row)
             each.open[ready] = False
-        self.flying = [each for each in self.flying if each.open.any()]
+        self.in_flight = [each for each in self.in_flight if each.open.any()]
         machine.launch.time.now += 1
         machine.launch.version += 1
 
     def leaving(self, ending: Any) -> None:
         """Lanes exit."""
-        for each in self.flying:
+        for each in self.in_flight:
             position = int(np.argmax(each.open[ending]))
             if each.open[ending][position]:
                 self.machine.hazard(
@@ -280,12 +280,12 @@ def _issue(machine: Machine, lanes: Any, form: _Form) -> None:
     right, accumulates, *left = (int(values[0]) for values in deciding)
     fragment, names, readers, writers = form.result
     groups.demand_fence(lanes, names)
-    groups.in_flight(lanes, names, "an accumulator", type=fragment.type)
+    groups.demand_idle(lanes, names, "an accumulator", type=fragment.type)
     used, reads = frozenset(names), np.zeros(0, np.int64)
     if isinstance(form.a, tuple):
         matrix, a_names, a_readers = form.a
         groups.demand_fence(lanes, a_names)
-        groups.in_flight(lanes, a_names, "read as A", a=True)
+        groups.demand_idle(lanes, a_names, "read as A", a=True)
         used |= frozenset(a_names)
         a = matrix.values(machine.stacked((read(machine, lanes) for read in a_readers), lanes)[:, None])[0]
     else:
@@ -299,13 +299,13 @@ def _issue(machine: Machine, lanes: Any, form: _Form) -> None:
     for write, words in zip(writers, fragment.words(raw[None]), strict=True):
         write(machine, lanes, words[0])
     operation = machine.engines.start(
-        "wgmma.mma_async", int(lanes[0]), lands_later, "", explain=groups.why_in_flight,
+        "wgmma.mma_async", int(lanes[0]), completes_late, "", explain=groups.why_in_flight,
         reads=np.union1d(reads, cells), ctas=(cta,),
     )  # fmt: skip
     machine.engines.begin(operation)
     still_open = np.zeros(machine.units, bool)
     still_open[lanes] = True
-    groups.flying.append(_Product(operation, names, fragment.type, used, lanes, still_open, groups.committed.copy()))
+    groups.in_flight.append(_Product(operation, names, fragment.type, used, lanes, still_open, groups.committed.copy()))
 
 
 def _in_shared(machine: Machine, firsts: Any, word: int, form: _Form, which: int) -> tuple[Any, Any]:

@@ -61,7 +61,7 @@ class GlobalArray:
         self.log: list[tuple[Any, int, Any, Any]] = []
         self.log_bytes = 0
         self.written: Any = None
-        self.flying: dict[int, list[Reads]] = {}
+        self.in_flight: dict[int, list[Reads]] = {}
         self.constant: list[tuple[Any, int]] = []
         self.constant_cells: Any = None
         self.journal: list[tuple[Any, Any]] | None = None

@@ -319,7 +319,7 @@ class Barriers:
                             machine.ids[machine.warp_of == most], at=at, threads=(other,),
                         )  # fmt: skip
 
-    def accuse(self, waiting: Any) -> NoReturn:
+    def raise_hang(self, waiting: Any) -> NoReturn:
         """A barrier that nobody completes."""
         machine = self.machine
         lane = int(waiting[0])
@@ -393,7 +393,7 @@ class Barriers:
             if not over.all():
                 machine.park(members[~over], AT_CLUSTER)
 
-    def accuse_cluster(self, waiting: Any) -> NoReturn:
+    def raise_cluster_hang(self, waiting: Any) -> NoReturn:
         """A cluster barrier that nobody completes."""
         machine = self.machine
         lane = int(waiting[0])

@@ -65,7 +65,7 @@ class Operation:
         reads, writes: shadow cells of shared memory.
         array_write: what it writes of global memory: array, cells, and the threads that get them.
         reduces: what it writes it combines with what is there; so others may do at the same time.
-        land: moves the bytes.
+        complete: moves the bytes.
         lack: what is missing where somebody did not wait for it; of an operation of a group its ``explain`` says it.
         barrier: place of the mbarrier that it completes on, or -1.
         size: bytes that it counts there.
@@ -73,7 +73,7 @@ class Operation:
         ctas: whose shared memory it uses.
         clock: what it comes after (see VectorClocks.causes).
         explain: from the operation and a shadow cell (-1 for any) to what it lacks.
-        blamed: a hazard has told that its completion is missing.
+        was_reported: a hazard has told that its completion is missing.
         waited: the last instruction by which its lane has waited in vain, or -1.
     """
 
@@ -82,7 +82,7 @@ class Operation:
     number: int
     at: int
     lane: int
-    land: Callable[[Operation], None]
+    complete: Callable[[Operation], None]
     lack: str
     reads: Any = None
     writes: Any = None
@@ -97,7 +97,7 @@ class Operation:
     data: dict[str, Any] = attrs.Factory(dict)
     explain: Callable[[Operation, int], Pending] | None = None
     waited: int = -1
-    blamed: bool = False
+    was_reported: bool = False
 
     @property
     def actor(self) -> int:
@@ -116,5 +116,5 @@ class Operation:
         )
 
 
-def lands_later(operation: Operation) -> None:
-    """How an operation lands whose bytes another one moves."""
+def completes_late(operation: Operation) -> None:
+    """Complete an operation whose bytes another one moves."""

@@ -32,7 +32,7 @@ class Registers(Threads):
     Attributes:
         flags: what strong accesses carry.
         barriers: those of CTAs, warps and clusters.
-        flying: asynchronous operations in flight, by their numbers.
+        in_flight: asynchronous operations in flight, by their numbers.
         tolerant: the instruction is done again after its hazard was told: unwritten values count as written, accesses as ordered.
         place_names: a byte of shared or local memory in words.
         barrier_name: an actor that stands for asynchronous operations, in words.
@@ -44,7 +44,7 @@ class Registers(Threads):
     def __init__(self, launch: Launch, first: int, ctas: int) -> None:
         super().__init__(launch, first, ctas)
         self.flags, self.barriers = ReleaseAcquire(self), Barriers(self)
-        self.flying: dict[int, Operation] = {}
+        self.in_flight: dict[int, Operation] = {}
         self.place_names = {}
         self.registers: dict[str, Any] = {}
         self.defined: dict[str, Any] = {}

@@ -33,7 +33,7 @@ class CopiesDiverged(Exception):  # noqa: N818 (never leaves the machine)
 class Blocked:
     """Why a machine cannot go on by itself: raises the hazard when called."""
 
-    accuse: Callable[[], NoReturn]
+    raise_hang: Callable[[], NoReturn]
 
 
 class Threads:
@@ -341,7 +341,7 @@ class Threads:
             else:
                 self.launch.executed[key] -= len(lanes) * self.copies
 
-    def _accuse_warp(self, waiting: Any) -> NoReturn:
+    def _raise_warp_hang(self, waiting: Any) -> NoReturn:
         lane = int(waiting[0])
         for at, members in self.gathering.items():
             if members[lane]:
