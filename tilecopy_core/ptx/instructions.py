@@ -8,9 +8,8 @@ in ``opcodes.txt``, which says how they are written.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache, lru_cache, reduce
-from itertools import product
 from pkgutil import get_data
 
 from attrs import evolve
@@ -18,11 +17,10 @@ from attrs import evolve
 from ..description.target import MBARRIER_TX_LIMIT, Target, Version, target_of
 from ..errors import PtxError, TargetError, short_repr
 from ..errors.patterns import pattern
-from ..errors.process_lock import LOCK
 from ..errors.records import frozen
 from .operands import Address, Register
 
-__all__ = ["Instruction", "Needs", "Place", "Role", "instruction_of", "nearest_to"]
+__all__ = ["Form", "Instruction", "Needs", "Place", "Role", "forms_of", "instruction_of", "opcode_words"]
 
 
 @frozen
@@ -259,8 +257,8 @@ _GROUP = pattern(r"(?:\{([^}]*)\}|\(([^)]*)\)|\.([\w:.]+))(\+?)")
 
 
 @frozen
-class _Form:
-    """One form of an opcode, ready to be matched."""
+class Form:
+    """A frozen record of one form of an opcode: its fixed start, and groups of parts, of which one must or may stand in the opcode."""
 
     start: str
     groups: tuple[tuple[tuple[str, ...], bool], ...]
@@ -277,32 +275,6 @@ class _Form:
                 return False
             rest = rest[:start] + rest[end:]
         return not rest
-
-    def nearest_to(self, opcode: str) -> str:
-        """Return the opcode of this form that has the most in common with one that is not of it."""
-        nearest, left = self.start, opcode.split(".")[1:]
-        for part in self.start.split(".")[1:]:
-            if part in left:
-                left.remove(part)
-        for choices, required in self.groups:
-            pairs = product(choices, left or [""])
-            chosen, part = max(pairs, key=lambda pair: _likeness(*pair))
-            is_meant = _likeness(chosen, part) >= _ALIKE
-            if required or is_meant:
-                nearest += f".{chosen}"
-            if is_meant:
-                left.remove(part)
-        return nearest
-
-
-_ALIKE = 0.8
-"""How like a part of an opcode is to the one that is meant: ``globl`` is to ``global``, and ``b32`` is not to ``f32``."""
-
-
-def _likeness(one: Sequence[str], other: Sequence[str]) -> float:
-    with LOCK:
-        from difflib import SequenceMatcher
-    return SequenceMatcher(None, one, other).ratio()
 
 
 def _table() -> str:
@@ -376,9 +348,14 @@ _WORD = pattern(r"\w+")
 _START = pattern(r"[\w:.$]+")
 
 
+def opcode_words() -> Collection[str]:
+    """Return the first words of all opcodes in the table."""
+    return _written()[1].keys()
+
+
 @cache
-def _forms(word: str) -> tuple[_Form, ...]:
-    """The forms of the opcodes that begin with a word, the lowest first."""
+def forms_of(word: str) -> tuple[Form, ...]:
+    """Return the forms of the opcodes that begin with a word, those of the oldest targets first."""
     parts, forms, _ = _written()
     found = []
     for written, needs in forms.get(word, ()):
@@ -390,7 +367,7 @@ def _forms(word: str) -> tuple[_Form, ...]:
             if not joined:
                 groups.append((tuple(one[1:] for one in beside), not optional))
                 beside = [""]
-        found.append(_Form(start, tuple(groups), needs))
+        found.append(Form(start, tuple(groups), needs))
     return tuple(sorted(found, key=lambda form: (bool(form.needs.targets), form.needs.arch, form.needs.version)))
 
 
@@ -398,7 +375,7 @@ def _forms(word: str) -> tuple[_Form, ...]:
 def instruction_of(text: str) -> Instruction:
     """What the table says of an instruction (its opcode, or its whole text without guard), its modifiers included."""
     opcode = text.split(None, 1)[0] if text.strip() else ""
-    ways = tuple(form.needs for form in _forms(opcode.split(".")[0]) if form.matches(opcode)) or _UNKNOWN
+    ways = tuple(form.needs for form in forms_of(opcode.split(".")[0]) if form.matches(opcode)) or _UNKNOWN
     for part, modifier, more in _MODIFIERS:
         if part in text and modifier.search(text):
             ways = tuple(merge(needs, more) for needs in ways)
@@ -427,22 +404,6 @@ def _accessed_bytes(parts: Sequence[str]) -> int:
         return 0
     bits, count, narrow_count = element.groups()
     return int(bits or 8) * int(count or narrow_count or 1) // 8 * int(vector[1] if vector else 1)
-
-
-def nearest_to(opcode: str) -> str:
-    """Return the opcode of the table that is the nearest to one that it lacks, or "" where none is near."""
-    with LOCK:
-        from difflib import get_close_matches
-    forms, (word, *rest) = _written()[1], opcode.split(".")
-    near: list[str] = []
-    for start in [word] if word in forms else get_close_matches(word, forms, n=8):
-        spelled = ".".join([start, *rest])
-        near += [form.nearest_to(spelled) for form in _forms(start)]
-
-    def likeness(each: str) -> tuple[float, ...]:
-        return _likeness(each.split("."), opcode.split(".")), _likeness(each, opcode), each[0] == word[0]
-
-    return max(near, key=likeness, default="")
 
 
 def merge(left: Needs, right: Needs) -> Needs:

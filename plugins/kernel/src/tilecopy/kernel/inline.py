@@ -21,13 +21,13 @@ from tilecopy_core.ptx import (
     declared_in,
     instruction_of,
     names_in,
-    nearest_to,
     parsed,
 )
 from tilecopy_core.registry import LOCK
 
 from ..emitted_text import is_special
 from .conversion import made
+from .nearest_opcode import nearest_opcode
 from .statements import words_of
 from .values import Value, element_offset, lower_value
 
@@ -105,7 +105,7 @@ class InlineText:
     def notes(self) -> Iterator[str]:
         """Yield a sentence about each opcode that the table lacks."""
         for opcode in self.unknown:
-            near = nearest_to(opcode)
+            near = nearest_opcode(opcode)
             meant = f"; the nearest is '{near}'" if near else ""
             yield f"inline_ptx: the table of instructions has no '{opcode}'{meant}; nothing checks what it writes"
 
