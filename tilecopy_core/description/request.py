@@ -13,10 +13,10 @@ import numpy as np
 from ..errors import (
     ANY_INTEGER,
     FLAG,
-    Kind,
     LayoutError,
     PluginError,
     RequestError,
+    Validator,
     attribute,
     did_you_mean,
     integer_in,
@@ -83,10 +83,10 @@ def _tuple(value: Any) -> Any:
 
 def _field(rule: str, fits: Callable[[Any], bool] = _is_text, **more: Any) -> Any:
     """Return a field of a record of the contract, which holds what fits: by default a text."""
-    kind = Kind(rule, fits)
+    validator = Validator(rule, fits)
 
     def check(record: Any, attribute: attrs.Attribute[Any], value: object) -> None:
-        if not kind.fits(value):
+        if not validator.fits(value):
             named = f" {short_repr(record.name)}" if attribute.name != "name" and hasattr(record, "name") else ""
             raise PluginError(
                 f"{type(record).__name__}{named}: {attribute.name} must be {rule}, got {short_repr(value)}"

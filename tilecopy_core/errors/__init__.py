@@ -16,7 +16,7 @@ from .patterns import pattern as pattern
 from .process_lock import LOCK
 from .records import frozen as frozen
 
-__all__ = ["FLAG", "TEXT", "Kind", "checked", "instance_of", "integer", "integer_in", "one_of", "optional"]
+__all__ = ["FLAG", "TEXT", "Validator", "checked", "instance_of", "integer", "integer_in", "one_of", "optional"]
 __all__ += ["short_repr", "tuple_of"]
 
 P = ParamSpec("P")
@@ -141,7 +141,7 @@ def attribute(value: object, name: str) -> Any:
         return None
 
 
-class Kind:
+class Validator:
     """What an argument of a public function, or a field of a record, may be.
 
     Attributes:
@@ -153,7 +153,7 @@ class Kind:
         self.rule, self._fits, self.words = rule, fits, words
 
     def fits(self, value: Any) -> bool:
-        """Return whether a value is of this kind; one that raises when it is looked at is not."""
+        """Return whether a value is valid; one that raises when it is looked at is not."""
         try:
             return bool(self._fits(value))
         except Exception:  # an object's own
@@ -181,47 +181,51 @@ class Kind:
             object.__setattr__(record, attribute.name, plain)
 
 
-def instance_of(rule: str, *types: type) -> Kind:
-    """Return the kind of the instances of some types; a bool is not an int."""
+def instance_of(rule: str, *types: type) -> Validator:
+    """Return a validator of instances of some types; a bool is not an int."""
     bools = int not in types
-    return Kind(rule, lambda value: isinstance(value, types) and (bools or not isinstance(value, bool)))
+    return Validator(rule, lambda value: isinstance(value, types) and (bools or not isinstance(value, bool)))
 
 
-def integer_in(low: int, high: int) -> Kind:
-    """Return the kind of the plain integers of a range."""
-    return Kind(
+def integer_in(low: int, high: int) -> Validator:
+    """Return a validator of plain integers of a range."""
+    return Validator(
         f"an integer from {low} to {high}",
         lambda value: isinstance(value, int) and not isinstance(value, bool) and low <= value <= high,
     )
 
 
-def one_of(*words: str) -> Kind:
-    """Return the kind of some names."""
-    return Kind(" or ".join(words), lambda value: isinstance(value, str) and value in words, words)
+def one_of(*words: str) -> Validator:
+    """Return a validator of some names."""
+    return Validator(" or ".join(words), lambda value: isinstance(value, str) and value in words, words)
 
 
-def optional(kind: Kind) -> Kind:
-    """Return the kind that None belongs to, too."""
-    return Kind(f"{kind.rule}, or None", lambda value: value is None or kind.fits(value), kind.words)
-
-
-def tuple_of(kind: Kind) -> Kind:
-    """Return the kind of the tuples and lists in which each value is of a kind."""
-    return Kind(
-        f"a tuple in which each is {kind.rule}",
-        lambda value: isinstance(value, (tuple, list)) and all(map(kind.fits, value)),
+def optional(validator: Validator) -> Validator:
+    """Return a validator that takes None, too."""
+    return Validator(
+        f"{validator.rule}, or None", lambda value: value is None or validator.fits(value), validator.words
     )
 
 
-FLAG = Kind("True or False", lambda value: value is True or value is False)
+def tuple_of(validator: Validator) -> Validator:
+    """Return a validator of tuples and lists in which each value is valid."""
+    return Validator(
+        f"a tuple in which each is {validator.rule}",
+        lambda value: isinstance(value, (tuple, list)) and all(map(validator.fits, value)),
+    )
+
+
+FLAG = Validator("True or False", lambda value: value is True or value is False)
 TEXT = instance_of("a string", str)
 ANY_INTEGER = integer_in(-(2**63), 2**63 - 1)
 
 
-def checked(error: type[TilecopyError] = RequestError, **kinds: Kind) -> Callable[[Callable[P, T]], Callable[P, T]]:
+def checked(
+    error: type[TilecopyError] = RequestError, **validators: Validator
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Return a decorator for a function that users call: each argument is checked, by its parameter, before the function starts.
 
-    The kind of a variadic parameter is that of each of its arguments. A value that does not fit raises ``error``.
+    The validator of a variadic parameter is that of each of its arguments. A value that does not fit raises ``error``.
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
@@ -230,7 +234,7 @@ def checked(error: type[TilecopyError] = RequestError, **kinds: Kind) -> Callabl
         variadic = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if code.co_flags & CO_VARARGS else ""
 
         def check(name: str, value: Any) -> Any:
-            return kinds[name].check(value, where, name, error) if name in kinds else value
+            return validators[name].check(value, where, name, error) if name in validators else value
 
         @wraps(function)
         def checking(*arguments: Any, **keywords: Any) -> T:

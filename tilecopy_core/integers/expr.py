@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import attrs
 import numpy as np
 
-from ..errors import Kind, RequestError, checked, integer, one_of, short_repr
+from ..errors import RequestError, Validator, checked, integer, one_of, short_repr
 from ..errors.records import frozen
 from .conditions import COMPARISONS, Condition, RunTime
 
@@ -217,7 +217,7 @@ def plain(value: Any) -> Any:
     return value if number is None else number
 
 
-INT = Kind("an integer, plain or symbolic", is_int_like)
+INT = Validator("an integer, plain or symbolic", is_int_like)
 
 
 def symbol(

@@ -8,7 +8,7 @@ from types import MappingProxyType
 _MOVED = {
     "tilecopy_partitions": "ChunkPartition Digit Guard HostBytes Masks Run Side TensorMap VectorPartition WIDTHS_BITS batches by_descending_stride "
     "digits_of guards_of mma_fragment orders_of refine synthesize tcgen05 thread_axes tile_fragment why_no_owners widest",
-    "tilecopy_core.errors": "FLAG Kind TEXT checked instance_of integer integer_in one_of optional tuple_of",
+    "tilecopy_core.errors": "FLAG TEXT checked instance_of integer integer_in one_of optional tuple_of",
 }
 RENAMED: Mapping[str, str] = MappingProxyType(
     {name: f"{module}.{name}" for module, names in _MOVED.items() for name in names.split()}
@@ -30,6 +30,7 @@ RENAMED: Mapping[str, str] = MappingProxyType(
         "is_int": "tilecopy_core.plugin.is_int_like",
         "fuse": "tilecopy_core.plugin.fuse_pairs, of tuples of one iter",
         "MBARRIER_TX_LIMIT": "the check tilecopy_core.plugin.fits_one_phase",
+        "Kind": "tilecopy_core.errors.Validator",
         "shown": "tilecopy_core.plugin.short_repr",
         "same": "tilecopy_core.plugin.structural_equal",
         "min_arch=": "features=",

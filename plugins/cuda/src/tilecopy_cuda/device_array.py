@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from tilecopy.errors import LaunchError
 
-from tilecopy_core.errors import Kind, checked, instance_of, integer, integer_in, optional, short_repr
+from tilecopy_core.errors import Validator, checked, instance_of, integer, integer_in, optional, short_repr
 from tilecopy_core.layout import dtype_of
 
 from .cuda import CudaExecutor
@@ -131,7 +131,7 @@ def _free_dropped(driver: Driver, device: int, pointer: int) -> None:
 @checked(
     LaunchError,
     executor=_EXECUTOR,
-    work=Kind("a function of no argument", callable),
+    work=Validator("a function of no argument", callable),
     runs=integer_in(1, 2**20),
     warm_up=integer_in(0, 2**20),
     device=integer_in(0, 2**16),

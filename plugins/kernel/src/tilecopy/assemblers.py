@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 
 from tilecopy_core.description import Target, target_of
-from tilecopy_core.errors import TEXT, Kind, checked, one_of, optional, pattern
+from tilecopy_core.errors import TEXT, Validator, checked, one_of, optional, pattern
 from tilecopy_core.registry import LOCK
 
 from .compiler_lock import compiling
@@ -82,7 +82,7 @@ def available_assemblers() -> dict[str, str]:
     AssemblerError,
     ptx=TEXT,
     assembler=optional(_ASSEMBLER),
-    timeout_s=Kind("a positive number of seconds", lambda value: type(value) in (int, float) and 0 < value < 1e9),
+    timeout_s=Validator("a positive number of seconds", lambda value: type(value) in (int, float) and 0 < value < 1e9),
 )
 def assemble(ptx: str, target: Target | str, assembler: str | None = None, *, timeout_s: float = TIMEOUT_S) -> bytes:
     """Machine code for a target.

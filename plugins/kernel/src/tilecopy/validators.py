@@ -1,7 +1,7 @@
 """Validators of what users pass to functions of any package: those of the core, and those of paths, functions and sequences.
 
-A function is decorated with :func:`checked`; where that is too late or too slow, ``KIND.check(value, where, name)`` does the same.
-Records are checked by attrs, which takes each of these kinds as ``validator=``.
+A function is decorated with :func:`checked`; where that is too late or too slow, ``VALIDATOR.check(value, where, name)`` does the same.
+Records are checked by attrs, which takes each of these as ``validator=``.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from tilecopy_core.errors import FLAG, TEXT, Kind, checked, instance_of, integer_in, one_of, optional, tuple_of
+from tilecopy_core.errors import FLAG, TEXT, Validator, checked, instance_of, integer_in, one_of, optional, tuple_of
 
 __all__ = [
     "FLAG",
     "FUNCTION",
     "PATH",
     "TEXT",
-    "Kind",
+    "Validator",
     "checked",
     "instance_of",
     "integer_in",
@@ -40,16 +40,16 @@ def _is_path(value: Any) -> bool:
     return bool(os.fsencode(value))  # raises if no file system has such a name
 
 
-PATH = Kind("a path: text, or a pathlib.Path", _is_path)
-FUNCTION = Kind("a function", callable)
+PATH = Validator("a path: text, or a pathlib.Path", _is_path)
+FUNCTION = Validator("a function", callable)
 
 
-def mapping_of(kind: Kind) -> Kind:
-    """Return the kind of a mapping from names in which each value is of a kind."""
-    return Kind(
-        f"a mapping from names, in which each value is {kind.rule}",
+def mapping_of(validator: Validator) -> Validator:
+    """Return a validator of mappings from names in which each value is valid."""
+    return Validator(
+        f"a mapping from names, in which each value is {validator.rule}",
         lambda value: (
-            isinstance(value, Mapping) and all(isinstance(name, str) and kind.fits(value[name]) for name in value)
+            isinstance(value, Mapping) and all(isinstance(name, str) and validator.fits(value[name]) for name in value)
         ),
     )
 

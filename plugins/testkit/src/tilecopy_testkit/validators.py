@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_type_hints
 import attrs
 import msgspec
 import tilecopy as tc
-from tilecopy.validators import FUNCTION, Kind, instance_of, integer_in, mapping_of, one_of, optional, tuple_of
+from tilecopy.validators import FUNCTION, Validator, instance_of, integer_in, mapping_of, one_of, optional, tuple_of
 
 from tilecopy_core.errors import integer, short_repr
 from tilecopy_core.plugin import is_int_like
@@ -51,29 +51,31 @@ def _check_type(expected: Any, record: Any, field: attrs.Attribute[Any], value: 
     object.__setattr__(record, field.name, plain)
 
 
-def several(kind: Kind) -> Kind:
-    """Return the kind of None, or a tuple or list, not empty, in which each is of a kind."""
-    items = tuple_of(kind)
-    return Kind(
+def several(validator: Validator) -> Validator:
+    """Return a validator of None, or a tuple or list, not empty, in which each is valid."""
+    items = tuple_of(validator)
+    return Validator(
         f"None, or {items.rule}, not empty", lambda value: value is None or (items.fits(value) and bool(len(value)))
     )
 
 
 ANY = integer_in(-MOST, MOST)
 NATURAL = integer_in(0, MOST)
-VALUES = mapping_of(Kind("an integer", is_int_like))
+VALUES = mapping_of(Validator("an integer", is_int_like))
 MAYBE_FUNCTION = optional(FUNCTION)
 _MEMORY = tuple_of(one_of(*MEMORIES))
-PAIR = Kind("a pair of memories, such as ('global', 'shared')", lambda value: _MEMORY.fits(value) and len(value) == 2)
+PAIR = Validator(
+    "a pair of memories, such as ('global', 'shared')", lambda value: _MEMORY.fits(value) and len(value) == 2
+)
 SPACES = several(PAIR)
 DTYPES = several(one_of(*tc.DTYPES))
 TARGETS = several(one_of(*tc.TARGETS))
 _BITS = tuple_of(integer_in(1, 1024))
-WIDTHS = Kind(
+WIDTHS = Validator(
     "widths in bits, widest first; () where vectors are not compared",
     lambda value: _BITS.fits(value) and list(value) == sorted(value, reverse=True),
 )
-OUTSIDE = Kind(
+OUTSIDE = Validator(
     "'zero', 'keep', a number, or None",
     lambda value: (
         value is None
@@ -82,7 +84,7 @@ OUTSIDE = Kind(
     ),
 )
 VARIANT = instance_of("a Variant", tc.Variant)
-NAMES = Kind(
+NAMES = Validator(
     "a collection of names",
     lambda value: (
         isinstance(value, (tuple, list, set, frozenset, dict)) and all(isinstance(name, str) for name in value)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from tilecopy_core.errors import TEXT, Kind, attribute, checked, short_repr
+from tilecopy_core.errors import TEXT, Validator, attribute, checked, short_repr
 
 from ..errors import LaunchError
 
@@ -24,7 +24,7 @@ _CAPTURES: dict[str, Callable[[Any], bool]] = {
     "cupy": lambda cupy: cupy.cuda.get_current_stream().is_capturing(),
 }
 """Whether the current stream of a framework is captured, by the name of its module."""
-_READERS = Kind(
+_READERS = Validator(
     "readers of streams by name",
     lambda value: isinstance(value, Mapping) and all(isinstance(reader, partial) for reader in value.values()),
 )

@@ -23,10 +23,10 @@ from tilecopy_core.description import (
 )
 from tilecopy_core.errors import (
     FLAG,
-    Kind,
     LayoutError,
     PtxError,
     RequestError,
+    Validator,
     checked,
     instance_of,
     integer_in,
@@ -78,11 +78,13 @@ MOST_CTAS_PER_SM, MOST_THREADS_PER_SM = 32, 2048
 _NAME = optional(instance_of("an identifier", str))
 _PENDING = integer_in(0, 2**31 - 1)
 _SPACES = ("shared::cta", "shared::cluster", "global", "")
-_PROXY_SPACE = Kind("shared::cta, shared::cluster, global, or '' for all of memory", one_of(*_SPACES).fits, _SPACES)
+_PROXY_SPACE = Validator(
+    "shared::cta, shared::cluster, global, or '' for all of memory", one_of(*_SPACES).fits, _SPACES
+)
 
 
 def recorded(
-    write: Callable[Concatenate[PtxBuilder, P], None], together: Scope | None = None, **kinds: Kind
+    write: Callable[Concatenate[PtxBuilder, P], None], together: Scope | None = None, **kinds: Validator
 ) -> Callable[Concatenate[KernelBuilder, P], None]:
     """An instruction as a method of KernelBuilder: it takes the same arguments, and is written when the kernel is built.
 

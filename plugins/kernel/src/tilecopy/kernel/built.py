@@ -16,9 +16,9 @@ from tilecopy_core.description import Target
 from tilecopy_core.dispatch import Plan
 from tilecopy_core.errors import (
     ANY_INTEGER,
-    Kind,
     RequestError,
     TilecopyError,
+    Validator,
     checked,
     did_you_mean,
     frozen,
@@ -44,7 +44,9 @@ Dim3 = tuple[int, int, int]
 _MOST_REMEMBERED = 256
 """Grids and numbers whose bounds were checked."""
 _COUNT = integer_in(0, 2**31 - 1)
-_GRID = Kind("three counts", lambda value: type(value) is tuple and len(value) == 3 and all(map(_COUNT.fits, value)))
+_GRID = Validator(
+    "three counts", lambda value: type(value) is tuple and len(value) == 3 and all(map(_COUNT.fits, value))
+)
 _NUMBERS = mapping_of(INT)
 
 
