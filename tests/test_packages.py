@@ -7,7 +7,7 @@ import importlib
 import re
 import runpy
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -322,28 +322,49 @@ def _regular_expressions(path: Path) -> Iterator[str]:
             yield "".join(part.value for part in parts if isinstance(part.value, str))
 
 
-@pytest.mark.parametrize("name", ["tilecopy_core", *INSIDE, "tilecopy_emulator"])
-def test_imports_of_a_package_have_no_circle(name: str) -> None:
-    """Over every import statement, those inside functions and of type checkers included."""
-    (source,) = (source for source in SOURCES if source.name == name)
-    modules = {
-        ".".join(path.relative_to(source.parent).with_suffix("").parts).removesuffix(".__init__"): path
-        for path in source.rglob("*.py")
-    }
-    edges: dict[str, set[str]] = {name: set() for name in modules}
-    for name, path in modules.items():
-        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+def imports_inside(source: Path) -> dict[Path, set[Path]]:
+    """Return the modules of a package -> those of it that each imports, by every import statement: in functions and for type checkers, too."""
+    modules = {path.relative_to(source.parent).with_suffix("").parts: path for path in source.rglob("*.py")}
+    modules = {parts[:-1] if parts[-1] == "__init__" else parts: path for parts, path in modules.items()}
+    imports: dict[Path, set[Path]] = {path: set() for path in modules.values()}
+    for parts, path in modules.items():
+        package = parts if path.name == "__init__.py" else parts[:-1]
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.level:
-                parts = package.split(".")[: len(package.split(".")) - node.level + 1]
-                base = ".".join([*parts, *([node.module] if node.module else [])])
-                for alias in node.names:
-                    target = f"{base}.{alias.name}" if f"{base}.{alias.name}" in modules else base
-                    if target in modules and target != name:
-                        edges[name].add(target)
-    while True:
-        leaves = {name for name, found in edges.items() if not found}
-        if not leaves:
-            break
-        edges = {name: found - leaves for name, found in edges.items() if name not in leaves}
-    assert not edges, edges
+            if isinstance(node, ast.ImportFrom):
+                base = (*package[: len(package) - node.level + 1], *(node.module or "").split("."))
+                base = tuple(filter(None, base if node.level else (node.module or "").split(".")))
+                imported = [modules.get((*base, alias.name), modules.get(base)) for alias in node.names]
+            elif isinstance(node, ast.Import):
+                imported = [modules.get(tuple(alias.name.split("."))) for alias in node.names]
+            else:
+                continue
+            imports[path] |= {other for other in imported if other not in (None, path)}
+    return imports
+
+
+def circle(edges: Mapping[Path, set[Path]]) -> dict[Path, set[Path]]:
+    """Return what is left of a graph when every node that points at no other is taken away again and again."""
+    while leaves := {node for node, others in edges.items() if not others}:
+        edges = {node: others - leaves for node, others in edges.items() if node not in leaves}
+    return dict(edges)
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
+def test_imports_of_a_package_have_no_circle(source: Path) -> None:
+    """Neither between modules nor between folders, so that each folder has a layer; the package's own folder is above and below the others."""
+    imports = imports_inside(source)
+    assert circle(imports) == {}
+    folders: dict[Path, set[Path]] = {path.parent: set() for path in imports}
+    for path, others in imports.items():
+        folders[path.parent] |= {other.parent for other in others} - {path.parent, source}
+    assert circle({**folders, source: set()}) == {}
+
+
+def test_a_circle_is_seen(tmp_path: Path) -> None:
+    package = tmp_path / "lib"
+    (package / "low").mkdir(parents=True)
+    (package / "__init__.py").write_text("from .top import run")
+    (package / "top.py").write_text("from .low.base import Base\ndef run(): import lib.other")
+    (package / "low" / "base.py").write_text("def late(): from ..top import run")
+    (package / "other.py").write_text("import json")
+    assert {path.name for path in circle(imports_inside(package))} == {"__init__.py", "top.py", "base.py"}

@@ -24,11 +24,10 @@ from tilecopy_core.plugin import (
 )
 from tilecopy_partitions import AddressBase, by_owners, fragment_and_memory, owned_fragment
 
+from .forms import LANES
+
 if TYPE_CHECKING:
     from .partition import MatrixPartition
-
-LANES = 32
-"""Threads that move a matrix: a warp's."""
 
 variant = Variant(
     name="ldmatrix",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tilecopy_core.plugin import S, TileLayout, frozen, laneid
 
+LANES = 32
+"""Threads that move a matrix: those of a warp."""
 ROW_BYTES = 16
 """Bytes of one row of a matrix, and what its address is a multiple of (PTX ISA, ldmatrix)."""
 

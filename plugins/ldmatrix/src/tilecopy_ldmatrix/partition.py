@@ -35,8 +35,7 @@ from tilecopy_core.plugin import (
 )
 from tilecopy_partitions import Digit, Run, digits_of, fragment_and_memory, owning_threads, refine, slice_layout
 
-from . import LANES
-from .forms import FITTING, ROW_BYTES, Form, forms_of
+from .forms import FITTING, LANES, ROW_BYTES, Form, forms_of
 
 WARPS_OF = {tid_in_wg: wid_in_wg, tx: warpid}
 """Axes that count threads past one warp -> the axis that counts its warps."""
