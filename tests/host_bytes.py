@@ -49,8 +49,8 @@ def broken(addresses: tuple[int, ...], numbers: tuple[int, ...]) -> bytes:
 
 
 FAULTS = {
-    short: r"kernel last_row, parameter host\$0: short gave b'123', not 16 bytes",
-    text: r"kernel last_row, parameter host\$0: text gave '0123456789abcdef', not 16 bytes",
+    short: r"kernel last_row, parameter host\$0: short must return 16 bytes, got b'123'",
+    text: r"kernel last_row, parameter host\$0: text must return 16 bytes, got '0123456789abcdef'",
     broken: r"kernel last_row, parameter host\$0: broken raised KeyError: 7",
 }
 """Functions that do not keep the contract, and what a launch of seven rows says."""

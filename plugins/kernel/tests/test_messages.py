@@ -52,7 +52,7 @@ def launched(*arguments: Any, **launch: Any) -> None:
         (
             lambda: builder().mbarrier().init(2**20),
             tc.RequestError,
-            "mbarrier mbar0: a phase counts 1 to 1048575 arrivals, not 1048576",
+            "mbarrier mbar0: count must be 1 to 1048575 arrivals, got 1048576",
         ),
         (
             lambda: builder().mbarrier().arrive(slice(None)),
@@ -115,16 +115,16 @@ def launched(*arguments: Any, **launch: Any) -> None:
             tc.LaunchError,
             "kernel k, scalar n: 10 is outside its declared 0 to 9; if it is meant, build the kernel with wider lower= or upper=",
         ),
-        (lambda: launched(ARRAY, ARRAY.copy(), 1.5), tc.LaunchError, "kernel k, scalar n: an integer, not 1.5"),
+        (lambda: launched(ARRAY, ARRAY.copy(), 1.5), tc.LaunchError, "kernel k, scalar n must be an integer, got 1.5"),
         (
             lambda: launched(ARRAY, ARRAY.copy(), 1, grid=0),
             tc.LaunchError,
-            "grid is one to three positive integers, not 0",
+            "grid must be one to three positive integers, got 0",
         ),
         (
             lambda: launched(ARRAY, ARRAY.copy(), 1, executor=3),
             tc.LaunchError,
-            'kernel k: executor= is a name, such as "cuda", not 3',
+            'kernel k: executor must be a string such as "cuda", got 3',
         ),
     ],
 )

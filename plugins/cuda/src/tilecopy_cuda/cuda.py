@@ -86,7 +86,7 @@ class CudaExecutor:
         """The GPUs of this machine, asked for once.
 
         Raises:
-            LaunchError: there is no driver.
+            LaunchError: the driver is missing.
         """
         return self.driver.devices
 

@@ -76,7 +76,7 @@ class DeviceArray:
         """Fill from a C-contiguous host array of the same size.
 
         Raises:
-            LaunchError: it is none.
+            LaunchError: it is not such an array.
         """
         self._call("cuMemcpyHtoD", self.pointer, self._held(host, "copy_from").ctypes.data, self.nbytes)
 
@@ -84,7 +84,7 @@ class DeviceArray:
         """Copy into a C-contiguous host array of the same size, which may be written.
 
         Raises:
-            LaunchError: it is none.
+            LaunchError: it is not such an array.
         """
         self._call("cuMemcpyDtoH", self._held(host, "copy_to", written=True).ctypes.data, self.pointer, self.nbytes)
 
@@ -103,9 +103,9 @@ class DeviceArray:
     def _held(self, host: Any, what: str, *, written: bool = False) -> Any:
         good = isinstance(host, np.ndarray) and host.flags.c_contiguous and host.nbytes == self.nbytes
         if not good or (written and not host.flags.writeable):
-            may = " that may be written" if written else ""
+            may = "writable " if written else ""
             raise LaunchError(
-                f"DeviceArray.{what}: host {short_repr(host)} is no C-contiguous NumPy array of {self.nbytes} bytes{may}"
+                f"DeviceArray.{what}: host must be a {may}C-contiguous NumPy array of {self.nbytes} bytes, got {short_repr(host)}"
             )
         return host
 

@@ -121,7 +121,7 @@ class Driver:
         """The bindings, once ``cuInit`` has succeeded.
 
         Raises:
-            LaunchError: there is no cuda-python, no driver, or the driver does not start.
+            LaunchError: cuda-python or the driver is missing, or the driver does not start.
         """
         try:
             api = self._given or import_module("cuda.bindings.driver")
@@ -183,7 +183,7 @@ class Driver:
     def context_lost_error(self, what: str) -> LaunchError:
         """The error of whatever is asked after the context has ended."""
         return LaunchError(
-            f"{what}: not done, since the CUDA context of this process has ended: {self.sticky_error}. "
+            f"{what}: the CUDA context of this process was lost by an earlier error: {self.sticky_error}. "
             "Nothing more can run on the GPU in this process; start a new one"
         )
 
@@ -194,7 +194,7 @@ class Driver:
         """The GPUs of this machine, asked for once.
 
         Raises:
-            LaunchError: there is no driver.
+            LaunchError: the driver is missing.
         """
         devices = []
         attribute = self.api.CUdevice_attribute
@@ -240,7 +240,7 @@ class Driver:
         """The GPU whose context is current in this thread; 0 where none is.
 
         Raises:
-            LaunchError: there is no driver.
+            LaunchError: the driver is missing.
         """
         if not int(self.call("cuCtxGetCurrent")):  # to ask for its GPU would be an error of the driver
             return 0
@@ -269,7 +269,7 @@ class Driver:
         """The GPU of a device address.
 
         Raises:
-            LaunchError: it is no device address.
+            LaunchError: it is not a device address.
         """
         ordinal = ctypes.c_int(-1)
         code = self._pointer_attribute(ctypes.byref(ordinal), _DEVICE_ORDINAL, pointer)

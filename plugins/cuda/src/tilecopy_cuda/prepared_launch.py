@@ -145,11 +145,13 @@ class ReadyLaunch:
         """Raise :class:`LaunchError` unless there is an address for each array, with no bits that must be zero."""
         if not isinstance(addresses, (tuple, list)) or len(addresses) != len(self.masks):
             raise LaunchError(
-                f"kernel {self.kernel}: addresses are a tuple of {len(self.masks)}, one for each array, not {short_repr(addresses)}"
+                f"kernel {self.kernel}: addresses must be a tuple of {len(self.masks)}, one for each array, got {short_repr(addresses)}"
             )
         for address in addresses:
             if type(address) is not int or not 0 <= address < 1 << 64:
-                raise LaunchError(f"kernel {self.kernel}: addresses are integers of 64 bits, not {short_repr(address)}")
+                raise LaunchError(
+                    f"kernel {self.kernel}: addresses must be integers of 64 bits, got {short_repr(address)}"
+                )
         for number, (address, mask) in enumerate(zip(addresses, self.masks, strict=True)):
             if not address and number not in self.empty:
                 raise LaunchError(

@@ -74,7 +74,7 @@ def how_to_install(assembler: str) -> str:
 
 
 def available_assemblers() -> dict[str, str]:
-    """Assembler -> its version or path, for those that answer here when asked for their version."""
+    """Return the path (ptxas) or the version of each assembler that works here."""
     return {name: version if name == "nvjitlink" else _ptxas_path() for name, version, _ in _tried() if version}
 
 
@@ -85,7 +85,7 @@ def available_assemblers() -> dict[str, str]:
     timeout_s=Validator("a positive number of seconds", lambda value: type(value) in (int, float) and 0 < value < 1e9),
 )
 def assemble(ptx: str, target: Target | str, assembler: str | None = None, *, timeout_s: float = TIMEOUT_S) -> bytes:
-    """Machine code for a target.
+    """Return machine code for a target.
 
     Args:
         ptx: the text of a module.
@@ -95,7 +95,7 @@ def assemble(ptx: str, target: Target | str, assembler: str | None = None, *, ti
 
     Raises:
         AssemblerError: it is not installed, does not work, or refuses the text; the message holds its log.
-        TargetError: there is no such target.
+        TargetError: the target is unknown.
     """
     return _assembled(ptx, target_of(target), assembler, timeout_s)[0]
 
@@ -108,7 +108,7 @@ def _assembled(
     try:
         text = ptx.encode()
     except UnicodeEncodeError as error:
-        raise AssemblerError(f"the PTX for {target} is no text that can be encoded: {error}") from error
+        raise AssemblerError(f"the PTX for {target} is not valid text: {error}") from error
     if name == "ptxas":
         return _ptxas(text, target, timeout_s)
     return _nvjitlink(text, target, _DESCRIBE if describe else ())
@@ -146,7 +146,7 @@ def resources_of(ptx: str, target: Target | str, assembler: str | None = None) -
 
     Raises:
         AssemblerError: it is not installed, does not work, or refuses the text; the message says what to do.
-        TargetError: there is no such target.
+        TargetError: the target is unknown.
     """
     log = _assembled(ptx, target_of(target), assembler, TIMEOUT_S, describe=True)[1]
     used, spilled = _USED.search(log), _SPILLED.search(log)
@@ -174,10 +174,10 @@ def _first_that_works() -> str:
 
 
 def assembler_version(name: str) -> str:
-    """The version of an assembler, as it tells it when it is asked.
+    """Return the version that an assembler reports.
 
     Raises:
-        AssemblerError: it is none of :data:`ASSEMBLERS`, not there, or does not run; the message says what to do.
+        AssemblerError: it is not one of :data:`ASSEMBLERS`, is not installed, or does not run; the message says what to do.
     """
     _ASSEMBLER.check(name, "assembler_version", "name", AssemblerError)
     if name == "nvjitlink":
@@ -186,9 +186,9 @@ def assembler_version(name: str) -> str:
     done = _run(path, ["--version"], _VERSION_TIMEOUT_S)
     release = re.search(r"release.*", done.stdout)
     if done.returncode or release is None:
-        output = (done.stdout or done.stderr).strip().splitlines() or ["nothing"]
+        output = (done.stdout or done.stderr).strip().splitlines() or [""]
         raise AssemblerError(
-            f"{path} is no ptxas: asked for --version it ends with status {done.returncode} and says {output[0][:120]!r}; "
+            f"{path} does not look like ptxas: --version exited with status {done.returncode} (output: {output[0][:120]!r}); "
             + _REMEDY
         )
     return release[0].rstrip()
@@ -276,7 +276,9 @@ def _ptxas(ptx: bytes, target: Target, timeout_s: float) -> tuple[bytes, str]:
             if done.returncode:
                 raise AssemblerError(f"ptxas refuses the PTX for {target} (exit status {done.returncode})\n{log}")
             if not result.is_file():
-                raise AssemblerError(f"{path} wrote no machine code for {target}, so it is no ptxas; {_REMEDY}\n{log}")
+                raise AssemblerError(
+                    f"{path} exited with status 0 but wrote no machine code for {target}; {_REMEDY}\n{log}"
+                )
             return result.read_bytes(), log
     except OSError as error:
         raise AssemblerError(f"the files that {path} reads and writes: {error}") from error
@@ -286,7 +288,7 @@ def _run(path: str, arguments: Sequence[str], timeout_s: float) -> subprocess.Co
     """A program's run to its end.
 
     Raises:
-        AssemblerError: the file is no program of this machine, or does not end in time.
+        AssemblerError: the file is not a program of this machine, or does not end in time.
     """
     try:
         return subprocess.run(
@@ -301,7 +303,7 @@ def _run(path: str, arguments: Sequence[str], timeout_s: float) -> subprocess.Co
     except subprocess.TimeoutExpired as error:
         raise AssemblerError(f"{path} {arguments[0]} does not end within {timeout_s:g} seconds") from error
     except OSError as error:
-        what = "a folder" if Path(path).is_dir() else "no program that can run here"
+        what = "a folder" if Path(path).is_dir() else "not a program that can run here"
         raise AssemblerError(f"{path} is {what} ({error.strerror}); {_REMEDY}") from error
 
 

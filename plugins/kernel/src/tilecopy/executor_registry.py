@@ -79,10 +79,10 @@ def get_executor(name: str) -> Executor:
 
     Raises:
         LaunchError: none has that name; the message says what to install.
-        PluginError: it fails to load, is no executor, or two packages claim its name.
+        PluginError: it fails to load, is not an executor, or two packages claim its name.
     """
     if not isinstance(name, str):
-        raise LaunchError(f"executor is the name of one, such as 'cuda', not {short_repr(name)}")
+        raise LaunchError(f"executor must be a string such as 'cuda', got {short_repr(name)}")
     if name not in _made:
         claimants = _claimants()
         if name not in claimants:
@@ -117,7 +117,7 @@ def _made_by(plugin: Any) -> Executor:
     if missing := [
         method for method in ("unavailable_reason", "launch") if not callable(getattr(executor, method, None))
     ]:
-        raise PluginError(f"it has no {' and no '.join(missing)}")
+        raise PluginError(f"missing method(s): {', '.join(missing)}")
     return executor
 
 

@@ -80,19 +80,19 @@ def read(text: str | int, names: Mapping[str, Int]) -> Int:
         names: what each name in it is.
 
     Raises:
-        RequestError: the text is no such expression.
+        RequestError: the text is not such an expression.
     """
     if is_int_like(text) and isinstance(text, int):
         return text
     if not isinstance(text, str):
-        raise RequestError(f"{text!r} is no integer, and no expression of integers")
+        raise RequestError(f"{text!r} is neither an integer nor an expression of integers")
     try:
         numbered = {name: f"_{number}" for number, name in enumerate(names)}  # a size may be called lambda, or min
         plain = _WORD.sub(lambda word: numbered[word[0]], text)
         return _value(ast.parse(plain, mode="eval").body, {numbered[name]: value for name, value in names.items()})
     except (SyntaxError, ValueError, KeyError, ZeroDivisionError, RecursionError, MemoryError) as error:
         raise RequestError(
-            f"{text[:200]!r} is no expression of integers and {', '.join(names) or 'no names'}"
+            f"{text[:200]!r} is not an expression of integers and {', '.join(names) or 'no names'}"
         ) from error
 
 

@@ -92,7 +92,7 @@ def array_view(where: str, argument: Any, device_of: Callable[[int], int]) -> Ar
         device_of: the GPU of a device address, where the array does not say it.
 
     Raises:
-        LaunchError: it is no array, or one whose memory does not hold its elements as they are.
+        LaunchError: it is not an array, or one whose memory does not hold its elements as they are.
     """
     facts = _facts(where, argument, device_of)
     if not facts.pointer and 0 not in facts.shape:
@@ -247,7 +247,7 @@ _OF_CUPY = Reads("{0}.shape, {0}.strides, {0}.dtype, {0}.data.device_id", "{0}.d
 
 
 def reads_of(kind: type, *, is_complex: bool) -> Reads | None:
-    """Return how to read an array of a type at the cost of a few attributes, or None where there is no such way.
+    """Return how to read an array of a type at the cost of a few attributes, or None where none is cheap.
 
     Args:
         kind: the array's type.
@@ -385,7 +385,7 @@ def _elements(where: str, strides_bytes: Sequence[int], itemsize: int) -> tuple[
     for stride in strides_bytes:
         if itemsize < 1 or stride % itemsize:
             raise LaunchError(
-                f"{where}: a stride of {stride} bytes is no whole number of elements of {itemsize}; pass a contiguous array"
+                f"{where}: a stride of {stride} bytes is not a whole number of elements of {itemsize}; pass a contiguous array"
             )
     return tuple(int(stride) // itemsize for stride in strides_bytes)
 

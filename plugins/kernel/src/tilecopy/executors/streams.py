@@ -50,7 +50,7 @@ def stream_handle(stream: Any) -> int:
         number = -1
     if not 0 <= number < 2**64:
         raise LaunchError(
-            f"stream {short_repr(stream)}: an integer that is a CUstream, or a stream of torch, CuPy or cuda.core"
+            f"stream must be a CUstream as an integer, or a stream of torch, CuPy or cuda.core, got {short_repr(stream)}"
         )
     return number
 
@@ -121,7 +121,7 @@ def exported_stream(number: Any) -> CurrentStream | None:
     """The ``stream`` of a CUDA array interface, on which its array was last worked on; None: there is nothing to wait for.
 
     Raises:
-        ValueError: it is no stream. 0 is none: it could be either default stream, says the interface.
+        ValueError: it is not a stream. 0 is not: the interface says that it could be either default stream.
     """
     if number is None:
         return None

@@ -32,7 +32,7 @@ class Mbarrier:
 
         Raises:
             RequestError: the index is not an integer.
-            LayoutError: there is no such barrier.
+            LayoutError: the index is out of bounds.
         """
         index = plain(index)
         INT.check(index, f"mbarrier {self.buffer.name}", "index")
@@ -58,7 +58,7 @@ class Mbarrier:
         count = plain(count)
         if type(count) is not int or not 1 <= count < 2**20:
             raise RequestError(
-                f"mbarrier {self.buffer.name}: a phase counts 1 to {2**20 - 1} arrivals, not {short_repr(count)}"
+                f"mbarrier {self.buffer.name}: count must be 1 to {2**20 - 1} arrivals, got {short_repr(count)}"
             )
         self._record("init", index, lambda ptx, at: instructions.mbarrier_init(ptx, at, count))
 
@@ -90,7 +90,7 @@ class Mbarrier:
         nbytes = plain(nbytes)
         if type(nbytes) is not int or not 0 < nbytes <= MBARRIER_TX_LIMIT:
             raise RequestError(
-                f"mbarrier {self.buffer.name}: one phase counts 1 to {MBARRIER_TX_LIMIT} bytes, not {short_repr(nbytes)}; "
+                f"mbarrier {self.buffer.name}: nbytes must be 1 to {MBARRIER_TX_LIMIT} bytes, got {short_repr(nbytes)}; "
                 "split the copies over several phases or barriers"
             )
         self._record("arrive_expect_tx", index, lambda ptx, at: instructions.mbarrier_arrive_expect_tx(ptx, at, nbytes))

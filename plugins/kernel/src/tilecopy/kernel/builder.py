@@ -181,7 +181,7 @@ class KernelBuilder(Recorder):
         if strides is not None:
             if not isinstance(strides, (tuple, list)) or len(extents) != len(strides):
                 raise LayoutError(
-                    f"param {name}: strides are one a dimension of the shape {extents}, not {short_repr(strides)}"
+                    f"param {name}: strides must have one integer per dimension of the shape {extents}, got {short_repr(strides)}"
                 )
             strides = tuple(map(plain, strides))
             for stride in strides:
@@ -394,13 +394,13 @@ class KernelBuilder(Recorder):
         if not isinstance(condition, Condition):
             hint = "; ~ of a comparison that Python decided is an integer, write not" if type(condition) is int else ""
             raise RequestError(
-                f"if_: condition is a comparison of run-time integers or values, not {short_repr(condition)}{hint}"
+                f"if_: condition must be a comparison of run-time integers or values, got {short_repr(condition)}{hint}"
             )
         condition = typed(condition)
         for leaf in condition.leaves():
             if isinstance(leaf, ElectOne) and leaf.kernel is not self:
                 raise RequestError(
-                    f"if_: condition: elect does not belong to kernel {self.name}: take it of this builder"
+                    f"if_: condition: elect does not belong to kernel {self.name}: call elect() on this builder"
                 )
         for operand in condition.operands():
             if is_int_like(operand):
@@ -452,7 +452,7 @@ class KernelBuilder(Recorder):
 
     def _element(self, element: Region, *, written: bool = False) -> None:
         if not isinstance(element, Region):
-            raise RequestError(f"an element is buffer[i, j], not {short_repr(element)}")
+            raise RequestError(f"an element must be written as buffer[i, j], got {short_repr(element)}")
         if not 8 <= element.buffer.dtype.bits <= 64:
             raise RequestError(
                 f"{element} has elements of {element.buffer.dtype.bits} bits; load and store take 8 to 64: view it as words"
@@ -474,17 +474,17 @@ class KernelBuilder(Recorder):
                 emulator, and undefined on a GPU.
 
         Raises:
-            RequestError: the value is no integer, or no integer is within the bounds.
+            RequestError: the value is not an integer, or no integer is within the bounds.
         """
         if not isinstance(value, Value) or value.dtype.kind not in "iu" or value.dtype.bits < 8:
             dtype_text = f"{value.dtype} " if isinstance(value, Value) else ""
             raise RequestError(
-                f"index takes a value of an integer type, such as k.load(rows[i]), not {dtype_text}{short_repr(value)}"
+                f"index: value must have an integer type, such as k.load(rows[i]), got {dtype_text}{short_repr(value)}"
             )
         for bound in (lower, upper):
             self._check_symbols(bound, "index, bounds", anywhere=True)
         if value.dtype.kind == "u" and not clamp:
-            lower = maximum(lower, 0)  # its highest bit is no sign, whatever a register is taken for
+            lower = maximum(lower, 0)  # its highest bit is not a sign, whatever a register is taken for
         least, most = bounds_of(lower)[0], bounds_of(upper)[1]
         if least is None or most is None or least > most or least < -(2**62) or most > 2**62:
             raise RequestError(
@@ -519,7 +519,7 @@ class KernelBuilder(Recorder):
                 True or False.
 
         Raises:
-            RequestError: there is no such conversion, or no such rounding, or saturate is missing for a float8 type. The build raises
+            RequestError: PTX has no such conversion or rounding, or saturate is missing for a float8 type. The build raises
                 TargetError if the target lacks the conversion: float8 needs sm_89, bfloat16 sm_80, rounded up or down sm_90.
         """
         return cast(value, dtype, round, saturate)
@@ -590,7 +590,7 @@ class KernelBuilder(Recorder):
         needed = -(-buffer.memory.layout.span(TCol) * buffer.memory.dtype.bits // 32)
         count = max(32, 1 << (needed - 1).bit_length()) if columns is None else plain(columns)
         if type(count) is not int or count not in (32, 64, 128, 256, 512):
-            raise RequestError(f"tcgen05_alloc: columns is 32, 64, 128, 256 or 512, not {short_repr(columns)}")
+            raise RequestError(f"tcgen05_alloc: columns must be 32, 64, 128, 256 or 512, got {short_repr(columns)}")
         if needed > count:
             raise RequestError(f"{buffer.name} needs {needed} columns of tensor memory; {count} are allocated")
         self._touches(holder)
@@ -645,7 +645,7 @@ class KernelBuilder(Recorder):
         """
         element = barrier[0] if isinstance(barrier, Mbarrier) else barrier
         if not isinstance(element, Region):
-            raise RequestError(f"tcgen05_commit: barrier is an mbarrier, or mbar[i], not {short_repr(barrier)}")
+            raise RequestError(f"tcgen05_commit: barrier must be an mbarrier, or mbar[i], got {short_repr(barrier)}")
         self._check_region(element, "tcgen05_commit: barrier")
         group = self._asks_for(cta_group, "tcgen05_commit")
         self.record(
@@ -718,8 +718,8 @@ class KernelBuilder(Recorder):
                 self._check_value(operand, "inline_ptx: operand")
             else:
                 raise RequestError(
-                    "an operand of inline PTX is a value, an integer, an element or a region of a fragment, such as "
-                    f"k.registers(fragment)[:], not {short_repr(operand)}"
+                    "an operand of inline PTX must be a value, an integer, an element or a region of a fragment, such as "
+                    f"k.registers(fragment)[:], got {short_repr(operand)}"
                 )
 
         try:
@@ -797,7 +797,7 @@ def _checked_strides(strides: Sequence[Any], what: str) -> tuple[Int, ...]:
     """Strides of an array, of any sign."""
     for stride in strides:
         if not is_int_like(stride):
-            raise LayoutError(f"{what}: a stride is an integer, not {short_repr(stride)}")
+            raise LayoutError(f"{what}: strides must be integers, got {short_repr(stride)}")
     return tuple(strides)
 
 

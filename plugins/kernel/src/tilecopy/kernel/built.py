@@ -86,7 +86,7 @@ class LaunchCaches:
         executors: the executors that ran the kernel, by name.
         states: what each of them keeps.
         repeats: executor's name -> a function ``(stream, arguments)`` that launches if the arguments are like those of an earlier
-            call without ``grid=`` and ``device=``, and returns whether it did; None where there is no such function.
+            call without ``grid=`` and ``device=``, and returns whether it did, or None.
         inside: grids and numbers for which the bounds are known to hold.
     """
 
@@ -445,7 +445,7 @@ class BuiltKernel:
     def _executor(self, name: str | None) -> Any:
         """The executor of a name, or the one that is chosen by default; remembered for later calls."""
         if name is not None and not isinstance(name, str):
-            raise LaunchError(f'kernel {self.name}: executor= is a name, such as "cuda", not {short_repr(name)}')
+            raise LaunchError(f'kernel {self.name}: executor must be a string such as "cuda", got {short_repr(name)}')
         chosen = self._caches.executors[name] = choose_executor(name, self)
         return chosen
 
@@ -477,7 +477,7 @@ def dim3(value: Sequence[int] | int, what: str, error: type[TilecopyError] = Req
     """
     counts = [integer(count) or 0 for count in (value if isinstance(value, (tuple, list)) else (value,))]
     if not 1 <= len(counts) <= 3 or min(counts) < 1:
-        raise error(f"{what} is one to three positive integers, not {short_repr(value)}")
+        raise error(f"{what} must be one to three positive integers, got {short_repr(value)}")
     x, y, z = (*counts, 1, 1)[:3]
     if x >= 2**31 or y > 65535 or z > 65535:
         raise error(f"{what} {short_repr(value)} exceeds the hardware's limits 2**31 - 1, 65535, 65535")

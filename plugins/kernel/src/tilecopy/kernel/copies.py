@@ -73,7 +73,7 @@ class ScopedCopies:
         kernel = self._kernel
         for operand, region in (("destination", dst), ("source", src)):
             if not isinstance(region, Region):
-                raise RequestError(f"{op}: {operand} is a region such as buffer[0:8, :], not {short_repr(region)}")
+                raise RequestError(f"{op}: {operand} must be a region such as buffer[0:8, :], got {short_repr(region)}")
         demanded = demanded_names(variant)
         filled = outside_of(outside, dst.buffer.dtype)
         kernel._check_region(src, f"{op}: source", overhang=filled is not None)

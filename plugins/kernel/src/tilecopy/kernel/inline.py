@@ -96,7 +96,7 @@ class InlineText:
         shared: SharedPlan | None = getattr(ptx.bindings, "shared", None)
         if self.variables and shared is not None and shared.dynamic:
             raise RequestError(
-                f"inline_ptx: {', '.join(self.variables)}: buffers past 48 KiB lie in dynamic shared memory and are no variables: pass "
+                f"inline_ptx: {', '.join(self.variables)}: buffers past 48 KiB lie in dynamic shared memory and are not variables: pass "
                 "k.address(element)"
             )
         texts = [_registers(ptx, operand, copied=n in self.copied) for n, operand in enumerate(self.operands)]
@@ -262,7 +262,7 @@ def _is_of_the_kernel(name: str) -> bool:
 def check_fields(text: Any, count: int) -> None:
     """Raise RequestError unless each field of a text is the number of one of ``count`` operands."""
     if not isinstance(text, str):
-        raise RequestError(f"inline_ptx takes text, not {short_repr(text)}")
+        raise RequestError(f"inline_ptx: text must be a string, got {short_repr(text)}")
     try:
         with LOCK:
             import string
@@ -281,12 +281,12 @@ def check_fields(text: Any, count: int) -> None:
 def check_outputs(out: Any) -> None:
     """Raise RequestError unless what the text writes are regions of fragments that share no register."""
     if not isinstance(out, (tuple, list)):
-        raise RequestError(f"inline_ptx: out is a sequence of regions of fragments, not {short_repr(out)}")
+        raise RequestError(f"inline_ptx: out must be a sequence of regions of fragments, got {short_repr(out)}")
     taken = set[tuple[Memory, int]]()
     for region in out:
         if not isinstance(region, Region) or region.buffer.space != "local":
             raise RequestError(
-                f"inline_ptx: out has regions of fragments, such as k.registers(fragment)[:], not {short_repr(region)}"
+                f"inline_ptx: out must have regions of fragments, such as k.registers(fragment)[:], got {short_repr(region)}"
             )
         words = {(region.buffer.memory, word) for word in words_of(region)}
         if words & taken:

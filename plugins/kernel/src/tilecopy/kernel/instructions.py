@@ -159,7 +159,7 @@ def tcgen05_wait_ld(ptx: PtxBuilder) -> None:
 def tcgen05_ld(ptx: PtxBuilder, registers: Sequence[Register], address: Register) -> None:
     """``tcgen05.ld.32x32b``: lane ``l`` of warp ``w`` reads row ``32 * (w % 4) + l``, one column a register.
 
-    Raises PtxError for a number of registers that is no power of two up to 128.
+    Raises PtxError for a number of registers that is not a power of two up to 128.
     """
     count = len(registers)
     if count.bit_count() != 1 or count > 128:

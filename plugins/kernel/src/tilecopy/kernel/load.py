@@ -59,7 +59,7 @@ def load_kernel(folder: str | Path) -> BuiltKernel:
 def _text_of(path: Path) -> str:
     with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), encoding="utf-8") as file:  # noqa: PTH123 - a FIFO would block
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise ValueError(f"{path.name} is no regular file")
+            raise ValueError(f"{path.name} is not a regular file")
         return file.read()
 
 
@@ -67,10 +67,10 @@ def kernel_of(record: Any, text: str, where: str) -> BuiltKernel:
     """The kernel of a record, which may be anything.
 
     Raises:
-        LaunchError: it is no record of :func:`record_of` in this format and of this text; the message names the folder.
+        LaunchError: it is not a record of :func:`record_of` in this format and of this text; the message names the folder.
     """
     if not isinstance(record, dict) or record.get("format") != schema.FORMAT:
-        raise LaunchError(f"{where} is no launch record of kernel.save (its format is not {schema.FORMAT!r})")
+        raise LaunchError(f"{where} is not a launch record of kernel.save (its format is not {schema.FORMAT!r})")
     if record.get("format_version") != schema.FORMAT_VERSION:
         raise LaunchError(
             f"{where} has format version {short_repr(record.get('format_version'))}, and this package reads {schema.FORMAT_VERSION}: "
@@ -79,7 +79,7 @@ def kernel_of(record: Any, text: str, where: str) -> BuiltKernel:
     try:
         if record.get("sha256") != schema.digest(record, text):
             raise LaunchError(
-                f"{where} or {schema.PTX_FILE} was changed since kernel.save wrote them: the schema.digest is another; "
+                f"{where} or {schema.PTX_FILE} was modified after kernel.save wrote them (checksum mismatch); "
                 "build the kernel and save it again"
             )
         return _kernel(convert(record, schema.LaunchRecord), text)
@@ -161,14 +161,14 @@ def _check_fit(record: schema.LaunchRecord, parameters: Sequence[Parameter]) -> 
             if len(parameter.strides) != len(parameter.shape) or parameter.align_bytes not in (
                 1 << bit for bit in range(32)
             ):
-                raise ValueError(f"array {parameter.name}: shape, strides and alignment are of no array")
+                raise ValueError(f"array {parameter.name}: shape, strides and alignment do not describe an array")
         elif isinstance(parameter, SizeParameter):
             known = all(0 <= source.dim < ranks.get(source.array, 0) and source.factor for source in parameter.sources)
             if not known or not parameter.sources:
-                raise ValueError(f"size {parameter.name} is read from no dimension of an array")
+                raise ValueError(f"size {parameter.name} must be read from a dimension of an array")
     for symbol in record.symbols:
         if symbol.parameter and symbol.name not in names:
-            raise ValueError(f"the symbol {symbol.name} is no parameter")
+            raise ValueError(f"the symbol {symbol.name} is not a parameter")
     if any(number >= len(record.locations) for number in record.statements):
         raise ValueError("a line of the PTX comes from no statement")
 
@@ -197,7 +197,9 @@ def _read_recipe(
     if isinstance(recipe, schema.TensorMapRecord):
         size, start = dtype_of(recipe.dtype).bytes, read(recipe.start_bytes, names)
         if key_of(start % size) != 0 or (isinstance(start, int) and start < 0):
-            raise ValueError(f"{recipe.name} begins {start} bytes after {recipe.array}, which is no element of it")
+            raise ValueError(
+                f"{recipe.name} begins {start} bytes after {recipe.array}, which is not the start of an element"
+            )
         array = Buffer((1,), recipe.dtype, space="global", name=recipe.array, storage_offset=start // size)
         sizes, strides = _all(recipe.sizes, names), _all(recipe.strides_bytes, names)
         return TensorMap(array, sizes, strides, recipe.box, recipe.swizzle, recipe.fill, recipe.element_strides)

@@ -73,7 +73,7 @@ class Binding:
 
     Attributes:
         kernel: the kernel's name, for messages.
-        view: reads an array for this executor: ``(where, argument) -> facts``; raises LaunchError if it is no array.
+        view: reads an array for this executor: ``(where, argument) -> facts``; raises LaunchError if it is not an array.
         arrays: facts of each array, by parameter.
         numbers: values of scalars and sizes, by parameter.
         addresses: the address of each array; set by the executor before ``encode``.
@@ -372,7 +372,7 @@ class ScalarParameter(NumberParameter):
         ``upper=2**32 - 1``) is passed in 64 bits.
 
         Raises:
-            RequestError: there is no such dtype, or it does not hold the bounds.
+            RequestError: the dtype is unknown, or does not hold the bounds.
         """
         if not isinstance(dtype, str) or dtype not in _SCALARS:
             raise RequestError(f"scalar {name}: dtype {short_repr(dtype)} is not one of {', '.join(_SCALARS)}")
@@ -461,7 +461,7 @@ class SizeParameter(NumberParameter):
         """Return the size with its sources: every extent that depends on its symbol and on nothing else, or every such stride.
 
         Raises:
-            RequestError: there is no such dimension.
+            RequestError: no array has such a dimension.
         """
         for stride in (False, True):
             sources = [
@@ -508,7 +508,7 @@ def _declared_integers(what: str, multiple_of: Any, lower: Any, upper: Any) -> t
     named = {"multiple_of": multiple_of, "lower": lower, "upper": upper}
     divisor, low, high = (_integer(value, f"{what}: {name}", RequestError) for name, value in named.items())
     if divisor < 1:
-        raise RequestError(f"{what}: multiple_of is at least 1, not {short_repr(multiple_of)}")
+        raise RequestError(f"{what}: multiple_of must be at least 1, got {short_repr(multiple_of)}")
     if low > high:
         raise RequestError(f"{what}: lower {short_repr(low)} is above upper {short_repr(high)}")
     if -(-low // divisor) > high // divisor:
@@ -522,7 +522,7 @@ def _integer(value: Any, where: str, error: type[Exception]) -> int:
     """:func:`integer`, or that error."""
     number = integer(value)
     if number is None:
-        raise error(f"{where}: an integer, not {short_repr(value)}")
+        raise error(f"{where} must be an integer, got {short_repr(value)}")
     return number
 
 
@@ -574,7 +574,7 @@ class BytesParameter(ComputedParameter):
             raise LaunchError(f"{where}: {self.make.__qualname__} raised {type(error).__name__}: {error}") from error
         if not isinstance(data_bytes, bytes) or len(data_bytes) != self.size_bytes:
             raise LaunchError(
-                f"{where}: {self.make.__qualname__} gave {short_repr(data_bytes)}, not {self.size_bytes} bytes"
+                f"{where}: {self.make.__qualname__} must return {self.size_bytes} bytes, got {short_repr(data_bytes)}"
             )
         return data_bytes
 
@@ -660,10 +660,12 @@ def computed_parameter(
         made_of, integers = recipe.arrays, recipe.numbers
     for array in made_of:
         if array.name not in arrays:
-            raise RequestError(f"parameter {name} is made of {array.name}, which is no array of the kernel")
+            raise RequestError(
+                f"parameter {name} refers to {array.name}, which is not an array parameter of the kernel"
+            )
     for number in integers:
         if unknown := [symbol.name for symbol in symbols_of(number) if symbol not in scalars]:
-            raise RequestError(f"parameter {name} is made of {number}, and no launch knows {', '.join(unknown)}")
+            raise RequestError(f"parameter {name} depends on {number}, and {', '.join(unknown)} is not known at launch")
     if isinstance(recipe, HostBytes):
         names = tuple(array.name for array in recipe.arrays)
         return BytesParameter(name, recipe.size_bytes, recipe.align_bytes, recipe.make, names, recipe.numbers)

@@ -102,19 +102,17 @@ class Recorder:
         scalars = self._described.scalars
         for symbol in symbols_of(value):
             if anywhere and symbol not in scalars and (symbol.register or symbol.varies != "grid"):
-                raise RequestError(f"{what}: {value} is made of sizes and scalars, {symbol.name} is neither")
+                raise RequestError(f"{what}: {value} must consist of sizes and scalars, and {symbol.name} is neither")
             if is_thread_id(symbol) and symbol.upper is not None and symbol.upper < self.threads - 1:
                 raise RequestError(
-                    f"{what}: {value} has the thread's index in a CTA of {symbol.upper + 1} threads; kernel {self.name} has "
-                    f"{self.threads}: take it of this builder"
+                    f"{what}: {value} uses thread_id() of a kernel with {symbol.upper + 1} threads, but kernel {self.name} has "
+                    f"{self.threads}: call thread_id() on this builder"
                 )
             if symbol.register or symbol in scalars or any(symbol in frame.values for frame in self._stack):
                 continue
             if symbol.varies == "grid":
                 raise RequestError(f"{what}: the integer {symbol.name} does not belong to kernel {self.name}")
-            raise RequestError(
-                f"{what}: the integer {symbol.name} has no value here: it belongs to a loop or kernel that is closed"
-            )
+            raise RequestError(f"{what}: the integer {symbol.name} is used outside its loop or kernel")
 
     def _check_region(
         self, region: Region, what: str = "region", *, written: bool = False, overhang: bool = False
@@ -229,8 +227,8 @@ class Recorder:
         blocks = [block for block in _OPEN.get() if block not in self._outer_blocks]
         if blocks and blocks[-1]._kernel is not self:
             raise RequestError(
-                f"{statement.describe()}: it would become a statement of kernel {self.name}, inside a block of kernel "
-                f"{blocks[-1]._kernel.name}: use what was made by the builder of that one"
+                f"{statement.describe()}: a statement of kernel {self.name} inside an open block of kernel "
+                f"{blocks[-1]._kernel.name}: call the builder of that kernel"
             )
 
     def _in_loop(self) -> bool:
@@ -253,7 +251,7 @@ class Recorder:
             raise RequestError(f"kernel {self.name}: {self._invalid_reason}")
         for placed in self._unentered:
             raise RequestError(
-                f"kernel {self.name}: {placed} has no statements: write `with` before it (or `for` before a range)"
+                f"kernel {self.name}: {placed} was never entered: write `with` before it (or `for` before a range)"
             )
         for buffer, place in self._tensors.values():
             if buffer.allocated_addr.memory not in self._touched:
@@ -274,7 +272,7 @@ class Block:
 
     def __enter__(self) -> Any:
         if self._placed not in self._kernel._unentered:
-            raise RequestError(f"{self._placed} is a block that was used")
+            raise RequestError(f"{self._placed} was already used: create a new block")
         if self._kernel._frame is not self._outer:
             raise RequestError(
                 f"{self._placed} belongs to the block in which it was made: write `with` there, or make it here"
@@ -298,7 +296,7 @@ class Block:
 
     def __iter__(self) -> Iterator[Any]:
         if self._index is None:
-            raise RequestError(f"{self._placed.statement.describe()} is no loop: write `with k.if_(...):`")
+            raise RequestError(f"{self._placed.statement.describe()} is not a loop: write `with k.if_(...):`")
         with self:
             yield self._index
 

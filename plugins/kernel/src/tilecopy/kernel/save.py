@@ -161,8 +161,8 @@ def _name_of_function(kernel: Any, parameter: BytesParameter) -> str:
         same = False
     if not same:
         raise RequestError(
-            f"kernel {kernel.name}: parameter {parameter.name} is made by {name}, which no other process can import by that "
-            "name, so that the kernel cannot be saved; move the function to a module of a package"
+            f"kernel {kernel.name}: parameter {parameter.name} is made by {name}, which is not importable by name "
+            "(as a lambda, a local function or one of __main__), so the kernel cannot be saved; move the function to a module of a package"
         )
     return name
 

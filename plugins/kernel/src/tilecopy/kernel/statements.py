@@ -190,7 +190,7 @@ class Index:
     clamp: bool
 
     def describe(self) -> str:
-        """Its bounds."""
+        """Return its bounds in words."""
         return f"index {self.symbol} from {self.least} to {self.most}"
 
     def lower_to(self, ptx: PtxBuilder) -> Register:
@@ -252,7 +252,7 @@ class Loop:
     body: list[LocatedStatement] = attrs.field(factory=list)
 
     def describe(self) -> str:
-        """Its turns."""
+        """Return its iterations in words."""
         return f"range({short_repr(self.count)}, start={short_repr(self.start)})"
 
     def lower(self, context: Lowering) -> None:

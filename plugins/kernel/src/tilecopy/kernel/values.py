@@ -148,15 +148,17 @@ class Value(RunTime):
         return tuple(integers.values())
 
     def __bool__(self) -> bool:
-        raise RequestError("a run-time value has no truth at build time; use KernelBuilder.if_ to branch on it")
+        raise RequestError(
+            "the truth value of a run-time value is not known at build time; use KernelBuilder.if_ to branch on it"
+        )
 
     def _with(self, op: str, other: Any, *, swap: bool = False) -> Value:
         value = as_value(other, self.dtype)
         if value.dtype != self.dtype:
             raise RequestError(f"{op} of {self.dtype} and {value.dtype}: cast one of them first")
         if not computes(self.dtype):
-            hint = "cast it to float32 first" if converts(self.dtype) else "and no conversion from it"
-            raise RequestError(f"{op} of {self.dtype}: there is no arithmetic on it; {hint}")
+            hint = "no arithmetic: cast it to float32 first" if converts(self.dtype) else "neither arithmetic nor casts"
+            raise RequestError(f"{op} of {self.dtype}: the type supports {hint}")
         return Value(self.dtype, op, (value, self) if swap else (self, value))
 
 
@@ -231,14 +233,14 @@ def why_not_held(number: float, dtype: DType) -> str | None:
     """Why a dtype does not hold a number (fractions of a float may round), or None."""
     if dtype.kind in "iub":
         if isinstance(number, float) and not number.is_integer():  # NaN and infinities are none either
-            return "it is no whole number; cast a float value, or round it first"
+            return "it is not a whole number; cast a float value, or round it first"
         low, high = range_of(dtype)
         return None if low <= number <= high else f"it is not within {low} to {high}"
     largest = LARGEST.get(dtype.name)
     if largest is not None:
         finite = isinstance(number, int) or abs(number) != float("inf")
         return f"it is past the largest finite value, {largest!r}" if finite and abs(number) > largest else None
-    return f"there are no constants of {dtype}: view the buffer as an integer type of the same width"
+    return f"{dtype} has no constants: view the buffer as an integer type of the same width"
 
 
 ROUNDINGS = {"nearest": "rn", "zero": "rz", "up": "rp", "down": "rm"}
@@ -258,7 +260,7 @@ def cast(value: Any, dtype: Any, round: str = "nearest", saturate: bool | None =
         return source
     for side in (source.dtype, wanted):
         if not converts(side):
-            raise RequestError(f"there is no conversion from {source.dtype} to {wanted}")
+            raise RequestError(f"cannot cast {source.dtype} to {wanted}")
     if wanted.name in FLOAT8:
         if round != "nearest":
             raise RequestError(
