@@ -185,12 +185,12 @@ def matrices(request: CopyRequest) -> MatrixPartition | Decline:
 def _warps_apart(
     layout: TileLayout, pairs: Sequence[tuple[Iter, int]]
 ) -> tuple[list[Piece], tuple[Digit, ...]] | Decline:
-    """The pieces of one warp, and how a warp chooses its own."""
+    """The pieces of one warp, and how a warp chooses its fragment_iter."""
     pieces, coarse = list[Piece](), list[Pair]()
-    for own, step in pairs:
-        parts = _lanes_and_warps(own, step)
+    for fragment_iter, step in pairs:
+        parts = _lanes_and_warps(fragment_iter, step)
         if parts is None:
-            return Decline(f"the iter {own} of {layout} strides over lanes and warps together")
+            return Decline(f"the iter {fragment_iter} of {layout} strides over lanes and warps together")
         pieces += parts[0]
         coarse += parts[1]
     replicas = []

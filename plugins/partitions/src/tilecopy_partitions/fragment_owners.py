@@ -86,7 +86,7 @@ def owner_conditions(digits: Sequence[Digit], tid: Int, cta_threads: int, *, sto
         elif (last := bounds_of(value)[1]) is None or last >= digit.extent:
             conditions.append(value < digit.extent)
     for axis in dict.fromkeys(digit.axis for digit in digits):
-        digit = min([each for each in digits if each.axis == axis], key=lambda each: each.stride)
+        digit = min((d for d in digits if d.axis == axis), key=lambda d: d.stride)
         if digit.first:
             conditions.append(axis_index(axis, tid) >= digit.first)
         if digit.stride > 1:
@@ -210,7 +210,7 @@ def digits_of(threads: list[Pair], layout: TileLayout, axes: list[Axis]) -> tupl
     if any(it.axis == m for it in layout.replica):
         return Decline(f"the register layout {layout} has replicas along m")
     entries: list[tuple[Iter, Int, bool, tuple[Int, ...]]] = [
-        *((own, other.stride, False, tuple(it.stride for it in guarded)) for own, other, *guarded in threads),
+        *((thread, other.stride, False, tuple(it.stride for it in guarded)) for thread, other, *guarded in threads),
         *((it, 0, True, ()) for it in layout.replica),
     ]
     digits: list[Digit] = []

@@ -31,16 +31,16 @@ def own_bytes(number: int, width: int = WORD_BYTES) -> Array:
 def registers_of(network: Network) -> set[int]:
     """Return the registers that a network reads."""
     values = [*network.values, *(value for step in network.steps for value in (step.low, step.high))]
-    return {value.number for value in values if not value.made}
+    return {value.number for value in values if not value.from_step}
 
 
 def follow_network(network: Network, sources: Mapping[int, Array]) -> list[Array]:
     """Return the words that a network makes."""
     step_words: list[Array] = []
     for step in network.steps:
-        low, high = (step_words[v.number] if v.made else sources[v.number] for v in (step.low, step.high))
+        low, high = (step_words[v.number] if v.from_step else sources[v.number] for v in (step.low, step.high))
         step_words.append(permute_bytes(low, high, [step.selector] * WARP_THREADS))
-    return [step_words[value.number] if value.made else sources[value.number] for value in network.values]
+    return [step_words[value.number] if value.from_step else sources[value.number] for value in network.values]
 
 
 def permute_bytes(low: Array, high: Array, selectors: Sequence[int]) -> Array:

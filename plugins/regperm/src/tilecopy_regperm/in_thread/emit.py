@@ -33,7 +33,7 @@ def emit(partition: RegisterPermutation, ptx: PtxBuilder) -> None:
         if dst.memory is not src.memory:
             pairs = zip(partition.fields, values, strict=True)
             step_results = {
-                value.number: target[field.register] for field, value in pairs if value.made and field.whole
+                value.number: target[field.register] for field, value in pairs if value.from_step and field.whole
             }
         field_words = words(
             ptx,
@@ -45,19 +45,19 @@ def emit(partition: RegisterPermutation, ptx: PtxBuilder) -> None:
 
 
 def words(
-    ptx: PtxBuilder, made: Network, sources: Mapping[int, Register], register_of: Callable[[int], Register]
+    ptx: PtxBuilder, network: Network, sources: Mapping[int, Register], register_of: Callable[[int], Register]
 ) -> list[Register]:
     """Write the instructions of a network, and return the register of each requested word."""
     results: list[Register] = []
 
     def of(value: Value) -> Register:
-        return results[value.number] if value.made else sources[value.number]
+        return results[value.number] if value.from_step else sources[value.number]
 
-    for number, step in enumerate(made.steps):
+    for number, step in enumerate(network.steps):
         result = register_of(number)
         ptx.instr("prmt.b32", result, of(step.low), of(step.high), Hex(step.selector))
         results.append(result)
-    return [of(value) for value in made.values]
+    return [of(value) for value in network.values]
 
 
 def write(ptx: PtxBuilder, dst: Buffer, src: Buffer, fields: Sequence[Field], values: Sequence[Register]) -> None:

@@ -28,7 +28,7 @@ class Value:
     """A frozen record of a word: source register ``number``, or the result of step ``number``."""
 
     number: int
-    made: bool = False
+    from_step: bool = False
 
 
 @frozen
@@ -96,10 +96,10 @@ class _Maker:
         digits = [position if byte is None else input_bytes.index(byte) for position, byte in enumerate(content)]
         self._steps.append(Step(low, high, sum(digit << 4 * place for place, digit in enumerate(digits))))
         self._contents.append(content)
-        return Value(len(self._steps) - 1, made=True)
+        return Value(len(self._steps) - 1, from_step=True)
 
     def _content(self, value: Value) -> Content:
-        if value.made:
+        if value.from_step:
             return self._contents[value.number]
         return tuple((value.number, place) for place in range(WORD_BYTES))
 
@@ -114,16 +114,16 @@ def _sources(content: Content) -> list[int]:
     return sorted({byte[0] for byte in content if byte is not None})
 
 
-def _halves(wide: Sequence[Content], made: Sequence[Content]) -> list[tuple[Content, Content]]:
+def _halves(wide: Sequence[Content], complete: Sequence[Content]) -> list[tuple[Content, Content]]:
     """For each wide word two words that together have its bytes, shared between the wide words as far as they go.
 
     Of the ways to pair a word's registers the one that needs the fewest new halves is taken, the first of equals.
     """
-    bins: list[list[Byte]] = [[byte for byte in content if byte is not None] for content in made]
+    bins: list[list[Byte]] = [[byte for byte in content if byte is not None] for content in complete]
     fixed = len(bins)
     by_pair: dict[frozenset[int], list[int]] = {}
-    for at, held in enumerate(bins):
-        for pair in combinations(sorted({byte[0] for byte in held}), 2):
+    for at, bin_bytes in enumerate(bins):
+        for pair in combinations(sorted({byte[0] for byte in bin_bytes}), 2):
             by_pair.setdefault(frozenset(pair), []).append(at)
     chosen: list[tuple[int | Content, int | Content]] = []
     for content in wide:
@@ -145,7 +145,7 @@ def _halves(wide: Sequence[Content], made: Sequence[Content]) -> list[tuple[Cont
     def word(half: int | Content) -> Content:
         if isinstance(half, tuple):
             return half
-        return made[half] if half < fixed else (*bins[half], *[None] * (WORD_BYTES - len(bins[half])))
+        return complete[half] if half < fixed else (*bins[half], *[None] * (WORD_BYTES - len(bins[half])))
 
     return [(word(low), word(high)) for low, high in chosen]
 

@@ -42,7 +42,7 @@ class RegisterPermutation:
     def summary(self) -> str:
         """Return one line for ``plan.explain()``."""
         pairs = list(zip(self.fields, self.network.values, strict=True))
-        moves = sum(field.whole and not value.made for field, value in pairs)
+        moves = sum(field.whole and not value.from_step for field, value in pairs)
         inserts = sum(not field.whole for field in self.fields)
         return (
             f"{len(self.network.steps)} prmt, {moves} mov, {inserts} bfi into {len({f.register for f in self.fields})} "
