@@ -847,7 +847,7 @@ LOWERED = {
     "--variant": "gmem_smem",
     "--outside": "zero",
 }
-DRAWN = {"-o": "copy.svg", "--kind": "moves", "--part": "warp 0", "--width": "960"}
+DRAWN = {"-o": "copy.svg", "--kind": "moves", "--select": "warp 0", "--width": "960"}
 SIDE = {"shape": [32], "extents": [32], "starts": [{"base": 0, "terms": []}], "iters": [[32, 1, "m"]], "replica": []}
 SIDE |= {"offset": [], "swizzle": None, "storage_offset": 0, "align_bytes": 16}
 COPY = {"op": "copy", "dtype": "int8", "scope": "warp", "threads": 32, "target": "sm_90"}

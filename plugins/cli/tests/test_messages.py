@@ -13,9 +13,9 @@ from tilecopy_cli.commands import tilecopy
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (("rnu",), 2, "tilecopy: There is no command 'rnu'; did you mean run?; see 'tilecopy --help'"),
+        (("rnu",), 2, "tilecopy: there is no command 'rnu'; did you mean run?; see 'tilecopy --help'"),
         (("run", "in.npy"), 2, "tilecopy: Missing argument 'DESTINATION'; see 'tilecopy run --help'"),
-        (("run", "nofile.npy", "out.npy"), 1, "tilecopy: nofile.npy: there is no such file"),
+        (("run", "nofile.npy", "out.npy"), 1, "tilecopy: nofile.npy: no such file"),
         (
             ("run", "in.npy", "out.npy", "--tile", "0x4"),
             2,
@@ -39,7 +39,7 @@ from tilecopy_cli.commands import tilecopy
         (
             ("plan", "globl int8 [8]", "shared int8 [8]"),
             2,
-            "tilecopy: RequestError: src: 'globl' is no space; there are global, shared, local, tmem; did you mean global?",
+            "tilecopy: RequestError: src: 'globl' is not a space; choose from global, shared, local, tmem; did you mean global?",
         ),
         (
             ("plan", "global int8 [8]", "shared int8 [8]", "--scope", "wrap"),

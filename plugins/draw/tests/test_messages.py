@@ -22,32 +22,32 @@ import cases
         (
             lambda: draw(cases.gmem_smem(), select="phase 4"),
             tc.RequestError,
-            "draw: there is no phase 4: they go from 0 to 3",
+            "draw: select: phase 4 does not exist; the numbers go from 0 to 3",
         ),
         (
             lambda: draw(cases.gmem_smem(), select="all"),
             tc.RequestError,
-            "draw: select is words such as 'instruction 2', 'warp 1', 'phase 0', 'thread 5', 'rows 0:32', 'columns 0:64', with commas between; not 'all'",
+            "draw: select must be words such as 'instruction 2', 'warp 1', 'phase 0', 'thread 5', 'rows 0:32', 'columns 0:64', with commas between; got 'all'",
         ),
         (
             lambda: draw(cases.gmem_smem(), select="warp 2"),
             tc.RequestError,
-            "draw: there is no warp 2: they go from 0 to 1",
+            "draw: select: warp 2 does not exist; the numbers go from 0 to 1",
         ),
         (
             lambda: draw(cases.gmem_smem(), select="rows 0:17"),
             tc.RequestError,
-            "draw: rows 0:17 of a picture that has 16 rows",
+            "draw: rows 0:17 of a picture with 16 rows",
         ),
         (
             lambda: draw(cases.gmem_smem(), "bulk"),
             tc.RequestError,
-            "draw: gmem_smem moves bytes by threads: kind 'moves' shows them, 'bulk' are of engines",
+            "draw: gmem_smem moves bytes by threads; draw kind 'moves'",
         ),
         (
             lambda: draw(cases.gmem_smem(), "fragment"),
             tc.RequestError,
-            "draw: no side of this copy is in registers, so there is no fragment to draw; give no kind",
+            "draw: kind 'fragment' needs a copy with a side in registers; leave kind out",
         ),
         (
             lambda: draw(cases.gmem_smem(), "move"),
@@ -59,16 +59,16 @@ import cases
             tc.RequestError,
             "draw: one thread issues tma, and an engine moves the bytes; draw kind 'bulk'",
         ),
-        (lambda: draw(cases.gmem_smem(), width=10), tc.RequestError, "draw: width is 480 to 4096 pixels, not 10"),
+        (lambda: draw(cases.gmem_smem(), width=10), tc.RequestError, "draw: width must be 480 to 4096 pixels, got 10"),
         (
             lambda: draw(cases.gmem_smem(), "banks", compare_with=3),
             tc.RequestError,
-            "draw: compare_with is a layout, not 3",
+            "draw: compare_with must be a layout, got 3",
         ),
         (
             lambda: draw(TileLayout(S[8, 8]), "moves"),
             tc.RequestError,
-            "draw: kind 'moves' is of a plan: a layout alone says who owns what, or which bank, not who moves it; draw kind 'banks'",
+            "draw: kind 'moves' needs a plan, because a layout alone does not say who moves its elements; draw kind 'banks'",
         ),
         (
             lambda: draw(TileLayout(S[256, 256])),
@@ -78,7 +78,7 @@ import cases
         (
             lambda: draw(3),
             tc.RequestError,
-            "draw: x is a plan, a region, a buffer or a layout with fixed extents, not 3",
+            "draw: x must be a plan, a region, a buffer or a layout with fixed extents, got 3",
         ),
     ],
 )

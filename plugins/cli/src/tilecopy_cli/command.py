@@ -1,4 +1,4 @@
-"""Everything that a subcommand of ``tilecopy`` imports: answers, copies in words, types of options, ``.npy`` files in and out.
+"""What a subcommand of ``tilecopy`` imports: results, options of a copy, types of options, ``.npy`` files in and out.
 
 A package declares its ``click.Command`` under the entry-point group ``tilecopy.commands.v1``.
 """

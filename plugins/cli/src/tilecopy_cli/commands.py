@@ -41,8 +41,8 @@ _PRECEDENCE = (
 def tilecopy() -> None:
     """Lower GPU tile copies to PTX, and run them on the GPU or on the emulator.
 
-    Exit status: 0 done, 1 failed, 2 invalid input. With --json the answer, or an object "error" with its "type" and
-    "message", is all of standard output.
+    Exit status: 0 done, 1 failed, 2 invalid input. With --json, standard
+    output has exactly one JSON value: the result, or {"error": {"type": ..., "message": ...}}.
     """
 
 
@@ -55,15 +55,15 @@ def tilecopy() -> None:
 @click.option(
     "--pad", type=click.IntRange(0, MAX_SHARED_ELEMS), default=0, help="Elements added to each row in shared memory."
 )
-@click.option("--variant", help="Use this variant, or fail.")
+@click.option("--variant", help="Variant to use; fail if it declines. Default: highest priority.")
 @click.option("--target", type=TARGET, help=f"Architecture: {', '.join(TARGETS)}.")
-@click.option("--executor", help="Where to run (cuda, emulator); by default the GPU if any.")
+@click.option("--executor", help="Where to run: cuda or emulator. Default: the GPU if there is one.")
 def run(source: Path, destination: Path, **options: Any) -> Result:
     """Copy an array file tile by tile through shared memory, and verify it.
 
     SOURCE is a .npy file of any rank, shape, dtype and memory order. DESTINATION is written only if every byte of the
-    result is equal. If DESTINATION exists, it keeps its mode and owner, and a symlink or hard link stays one. Tiles at
-    the edges may reach past the array. A vector is copied in tiles of one row.
+    result is equal to the input's. If DESTINATION exists, its mode, owner and links are preserved. Tiles at the edges
+    may reach past the array. A 1-D array is copied as one row.
     """
     check_names(variant=options["variant"], executor=options["executor"])
     with progress_bar("tiles") as progress:
@@ -87,7 +87,7 @@ def _outcome_data(outcome: Outcome, destination: Path) -> dict[str, Any]:
 @tilecopy.command("plan")
 @copy_options
 def plan_command(**copy: Any) -> Result:
-    """Show which variant does one copy, how, and why.
+    """Show which variant lowers one copy, and why.
 
     SOURCE and DESTINATION are `space dtype [shape] [region]`. The region may have the block ids bx, by and bz. You may write
     gmem, smem and reg for global, shared and local, and f16, bf16, f32, f64 for the dtypes:
@@ -102,7 +102,8 @@ def plan_command(**copy: Any) -> Result:
       tilecopy plan "shared float16 [16, 16]" "local float16 [16, 16]" --scope warp \\
           --dst-layout 'mma_fragment("m16n8k16", "A", "float16")'
 
-    If the --variant completes on an mbarrier, as tma does, the copy gets one. A start is a coordinate. With --outside, a region may reach past both ends of its array:
+    If the --variant needs an mbarrier, as tma does, the copy gets one. Region bounds are coordinates: with --outside, a
+    region may begin below 0 and end past its array:
 
     \b
       tilecopy plan "global float16 [1000, 64] [bx*62-1 : bx*62+63, :]" "shared float16 [64, 64]" --outside zero
@@ -113,15 +114,21 @@ def plan_command(**copy: Any) -> Result:
 
 @tilecopy.command("compare", short_help="Compare the variants that can do one copy.")
 @region_options(
-    click.option("--op", type=Choice("op", OPS), help="Only variants of this op; by default of both."),
+    click.option("--op", type=Choice("op", OPS), help="Only variants of this op. Default: both ops."),
     click.option(
-        "--target", "targets", type=TARGET, multiple=True, default=("sm_90a",), show_default=True, help="Once or more."
+        "--target",
+        "targets",
+        type=TARGET,
+        multiple=True,
+        default=("sm_90a",),
+        show_default=True,
+        help="May be repeated.",
     ),
 )
 def compare_command(**copy: Any) -> Result:
     """List every variant that accepts one copy, with what it costs, the cheapest first.
 
-    Arguments are those of `tilecopy plan`; `async` is the op copy_async. The columns: instructions (instr) and registers (regs) of one
+    Arguments are those of `tilecopy plan`. The column "op" says `async` for copy_async. The other columns: instructions (instr) and registers (regs) of one
     thread; "in all", the instructions of all threads; "bytes" of one access; "sectors" of global memory and "wavefronts" of shared
     memory, of all threads; "cycles" that an SM of a busy H200 is expected to take. Where they cannot be counted, they are "unknown"
     (null in JSON); such variants come last, and a line names the instructions.
@@ -140,7 +147,7 @@ def compare_command(**copy: Any) -> Result:
 @tilecopy.command("ptx", short_help="Print the PTX of a kernel that does one copy.")
 @copy_options
 def ptx_command(src: Region, dst: Region, scope: Scope, op: str, target: str, **how: Any) -> Result:
-    """Print the PTX of a kernel that does one copy (arguments as for `tilecopy plan`)."""
+    """Print the PTX of a kernel that does one copy. Arguments are those of `tilecopy plan`."""
     kernel = KernelBuilder("copy", threads=32 if scope.kind == "thread" else scope.threads)
     record, outside = record_of(how.pop("variant")), how.pop("outside")
     regions = {"src": declare(kernel, src), "dst": declare(kernel, dst)}
@@ -197,7 +204,7 @@ def _variants_text(rows: list[dict[str, Any]]) -> str:
 
 @tilecopy.command(short_help="Show what this machine has, and what to install.")
 def doctor() -> Result:
-    """Say what is found here (driver, GPU, assemblers, executors, variants) and what to install for the rest."""
+    """List what works on this machine (driver, GPU, assemblers, executors, variants), and what to install for the rest."""
     checks = check_machine()
     return Result(
         [{"what": check.what, "found": check.found, "detail": check.detail} for check in checks],

@@ -1,4 +1,4 @@
-"""Copies in words: the options that commands of one copy share, and what they tell of a plan."""
+"""The options that commands of one copy share, and the fields of a plan in JSON."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from .param_types import Choice, Fill
 
 TARGET = Choice("target", TARGETS)
 _SPLIT = ("outer", "threads", "vec", "vec_bits")
-"""What is told of a partition that has it."""
+"""The fields of a partition that are reported, where it has them."""
 
 
 def check_names(**given: str | None) -> None:
-    """Names that only the installed plugins can tell: wrong usage where nobody has one."""
+    """Raise click.UsageError for the name of a variant or an executor that is not known."""
     for option, value in given.items():
         if value is None:
             continue
@@ -35,15 +35,14 @@ def check_names(**given: str | None) -> None:
         known = sorted({*first_party, *others})
         if value not in known:
             raise click.UsageError(
-                f"--{option} {value!r}: there is none of that name; there are {', '.join(known)}"
-                f"{did_you_mean(value, known)}",
+                f"--{option} {value!r} is not installed; choose from {', '.join(known)}{did_you_mean(value, known)}",
                 click.get_current_context(),
             )
 
 
 @checked(found=instance_of("a Plan", Plan))
 def plan_to_dict(found: Plan) -> dict[str, Any]:
-    """What ``--json`` tells of a plan."""
+    """Return a plan as ``--json`` prints it."""
     edge = getattr(found.partition, "edge", None)
     return {
         "copy": str(found.request),
@@ -64,7 +63,7 @@ def _split(partition: Any) -> dict[str, Any]:
 
 
 def record_of(variant: str | None) -> Variant | None:
-    """What a variant that was asked for declares; None where none was, or none is there."""
+    """Return the record of a variant; None without a name, or if it is not installed."""
     plugin = default_registry().table().named(variant) if variant else None
     return None if plugin is None else plugin.variant
 
@@ -72,17 +71,17 @@ def record_of(variant: str | None) -> Variant | None:
 _HOW = (
     click.option("--op", type=Choice("op", OPS), default="copy", show_default=True),
     click.option("--target", type=TARGET, default="sm_90a", show_default=True),
-    click.option("--variant", help="Use this variant, or fail."),
+    click.option("--variant", help="Variant to use; fail if it declines. Default: highest priority."),
 )
 
 
 def copy_options(command: Callable[..., Result]) -> Any:
-    """A command of one copy, which it is given as :func:`plan` is, by options; the source always comes first."""
+    """Decorate a command of one copy: its options become the arguments of :func:`plan`; the source comes first."""
     return _in_words(command, _HOW)
 
 
 def region_options(*more: Callable[[Any], Any]) -> Callable[[Callable[..., Result]], Any]:
-    """The same of the copy's regions, scope and ``outside=`` alone, and more options."""
+    """Return a decorator that adds a copy's regions, scope and ``outside=``, and more options."""
     return lambda command: _in_words(command, more)
 
 

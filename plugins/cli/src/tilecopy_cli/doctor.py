@@ -1,4 +1,4 @@
-"""What is found on this machine: GPU, assemblers, executors, variants, other packages. Each is tried, not looked up alone."""
+"""Checks of this machine: GPU, assemblers, executors, variants, other packages. Each is tried."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .packages import packages, problems
 
 @attrs.frozen
 class DoctorCheck:
-    """One thing that was looked for.
+    """One line of ``tilecopy doctor``.
 
     Attributes:
         what: its kind and name.
@@ -34,12 +34,12 @@ class DoctorCheck:
 
     @property
     def found(self) -> bool:
-        """Whether it works here."""
+        """True if it works here."""
         return self.state == "found"
 
 
 def check_machine() -> list[DoctorCheck]:
-    """Everything that tilecopy can use, found or not."""
+    """Return a check of everything that tilecopy can use, found or missing."""
     usable = _executors()
     return [*_gpus(usable), *_assemblers(), _compute_cache(), *usable, *_extensions(usable), *_variants(), *_packages()]
 
@@ -107,7 +107,7 @@ def _executors() -> list[DoctorCheck]:
 
 
 def _extensions(usable: list[DoctorCheck]) -> list[DoctorCheck]:
-    """What extends the executors, as they tell it."""
+    """Return the extensions that the executors report."""
     checks = []
     for name in (check.what.removeprefix("executor ") for check in usable if check.found):
         try:

@@ -12,6 +12,6 @@ class FileError(TilecopyError):
 
 
 def printable_name(name: object) -> str:
-    """A file's name for a message: as it is where it prints and has no blank ends, else quoted with escapes."""
+    """Return a file's name for a message: unchanged if it prints and has no blank ends, else quoted with escapes."""
     text = str(name) if isinstance(name, (str, PurePath)) else short_repr(name)
     return text if text.isprintable() and text.strip() == text != "" else ascii(text)

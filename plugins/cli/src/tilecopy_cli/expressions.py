@@ -42,14 +42,14 @@ _BLOCK_IDS = {f"b{dim}": block_index(dim) for dim in "xyz"}
 
 
 def evaluate_expression(text: str, names: dict[str, Any]) -> Any:
-    """The value of an expression of integers, names, calls, subscripts, ``...`` and ``+ - * // % @``.
+    """Return the value of an expression of integers, names, calls, subscripts, ``...`` and ``+ - * // % @``.
 
     Raises:
         RequestError: anything else, or more than the bounds of this module: characters, depth, size of integers.
         TilecopyError: what a layout finds wrong with its parts.
     """
     if len(text) > MAX_CHARACTERS:
-        raise RequestError(f"an expression has at most {MAX_CHARACTERS} characters, not {len(text)}")
+        raise RequestError(f"an expression must have at most {MAX_CHARACTERS} characters, got {len(text)}")
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except SyntaxError as error:
@@ -62,7 +62,7 @@ def evaluate_expression(text: str, names: dict[str, Any]) -> Any:
 
 @contextmanager
 def _faults_of(text: str) -> Iterator[None]:
-    """Whatever the layouts make of operands that they were not made for, as an error of the text."""
+    """Turn the errors of layouts that get unsuitable operands into a RequestError with the text."""
     try:
         yield
     except TilecopyError:
@@ -85,7 +85,7 @@ _OPERATORS: dict[type[ast.operator], Any] = {
 
 def _walk(node: ast.AST, names: dict[str, Any], depth: int) -> Any:
     if depth > MAX_DEPTH:
-        raise RequestError(f"an expression is nested at most {MAX_DEPTH} deep")
+        raise RequestError(f"an expression must be nested at most {MAX_DEPTH} deep")
 
     def value(part: ast.AST) -> Any:
         return _walk(part, names, depth + 1)
@@ -122,18 +122,18 @@ def _look_up(name: str, names: dict[str, Any]) -> Any:
 
 def _operand(value: Any, node: ast.AST) -> Any:
     if isinstance(value, (str, tuple, slice, EllipsisType)):  # they too have + * and %, without bounds
-        raise RequestError(f"{ast.unparse(node)!r}: {value!r} is no number")
+        raise RequestError(f"{ast.unparse(node)!r}: {value!r} is not a number")
     return value
 
 
 def _check_size(value: Any) -> Any:
     if isinstance(value, int) and not -MAX_INTEGER <= value <= MAX_INTEGER:
-        raise RequestError("an integer is at most 2**63 - 1 in size")
+        raise RequestError("an integer must be from -(2**63 - 1) to 2**63 - 1")
     return value
 
 
 def parse_layout(text: str) -> TileLayout:
-    """A layout such as ``S[(32, 8) : (1 @ laneid, 1)]`` or ``SwizzledLayout(swizzle("128B", "float16"), TileLayout(S[8, 64]))``."""
+    """Return a layout such as ``S[(32, 8) : (1 @ laneid, 1)]`` or ``SwizzledLayout(swizzle("128B", "float16"), TileLayout(S[8, 64]))``."""
     value = evaluate_expression(text, _LAYOUT_NAMES)
     if not isinstance(value, TileLayout):
         value_text = f"the function {value.__name__}" if value in _FUNCTIONS.values() else repr(value)
@@ -145,7 +145,7 @@ _BUFFER = re.compile(r"\s*(\w+)\s+(\w+)\s*\[([^\]]*)\]\s*(\[.*\])?\s*\Z", re.ASC
 
 
 def parse_region(text: str, layout: str | None, name: str) -> Region:
-    """A region such as ``global float16 [4096, 64] [bx*128 : bx*128+128, :]``: space, dtype, shape, box.
+    """Return a region such as ``global float16 [4096, 64] [bx*128 : bx*128+128, :]``: space, dtype, shape, box.
 
     ``gmem``, ``smem`` and ``reg`` are taken for ``global``, ``shared`` and ``local``; ``f16``, ``bf16``, ``f32``, ``f64`` for the dtypes.
 
@@ -154,7 +154,7 @@ def parse_region(text: str, layout: str | None, name: str) -> Region:
         LayoutError: the region does not fit its buffer.
     """
     if len(text) > MAX_CHARACTERS:
-        raise RequestError(f"{name}: a region has at most {MAX_CHARACTERS} characters, not {len(text)}")
+        raise RequestError(f"{name}: a region must have at most {MAX_CHARACTERS} characters, got {len(text)}")
     match = _BUFFER.match(text)
     if match is None:
         raise RequestError(
@@ -164,7 +164,7 @@ def parse_region(text: str, layout: str | None, name: str) -> Region:
     for word, what, known in ((space, "space", SPACES), (dtype, "dtype", DTYPES)):
         if word not in known:
             near = did_you_mean(word, known)
-            raise RequestError(f"{name}: {word!r} is no {what}; there are {', '.join(known)}{near}")
+            raise RequestError(f"{name}: {word!r} is not a {what}; choose from {', '.join(known)}{near}")
     shape = evaluate_expression(match[3], {})
     extents = shape if isinstance(shape, tuple) else (shape,)
     placed = None if layout is None else parse_layout(layout)
@@ -177,7 +177,7 @@ _SCOPES = {"thread": thread, "warp": warp, "warpgroup": warpgroup}
 
 
 def parse_scope(text: str) -> Scope:
-    """``thread``, ``warp``, ``warpgroup`` or ``cta:128``.
+    """Return the scope of ``thread``, ``warp``, ``warpgroup`` or ``cta:128``.
 
     Raises:
         RequestError: it is none of them.

@@ -1,4 +1,4 @@
-"""The group of subcommands: our own, those of other packages, and one way to end for all of them."""
+"""The group of subcommands: tilecopy's and those of other packages, and how all of them end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ COMMANDS_GROUP = "tilecopy.commands.v1"
 
 @attrs.frozen(eq=False)
 class Result:
-    """What a command found.
+    """The result of a command.
 
     Attributes:
         data: for ``--json``.
@@ -54,7 +54,7 @@ class Result:
 
 
 class ResultCommand(click.Command):
-    """A command that returns an :class:`Result`, which alone reaches standard output; adds ``--json`` and ``--debug``."""
+    """A command that returns a :class:`Result`, which alone reaches standard output; adds ``--json`` and ``--debug``."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -62,7 +62,7 @@ class ResultCommand(click.Command):
             self.params.append(click.Option([name], is_flag=True, expose_value=False, callback=_keep, help=text))
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it and print its answer."""
+        """Run the command and print its result."""
         with prints_to_stderr():
             answer = super().invoke(ctx)
         emit(f"{json.dumps(answer.data, indent=2)}\n" if ctx.meta.get("tilecopy.json") else answer.text())
@@ -73,22 +73,22 @@ def _keep(ctx: click.Context, option: click.Parameter, value: bool) -> None:
 
 
 class SuggestingGroup(click.Group):
-    """Subcommands that give an :class:`Result`; a misspelt one gets the nearest name, none at all the help."""
+    """A group whose commands return a :class:`Result`. A misspelt command gets the nearest name, a missing one the help."""
 
     command_class = ResultCommand
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The subcommand that was asked for, or the nearest to its name."""
+        """Return the subcommand of a name; an unknown name is an error with the nearest one."""
         name = ctx.meta["tilecopy.asked"] = args[0]
         known = ctx.resilient_parsing or name.startswith("-") or name in self.commands
         if not known and name not in (names := self.list_commands(ctx)):
-            ctx.fail(f"There is no command {name!r}{did_you_mean(name, names)}")
+            ctx.fail(f"there is no command {name!r}{did_you_mean(name, names)}")
         return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """The help where nothing was asked, as wrong usage."""
+        """Show the help if no subcommand is given, as wrong usage."""
         if not args and not ctx.resilient_parsing:  # a shell that completes asks with no word, too
             click.echo(ctx.get_help(), err=True)
             ctx.exit(WRONG_USAGE)
@@ -96,14 +96,14 @@ class SuggestingGroup(click.Group):
 
 
 class TilecopyGroup(SuggestingGroup):
-    """Subcommands, where other packages' are imported only when they or the list of all are asked for."""
+    """The group of all subcommands; those of other packages are imported when they run, or for the list of all."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Ours, then those that are installed, each in the order of names."""
+        """Return the names of tilecopy's subcommands, then of other packages', each sorted."""
         return [*super().list_commands(ctx), *sorted(set(by_name(COMMANDS_GROUP)) - set(self.commands))]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """A subcommand; one that fails to load is left out with one line (an error where it was asked for)."""
+        """Return a subcommand. If it fails to load, it is left out with one line, or is an error if the user named it."""
         if cmd_name in self.commands:
             return self.commands[cmd_name]
         sources = by_name(COMMANDS_GROUP).get(cmd_name)
@@ -122,7 +122,7 @@ class TilecopyGroup(SuggestingGroup):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of the help; a name of ours that a package also wants is told, and stays ours."""
+        """Write the list of subcommands; warn of a package that declares a name of tilecopy's own."""
         for name, sources in by_name(COMMANDS_GROUP).items():
             if name in self.commands:
                 owners = ", ".join(source.owner for source in sources)
@@ -217,7 +217,7 @@ def _failure(error: BaseException) -> tuple[str, str, int]:
 
 
 def _message_of(error: TilecopyError) -> str:
-    """What an error says, without the place of a statement that a command made: it is no line of the user's program."""
+    """Return an error's message without the source line of a statement that the command itself made."""
     return re.sub(rf"\n  at {re.escape(str(Path(__file__).parent))}[^\n]*", "", str(error))
 
 

@@ -18,7 +18,7 @@ from .npy import bytes_of
 
 @attrs.frozen
 class Job:
-    """What is asked: the options of ``tilecopy run``; ``pad`` in elements a row, None where nothing was said."""
+    """The options of ``tilecopy run``; ``pad`` in elements per row, None where an option is not given."""
 
     tile: tuple[int, int] = (128, 64)
     threads: int = 128
@@ -31,7 +31,7 @@ class Job:
 
 @attrs.frozen(eq=False)
 class TiledCopy:
-    """A kernel that copies an array (to its second parameter) by ``count`` tiles of so many rows and columns, a CTA each."""
+    """A kernel that copies an array to its second parameter in ``count`` tiles of some rows and columns, one CTA per tile."""
 
     tile: tuple[int, int]
     count: int
@@ -40,7 +40,7 @@ class TiledCopy:
 
 @attrs.frozen(eq=False)
 class Outcome:
-    """What was done.
+    """The result of a job.
 
     Attributes:
         shape, dtype, order, bytes: of the array; the order is ``C`` or ``F``.
@@ -69,7 +69,7 @@ class Outcome:
 
 
 def as_rows(array: Any) -> Any:
-    """The memory of a C- or Fortran-contiguous array as a 2-D view of unsigned words, no byte copied.
+    """Return the memory of a C- or Fortran-contiguous array as a 2-D view of unsigned words, no byte copied.
 
     The axes are taken in memory order, all but the last together as rows; a vector is one row.
     """
@@ -80,7 +80,7 @@ def as_rows(array: Any) -> Any:
 
 
 def tile_of(job: Job, shape: tuple[int, int]) -> tuple[int, int]:
-    """Rows and columns of a tile: as asked (for an array of one row as many elements in one row), cut to the array.
+    """Return the rows and columns of a tile, cut to the array; an array of one row gets a tile of one row of as many elements.
 
     An extent past the number of threads is cut to a multiple of it: a prime one would leave a single thread that divides it.
     """
@@ -93,7 +93,7 @@ def tile_of(job: Job, shape: tuple[int, int]) -> tuple[int, int]:
 
 
 def shared_layout(job: Job, tile: tuple[int, int], dtype: str) -> Layout:
-    """The layout of a tile in shared memory: row-major, padded or swizzled."""
+    """Return the layout of a tile in shared memory: row-major, padded or swizzled."""
     if job.pad and job.swizzle:
         raise RequestError("--swizzle and --pad both change how the tile lies in shared memory; give one")
     rows, columns = tile
@@ -102,7 +102,7 @@ def shared_layout(job: Job, tile: tuple[int, int], dtype: str) -> Layout:
 
 
 def tiled_copy(job: Job, shape: tuple[int, int], dtype: str, target: Target) -> TiledCopy:
-    """The kernel of a 2-D array that is not empty: a CTA a tile, and what a tile has outside the array is left alone.
+    """Return the kernel for a 2-D array that is not empty: one CTA per tile; elements outside the array are left alone.
 
     Raises:
         RequestError: options that exclude each other.

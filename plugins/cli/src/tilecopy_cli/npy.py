@@ -26,7 +26,7 @@ _SPAN_BYTES = 1 << 18
 
 @attrs.frozen(eq=False)
 class NpyFile:
-    """A .npy file that was read, or whose elements are read box by box (:meth:`read`).
+    """A .npy file that is read whole, or box by box (:meth:`read`).
 
     Attributes:
         path: of the file.
@@ -84,7 +84,7 @@ class NpyFile:
 
 @checked(FileError, status=instance_of("what os.stat gives", os.stat_result))
 def file_signature(status: os.stat_result) -> tuple[int, ...]:
-    """Device, inode, size and time of the last change: equal as long as nobody has written the file."""
+    """Return device, inode, size and time of the last change, which stay equal until the file is written."""
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
@@ -97,7 +97,7 @@ def read_npy(path: str | Path, *, mapped: bool = False) -> NpyFile:
         mapped: leave the elements in the file, for arrays that are larger than memory; see :meth:`NpyFile.read`.
 
     Raises:
-        FileError: it is no regular file, is no .npy file, holds objects, claims more than it holds, or changed while
+        FileError: it is not a regular file, not a .npy file, holds objects, claims more than it holds, or changed while
             it was read.
     """
     path = Path(path)
@@ -121,11 +121,11 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise FileError(f"{printable_name(path)}: there is no such file") from None
+        raise FileError(f"{printable_name(path)}: no such file") from None
     except IsADirectoryError:
         raise FileError(f"{printable_name(path)}: not a .npy file but a directory") from None
     except OSError as error:
-        raise FileError(f"{printable_name(path)}: it cannot be read: {error.strerror or error}") from None
+        raise FileError(f"{printable_name(path)}: cannot be read: {error.strerror or error}") from None
 
 
 def _read_box(file: BinaryIO, offset_bytes: int, box: Any, strides_bytes: Sequence[int]) -> None:
@@ -185,5 +185,5 @@ def _read(file: BinaryIO, path: str | Path, size_bytes: int, name: str, mapped: 
 
 
 def bytes_of(array: Any) -> Any:
-    """The memory of a C- or Fortran-contiguous array as flat bytes, none copied."""
+    """Return the memory of a C- or Fortran-contiguous array as flat bytes; nothing is copied."""
     return (array if array.flags.c_contiguous else array.T).reshape(-1).view(np.uint8)

@@ -29,7 +29,7 @@ UNREADABLE = "not a .npy file that NumPy reads"
 
 @attrs.frozen
 class Header:
-    """What the header of a .npy file says.
+    """The fields of the header of a .npy file.
 
     Attributes:
         descr: the dtype as it is written there.

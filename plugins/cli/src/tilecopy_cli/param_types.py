@@ -1,4 +1,4 @@
-"""Types of options: names with near misses, tiles, paths."""
+"""Types of options: choices with suggestions, tiles, paths."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Choice(click.ParamType):  # type: ignore[type-arg]
         self.aliases = aliases or {}
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The name, or an error with the nearest and with all of them."""
+        """Return the name, or fail with the nearest one and all names."""
         value = self.aliases.get(value, value)
         if value in self.names:
             return str(value)
@@ -36,7 +36,7 @@ class Choice(click.ParamType):  # type: ignore[type-arg]
         return self.fail(f"{value!r} is not one of {', '.join(self.names)}{near}", param, ctx)
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str | None:
-        """The names where they are few."""
+        """Return the names, if there are only a few."""
         return f"[{'|'.join(self.names)}]" if len(self.names) < 6 else None
 
 
@@ -46,7 +46,7 @@ class Tile(click.ParamType):  # type: ignore[type-arg]
     name = "rowsxcolumns"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        """Both extents, at least 1 and below 2**31."""
+        """Return both extents, at least 1 and below 2**31."""
         if isinstance(value, tuple):
             return value
         match = re.fullmatch(r"([0-9]{1,10})x([0-9]{1,10})", value)
@@ -64,7 +64,7 @@ class Fill(click.ParamType):  # type: ignore[type-arg]
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> str | int | float | complex:
-        """The word, or the number as Python reads it: an integer stays one, and so does ``-0.0``."""
+        """Return the word, or the number that Python reads: an integer stays an integer, and ``-0.0`` stays ``-0.0``."""
         if value in ("zero", "keep") or not isinstance(value, str):
             return value  # type: ignore[no-any-return]
         for kind in (int, float, complex) if len(value) <= _MOST_DIGITS else ():
@@ -72,7 +72,7 @@ class Fill(click.ParamType):  # type: ignore[type-arg]
                 number = kind(value)
             except ValueError:
                 continue
-            if not cmath.isinf(number) or "inf" in value.lower():  # 1e999 is no infinity that anybody asked for
+            if not cmath.isinf(number) or "inf" in value.lower():  # 1e999 does not mean infinity
                 return number
         near = did_you_mean(value, ("zero", "keep"))
         return self.fail(f"{value!r} is not zero, keep or a number such as 0, -1.5, inf, nan or 1+2j{near}", param, ctx)
@@ -84,7 +84,7 @@ class FilePath(click.ParamType):  # type: ignore[type-arg]
     name = "file"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """A path that is not empty and names no directory."""
+        """Return the path, which must not be empty or end in a slash."""
         if isinstance(value, Path):
             return value
         if not value or value.endswith("/") or "\0" in value:

@@ -1,4 +1,4 @@
-"""Progress on a terminal's standard error; nothing where that is none."""
+"""A progress bar on standard error, if that is a terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rich.progress import (
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar with the time that has passed, which moves from the first second; gives what is told of it.
+    """Show a bar with the elapsed time, which moves from the first second; yield the function that reports progress.
 
     Args:
         what: is counted, such as ``"tiles"``; ``"bytes"`` are shown in their units and with their speed.

@@ -25,7 +25,7 @@ Progress = Callable[[int, int], None]
 
 
 def choose_target(job: Job) -> tuple[Target, str]:
-    """Target and executor of a job: what was asked, else the GPU's own, else sm_90 on the emulator."""
+    """Return target and executor of a job: those of the options, else the GPU's, else sm_90 on the emulator."""
     why = unavailable_reason("cuda")
     name = job.executor or ("cuda" if why is None else "emulator")
     if job.target is None and why is None:
@@ -62,7 +62,7 @@ def copy_file(source: Path, destination: Path, job: Job, progress: Progress = la
             raise TilecopyError(f"verification failed: {wrong} of {array.nbytes} bytes differ; nothing was written")
         if over_itself and _has_changed(destination, read.stamp):
             raise FileError(
-                f"{printable_name(destination)}: the file changed while it was copied over itself; it is as it was"
+                f"{printable_name(destination)}: the file changed while it was copied over itself; it is unchanged"
             )
         write((read.header, bytes_of(result)))
     order = "C" if array.flags.c_contiguous else "F"

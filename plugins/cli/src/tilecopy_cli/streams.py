@@ -1,4 +1,4 @@
-"""Standard streams and signals: results alone reach standard output, and every end is a quiet one."""
+"""Standard streams and signals: only results reach standard output, and no end prints a traceback."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .errors import FileError
 
 
 class Stopped(KeyboardInterrupt):  # which goes through what guards us from plugins
-    """A signal asked the program to end; what is open is closed on the way out."""
+    """A signal asked the program to end; open files are closed on the way out."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name}")
@@ -67,7 +67,7 @@ def end_by(number: int) -> NoReturn:
 
 @contextmanager
 def one_line_warnings() -> Iterator[None]:
-    """Warnings (of a plugin that was set aside) as one line, with no source text."""
+    """Print warnings, such as of a plugin that was set aside, as one line without source text."""
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         say(f"tilecopy: {category.__name__}: {message}")
@@ -79,7 +79,7 @@ def one_line_warnings() -> Iterator[None]:
 
 @contextmanager
 def prints_to_stderr() -> Iterator[None]:
-    """What plugins print, or the programs and libraries that they call, goes to standard error."""
+    """Send what plugins print, or the programs and libraries that they call, to standard error."""
     kept = None
     if sys.stdout is sys.__stdout__ and sys.stdout is not None:
         sys.stdout.flush()
@@ -117,7 +117,7 @@ def say(text: str) -> None:
 
 
 def flush_output(stream: TextIO | None) -> bool:
-    """Whether a stream takes what it holds; where not that is dropped, or Python would complain at its end."""
+    """Return True if a stream could be flushed; if not, its buffer is dropped, or Python would complain at its end."""
     if stream is None:
         return True
     try:

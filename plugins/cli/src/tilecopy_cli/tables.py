@@ -1,4 +1,4 @@
-"""What the commands print for people: plain text that fits the terminal, names as they are (never markup)."""
+"""Plain text that the commands print: it fits the terminal, and names are never markup."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .errors import printable_name
 from .job import Outcome, TiledCopy
 
 _PIPE_COLUMNS = 200
-"""Where the output is no terminal and COLUMNS is not set: whole lines for grep."""
+"""Where the output is not a terminal and COLUMNS is not set: whole lines for grep."""
 
 _LAST_COLUMN = 20
 """The fewest columns in which prose is readable."""
 
 
 def table(rows: Iterable[Sequence[object]], columns: Sequence[str] = (), *, indent: int = 0) -> str:
-    """Rows in columns. The last column takes what is left of the width, and wraps there; if that is too little, each row is a paragraph."""
+    """Return rows in columns. The last column takes what is left of the width, and wraps there; if that is too little, each row is a paragraph."""
     lines = [[str(cell) for cell in row] for row in ([columns, *rows] if columns else rows)]
     if not lines:
         return ""
@@ -39,7 +39,7 @@ def table(rows: Iterable[Sequence[object]], columns: Sequence[str] = (), *, inde
 
 
 def run_text(outcome: Outcome, destination: object) -> str:
-    """What `tilecopy run` did."""
+    """Return the report of `tilecopy run`."""
     array = f"{outcome.dtype}{list(outcome.shape)} in {outcome.order} order"
     head = wrap_text(f"{array}, {outcome.bytes} bytes, {outcome.target}")
     how = f"median of {outcome.runs} runs by device events" if outcome.executor == "cuda" else "one run, emulated"
@@ -52,7 +52,7 @@ def run_text(outcome: Outcome, destination: object) -> str:
 
 
 def wrap_text(text: str) -> str:
-    """A line as lines no longer than the terminal is wide; words stay whole."""
+    """Return a line as lines that fit the terminal; words stay whole."""
     wrap = textwrap.TextWrapper(_columns(), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
     return f"{wrap.fill(text.rstrip())}\n"
 

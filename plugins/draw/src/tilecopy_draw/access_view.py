@@ -37,7 +37,7 @@ _SIZES = tuple(zip((LINE_BYTES, LINE_BYTES // 2, LINE_BYTES // 4), FOLDS, strict
 
 
 def draw_moves(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
-    """The picture, whole or in zooms.
+    """Yield the picture, whole or in zooms.
 
     Raises:
         RequestError: an engine moves the bytes, the selection is empty, or it does not fit.
@@ -48,7 +48,9 @@ def draw_moves(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
         )
     request = trace.request
     if not trace.steps:
-        raise tc.RequestError(f"draw: {trace} moves nothing where it was run: its box lies outside of an array")
+        raise tc.RequestError(
+            f"draw: {trace} moves nothing at the values that were drawn, because its box lies outside of an array"
+        )
     meant = selection.accesses(*(side.accesses for side in trace.sides))
     chosen = [
         attrs.evolve(side, accesses=touched[within(side, touched, selection)])
@@ -56,7 +58,7 @@ def draw_moves(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
     ]
     memories = [side for side in chosen if side.space != "local"]
     if memories and not any(len(side.accesses) for side in memories):
-        raise tc.RequestError("draw: the selections that select= names have no access in common")
+        raise tc.RequestError("draw: select: no access is in all of these")
     title = f"Who moves each element: {request.op} {trace}, {request.scope.threads} threads, {trace.variant}"
     subtitle, notes = _subtitle(trace), [instructions_text(trace), *notes_of(trace)]
     framed = "lanes of one warp" if "tmem" in request.spaces else "one instruction"

@@ -23,7 +23,7 @@ CHUNK = 16
 
 
 def shared_side(trace: CopyTrace) -> CopySide:
-    """The side in shared memory whose accesses are of threads.
+    """Return the side in shared memory that threads access.
 
     Raises:
         RequestError: there is none.
@@ -32,8 +32,8 @@ def shared_side(trace: CopyTrace) -> CopySide:
         if side.space == "shared" and side.by_threads:
             return side
     raise tc.RequestError(
-        f"draw: {trace.variant} has no thread that loads or stores shared memory, so there are no banks to draw (what an engine "
-        "does there no document says)"
+        f"draw: {trace.variant} has no thread that loads or stores shared memory, so there are no banks to draw (the bank "
+        "behaviour of bulk copies is undocumented)"
     )
 
 
@@ -73,7 +73,7 @@ def _before(trace: CopyTrace, layout: tc.TileLayout) -> CopyTrace:
 
 
 def draw_banks(trace: CopyTrace, selection: Selection, compare_with: tc.TileLayout | None) -> Iterator[Figure]:
-    """The picture of a copy.
+    """Yield the pictures of a copy.
 
     Raises:
         RequestError: no thread accesses shared memory, the selection is empty, or it does not fit.
@@ -98,7 +98,7 @@ def draw_banks(trace: CopyTrace, selection: Selection, compare_with: tc.TileLayo
             phases_of(touched[within(side_state, touched, selection)]),
         )
         if not phases:
-            raise tc.RequestError("draw: the selections that select= names have no access in common")
+            raise tc.RequestError("draw: select: no access is in all of these")
         stacks.append(_panels(words, phases))
         data.append({"title": words, "phases": [_phase_data(phase) for phase in phases]})
     verb = "read" if side is trace.source else "written"
@@ -175,7 +175,7 @@ def _phase_data(phase: Phase) -> dict[str, Any]:
 
 
 def draw_layout(region: tc.Region, selection: Selection, compare_with: tc.TileLayout | None) -> Iterator[Figure]:
-    """The bank of each element of a box in memory, before and after the swizzle (or beside another layout).
+    """Yield pictures of the bank of each element of a box in memory, before and after the swizzle (or beside another layout).
 
     Raises:
         RequestError: the selection is empty, or it does not fit.

@@ -13,7 +13,7 @@ from .trace import CopySide, requests_of
 
 @attrs.frozen(eq=False)
 class Phase:
-    """The threads of a warp that shared memory serves together: 128 bytes' worth of them.
+    """The threads of a warp that shared memory serves together: 128 bytes of them.
 
     Attributes:
         step, warp, number: the instruction, the warp, and which phase of theirs.
@@ -31,18 +31,18 @@ class Phase:
 
     @property
     def wavefronts(self) -> int:
-        """How many turns there are."""
+        """Number of turns."""
         return int(self.turns.max(initial=0))
 
     @property
     def pattern(self) -> tuple[Any, ...]:
-        """What phases that are alike have in common: all but who, and which bank is the first."""
+        """What equal phases share: everything but their threads and their first bank."""
         turned = (self.banks - self.banks[0, 0]) % BANKS
         return tuple((self.threads - self.threads[0]).tolist()), turned.tobytes(), self.turns.tobytes()
 
 
 def phases_of(touched: Any) -> list[Phase]:
-    """The phases of all requests, in order."""
+    """Return the phases of all requests, in order."""
     phases = []
     touched = touched[np.lexsort((touched.thread, touched.phase, requests_of(touched)))]
     begins = (np.diff(requests_of(touched)) != 0) | (np.diff(touched.phase) != 0)
@@ -62,7 +62,7 @@ def phases_of(touched: Any) -> list[Phase]:
 
 
 def counts_of(side: CopySide) -> dict[str, int]:
-    """Of a side in memory that threads access: ``requests``, ``sectors`` or ``wavefronts``, and the ``least`` that hold as many bytes."""
+    """Return the ``requests`` of a side that threads access, its ``sectors`` or ``wavefronts``, and the ``least`` that hold as many bytes."""
     if side.space == "shared":
         phases = phases_of(side.accesses)
         number, least = {"wavefronts": sum(phase.wavefronts for phase in phases)}, len(phases)

@@ -1,4 +1,4 @@
-"""The one function: a layout, region, plan or fragment becomes a picture."""
+"""Draw a layout, region, plan or fragment."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def draw(
     """
     optional(one_of(*KINDS)).check(kind, "draw", "kind")
     if type(width) is not int or not LEAST_WIDTH <= width <= MOST_WIDTH:
-        raise tc.RequestError(f"draw: width is {LEAST_WIDTH} to {MOST_WIDTH} pixels, not {short_repr(width)}")
+        raise tc.RequestError(f"draw: width must be {LEAST_WIDTH} to {MOST_WIDTH} pixels, got {short_repr(width)}")
     if compare_with is not None and not isinstance(compare_with, tc.TileLayout):
-        raise tc.RequestError(f"draw: compare_with is a layout, not {short_repr(compare_with)}")
+        raise tc.RequestError(f"draw: compare_with must be a layout, got {short_repr(compare_with)}")
     selection = Selection.read(select)
     if isinstance(x, tc.Plan):
         return _of_plan(x, kind, selection, compare_with, width)
@@ -72,26 +72,26 @@ def draw(
         raise tc.RequestError(f"draw: x must have elements, got {region}")
     if region.size > MOST_ELEMENTS:
         raise tc.RequestError(
-            f"draw: x has {region.size} elements; at most {MOST_ELEMENTS} are drawn. Draw a region of it, not {short_repr(x)}"
+            f"draw: x must have at most {MOST_ELEMENTS} elements, got {region.size}: draw a region of {short_repr(x)}"
         )
     axes = {axis.name for axis in region.buffer.layout.axes}
     fitting = "banks" if axes <= {"m"} else "fragment"
     kind = kind or fitting
     if region.buffer.dtype.bits % 8:
         raise tc.RequestError(
-            f"draw: two elements of x share a byte, and pictures are of whole bytes; draw its view(dtype='uint8'), not {short_repr(x)}"
+            f"draw: x must have elements of whole bytes: draw the view(dtype='uint8') of {short_repr(x)}"
         )
     if kind == "fragment" and not (region.buffer.space == "tmem" and axes <= TENSOR_AXES):
         return _of_plan(load_of(region.buffer), kind, selection, compare_with, width)
     if kind not in ("banks", "fragment"):
         raise tc.RequestError(
-            f"draw: kind {kind!r} is of a plan: a layout alone says who owns what, or which bank, not who moves it; draw kind {fitting!r}"
+            f"draw: kind {kind!r} needs a plan, because a layout alone does not say who moves its elements; draw kind {fitting!r}"
         )
     if kind == "banks" != fitting:
-        raise tc.RequestError(f"draw: x is not of memory, so it has no banks; draw kind {fitting!r}: {short_repr(x)}")
+        raise tc.RequestError(f"draw: only memory has banks; draw kind {fitting!r} of {short_repr(x)}")
     if not all(isinstance(start, int) for start in region.starts) or region.buffer.placed_by():
         raise tc.RequestError(
-            f"draw: {region} lies at a place known at run time only; give it as a number, or draw a plan"
+            f"draw: {region} starts at an offset known at run time only; give it as a number, or draw a plan"
         )
     figures: FigureMaker = (
         partial(draw_layout, region, compare_with=compare_with) if kind == "banks" else partial(draw_tensor, region)
@@ -121,9 +121,9 @@ def _picture(
     width: int,
     data: dict[str, Any],
 ) -> Picture:
-    """The first figure that fits; where none does, the error names parts that do."""
+    """Return the first figure that fits; if none does, the error names selections that do."""
     if compare_with is not None and kind != "banks":
-        raise tc.RequestError(f"draw: compare_with is of kind 'banks', not of {kind!r}")
+        raise tc.RequestError(f"draw: compare_with needs kind 'banks', got kind {kind!r}")
     try:
         figure, svg = _first_fitting(figures, selection, width)
     except TooLargeError as error:
@@ -149,12 +149,12 @@ def _fits(figures: FigureMaker, selection: str, width: int) -> bool:
 
 
 def _has_owners(layout: tc.TileLayout) -> bool:
-    """Whether threads hold the elements."""
+    """Return True if threads hold the elements."""
     return any(axis.name not in ("m", *TENSOR_AXES) for axis in layout.axes)
 
 
 def _region_of(x: Any) -> Any:
-    """The region, or that of a buffer, or of a layout alone with elements of 4 bytes, or of those that its swizzle is for."""
+    """Return the region of a buffer, or of a layout with elements of 4 bytes, or of the size that its swizzle is for."""
     if isinstance(x, tc.TileLayout):
         shape, per_element = tuple(it.extent for it in x.shard), x.swizzle.per_element if x.swizzle is not None else 2
         if _has_owners(x):
@@ -164,13 +164,13 @@ def _region_of(x: Any) -> Any:
     region = x[...] if isinstance(x, tc.Buffer) else x
     if not isinstance(region, tc.Region) or not isinstance(region.buffer.layout, tc.TileLayout):
         raise tc.RequestError(
-            f"draw: x is a plan, a region, a buffer or a layout with fixed extents, not {short_repr(x)}"
+            f"draw: x must be a plan, a region, a buffer or a layout with fixed extents, got {short_repr(x)}"
         )
     return region
 
 
 def data_of(trace: CopyTrace) -> dict[str, Any]:
-    """What a copy did, as plain data: its instructions, each access of a thread, and where each element went."""
+    """Return a trace as plain data: the copy's instructions, each access of a thread, and where each element went."""
     request = trace.request
     trace_data: dict[str, Any] = {
         "copy": str(request),

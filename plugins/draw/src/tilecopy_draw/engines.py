@@ -25,7 +25,7 @@ from .trace import NO_PLACE, CopySide, CopyTrace, holders
 
 
 def pieces_of(trace: CopyTrace, selection: Selection) -> tuple[Any, Any]:
-    """What goes from where to where, neighbours that stay neighbours as one piece, on both sides alike."""
+    """Return the pieces that are contiguous on both sides, of the source and of the destination."""
     source, destination = (side.accesses for side in trace.sides)
     names = ("instruction", "warp", "phase", "thread")
     chosen = selection.of(**{name: source[name] for name in names})
@@ -33,7 +33,7 @@ def pieces_of(trace: CopyTrace, selection: Selection) -> tuple[Any, Any]:
     inside = within(trace.destination, destination, selection)
     source, destination = source[inside], destination[inside]
     if not len(source):
-        raise tc.RequestError("draw: the selections that select= names have no access in common")
+        raise tc.RequestError("draw: select: no access is in all of these")
     order = np.lexsort([destination.byte, destination.cta, source.instruction])
     source, destination = source[order], destination[order]
     if trace.destination.space == "tmem":
@@ -53,15 +53,13 @@ def pieces_of(trace: CopyTrace, selection: Selection) -> tuple[Any, Any]:
 
 
 def draw_bulk(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
-    """The picture.
+    """Yield the pictures.
 
     Raises:
         RequestError: threads move the bytes, the selection is empty, or it does not fit.
     """
     if not trace.by_engine:
-        raise tc.RequestError(
-            f"draw: {trace.variant} moves bytes by threads: kind 'moves' shows them, 'bulk' are of engines"
-        )
+        raise tc.RequestError(f"draw: {trace.variant} moves bytes by threads; draw kind 'moves'")
     source, destination = pieces_of(trace, selection)
     subtitle = (
         "Thread t0 issues. One box = bytes that are side by side on both sides. Label: the instruction (c0 the first), and the "

@@ -19,7 +19,7 @@ _SCOPES = {"warp": {"laneid"}, "warpgroup": {"laneid", "wid_in_wg", "tid_in_wg"}
 
 
 def load_of(buffer: tc.Buffer) -> tc.Plan:
-    """A copy from global memory into a fragment of a buffer's layout, by the smallest scope that its thread axes name.
+    """Return a copy from global memory into a fragment of a buffer's layout, by the smallest scope that its thread axes name.
 
     Raises:
         RequestError: it names no threads, or those of more than a CTA.
@@ -41,16 +41,14 @@ def load_of(buffer: tc.Buffer) -> tc.Plan:
 
 
 def draw_fragment(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
-    """The picture, whole or in zooms.
+    """Yield the picture, whole or in zooms.
 
     Raises:
         RequestError: no side is in registers, the selection is empty, or it does not fit.
     """
     sides = [side for side in trace.sides if side.space == "local"]
     if not sides:
-        raise tc.RequestError(
-            "draw: no side of this copy is in registers, so there is no fragment to draw; give no kind"
-        )
+        raise tc.RequestError("draw: kind 'fragment' needs a copy with a side in registers; leave kind out")
     side, size = sides[-1], trace.size
     grid, copies = owners_of(trace, side, Selection()), int(registers_of(trace, side)[2].max())
     per_box = 4 // size
@@ -88,7 +86,7 @@ def draw_fragment(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
 
 
 def draw_tensor(region: tc.Region, selection: Selection) -> Iterator[Figure]:
-    """The picture of a box of tensor memory, by lane and column; lanes that hold the same are one row.
+    """Yield the picture of a box of tensor memory, by lane and column; equal lanes are one row.
 
     Raises:
         RequestError: it is not inside tensor memory, the selection is empty, or it does not fit.
@@ -97,7 +95,7 @@ def draw_tensor(region: tc.Region, selection: Selection) -> Iterator[Figure]:
     size, (places, element) = region.buffer.dtype.bits // 8, elements_of(region, {})[1]
     if not len(element) or layout.reach(tc.TLane) > TMEM_LANES or layout.reach(tc.TCol) * size > LANE_BYTES:
         raise tc.RequestError(
-            f"draw: tensor memory has {TMEM_LANES} lanes of {LANE_BYTES} bytes; {region}, {layout}, has elements outside, or none at all"
+            f"draw: tensor memory has {TMEM_LANES} lanes of {LANE_BYTES} bytes; {region}, {layout},does not fit"
         )
     selection.of()
     for replica in layout.replica:

@@ -29,7 +29,7 @@ Look = Callable[[int], tuple[str, int, str]]
 
 
 def table_shape(extents: tuple[int, ...], fold: int = FOLDS[0]) -> tuple[int, int]:
-    """Rows and columns of a box: the last dimension that is not 1 runs along a row; a long single dimension is folded."""
+    """Return rows and columns of a box: the last dimension that is not 1 runs along a row; a long single dimension is folded."""
     extents_above_1 = [extent for extent in extents if extent > 1] or [1]
     if len(extents_above_1) == 1:
         length = extents_above_1[0]
@@ -39,7 +39,7 @@ def table_shape(extents: tuple[int, ...], fold: int = FOLDS[0]) -> tuple[int, in
 
 
 def within(side: CopySide, touched: Any, selection: Selection) -> Any:
-    """Which of some accesses touch the rows and columns that are meant."""
+    """Return a mask of the accesses that touch the selected rows and columns."""
     if (selection.rows is None and selection.columns is None) or not len(touched):
         return np.arange(len(touched))
     shape = table_shape(side.region.extents)
@@ -50,7 +50,7 @@ def within(side: CopySide, touched: Any, selection: Selection) -> Any:
 
 
 def by_coordinate(side: CopySide, ids: Any, fold: int = FOLDS[0]) -> Grid:
-    """The elements of a side's box in rows and columns, each with its number."""
+    """Return the grid of a side's box in rows and columns, each element with its number."""
     wide = [dim for dim, extent in enumerate(side.region.extents) if extent > 1] or [0]
     rows, columns = shape = table_shape(side.region.extents, fold)
     folded = len(wide) == 1
@@ -65,7 +65,7 @@ def by_coordinate(side: CopySide, ids: Any, fold: int = FOLDS[0]) -> Grid:
 
 
 def by_address(side: CopySide, touched: Any, size: int, line: int = LINE_BYTES) -> Grid:
-    """The bytes that accesses touched, in lines; a cell is the widest unit that none of them splits.
+    """Return the grid of the bytes that accesses touched, in lines; a cell is the widest unit that no access splits.
 
     Args:
         side: of a copy.
@@ -84,7 +84,7 @@ def by_address(side: CopySide, touched: Any, size: int, line: int = LINE_BYTES) 
 
 
 def tensor_panel(side: CopySide, touched: Any, look: Look, **more: Any) -> Panel:
-    """A side in tensor memory: a box for the lanes of a warp that one instruction touches, and its columns.
+    """Return the panel of a side in tensor memory: one box per instruction and warp, over its lanes and columns.
 
     Args:
         side: of a copy.
@@ -114,7 +114,7 @@ def tensor_panel(side: CopySide, touched: Any, look: Look, **more: Any) -> Panel
 
 
 def registers_of(trace: CopyTrace, side: CopySide) -> tuple[Any, Any, Any]:
-    """Thread, 32-bit register and how many hold it too, of each element of the box, by what arrived.
+    """Return the thread, the 32-bit register and the number of copies of each element of the box, from the arrival map.
 
     A register of 64 bits counts as two.
     """
@@ -137,7 +137,7 @@ def registers_of(trace: CopyTrace, side: CopySide) -> tuple[Any, Any, Any]:
 def owners_of(
     trace: CopyTrace, side: CopySide, selection: Selection, elements: Any = None, fold: int = FOLDS[0]
 ) -> Grid:
-    """The registers of a side that is in registers, by coordinate.
+    """Return the grid of the registers of a side, by coordinate.
 
     Args:
         trace: the copy.
@@ -157,7 +157,7 @@ def owners_of(
 
 
 def register_panel(grid: Grid, title: str, followed: Any) -> Panel:
-    """A box for each register of a thread; ``followed``: which cells of the grid are outlined."""
+    """Return a panel with one box per register of a thread; ``followed``: which cells of the grid are outlined."""
     boxes, used = [], set[int]()
     for number, place in rectangles(grid.ids):
         thread, register = divmod(number, WORDS)
@@ -168,7 +168,7 @@ def register_panel(grid: Grid, title: str, followed: Any) -> Panel:
 
 
 def first_registers(trace: CopyTrace, side: CopySide, title: str, owner: int = NO_PLACE) -> Iterator[Panel]:
-    """The registers of the first rows and columns, as many as there may be room for; outlined what one thread holds."""
+    """Return the panel of the registers of the first rows and columns, with those of one thread outlined."""
     rows, columns = table_shape(side.region.extents)
     for wide in (64, 32, 16, 8):
         grid = owners_of(trace, side, Selection(rows=(0, min(16, rows)), columns=(0, min(wide, columns))))
@@ -176,7 +176,7 @@ def first_registers(trace: CopyTrace, side: CopySide, title: str, owner: int = N
 
 
 def side_title(side: CopySide) -> str:
-    """Global memory and registers are drawn by coordinate, shared memory by address."""
+    """Return a side's title: global memory and registers are drawn by coordinate, shared memory by address."""
     how = "by byte address" if side.space == "shared" else "by coordinate"
     what = "registers of" if side.space == "local" else side.space
     return f"{side.name.capitalize()}: {what} {side.label}, {how}"
@@ -186,7 +186,7 @@ def side_title(side: CopySide) -> str:
 
 
 def legend_of(what: str, numbers: Any, prefix: str = "") -> dict[int, str]:
-    """What each fill means, where a number has the fill of its remainder by four."""
+    """Return what each fill means, where a number has the fill of its remainder by four."""
     by_fill = {fill: [f"{prefix}{n}" for n in sorted(set(numbers)) if n % 4 == fill] for fill in range(4)}
     return {
         fill: f"{what}{'s' * (len(names) > 1)} {', '.join(names if len(names) < 6 else [*names[:3], '...', names[-1]])}"
@@ -196,13 +196,13 @@ def legend_of(what: str, numbers: Any, prefix: str = "") -> dict[int, str]:
 
 
 def instructions_text(trace: CopyTrace) -> str:
-    """Opcodes and how often each, in order."""
+    """Return the opcodes and how often each is executed, in order."""
     counts = Counter(step.opcode for step in trace.steps)
     return f"Instructions: {', then '.join(f'{count} x {opcode}' for opcode, count in counts.items())}."
 
 
 def notes_of(trace: CopyTrace) -> list[str]:
-    """What was counted and verified."""
+    """Return the lines of what was counted and verified."""
     lines = []
     for side, verb in zip(trace.sides, ("read", "written"), strict=True):
         if side.by_threads:

@@ -38,19 +38,21 @@ class DrawHarness(Harness):
         self.request, self.record = request, _record_of(variant)
         record = self.record
         if request.src.buffer.dtype.bits % 8:
-            raise tc.RequestError(f"draw: {request}: elements of 4 bits are not run")
+            raise tc.RequestError(f"draw: {request}: 4-bit element types are not supported")
         for layout in (request.src.sliced_layout(), request.dst.sliced_layout()):
             if layout is not None and any((bounds_of(it.stride)[0] or 0) < 0 for it in layout.unswizzled.shard):
                 raise tc.RequestError(
-                    f"draw: {request}: negative strides are not run; draw the copy with positive ones"
+                    f"draw: {request}: negative strides are not supported; draw the copy with positive ones"
                 )
         if record.completion not in COMPLETIONS:
             raise tc.RequestError(
-                f"draw: {variant} completes by {record.completion!r}; what is run completes by {', '.join(COMPLETIONS)}"
+                f"draw: {variant} completes by {record.completion!r}; the completions that can be drawn are {', '.join(COMPLETIONS)}"
             )
         mask, is_one = request.options.get("multicast"), record.threads == "one"
         if request.options.get("cta_group", 1) != 1 or not isinstance(mask, (int, type(None))):
-            raise tc.RequestError("draw: a pair of CTAs (cta_group=2) and a mask known at run time only are not run")
+            raise tc.RequestError(
+                "draw: a pair of CTAs (cta_group=2) and a multicast mask known at run time only are not supported"
+            )
         receivers = tuple(rank for rank in range(16) if (mask or 0) >> rank & 1)
         receiving = 1 if mask is None else max(2, 1 << max(receivers, default=0).bit_length())
         tids = [symbol for symbol in self._symbols() if symbol.register == "%tid.x"]
@@ -123,7 +125,7 @@ class DrawHarness(Harness):
             halves = size == 2 and all(it.stride % 2 == 0 for it in old.layout.shard if it.axis.name == "TCol")
             if halves and name == "dst":
                 raise tc.RequestError(
-                    f"draw: {old} has elements in the lower halves of columns, and those copies are not run"
+                    f"draw: {old} has elements in the lower halves of columns, which is not supported for a destination"
                 )
             buffer = k.tmem(old.shape, old.dtype, layout=old.layout, name=name)
             self.regions[name] = tc.Region(buffer, starts, region.extents)
@@ -132,7 +134,7 @@ class DrawHarness(Harness):
         count = int(evaluate(old.storage_offset + old.layout.reach(), self.values)) * words
         if count * size > MOST_BYTES:
             raise tc.RequestError(
-                f"draw: {old} takes {count * size} bytes; at most {MOST_BYTES} are run. Draw the copy with a smaller array"
+                f"draw: {old}takes {count * size} bytes; a picture needs at most {MOST_BYTES}: draw the copy with a smaller array"
             )
         if old.space == "global":
             array = pool = k.param(name, (count,), word, align_bytes=old.align_bytes)

@@ -1,4 +1,4 @@
-"""What :func:`draw` gives: SVG text, the data that it was made from, files."""
+"""The picture that :func:`draw` returns: its SVG text, its data, and files of it."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Picture:
         return f"Picture({self.kind}: {self.title})"
 
     def _repr_svg_(self) -> str:
-        """For notebooks."""
+        """Return the SVG text, for notebooks."""
         return self.svg
 
     def bytes_as(self, suffix: str) -> bytes:
-        """The bytes of a file of a kind.
+        """Return the bytes of a file of a suffix.
 
         Raises:
             RequestError: not ``.svg``, ``.png`` or ``.html``.
@@ -60,7 +60,7 @@ class Picture:
         return bytes(resvg_py.svg_to_bytes(svg_string=self.svg, background="#ffffff"))
 
     def save(self, path: str | Path) -> Path:
-        """Write the picture as its suffix says.
+        """Write the picture to a file; the suffix says in which format.
 
         Args:
             path: ``.svg``, ``.png`` (with the extra ``[png]``) or ``.html``.
@@ -70,10 +70,12 @@ class Picture:
             PluginError: ``.png`` without resvg-py.
         """
         if not isinstance(path, (str, Path)) or not str(path) or "\0" in str(path):
-            raise tc.RequestError(f"Picture.save: path is a path, not {short_repr(path)}")
+            raise tc.RequestError(f"Picture.save: path must be a path, got {short_repr(path)}")
         target = Path(path)
         if target.suffix.lower() not in SUFFIXES:
-            raise tc.RequestError(f"Picture.save: path ends in one of {', '.join(SUFFIXES)}, not {short_repr(path)}")
+            raise tc.RequestError(
+                f"Picture.save: path must end in one of {', '.join(SUFFIXES)}, got {short_repr(path)}"
+            )
         content = self.bytes_as(target.suffix.lower())
         try:
             write_files({target: [content]})

@@ -21,7 +21,7 @@ RULE = (
 
 @attrs.frozen
 class Selection:
-    """What is drawn of a picture.
+    """The part of a picture that is drawn.
 
     Attributes:
         instruction, warp, phase, thread: only these accesses.
@@ -37,12 +37,12 @@ class Selection:
 
     @property
     def is_partial(self) -> bool:
-        """Whether it is not the whole."""
+        """True if it is not the whole picture."""
         return self != Selection()
 
     @classmethod
     def read(cls, text: Any) -> Selection:
-        """From its words.
+        """Return the selection of a text.
 
         Raises:
             RequestError: other words, or a range without end.
@@ -55,12 +55,12 @@ class Selection:
             name = (match[1] or match[3]) if match else ""
             fits = match is not None and name not in fields and (match[3] is None or int(match[4]) < int(match[5]))
             if match is None or not fits:
-                raise tc.RequestError(f"draw: select is {RULE}; not {short_repr(text)}")
+                raise tc.RequestError(f"draw: select must be {RULE}; got {short_repr(text)}")
             fields[name] = int(match[2]) if match[1] else (int(match[4]), int(match[5]))
         return cls(**fields)
 
     def of(self, **values: Any) -> Any:
-        """Which of some accesses, or registers, are meant.
+        """Return a mask of the accesses, or registers, that are selected.
 
         Args:
             values: by name the number of each one's instruction, warp, phase or thread: those that a picture has.
@@ -75,32 +75,32 @@ class Selection:
             if wanted is None or (numbers is not None and not count):
                 continue
             if numbers is None:
-                raise tc.RequestError(f"draw: select: this picture has no {name} to choose")
+                raise tc.RequestError(f"draw: select: this picture has no {name}")
             if not (numbers == wanted).any():
                 raise tc.RequestError(
-                    f"draw: there is no {name} {wanted}: they go from {numbers.min()} to {numbers.max()}"
+                    f"draw: select: {name} {wanted} does not exist; the numbers go from {numbers.min()} to {numbers.max()}"
                 )
             chosen &= numbers == wanted
         if count and not chosen.any():
-            raise tc.RequestError("draw: the selections that select= names have no access in common")
+            raise tc.RequestError("draw: select: no access is in all of these")
         return chosen
 
     def accesses(self, *sides: Any) -> list[Any]:
-        """The accesses that are meant, of those of each side; of one of them there may be none."""
+        """Return the selected accesses of each side; one side may have none."""
         together = np.concatenate(sides)
         chosen = self.of(**{name: together[name] for name in ("instruction", "warp", "phase", "thread")})
         masks = np.split(chosen, np.cumsum([len(side) for side in sides])[:-1])
         return [side[mask] for side, mask in zip(sides, masks, strict=True)]
 
     def window(self, shape: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Rows and columns of a grid.
+        """Return the selected rows and columns of a grid.
 
         Raises:
-            RequestError: there are not as many.
+            RequestError: the grid has fewer.
         """
         for name, wanted, size in (("rows", self.rows, shape[0]), ("columns", self.columns, shape[1])):
             if wanted is not None and wanted[1] > size:
-                raise tc.RequestError(f"draw: {name} {wanted[0]}:{wanted[1]} of a picture that has {size} {name}")
+                raise tc.RequestError(f"draw: {name} {wanted[0]}:{wanted[1]} of a picture with {size} {name}")
         return self.rows or (0, shape[0]), self.columns or (0, shape[1])
 
 
@@ -120,6 +120,6 @@ class TooLargeError(Exception):
 
     @classmethod
     def of(cls, what: str, shape: tuple[int, int], accesses: tuple[str, ...] = (), there: str = "") -> TooLargeError:
-        """With windows of a grid of so many rows and columns."""
+        """Return the error with windows of a grid of some rows and columns."""
         windows = (f"rows 0:{min(rows, shape[0])}, columns 0:{min(columns, shape[1])}" for rows, columns in WINDOWS)
         return cls(what, (accesses, tuple(dict.fromkeys(windows))), there)

@@ -35,13 +35,13 @@ _NARROW, _WIDE = frozenset(" .,:;'|!()[]{}ijlft-/"), frozenset("mwMW@%")
 
 
 def text_width(text: str, size: float = TEXT, *, bold: bool = False) -> float:
-    """An upper estimate of a text's width in pixels, in a font as wide as DejaVu Sans."""
+    """Return an upper estimate of a text's width in pixels, in a font as wide as DejaVu Sans."""
     ems = sum(0.42 if c in _NARROW else 0.98 if c in _WIDE else 0.74 if c.isupper() else 0.637 for c in text)
     return ems * size * (1.1 if bold else 1.0)
 
 
 def wrap_text(text: str, width: float, size: float = TEXT, *, bold: bool = False) -> list[str]:
-    """Lines of a text, each at most so wide; a word that is wider is cut."""
+    """Return the lines of a text, each at most ``width`` wide; a wider word is cut."""
     lines = [""]
     for word in text.split():
         longer = f"{lines[-1]} {word}".strip()
@@ -91,13 +91,13 @@ class Grid:
     columns_are: str
 
     def window(self, rows: tuple[int, int], columns: tuple[int, int]) -> Grid:
-        """Some rows and columns, by their numbers from 0."""
+        """Return the grid of some rows and columns, numbered from 0."""
         down, along = slice(*rows), slice(*columns)
         names = self.row_names[down], self.column_names[along]
         return Grid(self.ids[down, along], self.elements[down, along], *names, self.columns_are)
 
     def crop(self) -> Grid:
-        """The rows and columns in which something is; where nothing is, all of them."""
+        """Return the grid without empty rows and columns at its edges; an empty grid stays whole."""
         rows, columns = (np.flatnonzero((self.ids >= 0).any(axis=axis)) for axis in (1, 0))
         if not len(rows):
             return self
@@ -105,7 +105,7 @@ class Grid:
 
     @classmethod
     def empty(cls, rows: Sequence[str], columns: Sequence[str], columns_are: str) -> Grid:
-        """One for boxes that have no numbers."""
+        """Return a grid for boxes that have no numbers."""
         nothing = np.full((len(rows), len(columns)), -1)
         return cls(nothing, nothing, rows, columns, columns_are)
 
@@ -130,7 +130,7 @@ def rectangles(ids: Any, chosen: Any = True) -> list[tuple[int, Place]]:
 
 
 def outlines(chosen: Any, ids: Any = 0) -> list[Place]:
-    """The rectangles around the chosen cells of a grid, one for each number."""
+    """Return the rectangles around the chosen cells of a grid, one per number."""
     return [place for _, place in rectangles(ids, chosen)]
 
 
@@ -178,7 +178,7 @@ class Panel:
 
     @property
     def gaps(self) -> bool:
-        """Whether some of the grid has no box."""
+        """True if part of the grid has no box."""
         return sum((b.place[2] - b.place[0]) * (b.place[3] - b.place[1]) for b in self.boxes) < self.rows * self.columns
 
     @property
@@ -188,24 +188,24 @@ class Panel:
 
     @property
     def right(self) -> float:
-        """Width of what stands beside."""
+        """Width of the labels on the right."""
         return max((text_width(text, SMALLEST) + 10 for _, text in self.beside), default=0)
 
     @property
     def readable(self) -> bool:
-        """Whether a page holds as many boxes and rows."""
+        """True if a page holds as many boxes and rows."""
         most, outlined = MOST_BOXES * (4 if self.optional else 1), max(len(self.frames), len(self.followed))
         return len(self.boxes) <= most and outlined <= MOST_BOXES and self.rows * self.cell[2] <= MOST_HEIGHT
 
     def column_width(self, room: float) -> float:
-        """Pixels of a column: what its labels need, at most what there is; 0 where that is too little for a label."""
+        """Return the pixels of a column: what its labels need, at most what there is; 0 where that is too little for a label."""
         labels = [] if self.optional else [box for box in self.boxes if box.label]
         wanted = max(self.cell[0], max((self._needs(box) / (box.place[3] - box.place[1]) for box in labels), default=0))
         room = (room - self.left - self.right) / self.columns
         return max(wanted, min(self.cell[1], room)) if wanted <= room else 0
 
     def has_labels(self, width: float) -> bool:
-        """Whether every label fits its box at this width of a column."""
+        """Return True if every label fits its box at this width of a column."""
         high = all((box.place[2] - box.place[0]) * self.cell[2] >= 12 for box in self.boxes)
         return high and all(self._needs(box) <= (box.place[3] - box.place[1]) * width for box in self.boxes)
 
@@ -213,7 +213,7 @@ class Panel:
         return text_width(box.label, SMALLEST) + self.padding
 
     def names(self, width: float) -> tuple[dict[int, str], dict[int, str]]:
-        """The row and column labels that have room: every first, second, fourth .. of the rows, and of the columns at which boxes begin."""
+        """Return the row and column labels that have room: every first, second, fourth .. of the rows, and of the columns at which boxes begin."""
         begins = {box.place[1] for box in self.boxes}
         every = len(begins) < 4 or self.blank
         columns = [name if every or at in begins else "" for at, name in enumerate(self.grid.column_names)]
@@ -239,7 +239,7 @@ class Figure:
         stacks: panels one below the other; the stacks stand beside each other where all fit.
         signs: what the outlines and the hatching mean, by their names in ``LOOKS``.
         notes: what was counted and verified.
-        beside: stacks one below the other are no picture.
+        beside: stacks are drawn side by side only.
         data: what it was made from, beside what the copy did.
     """
 
@@ -253,12 +253,12 @@ class Figure:
 
     @property
     def panels(self) -> list[Panel]:
-        """Of all stacks."""
+        """Number of rows of all stacks."""
         return [panel for stack in self.stacks for panel in stack]
 
     @property
     def legend(self) -> list[tuple[str, str]]:
-        """The looks of the fills, outlines and hatching that are there, and what they mean."""
+        """Return the looks of the fills, outlines and hatching that the figure has, with their meanings."""
         used = {box.fill for panel in self.panels for box in panel.boxes}
         fills = {fill: dict.fromkeys(p.fills[fill] for p in self.panels if p.fills.get(fill)) for fill in sorted(used)}
         fill_signs = [(f'fill="{FILLS[fill]}" {_EDGE}', "; ".join(texts)) for fill, texts in fills.items() if texts]
@@ -270,7 +270,7 @@ class Figure:
         return fill_signs + [(LOOKS[name], self.signs[name]) for name in frames if frames[name] and name in self.signs]
 
     def svg(self, width: float) -> str | None:
-        """Its text, so many pixels wide; None where it does not fit."""
+        """Return the SVG text, ``width`` pixels wide; None if the figure does not fit."""
         room = width - 2 * MARGIN
         share = (room - GAP * (len(self.stacks) - 1)) / len(self.stacks)
         side_by_side = all(panel.column_width(share) for panel in self.panels)
@@ -302,7 +302,7 @@ class _Page:
     parts: list[str] = attrs.Factory(list)
 
     def text(self, x: float, y: float, text: str, size: float = TEXT, *, bold: bool = False, ink: str = INK, anchor: str = "start") -> None:  # fmt: skip
-        """One line, its baseline at ``y``."""
+        """Write one line, its baseline at ``y``."""
         weight = ' font-weight="bold"' if bold else ""
         place = "" if anchor == "start" else f' text-anchor="{anchor}"'
         self.parts.append(
@@ -310,13 +310,13 @@ class _Page:
         )
 
     def lines(self, text: str, x: float, room: float, size: float, step: float, **look: Any) -> None:
-        """A text in as many lines as it needs, ``step`` pixels from one to the next."""
+        """Write a text in as many lines as it needs, ``step`` pixels apart."""
         for line in wrap_text(text, room, size, bold=look.get("bold", False)) if text else []:
             self.y += step
             self.text(x, self.y, line, size, **look)
 
     def panel(self, panel: Panel, x: float, room: float) -> None:
-        """A panel, its left end at ``x``, at most so wide."""
+        """Write a panel, its left end at ``x``, within a width."""
         width, height = panel.column_width(room), panel.cell[2]
         first_x, wide = x + panel.left, width * panel.columns
         self.lines(panel.title, first_x, room - panel.left, 12, 15, bold=True)
@@ -370,7 +370,7 @@ class _Page:
         self.text(x, y, box.label, size, anchor="middle", bold=bold)
 
     def legend(self, entries: Sequence[tuple[str, str]]) -> None:
-        """What fills and outlines mean."""
+        """Write what fills and outlines mean."""
         x, top = float(MARGIN), self.y + 4
         for look, text in entries:
             lines = wrap_text(text, self.width - 2 * MARGIN - 40)
@@ -385,7 +385,7 @@ class _Page:
         self.y += 6
 
     def svg(self, title: str) -> str:
-        """The whole picture."""
+        """Write the whole picture."""
         height = math.ceil(self.y + MARGIN)
         return "\n".join(
             [

@@ -47,7 +47,7 @@ AXES = {
 
 
 def holders(offsets: Any, starts: Any, sizes: Any) -> Any:
-    """For each byte (-1: none) which of some pieces covers it, the first where several begin together; -1 where none does."""
+    """Return, for each byte (-1: none), the piece that covers it, the first of several that begin together; -1 without one."""
     if not len(starts):
         return np.full(len(offsets), NO_PLACE)
     begins, first = np.unique(starts, return_index=True)
@@ -57,7 +57,7 @@ def holders(offsets: Any, starts: Any, sizes: Any) -> Any:
 
 
 def requests_of(touched: Any) -> Any:
-    """A number for each instruction of a warp."""
+    """Return a number for each instruction of a warp."""
     return touched.instruction * WARPS + touched.warp
 
 
@@ -94,7 +94,7 @@ class CopySide:
 
     @property
     def space(self) -> str:
-        """Of its memory."""
+        """The state space of its memory."""
         return self.region.buffer.space
 
     @property
@@ -107,23 +107,23 @@ class CopySide:
         return f"{self.label}[{', '.join(parts)}]"
 
     def coordinate(self, element: int) -> tuple[int, ...]:
-        """The coordinate of an element of the box in its buffer."""
+        """Return the coordinate of an element of the box in its buffer."""
         index = np.unravel_index(element, self.region.extents)
         return tuple(int(i) + s for i, s in zip(index, self.start, strict=True))
 
     def elements_in(self, offset: int, size: int) -> Any:
-        """The elements of the box that begin in some bytes."""
+        """Return the elements of the box that begin in some bytes."""
         return np.flatnonzero((self.elements >= offset) & (self.elements < offset + size))
 
     def element_at(self, places: Any) -> Any:
-        """The element that begins at each byte, the first where there are several; -1 where none does."""
+        """Return the element that begins at each byte, the first of several; -1 without one."""
         rows = holders(places, self.held[0], np.ones(len(self.held[0]), np.int64))
         return np.append(self.held[1], NO_PLACE)[rows]
 
 
 @attrs.frozen(eq=False)
 class CopyTrace:
-    """What a copy did.
+    """The trace of a copy.
 
     Attributes:
         request: the copy.
@@ -173,7 +173,7 @@ class CopyTrace:
 
 
 def elements_of(region: tc.Region, values: dict[Any, int], threads: int = 0) -> tuple[Any, tuple[Any, Any]]:
-    """The attributes ``elements`` and ``held`` of a side.
+    """Return the attributes ``elements`` and ``held`` of a side.
 
     Args:
         region: the box.
@@ -256,7 +256,9 @@ def run_copy(plan: tc.Plan) -> CopyTrace:
     events: list[Any] = []
     answers: list[Any] = []
     digits = max(1, -(-len(marked).bit_length() // 8))
-    for turn in range(digits + 1):  # the last has the complement of the first digit: what does not change is no mark
+    for turn in range(
+        digits + 1
+    ):  # the last has the complement of the first digit: a byte that does not change is not a mark
         digit = numbers >> 8 * (turn % digits) & 255
         source, answer = (_array(harness.memories[side].array) for side in ("src", "dst"))
         _rows(source, request.src)[:, marked] = digit if turn < digits else 255 - digit
@@ -295,13 +297,13 @@ def _array(given: tc.Buffer) -> Any:
 
 
 def _rows(array: Any, region: tc.Region) -> Any:
-    """The bytes of an array, a row for each memory: those of an SM are one per CTA."""
+    """Return the bytes of an array, one row per memory; memories of an SM are one per CTA."""
     raw = array.reshape(-1).view(np.uint8)
     return raw.reshape(1 if region.buffer.space == "global" else len(array), -1)
 
 
 def _is_of_copy(kernel: tc.BuiltKernel, harness: DrawHarness, line: int) -> bool:
-    """Whether a line of the PTX is the copy's own."""
+    """Return True if a line of the PTX belongs to the copy."""
     return kernel.source_location(line).startswith(f"{harness.record.name}: {harness.request.op} ")
 
 
@@ -317,7 +319,7 @@ def _register_steps(kernel: tc.BuiltKernel, harness: DrawHarness) -> tuple[Step,
 def _copy_accesses(
     told: Sequence[Any], kernel: tc.BuiltKernel, harness: DrawHarness
 ) -> tuple[tuple[Step, ...], list[Any]]:
-    """The copy's own accesses and transfers of CTA 0, and of one instance of its scope."""
+    """Return the copy's accesses and transfers by CTA 0 and by one instance of its scope."""
     request, threads = harness.request, harness.kernel.threads
     taking_part = threads if request.scope.kind == "thread" else min(threads, request.scope.threads)
     named = [harness.memories[side].buffer.name for side in ("src", "dst")]
@@ -364,12 +366,12 @@ def _copy_accesses(
     return tuple(steps.values()), touched
 
 
-def _sides(each: AccessEvent | Transfer, named: Sequence[str]) -> list[tuple[int, Any]]:
-    """Which sides of the copy (0 the source) an event touches, and where."""
-    if isinstance(each, Transfer):
-        return [(0, each.source), (1, each.destination)]
-    which = 0 if each.kind == "load" else 1
-    return [(which, each)] if each.array.removeprefix("smem_") == named[which] or each.space == "tensor" else []
+def _sides(event: AccessEvent | Transfer, named: Sequence[str]) -> list[tuple[int, Any]]:
+    """Return which sides of the copy (0 the source) an event touches, and where."""
+    if isinstance(event, Transfer):
+        return [(0, event.source), (1, event.destination)]
+    which = 0 if event.kind == "load" else 1
+    return [(which, event)] if event.array.removeprefix("smem_") == named[which] or event.space == "tensor" else []
 
 
 def _check(trace: CopyTrace) -> None:

@@ -1,4 +1,4 @@
-"""What a variant's emit hook wrote, held against what one copy may write.
+"""Checks of the text that a variant's emit hook wrote.
 
 A hook writes text, and text can be anything. These checks are cheap and look at the lines of one copy alone: something
 was emitted, it does not end the kernel, its blocks close, and it names only registers that exist. Wrong addresses they
@@ -46,7 +46,7 @@ def emit_checked(plan: Plan, ptx: PtxBuilder, registry: Registry | None = None) 
 
 
 def why_malformed(lines: Iterable[AnyLine], registers: Collection[str], *, may_be_empty: bool = False) -> str | None:
-    """Why the text of one copy cannot stand in a kernel, or None.
+    """Return why the text of one copy cannot stand in a kernel, or None.
 
     The reason is one sentence that quotes the statement: no instruction at all (unless it may be empty), a ``ret`` or ``exit``,
     a brace without its partner, a statement without its end, a branch to a label that is not there, or a register that
@@ -98,12 +98,12 @@ def _why_unbalanced(statement: str, scopes: list[set[str]]) -> str | None:
 
 
 def is_special(name: str) -> bool:
-    """Whether a name such as ``%tid`` is that of a special register, which no declaration needs."""
+    """Return True for the name of a special register, such as ``%tid``, which needs no declaration."""
     return name[:1] == "%" and (name[1:] in SPECIAL_REGISTERS or _NUMBERED.match(name[1:]) is not None)
 
 
 def are_checked(lines: Sequence[AnyLine]) -> bool:
-    """Whether some lines have instructions, and each of them was checked as it was written."""
+    """Return True if some lines have instructions, and each was checked as it was written."""
     has_instructions = False
     for line in lines:
         if isinstance(line, Line):

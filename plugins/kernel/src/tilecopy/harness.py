@@ -112,14 +112,20 @@ def declare(kernel: KernelBuilder, region: Region) -> Region:
     buffer, layout = region.buffer, cast("TileLayout", region.buffer.layout)
     if buffer.space == "global":
         if len(layout.shard) != len(buffer.shape):
-            raise RequestError(f"{buffer.name}: the layout of a global buffer has one stride a dimension, not {layout}")
+            raise RequestError(
+                f"{buffer.name}: the layout of a global buffer must have one stride per dimension, got {layout}"
+            )
         declared = kernel.param(buffer.name, buffer.shape, buffer.dtype, strides=layout.strides)
     elif buffer.space in ("shared", "local"):
         if buffer.space == "local" and buffer.span_bytes > _MAX_FRAGMENT_BYTES:
-            raise RequestError(f"{buffer.name}: {buffer.span_bytes} bytes are no fragment: a thread has 255 registers")
+            raise RequestError(
+                f"{buffer.name}: a register fragment of {buffer.span_bytes} bytes is too large: a thread has 255 32-bit registers (1020 bytes)"
+            )
         declared = getattr(kernel, buffer.space)(buffer.shape, buffer.dtype, layout=layout, name=buffer.name)
     else:
-        raise RequestError(f"{buffer.name}: a {buffer.space} buffer needs a kernel around it; use KernelBuilder")
+        raise RequestError(
+            f"{buffer.name}: a buffer in {buffer.space} memory needs a kernel around the copy; use KernelBuilder"
+        )
     return attrs.evolve(region, buffer=declared)
 
 

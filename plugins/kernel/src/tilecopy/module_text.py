@@ -1,4 +1,4 @@
-"""From the emitted lines of one kernel to the text of a PTX module; a plan's copy as a module of its own."""
+"""The text of a PTX module, from the emitted lines of one kernel or from a plan."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CLUSTERS = Needs(90, (7, 8))
 
 @frozen
 class ParameterText:
-    """How a kernel declares a parameter: name, element type (such as ``b64``), and of one in bytes their number and alignment."""
+    """A kernel's declaration of a parameter: name, element type (such as ``b64``), and for an array of bytes its length and alignment."""
 
     name: str
     type: str
@@ -41,7 +41,7 @@ class ParameterText:
 
     @property
     def size_bytes(self) -> int:
-        """Its bytes."""
+        """Size of the parameter in bytes."""
         return int(self.type[1:]) // 8 * (self.count or 1)
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class ParameterText:
 
 
 def header_target(needs: Needs, requested: Target) -> tuple[Version, Target]:
-    """The lowest ``.version`` and ``.target`` for a module lowered for ``requested``.
+    """Return the lowest ``.version`` and ``.target`` for a module lowered for ``requested``.
 
     A module that needs no suffix gets the plain architecture that its instructions need, so that it runs on everything
     from there on. One with an instruction that the table does not know keeps the requested target, and has the newest version that
@@ -88,7 +88,7 @@ def module_text(
     cluster: tuple[int, int, int] | None = None,
     min_ctas_per_sm: int | None = None,
 ) -> tuple[str, tuple[int, ...]]:
-    """A module with one kernel; ``.version`` and ``.target`` as low as may be.
+    """Return the text of a module with one kernel, with the lowest possible ``.version`` and ``.target``.
 
     With the text goes, for each of its lines, the number of the statement that it came from (0 for none).
     """
@@ -147,7 +147,7 @@ def ptx_text(plan: Plan, name: str = "copy", registry: Registry | None = None) -
         if what.space == "shared":  # its bytes, of which it may see a part
             span = (what.memory.span_bytes,)
             memories.append(Buffer(span, "uint8", space="shared", align_bytes=what.align_bytes, memory=what.memory))
-        # one without a type is no parameter, but its name is taken
+        # one without a type is not a parameter, but its name is taken
         parameters[key] = (what.name, "u64" if what.space == "global" else "")
     shared = SharedPlan.of(memories, request.target)
     scalars = {key: parameter for key, parameter in parameters.items() if isinstance(key, Symbol)}

@@ -62,7 +62,7 @@ WIDTH = 80
 
 @frozen
 class ComparisonRow:
-    """One way to do a copy.
+    """One row of a comparison: a way to do the copy.
 
     Attributes:
         plan: by the variant.
@@ -74,7 +74,7 @@ class ComparisonRow:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The words of a row of :class:`Comparison`."""
+        """The cells of the row, as :class:`Comparison` shows them in HTML."""
         request, counts = self.plan.request, self.cost
         variant, _, by, instructions, size, registers, _, _, cycles = self._printed_cells
         return (
@@ -94,7 +94,7 @@ class ComparisonRow:
 
     @property
     def _printed_cells(self) -> tuple[str, ...]:
-        """The words of a row that is printed, below a line with the target and what would be ideal."""
+        """The cells of the row in text, below a line with the target and the ideal counts."""
         request, counts = self.plan.request, self.cost
         return (
             self.plan.variant,
@@ -115,13 +115,13 @@ def _of_ideal(count: int | None, ideal: int) -> str:
 
 @frozen
 class Comparison:
-    """The ways to do a copy, the cheapest first; prints as a table 80 columns wide, a line before each target's.
+    """The ways to do a copy, the cheapest first. It prints as a table 80 columns wide, in one group per target.
 
     Ways with unknown traffic come last, and the lines behind a target's name the instructions that are not counted.
 
     Attributes:
         rows: those that accept, in the order of their costs, target by target.
-        declined: by target and variant, why it is no way to do it.
+        declined: by target and variant, why it declines.
     """
 
     rows: tuple[ComparisonRow, ...]
@@ -129,7 +129,7 @@ class Comparison:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of what a row has."""
+        """The headings of the cells of a row."""
         return _COLUMNS
 
     def __str__(self) -> str:
@@ -165,7 +165,7 @@ def compare(
     outside: Any = None,
     **options: Any,
 ) -> Comparison:
-    """Every variant that accepts a copy, with what it costs, on each of some targets.
+    """Return every variant that accepts a copy, with what it costs, on each target.
 
     A variant that is made for one thread is asked for a copy by the first thread of the scope. An option that it needs and
     that is not given, such as ``mbar=``, is stood in for.
@@ -189,10 +189,10 @@ def compare(
     several = targets if isinstance(targets, (tuple, list)) else (targets,)
     registry = default_registry() if registry is None else registry
     if not isinstance(registry, Registry):
-        raise RequestError(f"registry is a tilecopy_core.Registry, not {short_repr(registry)}")
+        raise RequestError(f"registry must be a tilecopy_core.Registry, got {short_repr(registry)}")
     if not several:
         raise RequestError(
-            f"compare: targets names one architecture or more, such as ('sm_80', 'sm_90a'), not {short_repr(targets)}"
+            f"compare: targets must name one or more architectures, such as ('sm_80', 'sm_90a'), got {short_repr(targets)}"
         )
     records = {plugin.name: plugin.variant for plugin in registry.plugins()}
     ready = [(name, record) for name, record in records.items() if record is not None and op in (None, record.op)]
@@ -230,7 +230,9 @@ def compare(
         first = {"scope": scope, "target": several[0], "registry": registry, "outside": outside}
         plan(dst, src, op=op or OPS[0], **first, **options)  # raises what says why, the nearest reason first
         told = "; ".join(f"{name} on {target} ({why})" for (target, name), why in declined.items())
-        raise NoVariantError(f"no variant can be counted: {told}", {name: why for (_, name), why in declined.items()})
+        raise NoVariantError(
+            f"no variant's cost can be counted: {told}", {name: why for (_, name), why in declined.items()}
+        )
     return Comparison(tuple(rows), declined)
 
 
@@ -240,7 +242,7 @@ def _first(scope: Scope) -> ActiveThreads:
 
 
 def way(record: Variant, request: CopyRequest, registry: Registry) -> ComparisonRow:
-    """A copy by one variant; of the options those that it declares, and what stands for those that it needs.
+    """Return a copy by one variant, with the options that it declares and stand-ins for those that it needs.
 
     Raises:
         NoVariantError: it does not lower the copy.

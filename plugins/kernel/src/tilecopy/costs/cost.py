@@ -37,7 +37,7 @@ from .interpreter import GLOBAL_STEP_BYTES, SHARED_STEP_BYTES, CopyInterpreter, 
 
 @frozen
 class PathModel:
-    """What one way of moving bytes between global memory and an SM costs beside the bytes; 0 where nothing was measured.
+    """The cost of one data path between global memory and an SM beside the bytes; 0 where nothing was measured.
 
     Attributes:
         crowded: the share of DRAM time that is added when :data:`CROWD_BYTES` are under way in each SM. It grows with the square of the bytes.
@@ -93,7 +93,7 @@ _FAR = 4096
 @total_ordering
 @frozen(order=False)
 class Cost:
-    """What one copy takes; ``a < b`` where ``a`` is expected to take less of the GPU's time for a byte.
+    """The cost of one copy; ``a < b`` if ``a`` is expected to take less of the GPU's time per byte.
 
     The order is that of :attr:`cycles` for each byte, then of instructions for each byte, then of registers. Costs with unknown traffic
     come after all others. The order compares ways to move a large array, copy by copy, on a GPU that is busy with them, and is made for an
@@ -189,7 +189,7 @@ class Cost:
 
     @property
     def active_per_sm(self) -> int:
-        """Instances of the scope that an SM has at once."""
+        """Instances of the scope that are active on an SM at once."""
         threads = -(-self.cta_threads // 32) * 32
         registers_per_thread = -(-(self.registers + OTHER_REGISTERS) // 8) * 8
         registers = SM_REGISTERS // (threads * registers_per_thread)
@@ -221,7 +221,7 @@ class Cost:
 
     def __str__(self) -> str:
         most = "at most " if self.upper_bound else ""
-        parts = [f"{most}{self.max_instructions_per_thread:,} instructions a thread ({self.instructions:,} in all)"]
+        parts = [f"{most}{self.max_instructions_per_thread:,} instructions per thread ({self.instructions:,} in all)"]
         parts += [f"{' and '.join(map(str, self.access_bytes))} bytes each"] if self.access_bytes else []
         parts.append(f"{self.registers} registers")
         for count, ideal, unit in (
@@ -248,7 +248,7 @@ def count_text(count: float | None) -> str:
     registry=optional(instance_of("a Registry", Registry)),
 )
 def cost(plan: Plan, registry: Registry | None = None) -> Cost:
-    """What a plan's copy takes: instructions, registers, and traffic of global and shared memory.
+    """Return the cost of a plan's copy: instructions, registers, and traffic of global and shared memory.
 
     Everything is counted from the text that the variant writes and from the addresses of each thread. Arrays are taken to begin
     at multiples of 256 bytes, block ids to be those of a CTA whose box lies inside, sizes and scalars to be no rounder
@@ -320,14 +320,14 @@ def cost(plan: Plan, registry: Registry | None = None) -> Cost:
 
 
 def _instances(request: CopyRequest, threads: int) -> int:
-    """Instances of the scope that a CTA has: those whose threads come to the copy."""
+    """Return the instances of the scope in a CTA whose threads reach the copy."""
     mask = request.active.mask
     active = threads if mask is None else sum(mask)
     return max(1, active // request.scope.threads)
 
 
 def _with_address(region: Region) -> Region:
-    """The same region; tensor memory that no kernel has allocated has an address too."""
+    """Return the region; tensor memory that no kernel has allocated gets an address."""
     buffer = region.buffer
     if buffer.space != "tmem" or buffer.allocated_addr is not None:
         return region
@@ -337,7 +337,7 @@ def _with_address(region: Region) -> Region:
 
 
 def _stand_ins(plan: Plan, registry: Registry | None) -> dict[str, Any]:
-    """What stands for the options that instructions need and a plan may leave out: an mbarrier, the rank 0."""
+    """Return stand-ins for the options that instructions need and a plan may leave out: an mbarrier, the rank 0."""
     plugin = (registry or default_registry()).table().named(plan.variant)
     record = None if plugin is None else plugin.variant
     options: dict[str, Any] = {}
@@ -348,7 +348,7 @@ def _stand_ins(plan: Plan, registry: Registry | None) -> dict[str, Any]:
 
 
 class _Outside(KernelBindings):
-    """Where the operands of a copy come from when it is counted: each has a value.
+    """The bindings of a copy that is counted: each operand has a value.
 
     Attributes:
         known: by register and special register, its value in each thread.
@@ -408,16 +408,16 @@ class _Outside(KernelBindings):
 
     @property
     def aside(self) -> set[int]:
-        """Where shared memory begins that holds neither operand."""
+        """The addresses of shared memory that holds neither operand."""
         return {base for memory, base in self._bases.items() if memory not in self._operands}
 
     def fragment_registers(self, region: Region) -> set[str]:
-        """The registers of a fragment, which hold values around the copy."""
+        """Return the registers of a fragment, which hold values before or after the copy."""
         return {register.name for register in self._words.get(region.buffer.memory, ())}
 
 
 def _one(found: Symbol, about: int = 1) -> int:
-    """An admitted value near another one that is no rounder than the symbol is declared."""
+    """Return an allowed value near another, a multiple of no more than what the symbol declares."""
     value = max(found.lower or 0, about)
     value = (-(-value // found.multiple_of) | (about > 1)) * found.multiple_of
     if found.upper is not None and value > found.upper:
@@ -426,7 +426,7 @@ def _one(found: Symbol, about: int = 1) -> int:
 
 
 def _assume_values(request: CopyRequest) -> dict[Symbol, int]:
-    """Values of the symbols of a request with which, if that can be, its boxes lie inside."""
+    """Return values of the symbols of a request with which, if possible, its boxes lie inside."""
     sizes: set[Symbol] = set()
     starts: set[Symbol] = set()
     for region in (request.dst, request.src):
@@ -443,7 +443,7 @@ def _assume_values(request: CopyRequest) -> dict[Symbol, int]:
 
 
 def _accessed_bytes(request: CopyRequest, space: str, values: dict[Symbol, int]) -> int:
-    """The bytes inside the arrays that a copy accesses in a state space: what it reads, and what it writes, fills too."""
+    """Return the bytes inside the arrays that a copy accesses in a state space: what it reads, and what it writes, fills too."""
     total = 0
     for region, other in ((request.src, request.dst), (request.dst, request.src)):
         if region.buffer.space != space:
@@ -457,7 +457,7 @@ def _accessed_bytes(request: CopyRequest, space: str, values: dict[Symbol, int])
 
 
 def _spans_inside(region: Region, values: dict[Symbol, int]) -> list[tuple[int, int]]:
-    """The first and the end of a box's coordinates inside its array, by dimension.
+    """Return the first and the end of a box's coordinates inside its array, by dimension.
 
     Dimensions of extent 1 come first, as one, since two regions may have different numbers of them. A dimension whose start depends
     on the thread is inside.

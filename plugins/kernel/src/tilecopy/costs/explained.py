@@ -1,4 +1,4 @@
-"""What ``plan.explain()`` says of costs: the plan's own, and a variant that needs far fewer instructions."""
+"""The lines of ``plan.explain()`` about costs: the plan's cost, and a variant that needs far fewer instructions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUARTER = 4
 
 
 def explained(plan: Plan) -> list[tuple[str, str]]:
-    """The lines ``cost`` and ``better``; none where the plan's instructions cannot be had here."""
+    """Return the lines ``cost`` and ``better``; none if the plan's instructions cannot be written here."""
     try:
         plan_cost = cost(plan)
     except TilecopyError:
@@ -26,7 +26,7 @@ def explained(plan: Plan) -> list[tuple[str, str]]:
 
 
 def _better(plan: Plan, own: Cost) -> str:
-    """The cheapest variant that accepts the copy too and needs less than a quarter of the instructions; "" without one."""
+    """Return a note of the cheapest variant that accepts the copy and needs less than a quarter of the instructions, or ""."""
     registry = default_registry()
     candidates: list[tuple[ComparisonRow, tuple[str, ...]]] = []
     for outcome in plan.outcomes:

@@ -1,4 +1,4 @@
-"""The text of one copy gone through once, for all threads of its scope: what each line moves, and how often it is executed.
+"""An abstract interpreter of one copy's PTX, for all threads of its scope: what each line moves, and how often it is executed.
 
 This is arithmetic of addresses and of conditions on them, and no emulator: nothing is loaded, stored or waited for. A value
 that comes from memory is unknown, and so is what is made of it. A line that an unknown condition guards counts in full. What an
@@ -70,7 +70,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
 
 @attrs.define
 class Counters:
-    """What was counted.
+    """The counters of an interpreter.
 
     Attributes:
         instructions: of all threads.
@@ -111,11 +111,11 @@ class Counters:
 
 
 class CopyInterpreter:
-    """One pass over the lines of a copy.
+    """An interpreter of the lines of a copy, which runs once.
 
     Args:
         lines: instructions and labels, in order.
-        known: by register or special register, the value that it has from outside: integers, one a thread, or the tensor
+        known: by register or special register, the value that it has from outside: integers, one per thread, or the tensor
             map whose address it is.
         symbols: values of the symbols that tensor maps are made of.
         tids: index in the CTA of each thread of the scope.
@@ -583,7 +583,7 @@ def _loops(lines: Sequence[Line | Label | str]) -> dict[int, int]:
 def live_registers(
     lines: Sequence[Line | Label | str], before: set[str], after: set[str], bits: Mapping[str, int]
 ) -> int:
-    """The most 32-bit registers that hold a value at once.
+    """Return the most 32-bit registers that hold a value at once.
 
     Args:
         lines: instructions and labels, in order.

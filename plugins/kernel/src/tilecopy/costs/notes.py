@@ -1,4 +1,4 @@
-"""Notes of a plan that costs much: what of it is likely a mistake, and what to do instead."""
+"""Notes of a plan that costs much: what is likely a mistake, and what to do instead."""
 
 from __future__ import annotations
 

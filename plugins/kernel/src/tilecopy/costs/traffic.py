@@ -14,7 +14,7 @@ from .hardware import BANK_BYTES, BANKS, SECTOR_BYTES
 
 
 def distinct_sectors(requests: Any, addresses: Any, sizes_bytes: Any, unit_bytes: int = SECTOR_BYTES) -> int:
-    """The sectors that requests touch; one that two requests touch counts twice.
+    """Return the number of sectors that requests touch; one that two requests touch counts twice.
 
     Args:
         requests: number of each access's request (of its warp), or of all.
@@ -32,9 +32,9 @@ def distinct_sectors(requests: Any, addresses: Any, sizes_bytes: Any, unit_bytes
 
 
 def distinct_wavefronts(requests: Any, lanes: Any, places: Any, size_bytes: int) -> int:
-    """The wavefronts that requests to shared memory take.
+    """Return the number of wavefronts that requests to shared memory take.
 
-    A request of more than 4 bytes a thread is served 128 bytes' worth of threads at a time; each part takes as many
+    A request of more than 4 bytes per thread is served 128 bytes' worth of threads at a time; each part takes as many
     wavefronts as the most different words that fall on one bank.
 
     Args:
