@@ -19,7 +19,7 @@ import numpy as np
 from cuda_cpp import run_on_gpu
 from drawn_mma import drawn
 from tilecopy_test_helpers.vectors import with_result, write_vectors
-from tilecopy_testkit import Finding, Vector
+from tilecopy_testkit import Counterexample, Vector
 
 PATH = Path(__file__).resolve().parent.parent / "plugins" / "emulator" / "tests" / "vectors_sm_90.json"
 ROW_BYTES = (16, 80)
@@ -157,7 +157,7 @@ def main(words: Sequence[str]) -> int:
         done.append(with_result(vector, launched(vector), f"{device.name}, driver {version}, {date}"))
         try:
             done[-1].replay()
-        except Finding as finding:
+        except Counterexample as finding:
             wrong += 1
             print(finding)
     write_vectors(Path(words[0]) if words else PATH, done, device=device.name, driver=str(version), date=date)

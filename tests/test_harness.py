@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from tilecopy import harness
 from tilecopy_cli.commands import tilecopy as command_line
 from tilecopy_draw import draw
-from tilecopy_testkit import Subject
+from tilecopy_testkit import VariantUnderTest
 
 GROUP = harness.COMPLETIONS["cp_async_group"]
 
@@ -38,10 +38,10 @@ def copied(**options):
 def test_a_completion_is_one_row(doorbell, monkeypatch):
     with pytest.raises(tc.RequestError):
         draw(copied())
-    assert not Subject.of(doorbell).completion_is_known
+    assert not VariantUnderTest.of(doorbell).completion_is_known
     monkeypatch.setitem(harness.COMPLETIONS, "doorbell", GROUP)
     assert draw(copied()).data["variant"] == "doorbell"
-    assert Subject.of(doorbell).completion_is_known
+    assert VariantUnderTest.of(doorbell).completion_is_known
     assert tc.cost(copied()) == attrs.evolve(tc.cost(attrs.evolve(copied(), variant="ldgsts")), variant="doorbell")
     words = ["ptx", "global float16 [16, 64]", "shared float16 [16, 64]", "--op", "copy_async", "--variant"]
     mine, theirs = (CliRunner().invoke(command_line, [*words, name]) for name in ("doorbell", "ldgsts"))

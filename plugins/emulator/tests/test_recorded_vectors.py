@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 import pytest
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_testkit import Finding
+from tilecopy_testkit import Counterexample
 from tilecopy_testkit.vectors import recorded_vectors
 
 VECTORS = recorded_vectors(Path(__file__).parent / "vectors_sm_90.json")
@@ -22,5 +22,5 @@ def test_another_result_is_a_finding():
     vector = VECTORS[0]
     *others, last = vector.after
     other = bytes([last[0] ^ 1]) + last[1:]
-    with pytest.raises(Finding, match=mentions(1)):
+    with pytest.raises(Counterexample, match=mentions(1)):
         attrs.evolve(vector, after=(*others, other)).replay()

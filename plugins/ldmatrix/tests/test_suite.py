@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tilecopy as tc
-from tilecopy_testkit import Description, Operand, Start, Term, VariantSuite
+from tilecopy_testkit import AffineStart, AffineTerm, CopyCase, Operand, VariantSuite
 
 FRAGMENTS = {
     8: [("m16n8k32", "A", "int8", (16, 32)), ("m16n8k32", "B", "int8", (8, 32))],
@@ -20,79 +20,81 @@ FRAGMENTS = {
 SCOPES = [("warp", 32), ("warp", 64), ("cta", 64), ("cta", 128), ("warpgroup", 128)]
 
 
-def fragments(draw: Any, ranges: Any) -> Description | None:
+def fragments(draw: Any, ranges: Any) -> CopyCase | None:
     """A tile of fragments over the warps of a scope, a slice of it, and a padded or swizzled box of shared memory."""
-    scope, threads = draw.pick(SCOPES)
-    dtype = draw.pick([d for d in ranges.dtypes if tc.dtype_of(d).bits <= 32])
+    scope, threads = draw.choose(SCOPES)
+    dtype = draw.choose([d for d in ranges.dtypes if tc.dtype_of(d).bits <= 32])
     bits = tc.dtype_of(dtype).bits
-    shape, operand, of, atom = draw.pick(FRAGMENTS[bits])
+    shape, operand, of, atom = draw.choose(FRAGMENTS[bits])
     warps = (
-        draw.pick([(w, threads // 32 // w) for w in (1, 2, 4) if threads // 32 % w == 0]) if scope != "warp" else (1, 1)
+        draw.choose([(w, threads // 32 // w) for w in (1, 2, 4) if threads // 32 % w == 0])
+        if scope != "warp"
+        else (1, 1)
     )
-    repeats = draw.pick([(1, 1), (1, 2), (2, 1), (2, 2), (2, 2), (1, 3), (1, 4), (3, 1), (3, 2)])
+    repeats = draw.choose([(1, 1), (1, 2), (2, 1), (2, 2), (2, 2), (1, 3), (1, 4), (3, 1), (3, 2)])
     tile = tuple(a * w * r for a, w, r in zip(atom, warps, repeats, strict=True))
     axis = tc.wid_in_wg if scope == "warpgroup" else None
     layout = tc.tile_fragment(tc.mma_fragment(shape, operand, of), tile, warps, warp_axis=axis)
     iters = [(it.extent, it.stride, it.axis.name) for it in layout.shard]
-    if scope != "warp" and draw.pick([True, False]):  # lanes and warps as one axis
+    if scope != "warp" and draw.choose([True, False]):  # lanes and warps as one axis
         whole, each = ("tid_in_wg", 32) if scope == "warpgroup" else ("tx", 32)
         iters = [(e, s if a in ("m", "laneid") else s * each, a if a == "m" else whole) for e, s, a in iters]
     extents, begin = list(tile), [0, 0]
-    if draw.pick([True, False]):  # a slice, mostly one of whole matrices
-        dim = draw.pick([0, 1])
-        grain = draw.pick([8, 8, 8, 16, 4])
+    if draw.choose([True, False]):  # a slice, mostly one of whole matrices
+        dim = draw.choose([0, 1])
+        grain = draw.choose([8, 8, 8, 16, 4])
         if tile[dim] > grain:
-            begin[dim] = draw.pick(range(0, tile[dim] - grain + 1, grain))
-            extents[dim] = draw.pick(range(grain, tile[dim] - begin[dim] + 1, grain))
-    columns = bits <= 16 and draw.pick([False, True])
-    unit, moved = 128 // bits, draw.pick([0, 0, 0, 8, 16])
-    turns = draw.pick([1, 1, 2])
-    lead = draw.pick([0, 0, 0, 0, unit, 1])
+            begin[dim] = draw.choose(range(0, tile[dim] - grain + 1, grain))
+            extents[dim] = draw.choose(range(grain, tile[dim] - begin[dim] + 1, grain))
+    columns = bits <= 16 and draw.choose([False, True])
+    unit, moved = 128 // bits, draw.choose([0, 0, 0, 8, 16])
+    turns = draw.choose([1, 1, 2])
+    lead = draw.choose([0, 0, 0, 0, unit, 1])
     rows, width = (extents[1], extents[0]) if columns else (extents[0], extents[1])
-    pitch = -(-(width + moved) // unit) * unit + draw.pick([0, 0, 0, 0, unit, unit, 2])
-    gap = draw.pick([0, 0, unit, unit // 2, unit // 2])  # elements between two tiles of rows
-    swizzle = None if gap else draw.pick([None, "32B", "64B", "128B"])
+    pitch = -(-(width + moved) // unit) * unit + draw.choose([0, 0, 0, 0, unit, unit, 2])
+    gap = draw.choose([0, 0, unit, unit // 2, unit // 2])  # elements between two tiles of rows
+    swizzle = None if gap else draw.choose([None, "32B", "64B", "128B"])
     spelt = None
     if swizzle is not None:
-        found = tc.swizzle(swizzle, draw.pick([dtype, dtype, "float64"]))  # of another width it goes inside rows
+        found = tc.swizzle(swizzle, draw.choose([dtype, dtype, "float64"]))  # of another width it goes inside rows
         spelt = (found.per_element, found.swizzle_len, found.atom_len)
         pitch = -(-pitch // (int(swizzle[:-1]) * 8 // bits)) * (int(swizzle[:-1]) * 8 // bits)
     units = threads // 32 if scope == "warp" else 1
     along = warps[columns], repeats[columns]
-    high = rows // draw.pick([1, 1, 1, along[0], along[0] * along[1], along[1]])  # rows of a tile in memory
+    high = rows // draw.choose([1, 1, 1, along[0], along[0] * along[1], along[1]])  # rows of a tile in memory
     high, gap = (high, gap) if high and rows % high == 0 else (rows, 0)
     tiles = ((rows // high, high * pitch + gap, "m"), (high, pitch, "m"))[high == rows :]
-    inner = Start(0, (Term("turn", moved),)) if turns > 1 and moved else Start(moved)
+    inner = AffineStart(0, (AffineTerm("turn", moved),)) if turns > 1 and moved else AffineStart(moved)
     run = ((width + moved, 1, "m"),)
-    starts, full, iters_in_memory = (inner, Start(0)), (width + moved, rows), (*run, *tiles)
+    starts, full, iters_in_memory = (inner, AffineStart(0)), (width + moved, rows), (*run, *tiles)
     if not columns:
         starts, full, iters_in_memory = starts[::-1], full[::-1], (*tiles, *run)
     shared = Operand(
         "shared",
         (units, *full),
         (1, *extents),
-        (Start(0, (Term("unit", 1),)) if units > 1 else Start(0), *starts),
+        (AffineStart(0, (AffineTerm("unit", 1),)) if units > 1 else AffineStart(0), *starts),
         ((units, rows * pitch + rows // high * gap, "m"), *iters_in_memory),
         swizzle=spelt,
         storage_offset=lead,
-        align_bytes=draw.pick([1024, 16, 16, 16, 8]),
+        align_bytes=draw.choose([1024, 16, 16, 16, 8]),
     )
-    local = Operand("local", tile, tuple(extents), tuple(map(Start, begin)), tuple(iters))
+    local = Operand("local", tile, tuple(extents), tuple(map(AffineStart, begin)), tuple(iters))
     src, dst = (shared, local) if ranges.spaces[0][0] == "shared" else (local, shared)
-    made = Description(
+    made = CopyCase(
         op="copy",
         dtype=dtype,
         scope=scope,
         threads=threads,
-        target=draw.pick(ranges.targets),
+        target=draw.choose(ranges.targets),
         dst=dst,
         src=src,
-        turns=turns,
+        iterations=turns,
     )
     return made if fits(made) else None
 
 
-def fits(made: Description) -> bool:
+def fits(made: CopyCase) -> bool:
     """Whether the kit would run it."""
     sides = {side.space: side for side in (made.src, made.dst)}
     shared = sides["shared"].memory_elems

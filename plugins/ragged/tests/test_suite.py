@@ -5,7 +5,7 @@ from tilecopy_testkit import VariantSuite
 
 class TestRagged(VariantSuite):
     plugin = "ragged"
-    known_narrower = {"fragments are moved element by element": lambda description: "local" in description.spaces}
+    expected_narrow = {"fragments are moved element by element": lambda description: "local" in description.spaces}
 
 
 class TestRaggedAsync(VariantSuite):

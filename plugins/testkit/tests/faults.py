@@ -896,7 +896,7 @@ def load() -> dict[str, Broken]:
 
 ABOUT = {
     "ldgsts": {"widths_bits": (128, 64, 32)},
-    "ragged": {"known_narrower": {"fragments are moved element by element": lambda d: "local" in d.spaces}},
+    "ragged": {"expected_narrow": {"fragments are moved element by element": lambda d: "local" in d.spaces}},
 }
 """What the suite of a design says of it; of others it says nothing."""
 

@@ -109,14 +109,14 @@ def test_the_command_writes_a_report_and_a_copy_is_replayed(tmp_path: Path) -> N
     done = runner.invoke(tilecopy, [*words, *options])
     assert done.exit_code == 0 and json.loads(done.stdout)["chunks"] == 1
     assert "# Campaign" in paths["report"].read_text() and paths["save-failures"].read_bytes() == b""
-    case = seeded(subject_of(ABLE[0]).ranges, "again").to_json()
+    case = seeded(subject_of(ABLE[0]).case_space, "again").to_json()
     done = runner.invoke(tilecopy, ["testkit", "replay", case, "--variant", ABLE[0], "--json"])
     assert done.exit_code == 0 and json.loads(done.stdout)[0].keys() >= {"variant", "case", "results_are_right"}
     assert runner.invoke(tilecopy, [*words[:-2], "nobody", *options]).exit_code == 1
 
 
 def test_saved_failures_are_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cases = [seeded(subject_of(ABLE[0]).ranges, f"saved {number}").to_json() for number in range(2)]
+    cases = [seeded(subject_of(ABLE[0]).case_space, f"saved {number}").to_json() for number in range(2)]
     tally = Tally("", ABLE[0], failures=[Failure(ABLE[0], case, "wrong") for case in cases])
 
     def fails(chunk: Chunk) -> Tally:
@@ -127,7 +127,7 @@ def test_saved_failures_are_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyP
     words = ["--requests", "1", "--workers", "0", "--variants", ABLE[0], "--save-failures", str(path)]
     options = ["--checkpoint", str(tmp_path / "checkpoint"), "--report", str(tmp_path / "report.md")]
     assert runner.invoke(tilecopy, ["testkit", "campaign", *words, *options]).exit_code == 1
-    assert [json.loads(line)["description"] for line in path.read_text().splitlines()] == cases
+    assert [json.loads(line)["case"] for line in path.read_text().splitlines()] == cases
     done = runner.invoke(tilecopy, ["testkit", "replay", str(path), "--json"])
     assert done.exit_code == 0 and [result["variant"] for result in json.loads(done.stdout)] == [ABLE[0]] * 2
     assert runner.invoke(tilecopy, ["testkit", "replay", str(tmp_path / "report.md")]).exit_code == 2

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import faults
 import pytest
-from tilecopy_test_helpers.suites import first_finding
-from tilecopy_testkit import Subject
+from tilecopy_test_helpers.suites import first_counterexample
+from tilecopy_testkit import VariantUnderTest
 
 pytestmark = pytest.mark.filterwarnings("ignore::tilecopy.PerformanceWarning")  # as the suite: drawn copies may be slow
 BROKEN = {fault.name: getattr(faults, f"broken_{number}") for number, fault in enumerate(faults.FAULTS)}
@@ -33,8 +33,8 @@ ASSEMBLED = {"predicate declines one claimed target"}
 )
 def test_a_fault_is_found_and_told(number: int) -> None:
     fault = faults.FAULTS[number]
-    subject = Subject.of(BROKEN[fault.name], **faults.ABOUT.get(fault.base, {}))
-    finding = first_finding(subject, examples=fault.examples, only=[fault.by] if fault.by else ())
+    subject = VariantUnderTest.of(BROKEN[fault.name], **faults.ABOUT.get(fault.base, {}))
+    finding = first_counterexample(subject, examples=fault.examples, only=[fault.by] if fault.by else ())
     assert finding is not None
     assert str(finding).startswith(f"rule: {finding.rule}\nfound: {finding.found}")
 
@@ -42,5 +42,5 @@ def test_a_fault_is_found_and_told(number: int) -> None:
 @pytest.mark.parametrize("name", ["elementwise", "ldgsts"])
 def test_a_correct_design_is_not_flagged(name: str) -> None:
     """As the broken ones are judged. Every design holds the same by the suite of its package, or of test_third_party.py."""
-    subject = Subject.of(faults.design(name), **faults.ABOUT.get(name, {}))
-    assert first_finding(subject, examples=20) is None
+    subject = VariantUnderTest.of(faults.design(name), **faults.ABOUT.get(name, {}))
+    assert first_counterexample(subject, examples=20) is None

@@ -16,45 +16,47 @@ from hypothesis import given, settings
 from tilecopy.assemblers import assemble
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit import (
-    Description,
+    AffineStart,
+    AffineTerm,
+    CaseSpace,
+    CopyCase,
+    Counterexample,
     Draw,
-    Finding,
     Operand,
-    Ranges,
-    Start,
-    Subject,
-    Term,
     VariantSuite,
+    VariantUnderTest,
     expected,
     oracle,
+    properties,
     requests,
-    rules,
 )
+from tilecopy_testkit.checks import far_places_are_right
+from tilecopy_testkit.counterexample import difference
 from tilecopy_testkit.declines import declined_alone
 from tilecopy_testkit.drawing import seeded
 from tilecopy_testkit.enumeration import why_wrong
-from tilecopy_testkit.finding import difference
-from tilecopy_testkit.proofs import far_places_are_right
 from tilecopy_testkit.suite import for_all
 from tilecopy_testkit.widths import fits, widest
 
 from tilecopy_core.plugin import PtxBuilder
 
-TILE = Operand("shared", (4, 8), (2, 8), (Start(1), Start(0)), ((4, 8, "m"), (8, 1, "m")), swizzle=(1, 1, 1))
+TILE = Operand(
+    "shared", (4, 8), (2, 8), (AffineStart(1), AffineStart(0)), ((4, 8, "m"), (8, 1, "m")), swizzle=(1, 1, 1)
+)
 ARRAY = Operand(
     "global",
     (2, 4, 8),
     (1, 2, 8),
-    (Start(0, (Term("block", 1),)), Start(2), Start(0)),
+    (AffineStart(0, (AffineTerm("block", 1),)), AffineStart(2), AffineStart(0)),
     ((2, 40, "m"), (4, 8, "m"), (8, 1, "m")),
 )
-COPY = Description(op="copy", dtype="float32", scope="warp", threads=32, target="sm_80", dst=TILE, src=ARRAY, blocks=2)
+COPY = CopyCase(op="copy", dtype="float32", scope="warp", threads=32, target="sm_80", dst=TILE, src=ARRAY, blocks=2)
 
 
 @settings(max_examples=60, deadline=None)
 @given(requests(thirdparty.elementwise))
-def test_a_description_is_what_its_line_says(description: Description) -> None:
-    assert Description.from_json(description.to_json()) == description
+def test_a_description_is_what_its_line_says(description: CopyCase) -> None:
+    assert CopyCase.from_json(description.to_json()) == description
     assert description.op in str(description)
 
 
@@ -75,7 +77,11 @@ def test_the_oracle_moves_what_is_written_by_hand() -> None:
 def test_tensor_memory_has_the_allocated_columns_around_a_box(columns: int, allocated: int) -> None:
     """An allocation has a power of two of columns, 32 at least (PTX ISA, tcgen05.alloc)."""
     box = Operand(
-        "tmem", (128, columns), (128, columns), (Start(0), Start(0)), ((128, 1, "TLane"), (columns, 1, "TCol"))
+        "tmem",
+        (128, columns),
+        (128, columns),
+        (AffineStart(0), AffineStart(0)),
+        ((128, 1, "TLane"), (columns, 1, "TCol")),
     )
     assert oracle.memory_shape(attrs.evolve(COPY, dst=box), box) == (COPY.blocks, 128, allocated, 4)
 
@@ -92,22 +98,22 @@ def test_brute_force_finds_what_is_known() -> None:
 
 def test_a_finding_reads_like_a_review() -> None:
     number = next(n for n, fault in enumerate(faults.FAULTS) if fault.name == "swizzle of the destination is forgotten")
-    with pytest.raises(Finding) as caught:
-        for_all(Subject.of(getattr(faults, f"broken_{number}")), rules.results_are_right, 40)
+    with pytest.raises(Counterexample) as caught:
+        for_all(VariantUnderTest.of(getattr(faults, f"broken_{number}")), properties.results_are_right, 40)
     finding = caught.value
     lines = str(finding).split("\n")
-    assert lines[0] == f"rule: {rules.RESULT}" and lines[1].startswith("found: ")
+    assert lines[0] == f"rule: {properties.RESULT}" and lines[1].startswith("found: ")
     assert any(mentions(finding.line).search(line) and "st." in line for line in lines)
     assert any(mentions("float16", "cta(32)", "sm_75").search(line) for line in lines), "the smallest request"
-    assert finding.description is not None and finding.description.count == 32
+    assert finding.case is not None and finding.case.count == 32
     text = next(part for line in lines for part in line.split("'") if part.startswith("{"))
-    assert Description.from_json(text) == finding.description
+    assert CopyCase.from_json(text) == finding.case
     assert str(pickle.loads(pickle.dumps(finding))) == str(finding)
     assert isinstance(finding, tc.TilecopyError) and isinstance(finding, AssertionError)
 
 
 def test_the_same_seed_draws_the_same() -> None:
-    ranges = Subject.of(thirdparty.bulk_store).ranges
+    ranges = VariantUnderTest.of(thirdparty.bulk_store).case_space
     assert seeded(ranges, "one") == seeded(ranges, "one") != seeded(ranges, "two")
 
 
@@ -119,7 +125,7 @@ def test_swizzles_are_their_own_inverse() -> None:
 @pytest.mark.parametrize("wrong", ["nobody", object()])
 def test_what_is_no_variant_is_refused(wrong: object) -> None:
     with pytest.raises(tc.PluginError, match="nobody|variant"):
-        Subject.of(wrong)
+        VariantUnderTest.of(wrong)
 
 
 class Wgmma:
@@ -144,11 +150,11 @@ class Wgmma:
 
 
 def test_what_completes_by_wgmma_is_a_warpgroups_and_is_committed_and_waited_for() -> None:
-    subject = Subject.of(Wgmma(), targets=("sm_90a",))
+    subject = VariantUnderTest.of(Wgmma(), targets=("sm_90a",))
     assert subject.completion_is_known
-    descriptions = [seeded(subject.ranges, f"wgmma {number}") for number in range(12)]
+    descriptions = [seeded(subject.case_space, f"wgmma {number}") for number in range(12)]
     assert {d.scope for d in descriptions} == {"warpgroup"} and {d.threads for d in descriptions} == {128, 256}
-    kernel = next(filter(None, (rules.built(subject, description) for description in descriptions)))
+    kernel = next(filter(None, (properties.built(subject, description) for description in descriptions)))
     order = [kernel.ptx.index(f"wgmma.{word}.sync.aligned") for word in ("fence", "commit_group", "wait_group")]
     assert order == sorted(order)
     assert assemble(kernel.ptx, kernel.target)
@@ -160,9 +166,9 @@ def test_a_pair_of_ctas_and_repeated_fragments_are_drawn() -> None:
         name="pairs", op="copy_async", priority=1, summary="draws alone", spaces=(("shared", "tmem"),), features=("sm_100",),
         options=(options,), completion="tcgen05_commit", threads="one",
     )  # fmt: skip
-    drawn = [seeded(Ranges.of(record), str(number)) for number in range(40)]
+    drawn = [seeded(CaseSpace.of(record), str(number)) for number in range(40)]
     assert {(d.cta_group, d.cluster) for d in drawn} == {(1, 1), (2, 2)}
-    loads = Ranges.of(tc.Variant("loads", "copy", 1, "draws alone", (("shared", "local"),), edges=True))
+    loads = CaseSpace.of(tc.Variant("loads", "copy", 1, "draws alone", (("shared", "local"),), edges=True))
     fragments = [seeded(loads, str(number)) for number in range(200)]
     assert {bool(d.dst.replica) for d in fragments} == {True, False}
     assert any(d.dst.starts[0].base < 0 or d.dst.starts[-1].base < 0 for d in fragments), "fragments overhang too"
@@ -182,37 +188,37 @@ def test_moves_are_held_against_the_layouts() -> None:
 
 def test_the_smallest_copy_is_told() -> None:
     """Of copies with more than one CTA those with the fewest choices, whatever was drawn first."""
-    subject = Subject.of(thirdparty.elementwise)
+    subject = VariantUnderTest.of(thirdparty.elementwise)
 
-    def no_two_ctas(subject: Subject, description: Description) -> bool:
+    def no_two_ctas(subject: VariantUnderTest, description: CopyCase) -> bool:
         if description.blocks > 1 and description.dtype != "float16":
-            raise Finding("one CTA or float16", "it has more", description)
+            raise Counterexample("one CTA or float16", "it has more", description)
         return True
 
-    with pytest.raises(Finding) as caught:
+    with pytest.raises(Counterexample) as caught:
         for_all(subject, no_two_ctas, 100)
-    found = caught.value.description
+    found = caught.value.case
     assert found is not None
-    assert (found.dtype, found.blocks, found.turns, found.scope, found.outside) == ("float32", 2, 1, "cta", None)
+    assert (found.dtype, found.blocks, found.iterations, found.scope, found.outside) == ("float32", 2, 1, "cta", None)
 
 
 def test_an_author_draws_layouts_of_his_own() -> None:
-    def mine(draw: Draw, ranges: Ranges) -> Description:
-        return attrs.evolve(COPY, op="copy", threads=draw.pick([32, 64]), target=ranges.targets[0])
+    def mine(draw: Draw, ranges: CaseSpace) -> CopyCase:
+        return attrs.evolve(COPY, op="copy", threads=draw.choose([32, 64]), target=ranges.targets[0])
 
-    subject = Subject.of(thirdparty.elementwise, draws=mine)
-    drawn = [seeded(subject.ranges, str(number)) for number in range(40)]
+    subject = VariantUnderTest.of(thirdparty.elementwise, draws=mine)
+    drawn = [seeded(subject.case_space, str(number)) for number in range(40)]
     assert {d.threads for d in drawn if d.src == ARRAY} == {32, 64}
     assert 20 < sum(d.src == ARRAY for d in drawn) < 40
-    other = Subject.of(thirdparty.bulk_store, draws=mine)
-    assert seeded(other.ranges, "0").op == "copy_async", "what the record does not claim is not drawn"
+    other = VariantUnderTest.of(thirdparty.bulk_store, draws=mine)
+    assert seeded(other.case_space, "0").op == "copy_async", "what the record does not claim is not drawn"
 
 
 def test_arrays_past_2_to_the_31_take_no_memory() -> None:
     resource = pytest.importorskip("resource", reason="Windows does not tell how much memory a process has used")
     unit = 1 if sys.platform == "darwin" else 1024
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert far_places_are_right(Subject.of(thirdparty.elementwise)) >= 4
+    assert far_places_are_right(VariantUnderTest.of(thirdparty.elementwise)) >= 4
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < (1 << 29) // unit  # less than 512 MiB of 2 GiB
 
 
@@ -222,23 +228,23 @@ def test_draws_are_closed_under_what_a_third_party_forgets() -> None:
         name="engine", op="copy_async", priority=1, summary="draws alone", spaces=(("global", "shared"),), threads="one",
         options=(tc.Option("multicast", (int,), "a mask"),), completion="mbarrier", edges=True,
     )  # fmt: skip
-    drawn = [seeded(Ranges.of(record), str(number)) for number in range(300)]
-    assert {True, False} == {d.sized for d in drawn} == {bool(d.receivers) for d in drawn}
+    drawn = [seeded(CaseSpace.of(record), str(number)) for number in range(300)]
+    assert {True, False} == {d.dynamic_shape for d in drawn} == {bool(d.receivers) for d in drawn}
     assert {len(d.src.shape) for d in drawn} >= {2, 3, 4}
     assert any(len(d.dst.iters) > len(d.dst.shape) for d in drawn) and any(d.outside == "zero" for d in drawn)
     assert {d.dst.swizzle is None for d in drawn} == {True, False} and any(d.src.storage_offset % 8 for d in drawn)
     for d in drawn:
         whole = {"block": 0, "turn": 0, "unit": 0, "n": 0}
         for operand in (d.src, d.dst):
-            buffer = attrs.evolve(operand, extents=operand.shape, starts=(Start(0),) * len(operand.shape))
+            buffer = attrs.evolve(operand, extents=operand.shape, starts=(AffineStart(0),) * len(operand.shape))
             at = oracle.places(buffer, whole)[0]["m"].ravel()
             assert len(np.unique(at)) == len(at), d
 
 
 def test_multicast_arrives_at_every_cta_of_the_mask() -> None:
-    tile = Operand("shared", (4, 8), (4, 8), (Start(0), Start(0)), ((4, 8, "m"), (8, 1, "m")))
+    tile = Operand("shared", (4, 8), (4, 8), (AffineStart(0), AffineStart(0)), ((4, 8, "m"), (8, 1, "m")))
     copy = attrs.evolve(
-        COPY, op="copy_async", dst=tile, src=attrs.evolve(tile, space="global"), scope="thread", issuers="one"
+        COPY, op="copy_async", dst=tile, src=attrs.evolve(tile, space="global"), scope="thread", issued_by="one"
     )
     copy = attrs.evolve(copy, blocks=4, cluster=4, options=(("multicast", 0b1010),))
     source, before = np.arange(128, dtype=np.uint8).reshape(32, 4), np.full((4, 32, 4), 0xEE, np.uint8)
@@ -258,7 +264,7 @@ def test_declines_that_another_variant_shows_not_to_be_needed() -> None:
         tilecopy_partition = thirdparty.elementwise.tilecopy_partition
         tilecopy_emit = thirdparty.elementwise.tilecopy_emit
 
-    found = declined_alone(Subject.of(Picky()), 40, [Subject.of(thirdparty.elementwise)])
+    found = declined_alone(VariantUnderTest.of(Picky()), 40, [VariantUnderTest.of(thirdparty.elementwise)])
     assert [each.takers for each in found] == [("elementwise",)] * 2 and sum(each.count for each in found) > 20
     assert "is not for me" in str(found[0]) and found[0].example.to_json() in str(found[0])
 
@@ -291,22 +297,22 @@ def test_a_launch_has_arguments_of_the_variants_own() -> None:
             with ptx.if_(two), ptx.if_(ptx.predicate(request.options["number"] == 5)):
                 thirdparty.elementwise.tilecopy_emit(request, partition, ptx)
 
-    def subject(table: Any) -> Subject:
+    def subject(table: Any) -> VariantUnderTest:
         options = {
             "word": lambda around: around.arguments["table"][2],
             "number": lambda around: around.arguments["five"],
         }
         arguments = {"table": lambda description: table, "five": lambda description: 5}
-        return Subject.of(Marked(), options=options, arguments=arguments)
+        return VariantUnderTest.of(Marked(), options=options, arguments=arguments)
 
     def right(table: Any) -> int:
-        drawn = [seeded(subject(table).ranges, f"marked {number}") for number in range(3)]
-        return sum(rules.results_are_right(subject(table), description) for description in drawn)
+        drawn = [seeded(subject(table).case_space, f"marked {number}") for number in range(3)]
+        return sum(properties.results_are_right(subject(table), description) for description in drawn)
 
     assert right(np.arange(4, dtype=np.uint32)) > 1
-    with pytest.raises(Finding):
+    with pytest.raises(Counterexample):
         right(np.zeros(4, np.uint32))
-    with pytest.raises(Finding, match=mentions("table")):
+    with pytest.raises(Counterexample, match=mentions("table")):
         right("no")
 
 
@@ -317,10 +323,10 @@ class SuiteOfLdgsts(VariantSuite):
 
 
 def test_the_environment_leaves_some_targets(monkeypatch: pytest.MonkeyPatch) -> None:
-    everything = SuiteOfLdgsts.subject().ranges.targets
+    everything = SuiteOfLdgsts.subject().case_space.targets
     assert "sm_80" in everything and "sm_121f" in everything
     monkeypatch.setenv("TILECOPY_TESTKIT_TARGETS", " sm_90 , sm_100a,")
-    assert SuiteOfLdgsts.subject().ranges.targets == ("sm_90", "sm_90a", "sm_100a")
+    assert SuiteOfLdgsts.subject().case_space.targets == ("sm_90", "sm_90a", "sm_100a")
     monkeypatch.setenv("TILECOPY_TESTKIT_TARGETS", "sm_75")
     with pytest.raises(pytest.skip.Exception, match="sm_75"):
         SuiteOfLdgsts.subject()
@@ -328,4 +334,4 @@ def test_the_environment_leaves_some_targets(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(tc.RequestError, match="sm_91"):
         SuiteOfLdgsts.subject()
     monkeypatch.setenv("TILECOPY_TESTKIT_TARGETS", "")
-    assert SuiteOfLdgsts.subject().ranges.targets == everything
+    assert SuiteOfLdgsts.subject().case_space.targets == everything

@@ -10,8 +10,8 @@ import pytest
 import tilecopy as tc
 from click.testing import CliRunner
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_test_helpers.suites import first_finding
-from tilecopy_testkit import Subject
+from tilecopy_test_helpers.suites import first_counterexample
+from tilecopy_testkit import VariantUnderTest
 from tilecopy_testkit.command import new_variant
 from tilecopy_testkit.scaffold import PLAIN, write_package
 
@@ -26,10 +26,10 @@ def test_a_new_variant_holds_the_suite(
     monkeypatch.syspath_prepend(tmp_path / "package" / "src")
     plugin = importlib.import_module(f"tilecopy_{name}")
     try:
-        finding = first_finding(Subject.of(plugin), examples=25)
+        counterexample = first_counterexample(VariantUnderTest.of(plugin), examples=25)
     finally:
         del sys.modules[plugin.__name__]
-    assert finding is None, finding
+    assert counterexample is None, counterexample
 
 
 def test_the_command_writes_and_refuses(tmp_path: Path) -> None:

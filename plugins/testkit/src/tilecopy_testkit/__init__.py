@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from tilecopy.harness import COMPLETIONS, Step
 
-from .case_space import Draw, Ranges
-from .description import Description, Operand, Start, Term
-from .finding import Finding
-from .kernels import Around, arguments_of, arrays_of
+from .case_harness import CaseHarness, arguments_of, arrays_of
+from .case_space import CaseSpace, Draw
+from .copy_case import AffineStart, AffineTerm, CopyCase, Operand
+from .counterexample import Counterexample
 from .oracle import expected
-from .subject import Subject
+from .variant_under_test import VariantUnderTest
 
 if TYPE_CHECKING:
     from .strategies import requests
@@ -40,18 +40,18 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "AffineStart",
+    "AffineTerm",
     "COMPLETIONS",
-    "Around",
-    "Description",
+    "CaseHarness",
+    "CaseSpace",
+    "CopyCase",
+    "Counterexample",
     "Draw",
-    "Finding",
     "Operand",
-    "Ranges",
-    "Start",
     "Step",
-    "Subject",
-    "Term",
     "VariantSuite",
+    "VariantUnderTest",
     "Vector",
     "__version__",
     "arguments_of",

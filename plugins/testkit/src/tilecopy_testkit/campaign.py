@@ -16,12 +16,12 @@ import attrs
 import msgspec
 import tilecopy as tc
 
-from . import rules
+from . import properties
+from .copy_case import CopyCase
+from .counterexample import Counterexample
 from .coverage import kinds_of
-from .description import Description
 from .drawing import seeded
-from .finding import Finding
-from .subject import Subject
+from .variant_under_test import VariantUnderTest
 
 CHUNK_REQUESTS = 250
 PARTITION_SHARE = 8
@@ -45,11 +45,11 @@ class Chunk:
 
 @attrs.frozen
 class Failure:
-    """A copy that is wrong: its variant, its description as JSON, and what is wrong with it."""
+    """A copy that is wrong: its variant, its case as JSON, and what is wrong with it."""
 
     variant: str
-    description: str
-    finding: str
+    case: str
+    counterexample: str
 
 
 @attrs.define
@@ -102,31 +102,31 @@ class Campaign:
 
 
 @lru_cache(maxsize=64)
-def subject_of(variant: str) -> Subject:
+def subject_of(variant: str) -> VariantUnderTest:
     """Return the subject of an installed variant, made once per process; only the variant's suite knows which vector widths it has."""
-    return Subject.of(variant, widths_bits=())
+    return VariantUnderTest.of(variant, widths_bits=())
 
 
 def run_chunk(chunk: Chunk) -> Tally:
     """Run the requests of a chunk."""
     subject, tally = subject_of(chunk.variant), Tally(chunk.name, chunk.variant)
     for number in range(chunk.first, chunk.first + chunk.count):
-        description = seeded(subject.ranges, f"{chunk.seed}:{chunk.variant}:{number}")
-        tally.keys.append(description.key)
-        _judge(subject, description, tally, thorough=number % PARTITION_SHARE == 0)
+        case = seeded(subject.case_space, f"{chunk.seed}:{chunk.variant}:{number}")
+        tally.keys.append(case.key)
+        _judge(subject, case, tally, thorough=number % PARTITION_SHARE == 0)
     return tally
 
 
-def _judge(subject: Subject, description: Description, tally: Tally, *, thorough: bool) -> None:
+def _judge(subject: VariantUnderTest, case: CopyCase, tally: Tally, *, thorough: bool) -> None:
     try:
-        if rules.results_are_right(subject, description):
+        if properties.results_are_right(subject, case):
             tally.lowered += 1
-            tally.count(kinds_of(subject, description))
-        if thorough and rules.partition_agrees(subject, description):
+            tally.count(kinds_of(subject, case))
+        if thorough and properties.partition_agrees(subject, case):
             tally.count({"enumerated": "element by element"})
     except Exception as error:
-        message = str(error) if isinstance(error, Finding) else f"{type(error).__name__}: {error}"
-        tally.failures.append(Failure(subject.name, description.to_json(), message))
+        message = str(error) if isinstance(error, Counterexample) else f"{type(error).__name__}: {error}"
+        tally.failures.append(Failure(subject.name, case.to_json(), message))
 
 
 def skipped_variants() -> dict[str, str]:
@@ -139,7 +139,9 @@ def skipped_variants() -> dict[str, str]:
             reasons[plugin.name] = plugin.reason
             continue
         subject = subject_of(plugin.name)
-        required = [o.name for o in plugin.variant.options if o.required and o.name not in subject.surroundings.options]
+        required = [
+            o.name for o in plugin.variant.options if o.required and o.name not in subject.harness_config.options
+        ]
         reasons[plugin.name] = ""
         if not subject.completion_is_known:
             reasons[plugin.name] = f"completion {plugin.variant.completion!r} is not one that the kit knows"

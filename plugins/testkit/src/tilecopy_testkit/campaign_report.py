@@ -75,5 +75,5 @@ def report(campaign: Campaign, tallies: Collection[Tally], skipped: Mapping[str,
     if failures:
         lines += ["", "## Wrong", ""]
         for failure in failures[:SHOWN_FAILURES]:
-            lines += ["```text", failure.variant, failure.finding, "```"]
+            lines += ["```text", failure.variant, failure.counterexample, "```"]
     return "\n".join([*lines, ""])

@@ -11,7 +11,7 @@ import tilecopy as tc
 
 from tilecopy_core.errors import checked, instance_of, one_of, tuple_of
 
-from .description import Description
+from .copy_case import CopyCase
 from .validators import DTYPES as DTYPES_ASKED
 from .validators import MAYBE_FUNCTION, PAIR, SPACES, TARGETS, VARIANT
 
@@ -27,7 +27,7 @@ DTYPES = (
 class Draw(Protocol):
     """Where choices come from."""
 
-    def pick(self, options: Sequence[T]) -> T:
+    def choose(self, options: Sequence[T]) -> T:
         """One of some; the first is the simplest."""
 
 
@@ -37,7 +37,7 @@ class Seeded:
     def __init__(self, seed: int | str) -> None:
         self._random = random.Random(seed)  # noqa: S311 - no secret
 
-    def pick(self, options: Sequence[T]) -> T:
+    def choose(self, options: Sequence[T]) -> T:
         """One of some."""
         return options[int(self._random.random() * len(options))]
 
@@ -46,12 +46,12 @@ def shuffled(draw: Draw, items: Sequence[T]) -> list[T]:
     """All of some in a drawn order; the given one is the simplest."""
     left, found = list(items), []
     while left:
-        found.append(left.pop(draw.pick(range(len(left)))))
+        found.append(left.pop(draw.choose(range(len(left)))))
     return found
 
 
 @attrs.frozen
-class Ranges:
+class CaseSpace:
     """What is drawn for a variant.
 
     Attributes:
@@ -59,14 +59,14 @@ class Ranges:
         spaces: ``(source, destination)`` pairs.
         dtypes: element types.
         targets: architectures.
-        own: draws descriptions of the author's, or None where a draw has none; most draws are its.
+        own: draws cases of the author's, or None where a draw has none; most draws are its.
     """
 
     variant: tc.Variant = attrs.field(validator=VARIANT)
     spaces: tuple[tuple[str, str], ...] = attrs.field(validator=tuple_of(PAIR))
     dtypes: tuple[str, ...] = attrs.field(validator=tuple_of(one_of(*tc.DTYPES)))
     targets: tuple[str, ...] = attrs.field(validator=tuple_of(one_of(*tc.TARGETS)))
-    own: Callable[[Draw, Ranges], Description | None] | None = attrs.field(default=None, validator=MAYBE_FUNCTION)
+    own: Callable[[Draw, CaseSpace], CopyCase | None] | None = attrs.field(default=None, validator=MAYBE_FUNCTION)
 
     @classmethod
     @checked(variant=VARIANT, spaces=SPACES, dtypes=DTYPES_ASKED, targets=TARGETS, own=MAYBE_FUNCTION)
@@ -76,8 +76,8 @@ class Ranges:
         spaces: Sequence[tuple[str, str]] | None = None,
         dtypes: Sequence[str] | None = None,
         targets: Sequence[str] | None = None,
-        own: Callable[[Draw, Ranges], Description | None] | None = None,
-    ) -> Ranges:
+        own: Callable[[Draw, CaseSpace], CopyCase | None] | None = None,
+    ) -> CaseSpace:
         """What a record claims, or the part of it that is asked for."""
         claimed = variant.targets
         if any("tmem" in pair for pair in variant.spaces):
@@ -90,33 +90,33 @@ class Ranges:
             own,
         )
 
-    @checked(description=instance_of("a Description", Description))
-    def have(self, description: Description) -> bool:
-        """Whether a description is one of these."""
+    @checked(case=instance_of("a CopyCase", CopyCase))
+    def have(self, case: CopyCase) -> bool:
+        """Whether a case is one of these."""
         return (
-            description.op == self.variant.op
-            and description.spaces in self.spaces
-            and description.dtype in self.dtypes
-            and description.target in self.targets
+            case.op == self.variant.op
+            and case.spaces in self.spaces
+            and case.dtype in self.dtypes
+            and case.target in self.targets
         )
 
 
-def finish(draw: Draw, ranges: Ranges, counts: dict[str, int], **parts: Any) -> Description:
-    """Return a description of these parts for a target that is drawn."""
-    return Description(
-        op=ranges.variant.op,
-        target=draw.pick(ranges.targets),
+def finish(draw: Draw, case_space: CaseSpace, counts: dict[str, int], **parts: Any) -> CopyCase:
+    """Return a case of these parts for a target that is drawn."""
+    return CopyCase(
+        op=case_space.variant.op,
+        target=draw.choose(case_space.targets),
         blocks=counts["block"],
-        turns=counts["turn"],
+        iterations=counts["turn"],
         n=counts["n"] * counts["multiple_of"],
         multiple_of=counts["multiple_of"],
         **parts,
     )
 
 
-def scopes_of(ranges: Ranges, scopes: list[str]) -> list[str]:
+def scopes_of(case_space: CaseSpace, scopes: list[str]) -> list[str]:
     """Return the scopes to draw: what completes by groups of wgmma is a warpgroup's (PTX ISA, "wgmma.commit_group")."""
-    return ["warpgroup"] if ranges.variant.completion == "wgmma_group" else scopes
+    return ["warpgroup"] if case_space.variant.completion == "wgmma_group" else scopes
 
 
 def swizzle_parts(mode: str | None, dtype: str) -> tuple[int, int, int]:

@@ -15,14 +15,14 @@ from tilecopy_cli.command import OPS, SPACE_ALIASES, Choice, FilePath, Result, S
 from tilecopy_core import RequestError
 from tilecopy_core.errors import short_repr
 
-from . import rules
+from . import properties
 from .campaign import Campaign, Failure, cluster_executor, execute_here, finished, run, skipped_variants
 from .campaign_report import report
+from .copy_case import CopyCase
+from .counterexample import Counterexample
 from .declines import declined_alone
-from .description import Description
-from .finding import Finding
 from .scaffold import write_package
-from .subject import Subject
+from .variant_under_test import VariantUnderTest
 
 _SPACE = Choice("space", tc.SPACES, SPACE_ALIASES)
 
@@ -113,24 +113,29 @@ def campaign(
 
 
 @testkit.command()
-@click.argument("case")
+@click.argument("text", metavar="CASE")
 @click.option("--variant", help="Variant to test. Default: every installed variant that takes the copy.")
-def replay(case: str, variant: str | None) -> Result:
+def replay(text: str, variant: str | None) -> Result:
     """Test one copy again, or each copy of a file.
 
     CASE is the JSON that a failed test prints, or a file that `tilecopy testkit campaign --save-failures` wrote.
     """
     results: list[dict[str, str]] = []
-    findings: list[Finding] = []
-    for name, description in _cases(case, variant):
-        results.append({"variant": name, "case": description.key})
-        for rule in (rules.hooks_are_pure, rules.partition_agrees, rules.text_is_own, rules.results_are_right):
+    counterexamples: list[Counterexample] = []
+    for name, case in _cases(text, variant):
+        results.append({"variant": name, "case": case.key})
+        for rule in (
+            properties.hooks_are_pure,
+            properties.partition_agrees,
+            properties.text_is_own,
+            properties.results_are_right,
+        ):
             try:
-                results[-1][rule.__name__] = "holds" if rule(Subject.of(name), description) else "declined"
-            except Finding as finding:
-                findings.append(finding)
-    if findings:
-        first, *others = findings
+                results[-1][rule.__name__] = "holds" if rule(VariantUnderTest.of(name), case) else "declined"
+            except Counterexample as counterexample:
+                counterexamples.append(counterexample)
+    if counterexamples:
+        first, *others = counterexamples
         for other in others:
             first.add_note(str(other))
         raise first
@@ -138,23 +143,23 @@ def replay(case: str, variant: str | None) -> Result:
     return Result(results, lambda: "".join(f"{line}\n" for line in lines))
 
 
-def _cases(case: str, variant: str | None) -> list[tuple[str, Description]]:
+def _cases(text: str, variant: str | None) -> list[tuple[str, CopyCase]]:
     """Return the copies to test, each with the variant that it is for."""
-    if not case.lstrip().startswith("{"):
+    if not text.lstrip().startswith("{"):
         try:
-            failures = [msgspec.json.decode(line, type=Failure) for line in Path(case).read_bytes().splitlines()]
+            failures = [msgspec.json.decode(line, type=Failure) for line in Path(text).read_bytes().splitlines()]
         except (msgspec.MsgspecError, RecursionError, ValueError) as error:
             raise RequestError(
-                f"case {short_repr(case)} must be the JSON of a copy, or a file of failures: {error}"
+                f"case {short_repr(text)} must be the JSON of a copy, or a file of failures: {error}"
             ) from error
-        cases = [(failure.variant, Description.from_json(failure.description)) for failure in failures]
+        cases = [(failure.variant, CopyCase.from_json(failure.case)) for failure in failures]
         return [pair for pair in cases if variant in (None, pair[0])]
-    description = Description.from_json(case)
+    case = CopyCase.from_json(text)
     records = {plugin.name: plugin.variant for plugin in tc.default_registry().plugins()}
     return [
-        (name, description)
+        (name, case)
         for name, record in records.items()
-        if record is not None and record.op == description.op and description.spaces in record.spaces
+        if record is not None and record.op == case.op and case.spaces in record.spaces
         if variant in (None, name)
     ]
 
@@ -164,7 +169,7 @@ def _cases(case: str, variant: str | None) -> list[tuple[str, Description]]:
 @click.option("--requests", type=click.IntRange(0, 10**7), default=300, show_default=True, help="Copies to draw.")
 def audit_declines(variant: str, requests: int) -> Result:
     """List copies that a variant declines and another one takes, by reason."""
-    declines = declined_alone(Subject.of(variant), requests)
+    declines = declined_alone(VariantUnderTest.of(variant), requests)
     data: list[dict[str, Any]] = [attrs.asdict(declined) for declined in declines]
     text = "\n".join(map(str, declines)) or f"{variant} declines nothing that another variant takes"
     return Result(data, lambda: f"{text}\n")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from . import rules
-from .description import Description
-from .subject import Subject
+from . import properties
+from .copy_case import CopyCase
+from .variant_under_test import VariantUnderTest
 
 DIMENSIONS = (
     "target", "dtype", "spaces", "scope", "completion", "options", "owners", "width", "edge", "swizzle", "starts", "branch",
@@ -15,11 +15,11 @@ DIMENSIONS = (
 )  # fmt: skip
 
 
-def kinds_of(subject: Subject, description: Description) -> dict[str, str]:
+def kinds_of(subject: VariantUnderTest, case: CopyCase) -> dict[str, str]:
     """Of what kind a copy is, along each dimension of the coverage."""
-    d = description
-    _, request = rules.request_of(subject, d)
-    partition = rules.partition_of(subject, request)
+    d = case
+    _, request = properties.request_of(subject, d)
+    partition = properties.partition_of(subject, request)
     swizzled = [name for name, operand in (("source", d.src), ("destination", d.dst)) if operand.swizzle is not None]
     edge = "inside"
     if d.outside is not None:
@@ -41,7 +41,7 @@ def kinds_of(subject: Subject, description: Description) -> dict[str, str]:
     }
 
 
-def _owners(d: Description) -> str:
+def _owners(d: CopyCase) -> str:
     """How many threads hold an element of the register operands."""
     found = []
     for name, operand in (("source", d.src), ("destination", d.dst)):

@@ -10,11 +10,11 @@ import tilecopy as tc
 
 from tilecopy_core.errors import checked, instance_of, integer_in
 
-from .description import Description, Operand, Start
+from .copy_case import AffineStart, CopyCase, Operand
+from .counterexample import Counterexample
 from .drawing import seeded
-from .finding import Finding
-from .rules import Meaningless, partition_of, request_of, verdict
-from .subject import Subject
+from .properties import Meaningless, partition_of, request_of, verdict
+from .variant_under_test import VariantUnderTest
 
 _NAMED = re.compile(r"\[[^]]*\]|\([^()]*\)|\d+")
 """What differs between two copies that are declined for one reason: places and numbers."""
@@ -23,27 +23,29 @@ _NAMED = re.compile(r"\[[^]]*\]|\([^()]*\)|\d+")
 NOTATION = "a copy that is taken is taken in every notation of its layouts"
 
 
-def taken_in_every_notation(subject: Subject, description: Description) -> bool:
+def equivalent_layouts_agree(subject: VariantUnderTest, case: CopyCase) -> bool:
     """Each of :data:`NOTATIONS` says the same copy, so that it is taken as well; answers whether the copy is taken."""
-    description = attrs.evolve(description, sized=False)  # a size known at launch is one of some notations alone
-    if any(_overhangs_one(operand) for operand in (description.dst, description.src)):
+    case = attrs.evolve(case, dynamic_shape=False)  # a size known at launch is one of some notations alone
+    if any(_overhangs_one(operand) for operand in (case.dst, case.src)):
         return False  # no other notation says the stride of such a dimension
-    if verdict(subject, description) != "":
+    if verdict(subject, case) != "":
         return False
     for name, notation in NOTATIONS.items():
-        if notation is _box_alone and description.outside is not None:
+        if notation is _box_alone and case.outside is not None:
             continue
-        same = attrs.evolve(description, dst=notation(description.dst), src=notation(description.src))
+        same = attrs.evolve(case, dst=notation(case.dst), src=notation(case.src))
         if reason := verdict(subject, same):
-            layouts = f"from {description.src.layout} to {description.dst.layout}"
-            raise Finding(NOTATION, f"it takes the copy {layouts} and declines the same where {name}: {reason}", same)
+            layouts = f"from {case.src.layout} to {case.dst.layout}"
+            raise Counterexample(
+                NOTATION, f"it takes the copy {layouts} and declines the same where {name}: {reason}", same
+            )
     return True
 
 
 def _overhangs_one(operand: Operand) -> bool:
     """Whether the box may go past a dimension that has one element."""
     each = zip(operand.shape, operand.extents, operand.starts, strict=True)
-    return any(size == 1 and (extent > 1 or start != Start(0)) for size, extent, start in each)
+    return any(size == 1 and (extent > 1 or start != AffineStart(0)) for size, extent, start in each)
 
 
 def _fused(operand: Operand) -> Operand:
@@ -75,7 +77,7 @@ def _one_dimension_more(operand: Operand) -> Operand:
         operand,
         shape=(1, *operand.shape),
         extents=(1, *operand.extents),
-        starts=(Start(0), *operand.starts),
+        starts=(AffineStart(0), *operand.starts),
         iters=((1, 1, "m"), *operand.iters),
     )
 
@@ -97,7 +99,7 @@ def _box_alone(operand: Operand) -> Operand:
     return attrs.evolve(
         operand,
         shape=operand.extents,
-        starts=(Start(0),) * len(operand.shape),
+        starts=(AffineStart(0),) * len(operand.shape),
         iters=shard or ((1, 1, "m"),),
         replica=replica,
         offset=tuple(offset.items()),
@@ -129,14 +131,16 @@ class Declined:
     reason: str
     count: int
     takers: tuple[str, ...]
-    example: Description
+    example: CopyCase
 
     def __str__(self) -> str:
         return f"{self.count} that {', '.join(self.takers)} took: {self.reason}\n    {self.example.to_json()}"
 
 
-@checked(subject=instance_of("a Subject", Subject), count=integer_in(0, 10**7))
-def declined_alone(subject: Subject, count: int = 300, others: Iterable[Subject] | None = None) -> list[Declined]:
+@checked(subject=instance_of("a VariantUnderTest", VariantUnderTest), count=integer_in(0, 10**7))
+def declined_alone(
+    subject: VariantUnderTest, count: int = 300, others: Iterable[VariantUnderTest] | None = None
+) -> list[Declined]:
     """Drawn copies that the variant declined and another one took, by reason, the most frequent first.
 
     Args:
@@ -145,13 +149,13 @@ def declined_alone(subject: Subject, count: int = 300, others: Iterable[Subject]
         others: variants to hold it against; by default every installed one of the same op.
     """
     others = _of_the_same_op(subject) if others is None else list(others)
-    found: dict[str, list[tuple[str, tuple[str, ...], Description]]] = {}
+    found: dict[str, list[tuple[str, tuple[str, ...], CopyCase]]] = {}
     for number in range(count):
-        description = seeded(subject.ranges, f"declines {number}")
-        reason = verdict(subject, description)
-        takers = tuple(other.name for other in others if _takes(other, description)) if reason else ()
+        case = seeded(subject.case_space, f"declines {number}")
+        reason = verdict(subject, case)
+        takers = tuple(other.name for other in others if _takes(other, case)) if reason else ()
         if reason and takers:
-            found.setdefault(_NAMED.sub("#", reason), []).append((reason, takers, description))
+            found.setdefault(_NAMED.sub("#", reason), []).append((reason, takers, case))
     told = []
     for alike in found.values():
         reason, takers, example = min(alike, key=lambda each: (each[2].count * each[2].blocks, each[2].key))
@@ -159,15 +163,15 @@ def declined_alone(subject: Subject, count: int = 300, others: Iterable[Subject]
     return sorted(told, key=lambda each: -each.count)
 
 
-def _of_the_same_op(subject: Subject) -> list[Subject]:
+def _of_the_same_op(subject: VariantUnderTest) -> list[VariantUnderTest]:
     plugins = tc.default_registry().plugins()
     records = [(p.name, p.variant) for p in plugins if p.variant is not None and p.name != subject.name]
-    return [Subject.of(name) for name, record in records if record.op == subject.record.op]
+    return [VariantUnderTest.of(name) for name, record in records if record.op == subject.record.op]
 
 
-def _takes(subject: Subject, description: Description) -> bool:
+def _takes(subject: VariantUnderTest, case: CopyCase) -> bool:
     try:
-        _, request = request_of(subject, description)
+        _, request = request_of(subject, case)
     except Meaningless:
         return False
     return partition_of(subject, request) is not None

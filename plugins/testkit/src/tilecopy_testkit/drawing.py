@@ -1,14 +1,14 @@
-"""Drawing descriptions: of a seed, or by the choices of Hypothesis."""
+"""Drawing cases: of a seed, or by the choices of Hypothesis."""
 
 from __future__ import annotations
 
 from .bulk_cases import bulk_case
-from .case_space import Draw, Ranges, Seeded
-from .closing import varied
-from .description import Description
+from .case_space import CaseSpace, Draw, Seeded
+from .copy_case import CopyCase
 from .fragment_cases import fragment_case
 from .matrix_cases import matrix_case
 from .memory_cases import staged_case
+from .mutators import mutate
 from .tensor_memory_cases import tensor_case, tensor_fragment_case
 
 MOST_BYTES = 16384
@@ -21,52 +21,52 @@ MOST_TURNS = 16
 """Elements of shared memory that each thread fills and shows."""
 
 
-def describe(draw: Draw, ranges: Ranges) -> Description | None:
-    """One description, or None where what was drawn is too large to be run."""
-    if ranges.own is not None and draw.pick([True, True, True, False]):
-        own = ranges.own(draw, ranges)
-        if own is not None and ranges.have(own):
-            return _closed(draw, ranges, own)
-    variant = ranges.variant
-    pair = draw.pick(ranges.spaces)
-    found: Description
+def describe(draw: Draw, case_space: CaseSpace) -> CopyCase | None:
+    """One case, or None where what was drawn is too large to be run."""
+    if case_space.own is not None and draw.choose([True, True, True, False]):
+        own = case_space.own(draw, case_space)
+        if own is not None and case_space.have(own):
+            return _closed(draw, case_space, own)
+    variant = case_space.variant
+    pair = draw.choose(case_space.spaces)
+    found: CopyCase
     if "tmem" in pair:
-        found = tensor_fragment_case(draw, ranges, pair) if "local" in pair else tensor_case(draw, ranges)
+        found = tensor_fragment_case(draw, case_space, pair) if "local" in pair else tensor_case(draw, case_space)
     elif variant.threads == "one":
-        found = bulk_case(draw, ranges, pair)
+        found = bulk_case(draw, case_space, pair)
     elif "local" in pair:
-        matrices = set(pair) != {"local"} and draw.pick([False, False, False, True, True])
-        found = (matrix_case if matrices else fragment_case)(draw, ranges, pair)
+        matrices = set(pair) != {"local"} and draw.choose([False, False, False, True, True])
+        found = (matrix_case if matrices else fragment_case)(draw, case_space, pair)
     else:
-        found = staged_case(draw, ranges, pair)
-    return None if _too_large(found) else _closed(draw, ranges, found)
+        found = staged_case(draw, case_space, pair)
+    return None if _too_large(found) else _closed(draw, case_space, found)
 
 
-def _closed(draw: Draw, ranges: Ranges, description: Description) -> Description:
-    """What :mod:`.closing` makes of a draw; the draw itself where that is too large to be run."""
-    found = varied(draw, ranges, description)
-    return description if _too_large(found) else found
+def _closed(draw: Draw, case_space: CaseSpace, case: CopyCase) -> CopyCase:
+    """What :mod:`.mutators` makes of a draw; the draw itself where that is too large to be run."""
+    found = mutate(draw, case_space, case)
+    return case if _too_large(found) else found
 
 
-def _too_large(description: Description) -> bool:
+def _too_large(case: CopyCase) -> bool:
     """Whether an operand's memory would take long to be filled and shown."""
-    for operand in (description.dst, description.src):
+    for operand in (case.dst, case.src):
         elems, space = operand.memory_elems, operand.space
-        if space == "shared" and elems > 192 + MOST_TURNS * description.threads:
+        if space == "shared" and elems > 192 + MOST_TURNS * case.threads:
             return True
         if space == "local" and elems > MOST_REGISTERS:
             return True
-        if space in ("global", "shared") and elems * description.elem_bytes > MOST_BYTES:
+        if space in ("global", "shared") and elems * case.elem_bytes > MOST_BYTES:
             return True
         reach = sum((extent - 1) * step for extent, step, axis in operand.iters if axis == "TCol")
-        if space == "tmem" and reach * description.elem_bytes >= MOST_COLUMNS * 4:
+        if space == "tmem" and reach * case.elem_bytes >= MOST_COLUMNS * 4:
             return True
     return False
 
 
-def seeded(ranges: Ranges, seed: int | str) -> Description:
-    """The description of a seed."""
+def seeded(case_space: CaseSpace, seed: int | str) -> CopyCase:
+    """The case of a seed."""
     draw = Seeded(seed)
-    while (found := describe(draw, ranges)) is None:
+    while (found := describe(draw, case_space)) is None:
         pass
     return found

@@ -17,7 +17,7 @@ from tilecopy_core.plugin import evaluate, symbols_of
 from tilecopy_partitions import Guard, Side, VectorPartition
 
 from . import oracle
-from .description import Description, Operand
+from .copy_case import CopyCase, Operand
 
 Place: TypeAlias = "int | tuple[int, int]"
 Move: TypeAlias = "tuple[Place, Place | None]"
@@ -66,12 +66,12 @@ def _whole(guard: Guard, values: Values) -> bool:
 
 def _vectors(request: tc.CopyRequest, part: VectorPartition, values: Values) -> Iterator[Move]:
     """The moves of all rounds and threads: each vector begins at its swizzled place and lies in a row from there."""
-    turns, threads = np.divmod(np.arange(part.outer * part.threads), part.threads)
-    symbols = {tc.symbol("turn", upper=part.outer): turns, tc.symbol("thread", upper=part.threads): threads}
+    iterations, threads = np.divmod(np.arange(part.outer * part.threads), part.threads)
+    symbols = {tc.symbol("turn", upper=part.outer): iterations, tc.symbol("thread", upper=part.threads): threads}
     at = {**values, **{found: each for symbol, each in symbols.items() for found in symbols_of(symbol)}}
     turn, thread = symbols
     flat = (turn * part.threads + thread) * part.vec
-    moved, known = np.ones(len(turns), bool), np.ones(len(turns), bool)
+    moved, known = np.ones(len(iterations), bool), np.ones(len(iterations), bool)
     for guard in part.guards:
         coordinate, size = evaluate(guard.position(flat), at), evaluate(guard.size, values)
         inside = (evaluate(flat, at) < guard.coordinates.size) & (coordinate >= 0) & (coordinate < size)
@@ -82,7 +82,7 @@ def _vectors(request: tc.CopyRequest, part: VectorPartition, values: Values) -> 
     if request.outside is None or request.outside.kind != "fill":
         moved = moved & known
     dst, src = (
-        _places(side, side.offset(turn, thread, part.shape), at, len(turns), part.vec)[moved]
+        _places(side, side.offset(turn, thread, part.shape), at, len(iterations), part.vec)[moved]
         for side in (part.dst, part.src)
     )
     held = np.repeat(known[moved], part.vec)
@@ -101,9 +101,9 @@ def _places(side: Side, offset: Any, at: Mapping[Any, Any], count: int, vec: int
 # ------------------------------------------------------------------------------------------------- what is wanted
 
 
-def wanted(description: Description, values: Mapping[str, int]) -> dict[Place, set[Place | None]]:
+def wanted(case: CopyCase, values: Mapping[str, int]) -> dict[Place, set[Place | None]]:
     """For each place of the destination that is written those of the source that hold what goes there."""
-    d = description
+    d = case
     sources: dict[int, set[Place | None]] = {}
     for place, element in _by_element(d, d.src, values):
         sources.setdefault(element, set()).add(place)
@@ -112,7 +112,7 @@ def wanted(description: Description, values: Mapping[str, int]) -> dict[Place, s
     return {place: held for place, held in found.items() if held}
 
 
-def _by_element(d: Description, operand: Operand, values: Mapping[str, int]) -> Iterable[tuple[Place, int]]:
+def _by_element(d: CopyCase, operand: Operand, values: Mapping[str, int]) -> Iterable[tuple[Place, int]]:
     index, element = oracle.index_of(d, operand, values)
     if operand.space in ("global", "shared"):
         return zip(index[-1].tolist(), element.tolist(), strict=True)
@@ -120,14 +120,14 @@ def _by_element(d: Description, operand: Operand, values: Mapping[str, int]) -> 
     return zip(zip(rows.tolist(), index[-1].tolist(), strict=True), element.tolist(), strict=True)
 
 
-def why_wrong(description: Description, values: Mapping[str, int], moves: Iterable[Move]) -> str | None:
+def why_wrong(case: CopyCase, values: Mapping[str, int], moves: Iterable[Move]) -> str | None:
     """How moves differ from what the layouts say, or None."""
-    spaces = description.dst.space, description.src.space
+    spaces = case.dst.space, case.src.space
 
     def said(dst: Place, src: Place | None) -> str:
         return f"{_said(spaces[1], src)} to {_said(spaces[0], dst)}"
 
-    due, done = wanted(description, values), set[Place]()
+    due, done = wanted(case, values), set[Place]()
     for dst, src in moves:
         if dst in done:
             return f"moves {said(dst, src)}, which it writes already"

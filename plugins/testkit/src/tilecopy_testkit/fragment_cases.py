@@ -8,8 +8,8 @@ from typing import Any
 
 import tilecopy as tc
 
-from .case_space import Draw, Ranges, finish, scopes_of, shuffled
-from .description import Description, Operand, Start
+from .case_space import CaseSpace, Draw, finish, scopes_of, shuffled
+from .copy_case import AffineStart, CopyCase, Operand
 from .memory_cases import draw_memory, draw_outside, draw_variables
 
 
@@ -37,8 +37,8 @@ def _fragment(draw: Draw, shape: Sequence[int], axes: Sequence[tuple[str, int]],
     along = [axis for axis, bits in axes for _ in range(bits)]
     finest = axes[-1][0] if axes else "m"
     along = along[: len(along) - repeats]
-    if draw.pick([True, True, True, False]):
-        first = draw.pick(range(len(twos) - len(along) + 1))
+    if draw.choose([True, True, True, False]):
+        first = draw.choose(range(len(twos) - len(along) + 1))
         chosen = twos[first : first + len(along)]
     else:
         chosen = sorted(shuffled(draw, twos)[: len(along)])
@@ -54,9 +54,9 @@ def _fragment(draw: Draw, shape: Sequence[int], axes: Sequence[tuple[str, int]],
     replica: tuple[tuple[int, int, str], ...] = ()
     for axis in {axis: None for _, _, axis in fused} | ({finest: None} if repeats else {}):
         own = [place for place, part in enumerate(fused) if part[2] == axis]
-        if draw.pick([False, False, True]):
+        if draw.choose([False, False, True]):
             own = shuffled(draw, own)
-        step, before = 1, draw.pick(range(len(own) + 1)) if repeats and axis == finest else -1
+        step, before = 1, draw.choose(range(len(own) + 1)) if repeats and axis == finest else -1
         for number, place in enumerate([*reversed(own), -1]):
             if number == before:
                 replica = ((1 << repeats, step, axis),)
@@ -64,51 +64,51 @@ def _fragment(draw: Draw, shape: Sequence[int], axes: Sequence[tuple[str, int]],
             if place < 0:
                 break
             strides[place] = step
-            step = step * fused[place][1] + (draw.pick([0, 0, 0, 0, 2]) if axis == "m" else 0)
+            step = step * fused[place][1] + (draw.choose([0, 0, 0, 0, 2]) if axis == "m" else 0)
     iters = tuple((extent, stride, axis) for (_, extent, axis), stride in zip(fused, strides, strict=True))
-    offset = draw.pick([0, 0, 0, 0, 4])
+    offset = draw.choose([0, 0, 0, 0, 4])
     return {"iters": iters or ((1, 1, "m"),), "replica": replica, "offset": (("m", offset),) if offset else ()}
 
 
-def fragment_case(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Description:
+def fragment_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str]) -> CopyCase:
     """Between registers and memory, or registers and registers."""
-    scope = draw.pick(scopes_of(ranges, ["warp", "warp", "cta", "warpgroup", "thread"]))
+    scope = draw.choose(scopes_of(case_space, ["warp", "warp", "cta", "warpgroup", "thread"]))
     warpgroup = [128, 128, 128, 256]
-    threads = draw.pick({"warp": [32, 64], "cta": [32, 64, 128], "warpgroup": warpgroup, "thread": [1, 2]}[scope])
+    threads = draw.choose({"warp": [32, 64], "cta": [32, 64, 128], "warpgroup": warpgroup, "thread": [1, 2]}[scope])
     units = {"cta": 1, "warp": threads // 32, "thread": threads, "warpgroup": threads // 128}[scope]
     axes = {
         "warp": [("laneid", 5)],
-        "warpgroup": draw.pick([[("wid_in_wg", 2), ("laneid", 5)], [("tid_in_wg", 7)]]),
-        "cta": draw.pick([[("warpid", threads.bit_length() - 6), ("laneid", 5)], [("tx", threads.bit_length() - 1)]]),
+        "warpgroup": draw.choose([[("wid_in_wg", 2), ("laneid", 5)], [("tid_in_wg", 7)]]),
+        "cta": draw.choose([[("warpid", threads.bit_length() - 6), ("laneid", 5)], [("tx", threads.bit_length() - 1)]]),
         "thread": [],
     }[scope]
-    dtype = draw.pick(ranges.dtypes)
+    dtype = draw.choose(case_space.dtypes)
     if tc.dtype_of(dtype).bits > 64:
         dtype = "float64"
-    own = draw.pick([4, 1, 2, 8, 16, 3, 6])
+    own = draw.choose([4, 1, 2, 8, 16, 3, 6])
     # several threads may hold an element: the layout repeats it, or does not name an axis that tells them apart
-    repeats = draw.pick([0, 0, 0, 1, 2, 3]) if axes else 0
-    if len(axes) > 1 and draw.pick([False, False, False, True]):
+    repeats = draw.choose([0, 0, 0, 1, 2, 3]) if axes else 0
+    if len(axes) > 1 and draw.choose([False, False, False, True]):
         axes = axes[1:]
     repeats = min(repeats, axes[-1][1]) if axes else 0
     shape = _split(draw, _primes(max(1, threads // units >> repeats) * own))
-    counts = draw_variables(draw, units) | {"multiple_of": draw.pick([1, 1, 2, 4, 8])}
+    counts = draw_variables(draw, units) | {"multiple_of": draw.choose([1, 1, 2, 4, 8])}
     extents, begin = list(shape), [0] * len(shape)
-    if draw.pick([False, False, False, True]):
-        dim = draw.pick(range(len(shape)))
-        begin[dim] = draw.pick(range(shape[dim]))
-        extents[dim] = draw.pick(range(1, shape[dim] - begin[dim] + 1))
-    outside = None if pair == ("local", "local") else draw_outside(draw, ranges, dtype)
-    if outside is not None and draw.pick([False, False, True]):  # the fragment overhangs too
-        dim = draw.pick(range(len(shape)))
-        before = draw.pick([0, 1, 2])
-        begin[dim], extents[dim] = begin[dim] - before, extents[dim] + before + draw.pick([1, 0, 3])
+    if draw.choose([False, False, False, True]):
+        dim = draw.choose(range(len(shape)))
+        begin[dim] = draw.choose(range(shape[dim]))
+        extents[dim] = draw.choose(range(1, shape[dim] - begin[dim] + 1))
+    outside = None if pair == ("local", "local") else draw_outside(draw, case_space, dtype)
+    if outside is not None and draw.choose([False, False, True]):  # the fragment overhangs too
+        dim = draw.choose(range(len(shape)))
+        before = draw.choose([0, 1, 2])
+        begin[dim], extents[dim] = begin[dim] - before, extents[dim] + before + draw.choose([1, 0, 3])
     size = tc.dtype_of(dtype).bytes
     sides = []
     for source, space in ((True, pair[0]), (False, pair[1])):
         if space == "local":
             layout = _fragment(draw, shape, axes, repeats)
-            sides.append(Operand(space, tuple(shape), tuple(extents), tuple(Start(b) for b in begin), **layout))
+            sides.append(Operand(space, tuple(shape), tuple(extents), tuple(AffineStart(b) for b in begin), **layout))
         else:
             lead = space == "shared" or not source
             found = draw_memory(
@@ -116,14 +116,14 @@ def fragment_case(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Descript
             )
             sides.append(found)
     return finish(
-        draw, ranges, counts, dtype=dtype, scope=scope, threads=threads, dst=sides[1], src=sides[0], outside=outside
+        draw, case_space, counts, dtype=dtype, scope=scope, threads=threads, dst=sides[1], src=sides[0], outside=outside
     )
 
 
 def _split(draw: Draw, factors: Sequence[int]) -> list[int]:
     """A shape of one or two dimensions with these prime factors."""
-    if draw.pick([False, False, False, True]):
+    if draw.choose([False, False, False, True]):
         return [prod(factors)]
-    at = draw.pick(range(len(factors) + 1))
-    order = shuffled(draw, factors) if draw.pick([False, True]) else list(factors)
+    at = draw.choose(range(len(factors) + 1))
+    order = shuffled(draw, factors) if draw.choose([False, True]) else list(factors)
     return [prod(order[:at]), prod(order[at:])]

@@ -8,8 +8,8 @@ from typing import Any
 
 import tilecopy as tc
 
-from .case_space import Draw, Ranges, finish, scopes_of, shuffled
-from .description import Description, Operand, Start, Term
+from .case_space import CaseSpace, Draw, finish, scopes_of, shuffled
+from .copy_case import AffineStart, AffineTerm, CopyCase, Operand
 
 SWIZZLES = ((0, 2, 3), (2, 2, 2), (3, 3, 3), (1, 3, 4), (4, 1, 1))
 
@@ -17,74 +17,76 @@ SWIZZLES = ((0, 2, 3), (2, 2, 2), (3, 3, 3), (1, 3, 4), (4, 1, 1))
 def draw_variables(draw: Draw, units: int, *, blocks: bool = True) -> dict[str, int]:
     """How many values each variable has; the scalar's value under ``n``."""
     counts = {"unit": units}
-    counts["block"] = draw.pick([1, 1, 1, 2, 3]) if blocks else 1
-    counts["turn"] = draw.pick([1, 1, 1, 1, 2, 3])
-    counts["n"] = draw.pick([0, 0, 1, 2, 3])
+    counts["block"] = draw.choose([1, 1, 1, 2, 3]) if blocks else 1
+    counts["turn"] = draw.choose([1, 1, 1, 1, 2, 3])
+    counts["n"] = draw.choose([0, 0, 1, 2, 3])
     return counts
 
 
-def draw_start(draw: Draw, counts: dict[str, int], extent: int, grain: int, *, overhang: bool) -> tuple[Start, int]:
+def draw_start(
+    draw: Draw, counts: dict[str, int], extent: int, grain: int, *, overhang: bool
+) -> tuple[AffineStart, int]:
     """A start, and the extent of the dimension that it needs."""
     usable = [v for v in ("block", "turn", "unit") if counts[v] > 1] + (["n"] if counts["n"] else [])
-    terms: list[Term] = []
+    terms: list[AffineTerm] = []
     reach = 0
-    factor = draw.pick([0, 0, 0, 1, 2, 4, 8, 16]) * grain
+    factor = draw.choose([0, 0, 0, 1, 2, 4, 8, 16]) * grain
     if factor and usable:
-        name = draw.pick(usable)
+        name = draw.choose(usable)
         last = counts["n"] * counts["multiple_of"] if name == "n" else counts[name] - 1
-        quotient = draw.pick([1, 1, 1, 2]) if last >= 2 else 1
-        modulus = draw.pick([0, 0, 0, 0, 2])
-        terms.append(Term(name, factor, quotient, modulus))
+        quotient = draw.choose([1, 1, 1, 2]) if last >= 2 else 1
+        modulus = draw.choose([0, 0, 0, 0, 2])
+        terms.append(AffineTerm(name, factor, quotient, modulus))
         reach = factor * (modulus - 1 if modulus else last // quotient)
-        if not modulus and quotient == 1 and draw.pick([False, False, False, True]):  # falling
-            terms = [Term(name, -factor)]
+        if not modulus and quotient == 1 and draw.choose([False, False, False, True]):  # falling
+            terms = [AffineTerm(name, -factor)]
             base = reach
         else:
             base = 0
     else:
         base = 0
-    base += draw.pick([0, 0, 0, 1, 2, 4, 8]) * grain
-    tail = draw.pick([0, 0, 0, 1, 8])
+    base += draw.choose([0, 0, 0, 1, 2, 4, 8]) * grain
+    tail = draw.choose([0, 0, 0, 1, 8])
     falling = bool(terms) and terms[0].factor < 0
     size = base + (0 if falling else reach) + extent + tail
     if overhang:
-        cut = draw.pick([0, 0, 1, 3, extent])
+        cut = draw.choose([0, 0, 1, 3, extent])
         size = max(1, size - tail - cut)
-        base -= draw.pick([0, 0, 1, 2])
-    return Start(base, tuple(terms)), size
+        base -= draw.choose([0, 0, 1, 2])
+    return AffineStart(base, tuple(terms)), size
 
 
 def _strided(draw: Draw, shape: Sequence[int], *, broadcast: bool) -> dict[str, Any]:
     """One stride a dimension: row-major, padded, permuted, with a broadcast."""
     order = list(range(len(shape)))
-    if draw.pick([False, False, False, True]):
+    if draw.choose([False, False, False, True]):
         order = shuffled(draw, order)
-    strides, step = [0] * len(shape), draw.pick([1, 1, 1, 1, 2])
+    strides, step = [0] * len(shape), draw.choose([1, 1, 1, 1, 2])
     for dim in reversed(order):
         strides[dim] = step
-        step = step * shape[dim] + draw.pick([0, 0, 0, 1, 4, 8])
-    if broadcast and draw.pick([False] * 7 + [True]):
-        strides[draw.pick(range(len(shape)))] = 0
+        step = step * shape[dim] + draw.choose([0, 0, 0, 1, 4, 8])
+    if broadcast and draw.choose([False] * 7 + [True]):
+        strides[draw.choose(range(len(shape)))] = 0
     return {"iters": tuple((e, s, "m") for e, s in zip(shape, strides, strict=True))}
 
 
 def _layout(draw: Draw, shape: Sequence[int]) -> dict[str, Any]:
     """Iters of a layout of a shape (permuted, padded, split), an offset and a swizzle."""
-    if draw.pick([True, True, False]):
+    if draw.choose([True, True, False]):
         found = _strided(draw, shape, broadcast=False)
     else:
         extents: list[int] = []
         for extent in shape:
-            split = draw.pick([1, 1, 1, 2, 4, 8])
+            split = draw.choose([1, 1, 1, 2, 4, 8])
             extents += [extent // split, split] if extent % split == 0 and split < extent else [extent]
         order = shuffled(draw, range(len(extents)))
         strides, step = [0] * len(extents), 1
         for dim in reversed(order):
             strides[dim] = step
-            step = step * extents[dim] + draw.pick([0, 0, 0, 1, 4, 8])
+            step = step * extents[dim] + draw.choose([0, 0, 0, 1, 4, 8])
         found = {"iters": tuple((e, s, "m") for e, s in zip(extents, strides, strict=True))}
-    found["swizzle"] = draw.pick([None, None, None, None, *SWIZZLES])
-    offset = draw.pick([0, 0, 0, 0, 1, 4, 8, 16])
+    found["swizzle"] = draw.choose([None, None, None, None, *SWIZZLES])
+    offset = draw.choose([0, 0, 0, 0, 1, 4, 8, 16])
     found["offset"] = (("m", offset),) if offset else ()
     return found
 
@@ -101,7 +103,7 @@ def draw_memory(
     source: bool,
 ) -> Operand:
     """An operand in global or shared memory; with ``lead`` each CTA and group has a part of its own."""
-    grain = draw.pick([1, max(1, 16 // size), max(1, 16 // size)])
+    grain = draw.choose([1, max(1, 16 // size), max(1, 16 // size)])
     starts, shape = [], []
     for extent in extents:
         start, needed = draw_start(draw, counts, extent, grain, overhang=overhang)
@@ -111,15 +113,15 @@ def draw_memory(
     if lead:
         for name in ("unit", "block") if space == "global" else ("unit",):
             if counts[name] > 1:
-                starts.insert(0, Start(0, (Term(name, 1),)))
+                starts.insert(0, AffineStart(0, (AffineTerm(name, 1),)))
                 shape.insert(0, counts[name])
                 box.insert(0, 1)
-    if space == "global" and draw.pick([True, True, True, False]):
+    if space == "global" and draw.choose([True, True, True, False]):
         layout = _strided(draw, shape, broadcast=source)
     else:
         layout = _layout(draw, shape)
-    align = draw.pick([16, 16, 16, 16, 8, 4]) if space == "global" else draw.pick([128, 128, 16, 8])
-    own = draw.pick([0, 0, 0, 0, 2, 4, 8])
+    align = draw.choose([16, 16, 16, 16, 8, 4]) if space == "global" else draw.choose([128, 128, 16, 8])
+    own = draw.choose([0, 0, 0, 0, 2, 4, 8])
     return Operand(
         space,
         tuple(shape),
@@ -131,18 +133,18 @@ def draw_memory(
     )
 
 
-def draw_outside(draw: Draw, ranges: Ranges, dtype: str) -> Any:
+def draw_outside(draw: Draw, case_space: CaseSpace, dtype: str) -> Any:
     """Draw what stands for elements outside, where the variant copies edge tiles."""
-    if not ranges.variant.edges:
+    if not case_space.variant.edges:
         return None
     kind = tc.dtype_of(dtype).kind
-    return draw.pick([None, None, None, "zero", "keep", True if kind == "b" else 1])
+    return draw.choose([None, None, None, "zero", "keep", True if kind == "b" else 1])
 
 
-def staged_case(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Description:
+def staged_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str]) -> CopyCase:
     """Between global and shared memory, by all threads of a scope."""
-    scope = draw.pick(scopes_of(ranges, ["cta", "cta", "warp", "thread", "warpgroup"]))
-    threads = draw.pick(
+    scope = draw.choose(scopes_of(case_space, ["cta", "cta", "warp", "thread", "warpgroup"]))
+    threads = draw.choose(
         {
             "cta": [32, 1, 2, 5, 24, 48, 64],
             "warp": [32, 64],
@@ -152,21 +154,23 @@ def staged_case(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Descriptio
     )
     units = {"cta": 1, "warp": threads // 32, "thread": threads, "warpgroup": threads // 128}[scope]
     each = threads // units
-    dtype = draw.pick(ranges.dtypes)
-    dims = draw.pick([2, 1, 2, 3])
-    box = [draw.pick([1, 2, 3, 4, 6, 8, 16]) for _ in range(dims)]
-    most = draw.pick([48, 48, 48, 192]) if threads < 8 else 48  # past 64 rounds loops are rolled
+    dtype = draw.choose(case_space.dtypes)
+    dims = draw.choose([2, 1, 2, 3])
+    box = [draw.choose([1, 2, 3, 4, 6, 8, 16]) for _ in range(dims)]
+    most = draw.choose([48, 48, 48, 192]) if threads < 8 else 48  # past 64 rounds loops are rolled
     while prod(box) > most:
-        box[draw.pick(range(dims))] = 1
-    if draw.pick([True] * 7 + [False]):
-        box[draw.pick(range(dims))] *= each
-    counts = draw_variables(draw, units) | {"multiple_of": draw.pick([1, 1, 2, 4, 8])}
-    outside = draw_outside(draw, ranges, dtype)
+        box[draw.choose(range(dims))] = 1
+    if draw.choose([True] * 7 + [False]):
+        box[draw.choose(range(dims))] *= each
+    counts = draw_variables(draw, units) | {"multiple_of": draw.choose([1, 1, 2, 4, 8])}
+    outside = draw_outside(draw, case_space, dtype)
     size = tc.dtype_of(dtype).bytes
     src, dst = (
         draw_memory(draw, space, box, counts, size, lead=space == "shared" or not source, overhang=over, source=source)
         for space, source, over in zip(
-            pair, (True, False), (outside is not None, outside is not None and draw.pick([True, False])), strict=True
+            pair, (True, False), (outside is not None, outside is not None and draw.choose([True, False])), strict=True
         )
     )
-    return finish(draw, ranges, counts, dtype=dtype, scope=scope, threads=threads, dst=dst, src=src, outside=outside)
+    return finish(
+        draw, case_space, counts, dtype=dtype, scope=scope, threads=threads, dst=dst, src=src, outside=outside
+    )

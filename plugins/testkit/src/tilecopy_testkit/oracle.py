@@ -21,7 +21,7 @@ import tilecopy as tc
 
 from tilecopy_core.plugin import short_repr
 
-from .description import Description, Operand
+from .copy_case import CopyCase, Operand
 
 TMEM_LANES = 128
 LEAST_COLUMNS = 32
@@ -88,16 +88,16 @@ def axis_of_threads(axis: str, tid: Any) -> Any:
     }[axis]
 
 
-def threads_of(description: Description, unit: int) -> Any:
+def threads_of(case: CopyCase, unit: int) -> Any:
     """The indices of the threads of one group of the CTA."""
-    each = description.threads // description.units if description.issuers == "all" else 1
+    each = case.threads // case.units if case.issued_by == "all" else 1
     return np.arange(unit * each, unit * each + each)
 
 
-def owned(description: Description, operand: Operand, values: Mapping[str, int]) -> tuple[Any, Any, Any, Any]:
+def owned(case: CopyCase, operand: Operand, values: Mapping[str, int]) -> tuple[Any, Any, Any, Any]:
     """Who has what of a box of registers: parallel arrays of thread, register, element and replica."""
     found, inside = places(operand, values)
-    tids = threads_of(description, values["unit"])
+    tids = threads_of(case, values["unit"])
     mine = np.broadcast_to(inside, found["m"].shape)[..., None]
     for axis, at in found.items():
         if axis != "m":
@@ -107,45 +107,45 @@ def owned(description: Description, operand: Operand, values: Mapping[str, int])
     return tids[which], found["m"][replica, element], element, replica
 
 
-def memory_shape(description: Description, operand: Operand) -> tuple[int, ...]:
+def memory_shape(case: CopyCase, operand: Operand) -> tuple[int, ...]:
     """Shape of the bytes of the memory behind an operand."""
-    size, elems = description.elem_bytes, operand.memory_elems
+    size, elems = case.elem_bytes, operand.memory_elems
     if operand.space == "global":
         return elems, size
     if operand.space == "shared":  # whole words of 64 bits
         per_word = max(1, 8 // size)
-        return description.blocks, -(-elems // per_word) * per_word, size
+        return case.blocks, -(-elems // per_word) * per_word, size
     if operand.space == "local":
-        return description.blocks, description.threads, elems, size
+        return case.blocks, case.threads, elems, size
     elems = 1 + sum((e - 1) * s for e, s, a in operand.iters if a == "TCol") + dict(operand.offset).get("TCol", 0)
     columns = LEAST_COLUMNS
     while columns * 4 < elems * size:
         columns *= 2
-    return description.blocks, TMEM_LANES, columns * 4 // size, size
+    return case.blocks, TMEM_LANES, columns * 4 // size, size
 
 
-def low_halves(description: Description, operand: Operand) -> bool:
+def low_halves(case: CopyCase, operand: Operand) -> bool:
     """Whether an operand is 16 bits in the lower half of each column: what ``.pack::16b`` and ``.unpack::16b`` move.
 
     The upper halves are no elements, and nothing is said of what ``.unpack::16b`` leaves there.
     """
     steps = [step for extent, step, axis in operand.iters if axis == "TCol" and extent > 1]
-    return operand.space == "tmem" and description.elem_bytes == 2 and all(step % 2 == 0 for step in steps)
+    return operand.space == "tmem" and case.elem_bytes == 2 and all(step % 2 == 0 for step in steps)
 
 
 def index_of(
-    description: Description, operand: Operand, values: Mapping[str, int], *, hop: int = 0
+    case: CopyCase, operand: Operand, values: Mapping[str, int], *, rank_offset: int = 0
 ) -> tuple[tuple[Any, ...], Any]:
     """The index into a memory's bytes of every place of a box, and the element that lies there.
 
     A place of registers is one for each thread that has it, one of tensor memory for each replica.
     """
     block = values["block"]
-    if hop:
-        rank = block % description.cluster
-        block = block - rank + (rank + hop) % description.cluster
+    if rank_offset:
+        rank = block % case.cluster
+        block = block - rank + (rank + rank_offset) % case.cluster
     if operand.space == "local":
-        thread, register, element, _ = owned(description, operand, values)
+        thread, register, element, _ = owned(case, operand, values)
         return (np.full_like(thread, block), thread, register), element
     found, inside = places(operand, values)
     keep = np.flatnonzero(np.broadcast_to(inside, found["m"].shape).ravel())
@@ -157,15 +157,15 @@ def index_of(
     return ((place,) if operand.space == "global" else (np.full_like(place, block), place)), element
 
 
-def fill_bytes(description: Description) -> Any:
+def fill_bytes(case: CopyCase) -> Any:
     """The bytes of one element that stands for source elements outside, or None where they are left as they are."""
-    outside = description.outside
+    outside = case.outside
     if outside is None or outside == "keep":
         return None
-    size = description.elem_bytes
+    size = case.elem_bytes
     if outside == "zero":
         return np.zeros(size, np.uint8)
-    element = np.array(outside).astype(tc.dtype_of(description.dtype).numpy())
+    element = np.array(outside).astype(tc.dtype_of(case.dtype).numpy())
     return np.frombuffer(element.tobytes(), np.uint8)
 
 
@@ -180,68 +180,66 @@ def check_memory(where: str, name: str, memory: Any, shape: tuple[int, ...]) -> 
         raise tc.RequestError(f"{where}: {name} {short_repr(memory)} is not an array of bytes (uint8) of shape {shape}")
 
 
-def expected(description: Description, arrays: Sequence[Any]) -> Any:
+def expected(case: CopyCase, arrays: Sequence[Any]) -> Any:
     """The destination's memory after the kernel.
 
     Args:
-        description: the copies.
+        case: the copies.
         arrays: bytes of the source's memory and of the destination's, before.
 
     Returns:
         The destination's bytes; the source does not change.
     """
-    if not isinstance(description, Description):
-        raise tc.RequestError(f"expected: description {short_repr(description)} is not a Description")
+    if not isinstance(case, CopyCase):
+        raise tc.RequestError(f"expected: case {short_repr(case)} is not a CopyCase")
     if not isinstance(arrays, (tuple, list)) or len(arrays) != 2:
         raise tc.RequestError(
             f"expected: arrays {short_repr(arrays)} is not the bytes of source and destination, two arrays"
         )
-    for name, memory, operand in zip(
-        ("source", "destination"), arrays, (description.src, description.dst), strict=True
-    ):
-        check_memory("expected: arrays", name, memory, memory_shape(description, operand))
+    for name, memory, operand in zip(("source", "destination"), arrays, (case.src, case.dst), strict=True):
+        check_memory("expected: arrays", name, memory, memory_shape(case, operand))
     source, result = arrays[0], arrays[1].copy()
-    fill = fill_bytes(description)
-    for values in description.values():
-        places_of_source, element = index_of(description, description.src, values)
-        tile = np.zeros((description.count, description.elem_bytes), np.uint8)
-        known = np.zeros(description.count, bool)
+    fill = fill_bytes(case)
+    for values in case.values():
+        places_of_source, element = index_of(case, case.src, values)
+        tile = np.zeros((case.count, case.elem_bytes), np.uint8)
+        known = np.zeros(case.count, bool)
         if fill is not None:
             tile[:], known[:] = fill, True
         # of registers that several threads have, the first: they hold the same (see consistent)
         tile[element[::-1]] = source[tuple(part[::-1] for part in places_of_source)]
         known[element] = True
-        for hop in description.hops:
-            where, element = index_of(description, description.dst, values, hop=hop)
+        for rank_offset in case.rank_offsets:
+            where, element = index_of(case, case.dst, values, rank_offset=rank_offset)
             moved = known[element]
             result[tuple(part[moved] for part in where)] = tile[element[moved]]
     return result
 
 
-def written(description: Description) -> int:
+def written(case: CopyCase) -> int:
     """Places of the destination that the copies write, counted as often as they are written."""
     return sum(
-        len(index_of(description, description.dst, values, hop=hop)[1])
-        for values in description.values()
-        for hop in description.hops
+        len(index_of(case, case.dst, values, rank_offset=rank_offset)[1])
+        for values in case.values()
+        for rank_offset in case.rank_offsets
     )
 
 
-def read_places(description: Description) -> Any:
+def read_places(case: CopyCase) -> Any:
     """Whether a place of the source's memory is read; of the shape of its bytes without the last axis."""
-    found = np.zeros(memory_shape(description, description.src)[:-1], bool)
-    for values in description.values():
-        found[index_of(description, description.src, values)[0]] = True
+    found = np.zeros(memory_shape(case, case.src)[:-1], bool)
+    for values in case.values():
+        found[index_of(case, case.src, values)[0]] = True
     return found
 
 
-def consistent(description: Description, memory: Any) -> Any:
+def consistent(case: CopyCase, memory: Any) -> Any:
     """A source such that all places of one element hold the same: registers of several threads, replicas of lanes."""
-    if description.src.space not in ("local", "tmem"):
+    if case.src.space not in ("local", "tmem"):
         return memory
-    for values in description.values():
-        where, element = index_of(description, description.src, values)
-        firsts = np.full(description.count, -1)
+    for values in case.values():
+        where, element = index_of(case, case.src, values)
+        firsts = np.full(case.count, -1)
         firsts[element[::-1]] = np.arange(len(element))[::-1]
         memory[where] = memory[tuple(part[firsts[element]] for part in where)]
     return memory

@@ -12,17 +12,17 @@ from typing import Any
 
 import tilecopy as tc
 
-from .description import Description
-from .kernels import OPTIONS
-from .rules import Meaningless, built, request_of
-from .subject import Subject, reference_of, referred
-from .watching import snapshot
+from .case_harness import OPTIONS
+from .copy_case import CopyCase
+from .hook_audit import snapshot
+from .properties import Meaningless, built, request_of
+from .variant_under_test import VariantUnderTest, reference_of, referred
 
 
-def answer(subject: Subject, description: Description) -> dict[str, str]:
-    """What each hook makes of a description, as texts: verdict, partition, PTX."""
+def answer(subject: VariantUnderTest, case: CopyCase) -> dict[str, str]:
+    """What each hook makes of a case, as texts: verdict, partition, PTX."""
     try:
-        _, request = request_of(subject, description)
+        _, request = request_of(subject, case)
     except Meaningless:
         return {}
     call, plugin = subject.registry.call, subject.registered
@@ -31,7 +31,7 @@ def answer(subject: Subject, description: Description) -> dict[str, str]:
         return {"verdict": str(verdict)}
     partition = call(plugin, "tilecopy_partition", request=request)
     found = {"verdict": str(verdict), "partition": _plain(snapshot(partition))}
-    kernel = built(subject, description)
+    kernel = built(subject, case)
     if kernel is not None:
         found["text"] = kernel.ptx
     return found
@@ -44,13 +44,13 @@ def _plain(value: Any) -> str:
     return str(value) if isinstance(value, (str, int, float, bool, type(None))) else type(value).__name__
 
 
-def answers(subject: Subject, descriptions: Sequence[Description]) -> dict[str, dict[str, str]]:
-    """The answers by the key of each description, asked in this order."""
-    return {description.key: answer(subject, description) for description in descriptions}
+def answers(subject: VariantUnderTest, cases: Sequence[CopyCase]) -> dict[str, dict[str, str]]:
+    """The answers by the key of each case, asked in this order."""
+    return {case.key: answer(subject, case) for case in cases}
 
 
 def answers_elsewhere(
-    subject: Subject, descriptions: Sequence[Description], hash_seeds: Sequence[int]
+    subject: VariantUnderTest, cases: Sequence[CopyCase], hash_seeds: Sequence[int]
 ) -> list[dict[str, dict[str, str]]] | None:
     """The answers of other processes with other hash seeds, asked in reverse order; None where they cannot find the plugin.
 
@@ -60,16 +60,16 @@ def answers_elsewhere(
     reference = reference_of(subject.plugin)
     if reference is None:
         return None
-    own = {name: make for name, make in subject.surroundings.options.items() if name not in OPTIONS}
+    own = {name: make for name, make in subject.harness_config.options.items() if name not in OPTIONS}
     try:
-        options = pickle.dumps((own, dict(subject.surroundings.arguments))).hex()
+        options = pickle.dumps((own, dict(subject.harness_config.arguments))).hex()
     except Exception:
         return None
     asked = {
         "plugin": reference,
         "path": sys.path,
         "options": options,
-        "descriptions": [description.to_json() for description in reversed(descriptions)],
+        "cases": [case.to_json() for case in reversed(cases)],
     }
     started = [
         subprocess.Popen(
@@ -94,8 +94,8 @@ def main() -> None:
     asked: Mapping[str, Any] = json.load(sys.stdin)
     sys.path[:] = asked["path"]
     options, arguments = pickle.loads(bytes.fromhex(asked["options"]))  # noqa: S301 - from the process that asks
-    subject = Subject.of(referred(asked["plugin"]), options=options, arguments=arguments)
-    print(json.dumps(answers(subject, [Description.from_json(text) for text in asked["descriptions"]])))
+    subject = VariantUnderTest.of(referred(asked["plugin"]), options=options, arguments=arguments)
+    print(json.dumps(answers(subject, [CopyCase.from_json(text) for text in asked["cases"]])))
 
 
 if __name__ == "__main__":

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from tilecopy_core.errors import checked, short_repr
 
-from .case_space import Ranges
-from .description import Description
+from .case_space import CaseSpace
+from .copy_case import CopyCase
 from .drawing import describe
-from .subject import Subject
 from .validators import DTYPES, SPACES, TARGETS
+from .variant_under_test import VariantUnderTest
 
 T = TypeVar("T")
 
@@ -26,15 +26,15 @@ class _Drawn:
     def __init__(self, draw: st.DrawFn) -> None:
         self._draw = draw
 
-    def pick(self, options: Sequence[T]) -> T:
+    def choose(self, options: Sequence[T]) -> T:
         """One of some; the first is the simplest."""
         return options[self._draw(st.integers(0, len(options) - 1))] if len(options) > 1 else options[0]
 
 
 @st.composite
-def descriptions(draw: st.DrawFn, ranges: Ranges) -> Description:
-    """Draw a description."""
-    found = describe(_Drawn(draw), ranges)
+def cases(draw: st.DrawFn, case_space: CaseSpace) -> CopyCase:
+    """Draw a case."""
+    found = describe(_Drawn(draw), case_space)
     assume(found is not None)
     assert found is not None
     return found
@@ -47,7 +47,7 @@ def requests(
     spaces: Sequence[tuple[str, str]] | None = None,
     dtypes: Sequence[str] | None = None,
     targets: Sequence[str] | None = None,
-) -> st.SearchStrategy[Description]:
+) -> st.SearchStrategy[CopyCase]:
     """Copies, and the kernels around them, that fit the record of a variant; not all of them are accepted.
 
     Args:
@@ -60,7 +60,7 @@ def requests(
         record = variant
     else:
         try:
-            record = Subject.of(variant).record
+            record = VariantUnderTest.of(variant).record
         except tc.PluginError as error:
             raise tc.PluginError(f"requests: variant {short_repr(variant)}: {error}") from error
-    return descriptions(Ranges.of(record, spaces, dtypes, targets))
+    return cases(CaseSpace.of(record, spaces, dtypes, targets))

@@ -7,8 +7,8 @@ from typing import Any
 
 import tilecopy as tc
 
-from .case_space import Draw, Ranges, finish, swizzle_parts
-from .description import Description, Iters, Operand, Start, Term
+from .case_space import CaseSpace, Draw, finish, swizzle_parts
+from .copy_case import AffineStart, AffineTerm, CopyCase, Iters, Operand
 
 MODES = {16: None, 32: "32B", 64: "64B", 128: "128B"}
 """Bytes of a row of tensor memory's source -> its swizzle."""
@@ -24,44 +24,46 @@ ROWS_OF_COPIES: tuple[tuple[Iters, Iters], ...] = (
 """Lanes and replicas of tensor memory: of each shape of tcgen05.cp, and of several of one."""
 
 
-def tensor_case(draw: Draw, ranges: Ranges) -> Description:
+def tensor_case(draw: Draw, case_space: CaseSpace) -> CopyCase:
     """From shared to tensor memory, in rows that a matrix descriptor can name."""
-    dtype = draw.pick([d for d in ranges.dtypes if tc.dtype_of(d).bits in (8, 16, 32, 64)] or list(ranges.dtypes))
+    dtype = draw.choose(
+        [d for d in case_space.dtypes if tc.dtype_of(d).bits in (8, 16, 32, 64)] or list(case_space.dtypes)
+    )
     size = tc.dtype_of(dtype).bytes
     unit = 16 // size
-    row_bytes = draw.pick([16, 32, 64, 128, 16])
-    middle = draw.pick([1, 2, 4, 3]) if row_bytes == 16 else draw.pick([1, 1, 2])
+    row_bytes = draw.choose([16, 32, 64, 128, 16])
+    middle = draw.choose([1, 2, 4, 3]) if row_bytes == 16 else draw.choose([1, 1, 2])
     per_row = row_bytes // size
-    lanes, replica = draw.pick(ROWS_OF_COPIES)
+    lanes, replica = draw.choose(ROWS_OF_COPIES)
     high = prod(extent for extent, _, _ in lanes)
-    extra = draw.pick([0, 0, 8, 32])  # rows of the buffer before and after the box
+    extra = draw.choose([0, 0, 8, 32])  # rows of the buffer before and after the box
     rows = high + extra
-    counts = {"unit": 1, "block": draw.pick([1, 2]), "turn": draw.pick([1, 1, 2]), "n": 0, "multiple_of": 1}
+    counts = {"unit": 1, "block": draw.choose([1, 2]), "turn": draw.choose([1, 1, 2]), "n": 0, "multiple_of": 1}
     width = middle * per_row
     iters = ((rows, per_row, "m"), (middle, rows * per_row, "m"), (per_row, 1, "m"))
     options: tuple[tuple[str, Any], ...] = ()
     pair = False
-    if any(o.name == "cta_group" for o in ranges.variant.options):
-        pair = draw.pick([False, False, True])  # one CTA of two issues the copy of both
+    if any(o.name == "cta_group" for o in case_space.variant.options):
+        pair = draw.choose([False, False, True])  # one CTA of two issues the copy of both
         options = (("cta_group", 2 if pair else 1),)
-        counts["block"] = draw.pick([2, 2, 4]) if pair else counts["block"]
+        counts["block"] = draw.choose([2, 2, 4]) if pair else counts["block"]
     mode = MODES[row_bytes]
-    swizzle = swizzle_parts(mode, dtype) if mode is not None and draw.pick([True] * 9 + [False]) else None
-    first = draw.pick([0, extra, 8]) if extra else 0
+    swizzle = swizzle_parts(mode, dtype) if mode is not None and draw.choose([True] * 9 + [False]) else None
+    first = draw.choose([0, extra, 8]) if extra else 0
     if first + high > rows:
         first = 0
     src = Operand(
         "shared",
         (rows, width),
         (high, width),
-        (Start(first), Start(0)),
+        (AffineStart(first), AffineStart(0)),
         iters,
         swizzle=swizzle,
-        storage_offset=draw.pick([0, 0, 0, 8 * per_row]),
-        align_bytes=draw.pick([1024, 1024, 1024, 128]),
+        storage_offset=draw.choose([0, 0, 0, 8 * per_row]),
+        align_bytes=draw.choose([1024, 1024, 1024, 128]),
     )
     columns: tuple[tuple[int, int, str], ...] = ((width, 1, "TCol"),)
-    if width // unit % 2 == 0 and draw.pick([False, False, True]):  # the halves change places
+    if width // unit % 2 == 0 and draw.choose([False, False, True]):  # the halves change places
         half = width // 2
         columns = ((2, half, "TCol"), (half // unit, unit, "TCol"), (unit, 1, "TCol"))
         if half // unit % 2 == 0:
@@ -70,20 +72,20 @@ def tensor_case(draw: Draw, ranges: Ranges) -> Description:
         "tmem",
         (high, width),
         (high, width),
-        (Start(0), Start(0)),
+        (AffineStart(0), AffineStart(0)),
         (*lanes, *columns),
         replica=replica,
     )
     return finish(
         draw,
-        ranges,
+        case_space,
         counts,
         dtype=dtype,
         scope="thread",
         threads=256 if high == 128 else 128,
         dst=dst,
         src=src,
-        issuers="one",
+        issued_by="one",
         cluster=2 if pair else 1,
         options=options,
     )
@@ -99,19 +101,19 @@ RECTANGLES: dict[str, tuple[tuple[tuple[int, int, str], ...], tuple[tuple[int, i
 """Shape of tcgen05.ld -> iters of its lanes and of its columns (the one of extent 1 repeats), in registers of 32 bits."""
 
 
-def tensor_fragment_case(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> Description:
+def tensor_fragment_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str]) -> CopyCase:
     """Between tensor memory and registers, in the rectangles that one instruction covers; slices, warps, halves of columns."""
-    dtype = draw.pick([d for d in ranges.dtypes if tc.dtype_of(d).bits in (8, 16, 32)] or list(ranges.dtypes))
+    dtype = draw.choose([d for d in case_space.dtypes if tc.dtype_of(d).bits in (8, 16, 32)] or list(case_space.dtypes))
     per_column = max(1, 4 // tc.dtype_of(dtype).bytes)
-    shape = draw.pick(list(RECTANGLES))
+    shape = draw.choose(list(RECTANGLES))
     rows, columns = RECTANGLES[shape]
     high = prod(extent for extent, _, _ in rows)
-    repeats, more = draw.pick([1, 2, 4, 3, 6, 7]), draw.pick([0, 0, 1, 2])
-    scope, threads = draw.pick([("warpgroup", 128), ("warp", 128), ("cta", 128), ("warpgroup", 256), ("cta", 256)])
+    repeats, more = draw.choose([1, 2, 4, 3, 6, 7]), draw.choose([0, 0, 1, 2])
+    scope, threads = draw.choose([("warpgroup", 128), ("warp", 128), ("cta", 128), ("warpgroup", 256), ("cta", 256)])
     units = {"warpgroup": threads // 128, "warp": 4, "cta": 1}[scope]
-    halves = per_column == 2 and draw.pick([False, False, True])  # 16 bits a column, or all of it
-    upper = draw.pick([False, False, True]) if high == 16 else False
-    both = high == 16 and not upper and draw.pick([False, False, True])  # 16 lanes after 16 others
+    halves = per_column == 2 and draw.choose([False, False, True])  # 16 bits a column, or all of it
+    upper = draw.choose([False, False, True]) if high == 16 else False
+    both = high == 16 and not upper and draw.choose([False, False, True])  # 16 lanes after 16 others
 
     # the fragment: registers of several elements, repeated (with more of them than are copied), for each warp
     down, across, tile = _register_iters(shape, per_column, repeats, more)
@@ -121,29 +123,29 @@ def tensor_fragment_case(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> D
         lanes_of_all.insert(0, (4, 1, axis))
     inner = [(per_column, 1, "m")] if per_column > 1 else []
     twice = [(2, 4, "warpid")] if (scope, threads) == ("cta", 256) else []
-    sliced = 0 if shape == "16x32bx2" or twice else draw.pick(range(more + 1))
+    sliced = 0 if shape == "16x32bx2" or twice else draw.choose(range(more + 1))
     kept = repeats if not (shape == "16x32bx2" or twice) else repeats + more
     unit = prod(e for e, _, _ in columns) * per_column
     each = high * (2 if both else 1)
     height = each * (4 if axis else 1)
-    warp, warps = draw.pick([(0, 4), (0, 4), (0, 4), (1, 1), (2, 2)]) if axis else (0, 1)  # that own what is copied
+    warp, warps = draw.choose([(0, 4), (0, 4), (0, 4), (1, 1), (2, 2)]) if axis else (0, 1)  # that own what is copied
     width = unit * (repeats + more) * (2 if twice else 1)
     extents = (each * warps, unit * kept * (2 if twice else 1))
     fragment = Operand(
         "local",
         (height, width),
         extents,
-        (Start(each * warp), Start(unit * sliced)),
+        (AffineStart(each * warp), AffineStart(unit * sliced)),
         tuple(it for it in (*lanes_of_all, *down, *twice, *across, *inner) if it[0] > 1) or ((1, 1, "m"),),
-        offset=(("m", per_column * draw.pick([0, 0, 0, 2])),),
+        offset=(("m", per_column * draw.choose([0, 0, 0, 2])),),
     )
 
-    counts = {"unit": units, "block": draw.pick([1, 1, 2]), "turn": draw.pick([1, 1, 2]), "n": 0, "multiple_of": 1}
-    first = Start(each * warp)
+    counts = {"unit": units, "block": draw.choose([1, 1, 2]), "turn": draw.choose([1, 1, 2]), "n": 0, "multiple_of": 1}
+    first = AffineStart(each * warp)
     lanes: Iters = ((128, 1, "TLane"),)
     offset: tuple[tuple[str, int], ...] = ()
     if scope == "warp":
-        first = Start(16 * upper, (Term("unit", 32),))
+        first = AffineStart(16 * upper, (AffineTerm("unit", 32),))
     elif high == 16 and not both:
         lanes = ((4, 32, "TLane"), (16, 1, "TLane"))
     if upper and scope != "warp":
@@ -159,15 +161,15 @@ def tensor_fragment_case(draw: Draw, ranges: Ranges, pair: tuple[str, str]) -> D
         offset=offset,
     )
     src, dst = (memory, fragment) if pair[0] == "tmem" else (fragment, memory)
-    return finish(draw, ranges, counts, dtype=dtype, scope=scope, threads=threads, dst=dst, src=src)
+    return finish(draw, case_space, counts, dtype=dtype, scope=scope, threads=threads, dst=dst, src=src)
 
 
-def _columns(draw: Draw, counts: dict[str, int], per_column: int, width: int) -> tuple[Start, int]:
+def _columns(draw: Draw, counts: dict[str, int], per_column: int, width: int) -> tuple[AffineStart, int]:
     """Draw where a box begins along the columns of tensor memory; give how many columns' elements it reaches, too."""
-    base = per_column * draw.pick([0, 0, 1, 4, 7]) + draw.pick([0] * 9 + [1])
-    factors = {"turn": draw.pick([0, 4 * per_column, width]), "block": draw.pick([0, per_column]), "unit": width}
-    terms = tuple(Term(name, factor) for name, factor in factors.items() if factor and counts[name] > 1)
-    return Start(base, terms), base + sum(term.factor * (counts[term.variable] - 1) for term in terms) + width
+    base = per_column * draw.choose([0, 0, 1, 4, 7]) + draw.choose([0] * 9 + [1])
+    factors = {"turn": draw.choose([0, 4 * per_column, width]), "block": draw.choose([0, per_column]), "unit": width}
+    terms = tuple(AffineTerm(name, factor) for name, factor in factors.items() if factor and counts[name] > 1)
+    return AffineStart(base, terms), base + sum(term.factor * (counts[term.variable] - 1) for term in terms) + width
 
 
 def _register_iters(shape: str, per_column: int, repeats: int, more: int) -> tuple[list[Any], list[Any], int]:

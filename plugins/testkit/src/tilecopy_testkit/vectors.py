@@ -34,7 +34,7 @@ from tilecopy_emulator import run_ptx
 
 from tilecopy_core.errors import checked, short_repr
 
-from .finding import Finding
+from .counterexample import Counterexample
 from .validators import Number, system_reason, typed_fields
 
 AS_RECORDED = "the emulator gives what the GPU gave"
@@ -73,20 +73,20 @@ class Vector:
         """Run it on the emulator.
 
         Raises:
-            Finding: a byte is not what the GPU gave, or the emulator refuses the kernel.
+            Counterexample: a byte is not what the GPU gave, or the emulator refuses the kernel.
         """
         given = self.given()
         try:
             run_ptx(self.ptx, given, grid=self.grid, block=self.block)
         except tc.TilecopyError as error:
-            raise Finding(AS_RECORDED, f"{self}: {type(error).__name__}: {error}") from error
+            raise Counterexample(AS_RECORDED, f"{self}: {type(error).__name__}: {error}") from error
         for number, (found, wanted) in enumerate(zip(given, self.after, strict=True)):
             if wanted is None or found.tobytes() == wanted:
                 continue
             right = np.frombuffer(wanted, np.uint8)
             wrong = np.flatnonzero(found != right)
             at = int(wrong[0])
-            raise Finding(
+            raise Counterexample(
                 AS_RECORDED,
                 f"{self}: {len(wrong)} of {len(right)} bytes of argument {number} differ; byte {at} is 0x{found[at]:02x}, and "
                 f"was 0x{right[at]:02x} on {self.recorded}",

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from .description import Description, Operand
+from .copy_case import CopyCase, Operand
 from .oracle import owned, places
 
 
@@ -51,13 +51,13 @@ def widest(
     return None
 
 
-def reached(description: Description) -> Iterator[dict[str, int]]:
+def reached(case: CopyCase) -> Iterator[dict[str, int]]:
     """Values of the variables that stand for all that a start can have: it is affine in them, or in what they are divided by."""
-    d = description
+    d = case
     used = {t.variable for o in (d.dst, d.src) for s in o.starts for t in s.terms}
     ranges = {
         "block": range(d.blocks) if "block" in used else range(1),
-        "turn": range(d.turns) if "turn" in used else range(1),
+        "turn": range(d.iterations) if "turn" in used else range(1),
         "unit": range(min(d.units, 4)) if "unit" in used else range(1),
         "n": range(0, d.n + 1, d.multiple_of) if "n" in used else range(1),
     }
@@ -70,17 +70,17 @@ def _plain(operand: Operand) -> Operand:
     return attrs.evolve(operand, swizzle=None, storage_offset=0)
 
 
-def brute_force(description: Description, threads: int, widths_bits: Sequence[int]) -> int | None:
+def brute_force(case: CopyCase, threads: int, widths_bits: Sequence[int]) -> int | None:
     """Bits of the widest vector of a copy, or None where there is none.
 
     A vector may not reach over what a swizzle keeps together, even where that changes nothing.
 
     Args:
-        description: the copy.
+        case: the copy.
         threads: of its scope.
         widths_bits: widths that the instructions have.
     """
-    d = description
+    d = case
     sides = (d.dst, d.src)
     memories = [o for o in sides if o.space in ("global", "shared")]
     allowed = [bits for bits in widths_bits if all(bits <= max(o.align_bytes, d.elem_bytes) * 8 for o in memories)]
@@ -94,9 +94,9 @@ def brute_force(description: Description, threads: int, widths_bits: Sequence[in
     return widest(by_thread, elem_bits, chunk, 1, allowed)
 
 
-def _by_thread(description: Description, values: Mapping[str, int]) -> Iterator[list[Any]]:
+def _by_thread(case: CopyCase, values: Mapping[str, int]) -> Iterator[list[Any]]:
     """For each thread, the places of its own elements: in registers, and on the other side."""
-    d = description
+    d = case
     fragment, other = (d.src, d.dst) if d.src.space == "local" else (d.dst, d.src)
     thread, register, element, replica = owned(d, fragment, values)
     judged = [other, *([_plain(other)] if other.swizzle is not None else [])]

@@ -1,6 +1,6 @@
 """What every draw is closed under: a copy of a larger tile, of tiles beside each other, of more dimensions, with other pitches.
 
-Each way takes a description and gives one that is as valid. Their choices come after those of the draw, so that the simplest
+Each way takes a case and gives one that is as valid. Their choices come after those of the draw, so that the simplest
 choice leaves it as it was. An author's own draws go the same way.
 """
 
@@ -13,29 +13,29 @@ from typing import Any
 import attrs
 import tilecopy as tc
 
-from .case_space import Draw, Ranges
-from .description import Description, Iters, Operand, Start
+from .case_space import CaseSpace, Draw
+from .copy_case import AffineStart, CopyCase, Iters, Operand
 
 SPANS = {32: (1, 3), 64: (2, 3), 128: (3, 3)}
 """Bytes of a row -> swizzle_len and atom_len of the swizzle of that span; it keeps 16 bytes together."""
 STAGE_BYTES = 1024
 """The stages of a ring are multiples of this: every swizzle repeats in it."""
-Way = Callable[[Draw, Ranges, Description], Description]
+Mutator = Callable[[Draw, CaseSpace, CopyCase], CopyCase]
 
 
-def varied(draw: Draw, ranges: Ranges, description: Description) -> Description:
+def mutate(draw: Draw, case_space: CaseSpace, case: CopyCase) -> CopyCase:
     """The same copy, or one that up to four ways make of it."""
-    one = ranges.variant.threads == "one"
+    one = case_space.variant.threads == "one"
     if (
-        "tmem" in description.spaces
-        or description.spaces == ("local", "local")
-        or not draw.pick([False, True, True, True, True, True] if one else [False] * 3 + [True])
+        "tmem" in case.spaces
+        or case.spaces == ("local", "local")
+        or not draw.choose([False, True, True, True, True, True] if one else [False] * 3 + [True])
     ):
-        return description
-    found = _staged(draw, description) if one and draw.pick([True] * 7 + [False]) else description
-    for _ in range(draw.pick([0, 1, 2, 2, 3, 4])):
-        found = draw.pick(WAYS)(draw, ranges, found)
-    if found.issuers == "one":  # more threads fill and show a larger tile
+        return case
+    found = _staged(draw, case) if one and draw.choose([True] * 7 + [False]) else case
+    for _ in range(draw.choose([0, 1, 2, 2, 3, 4])):
+        found = draw.choose(MUTATORS)(draw, case_space, found)
+    if found.issued_by == "one":  # more threads fill and show a larger tile
         elems = max(o.memory_elems for o in (found.dst, found.src))
         found = attrs.evolve(found, threads=max(found.threads, min(256, 1 << (elems // 17).bit_length())))
     return found
@@ -57,7 +57,7 @@ def _places(operand: Operand) -> list[list[int]] | None:
     return found if place == len(operand.iters) else None
 
 
-def _matched(d: Description) -> list[tuple[int, int]]:
+def _matched(d: CopyCase) -> list[tuple[int, int]]:
     """The dimensions that destination and source have in common, each by its number in both."""
     dims = [[dim for dim, extent in enumerate(o.extents) if extent > 1] for o in (d.dst, d.src)]
     return list(zip(*dims, strict=True))
@@ -67,23 +67,23 @@ def _put(values: Sequence[Any], at: int, value: Any) -> tuple[Any, ...]:
     return (*values[:at], value, *values[at + 1 :])
 
 
-def _elems(d: Description, bytes_: int) -> int:
+def _elems(d: CopyCase, bytes_: int) -> int:
     return max(1, bytes_ // d.elem_bytes)
 
 
-def _stride_between(d: Description, operand: Operand, draw: Draw) -> int:
+def _stride_between(d: CopyCase, operand: Operand, draw: Draw) -> int:
     """Elements from one tile of this layout to the next beside it."""
     elems = operand.memory_elems - operand.storage_offset
     if operand.space == "local":
         return elems
-    grain = _elems(d, draw.pick([STAGE_BYTES, 128, 16]))
+    grain = _elems(d, draw.choose([STAGE_BYTES, 128, 16]))
     return -(-elems // grain) * grain
 
 
-def _beside(draw: Draw, d: Description, operand: Operand, dim: int, times: int) -> Operand | None:
+def _beside(draw: Draw, d: CopyCase, operand: Operand, dim: int, times: int) -> Operand | None:
     """Tiles beside each other along a dimension; of four or more perhaps every other one in the second half."""
     step = _stride_between(d, operand, draw)
-    if times % 4 == 0 and draw.pick([False, True]):
+    if times % 4 == 0 and draw.choose([False, True]):
         return _tiled(operand, dim, ((times // 2, step, "m"), (2, step * (times // 2), "m")))
     return _tiled(operand, dim, ((times, step, "m"),))
 
@@ -119,18 +119,18 @@ def _pushed(iters: Iters, above: int, more: int) -> Iters:
     return tuple((extent, pushed(stride), axis) for extent, stride, axis in iters)
 
 
-def _longer(draw: Draw, d: Description, operand: Operand, dim: int, times: int) -> Operand | None:
+def _longer(draw: Draw, d: CopyCase, operand: Operand, dim: int, times: int) -> Operand | None:
     """So many times as long along a dimension, in one of both ways."""
-    if draw.pick([False, False, True] if operand.space == "global" else [True, True, False]):
+    if draw.choose([False, False, True] if operand.space == "global" else [True, True, False]):
         return _beside(draw, d, operand, dim, times)
     return _wider(operand, dim, (times - 1) * operand.shape[dim])
 
 
-def _side(draw: Draw, d: Description) -> str:
-    return draw.pick([name for name in ("dst", "src") if getattr(d, name).space != "local"])
+def _side(draw: Draw, d: CopyCase) -> str:
+    return draw.choose([name for name in ("dst", "src") if getattr(d, name).space != "local"])
 
 
-def _staged(draw: Draw, d: Description) -> Description:
+def _staged(draw: Draw, d: CopyCase) -> CopyCase:
     """The tile in shared memory is copied whole, in rows of a swizzle's span or without; it is a stage of a ring."""
     for name in ("dst", "src"):
         operand: Operand = getattr(d, name)
@@ -139,9 +139,9 @@ def _staged(draw: Draw, d: Description) -> Description:
             continue
         iters, starts, shape = list(operand.iters), list(operand.starts), list(operand.shape)
         order, step, swizzle = sorted(range(len(shape)), key=lambda dim: iters[places[dim][0]][1]), 1, None
-        span = draw.pick([0, *SPANS])
+        span = draw.choose([0, *SPANS])
         for dim in order:
-            starts[dim], shape[dim] = Start(0), operand.extents[dim]
+            starts[dim], shape[dim] = AffineStart(0), operand.extents[dim]
             iters[places[dim][0]] = (shape[dim], step, "m")
             step *= shape[dim]
             row = step * d.elem_bytes
@@ -150,15 +150,15 @@ def _staged(draw: Draw, d: Description) -> Description:
             ):  # the innermost: rows are a span apart, or more
                 step, swizzle = max(step, _elems(d, span)), (_elems(d, 16).bit_length() - 1, *SPANS[span])
             span = span if step == 1 else 0
-        stages = draw.pick([1, 2, 3])
+        stages = draw.choose([1, 2, 3])
         stage = -(-step // _elems(d, STAGE_BYTES)) * _elems(d, STAGE_BYTES)
         iters.insert(0, (stages, stage, "m"))
-        own = draw.pick([0, 0, 1]) * _elems(d, STAGE_BYTES)
+        own = draw.choose([0, 0, 1]) * _elems(d, STAGE_BYTES)
         operand = attrs.evolve(
             operand,
             shape=(stages, *shape),
             extents=(1, *operand.extents),
-            starts=(Start(draw.pick(range(stages))), *starts),
+            starts=(AffineStart(draw.choose(range(stages))), *starts),
             iters=tuple(iters),
             swizzle=swizzle,
             offset=(),
@@ -169,7 +169,7 @@ def _staged(draw: Draw, d: Description) -> Description:
     return d
 
 
-def _with(d: Description, name: str, operand: Operand, **more: Any) -> Description:
+def _with(d: CopyCase, name: str, operand: Operand, **more: Any) -> CopyCase:
     changed: dict[str, Any] = {name: operand}
     return attrs.evolve(d, **changed, **more)
 
@@ -177,13 +177,13 @@ def _with(d: Description, name: str, operand: Operand, **more: Any) -> Descripti
 # ------------------------------------------------------------------------------------------------- the ways
 
 
-def _doubled(draw: Draw, ranges: Ranges, d: Description) -> Description:
+def _doubled(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     """The box is longer along a dimension: tiles beside each other, of each operand in its own way."""
-    pairs, times = _matched(d), draw.pick([2, 4, 2, 3, 32, 40])
+    pairs, times = _matched(d), draw.choose([2, 4, 2, 3, 32, 40])
     if not pairs:
         return d
     changed = dict[str, Any]()
-    for name, dim in zip(("dst", "src"), draw.pick([pairs[-1], *pairs]), strict=True):
+    for name, dim in zip(("dst", "src"), draw.choose([pairs[-1], *pairs]), strict=True):
         operand: Operand = getattr(d, name)
         longer = _longer(draw, d, operand, dim, times)
         if longer is None:
@@ -192,7 +192,7 @@ def _doubled(draw: Draw, ranges: Ranges, d: Description) -> Description:
     return attrs.evolve(d, **changed)
 
 
-def _deeper(draw: Draw, ranges: Ranges, d: Description) -> Description:
+def _deeper(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     """One more dimension: a row of such tiles."""
     changed = dict[str, Any]()
     for name in ("dst", "src"):
@@ -201,42 +201,42 @@ def _deeper(draw: Draw, ranges: Ranges, d: Description) -> Description:
             operand,
             shape=(2, *operand.shape),
             extents=(2, *operand.extents),
-            starts=(Start(0), *operand.starts),
+            starts=(AffineStart(0), *operand.starts),
             iters=((2, _stride_between(d, operand, draw), "m"), *operand.iters),
         )
     return attrs.evolve(d, **changed)
 
 
-def _sliced(draw: Draw, ranges: Ranges, d: Description) -> Description:
+def _sliced(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     """An operand is a part of a buffer, or of a fragment, that is twice as long along a dimension."""
-    name = draw.pick(["dst", "src"])
+    name = draw.choose(["dst", "src"])
     operand: Operand = getattr(d, name)
-    dim = draw.pick(range(len(operand.shape)))
+    dim = draw.choose(range(len(operand.shape)))
     longer = _longer(draw, d, operand, dim, 2)
     if longer is None:
         return d
     start = operand.starts[dim]
     if operand.space == "local" and (start.base < 0 or start.base + operand.extents[dim] > operand.shape[dim]):
         return d  # where it overhangs there would be registers now
-    base = start.base + draw.pick([operand.shape[dim], 0])
+    base = start.base + draw.choose([operand.shape[dim], 0])
     return _with(d, name, attrs.evolve(longer, starts=_put(operand.starts, dim, attrs.evolve(start, base=base))))
 
 
-def _pitched(draw: Draw, ranges: Ranges, d: Description) -> Description:
+def _pitched(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     """The rows of an operand lie further apart: by 8, 16 or 32 bytes, or by one element."""
     name = _side(draw, d)
     operand: Operand = getattr(d, name)
-    step = draw.pick(operand.iters)[1]
-    more = _elems(d, draw.pick([16, 32, 8, 1]))
+    step = draw.choose(operand.iters)[1]
+    more = _elems(d, draw.choose([16, 32, 8, 1]))
     return _with(d, name, attrs.evolve(operand, iters=_pushed(operand.iters, step, more)))
 
 
-def _moved(draw: Draw, ranges: Ranges, d: Description) -> Description:
+def _moved(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     """A buffer begins somewhere in its memory, or its layout somewhere in the buffer."""
     name = _side(draw, d)
     operand: Operand = getattr(d, name)
-    more = _elems(d, draw.pick([16, STAGE_BYTES, 32, 128, 1]))
-    how = draw.pick(["storage offset", "storage offset", "storage offset", "offset", "address"])
+    more = _elems(d, draw.choose([16, STAGE_BYTES, 32, 128, 1]))
+    how = draw.choose(["storage offset", "storage offset", "storage offset", "offset", "address"])
     if how == "storage offset":
         return _with(d, name, attrs.evolve(operand, storage_offset=operand.storage_offset + more))
     if how == "address":
@@ -244,12 +244,12 @@ def _moved(draw: Draw, ranges: Ranges, d: Description) -> Description:
     return _with(d, name, attrs.evolve(operand, offset=(("m", dict(operand.offset).get("m", 0) + more),)))
 
 
-def _permuted(draw: Draw, ranges: Ranges, d: Description) -> Description:
+def _permuted(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     """Two dimensions change places in both operands."""
     pairs = _matched(d)
     if len(pairs) < 2:
         return d
-    first = draw.pick(range(len(pairs) - 1))
+    first = draw.choose(range(len(pairs) - 1))
     changed = dict[str, Any]()
     for which, name in enumerate(("dst", "src")):
         operand: Operand = getattr(d, name)
@@ -267,11 +267,11 @@ def _permuted(draw: Draw, ranges: Ranges, d: Description) -> Description:
     return attrs.evolve(d, **changed)
 
 
-def _interleaved(draw: Draw, ranges: Ranges, d: Description) -> Description:
+def _interleaved(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     """Neighbours along a dimension lie apart: what is an iter becomes two, the inner with the larger stride."""
     name = _side(draw, d)
     operand: Operand = getattr(d, name)
-    place, factor = draw.pick(range(len(operand.iters))), draw.pick([2, 4])
+    place, factor = draw.choose(range(len(operand.iters))), draw.choose([2, 4])
     extent, step, axis = operand.iters[place]
     if extent % factor or extent == factor or operand.space == "global":
         return d
@@ -279,14 +279,14 @@ def _interleaved(draw: Draw, ranges: Ranges, d: Description) -> Description:
     return _with(d, name, attrs.evolve(operand, iters=(*operand.iters[:place], *two, *operand.iters[place + 1 :])))
 
 
-def _over_warps(draw: Draw, ranges: Ranges, d: Description) -> Description:
+def _over_warps(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     """A warp's fragment is repeated over the warps of a warpgroup or CTA, each with a box of its own."""
-    scope, warps, axis = draw.pick([("cta", 2, "warpid"), ("warpgroup", 4, "wid_in_wg"), ("cta", 4, "warpid")])
+    scope, warps, axis = draw.choose([("cta", 2, "warpid"), ("warpgroup", 4, "wid_in_wg"), ("cta", 4, "warpid")])
     pairs = _matched(d)
     if (d.scope, d.threads) != ("warp", 32) or "local" not in d.spaces or not pairs:
         return d
     changed = dict[str, Any]()
-    for name, dim in zip(("dst", "src"), draw.pick(pairs), strict=True):
+    for name, dim in zip(("dst", "src"), draw.choose(pairs), strict=True):
         operand: Operand = getattr(d, name)
         if operand.space != "local":
             longer = _longer(draw, d, operand, dim, warps)
@@ -300,39 +300,39 @@ def _over_warps(draw: Draw, ranges: Ranges, d: Description) -> Description:
     return attrs.evolve(d, scope=scope, threads=32 * warps, **changed)
 
 
-def _edged(draw: Draw, ranges: Ranges, d: Description) -> Description:
+def _edged(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     """The global array ends within the box, or begins there; or the tile in shared memory does."""
     sides = sorted(("dst", "src"), key=lambda side: getattr(d, side).space)
-    pairs, name = _matched(d), draw.pick([sides[0]] * 4 + [sides[1]])
+    pairs, name = _matched(d), draw.choose([sides[0]] * 4 + [sides[1]])
     operand: Operand = getattr(d, name)
     places = _places(operand)
-    if not ranges.variant.edges or d.outside is not None or operand.space == "local" or not pairs or places is None:
+    if not case_space.variant.edges or d.outside is not None or operand.space == "local" or not pairs or places is None:
         return d
-    dim = draw.pick(pairs)[name == "src"]
+    dim = draw.choose(pairs)[name == "src"]
     start, whole = operand.starts[dim], len(places[dim]) == 1
     if whole:
         extent, step, axis = operand.iters[places[dim][0]]
         reach = max(start.at(values) for values in d.values()) + operand.extents[dim]
-        size = max(1, min(extent, reach - draw.pick([1, operand.extents[dim] // 2, 8])))
+        size = max(1, min(extent, reach - draw.choose([1, operand.extents[dim] // 2, 8])))
         iters = _put(operand.iters, places[dim][0], (size, step, axis))
         operand = attrs.evolve(operand, shape=_put(operand.shape, dim, size), iters=iters)
-    if not whole or draw.pick([False, False, True]):
-        base = start.base - draw.pick([_elems(d, 16), 1])
+    if not whole or draw.choose([False, False, True]):
+        base = start.base - draw.choose([_elems(d, 16), 1])
         operand = attrs.evolve(operand, starts=_put(operand.starts, dim, attrs.evolve(start, base=base)))
-    outside = draw.pick(["zero", "zero", "zero", "keep", True if tc.dtype_of(d.dtype).kind == "b" else 1])
+    outside = draw.choose(["zero", "zero", "zero", "keep", True if tc.dtype_of(d.dtype).kind == "b" else 1])
     return _with(d, name, operand, outside=outside)
 
 
-def _sized(draw: Draw, ranges: Ranges, d: Description) -> Description:
+def _with_dynamic_shape(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     """The sizes of a global array are known at launch only."""
-    return attrs.evolve(d, sized="global" in d.spaces)
+    return attrs.evolve(d, dynamic_shape="global" in d.spaces)
 
 
-def _multicast(draw: Draw, ranges: Ranges, d: Description) -> Description:
+def _multicast(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     """One CTA of a cluster copies for several."""
-    if d.cluster > 1 or all(option.name != "multicast" for option in ranges.variant.options):
+    if d.cluster > 1 or all(option.name != "multicast" for option in case_space.variant.options):
         return d
-    mask = draw.pick([0b11, 0b10, 0b1111, 0b1010])
+    mask = draw.choose([0b11, 0b10, 0b1111, 0b1010])
     cluster = 2 if mask < 4 else 4
 
     def by_cluster(operand: Operand) -> Operand:
@@ -347,8 +347,8 @@ def _multicast(draw: Draw, ranges: Ranges, d: Description) -> Description:
     return attrs.evolve(d, cluster=cluster, blocks=cluster * d.blocks, options=(*d.options, ("multicast", mask)))
 
 
-WAYS: tuple[Way, ...] = (
+MUTATORS: tuple[Mutator, ...] = (
     *(_doubled, _doubled, _doubled, _deeper, _deeper, _sliced, _pitched, _moved, _permuted),
-    *(_edged, _edged, _sized, _multicast, _interleaved, _over_warps),
+    *(_edged, _edged, _with_dynamic_shape, _multicast, _interleaved, _over_warps),
 )
 """Those that come more than once are drawn more often."""

@@ -14,12 +14,12 @@ from tilecopy.assemblers import assemble, available_assemblers
 from tilecopy.executors import get_executor, unavailable_reason
 
 from . import oracle
-from .description import Description, Operand
+from .case_harness import arrays_of
+from .copy_case import CopyCase, Operand
+from .counterexample import Counterexample, difference
 from .drawing import seeded
-from .finding import Finding, difference
-from .kernels import arrays_of
 from .process import answers, answers_elsewhere
-from .rules import (
+from .properties import (
     Meaningless,
     built,
     copy_instructions,
@@ -31,7 +31,7 @@ from .rules import (
     results_are_right,
     verdict,
 )
-from .subject import Subject
+from .variant_under_test import VariantUnderTest
 
 NEEDED = "each step that the record declares is needed: a copy without it is a hazard"
 DECLARED = "the record says what completes a copy"
@@ -47,80 +47,84 @@ FAR_ELEMS, FAR_GRAIN, MOST_FAR, MOST_FAR_BYTES = 1 << 31, 16, 4, 9 << 30
 ON_GPU = "the GPU gives what the oracle gives"
 
 
-def accepted(subject: Subject, count: int, *, seed: str = "accepted", tries: int = 40) -> list[Description]:
+def accepted(subject: VariantUnderTest, count: int, *, seed: str = "accepted", tries: int = 40) -> list[CopyCase]:
     """So many copies that the variant lowers, or as many as are found; the smallest first, to be told by it."""
     return smallest_first(itertools.islice(_accepted(subject, seed, tries * count), count))
 
 
-def smallest_first(descriptions: Iterable[Description]) -> list[Description]:
-    """Few elements, CTAs and turns before many."""
-    return sorted(descriptions, key=lambda d: (d.count * d.blocks * d.turns * d.units, len(d.to_json())))
+def smallest_first(cases: Iterable[CopyCase]) -> list[CopyCase]:
+    """Few elements, CTAs and iterations before many."""
+    return sorted(cases, key=lambda d: (d.count * d.blocks * d.iterations * d.units, len(d.to_json())))
 
 
-def _accepted(subject: Subject, seed: str, tries: int) -> Iterator[Description]:
+def _accepted(subject: VariantUnderTest, seed: str, tries: int) -> Iterator[CopyCase]:
     """Built are those that the hooks take; every one where they take none, as what a kernel alone knows may be needed."""
     declined = []
     for number in range(tries):
-        description = seeded(subject.ranges, f"{seed} {number}")
-        if verdict(subject, description) != "":
-            declined.append(description)
-        elif built(subject, description) is not None:
-            yield description
+        case = seeded(subject.case_space, f"{seed} {number}")
+        if verdict(subject, case) != "":
+            declined.append(case)
+        elif built(subject, case) is not None:
+            yield case
     if len(declined) == tries:
-        yield from (description for description in declined if built(subject, description) is not None)
+        yield from (case for case in declined if built(subject, case) is not None)
 
 
-def accepts_every_pair(subject: Subject) -> None:
+def accepts_every_pair(subject: VariantUnderTest) -> None:
     """Every declared pair of memories has copies that are lowered, and right.
 
     Raises:
-        Finding: one has none among hundreds, or a wrong one.
+        Counterexample: one has none among hundreds, or a wrong one.
     """
-    for pair in subject.ranges.spaces:
-        one = attrs.evolve(subject, ranges=attrs.evolve(subject.ranges, spaces=(pair,)))
+    for pair in subject.case_space.spaces:
+        one = attrs.evolve(subject, case_space=attrs.evolve(subject.case_space, spaces=(pair,)))
         found = accepted(one, 3, seed=f"pair {pair}", tries=100)
         if not found:
-            raise Finding(ACCEPTS, f"none of 300 copies {pair[0]} -> {pair[1]} is lowered")
-        for description in found:
-            results_are_right(one, description)
+            raise Counterexample(ACCEPTS, f"none of 300 copies {pair[0]} -> {pair[1]} is lowered")
+        for case in found:
+            results_are_right(one, case)
 
 
-def completion_is_declared(subject: Subject) -> None:
+def completion_is_declared(subject: VariantUnderTest) -> None:
     """The record names a completion whose steps are known.
 
     Raises:
-        Finding: it does not.
+        Counterexample: it does not.
     """
     record = subject.record
     if record.completion == "undeclared":
-        raise Finding(DECLARED, "completion is undeclared: name one of tilecopy_core.plugin.COMPLETIONS, or your own")
+        raise Counterexample(
+            DECLARED, "completion is undeclared: name one of tilecopy_core.plugin.COMPLETIONS, or your own"
+        )
     if not subject.completion_is_known:
-        raise Finding(
+        raise Counterexample(
             DECLARED,
             f"completion {record.completion!r} is the variant's own word: give the suite its steps "
             "(VariantSuite.steps, a tuple of tilecopy_testkit.Step)",
         )
     if record.op == "copy" and record.completion != "barrier":
-        raise Finding(DECLARED, f"a copy is done when its instructions are, and completes by {record.completion!r}")
+        raise Counterexample(
+            DECLARED, f"a copy is done when its instructions are, and completes by {record.completion!r}"
+        )
 
 
-def steps_are_needed(subject: Subject, count: int = 12) -> None:
+def steps_are_needed(subject: VariantUnderTest, count: int = 12) -> None:
     """For each step, some copy that is a hazard (or wrong) without it.
 
     Raises:
-        Finding: a step can be left out of every copy that was tried.
+        Counterexample: a step can be left out of every copy that was tried.
     """
     for step in subject.steps:
-        pairs = tuple(pair for pair in subject.ranges.spaces if pair[1] in step.spaces)
+        pairs = tuple(pair for pair in subject.case_space.spaces if pair[1] in step.spaces)
         if not pairs:
             continue
-        one = attrs.evolve(subject, ranges=attrs.evolve(subject.ranges, spaces=pairs))
+        one = attrs.evolve(subject, case_space=attrs.evolve(subject.case_space, spaces=pairs))
         tried = accepted(one, count, seed=f"step {step.name}")
-        if tried and all(_right_without(subject, description, step.name) for description in tried):
+        if tried and all(_right_without(subject, case, step.name) for case in tried):
             kernel = built(subject, tried[0])
             lines = copy_instructions(kernel, subject.name) if kernel is not None else []
             number = next((n for n, line in lines if any(part in line.opcode for part in _COMPLETIONS)), 0)
-            raise Finding(
+            raise Counterexample(
                 NEEDED,
                 f"{len(tried)} copies are right without {step.name}: the variant does it itself, or does not need it "
                 f"(completion {subject.record.completion!r})",
@@ -130,64 +134,64 @@ def steps_are_needed(subject: Subject, count: int = 12) -> None:
             )
 
 
-def _right_without(subject: Subject, description: Description, step: str) -> bool:
-    kernel = built(subject, description, skip=step)
+def _right_without(subject: VariantUnderTest, case: CopyCase, step: str) -> bool:
+    kernel = built(subject, case, skip=step)
     if kernel is None:
         return True
-    source, target = arrays_of(description)
-    wanted = oracle.expected(description, (source, target))
+    source, target = arrays_of(case)
+    wanted = oracle.expected(case, (source, target))
     try:
-        emulated(subject, description, kernel, source, target)
+        emulated(subject, case, kernel, source, target)
     except tc.HazardError:
         return False
     return bool(np.array_equal(wanted, target))
 
 
-def assembles(subject: Subject) -> int:
+def assembles(subject: VariantUnderTest) -> int:
     """The text of a copy for each claimed target, assembled; how many were.
 
     Raises:
-        Finding: an assembler refuses one, or no copy is lowered for a target.
+        Counterexample: an assembler refuses one, or no copy is lowered for a target.
     """
     if not available_assemblers():
         return 0
     done = 0
-    for target in subject.ranges.targets:
-        one = attrs.evolve(subject, ranges=attrs.evolve(subject.ranges, targets=(target,)))
-        for description in accepted(one, 1, seed="targets", tries=200):
-            kernel = built(one, description)
+    for target in subject.case_space.targets:
+        one = attrs.evolve(subject, case_space=attrs.evolve(subject.case_space, targets=(target,)))
+        for case in accepted(one, 1, seed="targets", tries=200):
+            kernel = built(one, case)
             assert kernel is not None
             try:
                 assemble(kernel.ptx, kernel.target)
             except tc.AssemblerError as error:
-                raise Finding(ASSEMBLES, f"{target}: {error}", description) from error
+                raise Counterexample(ASSEMBLES, f"{target}: {error}", case) from error
             done += 1
             break
         else:
-            raise Finding(ASSEMBLES, f"the record claims {target}, and none of 200 copies is lowered for it")
+            raise Counterexample(ASSEMBLES, f"the record claims {target}, and none of 200 copies is lowered for it")
     return done
 
 
-def same_elsewhere(subject: Subject, count: int = 12) -> bool:
+def same_elsewhere(subject: VariantUnderTest, count: int = 12) -> bool:
     """The same answers in two other processes; False where another process cannot find the plugin.
 
     Raises:
-        Finding: an answer differs.
+        Counterexample: an answer differs.
     """
-    descriptions = smallest_first(seeded(subject.ranges, f"elsewhere {number}") for number in range(count))
-    here = answers(subject, descriptions)
-    found = answers_elsewhere(subject, descriptions, (1, 2))
+    cases = smallest_first(seeded(subject.case_space, f"elsewhere {number}") for number in range(count))
+    here = answers(subject, cases)
+    found = answers_elsewhere(subject, cases, (1, 2))
     if found is None:
         return False
     for there in found:
-        for description in descriptions:
-            own, other = here[description.key], there[description.key]
+        for case in cases:
+            own, other = here[case.key], there[case.key]
             for what in own.keys() | other.keys():
                 if own.get(what) != other.get(what):
-                    raise Finding(
+                    raise Counterexample(
                         SAME_ELSEWHERE,
                         f"the {what} is not the same here and there:\n{difference(own.get(what), other.get(what))}",
-                        description,
+                        case,
                     )
     return True
 
@@ -224,30 +228,30 @@ class _Fallback:
         """Only plans are made of it."""
 
 
-def falls_back(subject: Subject, count: int = 10) -> None:
+def falls_back(subject: VariantUnderTest, count: int = 10) -> None:
     """Without its options, a copy goes to the next variant or is lowered all the same.
 
     Raises:
-        Finding: an exception, or a decline where the record says that the option may be left out.
+        Counterexample: an exception, or a decline where the record says that the option may be left out.
     """
     registry = tc.Registry([subject.source], environ={"TILECOPY_STRICT": "1"})
     registry.register(_Fallback(subject.record), name="tilecopy_testkit_fallback")
-    for description in accepted(subject, count, seed="options"):
+    for case in accepted(subject, count, seed="options"):
         try:
-            around, request = request_of(subject, description)
+            harness, request = request_of(subject, case)
         except Meaningless:
             continue
         if partition_of(subject, request) is None:  # what it needs of the grid is known in a kernel alone
             continue
         for active in (request.active, tc.ActiveThreads()):
-            for left_out in [*({name} for name in around.options()), set(around.options())]:
-                _without(subject, registry, description, request, active, left_out)
+            for left_out in [*({name} for name in harness.options()), set(harness.options())]:
+                _without(subject, registry, case, request, active, left_out)
 
 
 def _without(
-    subject: Subject,
+    subject: VariantUnderTest,
     registry: tc.Registry,
-    description: Description,
+    case: CopyCase,
     request: tc.CopyRequest,
     active: tc.ActiveThreads,
     left_out: set[str],
@@ -268,38 +272,38 @@ def _without(
     except tc.TilecopyError as error:
         where = "in a kernel" if active.cta_threads is not None else "with no kernel around it"
         named = ", ".join(sorted(left_out)) or "any option"
-        raise Finding(OPTIONS, f"without {named}, {where}: {type(error).__name__}: {error}", description) from error
+        raise Counterexample(OPTIONS, f"without {named}, {where}: {type(error).__name__}: {error}", case) from error
     needed = [
         option.name
         for option in subject.record.options
         if option.name in left_out and (option.required is True or (option.required and active.cta_threads is not None))
     ]
     if plan.variant != subject.name and not needed and active.cta_threads is not None:
-        raise Finding(
+        raise Counterexample(
             OPTIONS,
             f"without {', '.join(sorted(left_out)) or 'any option'}, which the record does not require, it declines: "
             f"{plan.declined.get(subject.name, '')}",
-            description,
+            case,
         )
     if plan.variant == subject.name and not needed and active.cta_threads is not None:
-        built(subject, description, left_out=left_out)  # what a plan does without, instructions must do without
+        built(subject, case, left_out=left_out)  # what a plan does without, instructions must do without
 
 
-def far_places_are_right(subject: Subject, count: int = 4) -> int:
+def far_places_are_right(subject: VariantUnderTest, count: int = 4) -> int:
     """Copies of global arrays that reach past ``2**31`` elements, held against the same copies of small ones; how many.
 
     The arrays are of zeros that nobody touches but the copies: they take next to no memory.
 
     Raises:
-        Finding: an element is another, or the emulator sees a hazard.
+        Counterexample: an element is another, or the emulator sees a hazard.
     """
     done = 0
-    short = [d for d in subject.ranges.dtypes if tc.dtype_of(d).bytes <= 4] or list(subject.ranges.dtypes)
-    for pair in subject.ranges.spaces:
+    short = [d for d in subject.case_space.dtypes if tc.dtype_of(d).bytes <= 4] or list(subject.case_space.dtypes)
+    for pair in subject.case_space.spaces:
         if "global" not in pair:
             continue
-        ranges = attrs.evolve(subject.ranges, spaces=(pair,), dtypes=tuple(short))
-        one, found = attrs.evolve(subject, ranges=ranges), 0
+        case_space = attrs.evolve(subject.case_space, spaces=(pair,), dtypes=tuple(short))
+        one, found = attrs.evolve(subject, case_space=case_space), 0
         for near in _accepted(one, f"far {pair}", 40 * count):
             far = _far(near)
             kernel = built(one, far) if far is not None else None
@@ -313,7 +317,7 @@ def far_places_are_right(subject: Subject, count: int = 4) -> int:
     return done
 
 
-def _far(near: Description) -> Description | None:
+def _far(near: CopyCase) -> CopyCase | None:
     """The same copy, of an array one of whose strides is past ``2**31``; None where no element gets that far."""
     side = "src" if near.src.space == "global" else "dst"
     operand: Operand = getattr(near, side)
@@ -331,11 +335,11 @@ def _far(near: Description) -> Description | None:
     return far if reach >= FAR_ELEMS else None
 
 
-def _all_places(description: Description, operand: Operand) -> list[tuple[tuple[Any, ...], Any]]:
-    return [oracle.index_of(description, operand, values) for values in description.values()]
+def _all_places(case: CopyCase, operand: Operand) -> list[tuple[tuple[Any, ...], Any]]:
+    return [oracle.index_of(case, operand, values) for values in case.values()]
 
 
-def _judge_far(subject: Subject, near: Description, far: Description, kernel: tc.BuiltKernel) -> None:
+def _judge_far(subject: VariantUnderTest, near: CopyCase, far: CopyCase, kernel: tc.BuiltKernel) -> None:
     source, target = arrays_of(near)
     wanted = oracle.expected(near, (source, target))
     arrays = [source, target]
@@ -349,43 +353,43 @@ def _judge_far(subject: Subject, near: Description, far: Description, kernel: tc
         emulated(subject, far, kernel, *arrays)
     except tc.HazardError as error:
         text = line_text(kernel, error.line)
-        raise Finding(FAR, str(error).split("\n")[0], far, line=error.line, text=text) from error
+        raise Counterexample(FAR, str(error).split("\n")[0], far, line=error.line, text=text) from error
     right = np.array_equal(wanted, target) if place == 0 else True
     for (there, _), (here, _) in at if place == 1 else ():
         right = right and np.array_equal(wanted[there], arrays[1][here])
     if not right:
         line, text = first_mover(kernel, subject.name, "global")
-        raise Finding(FAR, "elements are not those of the same copy of a small array", far, line=line, text=text)
+        raise Counterexample(FAR, "elements are not those of the same copy of a small array", far, line=line, text=text)
 
 
-def why_no_gpu() -> str:
+def gpu_unavailable_reason() -> str:
     """Why copies cannot be run on a GPU here, or ""."""
     return unavailable_reason("cuda") or ""
 
 
-def right_on_gpu(subject: Subject, count: int = 20) -> int:
+def right_on_gpu(subject: VariantUnderTest, count: int = 20) -> int:
     """Copies on the GPU of this machine against the oracle; how many there were.
 
     Raises:
-        Finding: a byte differs, or the launch fails.
+        Counterexample: a byte differs, or the launch fails.
     """
     executor: Any = get_executor("cuda")
     major, minor = executor.devices()[0].capability
-    targets = [t for t in subject.ranges.targets if tc.target_of(t).runs_on(major, minor)]
+    targets = [t for t in subject.case_space.targets if tc.target_of(t).runs_on(major, minor)]
     if not targets:
         return 0
-    one = attrs.evolve(subject, ranges=attrs.evolve(subject.ranges, targets=tuple(targets)))
-    descriptions = accepted(one, count, seed="gpu")
-    for description in descriptions:
-        kernel = built(one, description)
+    one = attrs.evolve(subject, case_space=attrs.evolve(subject.case_space, targets=tuple(targets)))
+    cases = accepted(one, count, seed="gpu")
+    for case in cases:
+        kernel = built(one, case)
         assert kernel is not None
-        source, target = arrays_of(description)
-        wanted = oracle.expected(description, (source, target))
+        source, target = arrays_of(case)
+        wanted = oracle.expected(case, (source, target))
         try:
-            kernel(*subject.surroundings.launched(description, source, target), executor="cuda")
+            kernel(*subject.harness_config.launched(case, source, target), executor="cuda")
         except tc.TilecopyError as error:
-            raise Finding(ON_GPU, f"{type(error).__name__}: {error}", description) from error
+            raise Counterexample(ON_GPU, f"{type(error).__name__}: {error}", case) from error
         if not np.array_equal(wanted, target):
             where = tuple(int(i) for i in np.argwhere(wanted != target)[0])
-            raise Finding(ON_GPU, f"byte {where} is 0x{target[where]:02x}, not 0x{wanted[where]:02x}", description)
-    return len(descriptions)
+            raise Counterexample(ON_GPU, f"byte {where} is 0x{target[where]:02x}, not 0x{wanted[where]:02x}", case)
+    return len(cases)

@@ -33,7 +33,7 @@ _Bits = Annotated[int, msgspec.Meta(ge=0, le=30)]
 
 
 @attrs.frozen(field_transformer=typed_fields)
-class Term:
+class AffineTerm:
     """``factor * (variable // quotient % modulus)``; no remainder where ``modulus`` is 0."""
 
     variable: Annotated[str, name_of(*VARIABLES)]
@@ -45,7 +45,7 @@ class Term:
     def at(self, values: Mapping[str, Any]) -> Any:
         """Its value, of integers or of a kernel's symbolic ones."""
         if self.variable not in values:
-            raise tc.RequestError(f"Term.at: values {short_repr(values)} has none of {self.variable}")
+            raise tc.RequestError(f"AffineTerm.at: values {short_repr(values)} has none of {self.variable}")
         value = values[self.variable]
         if self.quotient > 1:
             value = value // self.quotient
@@ -55,11 +55,11 @@ class Term:
 
 
 @attrs.frozen(field_transformer=typed_fields)
-class Start:
+class AffineStart:
     """Where a box begins along one dimension: a constant and what varies."""
 
     base: Number
-    terms: tuple[Term, ...] = ()
+    terms: tuple[AffineTerm, ...] = ()
 
     @checked(values=VALUES)
     def at(self, values: Mapping[str, Any]) -> Any:
@@ -90,7 +90,7 @@ class Operand:
     space: Annotated[str, name_of(*MEMORIES)]
     shape: Shape
     extents: Shape
-    starts: tuple[Start, ...]
+    starts: tuple[AffineStart, ...]
     iters: Iters
     replica: Iters = ()
     offset: tuple[tuple[Axis, Number], ...] = ()
@@ -133,7 +133,7 @@ class Operand:
 
 
 @attrs.frozen(kw_only=True, field_transformer=typed_fields)
-class Description:
+class CopyCase:
     """One copy, and the kernel around it.
 
     Attributes:
@@ -143,15 +143,15 @@ class Description:
         threads: of each CTA.
         target: such as ``sm_90a``.
         dst, src: the operands.
-        issuers: ``all``: every group of threads of the scope copies its own box; ``one``: thread 0 alone does.
+        issued_by: ``all``: every group of threads of the scope copies its own box; ``one``: thread 0 alone does.
         blocks: CTAs.
         cluster: CTAs of a cluster.
-        hop: how many ranks further on, in the cluster, the destination lies.
-        turns: of the loop around the copy; 1 is none.
+        rank_offset: how many ranks further on, in the cluster, the destination lies.
+        iterations: of the loop around the copy; 1 is none.
         n: value of the scalar argument.
         multiple_of: what the scalar is declared to be a multiple of.
         outside: what stands for source elements outside, or None.
-        sized: whether the sizes of global arrays are known at launch only.
+        dynamic_shape: whether the sizes of global arrays are known at launch only.
         options: plain options of the copy, by name.
     """
 
@@ -162,21 +162,21 @@ class Description:
     target: Annotated[str, name_of(*tc.TARGETS)]
     dst: Operand
     src: Operand
-    issuers: Annotated[str, name_of("all", "one")] = "all"
+    issued_by: Annotated[str, name_of("all", "one")] = "all"
     blocks: Positive = 1
     cluster: Annotated[int, msgspec.Meta(ge=1, le=16)] = 1
-    hop: Natural = 0
-    turns: Positive = 1
+    rank_offset: Natural = 0
+    iterations: Positive = 1
     n: Natural = 0
     multiple_of: Positive = 1
     outside: Any = attrs.field(default=None, validator=OUTSIDE)
-    sized: bool = False
+    dynamic_shape: bool = False
     options: tuple[tuple[str, str | bool | int | float | None], ...] = ()
 
     @property
     def units(self) -> int:
         """Groups of threads of a CTA that copy a box each."""
-        if self.issuers == "one":
+        if self.issued_by == "one":
             return 1
         per_unit = {"cta": self.threads, "warp": WARP_THREADS, "warpgroup": WARPGROUP_THREADS, "thread": 1}[self.scope]
         return self.threads // per_unit
@@ -195,9 +195,9 @@ class Description:
         return tuple(rank for rank in range(self.cluster) if mask >> rank & 1)
 
     @property
-    def hops(self) -> tuple[int, ...]:
+    def rank_offsets(self) -> tuple[int, ...]:
         """How many ranks further on in the cluster a copy arrives, each time that it does."""
-        return self.receivers or (self.hop,)
+        return self.receivers or (self.rank_offset,)
 
     @property
     def spaces(self) -> tuple[str, str]:
@@ -218,7 +218,7 @@ class Description:
         """The variables of every copy that is made, turn after turn."""
         return [
             {"block": block, "turn": turn, "unit": unit, "n": self.n}
-            for turn in range(self.turns)
+            for turn in range(self.iterations)
             for block in range(0, self.blocks, self.cluster if self.receivers else 1)
             for unit in range(self.units)
         ]
@@ -228,27 +228,27 @@ class Description:
         return _one_line(attrs.asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Description:
-        """The description of a line.
+    def from_json(cls, text: str) -> CopyCase:
+        """The case of a line.
 
         Raises:
             RequestError: it is no line that :meth:`to_json` gives.
         """
-        TEXT.check(text, "Description.from_json", "text")
+        TEXT.check(text, "CopyCase.from_json", "text")
         try:
             data = json.loads(text)
-            description = msgspec.convert(data, cls)
-            if _one_line({**attrs.asdict(description), **data}) != description.to_json():
-                raise ValueError("it has fields that no description has")
+            case = msgspec.convert(data, cls)
+            if _one_line({**attrs.asdict(case), **data}) != case.to_json():
+                raise ValueError("it has fields that no case has")
         except Exception as error:
             raise tc.RequestError(
-                f"Description.from_json: text {short_repr(text)} is not what to_json gives: {type(error).__name__}: {error}"
+                f"CopyCase.from_json: text {short_repr(text)} is not what to_json gives: {type(error).__name__}: {error}"
             ) from error
-        return description
+        return case
 
     @property
     def key(self) -> str:
-        """A short name; two descriptions that differ have two."""
+        """A short name; two cases that differ have two."""
         return hashlib.blake2b(self.to_json().encode(), digest_size=8).hexdigest()
 
     def __str__(self) -> str:
@@ -263,14 +263,14 @@ class Description:
             for value, what in (
                 (self.blocks, "CTAs"),
                 (self.cluster, "of them a cluster"),
-                (self.turns, "turns"),
+                (self.iterations, "iterations"),
                 (self.units, "groups of threads"),
             )
             if value > 1
         ]
         if any(t.variable == "n" for o in (self.dst, self.src) for s in o.starts for t in s.terms):
             around.append(f"n = {self.n}, declared a multiple of {self.multiple_of}")
-        if self.sized:
+        if self.dynamic_shape:
             around.append("sizes known at launch")
         if self.outside is not None:
             around.append(f"outside={self.outside!r}")
@@ -278,7 +278,7 @@ class Description:
         return "\n".join([*lines, *([f"  with {', '.join(around)}"] if around else [])])
 
 
-def _said(start: Start) -> str:
+def _said(start: AffineStart) -> str:
     parts = [str(start.base)] if start.base or not start.terms else []
     for term in start.terms:
         text = term.variable

@@ -8,49 +8,47 @@ import tilecopy as tc
 
 from tilecopy_core.errors import TEXT, instance_of, integer_in, optional
 
-from .description import Description
+from .copy_case import CopyCase
 
 MOST_LINES, MOST_CHARACTERS = 12, 120
 """Of a difference of two texts that is shown."""
-_DESCRIPTION = optional(instance_of("a Description", Description))
+_CASE = optional(instance_of("a CopyCase", CopyCase))
 
 
-class Finding(tc.TilecopyError, AssertionError):  # noqa: N818 - what a review has
+class Counterexample(tc.TilecopyError, AssertionError):  # noqa: N818 - what a review has
     """A variant breaks a rule.
 
     Attributes:
         rule: the rule, as a sentence.
-        description: the copy that shows it, or None where it shows without one.
+        case: the copy that shows it, or None where it shows without one.
         line: of the PTX text, from 1, or 0.
         text: that line.
     """
 
-    def __init__(
-        self, rule: str, found: str, description: Description | None = None, *, line: int = 0, text: str = ""
-    ) -> None:
+    def __init__(self, rule: str, found: str, case: CopyCase | None = None, *, line: int = 0, text: str = "") -> None:
         for name, given, kind in (
             ("rule", rule, TEXT),
             ("found", found, TEXT),
-            ("description", description, _DESCRIPTION),
+            ("case", case, _CASE),
             ("line", line, integer_in(0, 2**31)),
             ("text", text, TEXT),
         ):
-            kind.check(given, "Finding", name)
-        self.rule, self.found, self.description, self.line, self.text = rule, found, description, line, text.strip()
+            kind.check(given, "Counterexample", name)
+        self.rule, self.found, self.case, self.line, self.text = rule, found, case, line, text.strip()
         parts = [f"rule: {rule}", f"found: {found}"]
         if line:
             parts.append(f"PTX line {line}: {self.text}")
-        if description is not None:
-            parts.append(f"request: {description}")
-            parts.append(f"replay: tilecopy testkit replay '{description.to_json()}'")
+        if case is not None:
+            parts.append(f"request: {case}")
+            parts.append(f"replay: tilecopy testkit replay '{case.to_json()}'")
         super().__init__("\n".join(parts))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _again, (self.rule, self.found, self.description, self.line, self.text)
+        return _again, (self.rule, self.found, self.case, self.line, self.text)
 
 
-def _again(rule: str, found: str, description: Description | None, line: int, text: str) -> Finding:
-    return Finding(rule, found, description, line=line, text=text)
+def _again(rule: str, found: str, case: CopyCase | None, line: int, text: str) -> Counterexample:
+    return Counterexample(rule, found, case, line=line, text=text)
 
 
 def difference(here: str | None, there: str | None) -> str:

@@ -15,14 +15,14 @@ from tilecopy.validators import FUNCTION, mapping_of
 from tilecopy_core.errors import checked, instance_of, optional, short_repr, tuple_of
 from tilecopy_core.registry import VARIANTS_GROUP, Plugin, Source, installed
 
-from .case_space import Draw, Ranges
-from .description import Description
+from .case_harness import ArgumentMaker, HarnessConfig, OptionMaker
+from .case_space import CaseSpace, Draw
+from .copy_case import CopyCase
 from .enumeration import Move
-from .kernels import ArgumentMaker, OptionMaker, Surroundings
 from .validators import DTYPES, MAYBE_FUNCTION, SPACES, TARGETS, VARIANT, WIDTHS
 
 Moves = Callable[[tc.CopyRequest, Any, Mapping[Any, int]], "Iterable[Move] | None"]
-OwnDraws = Callable[[Draw, Ranges], "Description | None"]
+OwnDraws = Callable[[Draw, CaseSpace], "CopyCase | None"]
 WIDTHS_BITS = (128, 64, 32, 16, 8)
 
 
@@ -75,17 +75,17 @@ def referred(reference: str) -> Any:
 
 
 @attrs.frozen(eq=False)
-class Subject:
+class VariantUnderTest:
     """A variant, how its copies are drawn, and what surrounds them.
 
     Attributes:
         plugin: as it was given.
         source: where it comes from.
         record: what it says of itself.
-        ranges: what is drawn.
-        surroundings: what completes its copies.
+        case_space: what is drawn.
+        harness_config: what completes its copies.
         widths_bits: vector widths that its instructions have, widest first; () where vectors are not compared.
-        known_narrower: by reason, copies for which a narrower vector than brute force finds is known and right.
+        expected_narrow: by reason, copies for which a narrower vector than brute force finds is known and right.
         moves: given a request, its partition and the values of its symbols, what is moved (:mod:`.enumeration`); None: the
             partition says so itself by a method ``moves(request, values)``, or only the emitted text is judged.
     """
@@ -93,10 +93,10 @@ class Subject:
     plugin: Any
     source: Source = attrs.field(validator=instance_of("where a plugin comes from", Source))
     record: tc.Variant = attrs.field(validator=VARIANT)
-    ranges: Ranges = attrs.field(validator=instance_of("a Ranges", Ranges))
-    surroundings: Surroundings = attrs.field(validator=instance_of("a Surroundings", Surroundings))
+    case_space: CaseSpace = attrs.field(validator=instance_of("a CaseSpace", CaseSpace))
+    harness_config: HarnessConfig = attrs.field(validator=instance_of("a HarnessConfig", HarnessConfig))
     widths_bits: tuple[int, ...] = attrs.field(default=WIDTHS_BITS, validator=WIDTHS)
-    known_narrower: Mapping[str, Callable[[Description], bool]] = attrs.field(
+    expected_narrow: Mapping[str, Callable[[CopyCase], bool]] = attrs.field(
         factory=dict, validator=mapping_of(FUNCTION)
     )
     moves: Moves | None = attrs.field(default=None, validator=MAYBE_FUNCTION)
@@ -123,7 +123,7 @@ class Subject:
         arguments: Mapping[str, ArgumentMaker] | None = None,
         draws: OwnDraws | None = None,
         **more: Any,
-    ) -> Subject:
+    ) -> VariantUnderTest:
         """The subject of a plugin.
 
         Raises:
@@ -132,8 +132,8 @@ class Subject:
         source = source_of(plugin)
         registry = tc.Registry([source], environ={"TILECOPY_STRICT": "1"})
         record = registry.plugins()[0].record
-        surroundings = Surroundings.of(record, registry, steps, options, arguments)
-        return cls(plugin, source, record, Ranges.of(record, spaces, dtypes, targets, draws), surroundings, **more)
+        harness_config = HarnessConfig.of(record, registry, steps, options, arguments)
+        return cls(plugin, source, record, CaseSpace.of(record, spaces, dtypes, targets, draws), harness_config, **more)
 
     @property
     def name(self) -> str:
@@ -143,8 +143,8 @@ class Subject:
     @property
     def registry(self) -> tc.Registry:
         """A registry with this variant and no other."""
-        assert self.surroundings.registry is not None
-        return self.surroundings.registry
+        assert self.harness_config.registry is not None
+        return self.harness_config.registry
 
     @property
     def registered(self) -> Plugin:
@@ -156,15 +156,15 @@ class Subject:
     @property
     def steps(self) -> tuple[Step, ...]:
         """What completes a copy."""
-        return self.surroundings.steps
+        return self.harness_config.steps
 
     @property
     def completion_is_known(self) -> bool:
         """Whether the kit knows what completes its copies."""
         return bool(self.steps) or self.record.completion in COMPLETIONS
 
-    def with_wrapper(self, wrapper: Any) -> Subject:
+    def with_wrapper(self, wrapper: Any) -> VariantUnderTest:
         """The same variant with a plugin that wraps its hooks."""
         registry = tc.Registry([self.source], environ={"TILECOPY_STRICT": "1"})
         registry.register(wrapper, name="tilecopy_testkit_watcher")
-        return attrs.evolve(self, surroundings=attrs.evolve(self.surroundings, registry=registry))
+        return attrs.evolve(self, harness_config=attrs.evolve(self.harness_config, registry=registry))

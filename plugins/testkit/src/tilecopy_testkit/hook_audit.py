@@ -60,7 +60,7 @@ def snapshot(value: Any) -> Any:
     return key_of(value) if isinstance(value, tc.Expr) else value
 
 
-class Watcher:
+class HookAuditor:
     """Wraps every hook: notes what it prints, changes or looks up, and how much work it does.
 
     Attributes:

@@ -17,17 +17,17 @@ from tilecopy.harness import OPTIONS as HARNESS_OPTIONS
 
 from tilecopy_core.errors import TEXT, checked, instance_of, integer_in, one_of, optional, short_repr
 
-from .description import Description, Operand
+from .copy_case import CopyCase, Operand
 from .oracle import check_memory, consistent, low_halves, memory_shape, read_places
 from .validators import NAMES, NATURAL
 
-DESCRIPTION = instance_of("a Description", Description)
-OptionMaker = Callable[["Around"], Any]
-ArgumentMaker = Callable[[Description], Any]
+CASE = instance_of("a CopyCase", CopyCase)
+OptionMaker = Callable[["CaseHarness"], Any]
+ArgumentMaker = Callable[[CopyCase], Any]
 
 
-def _next_rank(around: Around) -> Any:
-    return (around.rank + around.description.hop) % around.description.cluster
+def _next_rank(harness: CaseHarness) -> Any:
+    return (harness.rank + harness.case.rank_offset) % harness.case.cluster
 
 
 OPTIONS: dict[str, OptionMaker] = {**HARNESS_OPTIONS, "remote_cta_id": _next_rank}
@@ -35,7 +35,7 @@ OPTIONS: dict[str, OptionMaker] = {**HARNESS_OPTIONS, "remote_cta_id": _next_ran
 
 
 @attrs.frozen
-class Surroundings:
+class HarnessConfig:
     """How the kit makes kernels for one variant.
 
     Attributes:
@@ -60,15 +60,15 @@ class Surroundings:
         steps: Sequence[Step] | None = None,
         options: Mapping[str, OptionMaker] | None = None,
         arguments: Mapping[str, ArgumentMaker] | None = None,
-    ) -> Surroundings:
+    ) -> HarnessConfig:
         """Those that follow from a record."""
         known = COMPLETIONS.get(variant.completion, ()) if steps is None else tuple(steps)
         return cls(variant, registry, known, OPTIONS | dict(options or {}), dict(arguments or {}))
 
-    def launched(self, description: Description, source: Any, target: Any, unread: Any = None) -> list[Any]:
+    def launched(self, case: CopyCase, source: Any, target: Any, unread: Any = None) -> list[Any]:
         """The arguments of a launch: those of :func:`arguments_of`, then the variant's own."""
-        own = [_argument(name, make(description)) for name, make in self.arguments.items()]
-        return [*arguments_of(description, source, target, unread), *own]
+        own = [_argument(name, make(case)) for name, make in self.arguments.items()]
+        return [*arguments_of(case, source, target, unread), *own]
 
 
 def _argument(name: str, value: Any) -> Any:
@@ -78,18 +78,18 @@ def _argument(name: str, value: Any) -> Any:
     return value
 
 
-def sizes_at_launch(description: Description, operand: Operand) -> tuple[int, ...]:
+def sizes_at_launch(case: CopyCase, operand: Operand) -> tuple[int, ...]:
     """The sizes that a launch gives: those of a global array that has one stride a dimension, where they are asked for."""
     plain = operand.space == "global" and not operand.swizzle and not operand.offset and not operand.replica
-    return operand.shape if description.sized and plain and len(operand.iters) == len(operand.shape) else ()
+    return operand.shape if case.dynamic_shape and plain and len(operand.iters) == len(operand.shape) else ()
 
 
-class Around(Harness):
+class CaseHarness(Harness):
     """A kernel in the making, as completions and options see it.
 
     Args:
-        description: of the copy.
-        surroundings: of its variant.
+        case: of the copy.
+        harness_config: of its variant.
         skip: a step that is not done.
         left_out: options that are not given.
         unread: elements of a global source that no box has: one more CTA writes them meanwhile, so that who reads them
@@ -97,7 +97,7 @@ class Around(Harness):
 
     Attributes:
         kernel: the builder.
-        description: of the copy.
+        case: of the copy.
         turn: the loop's index, or 0.
         rank: the CTA's rank in its cluster.
         sizes: of ``dst`` and ``src`` those that are known at launch only, or ().
@@ -106,39 +106,39 @@ class Around(Harness):
 
     def __init__(
         self,
-        description: Description,
-        surroundings: Surroundings,
+        case: CopyCase,
+        harness_config: HarnessConfig,
         skip: str | None = None,
         left_out: Collection[str] = (),
         *,
         unread: int = 0,
     ) -> None:
         for name, given, kind in (
-            ("description", description, DESCRIPTION),
-            ("surroundings", surroundings, instance_of("a Surroundings", Surroundings)),
+            ("case", case, CASE),
+            ("harness_config", harness_config, instance_of("a HarnessConfig", HarnessConfig)),
             ("skip", skip, optional(TEXT)),
             ("left_out", left_out, NAMES),
             ("unread", unread, integer_in(0, 2**31)),
         ):
-            kind.check(given, "Around", name)
-        self.description, self._with, self._left_out = description, surroundings, left_out
-        d, word = description, element_storage(tc.dtype_of(description.dtype).bits)
+            kind.check(given, "CaseHarness", name)
+        self.case, self._with, self._left_out = case, harness_config, left_out
+        d, word = case, element_storage(tc.dtype_of(case.dtype).bits)
         copy = HarnessCopy(
-            variant=surroundings.variant,
+            variant=harness_config.variant,
             op=d.op,
             scope=d.scope,
             options=dict(d.options),
             target=d.target,
             outside=d.outside,
-            issued_by_one=d.issuers == "one",
+            issued_by_one=d.issued_by == "one",
             nbytes=d.count * d.elem_bytes,
-            iterations=d.turns,
+            iterations=d.iterations,
             cluster=d.cluster,
             cta_group=d.cta_group,
             receivers=d.receivers,
         )
-        steps = [step for step in surroundings.steps if step.name != skip]
-        super().__init__(tc.KernelBuilder("around", threads=d.threads), copy, steps, surroundings.options)
+        steps = [step for step in harness_config.steps if step.name != skip]
+        super().__init__(tc.KernelBuilder("around", threads=d.threads), copy, steps, harness_config.options)
         k = self.kernel
         self._word, self._words = word
         self.decoy = k.param("decoy", (16,), "uint32")
@@ -152,7 +152,7 @@ class Around(Harness):
             self.scalar = k.scalar("n", multiple_of=d.multiple_of, upper=max(d.n, d.multiple_of))
         self.cta = k.block_id() if d.blocks > 1 else 0
         self.sizes = {name: self._size(name, op) for name, op in (("src", d.src), ("dst", d.dst))}
-        self.arguments = {name: self._own(name, make(d)) for name, make in surroundings.arguments.items()}
+        self.arguments = {name: self._own(name, make(d)) for name, make in harness_config.arguments.items()}
         self.decoy_tile = k.shared(16, "uint32", name="decoy_tile")
         pools = {name: self._pool(name, op, arrays[name]) for name, op in (("src", d.src), ("dst", d.dst))}
         for name, op in (("src", d.src), ("dst", d.dst)):
@@ -166,8 +166,8 @@ class Around(Harness):
 
     def region(self, side: str) -> tc.Region:
         """The box of ``dst`` or ``src``."""
-        one_of("dst", "src").check(side, "Around.region", "side")
-        operand = getattr(self.description, side)
+        one_of("dst", "src").check(side, "CaseHarness.region", "side")
+        operand = getattr(self.case, side)
         return self.memories[side].buffer[operand.box(self._values())]
 
     def options(self) -> dict[str, Any]:
@@ -176,9 +176,9 @@ class Around(Harness):
 
     def request(self, **changes: Any) -> tc.CopyRequest:
         """The request of the copy, as the kernel would make it."""
-        d = self.description
+        d = self.case
         active = tc.ActiveThreads(d.threads)
-        if d.issuers == "one" and d.threads > 1:
+        if d.issued_by == "one" and d.threads > 1:
             only_the_first: Any = self.kernel.thread_id() == 0
             active = active.narrowed_by(only_the_first)
         made: dict[str, Any] = {
@@ -196,7 +196,7 @@ class Around(Harness):
         return tc.CopyRequest(**(made | changes))
 
     def _values(self) -> dict[str, Any]:
-        d, tid = self.description, self.kernel.thread_id()
+        d, tid = self.case, self.kernel.thread_id()
         unit: Any = 0
         if d.units > 1:
             unit = {"warp": tid // 32, "warpgroup": tid // 128, "thread": tid}[d.scope]
@@ -211,11 +211,11 @@ class Around(Harness):
         return tc.Mbarrier(self.kernel, second)
 
     def _uses(self, variable: str) -> bool:
-        sides = (self.description.dst, self.description.src)
+        sides = (self.case.dst, self.case.src)
         return any(t.variable == variable for o in sides for s in o.starts for t in s.terms)
 
     def _param(self, name: str, operand: Operand) -> tc.Buffer:
-        *shape, size = memory_shape(self.description, operand)
+        *shape, size = memory_shape(self.case, operand)
         if operand.space == "tmem":
             return self.kernel.param(name, (*shape[:2], shape[2] * size // 4), "uint32")
         if operand.space == "shared" and name == "dst":
@@ -226,7 +226,7 @@ class Around(Harness):
 
     def _size(self, name: str, operand: Operand) -> tuple[Any, ...]:
         """The sizes of a global array that are known at launch only."""
-        sizes = enumerate(sizes_at_launch(self.description, operand))
+        sizes = enumerate(sizes_at_launch(self.case, operand))
         return tuple(self.kernel.scalar(f"{name}{dim}", lower=1, upper=2 * size) for dim, size in sizes)
 
     def _own(self, name: str, value: Any) -> Any:
@@ -241,7 +241,7 @@ class Around(Harness):
         if operand.space == "global":
             return array
         if operand.space == "shared":
-            _, elems, size = memory_shape(self.description, operand)
+            _, elems, size = memory_shape(self.case, operand)
             align = max(operand.align_bytes, size, 8 if name == "dst" else 1)
             word, count = ("uint64", elems * size // 8) if name == "dst" else (self._word, elems * self._words)
             return k.shared(count, word, name=f"{name}_tile", align_bytes=align)
@@ -249,7 +249,7 @@ class Around(Harness):
 
     def _buffer(self, name: str, operand: Operand, pool: tc.Buffer | None) -> tc.Buffer:
         if pool is None:
-            shape, dtype = operand.shape, self.description.dtype
+            shape, dtype = operand.shape, self.case.dtype
             return self.kernel.tmem(shape, dtype, layout=operand.layout, name=f"{name}_tensor")
         sizes = self.sizes[name]
         layout: Any = operand.layout
@@ -258,7 +258,7 @@ class Around(Harness):
             layout = strided(sizes, tuple(s for _, s, _ in operand.iters))
         return tc.Buffer(
             sizes or operand.shape,
-            self.description.dtype,
+            self.case.dtype,
             space=operand.space,
             name=pool.name,
             layout=layout,
@@ -276,7 +276,7 @@ class Around(Harness):
             NoVariantError: the variant declines the copy.
             TilecopyError: its emit hook failed.
         """
-        k, d = self.kernel, self.description
+        k, d = self.kernel, self.case
         if self._unread is None:
             self.body()
         else:
@@ -306,44 +306,41 @@ class Around(Harness):
         """Return the first of each four columns of tensor memory that are filled: of a source those that are read."""
         if side == "dst":
             return super()._columns_filled(side)
-        *places, size = memory_shape(self.description, self.description.src)
-        read = np.broadcast_to(read_places(self.description), places)
+        *places, size = memory_shape(self.case, self.case.src)
+        read = np.broadcast_to(read_places(self.case), places)
         read = np.repeat(read, max(1, size // 4), axis=2)  # elements of 64 bits: two columns
         columns = self.memories[side].columns
         read = read.reshape(-1, columns, read.shape[2] // columns)
         return [first for first in range(0, columns, 4) if read[:, first : first + 4].any()]
 
 
-@checked(description=DESCRIPTION, seed=NATURAL)
-def arrays_of(description: Description, seed: int = 0) -> tuple[Any, Any]:
+@checked(case=CASE, seed=NATURAL)
+def arrays_of(case: CopyCase, seed: int = 0) -> tuple[Any, Any]:
     """Random bytes for the memories of source and destination (:mod:`.oracle` says in what shape)."""
     rng = np.random.default_rng(seed)
-    source, target = (
-        rng.integers(0, 256, memory_shape(description, operand), np.uint8)
-        for operand in (description.src, description.dst)
-    )
-    return consistent(description, source), target
+    source, target = (rng.integers(0, 256, memory_shape(case, operand), np.uint8) for operand in (case.src, case.dst))
+    return consistent(case, source), target
 
 
-def unread_places(description: Description) -> Any:
+def unread_places(case: CopyCase) -> Any:
     """The words of a global source that no box reads."""
-    _, words = element_storage(tc.dtype_of(description.dtype).bits)
-    return np.flatnonzero(~np.repeat(read_places(description), words)).astype(np.int32)
+    _, words = element_storage(tc.dtype_of(case.dtype).bits)
+    return np.flatnonzero(~np.repeat(read_places(case), words)).astype(np.int32)
 
 
-@checked(description=DESCRIPTION)
-def arguments_of(description: Description, source: Any, target: Any, unread: Any = None) -> list[Any]:
+@checked(case=CASE)
+def arguments_of(case: CopyCase, source: Any, target: Any, unread: Any = None) -> list[Any]:
     """The arguments of the kernel, over the memories themselves: a launch changes ``target``.
 
     Args:
-        description: of the copies.
+        case: of the copies.
         source: bytes of the source's memory.
         target: bytes of the destination's.
         unread: the places that one more CTA writes.
     """
-    word, words = element_storage(tc.dtype_of(description.dtype).bits)
-    check_memory("arguments_of", "source", source, memory_shape(description, description.src))
-    check_memory("arguments_of", "target", target, memory_shape(description, description.dst))
+    word, words = element_storage(tc.dtype_of(case.dtype).bits)
+    check_memory("arguments_of", "source", source, memory_shape(case, case.src))
+    check_memory("arguments_of", "target", target, memory_shape(case, case.dst))
     fits = unread is None or (isinstance(unread, np.ndarray) and unread.dtype == np.int32 and unread.ndim == 1)
     if not fits:
         raise tc.RequestError(f"arguments_of: unread {short_repr(unread)} is not places (an array of int32), or None")
@@ -351,17 +348,17 @@ def arguments_of(description: Description, source: Any, target: Any, unread: Any
     def seen(memory: Any, operand: Operand) -> Any:
         if operand.space == "tmem":
             return memory.reshape(*memory.shape[:2], -1).view(np.uint32)
-        if operand.space == "shared" and operand is description.dst:
+        if operand.space == "shared" and operand is case.dst:
             return memory.reshape(memory.shape[0], -1).view(np.uint64)
         flat = memory.reshape(*memory.shape[:-2], -1).view(word)
         return flat.reshape(*memory.shape[:-2], memory.shape[-2] * words)
 
-    arguments = [np.zeros(16, np.uint32), seen(source, description.src), seen(target, description.dst)]
-    if description.src.space == "shared":
-        arguments.append(read_places(description).astype(np.uint8))
+    arguments = [np.zeros(16, np.uint32), seen(source, case.src), seen(target, case.dst)]
+    if case.src.space == "shared":
+        arguments.append(read_places(case).astype(np.uint8))
     if unread is not None:
         arguments.append(unread)
-    sides = (description.dst, description.src)
+    sides = (case.dst, case.src)
     if any(t.variable == "n" for o in sides for s in o.starts for t in s.terms):
-        arguments.append(description.n)
-    return [*arguments, *(size for o in (description.src, description.dst) for size in sizes_at_launch(description, o))]
+        arguments.append(case.n)
+    return [*arguments, *(size for o in (case.src, case.dst) for size in sizes_at_launch(case, o))]
