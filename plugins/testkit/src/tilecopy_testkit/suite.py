@@ -31,6 +31,8 @@ from .variant_under_test import WIDTHS_BITS, Moves, OwnDraws, VariantUnderTest
 Property = Callable[[VariantUnderTest, CopyCase], bool]
 TARGETS_VARIABLE = "TILECOPY_TESTKIT_TARGETS"
 """The environment variable that names the targets to test."""
+MOST_TRIES = 10
+"""How many times the examples are drawn while the variant takes too few of them."""
 SHRINK_EXAMPLES = 200
 """Copies that are drawn to find a smaller one that breaks the same rule."""
 
@@ -73,7 +75,7 @@ def for_all(
     Args:
         subject: the variant.
         rule: one of :mod:`.properties`.
-        examples: copies to draw, and as many of further strategies.
+        examples: copies to draw, and as many of further strategies; more are drawn while the variant takes too few.
         seeded_by: the same seed draws the same copies.
         strategies: further ones, of hypothesis.
         least: how many of the copies the variant must take.
@@ -86,7 +88,9 @@ def for_all(
         Counterexample: a copy breaks the rule, or the variant does not do the same every time.
     """
     taken = 0
-    for number in range(examples):
+    for number in range(examples * MOST_TRIES):
+        if number >= examples and taken >= least:
+            break
         case = seeded(subject.case_space, f"{seeded_by}:{number}")
         try:
             taken += bool(rule(subject, case))
@@ -97,7 +101,9 @@ def for_all(
     if strategies:
         taken += _hold_by_hypothesis(subject, rule, examples, seeded_by, strategies, shrink=shrink)
     if taken < least:
-        raise Counterexample(checks.ACCEPTS, f"{taken} of {examples} drawn copies are lowered; {least} are wanted")
+        raise Counterexample(
+            checks.ACCEPTS, f"{taken} of {examples * MOST_TRIES} drawn copies are lowered; {least} are wanted"
+        )
     return taken
 
 
