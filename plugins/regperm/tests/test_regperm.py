@@ -315,11 +315,11 @@ def test_a_word_costs_no_more_than_its_sources_less_one(order: list[int]) -> Non
     memory = {(False, word): [(word, byte) for byte in range(4)] for word in range(4)}
     used = set()
     for number, step in enumerate(found.steps):
-        operands = [(value.made, value.number) for value in (step.low, step.high)]
+        operands = [(value.from_step, value.number) for value in (step.low, step.high)]
         used |= set(operands)
         both = [byte for operand in operands for byte in memory[operand]]
         memory[True, number] = [both[step.selector >> 4 * place & 7] for place in range(4)]
-    asked = [(value.made, value.number) for value in found.values]
+    asked = [(value.from_step, value.number) for value in found.values]
     assert [tuple(memory[at]) for at in asked] == wanted
     assert {(True, number) for number in range(len(found.steps))} <= used | set(asked), "a step that nobody reads"
 
