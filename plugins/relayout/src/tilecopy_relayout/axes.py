@@ -20,9 +20,6 @@ def rearrangement(axes: Any, shape: Sequence[int], sizes: Mapping[str, Any] | No
         axes: a permutation (integers, negative ones count from the end, or text such as ``"0,2,1"``) or a pattern.
         shape: of the source.
         sizes: extents of names of the pattern.
-
-    Raises:
-        RequestError: ``axes`` is neither, does not fit the shape, or a size is missing, unknown or does not divide.
     """
     numbers = _numbers(axes) if isinstance(axes, str) else None
     if numbers is None and isinstance(axes, str):

@@ -69,20 +69,12 @@ class Pattern:
     right: tuple[Group, ...]
 
     def error(self, at: int, message: str) -> NoReturn:
-        """Refuse the pattern, pointing at a character.
-
-        Raises:
-            RequestError: always.
-        """
+        """Refuse the pattern, pointing at a character."""
         pointer = f"\n  {self.text}\n  {' ' * at}^" if len(self.text) <= _POINTED and self.text.isprintable() else ""
         raise RequestError(f"axes: pattern {short_repr(self.text)}: {message}{pointer}")
 
     def resolve(self, shape: Sequence[int], sizes: Mapping[str, Any]) -> Rearrangement:
-        """Apply the pattern to an array's shape.
-
-        Raises:
-            RequestError: the number of dimensions differs, or a size is missing, unknown, no extent or does not divide.
-        """
+        """Apply the pattern to an array's shape."""
         names = {term.text for group in self.left for term in group.terms}
         known = sizes_of(sizes, partial(self.error, 0))
         for name, size in known.items():
@@ -142,11 +134,7 @@ class Pattern:
 
 @lru_cache(maxsize=1024)
 def parse(text: str) -> Pattern:
-    """Read a pattern.
-
-    Raises:
-        RequestError: it is not a pattern; the message points at the place.
-    """
+    """Read a pattern."""
     tokens = [Term(normalize(match[0]), match.start()) for match in _TOKEN.finditer(text)]
     tokens = [
         Term("1", token.at) if token.text.isdecimal() and token.text.lstrip("0") == "1" else token for token in tokens

@@ -19,11 +19,7 @@ _MOST = 2**62
 
 
 def items_of(name: str, values: Any, rule: str = "a sequence of integers, one per dimension") -> tuple[Any, ...]:
-    """Return the items of a sequence, an array of one dimension or an iterator. An iterator is read once, a long one not to its end.
-
-    Raises:
-        RequestError: it is none of these, or has more items than :data:`MOST_DIMS`.
-    """
+    """Return the items of a sequence, an array of one dimension or an iterator. An iterator is read once, a long one not to its end."""
     listed = isinstance(values, (Sequence, Iterator)) or hasattr(type(values), "__array__")
     if listed and not isinstance(values, (str, bytes, bytearray, memoryview)):
         try:
@@ -39,11 +35,7 @@ def items_of(name: str, values: Any, rule: str = "a sequence of integers, one pe
 
 
 def integers_of(name: str, values: Any) -> tuple[int, ...]:
-    """Return a sequence of integers, one per dimension.
-
-    Raises:
-        RequestError: it is not such a sequence, or an integer is larger than any memory.
-    """
+    """Return a sequence of integers, one per dimension."""
     items = items_of(name, values)
     text = short_repr(items if isinstance(values, Iterator) else values)
     integers = [integer(value) for value in items]

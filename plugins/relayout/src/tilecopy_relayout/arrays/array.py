@@ -75,9 +75,6 @@ def array_of(where: str, argument: Any) -> Array:
     Args:
         where: the argument's name, for messages.
         argument: of NumPy, torch, CuPy, JAX, or with DLPack, ``__array_interface__`` or ``__cuda_array_interface__``.
-
-    Raises:
-        RequestError: it is not an array, or its bytes cannot be moved as they are.
     """
     kind: Any = type(argument)
     framework = framework_of(kind)

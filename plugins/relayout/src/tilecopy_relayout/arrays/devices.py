@@ -30,12 +30,7 @@ class DevicePlacement:
 
     @classmethod
     def of(cls, source: int, destination: int, stream: Any = None, device: int | None = None) -> DevicePlacement:
-        """Return the GPUs of two arrays. The first array's GPU launches, unless ``device`` or (for two GPUs) a stream names the other one.
-
-        Raises:
-            RequestError: ``device`` is neither of them.
-            LaunchError: there is no driver, or the stream is invalid.
-        """
+        """Return the GPUs of two arrays. The first array's GPU launches, unless ``device`` or (for two GPUs) a stream names the other one."""
         if device is not None:
             if type(device) is not int or device not in (source, destination):
                 raise RequestError(
@@ -87,10 +82,6 @@ class CrossDeviceSync:
 
         torch's ``copy_`` does the same. If the launch is captured into a graph and the other stream is not, a graph cannot have
         the waits. Then nothing waits, and the caller orders the other GPU's work before and after the graph.
-
-        Raises:
-            RequestError: an array is of a framework that has no current streams.
-            LaunchError: the driver refuses.
         """
         if self.why_not:
             raise RequestError(self.why_not)
@@ -104,9 +95,5 @@ class CrossDeviceSync:
 
 
 def driver() -> Any:
-    """Return the executor's driver.
-
-    Raises:
-        LaunchError: the executor is not installed.
-    """
+    """Return the executor's driver."""
     return get_executor("cuda").driver  # type: ignore[attr-defined]

@@ -25,11 +25,7 @@ class Framework:
     """Whether it has a current stream for each GPU."""
 
     def unwrap(self, where: str, array: Any) -> Any:
-        """Return the array, or another object on the same memory that has its facts.
-
-        Raises:
-            RequestError: it has no memory that can be read now.
-        """
+        """Return the array, or another object on the same memory that has its facts."""
         if _has(array, "__cuda_array_interface__") or _has(array, "__dlpack__"):
             return array
         if _has(array, "__array_interface__"):
@@ -47,11 +43,7 @@ class Framework:
         return array
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
-        """Return a C-contiguous array with nothing in it, of an array's framework and device.
-
-        Raises:
-            RequestError: it cannot be made.
-        """
+        """Return a C-contiguous array with nothing in it, of an array's framework and device."""
         raise RequestError(
             f"no result can be made for a {type(array).__name__}, because its framework is not supported: pass out="
         )
@@ -142,11 +134,7 @@ class Torch(Framework):
 
 
 def demand_strided(where: str, tensor: Any) -> None:
-    """Check that the bytes of a tensor of torch are all that it consists of, and lie at strides.
-
-    Raises:
-        RequestError: it has a mask, a scale, rows of different lengths, or indices, or no shape yet.
-    """
+    """Check that the bytes of a tensor of torch are all that it consists of, and lie at strides."""
     if type(tensor).__name__.startswith("Uninitialized"):
         raise RequestError(f"{where} must have a shape, got a {type(tensor).__name__}: run its module once before")
     if type(tensor).__name__ == "MaskedTensor":

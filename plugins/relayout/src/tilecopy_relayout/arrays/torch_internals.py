@@ -82,12 +82,7 @@ def symmetric_memory(nbytes: int, device: torch.device) -> torch.Tensor:
 
 
 def symmetric_handle(tensor: torch.Tensor, group_name: str) -> Any:
-    """Return the handle of symmetric memory; all ranks call it at once (``_symmetric_memory.rendezvous``: 2.5 to 2.13).
-
-    Raises:
-        ImportError: this torch has no symmetric memory.
-        RuntimeError: a rank cannot access the memory of another.
-    """
+    """Return the handle of symmetric memory; all ranks call it at once (``_symmetric_memory.rendezvous``: 2.5 to 2.13)."""
     from torch.distributed._symmetric_memory import rendezvous
 
     return rendezvous(tensor, group_name)

@@ -24,9 +24,6 @@ def relayout_dtensor(call: RelayoutCall, placements: Sequence[Any] | None) -> An
         call: of a DTensor, of which each mesh dimension replicates it or divides one of its dimensions. Its axes are those of the whole array.
         placements: of the result, one for each mesh dimension; by default a divided dimension stays divided. At most one mesh
             dimension may divide another dimension than before.
-
-    Raises:
-        RequestError: an array or placements that are not of this kind, or an argument that DTensors do not take.
     """
     array = call.array
     call.refuse("is not supported for a DTensor: each process holds only its shard", "out", "stream", "device")

@@ -88,12 +88,7 @@ class ShardsCall(NamedTuple):
 
 
 def relayout_part(call: ShardsCall, x: Any, group: Any = None, out: Any = None) -> torch.Tensor:
-    """Return this rank's part of the result, for :func:`~tilecopy_relayout.relayout_shards`.
-
-    Raises:
-        RequestError: see there.
-        LaunchError: see there.
-    """
+    """Return this rank's part of the result, for :func:`~tilecopy_relayout.relayout_shards`."""
     if group is None:
         group = dist.group.WORLD
     if torch.compiler.is_compiling():
@@ -126,12 +121,7 @@ def relayout_part(call: ShardsCall, x: Any, group: Any = None, out: Any = None) 
 
 
 def exchange(x: torch.Tensor, call: ShardsCall, group: Any, out: Any) -> torch.Tensor:
-    """Return this rank's part of the result, without gradients.
-
-    Raises:
-        RequestError: see :func:`~tilecopy_relayout.relayout_shards`.
-        LaunchError: see there.
-    """
+    """Return this rank's part of the result, without gradients."""
     kind = _agree(x, call, group, out)
     with torch.no_grad():
         result = kind.move(group, x, out)
@@ -167,12 +157,7 @@ _groups: weakref.WeakKeyDictionary[Any, _GroupState] = weakref.WeakKeyDictionary
 
 
 def _agree(x: torch.Tensor, call: ShardsCall, group: Any, out: Any) -> _Kind:
-    """Return the exchange that all ranks agree on.
-
-    Raises:
-        RequestError: they disagree. The error is the same on every rank.
-        LaunchError: a rank does not come.
-    """
+    """Return the exchange that all ranks agree on."""
     state = _groups.get(group)
     if state is None:
         rendezvous = Rendezvous(group)

@@ -99,11 +99,7 @@ class Rendezvous:
         self.all_gather_text("ready")
 
     def all_equal(self, digest: int) -> bool:
-        """Wait until all ranks have reached this call. True if they all have this digest, which is not :data:`NEW`.
-
-        Raises:
-            LaunchError: a rank does not come within :attr:`seconds`. No call of this group can succeed after that.
-        """
+        """Wait until all ranks have reached this call. True if they all have this digest, which is not :data:`NEW`."""
         self._check()
         self._calls += 1
         number = self._calls & _CALL
@@ -125,11 +121,7 @@ class Rendezvous:
                 time.sleep(min(waited / 10, _NAP_SECONDS))
 
     def all_gather_text(self, text: str) -> list[str]:
-        """Exchange texts: the text of each rank for this call. Every rank must call it.
-
-        Raises:
-            LaunchError: as :meth:`all_equal`.
-        """
+        """Exchange texts: the text of each rank for this call. Every rank must call it."""
         self._check()
         self._said += 1
         keys = [f"said/{self._said}/{rank}" for rank in range(self.ranks)]

@@ -160,11 +160,7 @@ def are_consecutive(boxes: Sequence[Strides]) -> bool:
 
 
 def dimension(name: str, value: Any, rank: int, what: str) -> int:
-    """Return a dimension's number, counted from the front.
-
-    Raises:
-        RequestError: an array with ``rank`` dimensions has no such dimension.
-    """
+    """Return a dimension's number, counted from the front."""
     dim = integer(value)
     if dim is None or not -rank <= dim < rank:
         raise RequestError(f"{name} must be a dimension of {what}, which has {rank}, got {short_repr(value)}")
@@ -222,11 +218,7 @@ _EQUAL = ("dtype", "device", "axes", "sizes", "shard_dim", "out_shard_dim")
 
 
 def merge_requests(requests: Sequence[RankRequest]) -> Shards:
-    """Return the relayout that all ranks request. Every rank gets the same result from the same texts, or the same error.
-
-    Raises:
-        RequestError: the ranks disagree, the arguments of a rank are invalid, or the parts do not fit together.
-    """
+    """Return the relayout that all ranks request. Every rank gets the same result from the same texts, or the same error."""
     for rank, request in enumerate(requests):
         if request.refused:
             raise RequestError(f"rank {rank}: {request.refused}")

@@ -122,11 +122,6 @@ def relayout_file(
 
     Every piece is verified against NumPy. The output file appears, or changes, after all pieces are verified. ``max_memory_bytes`` are those
     of both sides of a piece, by default as many as fit. ``executor`` and ``target`` are by default those of the GPU, if there is one.
-
-    Raises:
-        FileError: the input cannot be read, or the output cannot be written or is the input.
-        RequestError: the axes do not fit.
-        TilecopyError: a result differs, or the driver refuses.
     """
     started = time.perf_counter()
     read = read_npy(source, mapped=True)

@@ -22,12 +22,7 @@ from ..local.host import choose_executor
 
 
 def relayout_blocks(call: RelayoutCall) -> Any:
-    """Return the relayout of a Dask array; nothing is computed yet.
-
-    Raises:
-        RequestError: ``out=``, ``stream=`` or ``device=`` is given, it is not a Dask array, its extents are not known yet, or
-            relayout refuses it.
-    """
+    """Return the relayout of a Dask array; nothing is computed yet."""
     array = call.array
     if not isinstance(array, da.Array):
         raise RequestError(f"array must be a Dask array, got a {type(array).__name__} of Dask")
@@ -57,11 +52,7 @@ def relayout_blocks(call: RelayoutCall) -> Any:
 
 
 def _demand_movable(array: Any, executor: str | None) -> None:
-    """Check what is known of the blocks before they are computed: their class and dtype, and the executor for them.
-
-    Raises:
-        RequestError: a worker would refuse each block.
-    """
+    """Check what is known of the blocks before they are computed: their class and dtype, and the executor for them."""
     on_host = isinstance(array._meta, (np.ndarray, np.generic))
     if executor is not None:
         choose_executor(executor, None if on_host else 0)

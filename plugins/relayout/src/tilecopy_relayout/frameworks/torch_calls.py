@@ -11,12 +11,7 @@ from ..local.call import RelayoutCall
 
 
 def relayout_tensor(call: RelayoutCall) -> Any:
-    """Return the relayout of a tensor of torch.
-
-    Raises:
-        RequestError: see :func:`~tilecopy_relayout.relayout`.
-        LaunchError: see there.
-    """
+    """Return the relayout of a tensor of torch."""
     from ..arrays.torch_internals import needs_torch_dispatch  # torch.compile, which traces this, knows no locks
 
     torch: Any = sys.modules["torch"]

@@ -30,12 +30,7 @@ from ..validation import sizes_of
 
 
 def apply_operator(call: RelayoutCall) -> Any:
-    """Return the relayout of a tensor by the operator.
-
-    Raises:
-        RequestError: ``stream=``, ``device=``, an ``out=`` with gradients or in a transform, or a tensor of a class that does not
-            support the operator.
-    """
+    """Return the relayout of a tensor by the operator."""
     array, out = call.array, call.out
     if call.stream is not None:
         raise RequestError(
@@ -70,11 +65,7 @@ def apply_operator(call: RelayoutCall) -> Any:
 
 
 def record_operator(call: RelayoutCall) -> Any:
-    """Record the operator for a proxy of ``torch.fx.symbolic_trace``, which stands for a tensor of any shape.
-
-    Raises:
-        RequestError: there is an ``out``, or a size is not an integer.
-    """
+    """Record the operator for a proxy of ``torch.fx.symbolic_trace``, which stands for a tensor of any shape."""
     if call.out is not None:
         raise RequestError(
             "out= is not supported under torch.fx.symbolic_trace: omit it, or trace with torch.export or make_fx"
@@ -87,11 +78,7 @@ def _refuse(why: str) -> NoReturn:
 
 
 def _demand_no_derivatives(array: torch.Tensor, out: torch.Tensor) -> None:
-    """Check that no derivative is lost because the result is written into ``out``.
-
-    Raises:
-        RequestError: torch records or transforms the call, or only one of the tensors has memory.
-    """
+    """Check that no derivative is lost because the result is written into ``out``."""
     if not torch.compiler.is_compiling():  # which traces none of this
         if array.is_meta != out.is_meta:
             raise RequestError(f"out must be on the device of the array, {array.device}, got {out.device}")
@@ -193,11 +180,7 @@ def _records_operators() -> bool:
 
 
 def _functionalizes() -> bool:
-    """Return whether ``torch.func.functionalize`` sees the call, which has a rule for operators and none for ``autograd.Function``.
-
-    Raises:
-        RequestError: another transform sees it too.
-    """
+    """Return whether ``torch.func.functionalize`` sees the call, which has a rule for operators and none for ``autograd.Function``."""
     levels = active_transforms()
     if TransformType.Functionalize in levels and len(set(levels)) > 1:
         raise RequestError(

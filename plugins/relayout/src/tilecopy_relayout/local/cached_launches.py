@@ -91,11 +91,7 @@ class _CachedLaunch:
         )
 
     def new_result(self, array: Any, stream: Any) -> tuple[Any, int]:
-        """Return a new result and its address.
-
-        Raises:
-            CacheMissError: the framework made another array than for the call that was checked.
-        """
+        """Return a new result and its address."""
         result = self.framework.empty(array, self.shape, self.dtype, stream)
         reader = _readers.get(type(result))
         facts, address = (None, 0) if reader is None else reader(result)
@@ -104,11 +100,7 @@ class _CachedLaunch:
         return result, address
 
     def launch_across(self, across: CrossDeviceSync, source: int, destination: int, stream: Any) -> None:
-        """Launch for a result on another GPU.
-
-        Raises:
-            CacheMissError: the addresses do not fit, or the stream's GPU launches, and that is another GPU.
-        """
+        """Launch for a result on another GPU."""
         if (source | destination) & self.mask:
             raise CacheMissError
         if stream is not None and driver().device_of_stream(stream) not in (None, across.device):
@@ -133,11 +125,7 @@ _NONE_KEPT: Any = (_always, None, None)
 
 
 def launch_cached(array: Any, axes: Any, out: Any, stream: Any, executor: str | None, sizes: Mapping[str, Any]) -> Any:
-    """Launch as an earlier call of the same kind did, and return the result.
-
-    Raises:
-        CacheMissError: the call must be checked.
-    """
+    """Launch as an earlier call of the same kind did, and return the result."""
     try:
         options = _options(axes, out, executor, sizes)
         sees_calls, same, kept = _newest.get(options, _NONE_KEPT)
@@ -183,12 +171,7 @@ def _options(axes: Any, out: Any, executor: str | None, sizes: Mapping[str, Any]
 
 
 def relayout_array(call: RelayoutCall) -> Any:
-    """Return the relayout of an array that has memory, whatever torch records of it.
-
-    Raises:
-        RequestError: see :func:`~tilecopy_relayout.relayout`.
-        LaunchError: see there.
-    """
+    """Return the relayout of an array that has memory, whatever torch records of it."""
     if call.device is None:
         with suppress(CacheMissError):
             return launch_cached(call.array, call.axes, call.out, call.stream, call.executor, call.sizes)

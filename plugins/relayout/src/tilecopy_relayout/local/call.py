@@ -34,19 +34,11 @@ class RelayoutCall(NamedTuple):
     sizes: Mapping[str, Any] = {}
 
     def rearrangement(self) -> Rearrangement:
-        """Return what the call does to the array's shape.
-
-        Raises:
-            RequestError: the axes do not fit the array.
-        """
+        """Return what the call does to the array's shape."""
         return rearrangement(self.axes, self.array.shape, self.sizes)
 
     def refuse(self, why: str, *names: str) -> None:
-        """Raise RequestError with a reason for the first of these arguments that is given.
-
-        Raises:
-            RequestError: one of them is given.
-        """
+        """Raise RequestError with a reason for the first of these arguments that is given."""
         for name in names:
             if getattr(self, name) is not None:
                 raise RequestError(f"{name}= {why}")
@@ -83,10 +75,6 @@ def run_call(call: RelayoutCall, on_launch: Callable[[CheckedLaunch], None] = la
     Args:
         call: the call.
         on_launch: is told of a launch on the current stream of the first array's GPU, for later calls of the same kind.
-
-    Raises:
-        RequestError: see :func:`~tilecopy_relayout.relayout`.
-        LaunchError: see there.
     """
     if call.stream is not None:
         stream_handle(call.stream)
@@ -140,11 +128,7 @@ def current_stream(source: Array, destination: Array) -> Callable[[], int]:
 
 
 def checked_result(name: str, result: Any, source: Array, shape: tuple[int, ...]) -> Array:
-    """Return the facts of an array for a result of this shape: the caller's, or one that a framework has just made.
-
-    Raises:
-        RequestError: the result does not fit into it.
-    """
+    """Return the facts of an array for a result of this shape: the caller's, or one that a framework has just made."""
     facts = array_of(name, result)
     if facts.shape != shape:
         raise RequestError(

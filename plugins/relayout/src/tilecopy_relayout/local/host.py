@@ -33,9 +33,6 @@ def choose_executor(name: str | None, device: int | None = None) -> str:
     Args:
         name: the caller's choice, or None.
         device: the GPU that the array is on, or None.
-
-    Raises:
-        RequestError: there is no executor of that name, or it cannot access the array.
     """
     if name is not None and not (isinstance(name, str) and name in EXECUTORS):
         raise RequestError(f"executor must be 'cuda' or 'emulator', got {short_repr(name)}")
@@ -49,22 +46,14 @@ def choose_executor(name: str | None, device: int | None = None) -> str:
 
 
 def target_of_gpu(device: int) -> str:
-    """Return the architecture of a GPU.
-
-    Raises:
-        LaunchError: there is no driver.
-    """
+    """Return the architecture of a GPU."""
     cuda: Any = get_executor("cuda")
     major, minor = next(d.capability for d in cuda.devices() if d.ordinal == device)
     return f"sm_{major}{minor}"
 
 
 def current_gpu() -> int:
-    """Return the GPU that host arrays go through: the GPU whose context is current in this thread, else the first.
-
-    Raises:
-        LaunchError: there is no driver.
-    """
+    """Return the GPU that host arrays go through: the GPU whose context is current in this thread, else the first."""
     return int(driver().current_device())
 
 
@@ -109,9 +98,6 @@ def move_in_pieces(source: Any, result: Any, axes: Sequence[int], executor: str,
         axes: for each dimension of the result, the source's.
         executor: ``cuda`` or ``emulator``.
         target: architecture; by default the GPU's own, or the emulated one.
-
-    Raises:
-        LaunchError: the driver refuses, or there is not enough device memory.
     """
     limit = default_memory_bytes(executor)
     most = max(1, result.size if limit is None else limit // (2 * result.itemsize))

@@ -19,11 +19,7 @@ from .tilings import LANES, SmemLayout, ThreadValueLayout, Tiling, sector_elems,
 
 
 def build(problem: Problem, tiling: Tiling, target: str, *, name: str = "relayout") -> tc.BuiltKernel:
-    """Build the kernel of a tiling; its parameters are ``src`` and ``dst``, both with the problem's dimensions.
-
-    Raises:
-        NoVariantError: a variant that it needs is not installed.
-    """
+    """Build the kernel of a tiling; its parameters are ``src`` and ``dst``, both with the problem's dimensions."""
     shape, dtype = tuple(d.extent for d in problem.dims), DTYPES[problem.elem_bytes]
     k = tc.KernelBuilder(name, threads=tiling.threads)
     src = k.param("src", shape, dtype, strides=tuple(d.src for d in problem.dims), align_bytes=problem.src_align)

@@ -73,11 +73,7 @@ class DeviceLauncher:
 
 
 def low_bits(source: int, destination: int) -> int:
-    """Return the part of two addresses that a plan depends on: their remainders by :data:`WIDEST_BYTES`.
-
-    Raises:
-        RequestError: they are not integers, or one is 0.
-    """
+    """Return the part of two addresses that a plan depends on: their remainders by :data:`WIDEST_BYTES`."""
     if source == 0 or destination == 0:
         which = "source" if source == 0 else "destination"
         raise tc.RequestError(f"{which} must be the address of memory, got 0: the memory was freed or never allocated")
@@ -114,11 +110,7 @@ def _on_host(
 
 
 def _demand(name: str, array: Any, planned: StridedMemory) -> None:
-    """Check that an array holds the bytes that a plan reads or writes, because the kernel accesses them by address.
-
-    Raises:
-        RequestError: it is not such an array, its elements are of another size, or it is too short.
-    """
+    """Check that an array holds the bytes that a plan reads or writes, because the kernel accesses them by address."""
     if not isinstance(array, np.ndarray) or array.dtype.hasobject or is_masked(array):
         raise tc.RequestError(f"{name} must be a NumPy array of plain elements, got {short_repr(array)}")
     footprint = StridedMemory(0, array.shape, array.strides, array.itemsize)

@@ -201,11 +201,7 @@ def _plan_aligned(spec: RelayoutSpec, src_align: int, dst_align: int) -> Planned
 
 
 def element_bytes(dtype: Any) -> int:
-    """Return the bytes of an element.
-
-    Raises:
-        RequestError: its elements are not whole bytes.
-    """
+    """Return the bytes of an element."""
     element_type = tc.dtype_of(dtype)
     if element_type.bits % 8:
         raise tc.RequestError(
