@@ -128,7 +128,7 @@ def tests(session: nox.Session) -> None:
 def assembled(session: nox.Session) -> None:
     """Every text that `nox -s tests` emulated goes to ptxas, and 2,000 mutated texts to the emulator and to ptxas."""
     sync(session, "test")
-    session.run("python", "tests/assembled.py", str(EMULATED_TEXTS))
+    session.run("python", "tests/tools/assembled.py", str(EMULATED_TEXTS))
     session.run("python", "plugins/emulator/tests/mutations.py", *(session.posargs or ["2000"]))
 
 
@@ -176,14 +176,14 @@ def libraries(session: nox.Session) -> None:
 def verification_suites(session: nox.Session) -> None:
     """Programs of GPUVerify, ScoR or Indigo on the emulator, from your copy of their sources: `nox -s verification_suites -- PATH [WORD ...]`."""
     sync(session, "test")
-    session.run("python", "tests/verification_suites.py", *session.posargs)
+    session.run("python", "tests/tools/verification_suites.py", *session.posargs)
 
 
 @nox.session
 def cuda_files(session: nox.Session) -> None:
     """The kernels of your CUDA C++ files on the emulator, with arguments that are made up: `nox -s cuda_files -- PATH [WORD ...]`."""
     sync(session, "test")
-    session.run("python", "tests/cuda_files.py", *session.posargs)
+    session.run("python", "tests/tools/cuda_files.py", *session.posargs)
 
 
 @nox.session
@@ -207,7 +207,7 @@ def fresh(session: nox.Session) -> None:
 def mutants(session: nox.Session) -> None:
     """Mutation testing: which drawn faults of packages the tests find; `nox -s mutants -- relayout` takes one (docs/releasing.md)."""
     sync(session, "test")
-    session.run("python", "tests/mutation.py", *session.posargs)
+    session.run("python", "tests/tools/mutation.py", *session.posargs)
 
 
 @nox.session
@@ -258,7 +258,7 @@ def docs(session: nox.Session) -> None:
 def floor(session: nox.Session) -> None:
     """Run the suite with the oldest version of every distribution that a package requires: `nox -s floor -- PATH` takes a part."""
     session.install("attrs", "packaging")
-    floors = session.run("python", "tests/release.py", "--requirements", silent=True).splitlines()
+    floors = session.run("python", "tests/tools/release.py", "--requirements", silent=True).splitlines()
     folders = (ROOT, ROOT / "tests" / "helpers", *PLUGINS.values())
     ours = [option for folder in folders for option in ("--editable", str(folder))]
     session.run_install("uv", "pip", "install", "--quiet", "--upgrade", "--resolution", "lowest-direct", *floors, *ours)
@@ -278,7 +278,7 @@ def python(session: nox.Session) -> None:
 def install(session: nox.Session) -> None:
     """Every install line of the docs and messages, as printed, in fresh environments: `nox -s install -- [--pip] WORD ...` takes some."""
     sync(session, "test")
-    session.run("python", "tests/install_lines.py", *session.posargs)
+    session.run("python", "tests/tools/install_lines.py", *session.posargs)
 
 
 @nox.session(name="subsets")
@@ -289,7 +289,7 @@ def subsets(session: nox.Session) -> None:
         packages = [distribution(variant)] if variant else []
         python = environment(session, variant or "none", "tilecopy-partitions", *packages, wheels=[folder])
         session.chdir(Path(python).parents[1])
-        session.run(python, "-P", str(ROOT / "tests" / "install_subset.py"), variant, external=True)
+        session.run(python, "-P", str(ROOT / "tests" / "tools" / "install_subset.py"), variant, external=True)
         session.chdir(ROOT)
 
 
@@ -300,7 +300,7 @@ def frozen(session: nox.Session) -> None:
     python = environment(session, "frozen", "tilecopy-gmem-smem", "tilecopy-emulator", "pyinstaller", wheels=[folder])
     target = fresh_folder(session, "program")
     options = ["--noconfirm", "--log-level", "ERROR", "--distpath", str(target), "--workpath", str(target / "work")]
-    program = str(ROOT / "tests" / "frozen_program.py")
+    program = str(ROOT / "tests" / "tools" / "frozen_program.py")
     session.run(python, "-m", "PyInstaller", *options, "--specpath", str(target), program, external=True)
     session.run(str(target / "frozen_program" / "frozen_program"), external=True)
 
@@ -316,10 +316,10 @@ def release(session: nox.Session) -> None:
     chosen = [name for name in names if name not in ("examples", "scaffold")]
     session.install("attrs", "packaging", "twine")
     session.run("uv", "lock", "--check", "--quiet", external=True)
-    session.run("python", "tests/release.py", *chosen)
+    session.run("python", "tests/tools/release.py", *chosen)
     folder = wheels(session, "--sdist")
     session.run("twine", "check", "--strict", *map(str, folder.glob("*.*")))
-    session.run("python", "tests/release.py", *map(str, sorted(folder.glob("*.whl"))))
+    session.run("python", "tests/tools/release.py", *map(str, sorted(folder.glob("*.whl"))))
     for name in chosen:
         _with_each_core(session, name, folder)
     if "examples" in names:
@@ -335,7 +335,7 @@ def _with_each_core(session: nox.Session, name: str, folder: Path) -> None:
         _imports(session, environment(session, name, "tilecopy-core", wheels=[folder]), name)
         return
     newest = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
-    oldest = session.run("python", "tests/release.py", "--oldest-core", name, silent=True).split()[-1]
+    oldest = session.run("python", "tests/tools/release.py", "--oldest-core", name, silent=True).split()[-1]
     if oldest == newest:
         session.log(f"{name}: no older core that it claims is released; oldest and newest are this tree's {newest}")
     else:
@@ -444,7 +444,7 @@ def _architecture_session(architecture: str) -> None:
         sync(session, "test")
         folders = [Path(path).resolve() for path in session.posargs]
         if not folders:
-            session.run("python", "tests/architecture.py", architecture)
+            session.run("python", "tests/tools/architecture.py", architecture)
         paths = [_tests_of(session, folder) for folder in folders or VARIANTS.values()]
         options = ["-n", "2", "--import-mode=importlib", "-p", "no:cacheprovider"]
         session.run("pytest", *options, *map(str, paths), env={"TILECOPY_TESTKIT_TARGETS": architecture})

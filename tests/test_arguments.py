@@ -11,11 +11,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 import tilecopy as tc
-from fake_driver import CPU, CUDA0, META, FakeTensor, TorchDType
 from tilecopy.executors import HostArguments
 from tilecopy.kernel import ArrayParameter, Parameter, ScalarParameter, SizeParameter
 from tilecopy.kernel.parameters import ArrayView, Binding
 from tilecopy_test_helpers import byte_arrays
+from tilecopy_test_helpers.fake_driver import CPU, CUDA0, META, FakeTensor, TorchDType
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_test_helpers.programs import round_trip
 
@@ -356,8 +356,8 @@ class Doubled(Parameter):
 
 
 def test_a_parameter_of_another_package_needs_nothing_of_the_executors() -> None:
-    from fake_driver import FakeDriver
     from tilecopy_cuda.cuda import CudaExecutor
+    from tilecopy_test_helpers.fake_driver import FakeDriver
 
     fake = FakeDriver(sizes=(8, 8, 8))
     cuda, kernel = (

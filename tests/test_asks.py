@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tilecopy as tc
-from cuda_cpp import compiled
 from tilecopy import S, TileLayout
 from tilecopy.assemblers import available_assemblers
 from tilecopy_test_helpers import byte_arrays
+from tilecopy_test_helpers.cuda_cpp import compiled
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_test_helpers.programs import round_trip
 

@@ -13,19 +13,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import drawn_exports
-import exported
-import host_bytes
 import numpy as np
 import pytest
 import tilecopy as tc
-from cuda_cpp import compiled, run_on_gpu
 from tilecopy import S, TileLayout
 from tilecopy.assemblers import assemble
 from tilecopy.kernel.instructions import SYNC
 from tilecopy_emulator import run_ptx
 from tilecopy_emulator.memory.tensor_maps import tensor_map
-from tilecopy_test_helpers import byte_arrays
+from tilecopy_test_helpers import byte_arrays, drawn_exports, exported, host_bytes
+from tilecopy_test_helpers.cuda_cpp import compiled, run_on_gpu
 from tilecopy_test_helpers.mentions import mentions
 
 sys.path[:0] = [str(Path(__file__).parent / "benchmarks")]

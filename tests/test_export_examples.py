@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tilecopy as tc
-from cuda_cpp import compiled, run_on_gpu
 from tilecopy_emulator import TensorMap, run_ptx
+from tilecopy_test_helpers.cuda_cpp import compiled, run_on_gpu
 from tilecopy_test_helpers.mentions import mentions
 
 EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"

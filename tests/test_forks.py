@@ -18,11 +18,11 @@ from unittest import mock
 
 import pytest
 import tilecopy as tc
-from fake_driver import FakeDriver, FakeTensor
 from tilecopy import assemblers
 from tilecopy import executor_registry as running
 from tilecopy.executors import get_executor
 from tilecopy_cuda.cuda import CudaExecutor
+from tilecopy_test_helpers.fake_driver import FakeDriver, FakeTensor
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_test_helpers.programs import round_trip
 

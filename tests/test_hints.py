@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
-from cache_hints import LOADS, PREFETCHES, STORES, Hints, hints_of, rewritten, with_hints
 from tilecopy_emulator.executor import EmulatorExecutor
 from tilecopy_test_helpers import byte_arrays
+from tilecopy_test_helpers.cache_hints import LOADS, PREFETCHES, STORES, Hints, hints_of, rewritten, with_hints
 from tilecopy_test_helpers.mentions import mentions
 
 sys.path.append(str(Path(__file__).parent / "benchmarks"))

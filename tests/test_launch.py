@@ -1,4 +1,4 @@
-"""What the CUDA executor gives the driver and asks of it, on a stand-in (tests/fake_driver.py): no GPU, no kernel runs."""
+"""What the CUDA executor gives the driver and asks of it, on a stand-in (tilecopy_test_helpers.fake_driver): no GPU, no kernel runs."""
 
 from __future__ import annotations
 
@@ -16,15 +16,25 @@ from collections.abc import Iterator
 from typing import Any
 
 import attrs
-import host_bytes
 import numpy as np
 import pytest
 import tilecopy as tc
-from fake_driver import CPU, CUDA0, CUDA1, FLOAT16, FLOAT32, META, FakeDriver, FakeTensor, TorchDType
 from tilecopy.executors import arguments
 from tilecopy.kernel.parameters import TensorMapParameter
 from tilecopy_cuda.cuda import CudaExecutor
 from tilecopy_cuda.device_array import DeviceArray
+from tilecopy_test_helpers import host_bytes
+from tilecopy_test_helpers.fake_driver import (
+    CPU,
+    CUDA0,
+    CUDA1,
+    FLOAT16,
+    FLOAT32,
+    META,
+    FakeDriver,
+    FakeTensor,
+    TorchDType,
+)
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_test_helpers.programs import round_trip
 

@@ -15,9 +15,9 @@ import attrs
 import pytest
 import tilecopy as tc
 from click.testing import CliRunner
-from fake_driver import FakeDriver, FakeTensor
 from tilecopy_cli.commands import tilecopy as command
 from tilecopy_cuda import ComputeCache, CudaExecutor
+from tilecopy_test_helpers.fake_driver import FakeDriver, FakeTensor
 from tilecopy_test_helpers.programs import round_trip
 
 A0, B0 = 0x7F0000001000, 0x7F0000002000

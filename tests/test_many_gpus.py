@@ -14,9 +14,9 @@ import attrs
 import numpy as np
 import pytest
 import tilecopy as tc
-from fake_driver import FakeDriver, FakeTensor, Where
 from tilecopy.executors.streams import stream_device
 from tilecopy_cuda.cuda import CudaExecutor
+from tilecopy_test_helpers.fake_driver import FakeDriver, FakeTensor, Where
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_test_helpers.programs import round_trip
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import tilecopy as tc
 import tilecopy_draw
-from fake_driver import CUDA0, FakeDriver, FakeTensor, TorchDType
 from tilecopy import S, TileLayout
 from tilecopy_cuda.cuda import CudaExecutor
 from tilecopy_cuda.device_array import DeviceArray
 from tilecopy_test_helpers import byte_arrays
+from tilecopy_test_helpers.fake_driver import CUDA0, FakeDriver, FakeTensor, TorchDType
 from tilecopy_test_helpers.mentions import mentions
 
 EMPTY = [(0, 8), (8, 0), (0, 0)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from many_variants import READY, calls_of, install_many
 from tilecopy_test_helpers import byte_arrays
+from tilecopy_test_helpers.many_variants import READY, calls_of, install_many
 from tilecopy_test_helpers.programs import round_trip
 
 MAX_CALLS_PER_VARIANT = 4_000

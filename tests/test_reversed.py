@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tilecopy as tc
 import tilecopy_draw
-from fake_driver import FakeDriver
 from tilecopy_cuda.cuda import CudaExecutor
 from tilecopy_test_helpers import byte_arrays
+from tilecopy_test_helpers.fake_driver import FakeDriver
 from tilecopy_test_helpers.mentions import mentions
 
 SHAPE = (16, 48)

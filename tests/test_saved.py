@@ -14,13 +14,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import host_bytes
 import numpy as np
 import pytest
 import tilecopy as tc
 from drawn_records import raw_exceptions
 from tilecopy_emulator import run_ptx
-from tilecopy_test_helpers import byte_arrays, demos
+from tilecopy_test_helpers import byte_arrays, demos, host_bytes
 from tilecopy_test_helpers import programs as kernels
 from tilecopy_test_helpers.mentions import mentions
 
@@ -458,7 +457,7 @@ def test_a_changed_record_is_refused_or_the_same_kernel(of: Callable[[], tc.Buil
 
 
 def test_drawn_records_end_in_errors_of_tilecopy() -> None:
-    """Some of what tests/drawn_records.py draws by the thousands."""
+    """Some of what tests/tools/drawn_records.py draws by the thousands."""
     some = {name: MADE[name] for name in ("sized", "gather", "drawn back", "tensor maps", "bytes of a function")}
     ends, raw = raw_exceptions(some, 250, seed=5)
     assert raw == [] and ends["launched"] > 0 and ends["LaunchError"] > 0

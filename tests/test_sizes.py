@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
-from fake_driver import FLOAT32, FakeDriver, FakeTensor
 from hypothesis import given
 from hypothesis import strategies as st
 from tilecopy import S, TileLayout, tx
@@ -17,6 +16,7 @@ from tilecopy.assemblers import ASSEMBLERS, assemble
 from tilecopy.kernel import SizeParameter
 from tilecopy_cuda.cuda import CudaExecutor
 from tilecopy_test_helpers import byte_arrays
+from tilecopy_test_helpers.fake_driver import FLOAT32, FakeDriver, FakeTensor
 from tilecopy_test_helpers.mentions import mentions
 
 

@@ -19,6 +19,7 @@ from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_partitions.catalog import KNOWN_VARIANTS
 
+TOOLS = str(Path(__file__).parent / "tools")
 ALONE = """
 import sys
 from importlib.abc import MetaPathFinder
@@ -46,7 +47,7 @@ print(tilecopy_core.ptx_text(plan, "alone", registry))
 def alone(name: str) -> str:
     """The text of a variant's copy, planned where no package of ours but the core, the partitions and the variant's can be imported."""
     module = KNOWN_VARIANTS[name].package.replace("-", "_")
-    command = [sys.executable, "-W", "error", "-c", ALONE, name, module, str(Path(__file__).parent)]
+    command = [sys.executable, "-W", "error", "-c", ALONE, name, module, TOOLS]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -126,7 +127,7 @@ for act in (lambda: install_subset.planned("gmem_smem").cuda("f"), lambda: names
     try: act()
     except tc.PluginError as error: print(error)
 """
-    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}){code}"]
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(Path(__file__).parent / 'tools')!r}){code}"]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     what = "install tilecopy-export (from a checkout: pip install plugins/partitions plugins/kernel plugins/export)"
     assert lines == [

@@ -1,4 +1,4 @@
-"""tilecopy in a process without what Windows does not have (tests/windows_names.py): a simulation, run on Linux."""
+"""tilecopy in a process without what Windows does not have (tests/tools/windows_names.py): a simulation, run on Linux."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMMAND = "import sys; sys.argv[0] = 'tilecopy'\nfrom tilecopy_cli import main\n
 def simulated(folder: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     program = folder / "program.py"
     program.write_text(text, encoding="utf-8")
-    words = [sys.executable, str(TESTS / "windows_names.py"), str(program), *arguments]
+    words = [sys.executable, str(TESTS / "tools" / "windows_names.py"), str(program), *arguments]
     return subprocess.run(words, capture_output=True, check=False, cwd=folder)
 
 

@@ -22,11 +22,11 @@ from cuda.bindings import driver
 from figures import record
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "docs" / "examples" / name) for name in ("gemm", "stencil")] + [str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT / "docs" / "examples" / name) for name in ("gemm", "stencil")]
 import gemm
 import gemm_ldmatrix
 import stencil
-from cuda_cpp import compiled, encoded_map
+from tilecopy_test_helpers.cuda_cpp import compiled, encoded_map
 
 LEAST = 0.9
 LEAST_BY_LDMATRIX = 0.95

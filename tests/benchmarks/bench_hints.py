@@ -1,7 +1,7 @@
 """What cache hints on global loads and stores are worth to each variant on a GPU: `python tests/benchmarks/bench_hints.py`.
 
 Every kernel reads 2 GiB once and writes 2 GiB once, far more than the caches hold, with the text that it has ("as emitted")
-and with each hint of tests/cache_hints.py in the place of its own: first each hint alone, then the best loads together with the
+and with each hint of tilecopy_test_helpers.cache_hints in the place of its own: first each hint alone, then the best loads together with the
 best stores, measured anew. A measurement is ten launches between device events; all hints of a kernel and torch's `copy_` take
 turns, so that a change of clocks meets all of them, and the table has medians. `spread` is the distance of the quartiles over
 the median: a difference below it is none. "as emitted" is one of the other rows again, and shows the same.
@@ -14,20 +14,17 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
-
-sys.path[:0] = [str(Path(__file__).parents[1])]
-import cache_hints
 import tilecopy as tc
-from cache_hints import Hints
 from figures import record
 from tilecopy import S, TileLayout
 from tilecopy.executors import get_executor
+from tilecopy_test_helpers import cache_hints
+from tilecopy_test_helpers.cache_hints import Hints
 from tilecopy_test_helpers.programs import round_trip
 
 NBYTES = 2 << 30

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+sys.path[:0] = [str(Path(__file__).parent)]
 from bench_round_trip import median_seconds
 from figures import record
 from tilecopy_test_helpers import demos

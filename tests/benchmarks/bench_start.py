@@ -5,7 +5,7 @@
 Imports are CPU time with the interpreter's own start subtracted. On a GPU (torch is needed) the first relayout is timed by the
 clock, after the context and after ``import torch, tilecopy_relayout, cuda.bindings.driver``: once with the text in the driver's
 compute cache, and once with ``CUDA_CACHE_PATH`` at an empty folder. Without a GPU it is CPU time with a stand-in for the driver
-(tests/fake_driver.py). The checkouts take turns. Every figure is a median. An earlier checkout of another minor version
+(tilecopy_test_helpers.fake_driver). The checkouts take turns. Every figure is a median. An earlier checkout of another minor version
 runs in its own environment, CHECKOUT/.venv.
 """
 
@@ -44,8 +44,9 @@ STAND_IN = f"""
 import sys, time, types
 from contextlib import nullcontext
 import importlib.metadata, numpy as np, tilecopy_relayout
-sys.path += [{str(ROOT / "tests")!r}, {str(ROOT / "tests/helpers/src")!r}]
-import cuda.bindings, fake_driver
+sys.path += [{str(ROOT / "tests/helpers/src")!r}]
+import cuda.bindings
+from tilecopy_test_helpers import fake_driver
 cuda.bindings.driver = sys.modules["cuda.bindings.driver"] = driver = fake_driver.FakeDriver(sizes=(8, 8))
 
 class ndarray:

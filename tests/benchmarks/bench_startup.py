@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-from many_variants import IMPORT, READY, cpu_seconds, install_many
+from tilecopy_test_helpers.many_variants import IMPORT, READY, cpu_seconds, install_many
 
 COUNTS = (0, 50, 200)
 

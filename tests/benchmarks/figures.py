@@ -1,6 +1,6 @@
 """Figures of the benchmarks as records: one JSON object in each line of the file that TILECOPY_FIGURES names.
 
-`python tests/run_gpu.py --figures FILE` names one, and writes all records of a run with the card and the driver.
+`python tests/tools/run_gpu.py --figures FILE` names one, and writes all records of a run with the card and the driver.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fake_driver import FakeDriver
 from tilecopy import executor_registry
 from tilecopy_cuda.cuda import CudaExecutor
+from tilecopy_test_helpers.fake_driver import FakeDriver
 
 from fuzz.engine import faults, limited_memory
 from fuzz.interfaces import public_names

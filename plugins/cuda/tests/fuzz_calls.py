@@ -2,8 +2,8 @@
 
 import numpy as np
 import tilecopy_cuda
-from fake_driver import FakeDriver
 from tilecopy_cuda.cuda import CudaExecutor
+from tilecopy_test_helpers.fake_driver import FakeDriver
 
 MODULES = (tilecopy_cuda,)
 

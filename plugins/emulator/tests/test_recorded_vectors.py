@@ -1,4 +1,4 @@
-"""What an H200 did with ldmatrix, stmatrix and mma.sync, recorded by tests/record_vectors.py, is what the emulator does."""
+"""What an H200 did with ldmatrix, stmatrix and mma.sync, recorded by tests/tools/record_vectors.py, is what the emulator does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``wgmma``: one small product that is right, and each way to get it wrong (tests/drawn_mma.py has types, shapes and layouts)."""
+"""``wgmma``: one small product that is right, and each way to get it wrong (tests/tools/drawn_mma.py has types, shapes and layouts)."""
 
 from __future__ import annotations
 

@@ -4,10 +4,10 @@ from functools import partial
 
 import numpy as np
 import tilecopy as tc
-from fake_driver import FLOAT32, FakeTensor
 from fuzz.objects import ARITHMETIC, TARGET
 from tilecopy import assemblers, executors
 from tilecopy.kernel.builder import ScopedCopies
+from tilecopy_test_helpers.fake_driver import FLOAT32, FakeTensor
 
 MODULES = (tc, executors, assemblers)
 CLASSES = (ScopedCopies,)

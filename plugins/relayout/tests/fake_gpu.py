@@ -12,9 +12,9 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
-from fake_driver import FakeDriver
 from tilecopy import executor_registry as running
 from tilecopy_cuda.cuda import CudaExecutor
+from tilecopy_test_helpers.fake_driver import FakeDriver
 
 
 class FakeGpu(FakeDriver):

@@ -9,8 +9,8 @@ from typing import Any
 
 import attrs
 import numpy as np
-from fake_driver import on_host
 from tilecopy_relayout.planner.launching import low_bits
+from tilecopy_test_helpers.fake_driver import on_host
 
 asked: list[Plan] = []
 """Every plan that was asked for, in order."""

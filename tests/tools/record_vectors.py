@@ -1,6 +1,6 @@
 """Record on this machine's GPU what ldmatrix, stmatrix and mma.sync do (sm_90): vectors that the emulator's tests replay.
 
-    python tests/record_vectors.py [plugins/emulator/tests/vectors_sm_90.json]
+    python tests/tools/record_vectors.py [plugins/emulator/tests/vectors_sm_90.json]
 
 Every form gets bytes of its own, which tell each element from the others. Where the emulator does not give what the GPU
 gave, the finding is printed and the vector is written all the same; the exit status is then 1.
@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cuda_cpp import run_on_gpu
 from drawn_mma import drawn
+from tilecopy_test_helpers.cuda_cpp import run_on_gpu
 from tilecopy_test_helpers.vectors import with_result, write_vectors
 from tilecopy_testkit import Counterexample, Vector
 
-PATH = Path(__file__).resolve().parent.parent / "plugins" / "emulator" / "tests" / "vectors_sm_90.json"
+PATH = Path(__file__).resolve().parents[2] / "plugins" / "emulator" / "tests" / "vectors_sm_90.json"
 ROW_BYTES = (16, 80)
 """From one row of a matrix to the next: side by side, and with a pitch."""
 PRODUCTS = """m16n8k8 f32 f16 f16 4 2 1 4|m16n8k16 f32 f16 f16 4 4 2 4|m16n8k16 f16 f16 f16 2 4 2 2|m16n8k8 f32 bf16 bf16 4 2 1 4|

@@ -1,6 +1,6 @@
 """The kernels of docs/examples and of the benchmarks that a Hopper GPU loads, and what it loads for them.
 
-`python tests/hopper_kernels.py FOLDER` loads each as a launch does, in a process of its own. It writes to the folder the machine code
+`python tests/tools/hopper_kernels.py FOLDER` loads each as a launch does, in a process of its own. It writes to the folder the machine code
 that the driver loaded, and prints as JSON the local memory of each kernel in bytes per thread: as loaded, and of ptxas' machine code.
 """
 
@@ -20,8 +20,8 @@ from tilecopy.assemblers import assemble
 from tilecopy.executors import get_executor
 from tilecopy_test_helpers import demos
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "docs" / "examples"), str(ROOT / "tests" / "benchmarks"), str(ROOT / "tests")]
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "docs" / "examples"), str(ROOT / "tests" / "benchmarks"), str(ROOT / "tests" / "tools")]
 _LOCAL_SIZE_BYTES = 3
 """CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES (cuda.h)."""
 _RESOURCE, _MODULE_LOADED = 3, 6

@@ -1,4 +1,4 @@
-"""Drawn matrix products against NumPy: `python tests/drawn_mma.py --count 500 --executor cuda --seed 1`.
+"""Drawn matrix products against NumPy: `python tests/tools/drawn_mma.py --count 500 --executor cuda --seed 1`.
 
 Each draw is one kernel, written as PTX text for sm_90a, of one `mma.sync` or of one or two `wgmma.mma_async`: types, shape, A from registers or
 shared memory, majors, swizzles, where an operand begins in its swizzle, offsets between its parts, accumulating or not, signs. What is multiplied
@@ -14,7 +14,7 @@ import random
 from typing import Any
 
 import numpy as np
-from cuda_cpp import run_on_gpu
+from tilecopy_test_helpers.cuda_cpp import run_on_gpu
 
 BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "f32": 32, "f64": 64, "s32": 32}
 BITS |= {"s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}

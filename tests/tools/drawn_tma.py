@@ -1,4 +1,4 @@
-"""Drawn tensor copies against NumPy: `python tests/drawn_tma.py --count 2000 --executor cuda --seed 1`.
+"""Drawn tensor copies against NumPy: `python tests/tools/drawn_tma.py --count 2000 --executor cuda --seed 1`.
 
 Each draw loads tiles of an array of 1 to 5 dimensions through shared memory by tma, stores them by tma_store into a second array (cut at its upper ends)
 and by plain stores into a third that has room for whole tiles. Shapes, pitches, views, tiles, dtypes, swizzles and starts (also below zero) are drawn. The

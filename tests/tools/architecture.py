@@ -1,6 +1,6 @@
 """One architecture, every case that it has: planned, assembled by both assemblers, emulated, and run where the GPU is one.
 
-`python tests/architecture.py sm_90` (what `nox -s tests-sm_90` calls); `--gpu-demos` runs the demos on this machine's GPU alone.
+`python tests/tools/architecture.py sm_90` (what `nox -s tests-sm_90` calls); `--gpu-demos` runs the demos on this machine's GPU alone.
 """
 
 from __future__ import annotations

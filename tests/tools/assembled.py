@@ -1,4 +1,4 @@
-"""Assembles every PTX text of a folder for its target: ``python tests/assembled.py FOLDER [ASSEMBLER ...]``, after ``nox -s tests``.
+"""Assembles every PTX text of a folder for its target: ``python tests/tools/assembled.py FOLDER [ASSEMBLER ...]``, after ``nox -s tests``.
 
 A text that the assembler (by default ptxas) refuses is printed with its log, and the exit status is 1.
 """

@@ -1,4 +1,4 @@
-"""Every GPU test and benchmark in one call, with a short table: `python tests/run_gpu.py` on a machine with a GPU.
+"""Every GPU test and benchmark in one call, with a short table: `python tests/tools/run_gpu.py` on a machine with a GPU.
 
 It runs as users install: with every package of tilecopy and what they depend on. It first prints the card and what is missing. The
 benchmarks also need torch, the memory checks compute-sanitizer. `--figures FILE` writes the benchmarks' figures as JSON.
@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from packaging.requirements import Requirement
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 PLUGINS = sorted(TESTS.parent.glob("plugins/*/pyproject.toml"))
 PROGRAMS = ("ptxas", "cuobjdump", "ncu", "compute-sanitizer")
 MODULES = ("torch", "triton", "cupy", "jax", "numba_cuda")
@@ -151,7 +151,7 @@ def tests() -> list[Part]:
         str(path.relative_to(TESTS.parent)) for path in sorted(TESTS.parent.glob("plugins/*/tests/test_suite.py"))
     ]
     parts = [
-        script("emulator and GPU agree", "agreement.py", seconds=300),
+        script("emulator and GPU agree", "tools/agreement.py", seconds=300),
         pytest_of("every variant's suite, its GPU part", *suites, only="gpu", seconds=300),
         pytest_of("GPU tests", "tests/test_cuda.py", "tests/test_gpu_variants.py", seconds=300),
         pytest_of("machine code as good as ptxas'", "tests/test_loaded_code.py"),
@@ -162,11 +162,19 @@ def tests() -> list[Part]:
         pytest_of("drawn arithmetic", "tests/test_arithmetic_run.py", only="cuda"),
         pytest_of("casts", "tests/test_casts.py", only="cuda"),
         script(
-            "drawn tensor copies", "drawn_tma.py", "--count", "2000", "--executor", "cuda", "--seed", "1", seconds=200
+            "drawn tensor copies",
+            "tools/drawn_tma.py",
+            "--count",
+            "2000",
+            "--executor",
+            "cuda",
+            "--seed",
+            "1",
+            seconds=200,
         ),
         script(
             "drawn products of matrices",
-            "drawn_mma.py",
+            "tools/drawn_mma.py",
             "--count",
             "600",
             "--executor",
@@ -179,9 +187,9 @@ def tests() -> list[Part]:
     if works("numba_cuda"):
         parts.append(pytest_of("Numba", "plugins/export/tests/test_numba.py"))
     if shutil.which("ncu") is not None:
-        parts.append(script("profile and ncu agree", "profile_agreement.py", seconds=200, show=26))
+        parts.append(script("profile and ncu agree", "tools/profile_agreement.py", seconds=200, show=26))
     for tool in SANITIZER_TOOLS if shutil.which("compute-sanitizer") is not None else ():
-        demos = [sys.executable, str(TESTS / "architecture.py"), "--gpu-demos"]
+        demos = [sys.executable, str(TESTS / "tools" / "architecture.py"), "--gpu-demos"]
         command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *demos]
         parts.append(Part(f"compute-sanitizer {tool}", command, 200, 6))
     return parts
@@ -210,7 +218,7 @@ def on_two_gpus() -> list[Part]:
         pytest_of("tests on two GPUs", "tests/test_gpus.py", seconds=300),
         Part("GPU tests on the second GPU", [sys.executable, "-c", SECOND, *options, *again], 500, 25),
         benchmark("gpus"),
-        script("exchanges between two to four GPUs", "gpu_shards.py", show=25),
+        script("exchanges between two to four GPUs", "tools/gpu_shards.py", show=25),
         benchmark("shards", seconds=300, show=36),
     ]
 

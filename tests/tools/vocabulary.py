@@ -1,4 +1,4 @@
-"""What the product's names and sentences are: `python tests/vocabulary.py` counts, `--list KIND` shows, `--draw 100 --seed 1` draws sentences for a reader.
+"""What the product's names and sentences are: `python tests/tools/vocabulary.py` counts, `--list KIND` shows, `--draw 100 --seed 1` draws sentences for a reader.
 
 KIND is one of the counts' names, or `sentences`: every message, help text and first line of a public docstring.
 Paths after the options limit everything to files below them.
@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 VALUES = frozenset("found each own left there held given said told made".split())
 """Words that say how a value was obtained, and not what it is."""
 IRREGULAR = frozenset(

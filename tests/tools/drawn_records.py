@@ -1,6 +1,6 @@
 """Launch records with wrong content and a right digest, drawn from a seed: loading or launching one ends in an error of tilecopy or works.
 
-``python tests/drawn_records.py 20000`` draws so many and prints each that ends in another exception.
+``python tests/tools/drawn_records.py 20000`` draws so many and prints each that ends in another exception.
 """
 
 from __future__ import annotations

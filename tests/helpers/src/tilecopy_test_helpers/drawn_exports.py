@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 import tilecopy as tc
 from tilecopy import S, TileLayout, laneid
+
 from tilecopy_test_helpers import byte_arrays
 
 DTYPES = ["uint8", "int16", "float16", "bfloat16", "int32", "float32", "int64", "float64", "complex64"]

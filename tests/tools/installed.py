@@ -1,4 +1,4 @@
-"""Run by tests/install_lines.py in an environment with some packages: does with each what it is there for, and prints what was done."""
+"""Run by tests/tools/install_lines.py in an environment with some packages: does with each what it is there for, and prints what was done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The emulator's profile against Nsight Compute's counters: `python tests/profile_agreement.py` on a GPU machine that has ncu.
+"""The emulator's profile against Nsight Compute's counters: `python tests/tools/profile_agreement.py` on a GPU machine that has ncu.
 
 Twelve kernels run once each under ncu; global sectors and shared wavefronts are compared with what the emulator counts. `--launch`
 is what ncu is given to run. Exits 1 when a figure differs by more than 2 percent.

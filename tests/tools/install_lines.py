@@ -1,4 +1,4 @@
-"""Every line of the docs and of messages that installs something: `python tests/install_lines.py [WORD ...]` runs them as printed.
+"""Every line of the docs and of messages that installs something: `python tests/tools/install_lines.py [WORD ...]` runs them as printed.
 
 The lines are those of the pages, of the strings in the sources, and of the tables of variants and executors. Each set of packages has
 one fresh environment, in a copy of the tree: the line, a program that uses what it installed (installed.py), and the commands
@@ -30,7 +30,7 @@ from tilecopy.catalog import KNOWN_EXECUTORS
 
 from tilecopy_partitions.catalog import KNOWN_VARIANTS, install_line
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("plugins/*/README.md"))]
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.S | re.M)
 INSTALL = "pip install "
@@ -266,8 +266,8 @@ def _checkout(folder: Path) -> Path:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, folder / name)
     np.save(folder / "IN.npy", np.random.default_rng(0).random((300, 200), "float32"))
-    shutil.copyfile(ROOT / "tests" / "installed.py", folder / "my_script.py")
-    shutil.copyfile(ROOT / "tests" / "install_subset.py", folder / "install_subset.py")
+    shutil.copyfile(ROOT / "tests" / "tools" / "installed.py", folder / "my_script.py")
+    shutil.copyfile(ROOT / "tests" / "tools" / "install_subset.py", folder / "install_subset.py")
     return folder
 
 
@@ -280,7 +280,7 @@ def run(group: list[Line], *, by_pip: bool) -> bool:
         variables = _environment(Path(folder, "environment"), by_pip=by_pip)
         before = [str(tree()[name].folder.relative_to(ROOT)) for name in needed(line.beside)] if line.beside else []
         commands = [f"pip install {' '.join(f'./{each}' for each in before)}"] if before else []
-        commands += [line.command, *(["python tests/installed.py"] if installed_by(line).ours else [])]
+        commands += [line.command, *(["python tests/tools/installed.py"] if installed_by(line).ours else [])]
         commands += [each for each in dict.fromkeys(then for one in group for then in one.then) if NOT_HERE not in each]
         for command in commands:
             done = subprocess.run(

@@ -1,4 +1,4 @@
-"""``relayout_shards`` on all GPUs of this machine (at most four): `python tests/gpu_shards.py [RANKS]`. Exits 1 where a check fails.
+"""``relayout_shards`` on all GPUs of this machine (at most four): `python tests/tools/gpu_shards.py [RANKS]`. Exits 1 where a check fails.
 
 One process a GPU, random bytes, every result compared with torch's by bits; GPUs are delayed at random, so that a barrier that
 is missing shows. Takes about a minute.

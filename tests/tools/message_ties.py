@@ -1,4 +1,4 @@
-"""Where tests are tied to the wording of a message: ``python tests/message_ties.py`` prints each place and the count.
+"""Where tests are tied to the wording of a message: ``python tests/tools/message_ties.py`` prints each place and the count.
 
 A test recognises an error by its type, its attributes and the values that the message mentions. A pattern is tied to the wording
 if it holds a word that is not such a value. Patterns are what ``match=`` of ``pytest.raises`` and ``pytest.warns`` takes, and the
@@ -24,7 +24,7 @@ from pathlib import Path
 
 from attrs import field, frozen
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SHOWS_MESSAGES = "test_messages.py"
 TOKEN = re.compile(r"\d{1,3}(?:,\d{3})+(?!\d)|(?:(?<![\w.])(?:[.%]|--))?[\w$]+(?:(?:\.|::|[-/])[\w$]+)*")
 PYTHON = {"Traceback"}

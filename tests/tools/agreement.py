@@ -1,6 +1,6 @@
 """The emulator against a GPU: the same modules on both, every byte of every output compared.
 
-`python tests/agreement.py [--draws 3000] [--seed 0]` on a machine with a GPU: the demos, drawn kernels of gmem_smem, ldgsts, reg and
+`python tests/tools/agreement.py [--draws 3000] [--seed 0]` on a machine with a GPU: the demos, drawn kernels of gmem_smem, ldgsts, reg and
 dsmem, and one kernel for each form of instruction (plugins/emulator/tests/compare_on_gpu.py). Kernels are built and emulated by a
 pool of processes, and run on the GPU by this one.
 """
@@ -202,7 +202,7 @@ def main() -> None:
             counts[f"demo {name}: not for this GPU"] += 1
     for what, count in sorted(counts.items()):
         print(f"{what}: {count}")
-    script = Path(__file__).parent.parent / "plugins" / "emulator" / "tests" / "compare_on_gpu.py"
+    script = Path(__file__).parents[2] / "plugins" / "emulator" / "tests" / "compare_on_gpu.py"
     singles = subprocess.run([sys.executable, str(script)], check=False).returncode if script.exists() else 0
     raise SystemExit(bool(singles) or any("DIFFERS" in what or "FAILED" in what for what in counts))
 

@@ -1,6 +1,6 @@
 """Mutation testing: draw faults from the syntax tree of packages, and see which of them the tests find.
 
-    python tests/mutation.py [PACKAGE ...] [--faults N] [--seed S] [--jobs 2] [--kit] [--fault NAME]
+    python tests/tools/mutation.py [PACKAGE ...] [--faults N] [--seed S] [--jobs 2] [--kit] [--fault NAME]
 
 A package is a folder of plugins/, or `core`; none stands for all. The seed draws the same faults as long as their functions
 stay as they are. The package's tests run twice, then those of tests/ for what they did not find:
@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 
 from drawn_faults import changed, places
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SEED = "1"
 AT_LEAST = 0.85
 """The share of faults that the tests must find."""
@@ -111,7 +111,7 @@ def run(
         task = {"faults": by_file, "plant": plant, "limits_cpu_seconds": limits, "kit": kit, "log": str(log)}
         (folder / "task.json").write_text(json.dumps(task), encoding="utf-8")
         (folder / "sitecustomize.py").write_text("import drawn_faults\ndrawn_faults.install()\n", encoding="utf-8")
-        shutil.copy(ROOT / "tests" / "drawn_faults.py", folder)
+        shutil.copy(ROOT / "tests" / "tools" / "drawn_faults.py", folder)
         plain = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
         environment = plain | {
             "MUTATION": str(folder / "task.json"),

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import attrs
+
 from tilecopy_test_helpers import nvidia_module
 
 real = nvidia_module("cuda.bindings.driver")

@@ -1,4 +1,4 @@
-"""What must hold of each package before it goes out: `python tests/release.py [PACKAGE ...] [WHEEL ...]` prints what does not.
+"""What must hold of each package before it goes out: `python tests/tools/release.py [PACKAGE ...] [WHEEL ...]` prints what does not.
 
 ``--oldest-core PACKAGE`` prints the oldest released core that it claims, ``--requirements`` what the packages and their tests
 require of others, one a line. A package is a folder of plugins/, or ``core``; there
@@ -22,7 +22,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 CORE = "tilecopy-core"
 LICENCE = "Apache-2.0"
 CLASSIFIERS = {"Programming Language :: Python :: 3", "Typing :: Typed"} | {
