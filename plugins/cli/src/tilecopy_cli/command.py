@@ -17,7 +17,7 @@ from .npy_header import header_of
 from .output import output_file
 from .param_types import Choice, FilePath
 from .progress import progress_bar
-from .tables import table
+from .tables import table, wrap_text
 
 __all__ = [
     "DTYPE_ALIASES",
@@ -39,4 +39,5 @@ __all__ = [
     "printable_name",
     "file_signature",
     "table",
+    "wrap_text",
 ]

@@ -122,16 +122,16 @@ def plan_command(**copy: Any) -> Result:
         multiple=True,
         default=("sm_90a",),
         show_default=True,
-        help="May be repeated.",
+        help="Architecture to lower for. May be repeated.",
     ),
 )
 def compare_command(**copy: Any) -> Result:
     """List every variant that accepts one copy, with what it costs, the cheapest first.
 
-    Arguments are those of `tilecopy plan`. The column "op" says `async` for copy_async. The other columns: instructions (instr) and registers (regs) of one
-    thread; "in all", the instructions of all threads; "bytes" of one access; "sectors" of global memory and "wavefronts" of shared
-    memory, of all threads; "cycles" that an SM of a busy H200 is expected to take. Where they cannot be counted, they are "unknown"
-    (null in JSON); such variants come last, and a line names the instructions.
+    Arguments are those of `tilecopy plan`. The column "op" says `async` for copy_async. The columns "instr" and "regs" are the
+    instructions and registers of one thread; "bytes" is the size of one access; "sectors" of global memory and "wavefronts" of
+    shared memory are those of all threads; "cycles" is what an SM of a busy H200 is expected to take. A count that is not known is
+    "unknown" (null in JSON); such variants come last, and a line names their instructions.
     """
     comparison = compare(**copy)
     rows = [
@@ -167,7 +167,7 @@ def ptx_command(src: Region, dst: Region, scope: Scope, op: str, target: str, **
 
 @tilecopy.command(short_help="List the installed variants, and what is wrong with broken ones.")
 def variants() -> Result:
-    """List the variants: installed, set aside and why, and those that could be installed."""
+    """List the variants: those that are installed, those that were set aside and why, and those that can be installed."""
     rows: list[dict[str, Any]] = []
     registry = default_registry()
     for plugin in registry.plugins():
@@ -202,7 +202,7 @@ def _variants_text(rows: list[dict[str, Any]]) -> str:
     return table(cells, ("name", "op", "priority", "needs", "about")) + wrap_text(_PRECEDENCE)
 
 
-@tilecopy.command(short_help="Show what this machine has, and what to install.")
+@tilecopy.command(short_help="Show what works on this machine, and what to install.")
 def doctor() -> Result:
     """List what works on this machine (driver, GPU, assemblers, executors, variants), and what to install for the rest."""
     checks = check_machine()

@@ -69,8 +69,14 @@ def record_of(variant: str | None) -> Variant | None:
 
 
 _HOW = (
-    click.option("--op", type=Choice("op", OPS), default="copy", show_default=True),
-    click.option("--target", type=TARGET, default="sm_90a", show_default=True),
+    click.option(
+        "--op",
+        type=Choice("op", OPS),
+        default="copy",
+        show_default=True,
+        help="The copy is synchronous or asynchronous.",
+    ),
+    click.option("--target", type=TARGET, default="sm_90a", show_default=True, help="Architecture to lower for."),
     click.option("--variant", help="Variant to use; fail if it declines. Default: highest priority."),
 )
 
@@ -101,14 +107,16 @@ def _in_words(command: Callable[..., Result], more: Sequence[Callable[[Any], Any
     options = (
         click.argument("source"),
         click.argument("destination"),
-        click.option("--src-layout", help="Layout of the source buffer; row-major by default."),
-        click.option("--dst-layout", help="Layout of the destination buffer."),
-        click.option("--scope", default="cta:128", show_default=True, help="thread, warp, warpgroup or cta:THREADS."),
+        click.option("--src-layout", help="Layout of the source buffer. Default: row-major."),
+        click.option("--dst-layout", help="Layout of the destination buffer. Default: row-major."),
+        click.option(
+            "--scope", default="cta:128", show_default=True, help="Who copies: thread, warp, warpgroup or cta:THREADS."
+        ),
         *more,
         click.option(
             "--outside",
             type=Fill(),
-            help="Let regions reach past their arrays: the value to fill in, or keep.",
+            help="Let regions reach past their arrays: the value of elements outside, or keep to leave them.",
         ),
     )
     return functools.reduce(lambda given, option: option(given), reversed(options), run_with_regions)

@@ -200,7 +200,7 @@ def emulate(
 ) -> Result:  # fmt: skip
     """Run the kernel of a FILE without a GPU, and report hazards. FILE is PTX (``-``: standard input), or CUDA C++ if it ends in .cu or .cuh.
 
-    ARGUMENTS are in the order of the kernel's parameters: an integer, a number with a point, null, FILE.npy, or a new array
+    ARGUMENTS are in the order of the kernel's parameters: an integer, a float, null, FILE.npy, or a new array
     zeros|ones|arange|random:TYPE:SHAPE, such as arange:float32:64x64, full:TYPE:SHAPE:VALUE or randint:TYPE:SHAPE:LOW:HIGH. A structure
     is {3,0.5} or struct:zeros:float32:64,3, where an array stands for its address. int64:3 or float16:0.5 gives a number a type.
     Files are not changed; --save writes an array.

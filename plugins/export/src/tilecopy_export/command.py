@@ -18,7 +18,7 @@ from .cuda import cuda_function, cuda_header
 def cuda_command(name: str, **copy: Any) -> Result:
     """Print a CUDA C++ header with one copy as a function; nothing to link.
 
-    The words are those of `tilecopy plan`, SOURCE first; of the function's arguments the destination is the first:
+    Arguments are those of `tilecopy plan`. The generated function takes (destination, source, ...):
 
     \b
       tilecopy cuda "global float16 [4096, 64] [bx*128 : bx*128+128, :]" "shared float16 [128, 64]" --name load_tile

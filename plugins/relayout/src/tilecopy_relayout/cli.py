@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
-import textwrap
 from pathlib import Path
 from typing import Any
 
 import attrs
 import click
-from tilecopy_cli.command import Choice, FilePath, Result, ResultCommand, printable_name, progress_bar
+from tilecopy_cli.command import Choice, FilePath, Result, ResultCommand, printable_name, progress_bar, wrap_text
 
 from tilecopy_core import TARGETS
 from tilecopy_core.plugin import short_repr
@@ -21,8 +19,6 @@ from .local.host import EXECUTORS
 _UNITS = {"": 1} | {
     f"{letter}{i}": (1024 if i else 1000) ** power for power, letter in enumerate("KMGT", 1) for i in ("", "i")
 }
-_PIPE_COLUMNS = 200
-"""The width where the output is not a terminal and COLUMNS is not set: whole lines for grep."""
 
 
 class Bytes(click.ParamType):  # type: ignore[type-arg]
@@ -110,6 +106,4 @@ def _text(outcome: Outcome, axes: str, destination: Path) -> str:
         f"verified: {outcome.verified}",
         f"wrote {printable_name(destination)}",
     )
-    width = max(20, shutil.get_terminal_size((_PIPE_COLUMNS, 24)).columns)
-    wrap = textwrap.TextWrapper(width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-    return "".join(f"{wrap.fill(line)}\n" for line in lines)
+    return "".join(map(wrap_text, lines))
