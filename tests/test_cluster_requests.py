@@ -98,7 +98,7 @@ def test_a_cluster_is_a_number_of_ctas(cluster: Any) -> None:
 
 def test_a_request_of_another_cta_group_is_declined() -> None:
     request = attrs.evolve(planned("tcgen05_cp", 2, cta_group=2).request, cta_group=1)
-    plugin = tc.default_registry().table().named("tcgen05_cp")
+    plugin = tc.default_registry().table().plugin_named("tcgen05_cp")
     assert plugin is not None
     reason = str(tc.default_registry().call(plugin, "tilecopy_predicate", request=request).reason)
     assert "2" in reason and "1" in reason

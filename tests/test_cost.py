@@ -21,7 +21,7 @@ from tilecopy_emulator import EmulatorExecutor, run_ptx
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_test_helpers.programs import round_trip
 
-from tilecopy_core.registry import VARIANTS_GROUP, installed
+from tilecopy_core.registry import VARIANTS_GROUP, installed_sources
 
 sys.path.append(str(Path(__file__).parent / "benchmarks"))
 import bench_cost
@@ -456,7 +456,7 @@ def odd_plugin(emit: Any, spaces: tuple[str, str] = ("global", "shared")) -> Any
 
 def registry_of(emit: Any, *others: str, spaces: tuple[str, str] = ("global", "shared")) -> tc.Registry:
     """A registry with such a variant, and some installed ones."""
-    registry = tc.Registry([each for each in installed(VARIANTS_GROUP) if each.name in others])
+    registry = tc.Registry([each for each in installed_sources(VARIANTS_GROUP) if each.name in others])
     registry.register(odd_plugin(emit, spaces), name="odd")
     return registry
 
@@ -761,7 +761,7 @@ def test_compare_says_what_it_compares() -> None:
     with pytest.raises(tc.RequestError, match=mentions("mbarr")):
         tc.compare(TILE[:, :], A[0:128, :], scope=tc.cta(128), mbarr=3)
     odd = tc.Buffer((5, 7), "float16", space="shared", name="odd")
-    registry = tc.Registry([each for each in installed(VARIANTS_GROUP) if each.name == "gmem_smem"])
+    registry = tc.Registry([each for each in installed_sources(VARIANTS_GROUP) if each.name == "gmem_smem"])
     with pytest.raises(tc.NoVariantError, match="^gmem_smem: "):
         tc.compare(odd[:, :], A[0:5, 0:7], scope=tc.warp(), registry=registry)
 

@@ -20,7 +20,7 @@ from tilecopy.executors import executors
 from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core import PluginError
-from tilecopy_core.registry import Installed, PluginWarning, distributions, installed, load_only
+from tilecopy_core.registry import Installed, PluginWarning, distributions, installed_sources, load_unique
 
 GROUP = "acme.plugins.v1"
 
@@ -44,7 +44,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pa
 
 
 def sources() -> list[tuple[str, str]]:
-    return [(source.name, source.owner) for source in installed(GROUP)]
+    return [(source.name, source.owner) for source in installed_sources(GROUP)]
 
 
 @pytest.mark.parametrize("versions", [("0.1.0", "0.3.0"), ("1.2", "2.2"), ("10.0", "9.0"), ("2.0", "2.0.1")])
@@ -88,7 +88,9 @@ def test_a_file_of_entry_points_in_utf_16_is_reported(
 ) -> None:
     info = package("site", "acme_one", "1.0")
     (info / "entry_points.txt").write_text("[tilecopy.variants.v1]\none = acme\n", encoding="utf-16")
-    assert ("acme-one", "acme-one 1.0") in [(source.name, source.owner) for source in installed("tilecopy.variants.v1")]
+    assert ("acme-one", "acme-one 1.0") in [
+        (source.name, source.owner) for source in installed_sources("tilecopy.variants.v1")
+    ]
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
     done = subprocess.run([sys.executable, "-m", "tilecopy", "doctor"], capture_output=True, text=True, check=False)
     assert "UTF-8" in done.stdout and "acme-one" in done.stdout, done.stderr
@@ -131,28 +133,28 @@ def test_what_pip_is_about_to_delete_does_not_count(package: Callable[..., Path]
 def test_an_object_reference_that_is_none_is_told_with_its_value(value: str, package: Callable[..., Path]) -> None:
     package("site", "acme_one", "1.0", f"one = {value}")
     with pytest.raises(PluginError) as error:
-        load_only(installed(GROUP))
+        load_unique(installed_sources(GROUP))
     assert mentions("acme-one", "1.0").search(str(error.value)) and f"one = {value}" in str(error.value)
 
 
 @pytest.mark.parametrize("value", ["json", "json:dumps", "os.path : join", "json:JSONDecoder.decode", "json [extra]"])
 def test_every_form_of_an_object_reference_is_loaded(value: str, package: Callable[..., Path]) -> None:
     package("site", "acme_one", "1.0", f"one = {value}")
-    assert load_only(installed(GROUP)) is not None
+    assert load_unique(installed_sources(GROUP)) is not None
 
 
 @pytest.mark.parametrize("name", ["one,two", "one two", "é"])
 def test_a_name_that_the_environment_lists_cannot_have_is_refused(name: str, package: Callable[..., Path]) -> None:
     package("site", "acme_one", "1.0", f"{name} = json")
     with pytest.raises(PluginError) as error:
-        load_only(installed(GROUP))
+        load_unique(installed_sources(GROUP))
     assert f"{name} = json" in str(error.value)
 
 
 def test_one_name_with_two_modules_in_one_package_is_refused(package: Callable[..., Path]) -> None:
     package("site", "acme_one", "1.0", "one = json\none = pickle")
     with pytest.raises(PluginError) as error:
-        load_only(installed(GROUP))
+        load_unique(installed_sources(GROUP))
     assert "json" in str(error.value) and "pickle" in str(error.value)
 
 
@@ -163,7 +165,7 @@ def test_requirements_of_an_egg_are_read(tmp_path: Path, monkeypatch: pytest.Mon
     (info / "requires.txt").write_text("tilecopy-core>=9\n", encoding="utf-8")
     (info / "entry_points.txt").write_text(f"[{GROUP}]\none = json\n", encoding="utf-8")
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
-    (source,) = installed(GROUP)
+    (source,) = installed_sources(GROUP)
     assert source.owner == "acme-one 1.0" and "tilecopy-core>=9" in source.needs
 
 
@@ -189,7 +191,7 @@ def test_a_metadata_finder_that_raises_is_named(monkeypatch: pytest.MonkeyPatch)
     for finder in (Broken, Broken()):
         monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, finder])
         with pytest.raises(PluginError, match=mentions(Broken.__qualname__, "finder of somebody else")):
-            installed(GROUP)
+            installed_sources(GROUP)
         monkeypatch.undo()
 
 
@@ -208,7 +210,7 @@ def test_the_metadata_of_packages_are_read_once_for_all_groups(
     monkeypatch.setattr(listing, "text_of", counted)  # whichever package's finder gives the metadata
     assert sources() == [("one", "acme-one 1.0")] and "entry_points.txt" in reads
     reads.clear()
-    assert sources() == [("one", "acme-one 1.0")] and not installed("acme.others.v1") and not reads
+    assert sources() == [("one", "acme-one 1.0")] and not installed_sources("acme.others.v1") and not reads
     package("site", "acme_two", "1.0", "two = acme")
     assert sources() == [("one", "acme-one 1.0"), ("two", "acme-two 1.0")]
 

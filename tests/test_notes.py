@@ -15,7 +15,7 @@ import tilecopy as tc
 from tilecopy import S, TileLayout, laneid, tx
 from tilecopy_test_helpers.mentions import mentions
 
-from tilecopy_core.registry import VARIANTS_GROUP, Source, installed
+from tilecopy_core.registry import VARIANTS_GROUP, Source, installed_sources
 
 SWIZZLED = tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[128, 64]))
 PLAIN = TileLayout(S[128, 64])
@@ -69,7 +69,7 @@ def other(name: str, partition: Any = None, verdict: Any = None, **record: Any) 
 
 def with_installed(*others: Source, but: tuple[str, ...] = ()) -> tc.Registry:
     """The installed variants ``but`` some, and others; with a memory of its own of what was said."""
-    registry = tc.Registry([source for source in installed(VARIANTS_GROUP) if source.name not in but])
+    registry = tc.Registry([source for source in installed_sources(VARIANTS_GROUP) if source.name not in but])
     for each in others:
         registry.register(each.load(), name=each.name)
     return registry

@@ -34,8 +34,8 @@ class Absent(MetaPathFinder):
 sys.meta_path.insert(0, Absent())
 sys.path.insert(0, folder)
 import install_subset, tilecopy_core
-from tilecopy_core.registry import VARIANTS_GROUP, installed
-registry = tilecopy_core.Registry([source for source in installed(VARIANTS_GROUP) if source.name == name], {})
+from tilecopy_core.registry import VARIANTS_GROUP, installed_sources
+registry = tilecopy_core.Registry([source for source in installed_sources(VARIANTS_GROUP) if source.name == name], {})
 plan = install_subset.planned(name, registry=registry)
 assert not [module for module in sys.modules if module.partition(".")[0] in ("tilecopy", "cuda", "click")]
 sys.meta_path.pop(0)

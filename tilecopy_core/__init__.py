@@ -17,7 +17,7 @@ from .errors import (
     TilecopyError,
 )
 from .registry.entry_points import PluginWarning
-from .registry.lazy_names import BROUGHT, names_later
+from .registry.lazy_names import BROUGHT, lazy_attributes
 from .registry.priorities import priorities
 from .registry.version import __version__
 
@@ -70,7 +70,7 @@ else:  # a checker would take every name for one of the package
         ".registry.hookspecs": "VariantPlugin hookimpl",
         ".registry.registry": "Registry default_registry",
     }
-    __getattr__ = names_later(
+    __getattr__ = lazy_attributes(
         __name__, {name: module for module, names in _LATER.items() for name in names.split()}, BROUGHT
     )
 

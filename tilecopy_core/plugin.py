@@ -47,7 +47,7 @@ from .layout.dtypes import DType, dtype_of
 from .layout.notation import S
 from .memory.buffers import Buffer, Region
 from .memory.outside import Outside
-from .ptx import Access, Address, PtxBuilder, Register, TensorPlace, masked
+from .ptx import Access, Address, PtxBuilder, Register, TensorPlace, masked_access
 from .registry.hookspecs import VariantPlugin, hookimpl
 from .registry.renamed import RENAMED, needed_change
 
@@ -63,7 +63,7 @@ __all__ += ["Condition", "Expr", "Int", "Symbol", "bounds_of", "divisor_of", "ev
 __all__ += ["key_of", "structural_equal", "substitute", "symbols_of"]
 __all__ += ["ActiveThreads", "Scope", "axis_index", "by_thread"]
 __all__ += ["Pair", "fuse_pairs", "frozen", "short_repr"]
-__all__ += ["Access", "Address", "PtxBuilder", "Register", "TensorPlace", "masked"]
+__all__ += ["Access", "Address", "PtxBuilder", "Register", "TensorPlace", "masked_access"]
 
 
 def __getattr__(name: str) -> NoReturn:

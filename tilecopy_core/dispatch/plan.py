@@ -22,7 +22,7 @@ from ..memory.buffers import Region
 from ..registry import LOCK, PluginWarning, Source, WrapperError, __version__, exporter, known_variants, short_error
 from ..registry.entry_points import CORE
 from ..registry.priorities import Priority
-from .reasons import Outcome, OutcomeKind, folded, no_variant
+from .reasons import Outcome, OutcomeKind, by_kind, no_variant
 
 _MANY_INSTRUCTIONS = 64
 """Instructions of each thread up to which a plan has no notes about its cost."""
@@ -92,15 +92,15 @@ class Plan:
     @property
     def summary(self) -> str:
         """The partition in one line, as the variant tells it."""
-        return self._told(self.partition, "summary()")
+        return self._describe(self.partition, "summary()")
 
     @property
     def edge_summary(self) -> str:
         """The partition of boxes that overhang, likewise; "" where every box lies inside."""
         edge = getattr(self.partition, "edge", None)
-        return "" if edge is None else self._told(edge, "summary()")
+        return "" if edge is None else self._describe(edge, "summary()")
 
-    def _told(self, partition: Any, what: Literal["summary()", "narrowed"]) -> str:
+    def _describe(self, partition: Any, what: Literal["summary()", "narrowed"]) -> str:
         """What a partition, the variant's own object, says of itself, or of why no wider vector was taken; or that it raises."""
         try:
             if what == "narrowed":
@@ -121,7 +121,7 @@ class Plan:
                 TilecopyError; a TilecopyError is raised as it is, with the variant's name before its message.
         """
         registry = _registry(registry)
-        plugin = registry.table().named(self.variant)
+        plugin = registry.table().plugin_named(self.variant)
         if plugin is None or plugin.variant is None:
             absent = getattr(known_variants().get(self.variant), "install", "it is not installed")
             gone = f"variant {self.variant} ({self.package}) made this plan and is not to be had here"
@@ -168,7 +168,7 @@ class Plan:
         What it costs, and which variant would need less than a quarter of the instructions, the package ``tilecopy`` counts when this is called.
         """
         sides = self.partition, *([self.partition.edge] if self.edge_summary else ())
-        notes = [note.text for note in self.notes] + [self._told(each, "narrowed") for each in sides]
+        notes = [note.text for note in self.notes] + [self._describe(each, "narrowed") for each in sides]
         costs: list[tuple[str, str]] = []
         with suppress(PluginError):  # the package that counts them is not installed
             costs = exporter("explain")(self)
@@ -197,7 +197,7 @@ class Plan:
         """Why others do not do the copy; those that never could by their names alone."""
         told = [o for o in self.outcomes if o.kind in ("declined", "lacks option", "faulty", "set aside")]
         reasons = [f"{o.name} ({o.reason})" for o in sorted(told, key=lambda o: -o.nearness)]
-        for why, far in folded(self.outcomes, self.request.op).items():
+        for why, far in by_kind(self.outcomes, self.request.op).items():
             reasons.append(f"{why}: {', '.join(o.name for o in far)}")
         return "; ".join(reasons)
 
@@ -356,9 +356,9 @@ def _own_hook() -> Plugin:
 def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry: Registry) -> Plan:
     """The election, as the hook of its name says."""
     table = registry.table()
-    candidates, others = _sifted(table, request, demanded)
+    candidates, others = _candidates_of(table, request, demanded)
     for name in demanded:
-        named = table.named(name)
+        named = table.plugin_named(name)
         if named is not None and named.variant is None and named.status != "disabled":
             reason = named.reason or "it wraps the hooks of others and lowers nothing"
             raise PluginError(f"variant {short_repr(name)} was asked for by name and cannot be used: {reason}")
@@ -391,7 +391,7 @@ def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry:
             continue
         left_out = tuple(_left_out(name, plugin.name) for name in request.options if name not in seen.options)
         outcomes += [
-            _outranked(other, theirs, plugin, priority, demanded) for theirs, other, _ in accepted[place + 1 :]
+            _outranked_outcome(other, theirs, plugin, priority, demanded) for theirs, other, _ in accepted[place + 1 :]
         ]
         return Plan(
             request=seen,
@@ -429,7 +429,7 @@ def _notes(
     return ()
 
 
-def _sifted(table: Table, request: CopyRequest, demanded: tuple[str, ...]) -> tuple[list[Plugin], list[Outcome]]:
+def _candidates_of(table: Table, request: CopyRequest, demanded: tuple[str, ...]) -> tuple[list[Plugin], list[Outcome]]:
     """The variants whose records fit a request's op, spaces and target, and why the others' do not."""
     key = (request.op, request.spaces, request.target, demanded)
     if key in table.sifted:
@@ -452,7 +452,7 @@ def _sifted(table: Table, request: CopyRequest, demanded: tuple[str, ...]) -> tu
         else:
             candidates.append(plugin)
     for name in demanded if len(demanded) > 1 else ():
-        if table.named(name) is None and name in known_variants():
+        if table.plugin_named(name) is None and name in known_variants():
             others.append(Outcome(name, "set aside", f"not installed: {known_variants()[name].install}"))
     if not demanded or candidates:  # a name that nobody has is not worth keeping
         table.sifted[key] = candidates, others
@@ -505,7 +505,9 @@ def _answer(plugin: Plugin, hook: str, request: CopyRequest, demanded: tuple[str
     return Outcome(plugin.name, "faulty", reason)
 
 
-def _outranked(other: Plugin, theirs: Priority, chosen: Plugin, ours: Priority, demanded: tuple[str, ...]) -> Outcome:
+def _outranked_outcome(
+    other: Plugin, theirs: Priority, chosen: Plugin, ours: Priority, demanded: tuple[str, ...]
+) -> Outcome:
     kind: OutcomeKind = "outranked"
     if demanded:
         why = f"accepts; it comes after {chosen.name} in variant={short_repr(demanded)}"

@@ -50,7 +50,7 @@ _FAR = {"other op": "only for {}", "other memory": "only for other memory pairs"
 """Kinds of outcomes that need no reason of their own, and what is said of them and the other ops."""
 
 
-def folded(outcomes: Iterable[Outcome], op: str) -> dict[str, list[Outcome]]:
+def by_kind(outcomes: Iterable[Outcome], op: str) -> dict[str, list[Outcome]]:
     """The variants that could not do a copy of an op whatever it is like, by why."""
     others = ", ".join(each for each in OPS if each != op)
     found: dict[str, list[Outcome]] = {}
@@ -72,7 +72,7 @@ def no_variant(
     near = [o for o in outcomes if o.kind not in _FAR or o.name in demanded]
     place = {name: at - len(demanded) for at, name in enumerate(demanded)}
     lines = [f"{o.name}: {o.reason}" for o in sorted(near, key=lambda o: (place.get(o.name, 0), -o.nearness))]
-    unknown_names = [name for name in demanded if table.named(name) is None and name not in first_party]
+    unknown_names = [name for name in demanded if table.plugin_named(name) is None and name not in first_party]
     if unknown:
         lines.insert(0, unknown)
     elif unknown_names:
@@ -87,15 +87,15 @@ def no_variant(
             lines.append(f"{name}: not installed; it takes such copies: {other.install}")
     lines.insert(1, f"{who} this copy: {request}")
     if not first_party and (unknown_names or not demanded):
-        lines.append(_unbundled() or f"others that could be installed are not known here: {KNOWN}")
-    for why, (first, *more) in folded(outcomes, request.op).items() if not demanded else ():
+        lines.append(_missing_metadata() or f"others that could be installed are not known here: {KNOWN}")
+    for why, (first, *more) in by_kind(outcomes, request.op).items() if not demanded else ():
         together = ", ".join(outcome.name for outcome in (first, *more))
         lines.append(f"{why}: {together}" if more else f"{first.name}: {first.reason}")
     kind = UnknownOptionError if unknown else NoVariantError
     return kind("\n  ".join(lines), declined)
 
 
-def _unbundled() -> str:
+def _missing_metadata() -> str:
     """Return what to do if tilecopy is imported and the metadata of its packages are not there, or ""."""
     if ("tilecopy" in sys.modules or getattr(sys, "frozen", False)) and not distributions(declaring=KNOWN_GROUP):
         return (
@@ -107,7 +107,7 @@ def _unbundled() -> str:
 
 def _unknown_option(request: CopyRequest, demanded: tuple[str, ...], table: Table) -> str:
     """Return the sentence about an option that no installed variant of the op takes, or ""."""
-    op, named = request.op, [table.named(name) for name in demanded]
+    op, named = request.op, [table.plugin_named(name) for name in demanded]
     if demanded and not any(plugin is not None and plugin.variant is not None for plugin in named):
         return ""
     takers: dict[str, set[str]] = {}

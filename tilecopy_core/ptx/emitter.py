@@ -10,7 +10,7 @@ from ..description.target import Target
 from ..errors import PtxError, short_repr
 from ..errors.patterns import pattern
 from .instructions import Needs, instruction_of, merge, needs_on, needs_together
-from .lines import AnyLine, Label, Line, Text, declared_in, parsed
+from .lines import AnyLine, Label, Line, Text, declared_in, parse_lines
 from .operands import STEM, TYPE_BITS, Operand, Register, Written, register_of
 
 P = ParamSpec("P")
@@ -50,7 +50,7 @@ class Block:
         self.head += self.body
         self.body = []
 
-    def known(self, key: Key) -> Register | None:
+    def lookup(self, key: Key) -> Register | None:
         """The register of a key, if it was made here."""
         return self._known.get(key)
 
@@ -68,7 +68,7 @@ class Sunk(Block):
 
     def once(self, key: Key, make: Callable[P, Register], *args: P.args, **keywords: P.kwargs) -> Register:
         """The register that the outer block has, else one of the inner block's own."""
-        return self._outer.known(key) or self._own.once(key, make, *args, **keywords)
+        return self._outer.lookup(key) or self._own.once(key, make, *args, **keywords)
 
 
 class Emitter:
@@ -170,7 +170,7 @@ class Emitter:
         """PTX text as it is, its lines indented; what it needs is read off its instructions."""
         if not text.isascii():
             raise PtxError(f"PTX is text of ASCII characters, got {short_repr(text)}")
-        for part in parsed(text):
+        for part in parse_lines(text):
             if isinstance(part, Line):
                 operands = ["p" if str(each).strip("! ") in self._predicates else str(each) for each in part.operands]
                 self._require(f"{part.opcode} {', '.join(operands)}".strip())

@@ -218,7 +218,7 @@ class IndexEmitter(Emitter):
         if swizzle is None and (before.__class__ is not int or before):
             offset = offset + before
         const, terms = (offset.const, offset.terms) if isinstance(offset, Expr) else (offset, ())
-        divisor, swizzled = _divided(terms, swizzle)
+        divisor, swizzled = _swizzled_part(terms, swizzle)
         align_elems = gcd(const, divisor)
         if swizzled is not None:
             align_elems = gcd(align_elems, divisor_of(before))
@@ -364,7 +364,7 @@ def _may_pass_64_bits(value: Int) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _divided(terms: tuple[Term, ...], swizzle: Swizzle | None) -> tuple[int, SwizzledTerms | None]:
+def _swizzled_part(terms: tuple[Term, ...], swizzle: Swizzle | None) -> tuple[int, SwizzledTerms | None]:
     """What divides the varying part of an offset and is not split by the swizzle, and that part under the swizzle."""
     divisor = divisor_of(sum_of(0, terms))
     return (divisor, None) if swizzle is None else (gcd(divisor, swizzle.chunk_elems), SwizzledTerms(terms, swizzle))

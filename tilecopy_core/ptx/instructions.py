@@ -305,7 +305,7 @@ def _first_of(choices: tuple[str, ...], text: str) -> tuple[int, int]:
 
 
 @cache
-def _written() -> tuple[dict[str, str], dict[str, list[tuple[str, Needs]]], dict[str, tuple[Role, ...]]]:
+def _read_table() -> tuple[dict[str, str], dict[str, list[tuple[str, Needs]]], dict[str, tuple[Role, ...]]]:
     """Return what the table says, as it is written.
 
     That is the parts by the name of their list; by the first word of an opcode its forms, with what they need; by the start of an
@@ -350,13 +350,13 @@ _START = pattern(r"[\w:.$]+")
 
 def opcode_words() -> Collection[str]:
     """Return the first words of all opcodes in the table."""
-    return _written()[1].keys()
+    return _read_table()[1].keys()
 
 
 @cache
 def forms_of(word: str) -> tuple[Form, ...]:
     """Return the forms of the opcodes that begin with a word, those of the oldest targets first."""
-    parts, forms, _ = _written()
+    parts, forms, _ = _read_table()
     found = []
     for written, needs in forms.get(word, ()):
         text = re.sub(r"\$(\w+)", lambda name: parts[name[1]], written)
@@ -387,7 +387,7 @@ def instruction_of(text: str) -> Instruction:
 
 def _roles_of(opcode: str) -> tuple[Role, ...]:
     """What an opcode does with its operands: the row of its longest start, with the spaces and the bytes that the opcode names."""
-    roles, parts = _written()[2], opcode.split(".")
+    roles, parts = _read_table()[2], opcode.split(".")
     starts = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
     row: tuple[Role, ...] = next((roles[start] for start in starts if start in roles), ())
     if not any(role.is_address for role in row):

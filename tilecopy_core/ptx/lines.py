@@ -149,7 +149,7 @@ class Text:
 AnyLine: TypeAlias = Line | Label | Text
 
 
-def parsed(text: str) -> Iterator[Line | Label | str]:
+def parse_lines(text: str) -> Iterator[Line | Label | str]:
     """The instructions and labels of text without its comments, and what else stands there as it is.
 
     That is the braces of blocks, directives, and a statement without its end. A brace opens or closes a block where a
@@ -189,9 +189,9 @@ def statements(lines: Iterable[AnyLine]) -> Iterator[Line | Label | str]:
         if isinstance(line, Text):
             text += f"{line}\n"
         else:
-            yield from (*parsed(text), line)
+            yield from (*parse_lines(text), line)
             text = ""
-    yield from parsed(text)
+    yield from parse_lines(text)
 
 
 def names_in(operand: object) -> list[str]:
@@ -202,7 +202,7 @@ def names_in(operand: object) -> list[str]:
 def instructions_in(text: str) -> Iterator[tuple[int, Line]]:
     """Yield the instructions of text, each with the number of its line; one that spans several lines is left out."""
     for number, line in enumerate(text.split("\n"), 1):
-        yield from ((number, part) for part in parsed(line) if isinstance(part, Line))
+        yield from ((number, part) for part in parse_lines(line) if isinstance(part, Line))
 
 
 def declared_in(statement: str) -> list[str]:

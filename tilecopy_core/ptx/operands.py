@@ -137,6 +137,6 @@ class Access:
     fill: int | tuple[int, ...] | None = None
 
 
-def masked(address: Address, mask: Register | bool, fill: tuple[int, ...] | None = None) -> Access | Address:
+def masked_access(address: Address, mask: Register | bool, fill: tuple[int, ...] | None = None) -> Access | Address:
     """The access by the threads of a mask that is not False; True stands for all of them."""
     return Access(address, mask, fill) if isinstance(mask, Register) else address

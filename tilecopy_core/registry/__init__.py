@@ -10,13 +10,13 @@ from .entry_points import (
     Source,
     WrapperError,
     by_name,
-    installed,
-    load_only,
+    installed_sources,
+    load_unique,
     short_error,
     warn_outside,
 )
 from .installable import KnownVariant, known_variants
-from .lazy_names import exporter, names_later
+from .lazy_names import exporter, lazy_attributes
 from .version import __version__
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .hookspecs import VARIANTS_GROUP
     from .registry import Registry, default_registry
 else:  # pluggy is imported with the first dispatch
-    __getattr__ = names_later(
+    __getattr__ = lazy_attributes(
         __name__,
         {
             "Plugin": ".hook_calls",
@@ -53,6 +53,6 @@ __all__ += [
     "default_registry",
     "distributions",
     "exporter",
-    "installed",
+    "installed_sources",
 ]
-__all__ += ["known_variants", "load_only", "names_later", "short_error", "warn_outside"]
+__all__ += ["known_variants", "load_unique", "lazy_attributes", "short_error", "warn_outside"]

@@ -80,7 +80,7 @@ class Source:
         return f"TILECOPY_DISABLE={self.name} leaves it out, pip uninstall {self.package} removes it"
 
 
-def installed(group: str) -> list[Source]:
+def installed_sources(group: str) -> list[Source]:
     """The sources that entry points of a group declare, in the order of names and packages.
 
     A group's name ends with the version of its contract (``tilecopy.variants.v1``). What is made for another version is
@@ -107,7 +107,7 @@ def installed(group: str) -> list[Source]:
         needs = core_excluded(package.requirements)
         for point in sorted(points, key=lambda point: point.group == group):  # the best is last
             twins = [other.value for other in points if (other.group, other.name) == (point.group, point.name)]
-            why = _malformed(point, twins)
+            why = _why_malformed(point, twins)
             wrong = f"entry point {point.name} = {point.value}: {why}"
             load = partial(_unreadable, wrong) if why else point.load
             source = Source(point.name, package.name, package.version, load, needs=needs)
@@ -117,7 +117,7 @@ def installed(group: str) -> list[Source]:
     return [sources[key] for key in sorted(sources)]
 
 
-def _malformed(point: EntryPoint, twins: list[str]) -> str:
+def _why_malformed(point: EntryPoint, twins: list[str]) -> str:
     """Return which rule an entry point breaks, or ""; ``twins`` are the values of all its package has of that name."""
     if not _POINT_NAME.fullmatch(point.name):
         return "the name must be of letters, digits, '_', '-' and '.'"
@@ -197,13 +197,13 @@ def load(source: Source) -> Any:
 def by_name(group: str) -> dict[str, list[Source]]:
     """The installed sources of a group that this core can load, by name."""
     found: dict[str, list[Source]] = {}
-    for source in installed(group):
+    for source in installed_sources(group):
         if not source.incompatible:
             found.setdefault(source.name, []).append(source)
     return found
 
 
-def load_only(sources: list[Source], make: Callable[[Any], Any] = lambda plugin: plugin) -> Any:
+def load_unique(sources: list[Source], make: Callable[[Any], Any] = lambda plugin: plugin) -> Any:
     """What the one source of a name gives, or what ``make`` makes of it.
 
     Raises PluginError where several packages have the name, where the one is made for another core, and where it or ``make`` fails.

@@ -199,12 +199,12 @@ class WrapperCall:
                 self._go_on("close")
                 self.fault = "yielded twice"
             if not self.fault:
-                answer = self._judged(answer)
+                answer = self._allowed_answer(answer)
         if self.wrote:
             self.fault = "wrote instructions, which the variant alone may"
         return answer
 
-    def _judged(self, came: Any) -> Any:
+    def _allowed_answer(self, came: Any) -> Any:
         """What it gave back, where it may; else the answer as it came, and a fault."""
         gave, wrapper = self._gave, self.wrapper
         if gave is came:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from ..errors.records import frozen
-from .entry_points import installed, load, short_error, warn_outside
+from .entry_points import installed_sources, load, short_error, warn_outside
 
 KNOWN_GROUP = "tilecopy.known.v1"
 """Entry-point group of tables of :class:`KnownVariant` by name."""
@@ -33,7 +33,7 @@ def known_variants() -> Mapping[str, KnownVariant]:
 def _found_on(path: tuple[str, ...]) -> Mapping[str, KnownVariant]:
     """What is installed on a path, which is read once."""
     found: dict[str, KnownVariant] = {}
-    for source in (each for each in installed(KNOWN_GROUP) if not each.incompatible):
+    for source in (each for each in installed_sources(KNOWN_GROUP) if not each.incompatible):
         try:
             table = load(source)
             found = {name: known for name, known in table.items() if isinstance(known, KnownVariant)} | found

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import PluginError
 from ..errors.process_lock import LOCK
-from .entry_points import by_name, load_only
+from .entry_points import by_name, load_unique
 
 EXPORTS_GROUP = "tilecopy.exports.v1"
 """Entry-point group of functions that take plans elsewhere: ``cuda_function`` and ``cuda_header``, ``ptx_text``, ``explain`` with lines on a plan, and ``notes``."""
@@ -29,7 +29,7 @@ BROUGHT: Mapping[str, str] = MappingProxyType(
 """What to do for a name that the core has not and another package brings; of the core, only this file and renamed.py name packages."""
 
 
-def names_later(module: str, later: Mapping[str, str], brought: Mapping[str, str] = MappingProxyType({})) -> Any:
+def lazy_attributes(module: str, later: Mapping[str, str], brought: Mapping[str, str] = MappingProxyType({})) -> Any:
     """The ``__getattr__`` of the package ``module``, some of whose names are imported when they are first asked for.
 
     ``later`` has, by name, the module that it is imported from (a relative one begins with a dot); ``brought`` has, by name, what to
@@ -64,5 +64,5 @@ def exporter(name: str) -> Callable[..., Any]:
     if sources is None:
         what, remedy = ("CUDA C++", _EXPORT) if name.startswith("cuda") else ("kernels", _KERNELS)
         raise PluginError(f"nothing that writes {what} ({name}) is installed; {remedy}")
-    found: Callable[..., Any] = load_only(sources)
+    found: Callable[..., Any] = load_unique(sources)
     return found

@@ -26,7 +26,7 @@ from .entry_points import (
     Source,
     WrapperError,
     fault_of,
-    installed,
+    installed_sources,
     load,
     warn_outside,
 )
@@ -66,7 +66,7 @@ class Table:
         declared = [((variant.op, option.name), option.ignorable) for variant in ready for option in variant.options]
         return frozenset(dict(declared)) - {key for key, ignorable in declared if not ignorable}
 
-    def named(self, name: str) -> Plugin | None:
+    def plugin_named(self, name: str) -> Plugin | None:
         """The plugin of that name, or None; of several the one that can be asked."""
         return next((plugin for plugin in self.plugins if plugin.name == name), None)
 
@@ -87,7 +87,7 @@ class Registry:
         priorities: Mapping[str, int] | None = None,
     ) -> None:
         self._discovers = sources is None
-        sources = installed(VARIANTS_GROUP) if sources is None else sources
+        sources = installed_sources(VARIANTS_GROUP) if sources is None else sources
         self._installed: list[Source] = list(_SOURCES.check(sources, "Registry", "sources"))
         if not isinstance(environ, (Mapping, type(None))):
             raise RequestError(f"Registry: environ is a mapping such as os.environ, not {short_repr(environ)}")
@@ -149,7 +149,7 @@ class Registry:
                 if not source.incompatible and not source.needs:
                     claims.setdefault(source.name, []).append(source)
             names = {source.name for source in sources}
-            disabled, priorities = self._disabled(names), self._own_priorities(names)
+            disabled, priorities = self._disabled_variants(names), self._own_priorities(names)
             self._loading = True
             try:
                 plugins = [self._outcome(source, claims.get(source.name, []), disabled) for source in sources]
@@ -166,7 +166,7 @@ class Registry:
             self._table = table = Table(tuple(plugins), environment, wrappers, priorities)
             return table
 
-    def _disabled(self, names: set[str]) -> dict[str, str]:
+    def _disabled_variants(self, names: set[str]) -> dict[str, str]:
         """The variants that the environment leaves out, and which variable does."""
         found: dict[str, str] = {}
         for variable in ("TILECOPY_DISABLE", "TILECOPY_ONLY"):
@@ -248,7 +248,11 @@ class Registry:
         with LOCK:
             forget_distributions()
             versions = {package: version for (_, package), version in self._seen.items()}
-            added = [source for source in installed(VARIANTS_GROUP) if (source.name, source.package) not in self._seen]
+            added = [
+                source
+                for source in installed_sources(VARIANTS_GROUP)
+                if (source.name, source.package) not in self._seen
+            ]
             for source in added:
                 self._seen[source.name, source.package] = source.version
                 before = versions.get(source.package, source.version)

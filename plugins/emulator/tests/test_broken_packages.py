@@ -118,7 +118,7 @@ def executor():
     asked = told(lambda: get_executor("acme"))
     return right + ["emulator" in executors(), run(COPY + " //")], asked
 
-np.unique([0]), tilecopy_core.registry.registry.installed("tilecopy.none.v1")  # what these import is imported once, before the forks
+np.unique([0]), tilecopy_core.registry.registry.installed_sources("tilecopy.none.v1")  # what these import is imported once, before the forks
 for number, folder in enumerate(sorted(Path(sys.argv[1]).iterdir())):
     if number >= 4:
         os.wait()

@@ -15,7 +15,7 @@ from tilecopy_emulator.opcodes.table import compile_program, handlers
 from tilecopy_emulator.parser.module import parse
 from tilecopy_emulator.program import CARRY, TAKES_PART
 
-from tilecopy_core.ptx import Line, instruction_of, names_in, parsed
+from tilecopy_core.ptx import Line, instruction_of, names_in, parse_lines
 
 
 def test_the_table_has_the_registers_that_handlers_write(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +60,7 @@ def test_the_cores_table_has_the_same_registers() -> None:
     held = 0
     for body, least in LINES:
         for target in list(least)[:1]:
-            lines = [line for line in parsed(body) if isinstance(line, Line)]
+            lines = [line for line in parse_lines(body) if isinstance(line, Line)]
             assert all(instruction_of(line.opcode).roles for line in lines), body
             written = {
                 name
@@ -87,7 +87,7 @@ def test_the_cores_table_has_the_same_registers() -> None:
 def test_an_operand_in_brackets_is_an_address_in_the_cores_table() -> None:
     """And what the table calls an address stands in brackets, in each instruction that ptxas takes."""
     for body, _ in LINES:
-        for line in parsed(body):
+        for line in parse_lines(body):
             if isinstance(line, Line):
                 for operand, role in line.roles:
                     assert role.is_address <= str(operand).startswith("["), (body, operand)

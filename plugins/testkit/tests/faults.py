@@ -17,7 +17,7 @@ import tilecopy as tc
 
 from tilecopy_core.integers import substitute, symbols_of
 from tilecopy_core.plugin import CopyRequest, PtxBuilder, TileLayout, Variant, hookimpl
-from tilecopy_core.registry import VARIANTS_GROUP, installed
+from tilecopy_core.registry import VARIANTS_GROUP, installed_sources
 from tilecopy_partitions import opposite
 
 Emit = Callable[[Any, CopyRequest, Any, Any], None]
@@ -27,7 +27,7 @@ def design(name: str) -> Any:
     """A correct variant: a third-party one of this folder, or an installed one."""
     if hasattr(thirdparty, name):
         return getattr(thirdparty, name)
-    return next(source for source in installed(VARIANTS_GROUP) if source.name == name).load()
+    return next(source for source in installed_sources(VARIANTS_GROUP) if source.name == name).load()
 
 
 @attrs.frozen

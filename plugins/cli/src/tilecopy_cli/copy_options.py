@@ -64,7 +64,7 @@ def _split(partition: Any) -> dict[str, Any]:
 
 def record_of(variant: str | None) -> Variant | None:
     """Return the record of a variant; None without a name, or if it is not installed."""
-    plugin = default_registry().table().named(variant) if variant else None
+    plugin = default_registry().table().plugin_named(variant) if variant else None
     return None if plugin is None else plugin.variant
 
 

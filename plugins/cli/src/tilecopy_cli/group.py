@@ -18,7 +18,7 @@ import click
 from tilecopy.errors import HazardError
 
 from tilecopy_core.errors import LayoutError, PluginError, RequestError, TargetError, TilecopyError, did_you_mean
-from tilecopy_core.registry import by_name, load_only
+from tilecopy_core.registry import by_name, load_unique
 
 from .streams import (
     Stopped,
@@ -111,7 +111,7 @@ class TilecopyGroup(SuggestingGroup):
             return None
         try:
             with prints_to_stderr():
-                command = load_only(sources)
+                command = load_unique(sources)
             if not isinstance(command, click.Command):
                 raise PluginError(f"{sources[0].owner} gives {type(command).__name__}, not a click.Command")
         except PluginError as error:

@@ -5,7 +5,7 @@ Importing this package loads nothing of CUDA; the executor does when it is first
 
 from typing import TYPE_CHECKING
 
-from tilecopy_core.registry import names_later
+from tilecopy_core.registry import lazy_attributes
 
 __all__ = [
     "ComputeCache",
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .cuda import CudaExecutor
     from .device_array import DeviceArray, time_on_device
 else:  # a checker would take every name for one of the package
-    __getattr__ = names_later(
+    __getattr__ = lazy_attributes(
         __name__,
         {
             "ComputeCache": ".compute_cache",

@@ -8,7 +8,7 @@ Importing this package loads no plugin and nothing of CUDA.
 from typing import TYPE_CHECKING
 
 import tilecopy_core
-from tilecopy_core.registry import names_later
+from tilecopy_core.registry import lazy_attributes
 
 from .errors import AssemblerError, HazardError, LaunchError
 
@@ -48,7 +48,7 @@ else:  # a checker would take every name for one of the package
         ".kernel": ["BuiltKernel", "KernelBuilder", "Mbarrier", "Value"],
         ".kernel.load": ["load_kernel"],
     }
-    __getattr__ = names_later(__name__, {name: module for module, names in _LATER.items() for name in names})
+    __getattr__ = lazy_attributes(__name__, {name: module for module, names in _LATER.items() for name in names})
 
 
 def __dir__() -> list[str]:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from tilecopy_core.errors import PluginError, TilecopyError, did_you_mean, short_repr
-from tilecopy_core.registry import LOCK, Source, by_name, canonical, load_only, short_error
+from tilecopy_core.registry import LOCK, Source, by_name, canonical, load_unique, short_error
 
 from .catalog import KNOWN_EXECUTORS, install_line
 from .errors import LaunchError
@@ -94,7 +94,7 @@ def get_executor(name: str) -> Executor:
         with LOCK:  # made once, whichever thread is first
             if name not in _made:
                 try:
-                    _made[name] = load_only(claimants[name], _made_by)
+                    _made[name] = load_unique(claimants[name], _made_by)
                 except PluginError as error:
                     raise PluginError(f"executor {name}: {error}") from error
     return _made[name]

@@ -19,7 +19,7 @@ from tilecopy_core.plugin import (
     Scope,
     Swizzle,
     m,
-    masked,
+    masked_access,
 )
 from tilecopy_core.ptx import IMMEDIATE_REACH_BYTES
 
@@ -158,10 +158,10 @@ def emit_through_registers(ptx: PtxBuilder, request: CopyRequest, partition: Vec
             if read is False and fill is not None:
                 registers = ptx.constant(fill, bits)
             else:
-                registers = ptx.load(masked(src.address(turn), read, fill), bits)
+                registers = ptx.load(masked_access(src.address(turn), read, fill), bits)
             loaded.append((turn, write, registers))
         for turn, write, registers in loaded:
-            ptx.store(masked(dst.address(turn), write), bits, registers, relaxed=relaxed)
+            ptx.store(masked_access(dst.address(turn), write), bits, registers, relaxed=relaxed)
     if partition.tail is not None:
         emit_through_registers(ptx, request, partition.tail)
 
@@ -185,14 +185,14 @@ def emit_cp_async(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartit
             continue
         address = dst.address(turn)
         if outside is not None and outside.is_zero and isinstance(read, Register):
-            ptx.cp_async(address, masked(src.address(turn), write), nbytes, ignore=opposite(ptx, read))
+            ptx.cp_async(address, masked_access(src.address(turn), write), nbytes, ignore=opposite(ptx, read))
             continue
         both = all_of(ptx, [read, write])
         if both is not False:
-            ptx.cp_async(address, masked(src.address(turn), both), nbytes)
+            ptx.cp_async(address, masked_access(src.address(turn), both), nbytes)
         if fill is not None and read is not True:
             outside_source = all_of(ptx, [opposite(ptx, read), write])
-            ptx.store(masked(address, outside_source), nbytes * 8, ptx.constant(fill, nbytes * 8))
+            ptx.store(masked_access(address, outside_source), nbytes * 8, ptx.constant(fill, nbytes * 8))
     if partition.tail is not None:
         emit_cp_async(ptx, request, partition.tail)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilecopy_core.plugin import Address, CopyRequest, PtxBuilder, Register, m, masked
+from tilecopy_core.plugin import Address, CopyRequest, PtxBuilder, Register, m, masked_access
 from tilecopy_partitions import AddressBase, all_of, branch_on_edges, by_owners, range_predicate
 
 from .partition import FragmentPartition
@@ -37,7 +37,7 @@ def _vectors(request: CopyRequest, partition: FragmentPartition, ptx: PtxBuilder
             _load(ptx, partition, register, address, mask, request.fill)
         elif mask is not False:
             values = ptx.read_local(partition.fragment.buffer, register, partition.vec_bits)
-            ptx.store(masked(address, mask), partition.vec_bits, values, relaxed=request.relaxed)
+            ptx.store(masked_access(address, mask), partition.vec_bits, values, relaxed=request.relaxed)
 
 
 def _load(
@@ -57,7 +57,7 @@ def _load(
         elif fill is not None:
             ptx.write_local(fragment, register, bits, ptx.constant(fill, bits))
         return
-    loaded = ptx.load(masked(address, mask, fill), bits, whole)
+    loaded = ptx.load(masked_access(address, mask, fill), bits, whole)
     if whole is None:
         kept = mask if isinstance(mask, Register) and fill is None else None
         ptx.write_local(fragment, register, bits, loaded, guard=kept)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from tilecopy_core.registry import names_later
+from tilecopy_core.registry import lazy_attributes
 
 from .api import relayout, relayout_shards
 
@@ -11,7 +11,7 @@ __all__ = ["plan_relayout", "relayout", "relayout_shards"]
 if TYPE_CHECKING:
     from .planner.plan import plan_relayout
 else:  # a checker would take every name for one of the package
-    __getattr__ = names_later(__name__, {"plan_relayout": ".planner.plan"})
+    __getattr__ = lazy_attributes(__name__, {"plan_relayout": ".planner.plan"})
 
 
 def __dir__() -> list[str]:

@@ -13,7 +13,7 @@ from tilecopy.harness import COMPLETIONS, Step
 from tilecopy.validators import FUNCTION, mapping_of
 
 from tilecopy_core.errors import checked, instance_of, optional, short_repr, tuple_of
-from tilecopy_core.registry import VARIANTS_GROUP, Plugin, Source, installed
+from tilecopy_core.registry import VARIANTS_GROUP, Plugin, Source, installed_sources
 
 from .case_harness import ArgumentMaker, HarnessConfig, OptionMaker
 from .case_space import CaseSpace, Draw
@@ -33,7 +33,7 @@ def source_of(plugin: Any) -> Source:
         PluginError: no installed variant has that name, or the object has no record.
     """
     if isinstance(plugin, str):
-        found = [source for source in installed(VARIANTS_GROUP) if source.name == plugin]
+        found = [source for source in installed_sources(VARIANTS_GROUP) if source.name == plugin]
         if not found:
             raise tc.PluginError(
                 f"plugin: no installed variant is named {short_repr(plugin)}; install the package that has it"
@@ -149,7 +149,7 @@ class VariantUnderTest:
     @property
     def registered(self) -> Plugin:
         """The plugin as the registry has it."""
-        found = self.registry.table().named(self.name)
+        found = self.registry.table().plugin_named(self.name)
         assert found is not None
         return found
 

@@ -85,15 +85,15 @@ class Package:
 
 @cache
 def _sources() -> list[Source]:
-    from tilecopy_core.registry import installed
+    from tilecopy_core.registry import installed_sources
 
-    return installed(GROUP)
+    return installed_sources(GROUP)
 
 
 @cache
 def packages(*, own: bool = False) -> tuple[Package, ...]:
     """The entry points of other packages, or this one's ``own``, in the order of names; imported at the first call."""
-    from tilecopy_core.registry import load_only
+    from tilecopy_core.registry import load_unique
 
     found = []
     for source in _sources():
@@ -101,7 +101,7 @@ def packages(*, own: bool = False) -> tuple[Package, ...]:
             continue
         make = partial(_table, owner=f"entry point '{source.name}' ({source.owner})", taken=() if own else handlers())
         try:
-            found.append(Package(source.name, source.owner, load_only([source], make)))
+            found.append(Package(source.name, source.owner, load_unique([source], make)))
         except PluginError as error:
             found.append(Package(source.name, source.owner, reason=str(error)))
     return tuple(found)

@@ -338,7 +338,7 @@ def _with_address(region: Region) -> Region:
 
 def _stand_ins(plan: Plan, registry: Registry | None) -> dict[str, Any]:
     """Return stand-ins for the options that instructions need and a plan may leave out: an mbarrier, the rank 0."""
-    plugin = (registry or default_registry()).table().named(plan.variant)
+    plugin = (registry or default_registry()).table().plugin_named(plan.variant)
     record = None if plugin is None else plugin.variant
     options: dict[str, Any] = {}
     for option in record.options if record is not None else ():

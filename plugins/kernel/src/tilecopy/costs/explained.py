@@ -30,7 +30,7 @@ def _better(plan: Plan, own: Cost) -> str:
     registry = default_registry()
     candidates: list[tuple[ComparisonRow, tuple[str, ...]]] = []
     for outcome in plan.outcomes:
-        plugin = registry.table().named(outcome.name)
+        plugin = registry.table().plugin_named(outcome.name)
         if outcome.kind in ("outranked", "tied", "lacks option", "not asked") and plugin is not None:
             with suppress(TilecopyError):
                 candidates.append((way(plugin.record, plan.request, registry), outcome.lacks))

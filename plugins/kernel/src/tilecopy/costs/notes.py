@@ -78,7 +78,7 @@ def _instructions_per_thread(request: CopyRequest, partition: Any) -> int:
 
 def _way(outcome: Outcome, request: CopyRequest, registry: Registry) -> _Way | None:
     """Return the way of a variant that was not chosen, or None; without an option that it needs it may raise, and None is returned."""
-    plugin = registry.table().named(outcome.name)
+    plugin = registry.table().plugin_named(outcome.name)
     with suppress(Exception):
         if plugin and (plugin.record.threads == "one" or not outcome.lacks):
             verdict = registry.call(plugin, "tilecopy_predicate", request=request)
@@ -164,7 +164,7 @@ def _of_copies(count: int, request: CopyRequest, chosen: str, outcomes: list[Out
             name, needed = way.record.name, f"{way.count:,} " if way.count else "fewer "
             lacks = "".join(f", with {option}=" for option in way.lacks)
             return Note("copies", f"{start}; variant {name} needs {needed}{how}{lacks}", name)
-    plugin = registry.table().named(chosen)
+    plugin = registry.table().plugin_named(chosen)
     if plugin is not None and plugin.record.threads != "one":
         return Note("copies", f"{start}; let more threads share them: copy by the scope of the CTA (k.cta.copy_async)")
     share = {

@@ -5,7 +5,7 @@ A name is imported when it is first asked for: a saved kernel, and a relayout, n
 
 from typing import TYPE_CHECKING
 
-from tilecopy_core.registry import names_later
+from tilecopy_core.registry import lazy_attributes
 
 if TYPE_CHECKING:
     from .barriers import Mbarrier
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .values import Value
 else:
     _PARAMETERS = ("ArrayParameter", "Parameter", "ScalarParameter", "SizeParameter")
-    __getattr__ = names_later(
+    __getattr__ = lazy_attributes(
         __name__,
         {
             **dict.fromkeys(_PARAMETERS, ".parameters"),

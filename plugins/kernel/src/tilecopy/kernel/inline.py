@@ -21,7 +21,7 @@ from tilecopy_core.ptx import (
     declared_in,
     instruction_of,
     names_in,
-    parsed,
+    parse_lines,
 )
 from tilecopy_core.registry import LOCK
 
@@ -132,7 +132,7 @@ class _Reader:
         Raises:
             RequestError: a statement of it is wrong.
         """
-        every = list(parsed(text))
+        every = list(parse_lines(text))
         self._labels = {label.name for label in every if isinstance(label, Label)}
         for statement in every:
             if isinstance(statement, Label):

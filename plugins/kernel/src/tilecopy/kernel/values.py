@@ -333,7 +333,7 @@ def _keep(ptx: PtxBuilder, what: str, value: Value, register: Register) -> Regis
 
 def _known(ptx: PtxBuilder, what: str, value: Value) -> Register | None:
     """The register of a value in an open block, or None."""
-    return next((register for block in ptx.blocks if (register := block.known((what, value))) is not None), None)
+    return next((register for block in ptx.blocks if (register := block.lookup((what, value))) is not None), None)
 
 
 def _compute(ptx: PtxBuilder, value: Value) -> Register:
