@@ -83,7 +83,7 @@ class CudaExecutor:
     # ------------------------------------------------------------------------------------------- devices
 
     def devices(self) -> list[Device]:
-        """The GPUs of this machine, asked for once.
+        """Return the GPUs of this machine, asked for once.
 
         Raises:
             LaunchError: the driver is missing.
@@ -91,7 +91,7 @@ class CudaExecutor:
         return self.driver.devices
 
     def unavailable_reason(self, kernel: BuiltKernel | None = None) -> str | None:
-        """Why no kernel (or this one) can run here, or None."""
+        """Return why no kernel (or this one) can run here, or None."""
         try:
             devices = self.devices()
         except LaunchError as error:
@@ -105,7 +105,7 @@ class CudaExecutor:
     # ------------------------------------------------------------------------------------------- loading
 
     def load(self, kernel: BuiltKernel, ordinal: int) -> LoadedKernel:
-        """The kernel on a device (whose context is active), loaded once in this process for all kernels with its text.
+        """Return the kernel on a device (whose context is active), loaded once in this process for all kernels with its text.
 
         Raises:
             LaunchError: the device cannot run the target, or the driver refuses the text; the message has its log.
@@ -205,7 +205,7 @@ class CudaExecutor:
         stream: Any = None,
         device: int | None = None,
     ) -> Callable[[], Any]:
-        """A launch whose arguments are checked now, for calling many times.
+        """Return a launch whose arguments are checked now, for calling many times.
 
         Where an argument is in host memory, each call copies it in and back as :meth:`launch` does.
 
@@ -274,7 +274,7 @@ class CudaExecutor:
         return binding
 
     def _placed(self, kernel: BuiltKernel, binding: Binding, stream: Any, device: int | None) -> int:
-        """The GPU that launches, from which every array on a GPU can be reached."""
+        """Return the GPU that launches, from which every array on a GPU can be reached."""
         ordinal = self._launching(kernel, binding, stream, device)
         for name, where in binding.devices.items():
             if where != ordinal:
@@ -316,7 +316,7 @@ class CudaExecutor:
             raise LaunchError(f"kernel {kernel.name}, argument {name}: {why}")
 
     def _current(self, kernel: BuiltKernel, binding: Binding, stream: Any, ordinal: int) -> CurrentStream:
-        """What reads the stream of launches that are given none; what exports by DLPack is ready for this launch's stream.
+        """Return what reads the stream of launches that are given none; what exports by DLPack is ready for this launch's stream.
 
         Work on other GPUs' streams is the caller's to order.
         """
@@ -334,7 +334,7 @@ class CudaExecutor:
         return current
 
     def _ready(self, kernel: BuiltKernel, binding: Binding, ordinal: int, current: CurrentStream) -> ReadyLaunch:
-        """A launch of the kernel on a GPU, where it is loaded if it is not yet."""
+        """Return a launch of the kernel on a GPU, where it is loaded if it is not yet."""
         with self.driver.active(ordinal):
             return ready_launch(self.driver, kernel, binding, ordinal, self.load(kernel, ordinal), current)
 
@@ -403,7 +403,7 @@ class CudaExecutor:
                 binding.addresses[parameter.name] = memory + apart
 
     def _stream(self, stream: Any) -> Any:
-        """The driver's handle of a stream."""
+        """Return the driver's handle of a stream."""
         try:
             return self._streams[stream if type(stream) is int else stream.cuda_stream]
         except Exception:  # no torch stream, or a new one

@@ -63,7 +63,7 @@ class DeviceArray:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """The CUDA array interface, version 3."""
+        """Return the CUDA array interface, version 3."""
         return {
             "shape": self.shape,
             "typestr": self.dtype.str,
@@ -164,7 +164,7 @@ def time_on_device(
 
 
 def _event(executor: CudaExecutor, events: ExitStack) -> Any:
-    """A new event; it goes with the stack, however that ends, and a driver that refuses then hides no error before it."""
+    """Return a new event; it goes with the stack, however that ends, and a driver that refuses then hides no error before it."""
     event = executor.driver.call("cuEventCreate", 0)
     events.callback(executor.driver.api.cuEventDestroy, event)
     return event

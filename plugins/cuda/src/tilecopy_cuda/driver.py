@@ -89,7 +89,7 @@ class Device:
 
 
 def _why_no_driver(error: Exception) -> str:
-    """Whether the driver's library is missing or cannot be used, of which the bindings say the same."""
+    """Return whether the driver's library is missing or cannot be used, of which the bindings say the same."""
     library = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:
         ctypes.CDLL(library)
@@ -118,7 +118,7 @@ class Driver:
 
     @locked_cached_property
     def api(self) -> Any:
-        """The bindings, once ``cuInit`` has succeeded.
+        """Return the bindings, once ``cuInit`` has succeeded.
 
         Raises:
             LaunchError: cuda-python or the driver is missing, or the driver does not start.
@@ -142,13 +142,13 @@ class Driver:
 
     @locked_cached_property
     def legacy_stream(self) -> Any:
-        """The handle of the legacy default stream, on which nothing is ever captured."""
+        """Return the handle of the legacy default stream, on which nothing is ever captured."""
         return self.api.CUstream(0)
 
     # -------------------------------------------------------------------------------------------- results
 
     def call(self, function: str, *arguments: Any, what: str = "") -> Any:
-        """The value of a driver call, or the list of them where there are several.
+        """Return the value of a driver call, or the list of them where there are several.
 
         Args:
             function: such as ``"cuMemAlloc"``.
@@ -164,7 +164,7 @@ class Driver:
         return values if len(values) > 1 else values[0] if values else None
 
     def error(self, what: str, code: Any) -> LaunchError:
-        """The error of a call that returned ``code``; a context that has ended is remembered."""
+        """Return the error of a call that returned ``code``; a context that has ended is remembered."""
         string_code, text = self.api.cuGetErrorString(code)
         code_text = f"{code.name} ({int(code)}): {'unknown error' if int(string_code) or not text else text.decode()}"
         if int(code) in _CONTEXT_ENDED or self.sticky_error is not None:
@@ -181,7 +181,7 @@ class Driver:
         return LaunchError(f"{what}: {code_text}")
 
     def context_lost_error(self, what: str) -> LaunchError:
-        """The error of whatever is asked after the context has ended."""
+        """Return the error of whatever is asked after the context has ended."""
         return LaunchError(
             f"{what}: the CUDA context of this process was lost by an earlier error: {self.sticky_error}. "
             "Nothing more can run on the GPU in this process; start a new one"
@@ -191,7 +191,7 @@ class Driver:
 
     @locked_cached_property
     def devices(self) -> list[Device]:
-        """The GPUs of this machine, asked for once.
+        """Return the GPUs of this machine, asked for once.
 
         Raises:
             LaunchError: the driver is missing.
@@ -220,7 +220,7 @@ class Driver:
             yield
 
     def _context(self, ordinal: int) -> Any:
-        """A device's primary context."""
+        """Return a device's primary context."""
         if ordinal not in self._contexts:
             with LOCK:
                 if ordinal not in self._contexts:
@@ -237,7 +237,7 @@ class Driver:
             self.api.cuCtxPopCurrent()
 
     def current_device(self) -> int:
-        """The GPU whose context is current in this thread; 0 where none is.
+        """Return the GPU whose context is current in this thread; 0 where none is.
 
         Raises:
             LaunchError: the driver is missing.
@@ -248,7 +248,7 @@ class Driver:
         return 0 if int(code) else int(device)
 
     def device_of_stream(self, stream: Any) -> int | None:
-        """The GPU of a stream, or None: it is the number of a default stream, which every GPU has.
+        """Return the GPU of a stream, or None: it is the number of a default stream, which every GPU has.
 
         Args:
             stream: a CUstream as an integer, or a stream of torch, CuPy or cuda.core.
@@ -266,7 +266,7 @@ class Driver:
             return self.current_device()
 
     def device_of(self, pointer: int) -> int:
-        """The GPU of a device address.
+        """Return the GPU of a device address.
 
         Raises:
             LaunchError: it is not a device address.
@@ -279,7 +279,7 @@ class Driver:
 
     @locked_cached_property
     def _pointer_attribute(self) -> Callable[[Any, int, int], int]:
-        """The driver's own cuPointerGetAttribute.
+        """Return the driver's own cuPointerGetAttribute.
 
         That of cuda-bindings 13.3 says GPU 0 for memory of every GPU (NVIDIA/cuda-python #2928).
         """
@@ -288,7 +288,7 @@ class Driver:
         return signature(int(address))
 
     def encode_map(self, ordinal: int, facts: TensorMapArgs) -> bytes:
-        """A tensor map for kernels on a GPU as the driver encodes it.
+        """Return a tensor map for kernels on a GPU as the driver encodes it.
 
         Raises:
             LaunchError: the driver refuses it, or has no tensor maps.
@@ -302,7 +302,7 @@ class Driver:
         return encoder(int(address), lambda what, code: self.error(what, self.api.CUresult(code)))
 
     def why_unreachable(self, ordinal: int, device: int, address: int, *, written: bool) -> str | None:
-        """Why kernels on one GPU cannot use memory of another, or None: they can, once peer access was enabled.
+        """Return why kernels on one GPU cannot use memory of another, or None: they can, once peer access was enabled.
 
         Args:
             ordinal: the GPU of the kernels.
@@ -347,14 +347,14 @@ class Driver:
             return self._peers[ordinal, device]
 
     def _attribute(self, which: int, address: int) -> int:
-        """An attribute of an address, for the current context; 0 where the driver has none."""
+        """Return an attribute of an address, for the current context; 0 where the driver has none."""
         value = ctypes.c_uint64()
         return 0 if self._pointer_attribute(ctypes.byref(value), which, address) else value.value
 
     # -------------------------------------------------------------------------------------------- streams
 
     def is_capturing(self, ordinal: int, stream: int) -> bool:
-        """Whether a stream of a GPU is being captured into a graph, which the legacy default stream never is.
+        """Return whether a stream of a GPU is being captured into a graph, which the legacy default stream never is.
 
         Raises:
             LaunchError: the stream is none of that GPU.

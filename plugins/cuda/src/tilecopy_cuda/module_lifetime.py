@@ -41,7 +41,7 @@ class _Module:
 
     @property
     def unused(self) -> bool:
-        """Whether the graphs that had captured it are gone."""
+        """Return whether the graphs that had captured it are gone."""
         self.graphs[:] = [semaphore for semaphore in self.graphs if not _is_posted(semaphore)]
         return not self.graphs
 
@@ -85,7 +85,7 @@ class Modules:
         self._newest: deque[LoadedKernel] = deque(maxlen=_NEWEST)
 
     def loaded(self, ordinal: int, module: Any, function: Any) -> LoadedKernel:
-        """A kernel whose module is unloaded some time after the last reference to it is gone."""
+        """Return a kernel whose module is unloaded some time after the last reference to it is gone."""
         owned = _Module(ordinal, module)
         kernel = LoadedKernel(self._driver, function, owned)
         weakref.finalize(kernel, self._dropped.append, owned).atexit = False
@@ -107,7 +107,7 @@ class Modules:
 
 @cache
 def _library() -> Any:
-    """The C library, whose sem_post a graph calls when it goes; None where it has no semaphores.
+    """Return the C library, whose sem_post a graph calls when it goes; None where it has no semaphores.
 
     The driver calls it from a thread of its own, where Python must not run. Without it a captured kernel stays loaded.
     """
@@ -122,7 +122,7 @@ def _library() -> Any:
 
 
 def _is_posted(semaphore: int) -> bool:
-    """Whether a graph has posted a semaphore, which is freed then. It is the C library's memory: a graph may outlive all of this."""
+    """Return whether a graph has posted a semaphore, which is freed then. It is the C library's memory: a graph may outlive all of this."""
     value, library = ctypes.c_int(), _library()
     if not semaphore or library.sem_getvalue(semaphore, ctypes.byref(value)) or not value.value:
         return False

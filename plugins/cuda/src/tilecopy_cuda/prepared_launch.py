@@ -79,7 +79,7 @@ class ReadyLaunch:
         return not any(address & mask for address, mask in zip(addresses, self.masks, strict=True))
 
     def new_buffer(self) -> ParamBuffer:
-        """A buffer of the first addresses."""
+        """Return a buffer of the first addresses."""
         memory = ctypes.create_string_buffer(self.first, len(self.first))
         start = ctypes.addressof(memory)
         table = (ctypes.c_void_p * len(self.places))(*(start + place for place in self.places))
@@ -166,7 +166,7 @@ class ReadyLaunch:
     def prepared(
         self, stream: Any, handle_of: Callable[[int], Any], handles: dict[int, Any], arguments: Any
     ) -> Callable[[], None]:
-        """This launch with the first addresses: calling it is the driver's call and little else.
+        """Return this launch with the first addresses: calling it is the driver's call and little else.
 
         It keeps the arguments alive. What it launches with is their memory as it was when it was prepared.
 
@@ -222,7 +222,7 @@ class ReadyLaunch:
 def ready_launch(
     driver: Driver, kernel: BuiltKernel, binding: Binding, ordinal: int, loaded: LoadedKernel, current: CurrentStream
 ) -> ReadyLaunch:
-    """A launch of a kernel that is loaded on a GPU; addresses lead a buffer's memory, so that they can be replaced at once."""
+    """Return a launch of a kernel that is loaded on a GPU; addresses lead a buffer's memory, so that they can be replaced at once."""
     arrays = [parameter.name for parameter in kernel.arrays]
     masks = tuple(parameter.align_bytes - 1 for parameter in kernel.arrays)
     others = [p for p in kernel.parameters if p.name not in binding.arrays]
@@ -258,7 +258,7 @@ def ready_launch(
 
 
 def _maker(parameter: ComputedParameter, binding: Binding, arrays: Sequence[str]) -> Callable[[Sequence[int]], bytes]:
-    """The bytes of a parameter for other addresses of the arrays; it keeps none of the arrays alive."""
+    """Return the bytes of a parameter for other addresses of the arrays; it keeps none of the arrays alive."""
     kernel, view, numbers, encode_map = binding.kernel, binding.view, dict(binding.numbers), binding.encode_map
 
     def make(addresses: Sequence[int]) -> bytes:

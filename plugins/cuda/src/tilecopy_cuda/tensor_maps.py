@@ -18,7 +18,7 @@ _L2_256B = 3
 
 
 def encoder(function: int, error: Callable[[str, int], LaunchError]) -> Callable[[TensorMapArgs], bytes]:
-    """What encodes a map.
+    """Return what encodes a map.
 
     Args:
         function: address of the driver's cuTensorMapEncodeTiled.

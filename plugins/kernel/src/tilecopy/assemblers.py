@@ -46,7 +46,7 @@ _VERSION_TIMEOUT_S = 20.0
 
 
 def ptxas_path() -> str | None:
-    """The ptxas of the PATH, else of an installed wheel, else None; whether it works is another question.
+    """Return the ptxas of the PATH, else of an installed wheel, else None; whether it works is another question.
 
     A file or folder of that name on the PATH that cannot be executed is given too, where no program is: it is what the
     user has put there.
@@ -245,7 +245,7 @@ def _linked(nvjitlink: Any, version: str, ptx: bytes, target: Target, options: S
 
 
 def _log(nvjitlink: Any, handle: int, kind: str) -> str:
-    """What nvJitLink says, in its log of errors or of information."""
+    """Return what nvJitLink says, in its log of errors or of information."""
     log = bytearray(getattr(nvjitlink, f"get_{kind}_log_size")(handle))
     getattr(nvjitlink, f"get_{kind}_log")(handle, log)
     return log.rstrip(b"\0").decode(errors="replace").strip()
@@ -285,7 +285,7 @@ def _ptxas(ptx: bytes, target: Target, timeout_s: float) -> tuple[bytes, str]:
 
 
 def _run(path: str, arguments: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
-    """A program's run to its end.
+    """Run a program to its end.
 
     Raises:
         AssemblerError: the file is not a program of this machine, or does not end in time.

@@ -39,7 +39,7 @@ class Executor(Protocol):
     name: str
 
     def unavailable_reason(self, kernel: Any = None) -> str | None:
-        """Why it cannot run (that kernel) here, or None."""
+        """Return why it cannot run (that kernel) here, or None."""
 
     def launch(
         self,
@@ -56,13 +56,13 @@ _made: dict[str, Executor] = {}
 
 
 def _claimants() -> Mapping[str, list[Source]]:
-    """The installed executors that this core can load, by name; of a first-party name only the first party."""
+    """Return the installed executors that this core can load, by name; of a first-party name only the first party."""
     return _found_on(tuple(map(str, sys.path)))
 
 
 @lru_cache(maxsize=1)
 def _found_on(path: tuple[str, ...]) -> Mapping[str, list[Source]]:
-    """What is installed on a path, which is read once."""
+    """Return what is installed on a path, which is read once."""
     sources_by_name = by_name(EXECUTORS_GROUP)
     for name, sources in sources_by_name.items():
         sources_by_name[name] = [s for s in sources if canonical(s.package) == KNOWN_EXECUTORS.get(name)] or sources
@@ -75,7 +75,7 @@ def executors() -> dict[str, str]:
 
 
 def get_executor(name: str) -> Executor:
-    """An installed executor, made once.
+    """Return an installed executor, made once.
 
     Raises:
         LaunchError: none has that name; the message says what to install.
@@ -101,7 +101,7 @@ def get_executor(name: str) -> Executor:
 
 
 def unavailable_reason(name: str) -> str | None:
-    """Why an executor cannot run here (it may not be installed), or None.
+    """Return why an executor cannot run here (it may not be installed), or None.
 
     Raises:
         PluginError: it is broken.
@@ -122,7 +122,7 @@ def _made_by(plugin: Any) -> Executor:
 
 
 def choose_executor(name: str | None, kernel: Kernel) -> Executor:
-    """The executor of that name; by default the GPU where there is one, else any other that is installed.
+    """Return the executor of that name; by default the GPU where there is one, else any other that is installed.
 
     Raises:
         LaunchError: there is none, with the reason for each.

@@ -8,7 +8,7 @@ from tilecopy_core.registry import exporter
 
 
 def cuda_header(functions: Sequence[str]) -> str:
-    """A self-contained header: exported functions, and the steps that complete their copies, in namespace ``tilecopy``.
+    """Return a self-contained header: exported functions, and the steps that complete their copies, in namespace ``tilecopy``.
 
     Args:
         functions: texts of :meth:`tilecopy_core.Plan.cuda`.

@@ -73,7 +73,7 @@ _OPERATORS |= {
 
 
 def read(text: str | int, names: Mapping[str, Int]) -> Int:
-    """The integer of a text of :func:`as_python`.
+    """Return the integer of a text of :func:`as_python`.
 
     Args:
         text: an expression, or a plain integer as it is.

@@ -41,7 +41,7 @@ class StridedMemory:
 
     @property
     def byte_bounds(self) -> tuple[int, int]:
-        """The first byte, and the byte after the last; equal if the array is empty."""
+        """Return the first byte, and the byte after the last; equal if the array is empty."""
         if 0 in self.shape or not self.itemsize:
             return self.start, self.start
         reach = [(e - 1) * s for e, s in self.steps]
@@ -50,7 +50,7 @@ class StridedMemory:
 
 
 def overlaps(one: StridedMemory, other: StridedMemory) -> bool:
-    """Whether two arrays have a byte in common (True also if the search takes too long)."""
+    """Return whether two arrays have a byte in common (True also if the search takes too long)."""
     (low, high), (other_low, other_high) = one.byte_bounds, other.byte_bounds
     if low == high or other_low == other_high or high <= other_low or other_high <= low:
         return False
@@ -61,7 +61,7 @@ def overlaps(one: StridedMemory, other: StridedMemory) -> bool:
 
 
 def overlaps_itself(array: StridedMemory) -> bool:
-    """Whether two elements of an array have a byte in common (True also if the search takes too long)."""
+    """Return whether two elements of an array have a byte in common (True also if the search takes too long)."""
     if 0 in array.shape:
         return False
     steps = sorted(array.steps, key=lambda step: -abs(step[1]))
@@ -81,7 +81,7 @@ def overlaps_itself(array: StridedMemory) -> bool:
 
 
 def _solvable(terms: Sequence[tuple[int, int, int]], value: int) -> bool:
-    """Whether integers x with ``low <= x <= high`` give ``sum(a * x) == value``, for terms ``(a, low, high)``."""
+    """Return whether integers x with ``low <= x <= high`` give ``sum(a * x) == value``, for terms ``(a, low, high)``."""
     ranges: dict[int, int] = {}
     for a, low, high in terms:  # every a positive and every low 0; equal strides are one
         value -= a * (low if a > 0 else high)

@@ -84,7 +84,7 @@ def bind(kernel: BuiltKernel, arguments: Sequence[Any], grid: Sequence[int] | in
 
 @checked(LaunchError, where=TEXT, device_of=FUNCTION)
 def array_view(where: str, argument: Any, device_of: Callable[[int], int]) -> ArrayView:
-    """The facts of an array of NumPy, torch, CuPy, JAX, or another framework with one of their protocols.
+    """Return the facts of an array of NumPy, torch, CuPy, JAX, or another framework with one of their protocols.
 
     Args:
         where: kernel and argument, for messages.
@@ -165,7 +165,7 @@ def _is_masked(array: Any) -> bool:
 
 
 def numpy_facts(where: str, array: Any) -> ArrayView:
-    """The facts of a NumPy array."""
+    """Return the facts of a NumPy array."""
     if type(array) is not np.ndarray and _is_masked(array):
         raise LaunchError(f"{where}: a masked array, whose mask a kernel does not see; pass a.filled(value)")
     strides = _elements(where, array.strides, array.itemsize)
@@ -174,7 +174,7 @@ def numpy_facts(where: str, array: Any) -> ArrayView:
 
 
 def _is_tensor(kind: type) -> bool:
-    """Whether a type describes its memory as torch.Tensor does."""
+    """Return whether a type describes its memory as torch.Tensor does."""
     return all(hasattr(kind, name) for name in ("data_ptr", "stride", "device", "is_conj", "is_neg"))
 
 
@@ -302,7 +302,7 @@ def _interface_facts(
 
 
 def _said_device(array: Any) -> int | None:
-    """The GPU that an array says it is on (memory that is mapped there may lie on another); None: it does not say."""
+    """Return the GPU that an array says it is on (memory that is mapped there may lie on another); None: it does not say."""
     memory = attribute(array, "data") if framework_of(type(array)) == "cupy" else array
     ordinal = integer(attribute(memory, "device_id"))
     return None if ordinal is None or ordinal < 0 else ordinal
@@ -316,7 +316,7 @@ def _await(array: Any) -> None:
 
 @cache
 def _memory_view() -> Any:
-    """What reads arrays of DLPack, found once: launches do not wait for the lock of imports."""
+    """Return what reads arrays of DLPack, found once: launches do not wait for the lock of imports."""
     with LOCK:
         from cuda.core.utils import StridedMemoryView
 
@@ -394,7 +394,7 @@ def _elements(where: str, strides_bytes: Sequence[int], itemsize: int) -> tuple[
 
 
 def flat_bytes(facts: ArrayView, itemsize: int) -> Any:
-    """A uint8 view of host memory from an array's lowest element to its highest; ``facts`` keeps it alive."""
+    """Return a uint8 view of host memory from an array's lowest element to its highest; ``facts`` keeps it alive."""
     low, nbytes = facts.span(itemsize)
     view = np.frombuffer(memoryview((ctypes.c_uint8 * nbytes).from_address(low)), np.uint8)
     view.flags.writeable = not facts.readonly
@@ -422,7 +422,7 @@ class HostSpan:
 
 
 def host_spans(kernel: BuiltKernel, binding: Binding) -> list[HostSpan]:
-    """The host memory of a launch's arguments, in pieces that a device can have copies of.
+    """Return the host memory of a launch's arguments, in pieces that a device can have copies of.
 
     Arguments are together where one of them is written in memory that the others are in too (columns of one array): a copy
     of each would lose what the kernel writes through the other.
@@ -502,7 +502,7 @@ class HostArguments:
         addresses: dict[str, int],
         encode_map: Callable[[TensorMapArgs], bytes] | None = None,
     ) -> list[bytes]:
-        """The bytes of each parameter, in order, once every array has an address.
+        """Return the bytes of each parameter, in order, once every array has an address.
 
         Args:
             kernel: what is launched.

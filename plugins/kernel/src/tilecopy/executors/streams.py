@@ -31,7 +31,7 @@ _READERS = Validator(
 
 
 def stream_handle(stream: Any) -> int:
-    """The CUstream of an integer, or of a torch, CuPy or cuda.core stream object.
+    """Return the CUstream of an integer, or of a torch, CuPy or cuda.core stream object.
 
     Raises:
         LaunchError: none of these.
@@ -56,7 +56,7 @@ def stream_handle(stream: Any) -> int:
 
 
 def stream_device(stream: Any) -> int | None:
-    """The GPU that a stream object says it is of (torch, CuPy, cuda.core); None: it does not say."""
+    """Return the GPU that a stream object says it is of (torch, CuPy, cuda.core); None: it does not say."""
     device = attribute(stream, "device")
     for number in (attribute(device, "index"), attribute(device, "device_id"), attribute(stream, "device_id")):
         if type(number) is int and number >= 0:
@@ -65,7 +65,7 @@ def stream_device(stream: Any) -> int | None:
 
 
 def framework_of(kind: type) -> str:
-    """The top-level module of the framework that an array's type comes from: ``"torch"``, ``"cupy"``, ``"jax"``, or ``""``.
+    """Return the top-level module of the framework that an array's type comes from: ``"torch"``, ``"cupy"``, ``"jax"``, or ``""``.
 
     A class that is derived from a framework's own belongs to that framework.
     """
@@ -74,7 +74,7 @@ def framework_of(kind: type) -> str:
 
 
 def current_stream(framework: str, device: int) -> CurrentStream | None:
-    """What reads a framework's current stream of a GPU.
+    """Return what reads a framework's current stream of a GPU.
 
     Args:
         framework: ``"torch"`` or ``"cupy"``. Every other framework has none, or none that can be asked for.
@@ -118,7 +118,7 @@ def _cupy_stream(cupy: Any, device: int) -> int:
 
 
 def exported_stream(number: Any) -> CurrentStream | None:
-    """The ``stream`` of a CUDA array interface, on which its array was last worked on; None: there is nothing to wait for.
+    """Return the ``stream`` of a CUDA array interface, on which its array was last worked on; None: there is nothing to wait for.
 
     Raises:
         ValueError: it is not a stream. 0 is not: the interface says that it could be either default stream.
@@ -133,7 +133,7 @@ def exported_stream(number: Any) -> CurrentStream | None:
 
 @checked(LaunchError, what=TEXT, readers=_READERS)
 def common_stream(what: str, readers: Mapping[str, CurrentStream]) -> CurrentStream:
-    """What reads the one current stream of all arguments.
+    """Return what reads the one current stream of all arguments.
 
     Args:
         what: is launched, for messages.

@@ -41,7 +41,7 @@ class Mbarrier:
         return element
 
     def as_region(self) -> Region:
-        """The first barrier, which an option of a copy means if it gets all of them."""
+        """Return the first barrier, which an option of a copy means if it gets all of them."""
         return self.buffer[0]
 
     def _record(self, name: str, index: Int, write: Callable[[PtxBuilder, Address], None]) -> None:
@@ -109,5 +109,5 @@ class Mbarrier:
 
 
 def barrier_address(ptx: PtxBuilder, element: Region) -> Address:
-    """The address of one mbarrier."""
+    """Return the address of one mbarrier."""
     return ptx.address(element.buffer, element_offset(element))

@@ -46,7 +46,7 @@ _MOST_GOALS = 500
 
 
 def conjunction(left: Alternatives, right: Alternatives) -> Alternatives:
-    """The facts where both hold. Of too many alternatives, the outer ones are kept."""
+    """Return the facts where both hold. Of too many alternatives, the outer ones are kept."""
     alternatives = tuple(a + b for a, b in product(left, right))
     if len(alternatives) > _MOST_ALTERNATIVES:  # those that never happen need no look
         alternatives = tuple(facts for facts in alternatives if not contradict(facts)) or alternatives[:1]
@@ -54,7 +54,7 @@ def conjunction(left: Alternatives, right: Alternatives) -> Alternatives:
 
 
 def facts_from(condition: Condition, *, negated: bool = False) -> Alternatives:
-    """The facts where a condition holds (or does not)."""
+    """Return the facts where a condition holds (or does not)."""
     if condition.op == "not":
         return facts_from(condition.left, negated=not negated)
     if condition.op in ("and", "or"):
@@ -79,7 +79,7 @@ def facts_from(condition: Condition, *, negated: bool = False) -> Alternatives:
 
 
 def normalize(fact: Int) -> Int:
-    """The strongest form of ``fact >= 0``: divided by what divides all coefficients, the constant rounded down.
+    """Return the strongest form of ``fact >= 0``: divided by what divides all coefficients, the constant rounded down.
 
     The constant is first rounded down to a multiple of what divides every value of the terms (a size may be a multiple of 64).
     """
@@ -94,7 +94,7 @@ def normalize(fact: Int) -> Int:
 
 
 def derive(fact: Int) -> Facts:
-    """A fact, and the fact about the dividend of a quotient in it: ``e // d >= q`` is ``e >= q * d``."""
+    """Return a fact, and the fact about the dividend of a quotient in it: ``e // d >= q`` is ``e >= q * d``."""
     fact = normalize(fact)
     for quotient, coefficient in terms_of(fact):
         if quotient.op == "//":
@@ -106,7 +106,7 @@ def derive(fact: Int) -> Facts:
 
 
 def proves(facts: Sequence[Int], goal: Int) -> bool:
-    """Whether ``goal >= 0`` follows from facts that are not negative, adding multiples of at most some of them.
+    """Return whether ``goal >= 0`` follows from facts that are not negative, adding multiples of at most some of them.
 
     Short proofs are looked for first; after so many sums the goal counts as not proved.
     """
@@ -138,20 +138,20 @@ def _without(goal: Int, fact: Int) -> Iterator[tuple[Int, int]]:
 
 
 def never_negative(value: Int) -> bool:
-    """Whether the bounds of an integer show that it is never negative."""
+    """Return whether the bounds of an integer show that it is never negative."""
     lower, _ = bounds_of(value)
     return lower is not None and lower >= 0
 
 
 def contradict(facts: Sequence[Int]) -> bool:
-    """Whether facts exclude each other, so that they never hold together."""
+    """Return whether facts exclude each other, so that they never hold together."""
     return any(
         proves((*facts[:position], *facts[position + 1 :]), sub(-1, fact)) for position, fact in enumerate(facts)
     )
 
 
 def never(known: Alternatives) -> bool:
-    """Whether the facts of every alternative exclude each other, so that no thread executes a statement there."""
+    """Return whether the facts of every alternative exclude each other, so that no thread executes a statement there."""
     return all(contradict([derived for fact in facts for derived in derive(fact)]) for facts in known)
 
 
@@ -206,7 +206,7 @@ def narrow(facts: Sequence[Int], *values: Int) -> tuple[list[Int], list[Int]]:
 
 
 def with_ends_proved(region: Region, known: Alternatives) -> Region:
-    """A region at a place with these facts, its ends marked as inside if the facts prove it."""
+    """Return a region at a place with these facts, its ends marked as inside if the facts prove it."""
     if not all(known):
         return region  # an alternative of which nothing is known
 
@@ -249,7 +249,7 @@ class Bound:
     extent: Int | None = None
 
     def holds(self, facts: Facts) -> bool:
-        """Whether :meth:`check` passes for all values of which these facts are true."""
+        """Return whether :meth:`check` passes for all values of which these facts are true."""
         try:
             attrs.evolve(self, known=conjunction(self.known, (facts,))).check({})
         except LayoutError:
@@ -286,7 +286,7 @@ class Bound:
 
 
 def bounds_checks(region: Region, known: Alternatives, where: str = "") -> list[Bound]:
-    """The checks of a region at a place with these facts."""
+    """Return the checks of a region at a place with these facts."""
     return [
         Bound(start, 0, sub(size, extent), known, f"{region}, dimension {dim}", where, size)
         for dim, (start, extent, size) in enumerate(

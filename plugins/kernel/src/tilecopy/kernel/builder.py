@@ -86,7 +86,7 @@ _PROXY_SPACE = Validator(
 def recorded(
     write: Callable[Concatenate[PtxBuilder, P], None], together: Scope | None = None, **kinds: Validator
 ) -> Callable[Concatenate[KernelBuilder, P], None]:
-    """An instruction as a method of KernelBuilder: it takes the same arguments, and is written when the kernel is built.
+    """Return an instruction as a method of KernelBuilder: it takes the same arguments, and is written when the kernel is built.
 
     Args:
         write: writes the instruction.
@@ -232,7 +232,7 @@ class KernelBuilder(Recorder):
         return self._declare("size", parameter, parameter.symbol())
 
     def _declare(self, kind: str, parameter: ScalarParameter | SizeParameter, symbol: Symbol) -> Expr:
-        """The symbol of a parameter that is an integer, which is one of the kernel's from now on."""
+        """Return the symbol of a parameter that is an integer, which is one of the kernel's from now on."""
         self._claim(parameter.name, kind)
         self._described.parameters.append(parameter)
         self._described.scalars[symbol] = parameter
@@ -301,7 +301,7 @@ class KernelBuilder(Recorder):
         return self._made("local", name, shape, dtype, layout=layout)
 
     def _made(self, space: str, name: str | None, shape: Sequence[int] | int, dtype: Any, **more: Any) -> Buffer:
-        """A buffer of this kernel, under a name that is not taken; its size is known and there is as much memory."""
+        """Return a buffer of this kernel, under a name that is not taken; its size is known and there is as much memory."""
         if name is None:
             name = self._fresh("smem" if space == "shared" else "frag")
         check_identifier(name, f"{space} buffer name")
@@ -318,7 +318,7 @@ class KernelBuilder(Recorder):
         return buffer
 
     def registers(self, fragment: Buffer) -> Buffer:
-        """The part of a local buffer that one thread holds, as a flat buffer. Index it by constants."""
+        """Return the part of a local buffer that one thread holds, as a flat buffer. Index it by constants."""
         self._check_buffer(fragment, "registers: fragment is a local buffer", "local")
         return Buffer(fragment.span_elems, fragment.dtype, space="local", name=fragment.name, memory=fragment.memory)
 
@@ -335,33 +335,33 @@ class KernelBuilder(Recorder):
     # ------------------------------------------------------------------------------------------- ids
 
     def block_id(self, dim: str = "x") -> Int:
-        """The CTA's index in the grid along ``x``, ``y`` or ``z``."""
+        """Return the CTA's index in the grid along ``x``, ``y`` or ``z``."""
         if type(dim) is not str or dim not in GRID_LIMIT:
             one_of(*GRID_LIMIT).check(dim, "block_id", "dim")
         return block_index(dim)
 
     @checked(dim=one_of("x"))
     def thread_id(self, dim: str = "x") -> Int:
-        """The thread's index in the CTA (CTAs are one-dimensional)."""
+        """Return the thread's index in the CTA (CTAs are one-dimensional)."""
         return tid_symbol(self.threads)
 
     def lane_id(self) -> Int:
-        """The thread's index in its warp."""
+        """Return the thread's index in its warp."""
         return self.thread_id() % WARP_THREADS
 
     def warp_id(self) -> Int:
-        """The warp's index in the CTA."""
+        """Return the warp's index in the CTA."""
         return self.thread_id() // WARP_THREADS
 
     def cluster_rank(self) -> Int:
-        """The CTA's rank in its cluster."""
+        """Return the CTA's rank in its cluster."""
         return cluster_rank()
 
     # ------------------------------------------------------------------------------------------- control
 
     @checked(count=INT, start=INT)
     def range(self, count: Int, *, start: Int = 0, unroll: bool = True) -> Block:
-        """A loop on the GPU: ``for i in k.range(n):`` or ``with k.range(n) as i:``. A plain Python ``for`` unrolls.
+        """Open a loop on the GPU: ``for i in k.range(n):`` or ``with k.range(n) as i:``. A plain Python ``for`` unrolls.
 
         Args:
             count: the number of iterations.
@@ -425,7 +425,7 @@ class KernelBuilder(Recorder):
         return value
 
     def address(self, element: Region) -> Value:
-        """The address of an element, for instructions of your own: uint32 in shared memory, uint64 in global memory.
+        """Return the address of an element, for instructions of your own: uint32 in shared memory, uint64 in global memory.
 
         The element itself is not read. A descriptor of ``wgmma`` needs such an address.
 
@@ -657,7 +657,7 @@ class KernelBuilder(Recorder):
 
     @checked(column=INT)
     def tcgen05_ld(self, fragment: Buffer, buffer: Buffer, *, column: Int = 0) -> None:
-        """Load consecutive columns of the thread's own lane into a local buffer of 32-bit elements, one a register.
+        """Load consecutive columns of the thread's own lane into a local buffer of 32-bit elements, one per register.
 
         Args:
             fragment: the local buffer. Each of its registers takes one column.
@@ -732,7 +732,7 @@ class KernelBuilder(Recorder):
         self.record(Action("inline_ptx", inline.write))
 
     def _names_in_text(self) -> set[str]:
-        """The names that parameters and shared buffers have in the text of the kernel."""
+        """Return the names that parameters and shared buffers have in the text of the kernel."""
         described = self._described
         return {f"param_{p.name}" for p in described.parameters} | {
             f"smem_{buffer.name}" for buffer in described.shared
@@ -802,5 +802,5 @@ def _checked_strides(strides: Sequence[Any], what: str) -> tuple[Int, ...]:
 
 
 def _base(ptx: PtxBuilder, holder: Buffer) -> Register:
-    """The tensor-memory address that ``tcgen05.alloc`` wrote to a shared word."""
+    """Return the tensor-memory address that ``tcgen05.alloc`` wrote to a shared word."""
     return tcgen05.allocated_address(ptx, ptx.address(holder))

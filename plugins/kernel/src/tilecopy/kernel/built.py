@@ -155,11 +155,11 @@ class BuiltKernel:
 
     @property
     def arrays(self) -> tuple[ArrayParameter, ...]:
-        """The parameters that are arrays, in order."""
+        """Return the parameters that are arrays, in order."""
         return tuple(parameter for parameter in self.parameters if isinstance(parameter, ArrayParameter))
 
     def explain(self) -> str:
-        """The text of ``Plan.explain()`` of each copy, in order, and notes on the kernel.
+        """Return the text of ``Plan.explain()`` of each copy, in order, and notes on the kernel.
 
         The notes are what is likely a mistake in its text, and, where an assembler is installed, whether its registers spill.
         """
@@ -225,7 +225,7 @@ class BuiltKernel:
 
     @checked(ptx_line=ANY_INTEGER)
     def source_location(self, ptx_line: int) -> str:
-        """The statement, and the line of the program, that a line (from 1) of the PTX came from; "" where there is none."""
+        """Return the statement, and the line of the program, that a line (from 1) of the PTX came from; "" where there is none."""
         return self.locations[self.statements[ptx_line - 1]] if 0 < ptx_line <= len(self.statements) else ""
 
     def check_bounds(self, grid: Dim3, scalars: Mapping[str, int]) -> None:
@@ -245,7 +245,7 @@ class BuiltKernel:
 
     @checked(numbers=_NUMBERS)
     def values_at(self, numbers: Mapping[str, int]) -> tuple[IndexAssertion, ...]:
-        """The values from memory that a run must check, with their bounds as numbers.
+        """Return the values from memory that a run must check, with their bounds as numbers.
 
         Args:
             numbers: values of sizes and scalars, by name.
@@ -271,7 +271,7 @@ class BuiltKernel:
         return value_of(value, numbers)
 
     def launch_grid(self, grid: Sequence[int] | int | None, numbers: Mapping[str, int] | None = None) -> Dim3:
-        """The grid of a launch: the argument, else the grid given at build. Sizes may make a count 0.
+        """Return the grid of a launch: the argument, else the grid given at build. Sizes may make a count 0.
 
         Args:
             grid: as given at the launch.
@@ -367,7 +367,7 @@ class BuiltKernel:
         executor: str | None = None,
         **named: Any,
     ) -> Callable[[], Any]:
-        """A launch whose arguments are checked once, now: ``launch = kernel.prepare(a, b)``, then ``launch()`` in a loop.
+        """Return a launch whose arguments are checked once, now: ``launch = kernel.prepare(a, b)``, then ``launch()`` in a loop.
 
         The launch keeps the arguments alive. Their contents may change between launches; their address and shape may not. With
         arrays on the GPU, a launch costs little more than the driver's own. Without ``stream=``, each launch takes the stream
@@ -433,7 +433,7 @@ class BuiltKernel:
         return (*given, *(named[name] for name in names[len(given) :]))
 
     def _on(self, chosen: Any, device: int | None) -> dict[str, int]:
-        """The argument that names the launching GPU for an executor; empty if none is named."""
+        """Return the argument that names the launching GPU for an executor; empty if none is named."""
         if device is None:
             return {}
         if not hasattr(chosen, "devices"):
@@ -443,7 +443,7 @@ class BuiltKernel:
         return {"device": device}
 
     def _executor(self, name: str | None) -> Any:
-        """The executor of a name, or the one that is chosen by default; remembered for later calls."""
+        """Return the executor of a name, or the one that is chosen by default; remembered for later calls."""
         if name is not None and not isinstance(name, str):
             raise LaunchError(f'kernel {self.name}: executor must be a string such as "cuda", got {short_repr(name)}')
         chosen = self._caches.executors[name] = choose_executor(name, self)

@@ -21,12 +21,12 @@ _INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000}
 
 
 def computes(dtype: DType) -> bool:
-    """Whether there is arithmetic on a type."""
+    """Return whether there is arithmetic on a type."""
     return (dtype.kind in "iu" and dtype.bits >= 8) or dtype.name in LARGEST
 
 
 def converts(dtype: DType) -> bool:
-    """Whether there is conversion from and to a type."""
+    """Return whether there is conversion from and to a type."""
     return computes(dtype) or dtype.name in FLOAT8
 
 
@@ -44,7 +44,7 @@ def register_type(dtype: DType) -> str:
 
 
 def made(ptx: PtxBuilder, type: str, opcode: str, *operands: Operand) -> Register:
-    """A new register with the result of one instruction."""
+    """Return a new register with the result of one instruction."""
     result = ptx.reg(type)
     ptx.instr(opcode, result, *operands)
     return result
@@ -69,7 +69,7 @@ def from_storage(ptx: PtxBuilder, raw: Register, dtype: DType) -> Register:
 
 
 def to_storage(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
-    """The bits that are stored for a computed value: rounded to the element type, in a 32- or 64-bit register."""
+    """Return the bits that are stored for a computed value: rounded to the element type, in a 32- or 64-bit register."""
     return _half(ptx, register, dtype, "rn") if dtype.name in HALVES else register
 
 
@@ -116,12 +116,12 @@ def convert(
 
 
 def narrow(dtype: DType) -> bool:
-    """Whether values of a type are converted to bits, which are stored as they are."""
+    """Return whether values of a type are converted to bits, which are stored as they are."""
     return dtype.name in HALVES or dtype.name in FLOAT8
 
 
 def _reaches_past(source: DType, wanted: DType) -> bool:
-    """Whether a type has values that lie outside another."""
+    """Return whether a type has values that lie outside another."""
     if wanted.kind == "f":
         largest = LARGEST.get(source.name, 0.0) if source.kind == "f" else range_of(source)[1]
         return largest > LARGEST[wanted.name] if wanted.name in LARGEST else True
@@ -132,7 +132,7 @@ def _reaches_past(source: DType, wanted: DType) -> bool:
 
 
 def _float8(ptx: PtxBuilder, single: Register, dtype: DType, saturate: bool) -> Register:
-    """The bits of an f32 as an 8-bit float. What follows the largest finite value is infinity, or where there is none NaN."""
+    """Return the bits of an f32 as an 8-bit float. What follows the largest finite value is infinity, or where there is none NaN."""
     type, largest = FLOAT8[dtype.name]
     pair = made(ptx, "b16", f"cvt.rn.satfinite.{type}.f32", constant(0.0, "f32"), single)
     bits = made(ptx, "b32", "cvt.u32.u16", pair)
@@ -144,7 +144,7 @@ def _float8(ptx: PtxBuilder, single: Register, dtype: DType, saturate: bool) -> 
 
 
 def _finite(ptx: PtxBuilder, bits: Register, dtype: DType) -> Register:
-    """The bits of a float, where it is infinite those before them: the largest finite value of its sign."""
+    """Return the bits of a float, where it is infinite those before them: the largest finite value of its sign."""
     infinity = _INFINITY[dtype.name]
     size = made(ptx, "b32", "and.b32", bits, 0x7FFFFFFF if dtype.bits == 32 else 0x7FFF)
     infinite = made(ptx, "pred", "setp.eq.u32", size, infinity)
@@ -152,12 +152,12 @@ def _finite(ptx: PtxBuilder, bits: Register, dtype: DType) -> Register:
 
 
 def rounded(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
-    """What computes in f32 as the 16-bit float that it is stored as."""
+    """Return what computes in f32 as the 16-bit float that it is stored as."""
     return from_storage(ptx, to_storage(ptx, register, dtype), dtype)
 
 
 def _round_to_odd_f32(ptx: PtxBuilder, register: Register, type: str) -> Register:
-    """A number as the f32 nearer to zero, its last bit set where that is another: rounded once more, it is rounded once."""
+    """Return a number as the f32 nearer to zero, its last bit set where that is another: rounded once more, it is rounded once."""
     single = made(ptx, "b32", f"cvt.rz.f32.{type}", register)
     back = made(ptx, f"b{type[1:]}", f"cvt.{'' if type == 'f64' else 'rzi.'}{type}.f32", single)
     inexact = made(ptx, "b32", "selp.b32", 1, 0, made(ptx, "pred", f"setp.ne.{type}", register, back))

@@ -238,12 +238,12 @@ class _Reader:
                 )
 
     def _number(self, name: str) -> int | None:
-        """The number of the operand that a name stands for."""
+        """Return the number of the operand that a name stands for."""
         mark = _MARK.fullmatch(name)
         return int(mark[1]) if mark else None
 
     def _told(self, statement: Line | Label | str) -> str:
-        """A statement with its fields, as the user wrote it."""
+        """Return a statement with its fields, as the user wrote it."""
         return re.sub(
             rf"\[?{_MARK.pattern}\]?(, {_MARK.pattern})*",
             lambda mark: f"{{{mark[1]}}}",
@@ -299,7 +299,7 @@ def _is_element(operand: Any) -> bool:
 
 
 def _marked(number: int, operand: Any) -> str:
-    """What stands for an operand while the text is read; an integer stands for itself."""
+    """Return what stands for an operand while the text is read; an integer stands for itself."""
     if isinstance(operand, Region) and operand.buffer.space == "local":
         return ", ".join(f"$operand{number}_{word}" for word in range(len(words_of(operand))))
     if isinstance(operand, Region):
@@ -308,7 +308,7 @@ def _marked(number: int, operand: Any) -> str:
 
 
 def _registers(ptx: PtxBuilder, operand: Any, *, copied: bool) -> str:
-    """The registers, the address or the number of an operand as text; copied, its registers are fresh ones with the same values."""
+    """Return the registers, the address or the number of an operand as text; copied, its registers are fresh ones with the same values."""
 
     def fresh(register: Register) -> Register:
         return made(ptx, register.type, f"mov.{register.type}", register) if copied else register

@@ -37,7 +37,7 @@ class SavedPlan:
     text: str
 
     def explain(self) -> str:
-        """The table of the plan, as it was when the kernel was built."""
+        """Return the table of the plan, as it was when the kernel was built."""
         return self.text
 
 

@@ -64,7 +64,7 @@ def _text_of(path: Path) -> str:
 
 
 def kernel_of(record: Any, text: str, where: str) -> BuiltKernel:
-    """The kernel of a record, which may be anything.
+    """Return the kernel of a record, which may be anything.
 
     Raises:
         LaunchError: it is not a record of :func:`record_of` in this format and of this text; the message names the folder.

@@ -48,7 +48,7 @@ class Description:
 
     @property
     def group(self) -> int:
-        """The ``cta_group`` of its instructions."""
+        """Return the ``cta_group`` of its instructions."""
         return self.cta_group or 1
 
 
@@ -137,7 +137,7 @@ def lower_kernel(
 
 
 def _index_assertions(statements: Sequence[int], context: Lowering) -> tuple[IndexAssertion, ...]:
-    """Each index with the one line that defines its register."""
+    """Return each index with the one line that defines its register."""
     if not context.indices:
         return ()
     defined = {
@@ -152,7 +152,7 @@ def _index_assertions(statements: Sequence[int], context: Lowering) -> tuple[Ind
 
 
 def _sizes(described: Description) -> dict[str, SizeParameter]:
-    """The sizes, each with the dimensions that it is read from."""
+    """Return the sizes, each with the dimensions that it is read from."""
     arrays = [p for p in described.parameters if isinstance(p, Buffer)]
     return {
         p.name: p.read_from(symbol, arrays) for symbol, p in described.scalars.items() if isinstance(p, SizeParameter)
@@ -167,7 +167,7 @@ def _cluster(value: Sequence[int] | int, target: Target) -> Dim3:
 
 
 def grid_of(value: Sequence[Int] | Int) -> tuple[Int, Int, Int]:
-    """A grid as three counts, of which some may be symbolic.
+    """Return a grid as three counts, of which some may be symbolic.
 
     Raises:
         RequestError: not one to three counts.

@@ -91,12 +91,12 @@ class Binding:
 
     @property
     def on_host(self) -> list[str]:
-        """The arrays that are in host memory."""
+        """Return the arrays that are in host memory."""
         return [name for name, facts in self.arrays.items() if facts.device is None]
 
     @property
     def devices(self) -> dict[str, int]:
-        """The GPU of each array in device memory, by parameter. An empty array without an address is on no GPU."""
+        """Return the GPU of each array in device memory, by parameter. An empty array without an address is on no GPU."""
         return {name: facts.device for name, facts in self.arrays.items() if facts.device is not None and facts.pointer}
 
 
@@ -148,7 +148,7 @@ class Parameter(ABC):
     @property
     @abstractmethod
     def type(self) -> str:
-        """The fundamental PTX type of the parameter."""
+        """Return the fundamental PTX type of the parameter."""
 
     @abstractmethod
     def read(self, argument: Any, binding: Binding) -> None:
@@ -167,7 +167,7 @@ class Parameter(ABC):
 
     @abstractmethod
     def encode(self, binding: Binding) -> bytes:
-        """The bytes of the parameter as the kernel reads them (little-endian); called after every ``check``."""
+        """Return the bytes of the parameter as the kernel reads them (little-endian); called after every ``check``."""
 
 
 # ----------------------------------------------------------------------------------------------------- arrays
@@ -193,12 +193,12 @@ class ArrayParameter(Parameter):
 
     @classmethod
     def of(cls, buffer: Buffer, *, written: bool) -> ArrayParameter:
-        """The parameter of a global buffer, one stride a dimension."""
+        """Return the parameter of a global buffer, one stride per dimension."""
         return cls(buffer.name, buffer.shape, buffer.layout.strides, buffer.dtype, buffer.align_bytes, written)
 
     @property
     def type(self) -> str:
-        """A generic address."""
+        """Return ``u64``, the type of a generic address."""
         return "u64"
 
     def read(self, argument: Any, binding: Binding) -> None:
@@ -255,7 +255,7 @@ class ArrayParameter(Parameter):
             )
 
     def encode(self, binding: Binding) -> bytes:
-        """The address."""
+        """Return the address."""
         return binding.addresses[self.name].to_bytes(8, "little")
 
     def _where(self, binding: Binding) -> str:
@@ -284,7 +284,7 @@ _dtype_of = lru_cache(maxsize=256)(dtype_of)
 
 
 def _convert(array_dtype: Any, declared: DType) -> str:
-    """What to do about a dtype."""
+    """Return what to do about a dtype."""
     if getattr(array_dtype, "names", None):
         return f"it is a record of fields: pass one of them, a[{array_dtype.names[0]!r}], made contiguous"
     if getattr(array_dtype, "hasobject", False):
@@ -298,12 +298,12 @@ def _convert(array_dtype: Any, declared: DType) -> str:
 
 
 def value_of(number: Int, numbers: Mapping[str, int]) -> int:
-    """An extent, stride, bound or count with every size and scalar known."""
+    """Return an extent, stride, bound or count with every size and scalar known."""
     return int(evaluate(number, {symbol: numbers[symbol.name] for symbol in symbols_of(number)}))
 
 
 def with_values(declared: tuple[Int, ...], values: tuple[int, ...]) -> str:
-    """A shape or grid in words, with its values if it is computed from sizes and scalars."""
+    """Return a shape or grid in words, with its values if it is computed from sizes and scalars."""
     if all(isinstance(count, int) for count in declared):
         return f"{values}"
     return f"({', '.join(map(str, declared))}{',' * (len(declared) == 1)}) = {values}"
@@ -366,7 +366,7 @@ class ScalarParameter(NumberParameter):
     def declare(
         cls, name: str, dtype: str = "int32", *, multiple_of: int = 1, lower: int = 0, upper: int | None = None
     ) -> ScalarParameter:
-        """The parameter that :meth:`KernelBuilder.scalar` declares, with plain integers as bounds.
+        """Return the parameter that :meth:`KernelBuilder.scalar` declares, with plain integers as bounds.
 
         The kernel computes with 32-bit registers as signed numbers. So a uint32 that may be above 2**31 - 1 (declare it:
         ``upper=2**32 - 1``) is passed in 64 bits.
@@ -416,7 +416,7 @@ class Extent:
 
     @property
     def place(self) -> str:
-        """The dimension in words."""
+        """Return the dimension in words."""
         return f"{'the stride of ' if self.stride else ''}dimension {self.dim} of argument {self.array}"
 
 
@@ -441,7 +441,7 @@ class SizeParameter(NumberParameter):
 
     @classmethod
     def declare(cls, name: str, *, multiple_of: int = 1, lower: int = 1, upper: int = _B32[1]) -> SizeParameter:
-        """A size with its declared bounds and divisor. Its sources are found when all arrays are known.
+        """Return a size with its declared bounds and divisor. Its sources are found when all arrays are known.
 
         Raises:
             RequestError: no size is within the bounds.
@@ -453,7 +453,7 @@ class SizeParameter(NumberParameter):
         return cls(name, "b32" if high <= _B32[1] else "b64", (), divisor, low, high)
 
     def symbol(self) -> Symbol:
-        """A new symbol of the size, its bounds multiples like its values."""
+        """Return a new symbol of the size, its bounds multiples like its values."""
         by = self.multiple_of
         return Symbol(self.name, -(-self.lower // by) * by, self.upper // by * by, by)
 
@@ -504,7 +504,7 @@ class SizeParameter(NumberParameter):
 
 
 def _declared_integers(what: str, multiple_of: Any, lower: Any, upper: Any) -> tuple[int, int, int]:
-    """The declared properties of a number, as integers."""
+    """Return the declared properties of a number, as integers."""
     named = {"multiple_of": multiple_of, "lower": lower, "upper": upper}
     divisor, low, high = (_integer(value, f"{what}: {name}", RequestError) for name, value in named.items())
     if divisor < 1:
@@ -561,7 +561,7 @@ class BytesParameter(ComputedParameter):
     numbers: tuple[Int, ...]
 
     def encode(self, binding: Binding) -> bytes:
-        """The bytes that the function returns.
+        """Return the bytes that the function returns.
 
         Raises:
             LaunchError: the function raises, or returns anything but ``size_bytes`` bytes.
@@ -611,7 +611,7 @@ class TensorMapParameter(ComputedParameter):
                 raise LaunchError(f"{where}: a stride of {value} bytes; a tensor map takes multiples of 16 below 2**40")
 
     def encode(self, binding: Binding) -> bytes:
-        """The map as the executor encodes it."""
+        """Return the map as the executor encodes it."""
         if binding.encode_map is None:
             raise LaunchError(
                 f"kernel {binding.kernel} has a tensor map of {self.array}, which this executor cannot encode"
@@ -640,7 +640,7 @@ class TensorMapParameter(ComputedParameter):
 def computed_parameter(
     recipe: Recipe, name: str, arrays: Collection[str], scalars: Collection[Symbol]
 ) -> ComputedParameter:
-    """The parameter of a recipe.
+    """Return the parameter of a recipe.
 
     Args:
         recipe: the recipe.

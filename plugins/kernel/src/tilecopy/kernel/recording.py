@@ -75,7 +75,7 @@ class Recorder:
 
     @property
     def name(self) -> str:
-        """The kernel's name."""
+        """Return the kernel's name."""
         return self._described.name
 
     @property
@@ -159,7 +159,7 @@ class Recorder:
                     self._described.bounds.append(Bound(integer, low, high, known, rule, self._place()))
 
     def _is_reachable(self, region: Region) -> bool:
-        """Whether a region may be inside its buffer where it stands; else the block around is left out.
+        """Return whether a region may be inside its buffer where it stands; else the block around is left out.
 
         That needs that no thread ever comes there, or that a launch is refused in which one would.
 
@@ -183,11 +183,11 @@ class Recorder:
             return False
 
     def _is_of_launch(self, symbol: Symbol) -> bool:
-        """Whether a symbol is known, or bounded closer, once a kernel is launched."""
+        """Return whether a symbol is known, or bounded closer, once a kernel is launched."""
         return symbol in self._described.scalars or bool(symbol.register and not is_thread_id(symbol))
 
     def _around(self) -> str:
-        """The blocks that are open, the innermost last."""
+        """Return the blocks that are open, the innermost last."""
         return ", ".join(frame.around for frame in self._stack[1:])
 
     def _place(self) -> str:
@@ -195,7 +195,7 @@ class Recorder:
         return f"{self._where()}, inside {self._around()}" if len(self._stack) > 1 else self._where()
 
     def _known(self, *values: Int) -> Alternatives:
-        """What is known at the current place that bears on integers: of the blocks, and of the integers in it and them."""
+        """Return what is known at the current place that bears on integers: of the blocks, and of the integers in it and them."""
         known, facts = self._frame.known, list[Int]()
         if not self._limits:
             return known
@@ -232,7 +232,7 @@ class Recorder:
             )
 
     def _in_loop(self) -> bool:
-        """Whether a loop of the kernel is open."""
+        """Return whether a loop of the kernel is open."""
         return any(block._kernel is self and isinstance(block._placed.statement, Loop) for block in _OPEN.get())
 
     @staticmethod

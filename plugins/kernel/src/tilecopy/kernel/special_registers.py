@@ -12,28 +12,28 @@ GRID_LIMIT = {"x": 2**31 - 1, "y": 65535, "z": 65535}
 
 
 def block_index(dim: str, count: int | None = None) -> Int:
-    """The CTA's index along a dimension of the grid, which has ``count`` CTAs if that is known."""
+    """Return the CTA's index along a dimension of the grid, which has ``count`` CTAs if that is known."""
     most = GRID_LIMIT[dim] if count is None else count
     return special_register(f"ctaid.{dim}", most - 1) if most > 1 else 0
 
 
 def only_symbol(value: Int) -> Symbol:
-    """The symbol of an integer that has one."""
+    """Return the symbol of an integer that has one."""
     (symbol,) = symbols_of(value)
     return symbol
 
 
 def bounded_by(grid: Sequence[int]) -> dict[Symbol, Int]:
-    """The symbols of block ids, and the same symbols bounded by a grid of so many CTAs."""
+    """Return the symbols of block ids, and the same symbols bounded by a grid of so many CTAs."""
     return {only_symbol(block_index(dim)): block_index(dim, count) for dim, count in zip("xyz", grid, strict=False)}
 
 
 def cluster_rank(count: int = 16) -> Int:
-    """The CTA's rank in its cluster of at most ``count`` CTAs."""
+    """Return the CTA's rank in its cluster of at most ``count`` CTAs."""
     return special_register("cluster_ctarank", count - 1) if count > 1 else 0
 
 
 @lru_cache(maxsize=64)
 def special_register(name: str, upper: int) -> Expr:
-    """The symbol of a special register such as ``ctaid.x``: two of one register and bound are the same."""
+    """Return the symbol of a special register such as ``ctaid.x``: two of one register and bound are the same."""
     return of_atom(Symbol(name, 0, upper, register=f"%{name}"))

@@ -29,7 +29,7 @@ class Statement(Protocol):
         """Write it through ``context.ptx``."""
 
     def describe(self) -> str:
-        """A few words for messages."""
+        """Return a few words for messages."""
 
 
 @frozen(eq=False)
@@ -159,7 +159,7 @@ class Load:
     element: Region
 
     def describe(self) -> str:
-        """The element."""
+        """Return the element."""
         return f"load of {self.element}"
 
     def lower(self, context: Lowering) -> None:
@@ -194,7 +194,7 @@ class Index:
         return f"index {self.symbol} from {self.least} to {self.most}"
 
     def lower_to(self, ptx: PtxBuilder) -> Register:
-        """The register of the integer: a new one, so that one line of the text defines it."""
+        """Return the register of the integer: a new one, so that one line of the text defines it."""
         register = lower_value(ptx, self.value)
         signed = self.value.dtype.kind == "i"
         if register.bits == 32 and not (fits(self.least, 32) and fits(self.most, 32)):
@@ -226,7 +226,7 @@ class Store:
     value: Value
 
     def describe(self) -> str:
-        """The element."""
+        """Return the element."""
         return f"store to {self.element}"
 
     def lower(self, context: Lowering) -> None:
@@ -269,7 +269,7 @@ class If:
     body: list[LocatedStatement] = attrs.field(factory=list)
 
     def describe(self) -> str:
-        """The condition."""
+        """Return the condition."""
         return f"if_({self.condition!r})"
 
     def lower(self, context: Lowering) -> None:
@@ -286,7 +286,7 @@ class Action:
     write: Callable[[PtxBuilder], None]
 
     def describe(self) -> str:
-        """The name of the builder's method."""
+        """Return the name of the builder's method."""
         return self.name
 
     def lower(self, context: Lowering) -> None:
@@ -295,7 +295,7 @@ class Action:
 
 
 def words_of(region: Region) -> range:
-    """The registers of a fragment that a region consists of, whole and in order.
+    """Return the registers of a fragment that a region consists of, whole and in order.
 
     Raises:
         LayoutError: it shares a register with others, its elements do not follow each other, or they belong to several threads.

@@ -106,11 +106,11 @@ class Value(RunTime):
         return Value(self.dtype, "neg", (self,))
 
     def min(self, other: Any) -> Value:
-        """The smaller of two values."""
+        """Return the smaller of two values."""
         return self._with("min", other)
 
     def max(self, other: Any) -> Value:
-        """The larger of two values."""
+        """Return the larger of two values."""
         return self._with("max", other)
 
     def __repr__(self) -> str:
@@ -179,7 +179,7 @@ def _places(element: Region) -> tuple[Int, ...] | None:
 
 
 def as_value(value: Any, dtype: DType) -> Value:
-    """A number or symbolic integer as a value of a dtype. A value is returned unchanged.
+    """Return a number or symbolic integer as a value of a dtype. A value is returned unchanged.
 
     Raises:
         RequestError: it is not a number, or the dtype does not hold it (floats round, integers do not).
@@ -215,7 +215,7 @@ _PRECISION = {"float16": (11, -24), "bfloat16": (8, -133), "float32": (24, -149)
 
 
 def _as_held(number: float, dtype: str) -> float:
-    """A constant as a float of a type holds it, rounded once, ties to even; of other types as it is."""
+    """Return a constant as a float of a type holds it, rounded once, ties to even; of other types as it is."""
     if dtype not in _PRECISION or not number or not math.isfinite(number):
         return number
     bits, least = _PRECISION[dtype]
@@ -230,7 +230,7 @@ def _as_held(number: float, dtype: str) -> float:
 
 
 def why_not_held(number: float, dtype: DType) -> str | None:
-    """Why a dtype does not hold a number (fractions of a float may round), or None."""
+    """Return why a dtype does not hold a number (fractions of a float may round), or None."""
     if dtype.kind in "iub":
         if isinstance(number, float) and not number.is_integer():  # NaN and infinities are none either
             return "it is not a whole number; cast a float value, or round it first"
@@ -248,7 +248,7 @@ ROUNDINGS = {"nearest": "rn", "zero": "rz", "up": "rp", "down": "rm"}
 
 
 def cast(value: Any, dtype: Any, round: str = "nearest", saturate: bool | None = None) -> Value:
-    """A value, number or symbolic integer converted to a dtype, as :meth:`KernelBuilder.cast` says."""
+    """Return a value, number or symbolic integer converted to a dtype, as :meth:`KernelBuilder.cast` says."""
     wanted = dtype_of(dtype)
     says = saturate is not None or round != "nearest" or wanted.name in FLOAT8
     if isinstance(value, Expr):
@@ -298,7 +298,7 @@ def element_offset(element: Region) -> Int:
 
 
 def lower_value(ptx: PtxBuilder, value: Value) -> Register:
-    """The register that holds a value in its compute type (of type b32 or b64)."""
+    """Return the register that holds a value in its compute type (of type b32 or b64)."""
     register = _known(ptx, "value", value)
     if register is None:
         raw = _raw(ptx, value)
@@ -313,13 +313,13 @@ def bind_loaded(ptx: PtxBuilder, value: Value, raw: Register) -> None:
 
 
 def stored_bits(ptx: PtxBuilder, value: Value) -> Register:
-    """The bits to store for a value: those that were loaded, untouched (a NaN keeps its payload), or the rounded result."""
+    """Return the bits to store for a value: those that were loaded, untouched (a NaN keeps its payload), or the rounded result."""
     raw = _raw(ptx, value)
     return raw if raw is not None else to_storage(ptx, lower_value(ptx, value), value.dtype)
 
 
 def _raw(ptx: PtxBuilder, value: Value) -> Register | None:
-    """The bits of a value that was loaded, or cast to a narrow float; None for any other."""
+    """Return the bits of a value that was loaded, or cast to a narrow float; None for any other."""
     raw = _known(ptx, "raw", value)
     if raw is None and value.op == "cast" and narrow(value.dtype):
         raw = _keep(ptx, "raw", value, _cast(ptx, value))
@@ -332,7 +332,7 @@ def _keep(ptx: PtxBuilder, what: str, value: Value, register: Register) -> Regis
 
 
 def _known(ptx: PtxBuilder, what: str, value: Value) -> Register | None:
-    """The register of a value in an open block, or None."""
+    """Return the register of a value in an open block, or None."""
     return next((register for block in ptx.blocks if (register := block.lookup((what, value))) is not None), None)
 
 
@@ -369,7 +369,7 @@ def _compute(ptx: PtxBuilder, value: Value) -> Register:
 
 
 def _cast(ptx: PtxBuilder, value: Value) -> Register:
-    """The result of a cast in its compute type, or as the bits of a narrow float."""
+    """Return the result of a cast in its compute type, or as the bits of a narrow float."""
     source, rounding, saturate = value.args
     operand = lower_value(ptx, source)
     if source.dtype.name in HALVES and source.op not in ("loaded", "const", "cast"):
@@ -378,12 +378,12 @@ def _cast(ptx: PtxBuilder, value: Value) -> Register:
 
 
 def lower_condition(ptx: PtxBuilder, condition: Condition) -> Register:
-    """A condition that is :func:`typed` in a predicate register."""
+    """Return a condition that is :func:`typed` in a predicate register."""
     return ptx.predicate(condition, lambda comparison: _compare(ptx, comparison))
 
 
 def typed(condition: Condition) -> Condition:
-    """A condition in which an integer that is compared with a value is a value of its type.
+    """Return a condition in which an integer that is compared with a value is a value of its type.
 
     Raises:
         RequestError: the type does not hold the integer, or two values differ in type.
