@@ -142,7 +142,7 @@ class CudaExecutor:
         with self.driver.outside_capture():
             module = self.modules.load(kernel)
             try:
-                return self._modules.loaded(ordinal, module, self._function(kernel, module))
+                return self._modules.track(ordinal, module, self._function(kernel, module))
             except BaseException:
                 self.driver.api.cuModuleUnload(module)
                 raise
@@ -185,7 +185,7 @@ class CudaExecutor:
         binding = self._check(kernel, arguments, grid)
         if 0 in binding.grid:  # sizes that leave nothing to do; the driver refuses such a grid
             return
-        ordinal = self._placed(kernel, binding, stream, device)
+        ordinal = self._launch_gpu(kernel, binding, stream, device)
         current = self._current(kernel, binding, stream, ordinal)
         handle = self._stream(current()) if handle is None else handle
         if binding.on_host:
@@ -216,9 +216,9 @@ class CudaExecutor:
         binding = self._check(kernel, arguments, grid)
         if binding.on_host or 0 in binding.grid:
             return partial(self.launch, kernel, arguments, grid=grid, stream=stream, device=device)
-        ordinal = self._placed(kernel, binding, stream, device)
+        ordinal = self._launch_gpu(kernel, binding, stream, device)
         ready = self._ready(kernel, binding, ordinal, self._current(kernel, binding, stream, ordinal))
-        return ready.prepared(handle, self._stream, self._streams, arguments)
+        return ready.prepare(handle, self._stream, self._streams, arguments)
 
     def launch_by_address(
         self,
@@ -243,7 +243,7 @@ class CudaExecutor:
             )
         if 0 in binding.grid:
             return lambda addresses, stream=None: None
-        ordinal = self._placed(kernel, binding, None, device)
+        ordinal = self._launch_gpu(kernel, binding, None, device)
         return self._ready(kernel, binding, ordinal, self._current(kernel, binding, None, ordinal)).launch_by_address(
             self._stream
         )
@@ -273,7 +273,7 @@ class CudaExecutor:
         binding.addresses.update({array.name: binding.arrays[array.name].pointer for array in kernel.arrays})
         return binding
 
-    def _placed(self, kernel: BuiltKernel, binding: Binding, stream: Any, device: int | None) -> int:
+    def _launch_gpu(self, kernel: BuiltKernel, binding: Binding, stream: Any, device: int | None) -> int:
         """Return the GPU that launches, from which every array on a GPU can be reached."""
         ordinal = self._launching(kernel, binding, stream, device)
         for name, where in binding.devices.items():

@@ -78,7 +78,7 @@ class DeviceArray:
         Raises:
             LaunchError: it is not such an array.
         """
-        self._call("cuMemcpyHtoD", self.pointer, self._held(host, "copy_from").ctypes.data, self.nbytes)
+        self._call("cuMemcpyHtoD", self.pointer, self._check_host(host, "copy_from").ctypes.data, self.nbytes)
 
     def copy_to(self, host: Any) -> None:
         """Copy into a C-contiguous host array of the same size, which may be written.
@@ -86,7 +86,9 @@ class DeviceArray:
         Raises:
             LaunchError: it is not such an array.
         """
-        self._call("cuMemcpyDtoH", self._held(host, "copy_to", written=True).ctypes.data, self.pointer, self.nbytes)
+        self._call(
+            "cuMemcpyDtoH", self._check_host(host, "copy_to", written=True).ctypes.data, self.pointer, self.nbytes
+        )
 
     @checked(LaunchError, byte=integer_in(0, 255))
     def fill(self, byte: int) -> None:
@@ -100,7 +102,7 @@ class DeviceArray:
             self._dropped.detach()
             self._call("cuMemFree", pointer)
 
-    def _held(self, host: Any, what: str, *, written: bool = False) -> Any:
+    def _check_host(self, host: Any, what: str, *, written: bool = False) -> Any:
         good = isinstance(host, np.ndarray) and host.flags.c_contiguous and host.nbytes == self.nbytes
         if not good or (written and not host.flags.writeable):
             may = "writable " if written else ""

@@ -216,7 +216,7 @@ class Driver:
         """
         if self.sticky_error is not None:
             raise self.context_lost_error(f"device {ordinal}")
-        with self._pushed(self._context(ordinal)):
+        with self._push(self._context(ordinal)):
             yield
 
     def _context(self, ordinal: int) -> Any:
@@ -229,7 +229,7 @@ class Driver:
         return self._contexts[ordinal]
 
     @contextmanager
-    def _pushed(self, context: Any) -> Iterator[None]:
+    def _push(self, context: Any) -> Iterator[None]:
         self.call("cuCtxPushCurrent", context)
         try:
             yield
@@ -262,7 +262,7 @@ class Driver:
         code, context = self.api.cuStreamGetCtx(number)
         if int(code):  # a green context's
             return None
-        with self._pushed(context):
+        with self._push(context):
             return self.current_device()
 
     def device_of(self, pointer: int) -> int:

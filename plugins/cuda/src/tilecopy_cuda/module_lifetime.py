@@ -84,7 +84,7 @@ class Modules:
         self._dropped: deque[_Module] = deque()
         self._newest: deque[LoadedKernel] = deque(maxlen=_NEWEST)
 
-    def loaded(self, ordinal: int, module: Any, function: Any) -> LoadedKernel:
+    def track(self, ordinal: int, module: Any, function: Any) -> LoadedKernel:
         """Return a kernel whose module is unloaded some time after the last reference to it is gone."""
         owned = _Module(ordinal, module)
         kernel = LoadedKernel(self._driver, function, owned)

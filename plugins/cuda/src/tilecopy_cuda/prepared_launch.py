@@ -163,7 +163,7 @@ class ReadyLaunch:
                     f"kernel {self.kernel}: the address 0x{address:x} of array {number} is not a multiple of {mask + 1} bytes"
                 )
 
-    def prepared(
+    def prepare(
         self, stream: Any, handle_of: Callable[[int], Any], handles: dict[int, Any], arguments: Any
     ) -> Callable[[], None]:
         """Return this launch with the first addresses: calling it is the driver's call and little else.

@@ -97,10 +97,10 @@ def assemble(ptx: str, target: Target | str, assembler: str | None = None, *, ti
         AssemblerError: it is not installed, does not work, or refuses the text; the message holds its log.
         TargetError: the target is unknown.
     """
-    return _assembled(ptx, target_of(target), assembler, timeout_s)[0]
+    return _assemble(ptx, target_of(target), assembler, timeout_s)[0]
 
 
-def _assembled(
+def _assemble(
     ptx: str, target: Target, assembler: str | None, timeout_s: float, *, describe: bool = False
 ) -> tuple[bytes, str]:
     """Machine code, and what the assembler says of it: all that it can say if it is to describe it."""
@@ -148,7 +148,7 @@ def resources_of(ptx: str, target: Target | str, assembler: str | None = None) -
         AssemblerError: it is not installed, does not work, or refuses the text; the message says what to do.
         TargetError: the target is unknown.
     """
-    log = _assembled(ptx, target_of(target), assembler, TIMEOUT_S, describe=True)[1]
+    log = _assemble(ptx, target_of(target), assembler, TIMEOUT_S, describe=True)[1]
     used, spilled = _USED.search(log), _SPILLED.search(log)
     if used is None:
         raise AssemblerError(f"the assembler does not say how many registers the kernel takes; it says:\n{log}")
@@ -222,10 +222,10 @@ def _nvjitlink_bindings() -> tuple[Any, str]:
 def _nvjitlink(ptx: bytes, target: Target, more_options: Sequence[str]) -> tuple[bytes, str]:
     nvjitlink, version = _nvjitlink_bindings()
     with compiling():
-        return _linked(nvjitlink, version, ptx, target, [f"-arch={target}", *more_options])
+        return _link(nvjitlink, version, ptx, target, [f"-arch={target}", *more_options])
 
 
-def _linked(nvjitlink: Any, version: str, ptx: bytes, target: Target, options: Sequence[str]) -> tuple[bytes, str]:
+def _link(nvjitlink: Any, version: str, ptx: bytes, target: Target, options: Sequence[str]) -> tuple[bytes, str]:
     try:
         handle = nvjitlink.create(len(options), options)
     except nvjitlink.nvJitLinkError as error:

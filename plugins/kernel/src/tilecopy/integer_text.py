@@ -36,15 +36,15 @@ def as_cpp(value: Int, name_of: Callable[[Symbol], str]) -> str:
         value: what is written.
         name_of: the variable of a symbol.
     """
-    return _written(value, lambda found: f"(int64_t){name_of(found)}", lambda op: OPERATIONS[op].cpp)
+    return _format(value, lambda found: f"(int64_t){name_of(found)}", lambda op: OPERATIONS[op].cpp)
 
 
 def as_python(value: Int, name_of: Callable[[Symbol], str]) -> str:
     """Python, in which ``//`` and ``%`` round down; :func:`read` reads it."""
-    return _written(value, name_of, lambda op: f"{op}({{}}, {{}})" if op in _FUNCTIONS else f"({{}} {op} {{}})")
+    return _format(value, name_of, lambda op: f"{op}({{}}, {{}})" if op in _FUNCTIONS else f"({{}} {op} {{}})")
 
 
-def _written(value: Int, symbol: Callable[[Symbol], str], text_of: Callable[[str], str]) -> str:
+def _format(value: Int, symbol: Callable[[Symbol], str], text_of: Callable[[str], str]) -> str:
     def atom(found: Atom) -> str:
         if isinstance(found, Symbol):
             return symbol(found)

@@ -415,7 +415,7 @@ class HostSpan:
     nbytes: int
     names: tuple[str, ...]
 
-    def joined(self, other: HostSpan) -> HostSpan:
+    def join(self, other: HostSpan) -> HostSpan:
         """Both as one, of which the other begins inside this one."""
         end = max(self.first + self.nbytes, other.first + other.nbytes)
         return HostSpan(self.first, end - self.first, self.names + other.names)
@@ -435,7 +435,7 @@ def host_spans(kernel: BuiltKernel, binding: Binding) -> list[HostSpan]:
     merged: list[HostSpan] = []
     for span in sorted(alone.values(), key=lambda span: span.first):
         if merged and span.first < merged[-1].first + merged[-1].nbytes:
-            merged[-1] = merged[-1].joined(span)
+            merged[-1] = merged[-1].join(span)
         else:
             merged.append(span)
     return [

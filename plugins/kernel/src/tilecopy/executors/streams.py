@@ -145,11 +145,11 @@ def common_stream(what: str, readers: Mapping[str, CurrentStream]) -> CurrentStr
     """
     different = {(reader.func, reader.args): reader for reader in readers.values()}
     if len(different) > 1:
-        return partial(_agreed, what, readers)
+        return partial(_common_handle, what, readers)
     return next(iter(different.values()), _LEGACY)
 
 
-def _agreed(what: str, readers: Mapping[str, CurrentStream]) -> int:
+def _common_handle(what: str, readers: Mapping[str, CurrentStream]) -> int:
     handles = {name: reader() for name, reader in readers.items()}
     if len(set(handles.values())) > 1:
         handle_list = ", ".join(f"{name} on 0x{number:x}" for name, number in handles.items())

@@ -63,7 +63,7 @@ from .parameters import ScalarParameter, SizeParameter
 from .recording import Block, ElectOne, Frame, Recorder
 from .special_registers import GRID_LIMIT, block_index, cluster_rank
 from .statements import Action, If, Index, Load, Loop, Store, words_of
-from .values import ROUNDINGS, Value, as_value, cast, element_offset, typed
+from .values import ROUNDINGS, Value, as_value, cast, element_offset, with_types
 
 P = ParamSpec("P")
 MOST_SHARED_BYTES = 2**31 - 1
@@ -83,7 +83,7 @@ _PROXY_SPACE = Validator(
 )
 
 
-def recorded(
+def as_method(
     write: Callable[Concatenate[PtxBuilder, P], None], together: Scope | None = None, **kinds: Validator
 ) -> Callable[Concatenate[KernelBuilder, P], None]:
     """Return an instruction as a method of KernelBuilder: it takes the same arguments, and is written when the kernel is built.
@@ -290,7 +290,7 @@ class KernelBuilder(Recorder):
         Raises:
             PtxError: the buffer is larger than the address space of shared memory.
         """
-        buffer = self._made("shared", name, shape, dtype, layout=layout, align_bytes=align_bytes)
+        buffer = self._new_buffer("shared", name, shape, dtype, layout=layout, align_bytes=align_bytes)
         self._described.shared.append(buffer)
         return buffer
 
@@ -298,9 +298,9 @@ class KernelBuilder(Recorder):
         self, shape: Sequence[int] | int, dtype: Any, *, layout: TileLayout | None = None, name: str | None = None
     ) -> Buffer:
         """Declare a buffer in registers. The thread axes of its layout give the thread of an element, ``m`` gives the register."""
-        return self._made("local", name, shape, dtype, layout=layout)
+        return self._new_buffer("local", name, shape, dtype, layout=layout)
 
-    def _made(self, space: str, name: str | None, shape: Sequence[int] | int, dtype: Any, **more: Any) -> Buffer:
+    def _new_buffer(self, space: str, name: str | None, shape: Sequence[int] | int, dtype: Any, **more: Any) -> Buffer:
         """Return a buffer of this kernel, under a name that is not taken; its size is known and there is as much memory."""
         if name is None:
             name = self._fresh("smem" if space == "shared" else "frag")
@@ -396,7 +396,7 @@ class KernelBuilder(Recorder):
             raise RequestError(
                 f"if_: condition must be a comparison of run-time integers or values, got {short_repr(condition)}{hint}"
             )
-        condition = typed(condition)
+        condition = with_types(condition)
         for leaf in condition.leaves():
             if isinstance(leaf, ElectOne) and leaf.kernel is not self:
                 raise RequestError(
@@ -526,21 +526,21 @@ class KernelBuilder(Recorder):
 
     # ------------------------------------------------------------------------------------------- synchronisation
 
-    cta_sync = recorded(instructions.cta_sync, cta(MAX_CTA_THREADS))
-    named_barrier = recorded(
+    cta_sync = as_method(instructions.cta_sync, cta(MAX_CTA_THREADS))
+    named_barrier = as_method(
         instructions.named_barrier, warp(), barrier=integer_in(1, 15), threads=integer_in(32, 1024)
     )
-    warp_sync = recorded(instructions.warp_sync)
-    cluster_sync = recorded(instructions.cluster_sync)
-    fence_proxy_async = recorded(instructions.fence_proxy_async, space=_PROXY_SPACE)
-    fence_mbarrier_init = recorded(instructions.fence_mbarrier_init)
-    cp_async_commit = recorded(instructions.cp_async_commit)
-    cp_async_wait = recorded(instructions.cp_async_wait, pending=_PENDING)
-    bulk_commit = recorded(instructions.bulk_commit)
-    bulk_wait = recorded(instructions.bulk_wait, pending=_PENDING, read=FLAG)
-    tcgen05_fence_after = recorded(instructions.tcgen05_fence_after)
-    tcgen05_fence_before = recorded(instructions.tcgen05_fence_before)
-    tcgen05_wait_ld = recorded(instructions.tcgen05_wait_ld)
+    warp_sync = as_method(instructions.warp_sync)
+    cluster_sync = as_method(instructions.cluster_sync)
+    fence_proxy_async = as_method(instructions.fence_proxy_async, space=_PROXY_SPACE)
+    fence_mbarrier_init = as_method(instructions.fence_mbarrier_init)
+    cp_async_commit = as_method(instructions.cp_async_commit)
+    cp_async_wait = as_method(instructions.cp_async_wait, pending=_PENDING)
+    bulk_commit = as_method(instructions.bulk_commit)
+    bulk_wait = as_method(instructions.bulk_wait, pending=_PENDING, read=FLAG)
+    tcgen05_fence_after = as_method(instructions.tcgen05_fence_after)
+    tcgen05_fence_before = as_method(instructions.tcgen05_fence_before)
+    tcgen05_wait_ld = as_method(instructions.tcgen05_wait_ld)
 
     @checked(name=_NAME, count=integer_in(1, MOST_SHARED_BYTES // 8))
     def mbarrier(self, name: str | None = None, *, count: int = 1) -> Mbarrier:
@@ -568,7 +568,7 @@ class KernelBuilder(Recorder):
                 f"has {TMEM_LANES} and {TMEM_COLUMNS}"
             )
         holder = self.shared(1, "uint32", name=f"{name}_address", align_bytes=4)
-        return self._made("tmem", name, shape, dtype, layout=layout, allocated_addr=holder)
+        return self._new_buffer("tmem", name, shape, dtype, layout=layout, allocated_addr=holder)
 
     def tcgen05_alloc(self, buffer: Buffer, *, columns: int | None = None, cta_group: int | None = None) -> None:
         """Allocate tensor memory for a buffer. One whole warp must execute this. Other threads have the address after a barrier.

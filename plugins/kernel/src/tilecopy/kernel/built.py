@@ -283,7 +283,7 @@ class BuiltKernel:
         """
         if numbers is not None and type(numbers) is not dict:
             _NUMBERS.check(numbers, "launch_grid", "numbers", LaunchError)
-        built = None if self.grid is None else self._evaluated(self.grid, numbers or {})
+        built = None if self.grid is None else self._evaluate(self.grid, numbers or {})
         chosen = built if grid is None else dim3(grid, "grid", LaunchError)
         if chosen is None:
             raise LaunchError(f"kernel {self.name}: no grid was given at build or launch")
@@ -294,7 +294,7 @@ class BuiltKernel:
         check_cluster(self.name, chosen, self.cluster)
         return chosen
 
-    def _evaluated(self, grid: tuple[Int, Int, Int], numbers: Mapping[str, int]) -> Dim3:
+    def _evaluate(self, grid: tuple[Int, Int, Int], numbers: Mapping[str, int]) -> Dim3:
         x, y, z = (self._number(count, numbers) for count in grid)
         for (dim, most), count in zip(GRID_LIMIT.items(), (x, y, z), strict=True):
             if not 0 <= count <= most:

@@ -43,7 +43,7 @@ def register_type(dtype: DType) -> str:
     return f"{'s' if dtype.kind == 'i' else 'u'}{max(32, dtype.bits)}"
 
 
-def made(ptx: PtxBuilder, type: str, opcode: str, *operands: Operand) -> Register:
+def emit(ptx: PtxBuilder, type: str, opcode: str, *operands: Operand) -> Register:
     """Return a new register with the result of one instruction."""
     result = ptx.reg(type)
     ptx.instr(opcode, result, *operands)
@@ -62,9 +62,9 @@ def constant(number: float, type: str) -> str:
 def from_storage(ptx: PtxBuilder, raw: Register, dtype: DType) -> Register:
     """Return the value whose bits are stored, in the type that it computes in; the bits of a type that does not compute."""
     if dtype.name == "float16":
-        return made(ptx, "b32", "cvt.f32.f16", made(ptx, "b16", "cvt.u16.u32", raw))
+        return emit(ptx, "b32", "cvt.f32.f16", emit(ptx, "b16", "cvt.u16.u32", raw))
     if dtype.name == "bfloat16":
-        return made(ptx, "b32", "shl.b32", raw, 16)
+        return emit(ptx, "b32", "shl.b32", raw, 16)
     return wrap(ptx, raw, dtype) if dtype.kind == "i" else raw
 
 
@@ -75,7 +75,7 @@ def to_storage(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
 
 def _half(ptx: PtxBuilder, register: Register, dtype: DType, rounding: str) -> Register:
     type = "f16" if dtype.name == "float16" else "bf16"
-    return made(ptx, "b32", "cvt.u32.u16", made(ptx, "b16", f"cvt.{rounding}.{type}.f32", register))
+    return emit(ptx, "b32", "cvt.u32.u16", emit(ptx, "b16", f"cvt.{rounding}.{type}.f32", register))
 
 
 def wrap(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
@@ -83,7 +83,7 @@ def wrap(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
     if dtype.kind not in "iu" or dtype.bits >= 32:
         return register
     sign = "s" if dtype.kind == "i" else "u"
-    return made(ptx, "b32", f"cvt.{sign}32.{sign}{dtype.bits}", register)
+    return emit(ptx, "b32", f"cvt.{sign}32.{sign}{dtype.bits}", register)
 
 
 def convert(
@@ -92,8 +92,8 @@ def convert(
     """Return a value of one dtype converted to another, from the type that it computes in to that, or to bits if it is :func:`narrow`."""
     have, want = register_type(source), register_type(wanted)
     if source.name in FLOAT8:
-        pair = made(ptx, "b32", f"cvt.rn.f16x2.{FLOAT8[source.name][0]}", made(ptx, "b16", "cvt.u16.u32", register))
-        register = made(ptx, "b32", "cvt.f32.f16", made(ptx, "b16", "cvt.u16.u32", pair))
+        pair = emit(ptx, "b32", f"cvt.rn.f16x2.{FLOAT8[source.name][0]}", emit(ptx, "b16", "cvt.u16.u32", register))
+        register = emit(ptx, "b32", "cvt.f32.f16", emit(ptx, "b16", "cvt.u16.u32", pair))
     clamps = saturate and _reaches_past(source, wanted)
     if narrow(wanted):
         single = register if have == "f32" else _round_to_odd_f32(ptx, register, have)
@@ -104,14 +104,14 @@ def convert(
         return _finite(ptx, bits, wanted) if clamps else bits
     if wanted.kind != "f" and clamps:
         mode = f".{rounding}i" if source.kind == "f" else ".sat"  # a float is clamped without being told
-        return made(ptx, f"b{want[1:]}", f"cvt{mode}.{want[0]}{wanted.bits}.{have}", register)
+        return emit(ptx, f"b{want[1:]}", f"cvt{mode}.{want[0]}{wanted.bits}.{have}", register)
     if have != want:
         mode = ""
         if want[0] == "f" and (have[0] != "f" or have > want):
             mode = f".{rounding}"
         elif have[0] == "f" and want[0] != "f":
             mode = f".{rounding}i"
-        register = made(ptx, f"b{want[1:]}", f"cvt{mode}.{want}.{have}", register)
+        register = emit(ptx, f"b{want[1:]}", f"cvt{mode}.{want}.{have}", register)
     return _finite(ptx, register, wanted) if wanted.kind == "f" and clamps else wrap(ptx, register, wanted)
 
 
@@ -134,31 +134,31 @@ def _reaches_past(source: DType, wanted: DType) -> bool:
 def _float8(ptx: PtxBuilder, single: Register, dtype: DType, saturate: bool) -> Register:
     """Return the bits of an f32 as an 8-bit float. What follows the largest finite value is infinity, or where there is none NaN."""
     type, largest = FLOAT8[dtype.name]
-    pair = made(ptx, "b16", f"cvt.rn.satfinite.{type}.f32", constant(0.0, "f32"), single)
-    bits = made(ptx, "b32", "cvt.u32.u16", pair)
+    pair = emit(ptx, "b16", f"cvt.rn.satfinite.{type}.f32", constant(0.0, "f32"), single)
+    bits = emit(ptx, "b32", "cvt.u32.u16", pair)
     if saturate:
         return bits
-    size = made(ptx, "b32", "abs.f32", single)
-    past = made(ptx, "pred", "setp.gt.f32", size, constant(largest, "f32"))
-    return made(ptx, "b32", "add.u32", bits, made(ptx, "b32", "selp.b32", 1, 0, past))
+    size = emit(ptx, "b32", "abs.f32", single)
+    past = emit(ptx, "pred", "setp.gt.f32", size, constant(largest, "f32"))
+    return emit(ptx, "b32", "add.u32", bits, emit(ptx, "b32", "selp.b32", 1, 0, past))
 
 
 def _finite(ptx: PtxBuilder, bits: Register, dtype: DType) -> Register:
     """Return the bits of a float, where it is infinite those before them: the largest finite value of its sign."""
     infinity = _INFINITY[dtype.name]
-    size = made(ptx, "b32", "and.b32", bits, 0x7FFFFFFF if dtype.bits == 32 else 0x7FFF)
-    infinite = made(ptx, "pred", "setp.eq.u32", size, infinity)
-    return made(ptx, "b32", "sub.u32", bits, made(ptx, "b32", "selp.b32", 1, 0, infinite))
+    size = emit(ptx, "b32", "and.b32", bits, 0x7FFFFFFF if dtype.bits == 32 else 0x7FFF)
+    infinite = emit(ptx, "pred", "setp.eq.u32", size, infinity)
+    return emit(ptx, "b32", "sub.u32", bits, emit(ptx, "b32", "selp.b32", 1, 0, infinite))
 
 
-def rounded(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
+def round_to_storage(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
     """Return what computes in f32 as the 16-bit float that it is stored as."""
     return from_storage(ptx, to_storage(ptx, register, dtype), dtype)
 
 
 def _round_to_odd_f32(ptx: PtxBuilder, register: Register, type: str) -> Register:
     """Return a number as the f32 nearer to zero, its last bit set where that is another: rounded once more, it is rounded once."""
-    single = made(ptx, "b32", f"cvt.rz.f32.{type}", register)
-    back = made(ptx, f"b{type[1:]}", f"cvt.{'' if type == 'f64' else 'rzi.'}{type}.f32", single)
-    inexact = made(ptx, "b32", "selp.b32", 1, 0, made(ptx, "pred", f"setp.ne.{type}", register, back))
-    return made(ptx, "b32", "or.b32", single, inexact)
+    single = emit(ptx, "b32", f"cvt.rz.f32.{type}", register)
+    back = emit(ptx, f"b{type[1:]}", f"cvt.{'' if type == 'f64' else 'rzi.'}{type}.f32", single)
+    inexact = emit(ptx, "b32", "selp.b32", 1, 0, emit(ptx, "pred", f"setp.ne.{type}", register, back))
+    return emit(ptx, "b32", "or.b32", single, inexact)

@@ -26,7 +26,7 @@ from tilecopy_core.ptx import (
 from tilecopy_core.registry import LOCK
 
 from ..emitted_text import is_special
-from .conversion import made
+from .conversion import emit
 from .nearest_opcode import nearest_opcode
 from .statements import words_of
 from .values import Value, element_offset, lower_value
@@ -76,7 +76,7 @@ class InlineText:
         every = (*operands, *out)
         check_fields(text, len(every))
         reader = _Reader(every, len(operands), names)
-        reader.read(text.format(*map(_marked, range(len(every)), every)))
+        reader.read(text.format(*map(_mark, range(len(every)), every)))
         return cls(
             text,
             every,
@@ -148,7 +148,7 @@ class _Reader:
             elif statement.startswith(".") or statement == ";":
                 self._declare(declared_in(statement), statement)
             else:
-                raise RequestError(f"inline_ptx: '{self._told(statement)}' must end with ';'")
+                raise RequestError(f"inline_ptx: '{self._source_text(statement)}' must end with ';'")
         if len(self.scopes) > 1:
             raise RequestError(
                 "inline_ptx: the text opens a block by {{ and does not close it; write {{ and }} in pairs"
@@ -158,12 +158,12 @@ class _Reader:
         for name in names:
             if _is_of_the_kernel(name):
                 raise RequestError(
-                    f"inline_ptx: '{self._told(statement)}' declares {self._told(name)}, which is how the kernel's own registers and "
+                    f"inline_ptx: '{self._source_text(statement)}' declares {self._source_text(name)}, which is how the kernel's own registers and "
                     "labels are called: choose another name"
                 )
             if name in self.scopes[-1] or (len(self.scopes) == 1 and name in self._names):
                 raise RequestError(
-                    f"inline_ptx: '{self._told(statement)}' declares {name} a second time in the kernel: put the text in "
+                    f"inline_ptx: '{self._source_text(statement)}' declares {name} a second time in the kernel: put the text in "
                     "{{ and }}, so that the name is local to it"
                 )
             self.scopes[-1].add(name)
@@ -172,7 +172,7 @@ class _Reader:
         instruction = instruction_of(line.opcode)
         if _MARK.search(line.opcode) or _MARK.search(str(line.guard)):
             raise RequestError(
-                f"inline_ptx: '{self._told(line)}': an operand can stand neither for an opcode nor for a predicate"
+                f"inline_ptx: '{self._source_text(line)}': an operand can stand neither for an opcode nor for a predicate"
             )
         if line.guard is not None:
             self._check_declared([str(line.guard)], line)
@@ -189,7 +189,7 @@ class _Reader:
             self._check_elements(text, names, line, takes_addresses=takes_addresses)
             if role.is_address and not text.startswith("["):
                 raise RequestError(
-                    f"inline_ptx: '{self._told(line)}': {self._told(text)} must be an address: write [{self._told(text)}], or pass an element"
+                    f"inline_ptx: '{self._source_text(line)}': {self._source_text(text)} must be an address: write [{self._source_text(text)}], or pass an element"
                 )
             if role.writes and not text.startswith("["):
                 self._check_written(text, names, line)
@@ -201,29 +201,31 @@ class _Reader:
         for number in map(self._number, names):
             if number is None or not _is_element(self._operands[number]):
                 continue
-            if text != _marked(number, self._operands[number]):
+            if text != _mark(number, self._operands[number]):
                 raise RequestError(
-                    f"inline_ptx: '{self._told(line)}': the operand {{{number}}} is the element {self._operands[number]}, which brings "
+                    f"inline_ptx: '{self._source_text(line)}': the operand {{{number}}} is the element {self._operands[number]}, which brings "
                     f"its own brackets: write {{{number}}} alone, or pass its address, k.address(element), and write [{{{number}}} + 4]"
                 )
             if not takes_addresses:
                 raise RequestError(
-                    f"inline_ptx: '{self._told(line)}': {line.opcode} takes registers, and the operand {{{number}}} is the address of "
+                    f"inline_ptx: '{self._source_text(line)}': {line.opcode} takes registers, and the operand {{{number}}} is the address of "
                     f"the element {self._operands[number]}: pass k.load(element), or k.address(element)"
                 )
 
     def _check_written(self, text: str, names: Sequence[str], line: Line) -> None:
         if not names:
-            raise RequestError(f"inline_ptx: '{self._told(line)}' writes {self._told(text)}, which is not a register")
+            raise RequestError(
+                f"inline_ptx: '{self._source_text(line)}' writes {self._source_text(text)}, which is not a register"
+            )
         for name in names:
             number = self._number(name)
             if number is not None and number < self._first_output:
                 raise RequestError(
-                    f"inline_ptx: '{self._told(line)}' writes the operand {{{number}}}, {short_repr(self._operands[number])}, which is not in "
+                    f"inline_ptx: '{self._source_text(line)}' writes the operand {{{number}}}, {short_repr(self._operands[number])}, which is not in "
                     "out=: write to a register that the text declares in {{ }}, or pass a fragment in out="
                 )
             if is_special(name):
-                raise RequestError(f"inline_ptx: '{self._told(line)}' writes {name}, which can only be read")
+                raise RequestError(f"inline_ptx: '{self._source_text(line)}' writes {name}, which can only be read")
 
     def _check_declared(self, names: Sequence[str], line: Line) -> None:
         for name in names:
@@ -233,7 +235,7 @@ class _Reader:
             declared = in_text or name in self._names
             if not declared and self._number(name) is None and not is_special(name):
                 raise RequestError(
-                    f"inline_ptx: '{self._told(line)}' names {self._told(name)}, which nothing declares: pass it as an operand, or "
+                    f"inline_ptx: '{self._source_text(line)}' names {self._source_text(name)}, which nothing declares: pass it as an operand, or "
                     "declare it in the text, such as {{ .reg .b32 x; .. }}"
                 )
 
@@ -242,7 +244,7 @@ class _Reader:
         mark = _MARK.fullmatch(name)
         return int(mark[1]) if mark else None
 
-    def _told(self, statement: Line | Label | str) -> str:
+    def _source_text(self, statement: Line | Label | str) -> str:
         """Return a statement with its fields, as the user wrote it."""
         return re.sub(
             rf"\[?{_MARK.pattern}\]?(, {_MARK.pattern})*",
@@ -298,7 +300,7 @@ def _is_element(operand: Any) -> bool:
     return isinstance(operand, Region) and operand.buffer.space != "local"
 
 
-def _marked(number: int, operand: Any) -> str:
+def _mark(number: int, operand: Any) -> str:
     """Return what stands for an operand while the text is read; an integer stands for itself."""
     if isinstance(operand, Region) and operand.buffer.space == "local":
         return ", ".join(f"$operand{number}_{word}" for word in range(len(words_of(operand))))
@@ -311,7 +313,7 @@ def _registers(ptx: PtxBuilder, operand: Any, *, copied: bool) -> str:
     """Return the registers, the address or the number of an operand as text; copied, its registers are fresh ones with the same values."""
 
     def fresh(register: Register) -> Register:
-        return made(ptx, register.type, f"mov.{register.type}", register) if copied else register
+        return emit(ptx, register.type, f"mov.{register.type}", register) if copied else register
 
     if isinstance(operand, Value):
         return str(fresh(lower_value(ptx, operand)))

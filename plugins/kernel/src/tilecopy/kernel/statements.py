@@ -18,7 +18,7 @@ from tilecopy_core.registry import Registry
 
 from ..emitted_text import emit_checked
 from .bounds import NOTHING, Alternatives, Facts, conjunction, never_negative, with_ends_proved
-from .conversion import made
+from .conversion import emit
 from .values import Value, bind_loaded, element_offset, lower_condition, lower_value, stored_bits
 
 
@@ -170,9 +170,9 @@ class Load:
             assert isinstance(offset, int)
             raw = ptx.read_local(self.element.buffer, offset, bits)[0]
             if bits in (8, 16):
-                raw = made(ptx, raw.type, "and.b32", raw, (1 << bits) - 1)
+                raw = emit(ptx, raw.type, "and.b32", raw, (1 << bits) - 1)
             else:
-                raw = made(ptx, raw.type, f"mov.{raw.type}", raw)  # a later store must not change what was loaded
+                raw = emit(ptx, raw.type, f"mov.{raw.type}", raw)  # a later store must not change what was loaded
         else:
             into = ptx.regs("b64", 1) if bits == 64 else None
             raw = ptx.load(ptx.address(self.element.buffer, offset), bits, into)[0]
@@ -198,9 +198,9 @@ class Index:
         register = lower_value(ptx, self.value)
         signed = self.value.dtype.kind == "i"
         if register.bits == 32 and not (fits(self.least, 32) and fits(self.most, 32)):
-            register = made(ptx, "b64", "cvt.s64.s32" if signed else "cvt.u64.u32", register)
+            register = emit(ptx, "b64", "cvt.s64.s32" if signed else "cvt.u64.u32", register)
         if not self.clamp:
-            return made(ptx, register.type, f"mov.{register.type}", register)
+            return emit(ptx, register.type, f"mov.{register.type}", register)
         steps = [("min", self.most, "s" if signed else "u")]
         if not signed and not never_negative(self.least) and not never_negative(self.most):  # no number for min.u
             steps = [("min", maximum(self.most, 0), "u"), ("min", self.most, "s")]

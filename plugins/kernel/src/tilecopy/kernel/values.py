@@ -28,12 +28,12 @@ from .conversion import (
     constant,
     convert,
     converts,
+    emit,
     from_storage,
-    made,
     narrow,
     range_of,
     register_type,
-    rounded,
+    round_to_storage,
     to_storage,
     wrap,
 )
@@ -53,7 +53,7 @@ _VALUES = (
     "min",
     "max",
 )
-_TOLD_DEPTH = 4
+_SHOWN_DEPTH = 4
 """Operations inside each other that a message shows: a value may be made of thousands."""
 
 
@@ -114,16 +114,16 @@ class Value(RunTime):
         return self._with("max", other)
 
     def __repr__(self) -> str:
-        return self._told(_TOLD_DEPTH)
+        return self._text(_SHOWN_DEPTH)
 
-    def _told(self, depth: int) -> str:
+    def _text(self, depth: int) -> str:
         if self.op in ("const", "index", "checked_int"):
             return repr(self.args[0])
         if not depth:
             return "..."
         name = str(self.dtype) if self.op == "cast" else self.op
         shown_args = self.args[:1] if self.op == "cast" else self.args
-        return f"{name}({', '.join(a._told(depth - 1) if isinstance(a, Value) else repr(a) for a in shown_args)})"
+        return f"{name}({', '.join(a._text(depth - 1) if isinstance(a, Value) else repr(a) for a in shown_args)})"
 
     def parts(self) -> Iterator[Value]:
         """It and every value that it is made of, each once."""
@@ -299,7 +299,7 @@ def element_offset(element: Region) -> Int:
 
 def lower_value(ptx: PtxBuilder, value: Value) -> Register:
     """Return the register that holds a value in its compute type (of type b32 or b64)."""
-    register = _known(ptx, "value", value)
+    register = _register_of(ptx, "value", value)
     if register is None:
         raw = _raw(ptx, value)
         computed = _compute(ptx, value) if raw is None else from_storage(ptx, raw, value.dtype)
@@ -320,7 +320,7 @@ def stored_bits(ptx: PtxBuilder, value: Value) -> Register:
 
 def _raw(ptx: PtxBuilder, value: Value) -> Register | None:
     """Return the bits of a value that was loaded, or cast to a narrow float; None for any other."""
-    raw = _known(ptx, "raw", value)
+    raw = _register_of(ptx, "raw", value)
     if raw is None and value.op == "cast" and narrow(value.dtype):
         raw = _keep(ptx, "raw", value, _cast(ptx, value))
     return raw
@@ -331,7 +331,7 @@ def _keep(ptx: PtxBuilder, what: str, value: Value, register: Register) -> Regis
     return ptx.blocks[-1].once((what, value), lambda: register)
 
 
-def _known(ptx: PtxBuilder, what: str, value: Value) -> Register | None:
+def _register_of(ptx: PtxBuilder, what: str, value: Value) -> Register | None:
     """Return the register of a value in an open block, or None."""
     return next((register for block in ptx.blocks if (register := block.lookup((what, value))) is not None), None)
 
@@ -373,25 +373,25 @@ def _cast(ptx: PtxBuilder, value: Value) -> Register:
     source, rounding, saturate = value.args
     operand = lower_value(ptx, source)
     if source.dtype.name in HALVES and source.op not in ("loaded", "const", "cast"):
-        operand = rounded(ptx, operand, source.dtype)
+        operand = round_to_storage(ptx, operand, source.dtype)
     return convert(ptx, operand, source.dtype, value.dtype, rounding, saturate)
 
 
 def lower_condition(ptx: PtxBuilder, condition: Condition) -> Register:
-    """Return a condition that is :func:`typed` in a predicate register."""
+    """Return a condition that is :func:`with_types` in a predicate register."""
     return ptx.predicate(condition, lambda comparison: _compare(ptx, comparison))
 
 
-def typed(condition: Condition) -> Condition:
+def with_types(condition: Condition) -> Condition:
     """Return a condition in which an integer that is compared with a value is a value of its type.
 
     Raises:
         RequestError: the type does not hold the integer, or two values differ in type.
     """
     if condition.op in ("and", "or"):
-        return Condition(condition.op, typed(condition.left), typed(condition.right))
+        return Condition(condition.op, with_types(condition.left), with_types(condition.right))
     if condition.op == "not":
-        return Condition("not", typed(condition.left))
+        return Condition("not", with_types(condition.left))
     side = next((side for side in (condition.left, condition.right) if isinstance(side, Value)), None)
     if side is None:
         return condition
@@ -410,4 +410,4 @@ def _compare(ptx: PtxBuilder, condition: Condition) -> Register:
         raise RequestError(f"a comparison of {left.dtype} and {right.dtype}: cast one of them first")
     operands = lower_value(ptx, left), lower_value(ptx, right)
     name = "neu" if condition.op == "!=" and left.dtype.kind == "f" else SETP[condition.op]
-    return made(ptx, "pred", f"setp.{name}.{register_type(left.dtype)}", *operands)
+    return emit(ptx, "pred", f"setp.{name}.{register_type(left.dtype)}", *operands)
