@@ -108,9 +108,9 @@ class ScalarArgument:
 Argument: TypeAlias = "BufferArgument | ScalarArgument"
 
 
-def key_of_symbol(found: Symbol) -> Key:
+def key_of_symbol(symbol: Symbol) -> Key:
     """Return what the argument of a symbol is found by: symbols of one special register are one argument."""
-    return found.register or found
+    return symbol.register or symbol
 
 
 def check_function_name(name: object, what: str = "the name of a function") -> str:
@@ -205,9 +205,9 @@ def _integers(region: Region) -> Iterator[Int]:
     yield buffer.storage_offset
 
 
-def _argument_name(wanted: str, taken: set[str]) -> str:
+def _argument_name(stem: str, taken: set[str]) -> str:
     """Return an identifier like ``wanted`` that is not yet among those that are taken, and add it to them."""
-    letters = re.sub(r"[^A-Za-z0-9]+", "_", wanted)
+    letters = re.sub(r"[^A-Za-z0-9]+", "_", stem)
     letters = letters if letters[:1].isalpha() and not letters.startswith(MARK) else f"n{letters}"
     name = unique_name(f"{letters}_", taken, separator="") if letters in _RESERVED else unique_name(letters, taken)
     taken.add(name)

@@ -120,10 +120,10 @@ def _encoder(function: Function, operand: BufferArgument) -> Iterator[str]:
     }
     taken: dict[str, None] = {}
 
-    def name_of(found: Symbol) -> str:
-        number = numbers.get(key_of_symbol(found))
-        if number is None or found.varies != "grid":
-            raise RequestError(f"the tensor map of {array} is made of {found.name}, which the host does not know")
+    def name_of(symbol: Symbol) -> str:
+        number = numbers.get(key_of_symbol(symbol))
+        if number is None or symbol.varies != "grid":
+            raise RequestError(f"the tensor map of {array} is made of {symbol.name}, which the host does not know")
         taken[f"{number.type} {number.name}"] = None
         return number.name
 

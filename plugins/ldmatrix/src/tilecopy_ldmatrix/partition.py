@@ -272,12 +272,12 @@ def _of_form(
     return MatrixPartition(form, count, request.scope.threads, digits, warps, batches, memory, fragment, other)
 
 
-def _one_matrix(form: Form, left: list[Piece], each: int, name: str) -> tuple[list[Piece], list[int]] | str:
+def _one_matrix(form: Form, remaining: list[Piece], each: int, name: str) -> tuple[list[Piece], list[int]] | str:
     """Take one matrix out of the pieces that are left; its rows as pieces of a row's number, and where its registers begin.
 
     Args:
         form: of the matrix.
-        left: the pieces of a warp.
+        remaining: the pieces of a warp.
         each: elements of a register.
         name: of the shared operand.
     """
@@ -285,15 +285,15 @@ def _one_matrix(form: Form, left: list[Piece], each: int, name: str) -> tuple[li
     inner = 1
     for it in reversed(form.columns.shard):
         if it.axis == m and int(it.stride) >= each:  # the instruction's next register, wherever the fragment has it
-            half = next((p for p in left if p.axis == m and p.step == inner and p.extent % 2 == 0), None)
+            half = next((p for p in remaining if p.axis == m and p.step == inner and p.extent % 2 == 0), None)
             if half is None or half.stride % each:
                 return (
                     f"no two registers of a lane hold what lies {inner} elements apart in {name}, the halves of a row"
                 )
-            _take_innermost(left, half, 2)
+            _take_innermost(remaining, half, 2)
             parts = [0, half.stride]
         else:
-            taken = _take_iter(left, it)
+            taken = _take_iter(remaining, it)
             if isinstance(taken, str):
                 return taken
             for piece in taken:
@@ -307,7 +307,7 @@ def _one_matrix(form: Form, left: list[Piece], each: int, name: str) -> tuple[li
         inner *= it.extent
     inner = 1
     for it in reversed(form.rows.shard):
-        taken = _take_iter(left, it)
+        taken = _take_iter(remaining, it)
         if isinstance(taken, str):
             return taken
         rows += [Piece(laneid, inner * p.stride // int(it.stride), p.extent, p.step) for p in taken]
@@ -315,32 +315,32 @@ def _one_matrix(form: Form, left: list[Piece], each: int, name: str) -> tuple[li
     return rows, parts
 
 
-def _take_iter(left: list[Piece], it: Iter) -> list[Piece] | str:
+def _take_iter(remaining: list[Piece], it: Iter) -> list[Piece] | str:
     """Take the pieces that cover an iter of a form out of those that are left; or where there is none."""
     stride, taken = int(it.stride), list[Piece]()
     at, end = stride, stride * it.extent
     while at < end:
-        piece = next((p for p in left if p.axis == it.axis and p.stride <= at < p.stride * p.extent), None)
+        piece = next((p for p in remaining if p.axis == it.axis and p.stride <= at < p.stride * p.extent), None)
         if piece is None:
             return f"{_WHAT[it.axis]} {at} holds nothing of the box"
         below, stop = at // piece.stride, min(end, piece.stride * piece.extent)
         inside = stop // at
         if at % piece.stride or stop % at or piece.extent % (below * inside):
             return f"{_WHAT[it.axis]} {at} is inside a run of {piece.extent} that begins at {piece.stride}, not where a matrix goes on"
-        left.remove(piece)
+        remaining.remove(piece)
         taken.append(Piece(piece.axis, at, inside, piece.step * below))
         above = piece.extent // (below * inside)
         if above > 1:  # a run that begins below fits no form, so that nobody asks for what is left there
-            left.append(Piece(piece.axis, stop, above, piece.step * below * inside))
+            remaining.append(Piece(piece.axis, stop, above, piece.step * below * inside))
         at = stop
     return taken
 
 
-def _take_innermost(left: list[Piece], piece: Piece, factor: int) -> None:
+def _take_innermost(remaining: list[Piece], piece: Piece, factor: int) -> None:
     """Take the innermost ``factor`` steps of a piece away."""
-    left.remove(piece)
+    remaining.remove(piece)
     if piece.extent > factor:
-        left.append(Piece(piece.axis, piece.stride * factor, piece.extent // factor, piece.step * factor))
+        remaining.append(Piece(piece.axis, piece.stride * factor, piece.extent // factor, piece.step * factor))
 
 
 def _digits(rows: Sequence[Piece]) -> Iterator[Digit]:
@@ -357,12 +357,12 @@ def _digits(rows: Sequence[Piece]) -> Iterator[Digit]:
         yield Digit(laneid, 0, piece.stride, piece.extent, modulus, piece.step)
 
 
-def _batches(base: int, left: Sequence[Piece], chosen: Sequence[Piece], parts: Sequence[int]) -> Iterator[Batch]:
+def _batches(base: int, remaining: Sequence[Piece], chosen: Sequence[Piece], parts: Sequence[int]) -> Iterator[Batch]:
     """The instructions, in the order of their registers."""
     first_elements = [
         sum(piece.stride for n, piece in enumerate(chosen) if number >> n & 1) for number in range(1 << len(chosen))
     ]
-    repeats = sorted(left, key=lambda piece: -piece.stride)
+    repeats = sorted(remaining, key=lambda piece: -piece.stride)
     for turn in product(*(range(piece.extent) for piece in repeats)):
         first = base + sum(number * piece.stride for number, piece in zip(turn, repeats, strict=True))
         place = sum(number * piece.step for number, piece in zip(turn, repeats, strict=True))
@@ -370,7 +370,7 @@ def _batches(base: int, left: Sequence[Piece], chosen: Sequence[Piece], parts: S
 
 
 def _why_misaligned(
-    request: CopyRequest, rows: Sequence[Digit], warps: Sequence[Digit], left: Sequence[Piece], memory: TileLayout
+    request: CopyRequest, rows: Sequence[Digit], warps: Sequence[Digit], remaining: Sequence[Piece], memory: TileLayout
 ) -> str | None:
     """Return why a row does not start at a multiple of 16 bytes, or None."""
     fragment, other = fragment_and_memory(request)
@@ -382,6 +382,6 @@ def _why_misaligned(
                 f"rows start at multiples of {ROW_BYTES} bytes"
             )
     steps = [Iter(digit.extent, digit.step) for digit in (*warps, *rows) if not digit.replica and digit.extent > 1]
-    steps += [Iter(piece.extent, piece.step) for piece in left]
+    steps += [Iter(piece.extent, piece.step) for piece in remaining]
     run = Run(other, [*steps, Iter(ROW_BYTES // size, 1)], memory.offset_on(m), memory.swizzle)
     return run.why_not_width(8 * ROW_BYTES)

@@ -72,13 +72,13 @@ def simulate_butterfly(form: Butterfly) -> list[Array]:
     return follow_network(form.after, dict(enumerate(registers)))
 
 
-def _simulate_exchange(exchange: Exchange, held: Array) -> Array:
+def _simulate_exchange(exchange: Exchange, registers: Array) -> Array:
     """A bit of the lane's number and one of the word's, or of the byte's, have changed places."""
-    word, lane, byte = np.meshgrid(*map(np.arange, held.shape), indexing="ij")
+    word, lane, byte = np.meshgrid(*map(np.arange, registers.shape), indexing="ij")
     number = byte | word << BYTE_BITS
     differs = (lane >> exchange.lane_bit ^ number >> exchange.bit) & 1
     number ^= differs << exchange.bit
-    return np.asarray(held[number >> BYTE_BITS, lane ^ differs << exchange.lane_bit, number & WORD_BYTES - 1])
+    return np.asarray(registers[number >> BYTE_BITS, lane ^ differs << exchange.lane_bit, number & WORD_BYTES - 1])
 
 
 def element_moves(

@@ -123,50 +123,52 @@ def partition_transfers(request: CopyRequest) -> TransferPartition | Decline:
     return answer
 
 
-def _transfers_of(request: CopyRequest, found: RegisterMap) -> TransferPartition | Decline:
+def _transfers_of(request: CopyRequest, register_map: RegisterMap) -> TransferPartition | Decline:
     fragment, tensor = fragment_and_memory(request)
-    name, scale = fragment.buffer.name, 2 if found.halves else 1
-    base = found.columns[:, :1, :1]
-    other = (found.lanes != found.lanes[:1]) | (found.columns - base != found.columns[:1] - base[:1])
+    name, scale = fragment.buffer.name, 2 if register_map.halves else 1
+    base = register_map.columns[:, :1, :1]
+    other = (register_map.lanes != register_map.lanes[:1]) | (
+        register_map.columns - base != register_map.columns[:1] - base[:1]
+    )
     if other.any():
         warp, thread, register = (int(i) for i in np.argwhere(other)[0])
         return Decline(
-            f"register {found.registers[register]} of {name} in lane {thread} of warp {found.warps[warp]} lies elsewhere than in "
-            f"warp {found.warps[0]}, seen from what each reaches; the warps execute the same instructions"
+            f"register {register_map.registers[register]} of {name} in lane {thread} of warp {register_map.warps[warp]} lies elsewhere than in "
+            f"warp {register_map.warps[0]}, seen from what each reaches; the warps execute the same instructions"
         )
-    groups, shifts = found.warps // 4, (base - base[0]).ravel()
+    groups, shifts = register_map.warps // 4, (base - base[0]).ravel()
     apart = sorted({*groups.tolist()})
     step = int(shifts[-1]) // (apart[-1] - apart[0]) if len(apart) > 1 else 0
     if (shifts != (groups - groups[0]) * step).any():
         warp = int(np.argmax(shifts != (groups - groups[0]) * step))
         return Decline(
-            f"warp {found.warps[warp]} begins {shifts[warp]} columns after warp {found.warps[0]}: columns differ by warpgroups alone"
+            f"warp {register_map.warps[warp]} begins {shifts[warp]} columns after warp {register_map.warps[0]}: columns differ by warpgroups alone"
         )
     period = request.scope.threads // LANES
-    within = sorted({*(found.warps % period).tolist()})
+    within = sorted({*(register_map.warps % period).tolist()})
     low = sorted({warp % 4 for warp in within})
     if period > 4 and len(within) == len(low) * (period // 4):  # the same of each warpgroup
         within, period = low, 4
-    if len(within) != within[-1] - within[0] + 1 or len(found.warps) % len(within):
+    if len(within) != within[-1] - within[0] + 1 or len(register_map.warps) % len(within):
         return Decline(f"the warps {', '.join(map(str, within))} of the scope own {fragment}; they follow each other")
-    shape_fits = fits(found.lanes[0], found.columns[0], scale)
+    shape_fits = fits(register_map.lanes[0], register_map.columns[0], scale)
     if None in shape_fits:
         first = shape_fits.index(None)
-        lanes, columns = found.lanes[0, :, first], found.columns[0, :, first]
+        lanes, columns = register_map.lanes[0, :, first], register_map.columns[0, :, first]
         return Decline(
-            f"register {found.registers[first]} of {name} holds lane {lanes[0]}, column {columns[0]} in the first thread of a warp "
+            f"register {register_map.registers[first]} of {name} holds lane {lanes[0]}, column {columns[0]} in the first thread of a warp "
             f"and lane {lanes[1]}, column {columns[1]} in the second, from the start of {tensor}: no shape of tcgen05.ld and st has it"
         )
     known_fits = [fit for fit in shape_fits if fit is not None]
-    transfers = _group_registers(known_fits, found.registers.tolist(), name, scale)
+    transfers = _group_registers(known_fits, register_map.registers.tolist(), name, scale)
     if isinstance(transfers, str):
         return Decline(transfers)
-    start = found.start - int(groups[0]) * step
-    last = max(int(found.columns.max()) + scale - 1, 0)
-    lower, upper = bounds_of(found.start)
+    start = register_map.start - int(groups[0]) * step
+    last = max(int(register_map.columns.max()) + scale - 1, 0)
+    lower, upper = bounds_of(register_map.start)
     if (lower or 0) + last >= MOST_COLUMNS or (upper is not None and upper < 0):
-        return Decline(f"{tensor}: column {found.start} and {last} on; tensor memory has {MOST_COLUMNS}")
-    return TransferPartition(transfers, found.halves, start, step, (within[0], within[-1]), period)
+        return Decline(f"{tensor}: column {register_map.start} and {last} on; tensor memory has {MOST_COLUMNS}")
+    return TransferPartition(transfers, register_map.halves, start, step, (within[0], within[-1]), period)
 
 
 def _group_registers(
@@ -247,8 +249,12 @@ def _fitting(request: CopyRequest) -> str | None:
             mma_fragment(candidate.name, "C", name), shape, (warps, 1), warp_axis=wid_in_wg if axis else None
         )
         other = Buffer(shape, fragment.buffer.dtype, space="local", layout=layout, name=fragment.buffer.name)[:, :]
-        asked = attrs.evolve(request, src=other) if request.src is fragment else attrs.evolve(request, dst=other)
-        register_map = map_registers(asked)
-        if isinstance(register_map, RegisterMap) and isinstance(_transfers_of(asked, register_map), TransferPartition):
+        candidate_request = (
+            attrs.evolve(request, src=other) if request.src is fragment else attrs.evolve(request, dst=other)
+        )
+        register_map = map_registers(candidate_request)
+        if isinstance(register_map, RegisterMap) and isinstance(
+            _transfers_of(candidate_request, register_map), TransferPartition
+        ):
             return f"tile_fragment(mma_fragment({candidate.name!r}, 'C', {name!r}), {shape}, ({warps}, 1){axis})"
     return None

@@ -250,21 +250,22 @@ def _of_pieces(
     while remaining:
         piece, number = remaining.popleft(), len(axes)
         most = min(MOST_BOX, span) if number == 0 and span else MOST_BOX
-        taken = 0
+        box_extent = 0
         if open_ and piece.shared == pitch and (piece.unit == 1 or (room > 0 and not overhangs[piece.dim])):
-            taken = _extent(piece, most, SHARED_ALIGN_BYTES // gcd(SHARED_ALIGN_BYTES, piece.shared * size))
-        if not taken or (number and taken == 1):
+            box_extent = _extent(piece, most, SHARED_ALIGN_BYTES // gcd(SHARED_ALIGN_BYTES, piece.shared * size))
+        if not box_extent or (number and box_extent == 1):
             open_ = False
             steps.append(piece)
             continue
         room -= piece.unit > 1
-        axes.append(Axis(piece.dim, piece.unit, taken))
-        boxes.append(attrs.evolve(piece, extent=taken))
-        pitch = max(span, taken) if number == 0 else pitch * taken
-        if taken < piece.extent:  # the rest of it may be a dimension of its own
-            rest = Piece(piece.dim, piece.extent // taken, piece.unit * taken, piece.shared * taken)
+        axes.append(Axis(piece.dim, piece.unit, box_extent))
+        boxes.append(attrs.evolve(piece, extent=box_extent))
+        pitch = max(span, box_extent) if number == 0 else pitch * box_extent
+        if box_extent < piece.extent:  # the rest of it may be a dimension of its own
+            remainder = Piece(piece.dim, piece.extent // box_extent, piece.unit * box_extent, piece.shared * box_extent)
             remaining.insert(
-                next((at for at, other in enumerate(remaining) if other.shared > rest.shared), len(remaining)), rest
+                next((at for at, other in enumerate(remaining) if other.shared > remainder.shared), len(remaining)),
+                remainder,
             )
     carried = {(axis.dim, axis.unit) for axis in axes}
     axes += [Axis(dim, 1, 1) for dim in [*sorted(others), *fixed] if (dim, 1) not in carried]

@@ -42,16 +42,16 @@ def device_function(plan: Plan, name: str = "copy") -> Any:
     """
     function = function_of(plan, name)
 
-    def definition(typingctx: Any, *given: Any, **named: Any) -> Any:
+    def definition(typingctx: Any, *numba_types: Any, **named: Any) -> Any:
         takes = ", ".join(argument.name for argument in function.arguments)
-        if named or not len(function.arguments) - 1 <= len(given) <= len(function.arguments):
+        if named or not len(function.arguments) - 1 <= len(numba_types) <= len(function.arguments):
             raise TypingError(f"{name} takes its arguments in order ({takes}; the last may be left out)")
-        for argument, numba_type in zip(function.arguments, given, strict=False):  # the last may be left out
+        for argument, numba_type in zip(function.arguments, numba_types, strict=False):  # the last may be left out
             why = _why_not(argument, numba_type)
             if why:
                 raise TypingError(f"{name}: argument {argument.name} must be {why}, got {numba_type}")
-        left_out = () if len(given) == len(function.arguments) else (types.Omitted(None),)
-        signature = types.void(*given, *left_out)
+        left_out = () if len(numba_types) == len(function.arguments) else (types.Omitted(None),)
+        signature = types.void(*numba_types, *left_out)
 
         def generate(context: Any, builder: Any, signature: Any, values: Sequence[Any]) -> Any:
             _emit(function, context, builder, signature.args, values)
@@ -78,28 +78,28 @@ def device_function(plan: Plan, name: str = "copy") -> Any:
     return intrinsic(definition)
 
 
-def _why_not(argument: Argument, found: Any) -> str:
+def _why_not(argument: Argument, numba_type: Any) -> str:
     """What an argument is, when a Numba type is something else; else ""."""
     if isinstance(argument, ScalarArgument):
-        return "" if isinstance(found, types.Integer) else "an integer"
+        return "" if isinstance(numba_type, types.Integer) else "an integer"
     buffer = argument.buffer
-    is_array = isinstance(found, types.Array)
+    is_array = isinstance(numba_type, types.Array)
     if buffer.space == "local":
-        fits = is_array and found.dtype == types.uint32 and found.ndim == 1
+        fits = is_array and numba_type.dtype == types.uint32 and numba_type.ndim == 1
         return "" if fits else f"cuda.local.array({argument.words}, uint32), a fragment"
-    if buffer.space == "shared" and isinstance(found, types.Integer):
+    if buffer.space == "shared" and isinstance(numba_type, types.Integer):
         return ""
     if not is_array:
         return f"an array in {buffer.space} memory" + (" or a shared address" if buffer.space == "shared" else "")
     if argument.role.startswith("option"):  # an mbarrier: 64 bits, signed or not
-        return "" if getattr(found.dtype, "bitwidth", 0) == buffer.dtype.bits else f"an array of {buffer.dtype}"
+        return "" if getattr(numba_type.dtype, "bitwidth", 0) == buffer.dtype.bits else f"an array of {buffer.dtype}"
     dtypes = {name: kind for dtype in (buffer.memory.dtype, buffer.dtype) for name, kind in _dtypes(dtype)}
-    if found.dtype not in dtypes.values():
+    if numba_type.dtype not in dtypes.values():
         return f"an array of {' or '.join(dtypes)}"
     forms = [(buffer.shape, buffer.layout), (_declared_shape(buffer), buffer.memory.layout)]
     orders = [_orders(layout, shape) for shape, layout in forms]
     if not any(
-        found.ndim == len(shape) and found.layout in accepted
+        numba_type.ndim == len(shape) and numba_type.layout in accepted
         for (shape, _), accepted in zip(forms, orders, strict=True)
     ):
         shape = forms[0][0]
@@ -107,7 +107,7 @@ def _why_not(argument: Argument, found: Any) -> str:
         return (
             f"an array of {len(shape)} dimensions{order and f' in {order} order'}: {buffer.name} has the shape {shape}"
         )
-    return "a writable array" if argument.written and not found.mutable else ""
+    return "a writable array" if argument.written and not numba_type.mutable else ""
 
 
 def _dtypes(dtype: DType) -> Iterator[tuple[str, Any]]:

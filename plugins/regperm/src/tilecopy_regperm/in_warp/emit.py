@@ -150,17 +150,17 @@ def _butterfly(form: Butterfly, lanes: _Lanes, sources: Mapping[int, Register]) 
     return words(ptx, form.after, dict(enumerate(registers)), lambda _: ptx.reg("b32"))
 
 
-def _exchange_registers(exchange: Exchange, lanes: _Lanes, held: list[Register]) -> None:
+def _exchange_registers(exchange: Exchange, lanes: _Lanes, registers: list[Register]) -> None:
     """Exchange one register of each pair: the upper lane sends the lower one, the lower lane the upper one."""
     ptx, upper, apart = lanes.ptx, lanes.bit(exchange.lane_bit), 1 << exchange.bit - BYTE_BITS
-    for low in (number for number in range(len(held)) if not number & apart):
+    for low in (number for number in range(len(registers)) if not number & apart):
         high = low | apart
         sent, first, second = ptx.regs("b32", 3)
-        ptx.instr("selp.b32", sent, held[low], held[high], upper)
+        ptx.instr("selp.b32", sent, registers[low], registers[high], upper)
         received = lanes.of_partner(sent, 1 << exchange.lane_bit)
-        ptx.instr("selp.b32", first, received, held[low], upper)
-        ptx.instr("selp.b32", second, held[high], received, upper)
-        held[low], held[high] = first, second
+        ptx.instr("selp.b32", first, received, registers[low], upper)
+        ptx.instr("selp.b32", second, registers[high], received, upper)
+        registers[low], registers[high] = first, second
 
 
 def _exchange_bytes(exchange: Exchange, lanes: _Lanes, value: Register) -> Register:

@@ -96,12 +96,12 @@ def _word(lane: list[list[int]], byte: list[list[int]]) -> Gathered:
     keys = sorted({key for mine in slots for key in mine if key is not None})
     number_of: dict[tuple[int, int] | None, int] = {None: -1} | {key: number for number, key in enumerate(keys)}
     from_fetch = [[number_of[key] for key in mine] for mine in slots]
-    asked = [[-1] * WARP_THREADS for _ in keys]
+    source_lanes = [[-1] * WARP_THREADS for _ in keys]
     for at, numbers in enumerate(from_fetch):
         for number, source_lane in zip(numbers, lane[at], strict=True):
             if number >= 0:
-                asked[number][at] = source_lane
-    fetches = [Fetch(register, _complete_lanes(lanes)) for (register, _), lanes in zip(keys, asked, strict=True)]
+                source_lanes[number][at] = source_lane
+    fetches = [Fetch(register, _complete_lanes(lanes)) for (register, _), lanes in zip(keys, source_lanes, strict=True)]
     selectors = []
     for number in range(min(1, len(keys) - 1), len(keys)):
         of_lanes = [_selector(number, from_fetch[at], byte[at]) for at in range(WARP_THREADS)]
@@ -137,12 +137,12 @@ def _selector(number: int, from_fetch: list[int], sources: list[int]) -> int | N
 
 def _complete_lanes(lanes: list[int]) -> ByLane:
     """Any lane for those that need none: so that all read themselves, one lane, or that of a fixed exclusive or."""
-    asked = [(at, lane) for at, lane in enumerate(lanes) if lane >= 0]
-    if all(lane == at for at, lane in asked):
+    lane_pairs = [(at, lane) for at, lane in enumerate(lanes) if lane >= 0]
+    if all(lane == at for at, lane in lane_pairs):
         return OWN
-    first_at, first = asked[0]
-    if all(lane == first for _, lane in asked):
+    first_at, first = lane_pairs[0]
+    if all(lane == first for _, lane in lane_pairs):
         return (first,) * WARP_THREADS
-    if all(lane ^ at == first ^ first_at for at, lane in asked):
+    if all(lane ^ at == first ^ first_at for at, lane in lane_pairs):
         return tuple(at ^ first ^ first_at for at in range(WARP_THREADS))
     return tuple(at if lane < 0 else lane for at, lane in enumerate(lanes))
