@@ -15,7 +15,7 @@ PACKAGES = {
     "cuda": 1_860,
     "draw": 2_600,
     "dsmem": 130,
-    "emulator": 19_900,
+    "emulator": 19_500,
     "export": 1_715,
     "gmem_smem": 72,
     "kernel": 9_300,

@@ -114,9 +114,7 @@ def _encoded(
     where = f"kernel {program.name}"
     items = items_of(arguments)
     if items is None:
-        raise LaunchError(
-            f"{where}: the arguments are a sequence, not {type(arguments).__name__} {short_repr(arguments)}"
-        )
+        raise LaunchError(f"{where}: arguments must be a sequence, got {short_repr(arguments)}")
     if len(items) != len(program.parameters):
         raise LaunchError(
             f"{where}: {len(items)} arguments for {len(program.parameters)} parameters {_signature(program)}: {short_repr(arguments)}"
@@ -137,11 +135,7 @@ def _encoded(
 
 
 def variable_named(program: Program, name: str) -> Variable:
-    """The variable of the module that has a name, in C++ or in PTX.
-
-    Raises:
-        LaunchError: there is none, or several.
-    """
+    """The variable of the module that has a name, in C++ or in PTX."""
     names = {each.name: shown_name(each) for each in program.variables if each.space in ("global", "const")}
     fitting = [each for each in names if each == name] or [
         each for each, known in names.items() if known == name or known.endswith(f"::{name}")
@@ -175,7 +169,13 @@ def _argument(parameter: Parameter, type: str, argument: Any, place: str) -> _Bl
         if parameter.bytes == 2 and isinstance(argument, (int, float)) and not isinstance(argument, bool):
             return _Block(name, bytearray(_half(parameter, type, argument, place)))
         if isinstance(argument, (Struct, TensorMap)):
-            return _sized(_block_of(argument, name, place), parameter.bytes, place)
+            block = _block_of(argument, name, place)
+            if len(block.data) != parameter.bytes:
+                raise LaunchError(
+                    f"{place}: a structure must have {parameter.bytes} bytes, got {len(block.data)}: pass numpy.int64(3) or "
+                    "numpy.float64(0.5) for a number of 8 bytes, Pointer(array) for a pointer"
+                )
+            return block
         return _Block(name, bytearray(_structure(parameter, argument, place)))
     array = None
     if argument is not None and not isinstance(argument, (Pointer, TensorMap, list, tuple)):
@@ -212,11 +212,7 @@ def _check_dtype(dtype: Any, type: str, place: str) -> None:
 
 
 def _block_of(value: Any, name: str, place: str) -> _Block:
-    """The bytes of a field, and the addresses in them.
-
-    Raises:
-        LaunchError: it is nothing that a structure may hold.
-    """
+    """The bytes of a field, and the addresses in them."""
     block = _Block(name)
     if value is None:
         return _Block(name, bytearray(8), 8)
@@ -267,16 +263,6 @@ def _target(target: Any, name: str, place: str) -> _Array | _Block:
     return _Array(name, array, *_span(array, place))
 
 
-def _sized(block: _Block, size: int, place: str) -> _Block:
-    """A block, which must have some size."""
-    if len(block.data) != size:
-        raise LaunchError(
-            f"{place}: a structure must have {size} bytes, got {len(block.data)}: pass numpy.int64(3) or numpy.float64(0.5) for a "
-            "number of 8 bytes, Pointer(array) for a pointer"
-        )
-    return block
-
-
 def _resolve(blocks: Iterable[_Block], memory: GlobalMemory) -> None:
     """Map what the blocks point to into the memory, and put its addresses into them."""
     whole, arrays = list(blocks), list[_Array]()
@@ -315,9 +301,7 @@ def _as_array(argument: Any, place: str) -> Any:
             f"{place}: {short_repr(argument)} cannot be viewed as a NumPy array: {short_repr(error)}"
         ) from error
     if int(device) != 1:
-        raise LaunchError(
-            f"{place}: the array is on a device (DLPack type {int(device)}), the emulator takes host arrays"
-        )
+        raise LaunchError(f"{place}: the array is on a device (DLPack type {int(device)}); pass an array of the host")
     try:
         return np.from_dlpack(argument)
     except Exception as error:  # likewise
@@ -404,9 +388,7 @@ def _number(parameter: Parameter, argument: Any, place: str) -> bytes:
     """The bytes of a number."""
     size, kind = parameter.bytes, parameter.type[0]
     raw = isinstance(argument, np.generic) and argument.dtype.itemsize == size
-    if raw and (
-        argument.dtype.kind == "V" or (argument.dtype.kind == "f" and kind in "fb")
-    ):  # ml_dtypes' are of kind V
+    if raw and (argument.dtype.kind == "V" or (argument.dtype.kind == "f" and kind in "fb")):  # V: of ml_dtypes
         return bytes(argument.tobytes())
     if isinstance(argument, (float, np.floating)) and kind in "fb" and size in (2, 4, 8):
         return _float(argument, parameter, place)

@@ -42,11 +42,7 @@ def _dim3(_: Any, __: Any, text: str | None) -> tuple[int, ...] | None:
 
 
 def _text_of(file: Path) -> str:
-    """The text of a regular file, or of standard input for ``-``.
-
-    Raises:
-        LaunchError: it cannot be read, or is no text.
-    """
+    """The text of a regular file, or of standard input for ``-``."""
     try:
         if str(file) == "-":
             return sys.stdin.buffer.read().decode("utf-8-sig")
@@ -208,9 +204,7 @@ def emulate(
     Exit status: 0 no hazard; 1 a hazard; 2 wrong usage; 3 the file or the launch cannot be run; 4 it needs more memory or CTAs than the emulator has.
     """
     for word in (str(file), *arguments):
-        if word.startswith(
-            "--"
-        ):  # numbers may begin with a dash, so click takes an option that it does not know as one
+        if word.startswith("--"):  # numbers may begin with a dash, so click lets unknown options pass
             known = [option for parameter in click.get_current_context().command.params for option in parameter.opts]
             raise click.NoSuchOption(word, possibilities=get_close_matches(word, known))
     if annotations and click.get_current_context().meta.get("tilecopy.json"):

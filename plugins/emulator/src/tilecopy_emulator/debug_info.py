@@ -30,12 +30,9 @@ _MOST_BYTES, _MOST_CHARACTERS, _MOST_CALLERS = 1 << 24, 200, 100
 class SourceLocation:
     """A place in a source file.
 
-    Attributes:
-        file: its name, as the compiler wrote it.
-        line: from 1.
-        column: from 1; 0 where there is none.
-        function: the mangled name of the function that was inlined there, or "".
-        caller: where that function was inlined or called, or None.
+    ``file``: its name, as the compiler wrote it; ``line``: from 1; ``column``: from 1; 0 where there is none;
+    ``function``: the mangled name of the function that was inlined there, or ""; ``caller``: where that function was
+    inlined or called, or None.
     """
 
     file: str

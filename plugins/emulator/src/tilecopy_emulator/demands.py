@@ -27,11 +27,7 @@ def short_repr(value: object) -> str:
 def demand(
     where: str, name: str, value: Any, fits: bool, rule: str, error: Callable[[str], TilecopyError] = LaunchError
 ) -> None:
-    """Refuse a value that does not fit.
-
-    Raises:
-        TilecopyError: as ``error`` makes it; it says where, the name, the value and the rule.
-    """
+    """Refuse a value that does not fit."""
     if not fits:
         raise error(f"{where}: {name} is {rule}, not {short_repr(value)}")
 

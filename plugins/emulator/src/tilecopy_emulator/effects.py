@@ -164,13 +164,9 @@ def effect_of(opcode: tuple[str, ...]) -> Effect:
 class Modifiers:
     """What the modifiers of an opcode that accesses memory say, in whatever order; of several spaces or types the first counts.
 
-    Attributes:
-        space: as :class:`AccessKind` has it, or "".
-        order: memory semantics, or "".
-        scope: or "".
-        count: elements of a vector, or 0.
-        type: of an element, or "" where registers have none such.
-        rest: all others but hints about caches, in order.
+    ``space``: as :class:`AccessKind` has it, or ""; ``order``: memory semantics, or ""; ``scope``: or ""; ``count``:
+    elements of a vector, or 0; ``type``: of an element, or "" where registers have none such; ``rest``: all others but
+    hints about caches, in order.
     """
 
     space: str = ""

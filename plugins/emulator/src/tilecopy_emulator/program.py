@@ -155,23 +155,21 @@ class Instruction:
 
 @attrs.frozen
 class Parameter:
-    """A parameter of the entry.
+    """A parameter of the entry, or a parameter or a result of a function.
 
-    Attributes:
-        name: unique in the program.
-        type: PTX type of it, or of its elements.
-        bytes: size.
-        align: in bytes.
-        offset: in the parameter space.
-        is_array: a structure passed by value (``.b8 name[16]``).
+    ``name``: unique in the program; ``type``: PTX type of it, or of its elements; ``bytes``: size; ``align``: in bytes; ``offset``: of
+    the entry's, in the parameter space; ``is_array``: a structure passed by value (``.b8 name[16]``); ``space``: ``param`` or ``reg``;
+    ``elements``: of a vector of registers.
     """
 
     name: str
     type: str
     bytes: int
     align: int
-    offset: int
+    offset: int = 0
     is_array: bool = False
+    space: str = "param"
+    elements: int = 1
 
 
 @attrs.frozen

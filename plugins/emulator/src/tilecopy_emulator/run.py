@@ -353,11 +353,7 @@ def _dtype_of(type: str) -> np.dtype[Any]:
 
 
 def _blocks(grid: Dim3, cluster: Dim3) -> NDArray[np.int64]:
-    """Ids of all CTAs, whole clusters together, rank 0 first (x fastest).
-
-    Raises:
-        LaunchError: the clusters do not divide the grid.
-    """
+    """Ids of all CTAs, whole clusters together, rank 0 first (x fastest)."""
     if any(g % c for g, c in zip(grid, cluster, strict=True)):
         raise LaunchError(f"a grid of {grid} CTAs is not made of clusters of {cluster}")
     z, y, x = (np.arange(extent) for extent in reversed(grid))

@@ -64,19 +64,15 @@ def _set_predicate(mode: Mode) -> Compute:
     return compute
 
 
-def _true_of(type: str) -> Any:
-    """What ``set`` writes for true: all ones, or 1.0."""
-    if type in FORMATS:
-        return encode(np.ones(1), FORMATS[type])
-    width = int(type[1:])
-    return np.full(1, (1 << width) - 1, f"u{width // 8}")
-
-
 def _set(mode: Mode) -> Compute:
     """``set``: all ones or 1.0 where the comparison is true, of pairs in each half."""
     result, is_pair = mode.types[0].removesuffix("x2"), mode.type.endswith("x2")
     compare = comparison(Mode((mode.type.removesuffix("x2"),), mode.modifiers))
-    true = _true_of("u16" if is_pair and result not in FORMATS else result)
+    if result in FORMATS:
+        true = encode(np.ones(1), FORMATS[result])
+    else:
+        size = 2 if is_pair else int(result[1:]) // 8
+        true = np.full(1, (1 << 8 * size) - 1, f"u{size}")
 
     def one(a: Any, b: Any, c: Any) -> Any:
         return np.where(_combined(mode, compare(a, b), c), true, true.dtype.type(0))

@@ -322,10 +322,6 @@ def _narrowing() -> str:
     return " ".join(found)
 
 
-def _packs() -> str:
-    return " ".join(f"{type}.s32.b32" for type in ("u8", "s8", "u4", "s4", "u2", "s2"))
-
-
 _WHOLE = "(.rni,.rzi,.rmi,.rpi)"
 
 FORMS: tuple[Form, ...] = (
@@ -369,5 +365,10 @@ FORMS: tuple[Form, ...] = (
     form("cvt(.rz,.rp){.satfinite}", "ue8m0x2.bf16x2", "b16 = t", _exponents),
     form("cvt.rn", "bf16x2.ue8m0x2", "t0 = b16", _powers),
     form("cvt.pack.sat", "u16.s32 s16.s32", "b32 = t t", _packed),
-    form("cvt.pack.sat", _packs(), "b32 = s32 s32 b32", _packed),
+    form(
+        "cvt.pack.sat",
+        " ".join(f"{type}.s32.b32" for type in ("u8", "s8", "u4", "s4", "u2", "s2")),
+        "b32 = s32 s32 b32",
+        _packed,
+    ),
 )

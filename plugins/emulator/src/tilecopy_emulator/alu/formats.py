@@ -19,13 +19,9 @@ import numpy as np
 class Format:
     """A binary floating-point format.
 
-    Attributes:
-        name: PTX type.
-        bits: width.
-        precision: bits of a normal significand, the leading one included.
-        min_exponent: exponent of the smallest normal number.
-        max_finite: the largest finite value.
-        nan: the bits of the NaN that arithmetic gives.
+    ``name``: PTX type; ``bits``: width; ``precision``: bits of a normal significand, the leading one included;
+    ``min_exponent``: exponent of the smallest normal number; ``max_finite``: the largest finite value; ``nan``: the
+    bits of the NaN that arithmetic gives.
     """
 
     name: str

@@ -204,10 +204,6 @@ def _multiply_add_carry(mode: Mode) -> Compute:
     return compute
 
 
-def _cnot(a: Any) -> Any:
-    return (a == 0).astype(a.dtype)
-
-
 def _shift_left(a: Any, by: Any) -> Any:
     width = a.dtype.itemsize * 8
     inside = np.minimum(by, np.uint32(width - 1)).astype(a.dtype)
@@ -476,9 +472,7 @@ FORMS: tuple[Form, ...] = (
     form("sad", _INTEGERS, "t = t t t", _difference),
     form("div", _INTEGERS, "t = t t", _divide(remainder=False)),
     form("rem", _INTEGERS, "t = t t", _divide(remainder=True)),
-    form(
-        "abs", "s16 s32 s64", "t = t", lambda mode: lambda a: np.where(view(a, mode.type) < 0, np.zeros_like(a) - a, a)
-    ),
+    form("abs", "s16 s32 s64", "t = t", lambda mode: lambda a: np.where(view(a, mode.type) < 0, -a, a)),
     form("neg", "s16 s32 s64", "t = t", plain(lambda a: np.zeros_like(a) - a)),
     form("min", f"{_INTEGERS} u16x2 s16x2", "t = t t", packed(extreme(largest=False))),
     form("max", f"{_INTEGERS} u16x2 s16x2", "t = t t", packed(extreme(largest=True))),
@@ -489,7 +483,7 @@ FORMS: tuple[Form, ...] = (
     form("or", f"{_BITS} pred", "t = t t", plain(lambda a, b: a | b)),
     form("xor", f"{_BITS} pred", "t = t t", plain(lambda a, b: a ^ b)),
     form("not", f"{_BITS} pred", "t = t", plain(lambda a: ~a)),
-    form("cnot", _BITS, "t = t", plain(_cnot)),
+    form("cnot", _BITS, "t = t", plain(lambda a: (a == 0).astype(a.dtype))),
     form("lop3", "b32", "t = t t t u32!", plain(_lop3)),
     form("lop3(.or,.and)", "b32", "t pred = t t t u32! pred", _lop3_predicate),
     form("shl", _BITS, "t = t u32", plain(_shift_left)),

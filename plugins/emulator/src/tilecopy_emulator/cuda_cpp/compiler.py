@@ -126,13 +126,9 @@ def compile_cuda(
 class _Unit:
     """What NVRTC is given.
 
-    Attributes:
-        file: the path of the file.
-        text: what of it is compiled; its lines have the numbers of the file's.
-        options: of NVRTC.
-        headers: those in memory, by their names.
-        written: the file as written, by the name "", and its local headers, by their names in ``#include``.
-        left_out: what of the file is not compiled, in words.
+    ``file``: the path of the file; ``text``: what of it is compiled; its lines have the numbers of the file's;
+    ``options``: of NVRTC; ``headers``: those in memory, by their names; ``written``: the file as written, by the name
+    "", and its local headers, by their names in ``#include``; ``left_out``: what of the file is not compiled, in words.
     """
 
     file: str
@@ -161,9 +157,8 @@ def _device_part(unit: _Unit, first: _Compiled, missing: list[str], folders: lis
     markers = marker_macros(texts.values())
     files = {name: source_file(text, markers) for name, text in texts.items()}
     if fault := files[""].fault:
-        return unit, _Compiled(
-            "", f"{(first.log or _compile(unit).log)[:_MOST_OF_LOG]}\n{Path(unit.file).name}: {fault}"
-        )
+        log = (first.log or _compile(unit).log)[:_MOST_OF_LOG]
+        return unit, _Compiled("", f"{log}\n{Path(unit.file).name}: {fault}")
     kernels = {each.name for file in files.values() for each in file.declarations if each.marked}
     hosts = {name: host_declarations(file, kernels) for name, file in files.items()}
     options, refused = list(unit.options), unit

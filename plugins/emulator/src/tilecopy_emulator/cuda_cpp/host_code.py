@@ -52,14 +52,10 @@ class Token:
 class Declaration:
     """A declaration outside function bodies.
 
-    Attributes:
-        kind: "function" (with a body), "prototype", "variable", "type", or "other".
-        name: what it declares, or "".
-        marked: whether it has a word such as ``__global__``, or a macro for one: it is for the device.
-        head: its tokens up to the body, template parameters included.
-        start, end: its offsets in the text.
-        first, last: its lines.
-        member: whether it lies in a class.
+    ``kind``: "function" (with a body), "prototype", "variable", "type", or "other"; ``name``: what it declares, or "";
+    ``marked``: whether it has a word such as ``__global__``, or a macro for one: it is for the device; ``head``: its
+    tokens up to the body, template parameters included; ``start, end``: its offsets in the text; ``first, last``: its
+    lines; ``member``: whether it lies in a class.
     """
 
     kind: str
@@ -81,11 +77,8 @@ class Declaration:
 class SourceFile:
     """A file with its declarations, those inside namespaces and classes included.
 
-    Attributes:
-        text: as written.
-        tokens: without spaces and comments.
-        declarations: in order; a class comes after its members.
-        fault: why the declarations cannot be told apart (a bracket that is not closed), or "".
+    ``text``: as written; ``tokens``: without spaces and comments; ``declarations``: in order; a class comes after its
+    members; ``fault``: why the declarations cannot be told apart (a bracket that is not closed), or "".
     """
 
     text: str

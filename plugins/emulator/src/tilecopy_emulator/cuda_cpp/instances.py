@@ -27,7 +27,7 @@ def launched_instances(file: SourceFile) -> dict[str, list[str]]:
         if base not in templates:
             continue
         if not arguments:
-            if _all_have_defaults(templates[base]):
+            if all(template_parameters(templates[base]).values()):
                 by_template[base][f"{name}<>"] = None
             continue
         for resolved in _resolved(file, arguments, function, _MOST_ROUNDS):
@@ -86,7 +86,7 @@ def _resolved(file: SourceFile, arguments: Sequence[Token], function: Declaratio
     for _ in range(_MOST_ROUNDS):
         for name, value in constants.items():
             written = re.sub(rf"\b{name}\b", value if re.fullmatch(r"[\w:]+", value) else f"({value})", written)
-    parameters = template_parameters(function)
+    parameters = list(template_parameters(function))
     if not any(re.search(rf"\b{name}\b", written) for name in parameters):
         yield written
         return
@@ -110,25 +110,13 @@ def _known_outside(file: SourceFile, arguments: Sequence[Token]) -> bool:
     return not any(each.text in parameters for each in arguments)
 
 
-def template_parameters(function: Declaration) -> list[str]:
-    """The names of a function's template parameters."""
-    return [name for name, _ in _template_parameters(function)]
-
-
-def _all_have_defaults(function: Declaration) -> bool:
-    return all(default for _, default in _template_parameters(function))
-
-
-def _template_parameters(function: Declaration) -> list[tuple[str, bool]]:
-    """Name of each template parameter, and whether it has a default argument."""
-    if not function.head or function.head[0].text != "template":
-        return []
-    parameters: list[tuple[str, bool]] = []
-    depth, name, default = 0, "", False
-    for token in function.head[1:]:
+def template_parameters(function: Declaration) -> dict[str, bool]:
+    """The names of a function's template parameters, and whether each has a default argument."""
+    parameters, depth, name, default = dict[str, bool](), 0, "", False
+    for token in function.head[1:] if function.head and function.head[0].text == "template" else ():
         depth += (token.text in ("<", "(")) - (token.text in (">", ")"))
         if depth == 0 or (depth == 1 and token.text == ","):
-            parameters.append((name, default))
+            parameters |= {name: default} if name else {}
             name, default = "", False
             if depth == 0:
                 break
@@ -136,7 +124,7 @@ def _template_parameters(function: Declaration) -> list[tuple[str, bool]]:
             default = True
         elif token.kind == "word" and not default:
             name = token.text
-    return [each for each in parameters if each[0]]
+    return parameters
 
 
 def parameter_names(kernel: Declaration) -> tuple[str, ...]:
@@ -154,10 +142,7 @@ def parameter_names(kernel: Declaration) -> tuple[str, ...]:
             if depth == 0:
                 break
         default = default or token.text == "="
-        typed = (
-            before.text not in ("(", ",", "::", "const", "struct", "__restrict__", "unsigned")
-            or before.text == "__restrict__"
-        )
+        typed = before.text not in ("(", ",", "::", "const", "struct", "unsigned")
         if token.kind == "word" and depth == 1 and typed and not default:
             name = token.text if not _TYPE_WORD.fullmatch(token.text) else ""
     return tuple(names) if names != [""] else ()

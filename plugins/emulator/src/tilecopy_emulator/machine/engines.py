@@ -171,7 +171,7 @@ class Engines:
         machine = self.machine
         barrier = self.mbarriers.objects.get(operation.barrier)
         if barrier is None:
-            what = "the mbarrier of this copy is no more when it completes"
+            what = "the mbarrier was invalidated before the copy completed"
             machine.hazard("mbarrier", what, np.array([operation.lane]), at=operation.at)
         self.done(operation, self.mbarriers.actor(barrier))
         if operation.clock is not None:
@@ -246,11 +246,8 @@ class Engines:
     def _lifetime(self, operation: Operation) -> None:
         if operation.was_reported:
             return
-        self.machine.hazard(
-            "lifetime",
-            "a CTA exits while this copy still reads or writes shared memory (a wait or a cluster barrier is missing)",
-            np.array([operation.lane]), at=operation.at,
-        )  # fmt: skip
+        what = "a CTA exits while this copy still uses shared memory (a wait or a cluster barrier is missing)"
+        self.machine.hazard("lifetime", what, np.array([operation.lane]), at=operation.at)
 
     def finish(self) -> None:
         """Everybody has exited."""

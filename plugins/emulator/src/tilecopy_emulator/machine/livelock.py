@@ -231,14 +231,9 @@ class LivelockDetector:
                 machine.name_of(int(x)) for x in others[leaders] if machine.warp_of[x] != machine.warp_of[lanes[0]]
             ][:3]
             more = f"; {', '.join(firsts)} cannot go on either" if firsts else ""
-            machine.hazard(
-                "deadlock",
-                f"waits in a loop for {self._polled(instructions[reads[0]], lanes)}, which nothing can change any more"
-                f"{self.mbarriers.states()}{more}",
-                lanes,
-                at=reads[0],
-                threads=tuple(firsts),
-            )
+            what = f"{self._polled(instructions[reads[0]], lanes)}, which nothing can change any more{self.mbarriers.states()}"
+            what = f"waits in a loop for {what}{more}"
+            machine.hazard("deadlock", what, lanes, at=reads[0], threads=tuple(firsts))
         why = "it waits for nothing and changes nothing"
         if repeats:
             why = "all that it changes comes back to what it was"

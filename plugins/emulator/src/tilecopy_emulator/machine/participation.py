@@ -24,20 +24,13 @@ class Copy:
     threads: int
 
 
-@attrs.define(eq=False)
-class _Executions:
-    """How often each thread of each CTA has executed a copy, shape (CTAs, threads), and the place of one instruction of it."""
-
-    counts: Any
-    at: int
-
-
 class Participation:
     """The copies that the threads of a machine have executed."""
 
     def __init__(self, machine: Threads) -> None:
         self._machine = machine
-        self._executions: dict[Copy, _Executions] = {}
+        self._executions: dict[Copy, tuple[Any, int]] = {}
+        """How often each thread of each CTA has executed a copy, shape (CTAs, threads), and the place of one instruction of it."""
 
     def count(self, copy: Copy, lanes: Lanes, thread_ids: Any) -> None:
         """Lanes execute a copy as some of its threads."""
@@ -45,22 +38,19 @@ class Participation:
         what = f"of a copy of {copy.threads} threads; pass the index among those that copy as tid"
         say = lambda at: f"{copy.name} is called by thread {int(thread_ids[at])} {what}"  # noqa: E731
         machine.hazard_where(thread_ids >= copy.threads, "incomplete", say, lanes)
-        executions = self._executions.get(copy)
-        if executions is None:
-            shape = machine.unit_ctas, -(-copy.threads // copy.together) * copy.together
-            executions = self._executions[copy] = _Executions(np.zeros(shape, np.int64), machine.at)
-        np.add.at(executions.counts, (machine.cta_of[machine.index(lanes)], thread_ids), 1)
+        shape = machine.unit_ctas, -(-copy.threads // copy.together) * copy.together
+        counts, _ = self._executions.setdefault(copy, (np.zeros(shape, np.int64), machine.at))
+        np.add.at(counts, (machine.cta_of[machine.index(lanes)], thread_ids), 1)
 
     def expand(self, copies: int) -> None:
         """As :meth:`.machine.Machine.expand`."""
-        for executions in self._executions.values():
-            executions.counts = np.tile(executions.counts, (copies, 1))
+        self._executions = {copy: (np.tile(n, (copies, 1)), at) for copy, (n, at) in self._executions.items()}
 
     def finish(self) -> None:
         """Every thread has ended: each group has executed each of its copies equally often."""
         machine = self._machine
-        for copy, executions in self._executions.items():
-            groups = executions.counts.reshape(machine.unit_ctas, -1, copy.together)
+        for copy, (executed, at) in self._executions.items():
+            groups = executed.reshape(machine.unit_ctas, -1, copy.together)
             uneven = np.argwhere(groups.min(axis=2) != groups.max(axis=2))
             if not len(uneven):
                 continue
@@ -72,7 +62,7 @@ class Participation:
                 f"{_times(counts[most])}: thread {first + least} executed it {_times(counts[least])}, thread {first + most} {_times(counts[most])}. "
                 f"Call it in {copy.together} threads whose tid is {first} to {first + copy.together - 1}"
             )
-            machine.hazard("incomplete", what, np.array([cta * machine.threads]), at=executions.at)
+            machine.hazard("incomplete", what, np.array([cta * machine.threads]), at=at)
 
 
 def _times(count: int) -> str:

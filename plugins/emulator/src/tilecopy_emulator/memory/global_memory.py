@@ -38,11 +38,8 @@ class GlobalAccesses(ShadowedMemory):
         low = addresses & np.uint64(aligned - 1)
         if low.any():
             position, copy = first_of(low != 0)
-            self.machine.hazard(
-                "alignment",
-                f"the global address 0x{int(addresses[position, copy]):x} is not a multiple of {aligned} bytes",
-                lanes, position, copy=copy,
-            )  # fmt: skip
+            what = f"the global address 0x{int(addresses[position, copy]):x} is not a multiple of {aligned} bytes"
+            self.machine.hazard("alignment", what, lanes, position, copy=copy)
         least, most = int(addresses.min()), int(addresses.max())
         if least >> WINDOW_BITS == most >> WINDOW_BITS:
             array = self.array_at(lanes, least, addresses)
@@ -119,7 +116,7 @@ class GlobalAccesses(ShadowedMemory):
             if len(array.constant) > LOG_ENTRIES:
                 self._fold_constant(array)
             if array.shadow is not None:
-                self._check_constant_read(array, lanes, offsets, access.bytes)
+                self._check_constant(array, lanes, self.spread(lanes, offsets), access.bytes, writes=False)
         if array.shadow is not None or access.strength or self.machine.launch.sought:
             self.shadow_of(array)
             spread = self.spread(lanes, offsets)
@@ -178,7 +175,8 @@ class GlobalAccesses(ShadowedMemory):
         """
         self.shadow_of(array)
         if array.constant or array.constant_cells is not None:
-            self._check_constant_write(array, lanes, offsets, size, chosen)
+            self._fold_constant(array)
+            self._check_constant(array, lanes, offsets, size, chosen, writes=True)
         if array.in_flight:
             self._check_in_flight(array, lanes, offsets, size, chosen)
         equal = None
@@ -194,40 +192,25 @@ class GlobalAccesses(ShadowedMemory):
             array.constant_cells[self.cells(array, read, length)[0]] = True
         array.constant = []
 
-    def _check_constant_read(self, array: GlobalArray, lanes: Lanes, offsets: Any, size: int) -> None:
-        """A read by ``ld.global.nc`` of what has been written in this launch."""
-        if self.machine.tolerant:
-            return
+    def _check_constant(
+        self, array: GlobalArray, lanes: Lanes, offsets: Any, size: int, chosen: Any = None, *, writes: bool
+    ) -> None:
+        """A read by ``ld.global.nc`` of what has been written in this launch, or a write of what such a read has found."""
         assert array.shadow is not None
-        spread = self.spread(lanes, offsets)
-        cells, count = self.cells(array, spread, size)
-        bad = array.shadow.writer[cells] != 0
-        if bad.any():
-            at = int(np.argmax(bad))
-            position, copy = position_of(None, spread, at // count)
-            actor = int(actor_of(array.shadow.writer[cells[at]]))
-            who = self.machine.launch.name_of(actor) if actor < BARRIER_ACTOR else "an asynchronous copy"
-            self.machine.hazard(
-                "race",
-                f"{array.where(int(spread[position, copy]))} is read by ld.global.nc, and {who} writes it in this launch",
-                lanes, position, copy=copy, threads=(who,),
-            )  # fmt: skip
-
-    def _check_constant_write(self, array: GlobalArray, lanes: Lanes, offsets: Any, size: int, chosen: Any) -> None:
-        """A write of what ``ld.global.nc`` has read."""
-        if self.machine.tolerant:
-            return
-        self._fold_constant(array)
         cells, count = self.cells(array, offsets, size)
-        bad = array.constant_cells[cells]
-        if bad.any():
-            at = int(np.argmax(bad)) // count
-            position, copy = position_of(chosen, offsets, at)
-            self.machine.hazard(
-                "race",
-                f"{array.where(int(offsets.ravel()[at]))} is written, and ld.global.nc has read it in this launch",
-                lanes, position, copy=copy,
-            )  # fmt: skip
+        bad = array.constant_cells[cells] if writes else array.shadow.writer[cells] != 0
+        if self.machine.tolerant or not bad.any():
+            return
+        at = int(np.argmax(bad))
+        position, copy = position_of(chosen, offsets, at // count)
+        where = array.where(int(offsets.ravel()[at // count]))
+        if writes:
+            what = f"{where} is written, and ld.global.nc has read it in this launch"
+            self.machine.hazard("race", what, lanes, position, copy=copy)
+        actor = int(actor_of(array.shadow.writer[cells[at]]))
+        who = self.machine.launch.name_of(actor) if actor < BARRIER_ACTOR else "an asynchronous copy"
+        what = f"{where} is read by ld.global.nc, and {who} writes it in this launch"
+        self.machine.hazard("race", what, lanes, position, copy=copy, threads=(who,))
 
     def _check_in_flight(self, array: GlobalArray, lanes: Lanes, offsets: Any, size: int, chosen: Any) -> None:
         """A write while asynchronous copies still read the array."""
@@ -317,9 +300,7 @@ class GlobalAccesses(ShadowedMemory):
         array.has_value = True
         if array.shadow is None or not array.shadow.writer.any():
             name = readable(array.name) or array.name
-            self.machine.note(
-                f"the variable {name} is read as zeros: it has no other initial value, and it was not set"
-            )
+            self.machine.note(f"the variable {name} is read as zeros: it has no other initial value and was not set")
 
     def store(self, lanes: Lanes, access: AccessKind, addresses: Any, raw: Any, origins: Any = None) -> None:
         """See :meth:`Machine.store`."""

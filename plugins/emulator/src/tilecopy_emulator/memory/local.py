@@ -37,11 +37,9 @@ class LocalMemory:
 
     def where(self, offset: int) -> str:
         """A byte in words: variable and byte."""
-        starts = sorted((at, name) for name, (space, at) in self.machine.launch.symbols.items() if space == "local")
-        below = [(start, name) for start, name in starts if start <= offset]
-        if not below:
-            return f"local byte {offset}"
-        start, name = below[-1]
+        symbols = self.machine.launch.symbols.items()
+        before = ((at, name) for name, (space, at) in symbols if space == "local" and at <= offset)
+        start, name = max(before, default=(0, "local"))
         return f"{name} byte {offset - start}"
 
     def allot(self, lanes: Lanes, sizes: Any, align: int) -> Any:

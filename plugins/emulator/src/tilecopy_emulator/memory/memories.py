@@ -133,13 +133,10 @@ class Memories(Registers):
         return result
 
     def _of_space(self, lanes: Lanes, access: AccessKind, addresses: Any, kind: int) -> tuple[Any, AccessKind, Any]:
-        if kind == 0:
-            return lanes, attrs.evolve(access, space="global"), addresses
-        if kind == 1:
-            return lanes, attrs.evolve(access, space="shared::cluster"), addresses & np.uint64(0xFFFFFFFF)
-        if kind == 2:
-            return lanes, attrs.evolve(access, space="local"), addresses & np.uint64(0xFFFFFFFF)
-        return self.hazard("bounds", f"the generic address 0x{int(addresses.flat[0]):x} is in no window", lanes)
+        if kind == 3:
+            self.hazard("bounds", f"the generic address 0x{int(addresses.flat[0]):x} is in no window", lanes)
+        space = ("global", "shared::cluster", "local")[kind]
+        return lanes, attrs.evolve(access, space=space), addresses & np.uint64(0xFFFFFFFF) if kind else addresses
 
 
 def _of_rows(update: Any, rows: Any) -> Any:

@@ -307,7 +307,8 @@ def _cause(machine: Registers, lane: int, strength: int, earlier: int, *, same: 
     if strength and earlier and REDUCED not in (strength, earlier):
         if not alike(strength, earlier):
             return "", "; both accesses are strong, but not of the same bytes"
-        name = _scope_name(min(scope_of(strength), scope_of(earlier)))
+        least = min(scope_of(strength), scope_of(earlier))
+        name = next(name for name, number in SCOPES.items() if number == least)
         return "scope", f"; both are strong, but the scope .{name} does not hold both"
     return ("scope", f"; {machine.flags.narrow[lane]}") if lane in machine.flags.narrow else ("", "")
 
@@ -343,7 +344,3 @@ def raise_in_flight(
         "async", f"{where} is {action} while {operation.named(pending.lane)} {verb}: {pending.lack}", lanes, position, copy=copy,
         threads=(who,), bytes=span, action=action, remedy=remedy, met=met,
     )  # fmt: skip
-
-
-def _scope_name(strength: int) -> str:
-    return {number: name for name, number in SCOPES.items()}[strength]

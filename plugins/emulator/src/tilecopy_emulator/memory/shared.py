@@ -119,9 +119,7 @@ class SharedMemory(ShadowedMemory):
         names = ", ".join(f"{v.name} [{v.offset}, {v.offset + v.size_bytes})" for v in self.variables) or "(none)"
         near = [v for v in self.variables if v.offset <= offset] or list(self.variables)
         close = f"; {bytes_of(near[-1].name, offset - near[-1].offset, size)}" if near else ""
-        self.machine.hazard(
-            "bounds", f"shared bytes {offset} (+{size}) are in no one buffer of {names}{close}", lanes, at
-        )
+        self.machine.hazard("bounds", f"shared bytes {offset} (+{size}) are in no buffer of {names}{close}", lanes, at)
 
     def _visit(self, lanes: Lanes, index: Any, cta: Any, target: Any, far: Any) -> None:
         """Memory of another CTA: it must have started and not ended, and must not end before this."""

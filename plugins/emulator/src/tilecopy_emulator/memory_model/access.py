@@ -63,10 +63,7 @@ class IntraWarpConflict(Exception):  # noqa: N818 (never leaves this module)
 class Scan:
     """An associative atomic operation: many updates of one place, one after another, are computed together.
 
-    Attributes:
-        operation: of two values.
-        dtype: in which it computes.
-        identity: what leaves every operand as it is.
+    ``operation``: of two values; ``dtype``: in which it computes; ``identity``: what leaves every operand as it is.
     """
 
     operation: np.ufunc
@@ -111,16 +108,12 @@ class Scan:
 class AccessKind:
     """How an instruction touches memory.
 
-    Attributes:
-        space: ``""`` (generic), ``global``, ``const``, ``param``, ``shared``, ``shared::cluster`` or ``local``.
-        bytes: of one lane's access; its alignment too.
-        semantics: ``weak``, ``relaxed``, ``acquire``, ``release`` or ``acq_rel``.
-        scope: of a strong access: ``cta``, ``cluster``, ``gpu`` or ``sys``.
-        volatile: relaxed, of system scope.
-        dtype: of an atomic's operands.
-        read_only: ``.nc``: nobody writes the bytes while the kernel runs.
-        exchange: an atomic that puts a value in place of another (``exch``, ``cas``), as locks are taken.
-        scan: of an atomic, how many updates of one place are computed together; None where they are not.
+    ``space``: ``""`` (generic), ``global``, ``const``, ``param``, ``shared``, ``shared::cluster`` or ``local``;
+    ``bytes``: of one lane's access; its alignment too; ``semantics``: ``weak``, ``relaxed``, ``acquire``, ``release``
+    or ``acq_rel``; ``scope``: of a strong access: ``cta``, ``cluster``, ``gpu`` or ``sys``; ``volatile``: relaxed, of
+    system scope; ``dtype``: of an atomic's operands; ``read_only``: ``.nc``: nobody writes the bytes while the kernel
+    runs; ``exchange``: an atomic that puts a value in place of another (``exch``, ``cas``), as locks are taken;
+    ``scan``: of an atomic, how many updates of one place are computed together; None where they are not.
     """
 
     space: str = attrs.field(validator=in_(SPACES))

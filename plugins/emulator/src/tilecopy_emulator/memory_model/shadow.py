@@ -114,12 +114,8 @@ def may_meet(strengths: int, stamps: Any) -> Any:
 class Conflict(Exception):  # noqa: N818 (not an error of the user's: the memory turns it into one)
     """Two accesses that nothing orders.
 
-    Attributes:
-        position: which of the accesses now.
-        cell: where.
-        stamp: of the access before.
-        wrote: whether that was a write.
-        together: whether it is another lane of the same instruction.
+    ``position``: which of the accesses now; ``cell``: where; ``stamp``: of the access before; ``wrote``: whether that
+    was a write; ``together``: whether it is another lane of the same instruction.
     """
 
     position: int

@@ -230,16 +230,13 @@ def _pending_count(machine: Machine, lanes: Lanes, opcode: Any, write: Writer, s
 
 
 INSTRUCTIONS: dict[str, Handler] = {
-    "exit": _exit,
-    "ret": _exit,
+    **dict.fromkeys(("exit", "ret"), _exit),
     "bra": _branch,
     TAKES_PART: _takes_part,
-    "bar": _bar,
-    "barrier": _bar,
+    **dict.fromkeys(("bar", "barrier"), _bar),
     "bar.warp": _bar_warp,
     "barrier.cluster": _barrier_cluster,
-    "fence": _fence,
-    "membar": _fence,
+    **dict.fromkeys(("fence", "membar"), _fence),
     "fence.mbarrier_init": _init_fence,
     **dict.fromkeys(("fence.proxy", "membar.proxy"), _proxy_fence),
     "setmaxnreg": _set_registers,

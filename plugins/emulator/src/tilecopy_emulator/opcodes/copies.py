@@ -314,10 +314,8 @@ def _of_mask(mask: int) -> Callable[[Any, Any], Any]:
 class Piece:
     """Pieces of one size in global memory that a lane's copies move.
 
-    Attributes:
-        chosen: which of several pieces, in which copies.
-        offsets: where these begin in the array.
-        size: bytes of each.
+    ``chosen``: which of several pieces, in which copies; ``offsets``: where these begin in the array; ``size``: bytes
+    of each.
     """
 
     chosen: Any

@@ -44,11 +44,8 @@ _B128_ATOM32 = Swizzle(128, 2, 0x60, 4)
 class Kind:
     """What the upper bits of a descriptor say.
 
-    Attributes:
-        shift: of the swizzle's code.
-        swizzles: by that code.
-        reserved: bits that are fixed, the base offset's among them.
-        fixed: what they are.
+    ``shift``: of the swizzle's code; ``swizzles``: by that code; ``reserved``: bits that are fixed, the base offset's
+    among them; ``fixed``: what they are.
     """
 
     shift: int

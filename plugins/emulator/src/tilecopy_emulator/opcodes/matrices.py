@@ -38,12 +38,8 @@ PACKED_BITS = {"b6x16_p32": 6, "b4x16_p64": 4}
 class _Form:
     """What an instruction moves.
 
-    Attributes:
-        tiles: how many matrices.
-        rows: of each.
-        bytes: of an element.
-        packed: bits of an element in shared memory, where it is narrower there; else 0.
-        lane, element: of each element of all the matrices, row by row.
+    ``tiles``: how many matrices; ``rows``: of each; ``bytes``: of an element; ``packed``: bits of an element in shared
+    memory, where it is narrower there; else 0; ``lane, element``: of each element of all the matrices, row by row.
     """
 
     tiles: int

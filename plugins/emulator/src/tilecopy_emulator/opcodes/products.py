@@ -28,10 +28,8 @@ _BYTE_FLOATS = {"e2m1": (2, 2, 1), "e2m3": (0, 2, 3), "e3m2": (0, 3, 2)}
 class Fragment:
     """A matrix in the registers of some threads.
 
-    Attributes:
-        rows, columns: its extents.
-        type: of its elements.
-        thread, element: of each element of the matrix, row by row, who holds it and which of theirs it is.
+    ``rows, columns``: its extents; ``type``: of its elements; ``thread, element``: of each element of the matrix, row
+    by row, who holds it and which of theirs it is.
     """
 
     rows: int

@@ -70,11 +70,8 @@ _OWN += (printing, copies, tensor, tensor_products, wgmma)
 class Package:
     """What an entry point of the group came to.
 
-    Attributes:
-        name: of the entry point.
-        owner: the distribution that declares it, and its version.
-        table: its handlers by prefix.
-        reason: why it is set aside, or "".
+    ``name``: of the entry point; ``owner``: the distribution that declares it, and its version; ``table``: its handlers
+    by prefix; ``reason``: why it is set aside, or "".
     """
 
     name: str

@@ -124,8 +124,7 @@ class TensorMemory:
         """The machine's, made at the first use."""
         if machine.tensor is None:
             machine.tensor = cls(machine)
-        found = machine.tensor
-        assert isinstance(found, TensorMemory)
+        found: TensorMemory = machine.tensor
         return found
 
     def expand(self, copies: int, shift: int, made: dict[tuple[int, int], Operation]) -> None:
@@ -295,11 +294,9 @@ class TensorMemory:
         if self.allocated.get(cta):
             machine = self.machine
             found = self.allocated[cta][0]
-            machine.hazard(
-                "tensor",
-                f"the CTA ends with tensor memory allocated: {found.columns} columns at {found.base} (a dealloc is missing)",
-                np.array([cta * machine.threads]), at=found.at,
-            )  # fmt: skip
+            what = f"{found.columns} columns at {found.base} (a dealloc is missing)"
+            what = f"the CTA ends with tensor memory allocated: {what}"
+            machine.hazard("tensor", what, np.array([cta * machine.threads]), at=found.at)
 
     def finish(self) -> None:
         """All have ended."""
@@ -505,9 +502,8 @@ def _complete_commit(machine: Machine, operation: Operation) -> None:
     memory = TensorMemory.of(machine)
     barrier = machine.mbarriers.objects.get(operation.barrier)
     if barrier is None:
-        machine.hazard(
-            "mbarrier", "the mbarrier of this commit is no more when it completes", np.array([operation.lane])
-        )
+        what = "the mbarrier was invalidated before the commit completed"
+        machine.hazard("mbarrier", what, np.array([operation.lane]))
     actor = machine.mbarriers.actor(barrier)
     stamps = stamp(machine.launch.time.now, WEAK, actor)
     for old in operation.data["tracked"]:
@@ -542,19 +538,15 @@ def _complete_commit(machine: Machine, operation: Operation) -> None:
     machine.mbarriers.arrive_for(barrier, operation.lane, clock)
 
 
-def _fence(instruction: Instruction, program: Program) -> Step:
-    before = instruction.opcode[1] == "fence::before_thread_sync"
-
-    def step(machine: Machine, lanes: Lanes) -> None:
-        index = machine.index(lanes)
-        if before:
-            machine.order.fence(index, (TENSOR,))
-            return
-        memory = TensorMemory.of(machine)
-        for lane in index.tolist():
-            memory.after[lane] = dict(machine.order.snapshot(np.array([lane])).rows)
-
-    return step
+@with_operands()
+def _fence(machine: Machine, lanes: Lanes, opcode: Any) -> None:
+    index = machine.index(lanes)
+    if opcode[1] == "fence::before_thread_sync":
+        machine.order.fence(index, (TENSOR,))
+        return
+    memory = TensorMemory.of(machine)
+    for lane in index.tolist():
+        memory.after[lane] = dict(machine.order.snapshot(np.array([lane])).rows)
 
 
 def _form(instruction: Instruction) -> tuple[str, int, bool]:
@@ -647,29 +639,19 @@ def _transfer(instruction: Instruction, program: Program) -> Step:
     return step
 
 
-def _wait(instruction: Instruction, program: Program) -> Step:
-    loads = "wait::ld" in instruction.opcode
-
-    def step(machine: Machine, lanes: Lanes) -> None:
-        memory = TensorMemory.of(machine)
-        lanes = machine.whole_warps(lanes)
-        if not machine.size(lanes):
-            return
-        waiting = np.zeros(machine.units, bool)
-        waiting[lanes] = True
-        left = []
-        for each in memory.loads if loads else memory.stores:
-            if not waiting[each.leader]:
-                left.append(each)
-                continue
-            for number, write in enumerate(each.writers):
-                write(machine, each.lanes, each.values[:, number])
-        if loads:
-            memory.loads = left
-        else:
-            memory.stores = left
-
-    return step
+@with_operands()
+def _wait(machine: Machine, lanes: Lanes, opcode: Any) -> None:
+    memory, loads = TensorMemory.of(machine), "wait::ld" in opcode
+    lanes = machine.whole_warps(lanes)
+    if not machine.size(lanes):
+        return
+    waiting = np.zeros(machine.units, bool)
+    waiting[lanes] = True
+    transfers = memory.loads if loads else memory.stores
+    for transfer in transfers:
+        for number, write in enumerate(transfer.writers if waiting[transfer.leader] else ()):
+            write(machine, transfer.lanes, transfer.values[:, number])
+    transfers[:] = [transfer for transfer in transfers if not waiting[transfer.leader]]
 
 
 INSTRUCTIONS: dict[str, Handler] = {
@@ -678,10 +660,7 @@ INSTRUCTIONS: dict[str, Handler] = {
     "tcgen05.relinquish_alloc_permit": _relinquish,
     "tcgen05.cp": _cp,
     "tcgen05.commit": _commit,
-    "tcgen05.fence::before_thread_sync": _fence,
-    "tcgen05.fence::after_thread_sync": _fence,
-    "tcgen05.ld": _transfer,
-    "tcgen05.st": _transfer,
-    "tcgen05.wait::ld": _wait,
-    "tcgen05.wait::st": _wait,
+    **dict.fromkeys(("tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync"), _fence),
+    **dict.fromkeys(("tcgen05.ld", "tcgen05.st"), _transfer),
+    **dict.fromkeys(("tcgen05.wait::ld", "tcgen05.wait::st"), _wait),
 }

@@ -102,11 +102,9 @@ def _bare_parameters(program: Program) -> dict[str, str]:
 class _Box:
     """A box in units.
 
-    Attributes:
-        array: what it lies in.
-        offsets: of each unit in the array, ``(units, copies or 1)``.
-        kept: how many of its bytes, from its first on, lie in the tensor; likewise.
-        linear: where each unit stands in shared memory after the box's first, without the swizzle.
+    ``array``: what it lies in; ``offsets``: of each unit in the array, ``(units, copies or 1)``; ``kept``: how many of
+    its bytes, from its first on, lie in the tensor; likewise; ``linear``: where each unit stands in shared memory after
+    the box's first, without the swizzle.
     """
 
     array: GlobalArray

@@ -41,14 +41,9 @@ _PIPELINED = ("tcgen05.mma", "tcgen05.cp")
 class _Product:
     """What an instruction descriptor says.
 
-    Attributes:
-        m, n, k: the shape.
-        a, b, d: the types.
-        signs: of A and B.
-        transposed: whether M and N are contiguous in A and B.
-        saturates: an integer that does not fit becomes the nearest that does.
-        accumulates: D is added.
-        scale: what D is multiplied by first.
+    ``m, n, k``: the shape; ``a, b, d``: the types; ``signs``: of A and B; ``transposed``: whether M and N are
+    contiguous in A and B; ``saturates``: an integer that does not fit becomes the nearest that does; ``accumulates``: D
+    is added; ``scale``: what D is multiplied by first.
     """
 
     m: int
@@ -142,8 +137,8 @@ def _mma(instruction: Instruction, program: Program) -> Step:
         raise refuse(instruction, f"it takes D, A, B, a descriptor, {4 * group} lane masks or none, and a predicate")
     target = address_reader(operands[0], instruction, program)
     in_tensor = isinstance(operands[1], Memory)
-    left = (address_reader if in_tensor else _descriptor)(operands[1], instruction, program)
-    readers = [target, left, _descriptor(operands[2], instruction, program)]
+    descriptors = [reader(operand, "b64", instruction, program) for operand in operands[2 if in_tensor else 1 : 3]]
+    readers = [target, *([address_reader(operands[1], instruction, program)] if in_tensor else []), *descriptors]
     readers += [reader(operands[3], "b32", instruction, program), reader(operands[4], "pred", instruction, program)]
     readers += masks
 
@@ -159,10 +154,6 @@ def _mma(instruction: Instruction, program: Program) -> Step:
             _issue(machine, lane, form, taddr, (a, b), off, group, in_tensor=in_tensor)
 
     return step
-
-
-def _descriptor(operand: Any, instruction: Instruction, program: Program) -> Any:
-    return reader(operand, "b64", instruction, program)
 
 
 def _issue(

@@ -22,12 +22,8 @@ from .operands import Handler, Lanes, Reader, Step, Writer, agree, demand_count,
 class _Group:
     """Lanes that execute one instruction together.
 
-    Attributes:
-        lanes: of the machine.
-        lane: number in the warp of each, shape (n,).
-        group: which set of lanes (a warp, or the part of one that a mask names) each belongs to.
-        count: how many sets.
-        mask: the mask of each lane.
+    ``lanes``: of the machine; ``lane``: number in the warp of each, shape (n,); ``group``: which set of lanes (a warp,
+    or the part of one that a mask names) each belongs to; ``count``: how many sets; ``mask``: the mask of each lane.
     """
 
     lanes: Any

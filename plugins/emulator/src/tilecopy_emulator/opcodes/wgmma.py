@@ -32,15 +32,10 @@ _ROWS = 64
 class _Product:
     """A product that not all of its warps have waited for.
 
-    Attributes:
-        operation: as the engines know it, until the first wait that covers it.
-        accumulators: the registers of its result, in order.
-        type: of what they hold.
-        names: those, and those of A.
-        lanes: of the warpgroup.
-        open: which lanes of the unit have not waited.
-        group: of which each of them made it a part.
-        done: when it was known to be done.
+    ``operation``: as the engines know it, until the first wait that covers it; ``accumulators``: the registers of its
+    result, in order; ``type``: of what they hold; ``names``: those, and those of A; ``lanes``: of the warpgroup;
+    ``open``: which lanes of the unit have not waited; ``group``: of which each of them made it a part; ``done``: when
+    it was known to be done.
     """
 
     operation: Operation
@@ -69,8 +64,7 @@ class Warpgroups:
         """The machine's, made at the first use."""
         if machine.warpgroups is None:
             machine.warpgroups = cls(machine)
-        found = machine.warpgroups
-        assert isinstance(found, Warpgroups)
+        found: Warpgroups = machine.warpgroups
         return found
 
     def expand(self, copies: int, unit: int, ctas: int, made: dict[tuple[int, int], Operation]) -> None:
@@ -189,16 +183,10 @@ class Warpgroups:
 class _Form:
     """One ``wgmma.mma_async`` of a program.
 
-    Attributes:
-        result: fragment, names, readers and writers of the accumulators.
-        a: fragment, names and readers of A in registers, or the reader of its descriptor.
-        b: reader of B's descriptor.
-        accumulates: reader of the predicate.
-        signs: of A and B.
-        transposed: whether A and B in shared memory have M and N contiguous.
-        types: of A and B.
-        n, k: of its shape.
-        saturate: see :func:`product`.
+    ``result``: fragment, names, readers and writers of the accumulators; ``a``: fragment, names and readers of A in
+    registers, or the reader of its descriptor; ``b``: reader of B's descriptor; ``accumulates``: reader of the
+    predicate; ``signs``: of A and B; ``transposed``: whether A and B in shared memory have M and N contiguous;
+    ``types``: of A and B; ``n, k``: of its shape; ``saturate``: see :func:`product`.
     """
 
     result: tuple[Fragment, tuple[str, ...], list[Reader], list[Writer]]
@@ -358,7 +346,5 @@ def _telling(inner: Step, names: frozenset[str]) -> Step:
 
 INSTRUCTIONS: dict[str, Handler] = {
     "wgmma.mma_async": _mma,
-    "wgmma.fence": _ordering,
-    "wgmma.commit_group": _ordering,
-    "wgmma.wait_group": _ordering,
+    **dict.fromkeys(("wgmma.fence", "wgmma.commit_group", "wgmma.wait_group"), _ordering),
 }

@@ -30,11 +30,8 @@ _BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "f32": 4, "f64": 8, "s8": 1, "u8": 1, 
 class _Fragment:
     """What the registers of a warp hold of a matrix.
 
-    Attributes:
-        rows, columns: of the matrix.
-        type: of its elements.
-        registers: how many each lane has.
-        width: PTX type of each.
+    ``rows, columns``: of the matrix; ``type``: of its elements; ``registers``: how many each lane has; ``width``: PTX
+    type of each.
     """
 
     rows: int
@@ -72,7 +69,10 @@ class _Fragment:
         return outer[:, :, None].astype(np.uint64) * stride + inner[:, :, None].astype(np.uint64)
 
 
-def _moved(instruction: Instruction) -> tuple[_Fragment, bool, AccessKind]:
+_Moved = tuple[_Fragment, bool, AccessKind]
+
+
+def _moved(instruction: Instruction) -> _Moved:
     """The fragment that is loaded or stored, whether by rows, and how each element is accessed."""
     opcode = instruction.opcode
     shape = next(part for part in opcode if part in _SHAPES)
@@ -80,9 +80,7 @@ def _moved(instruction: Instruction) -> tuple[_Fragment, bool, AccessKind]:
     return _Fragment.of(opcode[2], shape, type), "row" in opcode, AccessKind(modifiers_of(opcode).space, _BYTES[type])
 
 
-def _addresses(
-    machine: Machine, lanes: Lanes, base: Any, stride: Any, moved: tuple[_Fragment, bool, AccessKind]
-) -> Any:
+def _addresses(machine: Machine, lanes: Lanes, base: Any, stride: Any, moved: _Moved) -> Any:
     """Addresses of the elements in each slot, shape (slots, lanes, copies).
 
     The first must be a multiple of the fragment's bytes (PTX ISA, matrix storage for wmma). No GPU asks for more than
@@ -103,9 +101,7 @@ def _addresses(
     return first[None] + offsets * np.uint64(access.bytes)
 
 
-def _stride(
-    instruction: Instruction, program: Program, number: int, moved: tuple[_Fragment, bool, AccessKind]
-) -> Reader:
+def _stride(instruction: Instruction, program: Program, number: int, moved: _Moved) -> Reader:
     """The distance of rows or columns in elements: an operand, a multiple of 16 bytes as the CUDA C++ guide says, or as the matrix is packed."""
     if len(instruction.operands) > number:
         read = reader(instruction.operands[number], "u32", instruction, program)

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from ..debug_info import LineDirective
 from ..program import REGISTER_BITS, UnsupportedPtxError
-from .lexer import Extent, Token, bodies, tokens
+from .lexer import Token, bodies, tokens
 
 _NAME = re.compile(r"[A-Za-z][\w$]*|[_$%][\w$]+", re.ASCII)
 MOST_BRACES = 200
@@ -23,7 +23,7 @@ class Cursor:
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
         self.tokens: list[Token] = []
-        self._bodies: dict[int, Extent] = {}
+        self._bodies: dict[int, Token] = {}
         self._opened: dict[int, int] = {}
         position, line = 0, 1
         for body in bodies(text):

@@ -28,6 +28,7 @@ from ..program import (
     Offset,
     Operand,
     Pair,
+    Parameter,
     TensorAddress,
     UnsupportedPtxError,
     Variable,
@@ -47,9 +48,7 @@ CODE_BASE = 1 << 12
 SYSTEM_CALLS = {"vprintf": ((2, 0), (2, 1)), "__assertfail": ((5, 0),), "malloc": ((1, 1),), "free": ((1, 0),)}
 """Functions that the driver defines, and how many arguments and results they have."""
 LINKAGE = (".visible", ".extern", ".weak", ".common")
-_TAKES_PART = re.compile(
-    r"tilecopy: (\w+): ([1-9]\d{0,3}) of ([1-9]\d{0,3}) threads copy together; this is thread (\S+)"
-)
+_PART = re.compile(r"tilecopy: (\w+): ([1-9]\d{0,3}) of ([1-9]\d{0,3}) threads copy together; this is thread (\S+)")
 """What tilecopy-export writes above a copy: its name, how many threads do it, of how many, and the register of a thread's index."""
 _PARTED_FROM_COPIES = ("barrier", "fence", "wait", "end")
 """Kinds of instructions that no copy holds: the comment above a copy does not reach past them."""
@@ -60,26 +59,13 @@ _MAD_WITHOUT_ROUNDING = re.compile(r"mad(\.ftz)?(\.sat)?\.f32")
 
 
 @attrs.frozen
-class Formal:
-    """A parameter or a result of a function: a register, or a variable in parameter space."""
-
-    name: str
-    space: str
-    type: str
-    bytes: int
-    align: int
-    is_array: bool
-    elements: int = 1
-
-
-@attrs.frozen
 class Function:
     """An entry or a function, and where its body lies among the tokens."""
 
     name: str
     line: int
-    results: tuple[Formal, ...]
-    parameters: tuple[Formal, ...]
+    results: tuple[Parameter, ...]
+    parameters: tuple[Parameter, ...]
     body: int
     attributes: dict[str, tuple[int, ...]]
 
@@ -118,11 +104,8 @@ class _Draft:
 class _Frame:
     """A block whose statements are being read.
 
-    Attributes:
-        scope: of its names.
-        opening: its brace.
-        source: the comment that held before it.
-        leave: what follows it where it is the body of a call.
+    ``scope``: of its names; ``opening``: its brace; ``source``: the comment that held before it; ``leave``: what
+    follows it where it is the body of a call.
     """
 
     scope: _Scope
@@ -135,13 +118,8 @@ class _Frame:
 class _SharedBody:
     """A function's body that several calls branch to; a register says where each goes on.
 
-    Attributes:
-        function: which.
-        scope: of its formals.
-        start: label of its first instruction.
-        end: label of the branch back.
-        register: the number of the site that it was called from.
-        sites: labels behind its calls.
+    ``function``: which; ``scope``: of its formals; ``start``: label of its first instruction; ``end``: label of the
+    branch back; ``register``: the number of the site that it was called from; ``sites``: labels behind its calls.
     """
 
     function: Function
@@ -297,7 +275,7 @@ class Expansion:
 
     def _takes_part(self, scope: _Scope, token: Token) -> bool:
         """Make an instruction of the comment that says who executes an exported copy; whether it is one."""
-        found = _TAKES_PART.fullmatch(token.comment or "")
+        found = _PART.fullmatch(token.comment or "")
         register = found and scope.find(found[4])
         if found is None or register is None or self.registers.get(register) != 32:
             return False
@@ -721,7 +699,7 @@ class Expansion:
         self.drafts.append(draft)
         return draft
 
-    def _pass(self, formal: Formal, to: str, source: str, emit: Callable[..., None]) -> None:
+    def _pass(self, formal: Parameter, to: str, source: str, emit: Callable[..., None]) -> None:
         """Move an argument to a formal, or a result to where its call wants it."""
         width = f"b{REGISTER_BITS[formal.type]}"
         if formal.space == "reg":
@@ -739,7 +717,7 @@ class Expansion:
         else:
             emit(("ld", "local", width), to, Memory(source, 0))
 
-    def _copy_local(self, formal: Formal, to: str, source: str, emit: Callable[..., None]) -> None:
+    def _copy_local(self, formal: Parameter, to: str, source: str, emit: Callable[..., None]) -> None:
         step = min(8, formal.align, formal.bytes & -formal.bytes)
         word = f"word of {step} bytes@"
         self.registers[word], self.register_types[word] = 8 * step, f"b{8 * step}"
@@ -757,7 +735,7 @@ class Expansion:
                 found.append(self._item(scope))
         return found
 
-    def _bind(self, inner: _Scope, formal: Formal, actual: str, emit: Callable[..., None], text: str) -> bool:
+    def _bind(self, inner: _Scope, formal: Parameter, actual: str, emit: Callable[..., None], text: str) -> bool:
         """Give a formal its meaning; whether its value has to be moved."""
         unique = formal.name + inner.suffix
         if formal.space == "reg":

@@ -14,13 +14,9 @@ from ..program import UnsupportedPtxError
 class Token:
     """One token.
 
-    Attributes:
-        kind: ``word``, ``number``, ``string``, ``end``, or the character itself.
-        text: as written.
-        line: 1-based.
-        start: offset in the text.
-        end: offset after it.
-        comment: the last ``//`` comment before it that has a line of its own, or None.
+    ``kind``: ``word``, ``number``, ``string``, ``end``, or the character itself; ``text``: as written; ``line``:
+    1-based; ``start``: offset in the text; ``end``: offset after it; ``comment``: the last ``//`` comment before it
+    that has a line of its own, or None.
     """
 
     kind: str
@@ -51,23 +47,8 @@ _BLOCKS = re.compile(r'[{}]|//[^\n]*|/\*.*?\*/|"[^"\n]*"|(?P<open>/\*)', re.DOTA
 _INITIAL_VALUE = re.compile(r"=(?:\s|//[^\n]*\n|/\*.*?\*/)*", re.DOTALL)
 
 
-@attrs.frozen
-class Extent:
-    """A block in braces that no other block of the text holds.
-
-    Attributes:
-        start: of its opening brace.
-        end: behind its closing brace.
-        line: of its opening brace.
-    """
-
-    start: int
-    end: int
-    line: int
-
-
-def bodies(text: str) -> Iterator[Extent]:
-    """Find the bodies of functions and sections, without cutting them into tokens; up to the first that is never closed."""
+def bodies(text: str) -> Iterator[Token]:
+    """Find the bodies of functions and sections, each as one token; up to the first that is never closed."""
     depth, start, line, counted, outside = 0, 0, 1, 0, 0
     for match in _BLOCKS.finditer(text):
         if match["open"]:
@@ -83,7 +64,7 @@ def bodies(text: str) -> Iterator[Extent]:
             equals = text.rfind("=", outside, start)
             outside = match.end()
             if equals < 0 or not _INITIAL_VALUE.fullmatch(text, equals, start):
-                yield Extent(start, outside, line)
+                yield Token("body", "", line, start, outside)
 
 
 def tokens(text: str, position: int = 0, end: int | None = None, line: int = 1) -> Iterator[Token]:

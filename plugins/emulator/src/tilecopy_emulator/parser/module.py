@@ -17,7 +17,7 @@ from tilecopy_core import TARGETS, Target, target_of
 from ..demands import demand
 from ..program import DECLARABLE, REGISTER_BITS, Parameter, Program, UnsupportedPtxError, Variable
 from .cursor import Cursor
-from .inline import LINKAGE, Definitions, Expansion, Formal, Function
+from .inline import LINKAGE, Definitions, Expansion, Function
 from .variables import variable_declarations
 
 _NEWEST_MINORS = {1: 5, 2: 3, 3: 2, 4: 3, 5: 0, 6: 5, 7: 8, 8: 8, 9: 9}
@@ -168,7 +168,7 @@ class ModuleParser(Definitions):
     def _function(self, *, entry: bool, extern: bool) -> None:
         c = self._cursor
         line = c.token.line
-        results: tuple[Formal, ...] = ()
+        results: tuple[Parameter, ...] = ()
         while c.token.text == ".attribute":
             c.at += 1
             c.skip_past(")")
@@ -231,10 +231,10 @@ class ModuleParser(Definitions):
             c.fail(f"{attribute} takes positive sizes")
         return (*sizes, *(1,) * (most - len(sizes)))
 
-    def _formals(self, *, entry: bool) -> tuple[Formal, ...]:
+    def _formals(self, *, entry: bool) -> tuple[Parameter, ...]:
         c = self._cursor
         c.expect("(")
-        found: dict[str, Formal] = {}
+        found: dict[str, Parameter] = {}
         while not c.accept(")"):
             if found:
                 c.expect(",", "',' or ')'")
@@ -244,7 +244,7 @@ class ModuleParser(Definitions):
             found[formal.name] = formal
         return tuple(found.values())
 
-    def _formal(self, *, entry: bool) -> Formal:
+    def _formal(self, *, entry: bool) -> Parameter:
         """``.param .align 8 .b8 name[16]``, ``.param .u64 .ptr .global .align 16 name`` or ``.reg .u32 name``."""
         c = self._cursor
         space = c.word("a parameter")
@@ -270,9 +270,8 @@ class ModuleParser(Definitions):
                 c.fail(f"the parameter {name} has {count} elements")
             size *= count
             c.expect("]")
-        return Formal(
-            name, space[1:], type, size, max(align if is_array else 0, REGISTER_BITS[type] // 8, 1), is_array, elements
-        )
+        align = max(align if is_array else 0, REGISTER_BITS[type] // 8, 1)
+        return Parameter(name, type, size, align, 0, is_array, space[1:], elements)
 
     def _alignment(self) -> int:
         c = self._cursor
@@ -293,7 +292,7 @@ class ModuleParser(Definitions):
         parameters, offset = [], 0
         for formal in chosen.parameters:
             offset = -(-offset // formal.align) * formal.align
-            parameters.append(Parameter(formal.name, formal.type, formal.bytes, formal.align, offset, formal.is_array))
+            parameters.append(attrs.evolve(formal, offset=offset))
             offset += formal.bytes
         most = 32764 if self.version >= (8, 1) else 4352
         if offset > most:
@@ -326,12 +325,7 @@ class ModuleParser(Definitions):
 def parse(text: str, entry: str | None = None) -> Program:
     """Parse a module and take one of its entries.
 
-    Args:
-        text: of the module.
-        entry: name of the kernel; may be left out where there is only one.
-
-    Raises:
-        UnsupportedPtxError: the text is not PTX or has something that is not known; the message names the line.
+    ``text``: of the module; ``entry``: name of the kernel; may be left out where there is only one.
     """
     demand("parse", "text", text, isinstance(text, str), "the text of a PTX module", UnsupportedPtxError)
     fits = entry is None or isinstance(entry, str)

@@ -20,11 +20,8 @@ PAGE_BITS = 12
 class Reads:
     """What an asynchronous operation in flight reads of an array.
 
-    Attributes:
-        owner: the operations in flight of its machine, by their numbers.
-        offsets: where each piece begins, of shape (pieces or 1, copies or 1).
-        size: bytes of each.
-        chosen: which of them there are, or None for all.
+    ``owner``: the operations in flight of its machine, by their numbers; ``offsets``: where each piece begins, of shape
+    (pieces or 1, copies or 1); ``size``: bytes of each; ``chosen``: which of them there are, or None for all.
     """
 
     owner: dict[int, Any]

@@ -16,14 +16,10 @@ from .threads import AT_BARRIER, AT_CLUSTER, DONE, Lanes, Threads
 class _Named:
     """One barrier of one CTA.
 
-    Attributes:
-        expected: threads, or None for all of the CTA.
-        arrived: lane -> (place of the instruction, whether it waits, whether whole warps must come).
-        clock: what those that only arrive have released.
-        last_time: when it last completed.
-        last_waited: who waited then.
-        votes: a value of each lane (``bar.red``).
-        done: called with the lanes that were waiting and their votes.
+    ``expected``: threads, or None for all of the CTA; ``arrived``: lane -> (place of the instruction, whether it waits,
+    whether whole warps must come); ``clock``: what those that only arrive have released; ``last_time``: when it last
+    completed; ``last_waited``: who waited then; ``votes``: a value of each lane (``bar.red``); ``done``: called with
+    the lanes that were waiting and their votes.
     """
 
     expected: int | None = None
@@ -182,13 +178,9 @@ class Barriers:
         inside = waited - cta * machine.threads
         if not len(inside) or int(row[inside].max()) <= state.last_time:
             who = machine.name_of(int(waited[0])) if len(waited) else "others"
-            machine.hazard(
-                "barrier",
-                f"barrier {number} is shared with other threads ({who}): nothing orders this after its last phase "
-                f"({len(lanes)} of {machine.threads if expected is None else expected} threads have come)",
-                lanes,
-                threads=(who,),
-            )
+            come = f"{len(lanes)} of {machine.threads if expected is None else expected} threads have come"
+            what = f"barrier {number} is shared with other threads ({who}): nothing orders this after its last phase ({come})"
+            machine.hazard("barrier", what, lanes, threads=(who,))
 
     def _complete(self, cta: int, state: _Named) -> bool:
         machine = self.machine
@@ -275,12 +267,8 @@ class Barriers:
             members = arrived[warps == warp]
             places = {state.arrived[lane][0] for lane in members.tolist()}
             if len(places) > 1 or alive[warp] & ~here[warp]:
-                machine.hazard(
-                    "barrier",
-                    f"the lanes of one warp do not reach this barrier together ({len(members)} of the "
-                    f"{int(alive[warp] | here[warp]).bit_count()} threads, {len(places)} instructions)",
-                    members,
-                )
+                come = f"{len(members)} of the {int(alive[warp] | here[warp]).bit_count()} threads, {len(places)} instructions"
+                machine.hazard("barrier", f"the lanes of one warp do not reach this barrier together ({come})", members)
 
     def left(self, ending: Any) -> None:
         """Lanes have exited: barriers of all threads no longer wait for them."""
@@ -404,11 +392,8 @@ class Barriers:
         state = self.clusters[cluster]
         missing = living[self.arrived[living] != state.phase]
         who = f"; {machine.name_of(int(missing[0]))} has not" if len(missing) else ""
-        machine.hazard(
-            "barrier",
-            f"{len(living) - len(missing)} of {len(living)} threads have come to the barrier of the cluster{who}",
-            waiting[:1], at=int(machine.pc[lane]) - 1,
-        )  # fmt: skip
+        come = f"{len(living) - len(missing)} of {len(living)} threads have come to the barrier of the cluster{who}"
+        machine.hazard("barrier", come, waiting[:1], at=int(machine.pc[lane]) - 1)
 
     def cluster_phase(self, cta: int) -> int:
         """How often the barrier of a CTA's cluster has completed."""

@@ -36,11 +36,8 @@ class SharedVariable:
 class Location:
     """What a strong write to some bytes carries: the clock that an acquire of it joins.
 
-    Attributes:
-        clock: of the writers.
-        strength: the scope of the release, as in shadow.py.
-        writer: number of the last writing thread: in the grid, or in the unit for shared memory.
-        shared: whether the bytes are in shared memory.
+    ``clock``: of the writers; ``strength``: the scope of the release, as in shadow.py; ``writer``: number of the last
+    writing thread: in the grid, or in the unit for shared memory; ``shared``: whether the bytes are in shared memory.
     """
 
     clock: Clock
@@ -53,9 +50,8 @@ class Location:
 class Section:
     """A critical section that is over.
 
-    Attributes:
-        start: when its lock was taken.
-        clock: what giving it back released, of ``reach`` (a scope as in shadow.py), by a thread of CTA ``key``.
+    ``start``: when its lock was taken; ``clock``: what giving it back released, of ``reach`` (a scope as in shadow.py),
+    by a thread of CTA ``key``.
     """
 
     start: int
@@ -71,11 +67,8 @@ class Lock:
     Who comes next is chance, so giving a lock back orders nothing by itself: only two accesses that are both made while
     it is held are kept apart (and once one has seen the other's, all that came before it is known).
 
-    Attributes:
-        free: the bytes where nobody holds it.
-        holder: CTA and thread in it, or None; start: since when.
-        reach: the scope by which the holder has acquired it, 0 where it has not.
-        sections: those before.
+    ``free``: the bytes where nobody holds it; ``holder``: CTA and thread in it, or None; start: since when; ``reach``:
+    the scope by which the holder has acquired it, 0 where it has not; ``sections``: those before.
     """
 
     free: bytes
@@ -100,11 +93,8 @@ class HistoryEntry:
 class RaceQuery:
     """The earlier access of a race, for a second run to find: a stamp does not say by which instruction it was made.
 
-    Attributes:
-        memory: base of an array, or ``~first`` of the machine whose shared memory it is.
-        cell: of its shadow.
-        stamp: who, when and how, as in shadow.py.
-        writes: whether it writes.
+    ``memory``: base of an array, or ``~first`` of the machine whose shared memory it is; ``cell``: of its shadow;
+    ``stamp``: who, when and how, as in shadow.py; ``writes``: whether it writes.
     """
 
     memory: int

@@ -16,12 +16,9 @@ from .threads import Threads
 class Pending:
     """Why an operation is still in flight.
 
-    Attributes:
-        lane: who issued the part of it that is asked for.
-        lack: what is missing, in words.
-        remedy: what completes it, in words, or "".
-        wait: the instruction by which the lane has waited since, in vain, or -1.
-        alone: the wait tells the lane alone, so that others need a barrier after it.
+    ``lane``: who issued the part of it that is asked for; ``lack``: what is missing, in words; ``remedy``: what
+    completes it, in words, or ""; ``wait``: the instruction by which the lane has waited since, in vain, or -1;
+    ``alone``: the wait tells the lane alone, so that others need a barrier after it.
     """
 
     lane: int
@@ -111,9 +108,8 @@ class Operation:
     def named(self, lane: int = -1) -> str:
         """In words, with its line and the lane, by default the first that issued it."""
         who = self.machine.name_of(lane if lane >= 0 else self.lane)
-        return (
-            f"an asynchronous copy ({self.kind} of PTX line {self.machine.program.instructions[self.at].line}, {who})"
-        )
+        line = self.machine.program.instructions[self.at].line
+        return f"an asynchronous copy ({self.kind} of PTX line {line}, {who})"
 
 
 def completes_late(operation: Operation) -> None:

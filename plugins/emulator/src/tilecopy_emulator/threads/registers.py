@@ -29,13 +29,10 @@ ALL_BITS = np.uint64(2**64 - 1)
 class Registers(Threads):
     """The threads of a batch, their registers, and what orders them among themselves (see :class:`Threads`).
 
-    Attributes:
-        flags: what strong accesses carry.
-        barriers: those of CTAs, warps and clusters.
-        in_flight: asynchronous operations in flight, by their numbers.
-        tolerant: the instruction is done again after its hazard was told: unwritten values count as written, accesses as ordered.
-        place_names: a byte of shared or local memory in words.
-        barrier_name: an actor that stands for asynchronous operations, in words.
+    ``flags``: what strong accesses carry; ``barriers``: those of CTAs, warps and clusters; ``in_flight``: asynchronous
+    operations in flight, by their numbers; ``tolerant``: the instruction is done again after its hazard was told:
+    unwritten values count as written, accesses as ordered; ``place_names``: a byte of shared or local memory in words;
+    ``barrier_name``: an actor that stands for asynchronous operations, in words.
     """
 
     place_names: dict[int, Callable[[int], str]]

@@ -98,14 +98,9 @@ class ReleaseAcquire:
         return False
 
     def acquire(
-        self,
-        lanes: Lanes,
-        access: AccessKind,
-        places: Any,
-        *,
-        shared: bool = False,
+        self, lanes: Lanes, access: AccessKind, places: Any, *, shared: bool = False,
         older: Mapping[int, Any] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """A strong read of some places has taken what their last strong writes carry, or ``older`` ones, see :meth:`delay`."""
         table: Any = self.shared if shared else self.machine.launch.locations
         older = older or {}
@@ -182,17 +177,9 @@ class ReleaseAcquire:
             machine.launch.time.now += 1
 
     def _lock(
-        self,
-        locks: Any,
-        key: Any,
-        lane: int,
-        access: AccessKind,
-        old: Any,
-        new: Any,
-        position: int,
-        clock: Any,
+        self, locks: Any, key: Any, lane: int, access: AccessKind, old: Any, new: Any, position: int, clock: Any,
         reach: int,
-    ) -> bool:
+    ) -> bool:  # fmt: skip
         """Follow a lock that is taken or given back; whether this gives it back."""
         machine = self.machine
         found: Lock | None = locks.get(key)

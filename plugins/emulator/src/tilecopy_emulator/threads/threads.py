@@ -359,13 +359,9 @@ class Threads:
                 missing = wanted & ~here & int(self.warp_bits(self.ids[self.status != DONE])[self.warp_of[lane]])
                 bit = (missing & -missing).bit_length() - 1
                 more = f"; {self.name_of(first + bit)} has not" if bit >= 0 else ""
-                self.hazard(
-                    "barrier" if isinstance(key, str) else "aligned",
-                    f"{bin(wanted & here).count('1')} of the {bin(wanted).count('1')} lanes of the mask 0x{wanted:08x} "
-                    f"have come{more}",
-                    waiting[:1],
-                    at=at,
-                )
+                come, all_lanes = (wanted & here).bit_count(), wanted.bit_count()
+                what = f"{come} of the {all_lanes} lanes of the mask 0x{wanted:08x} have come{more}"
+                self.hazard("barrier" if isinstance(key, str) else "aligned", what, waiting[:1], at=at)
         raise AssertionError("not waiting")
 
     def whole_warpgroups(self, lanes: Lanes) -> Lanes:
