@@ -132,9 +132,9 @@ def operand(rng: Any, type: str, count: int) -> Any:
     return drawn(rng, type, (128 * count // size,)).astype(f"u{size}").view(np.uint8)
 
 
-def launched(vector: Vector) -> list[Any]:
+def launch(vector: Vector) -> list[Any]:
     """The arguments after a launch on the GPU."""
-    arrays = vector.given()
+    arrays = vector.launch_arguments()
     run_on_gpu(vector.ptx.encode() + b"\0", "vector", arrays, grid=vector.grid, block=vector.block)
     return arrays
 
@@ -154,7 +154,7 @@ def main(words: Sequence[str]) -> int:
     assert not status
     np.seterr(invalid="ignore")  # signaling NaNs
     for vector in (*matrices(), *products()):
-        done.append(with_result(vector, launched(vector), f"{device.name}, driver {version}, {date}"))
+        done.append(with_result(vector, launch(vector), f"{device.name}, driver {version}, {date}"))
         try:
             done[-1].replay()
         except Counterexample as finding:

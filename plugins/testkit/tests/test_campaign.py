@@ -20,14 +20,14 @@ from tilecopy_testkit.campaign import (
     Tally,
     cluster_executor,
     execute_here,
-    finished,
+    finished_tallies,
     run,
     run_chunk,
     skipped_variants,
     subject_of,
 )
 from tilecopy_testkit.campaign_report import report, totals
-from tilecopy_testkit.drawing import seeded
+from tilecopy_testkit.drawing import case_of_seed
 
 ABLE = sorted(name for name, why in skipped_variants().items() if not why)
 SHARE = 20
@@ -72,14 +72,17 @@ def test_a_campaign_goes_on_where_it_stopped(tmp_path: Path) -> None:
     with checkpoint.open("a") as stream:
         stream.write('{"chunk": "cut o')  # as a power cut leaves it
     checkpoint.write_text(checkpoint.read_text() + "\n")
-    stopped = finished(campaign, checkpoint)
+    stopped = finished_tallies(campaign, checkpoint)
     assert len(stopped) == 2
     assert "stopped when 2 of 4 chunks were done" in report(campaign, stopped.values(), {})
     progress: list[tuple[int, int]] = []
     tallies = run(campaign, checkpoint, fake, lambda done, total: progress.append((done, total)))
     assert progress == [(3, 4), (4, 4)]
     assert set(tallies) == {chunk.name for chunk in campaign.chunks()}
-    assert finished(campaign, checkpoint) == tallies and finished(Campaign(4, 1000, ("a", "b")), checkpoint) == {}
+    assert (
+        finished_tallies(campaign, checkpoint) == tallies
+        and finished_tallies(Campaign(4, 1000, ("a", "b")), checkpoint) == {}
+    )
     assert {name: len(total.keys) for name, total in totals(tallies.values()).items()} == {"a": 500, "b": 500}
     text = report(campaign, tallies.values(), {"c": "it has no record"})
     assert "1000 distinct requests were drawn" in text and "**0 were wrong.**" in text and "c: it has no record" in text
@@ -109,14 +112,14 @@ def test_the_command_writes_a_report_and_a_copy_is_replayed(tmp_path: Path) -> N
     done = runner.invoke(tilecopy, [*words, *options])
     assert done.exit_code == 0 and json.loads(done.stdout)["chunks"] == 1
     assert "# Campaign" in paths["report"].read_text() and paths["save-failures"].read_bytes() == b""
-    case = seeded(subject_of(ABLE[0]).case_space, "again").to_json()
+    case = case_of_seed(subject_of(ABLE[0]).case_space, "again").to_json()
     done = runner.invoke(tilecopy, ["testkit", "replay", case, "--variant", ABLE[0], "--json"])
     assert done.exit_code == 0 and json.loads(done.stdout)[0].keys() >= {"variant", "case", "results_are_right"}
     assert runner.invoke(tilecopy, [*words[:-2], "nobody", *options]).exit_code == 1
 
 
 def test_saved_failures_are_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cases = [seeded(subject_of(ABLE[0]).case_space, f"saved {number}").to_json() for number in range(2)]
+    cases = [case_of_seed(subject_of(ABLE[0]).case_space, f"saved {number}").to_json() for number in range(2)]
     tally = Tally("", ABLE[0], failures=[Failure(ABLE[0], case, "wrong") for case in cases])
 
     def fails(chunk: Chunk) -> Tally:

@@ -33,7 +33,7 @@ from tilecopy_testkit import (
 from tilecopy_testkit.checks import far_places_are_right
 from tilecopy_testkit.counterexample import difference
 from tilecopy_testkit.declines import declined_alone
-from tilecopy_testkit.drawing import seeded
+from tilecopy_testkit.drawing import case_of_seed
 from tilecopy_testkit.enumeration import why_wrong
 from tilecopy_testkit.suite import for_all
 from tilecopy_testkit.widths import fits, widest
@@ -114,12 +114,12 @@ def test_a_finding_reads_like_a_review() -> None:
 
 def test_the_same_seed_draws_the_same() -> None:
     ranges = VariantUnderTest.of(thirdparty.bulk_store).case_space
-    assert seeded(ranges, "one") == seeded(ranges, "one") != seeded(ranges, "two")
+    assert case_of_seed(ranges, "one") == case_of_seed(ranges, "one") != case_of_seed(ranges, "two")
 
 
 def test_swizzles_are_their_own_inverse() -> None:
     at = np.arange(1 << 10)
-    assert np.array_equal(oracle.swizzled(oracle.swizzled(at, 3, 3, 3), 3, 3, 3), at)
+    assert np.array_equal(oracle.swizzle_address(oracle.swizzle_address(at, 3, 3, 3), 3, 3, 3), at)
 
 
 @pytest.mark.parametrize("wrong", ["nobody", object()])
@@ -152,9 +152,9 @@ class Wgmma:
 def test_what_completes_by_wgmma_is_a_warpgroups_and_is_committed_and_waited_for() -> None:
     subject = VariantUnderTest.of(Wgmma(), targets=("sm_90a",))
     assert subject.completion_is_known
-    descriptions = [seeded(subject.case_space, f"wgmma {number}") for number in range(12)]
+    descriptions = [case_of_seed(subject.case_space, f"wgmma {number}") for number in range(12)]
     assert {d.scope for d in descriptions} == {"warpgroup"} and {d.threads for d in descriptions} == {128, 256}
-    kernel = next(filter(None, (properties.built(subject, description) for description in descriptions)))
+    kernel = next(filter(None, (properties.build_kernel(subject, description) for description in descriptions)))
     order = [kernel.ptx.index(f"wgmma.{word}.sync.aligned") for word in ("fence", "commit_group", "wait_group")]
     assert order == sorted(order)
     assert assemble(kernel.ptx, kernel.target)
@@ -166,10 +166,10 @@ def test_a_pair_of_ctas_and_repeated_fragments_are_drawn() -> None:
         name="pairs", op="copy_async", priority=1, summary="draws alone", spaces=(("shared", "tmem"),), features=("sm_100",),
         options=(options,), completion="tcgen05_commit", threads="one",
     )  # fmt: skip
-    drawn = [seeded(CaseSpace.of(record), str(number)) for number in range(40)]
+    drawn = [case_of_seed(CaseSpace.of(record), str(number)) for number in range(40)]
     assert {(d.cta_group, d.cluster) for d in drawn} == {(1, 1), (2, 2)}
     loads = CaseSpace.of(tc.Variant("loads", "copy", 1, "draws alone", (("shared", "local"),), edges=True))
-    fragments = [seeded(loads, str(number)) for number in range(200)]
+    fragments = [case_of_seed(loads, str(number)) for number in range(200)]
     assert {bool(d.dst.replica) for d in fragments} == {True, False}
     assert any(d.dst.starts[0].base < 0 or d.dst.starts[-1].base < 0 for d in fragments), "fragments overhang too"
 
@@ -207,11 +207,11 @@ def test_an_author_draws_layouts_of_his_own() -> None:
         return attrs.evolve(COPY, op="copy", threads=draw.choose([32, 64]), target=ranges.targets[0])
 
     subject = VariantUnderTest.of(thirdparty.elementwise, draws=mine)
-    drawn = [seeded(subject.case_space, str(number)) for number in range(40)]
+    drawn = [case_of_seed(subject.case_space, str(number)) for number in range(40)]
     assert {d.threads for d in drawn if d.src == ARRAY} == {32, 64}
     assert 20 < sum(d.src == ARRAY for d in drawn) < 40
     other = VariantUnderTest.of(thirdparty.bulk_store, draws=mine)
-    assert seeded(other.case_space, "0").op == "copy_async", "what the record does not claim is not drawn"
+    assert case_of_seed(other.case_space, "0").op == "copy_async", "what the record does not claim is not drawn"
 
 
 def test_arrays_past_2_to_the_31_take_no_memory() -> None:
@@ -228,7 +228,7 @@ def test_draws_are_closed_under_what_a_third_party_forgets() -> None:
         name="engine", op="copy_async", priority=1, summary="draws alone", spaces=(("global", "shared"),), threads="one",
         options=(tc.Option("multicast", (int,), "a mask"),), completion="mbarrier", edges=True,
     )  # fmt: skip
-    drawn = [seeded(CaseSpace.of(record), str(number)) for number in range(300)]
+    drawn = [case_of_seed(CaseSpace.of(record), str(number)) for number in range(300)]
     assert {True, False} == {d.dynamic_shape for d in drawn} == {bool(d.receivers) for d in drawn}
     assert {len(d.src.shape) for d in drawn} >= {2, 3, 4}
     assert any(len(d.dst.iters) > len(d.dst.shape) for d in drawn) and any(d.outside == "zero" for d in drawn)
@@ -250,7 +250,7 @@ def test_multicast_arrives_at_every_cta_of_the_mask() -> None:
     source, before = np.arange(128, dtype=np.uint8).reshape(32, 4), np.full((4, 32, 4), 0xEE, np.uint8)
     after = expected(copy, (source, before))
     assert [bool((after[cta] == source).all()) for cta in range(4)] == [False, True, False, True]
-    assert (after[[0, 2]] == 0xEE).all() and oracle.written(copy) == 64
+    assert (after[[0, 2]] == 0xEE).all() and oracle.count_written(copy) == 64
 
 
 def test_declines_that_another_variant_shows_not_to_be_needed() -> None:
@@ -306,7 +306,7 @@ def test_a_launch_has_arguments_of_the_variants_own() -> None:
         return VariantUnderTest.of(Marked(), options=options, arguments=arguments)
 
     def right(table: Any) -> int:
-        drawn = [seeded(subject(table).case_space, f"marked {number}") for number in range(3)]
+        drawn = [case_of_seed(subject(table).case_space, f"marked {number}") for number in range(3)]
         return sum(properties.results_are_right(subject(table), description) for description in drawn)
 
     assert right(np.arange(4, dtype=np.uint32)) > 1

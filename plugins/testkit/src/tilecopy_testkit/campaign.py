@@ -20,7 +20,7 @@ from . import properties
 from .copy_case import CopyCase
 from .counterexample import Counterexample
 from .coverage import kinds_of
-from .drawing import seeded
+from .drawing import case_of_seed
 from .variant_under_test import VariantUnderTest
 
 CHUNK_REQUESTS = 250
@@ -111,7 +111,7 @@ def run_chunk(chunk: Chunk) -> Tally:
     """Run the requests of a chunk."""
     subject, tally = subject_of(chunk.variant), Tally(chunk.name, chunk.variant)
     for number in range(chunk.first, chunk.first + chunk.count):
-        case = seeded(subject.case_space, f"{chunk.seed}:{chunk.variant}:{number}")
+        case = case_of_seed(subject.case_space, f"{chunk.seed}:{chunk.variant}:{number}")
         tally.keys.append(case.key)
         _judge(subject, case, tally, thorough=number % PARTITION_SHARE == 0)
     return tally
@@ -150,7 +150,7 @@ def skipped_variants() -> dict[str, str]:
     return reasons
 
 
-def finished(campaign: Campaign, checkpoint: Path) -> dict[str, Tally]:
+def finished_tallies(campaign: Campaign, checkpoint: Path) -> dict[str, Tally]:
     """Return the tallies of a campaign's chunks that a checkpoint file has, by chunk; a line that was cut off is ignored."""
     tallies: dict[str, Tally] = {}
     for line in checkpoint.read_bytes().splitlines() if checkpoint.exists() else ():
@@ -174,7 +174,7 @@ def run(
         execute: runs chunks.
         progress: is called with the chunks that are done and all chunks.
     """
-    tallies, chunks = finished(campaign, checkpoint), campaign.chunks()
+    tallies, chunks = finished_tallies(campaign, checkpoint), campaign.chunks()
     with checkpoint.open("ab") as stream:
         for tally in execute([chunk for chunk in chunks if chunk.name not in tallies]):
             tallies[tally.chunk] = tally

@@ -65,10 +65,10 @@ class HarnessConfig:
         known = COMPLETIONS.get(variant.completion, ()) if steps is None else tuple(steps)
         return cls(variant, registry, known, OPTIONS | dict(options or {}), dict(arguments or {}))
 
-    def launched(self, case: CopyCase, source: Any, target: Any, unread: Any = None) -> list[Any]:
+    def launch_arguments(self, case: CopyCase, source: Any, target: Any, unread: Any = None) -> list[Any]:
         """The arguments of a launch: those of :func:`arguments_of`, then the variant's own."""
-        own = [_argument(name, make(case)) for name, make in self.arguments.items()]
-        return [*arguments_of(case, source, target, unread), *own]
+        variant_arguments = [_argument(name, make(case)) for name, make in self.arguments.items()]
+        return [*arguments_of(case, source, target, unread), *variant_arguments]
 
 
 def _argument(name: str, value: Any) -> Any:
@@ -113,14 +113,14 @@ class CaseHarness(Harness):
         *,
         unread: int = 0,
     ) -> None:
-        for name, given, kind in (
+        for name, value, kind in (
             ("case", case, CASE),
             ("harness_config", harness_config, instance_of("a HarnessConfig", HarnessConfig)),
             ("skip", skip, optional(TEXT)),
             ("left_out", left_out, NAMES),
             ("unread", unread, integer_in(0, 2**31)),
         ):
-            kind.check(given, "CaseHarness", name)
+            kind.check(value, "CaseHarness", name)
         self.case, self._with, self._left_out = case, harness_config, left_out
         d, word = case, element_storage(tc.dtype_of(case.dtype).bits)
         copy = HarnessCopy(
@@ -181,7 +181,7 @@ class CaseHarness(Harness):
         if d.issued_by == "one" and d.threads > 1:
             only_the_first: Any = self.kernel.thread_id() == 0
             active = active.narrowed_by(only_the_first)
-        made: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "op": d.op,
             "dst": self.region("dst"),
             "src": self.region("src"),
@@ -193,7 +193,7 @@ class CaseHarness(Harness):
             "cluster": d.cluster,
             "cta_group": d.cta_group if self._tensor is not None else None,
         }
-        return tc.CopyRequest(**(made | changes))
+        return tc.CopyRequest(**(fields | changes))
 
     def _values(self) -> dict[str, Any]:
         d, tid = self.case, self.kernel.thread_id()
@@ -345,7 +345,7 @@ def arguments_of(case: CopyCase, source: Any, target: Any, unread: Any = None) -
     if not fits:
         raise tc.RequestError(f"arguments_of: unread {short_repr(unread)} is not places (an array of int32), or None")
 
-    def seen(memory: Any, operand: Operand) -> Any:
+    def as_argument(memory: Any, operand: Operand) -> Any:
         if operand.space == "tmem":
             return memory.reshape(*memory.shape[:2], -1).view(np.uint32)
         if operand.space == "shared" and operand is case.dst:
@@ -353,7 +353,7 @@ def arguments_of(case: CopyCase, source: Any, target: Any, unread: Any = None) -
         flat = memory.reshape(*memory.shape[:-2], -1).view(word)
         return flat.reshape(*memory.shape[:-2], memory.shape[-2] * words)
 
-    arguments = [np.zeros(16, np.uint32), seen(source, case.src), seen(target, case.dst)]
+    arguments = [np.zeros(16, np.uint32), as_argument(source, case.src), as_argument(target, case.dst)]
     if case.src.space == "shared":
         arguments.append(read_places(case).astype(np.uint8))
     if unread is not None:

@@ -42,12 +42,12 @@ class Seeded:
         return options[int(self._random.random() * len(options))]
 
 
-def shuffled(draw: Draw, items: Sequence[T]) -> list[T]:
+def shuffle(draw: Draw, items: Sequence[T]) -> list[T]:
     """All of some in a drawn order; the given one is the simplest."""
-    left, found = list(items), []
-    while left:
-        found.append(left.pop(draw.choose(range(len(left)))))
-    return found
+    remaining, order = list(items), []
+    while remaining:
+        order.append(remaining.pop(draw.choose(range(len(remaining)))))
+    return order
 
 
 @attrs.frozen
@@ -59,24 +59,26 @@ class CaseSpace:
         spaces: ``(source, destination)`` pairs.
         dtypes: element types.
         targets: architectures.
-        own: draws cases of the author's, or None where a draw has none; most draws are its.
+        author_draw: draws cases of the author's, or None where a draw has none; most draws are its.
     """
 
     variant: tc.Variant = attrs.field(validator=VARIANT)
     spaces: tuple[tuple[str, str], ...] = attrs.field(validator=tuple_of(PAIR))
     dtypes: tuple[str, ...] = attrs.field(validator=tuple_of(one_of(*tc.DTYPES)))
     targets: tuple[str, ...] = attrs.field(validator=tuple_of(one_of(*tc.TARGETS)))
-    own: Callable[[Draw, CaseSpace], CopyCase | None] | None = attrs.field(default=None, validator=MAYBE_FUNCTION)
+    author_draw: Callable[[Draw, CaseSpace], CopyCase | None] | None = attrs.field(
+        default=None, validator=MAYBE_FUNCTION
+    )
 
     @classmethod
-    @checked(variant=VARIANT, spaces=SPACES, dtypes=DTYPES_ASKED, targets=TARGETS, own=MAYBE_FUNCTION)
+    @checked(variant=VARIANT, spaces=SPACES, dtypes=DTYPES_ASKED, targets=TARGETS, author_draw=MAYBE_FUNCTION)
     def of(
         cls,
         variant: tc.Variant,
         spaces: Sequence[tuple[str, str]] | None = None,
         dtypes: Sequence[str] | None = None,
         targets: Sequence[str] | None = None,
-        own: Callable[[Draw, CaseSpace], CopyCase | None] | None = None,
+        author_draw: Callable[[Draw, CaseSpace], CopyCase | None] | None = None,
     ) -> CaseSpace:
         """What a record claims, or the part of it that is asked for."""
         claimed = variant.targets
@@ -87,7 +89,7 @@ class CaseSpace:
             tuple((source, destination) for source, destination in spaces or variant.spaces),
             tuple(dtypes or DTYPES),
             tuple(targets or claimed),
-            own,
+            author_draw,
         )
 
     @checked(case=instance_of("a CopyCase", CopyCase))

@@ -17,13 +17,13 @@ from . import oracle
 from .case_harness import arrays_of
 from .copy_case import CopyCase, Operand
 from .counterexample import Counterexample, difference
-from .drawing import seeded
+from .drawing import case_of_seed
 from .process import answers, answers_elsewhere
 from .properties import (
     Meaningless,
-    built,
+    build_kernel,
     copy_instructions,
-    emulated,
+    emulate,
     first_mover,
     line_text,
     partition_of,
@@ -47,9 +47,9 @@ FAR_ELEMS, FAR_GRAIN, MOST_FAR, MOST_FAR_BYTES = 1 << 31, 16, 4, 9 << 30
 ON_GPU = "the GPU gives what the oracle gives"
 
 
-def accepted(subject: VariantUnderTest, count: int, *, seed: str = "accepted", tries: int = 40) -> list[CopyCase]:
+def accepted_cases(subject: VariantUnderTest, count: int, *, seed: str = "accepted", tries: int = 40) -> list[CopyCase]:
     """So many copies that the variant lowers, or as many as are found; the smallest first, to be told by it."""
-    return smallest_first(itertools.islice(_accepted(subject, seed, tries * count), count))
+    return smallest_first(itertools.islice(_iter_accepted(subject, seed, tries * count), count))
 
 
 def smallest_first(cases: Iterable[CopyCase]) -> list[CopyCase]:
@@ -57,17 +57,17 @@ def smallest_first(cases: Iterable[CopyCase]) -> list[CopyCase]:
     return sorted(cases, key=lambda d: (d.count * d.blocks * d.iterations * d.units, len(d.to_json())))
 
 
-def _accepted(subject: VariantUnderTest, seed: str, tries: int) -> Iterator[CopyCase]:
+def _iter_accepted(subject: VariantUnderTest, seed: str, tries: int) -> Iterator[CopyCase]:
     """Built are those that the hooks take; every one where they take none, as what a kernel alone knows may be needed."""
     declined = []
     for number in range(tries):
-        case = seeded(subject.case_space, f"{seed} {number}")
+        case = case_of_seed(subject.case_space, f"{seed} {number}")
         if verdict(subject, case) != "":
             declined.append(case)
-        elif built(subject, case) is not None:
+        elif build_kernel(subject, case) is not None:
             yield case
     if len(declined) == tries:
-        yield from (case for case in declined if built(subject, case) is not None)
+        yield from (case for case in declined if build_kernel(subject, case) is not None)
 
 
 def accepts_every_pair(subject: VariantUnderTest) -> None:
@@ -78,10 +78,10 @@ def accepts_every_pair(subject: VariantUnderTest) -> None:
     """
     for pair in subject.case_space.spaces:
         one = attrs.evolve(subject, case_space=attrs.evolve(subject.case_space, spaces=(pair,)))
-        found = accepted(one, 3, seed=f"pair {pair}", tries=100)
-        if not found:
+        cases = accepted_cases(one, 3, seed=f"pair {pair}", tries=100)
+        if not cases:
             raise Counterexample(ACCEPTS, f"none of 300 copies {pair[0]} -> {pair[1]} is lowered")
-        for case in found:
+        for case in cases:
             results_are_right(one, case)
 
 
@@ -119,9 +119,9 @@ def steps_are_needed(subject: VariantUnderTest, count: int = 12) -> None:
         if not pairs:
             continue
         one = attrs.evolve(subject, case_space=attrs.evolve(subject.case_space, spaces=pairs))
-        tried = accepted(one, count, seed=f"step {step.name}")
+        tried = accepted_cases(one, count, seed=f"step {step.name}")
         if tried and all(_right_without(subject, case, step.name) for case in tried):
-            kernel = built(subject, tried[0])
+            kernel = build_kernel(subject, tried[0])
             lines = copy_instructions(kernel, subject.name) if kernel is not None else []
             number = next((n for n, line in lines if any(part in line.opcode for part in _COMPLETIONS)), 0)
             raise Counterexample(
@@ -135,13 +135,13 @@ def steps_are_needed(subject: VariantUnderTest, count: int = 12) -> None:
 
 
 def _right_without(subject: VariantUnderTest, case: CopyCase, step: str) -> bool:
-    kernel = built(subject, case, skip=step)
+    kernel = build_kernel(subject, case, skip=step)
     if kernel is None:
         return True
     source, target = arrays_of(case)
     wanted = oracle.expected(case, (source, target))
     try:
-        emulated(subject, case, kernel, source, target)
+        emulate(subject, case, kernel, source, target)
     except tc.HazardError:
         return False
     return bool(np.array_equal(wanted, target))
@@ -158,8 +158,8 @@ def assembles(subject: VariantUnderTest) -> int:
     done = 0
     for target in subject.case_space.targets:
         one = attrs.evolve(subject, case_space=attrs.evolve(subject.case_space, targets=(target,)))
-        for case in accepted(one, 1, seed="targets", tries=200):
-            kernel = built(one, case)
+        for case in accepted_cases(one, 1, seed="targets", tries=200):
+            kernel = build_kernel(one, case)
             assert kernel is not None
             try:
                 assemble(kernel.ptx, kernel.target)
@@ -178,19 +178,19 @@ def same_elsewhere(subject: VariantUnderTest, count: int = 12) -> bool:
     Raises:
         Counterexample: an answer differs.
     """
-    cases = smallest_first(seeded(subject.case_space, f"elsewhere {number}") for number in range(count))
+    cases = smallest_first(case_of_seed(subject.case_space, f"elsewhere {number}") for number in range(count))
     here = answers(subject, cases)
-    found = answers_elsewhere(subject, cases, (1, 2))
-    if found is None:
+    remote_answers = answers_elsewhere(subject, cases, (1, 2))
+    if remote_answers is None:
         return False
-    for there in found:
+    for remote in remote_answers:
         for case in cases:
-            own, other = here[case.key], there[case.key]
-            for what in own.keys() | other.keys():
-                if own.get(what) != other.get(what):
+            local_texts, other = here[case.key], remote[case.key]
+            for what in local_texts.keys() | other.keys():
+                if local_texts.get(what) != other.get(what):
                     raise Counterexample(
                         SAME_ELSEWHERE,
-                        f"the {what} is not the same here and there:\n{difference(own.get(what), other.get(what))}",
+                        f"the {what} is not the same here and there:\n{difference(local_texts.get(what), other.get(what))}",
                         case,
                     )
     return True
@@ -236,7 +236,7 @@ def falls_back(subject: VariantUnderTest, count: int = 10) -> None:
     """
     registry = tc.Registry([subject.source], environ={"TILECOPY_STRICT": "1"})
     registry.register(_Fallback(subject.record), name="tilecopy_testkit_fallback")
-    for case in accepted(subject, count, seed="options"):
+    for case in accepted_cases(subject, count, seed="options"):
         try:
             harness, request = request_of(subject, case)
         except Meaningless:
@@ -286,7 +286,7 @@ def _without(
             case,
         )
     if plan.variant == subject.name and not needed and active.cta_threads is not None:
-        built(subject, case, left_out=left_out)  # what a plan does without, instructions must do without
+        build_kernel(subject, case, left_out=left_out)  # what a plan does without, instructions must do without
 
 
 def far_places_are_right(subject: VariantUnderTest, count: int = 4) -> int:
@@ -303,17 +303,17 @@ def far_places_are_right(subject: VariantUnderTest, count: int = 4) -> int:
         if "global" not in pair:
             continue
         case_space = attrs.evolve(subject.case_space, spaces=(pair,), dtypes=tuple(short))
-        one, found = attrs.evolve(subject, case_space=case_space), 0
-        for near in _accepted(one, f"far {pair}", 40 * count):
+        one, pair_count = attrs.evolve(subject, case_space=case_space), 0
+        for near in _iter_accepted(one, f"far {pair}", 40 * count):
             far = _far(near)
-            kernel = built(one, far) if far is not None else None
+            kernel = build_kernel(one, far) if far is not None else None
             if far is not None and kernel is not None:
                 with contextlib.suppress(MemoryError):  # of a system that promises no more than it has
                     _judge_far(one, near, far, kernel)
-                    found += 1
-            if found == count:
+                    pair_count += 1
+            if pair_count == count:
                 break
-        done += found
+        done += pair_count
     return done
 
 
@@ -346,17 +346,17 @@ def _judge_far(subject: VariantUnderTest, near: CopyCase, far: CopyCase, kernel:
     place = 0 if near.src.space == "global" else 1
     sides = ((near, near.src), (far, far.src)) if place == 0 else ((near, near.dst), (far, far.dst))
     at = list(zip(*(_all_places(*side) for side in sides), strict=True))
-    given, arrays[place] = arrays[place], np.zeros(oracle.memory_shape(*sides[1]), np.uint8)
-    for (there, _), (here, _) in at:
-        arrays[place][here] = given[there]
+    near_array, arrays[place] = arrays[place], np.zeros(oracle.memory_shape(*sides[1]), np.uint8)
+    for (near_index, _), (here, _) in at:
+        arrays[place][here] = near_array[near_index]
     try:
-        emulated(subject, far, kernel, *arrays)
+        emulate(subject, far, kernel, *arrays)
     except tc.HazardError as error:
         text = line_text(kernel, error.line)
         raise Counterexample(FAR, str(error).split("\n")[0], far, line=error.line, text=text) from error
     right = np.array_equal(wanted, target) if place == 0 else True
-    for (there, _), (here, _) in at if place == 1 else ():
-        right = right and np.array_equal(wanted[there], arrays[1][here])
+    for (near_index, _), (here, _) in at if place == 1 else ():
+        right = right and np.array_equal(wanted[near_index], arrays[1][here])
     if not right:
         line, text = first_mover(kernel, subject.name, "global")
         raise Counterexample(FAR, "elements are not those of the same copy of a small array", far, line=line, text=text)
@@ -379,14 +379,14 @@ def right_on_gpu(subject: VariantUnderTest, count: int = 20) -> int:
     if not targets:
         return 0
     one = attrs.evolve(subject, case_space=attrs.evolve(subject.case_space, targets=tuple(targets)))
-    cases = accepted(one, count, seed="gpu")
+    cases = accepted_cases(one, count, seed="gpu")
     for case in cases:
-        kernel = built(one, case)
+        kernel = build_kernel(one, case)
         assert kernel is not None
         source, target = arrays_of(case)
         wanted = oracle.expected(case, (source, target))
         try:
-            kernel(*subject.harness_config.launched(case, source, target), executor="cuda")
+            kernel(*subject.harness_config.launch_arguments(case, source, target), executor="cuda")
         except tc.TilecopyError as error:
             raise Counterexample(ON_GPU, f"{type(error).__name__}: {error}", case) from error
         if not np.array_equal(wanted, target):

@@ -16,7 +16,7 @@ from tilecopy_core import RequestError
 from tilecopy_core.errors import short_repr
 
 from . import properties
-from .campaign import Campaign, Failure, cluster_executor, execute_here, finished, run, skipped_variants
+from .campaign import Campaign, Failure, cluster_executor, execute_here, finished_tallies, run, skipped_variants
 from .campaign_report import report
 from .copy_case import CopyCase
 from .counterexample import Counterexample
@@ -101,7 +101,7 @@ def campaign(
         with progress_bar("chunks") as progress:
             run(chosen, checkpoint, execute, progress)
     finally:  # a campaign that is interrupted has a report, too
-        tallies = finished(chosen, checkpoint).values()
+        tallies = finished_tallies(chosen, checkpoint).values()
         write_files({report_path: [report(chosen, tallies, skipped).encode()]})
     failures = [failure for tally in tallies for failure in tally.failures]
     if save_failures is not None:

@@ -255,7 +255,7 @@ class CopyCase:
         scope = f"cta({self.threads})" if self.scope == "cta" else f"{self.scope} of {self.threads} threads"
         lines = [f"{self.op} {self.dtype}, scope {scope}, {self.target}"]
         for name, side in (("from", self.src), ("to", self.dst)):
-            box = ", ".join(f"{_said(s)}:+{e}" for s, e in zip(side.starts, side.extents, strict=True))
+            box = ", ".join(f"{_start_text(s)}:+{e}" for s, e in zip(side.starts, side.extents, strict=True))
             extra = f", its storage offset {side.storage_offset}" if side.storage_offset else ""
             lines.append(f"  {name:<5}{side.space} {list(side.shape)} box [{box}], {side.layout}{extra}")
         around = [
@@ -278,7 +278,7 @@ class CopyCase:
         return "\n".join([*lines, *([f"  with {', '.join(around)}"] if around else [])])
 
 
-def _said(start: AffineStart) -> str:
+def _start_text(start: AffineStart) -> str:
     parts = [str(start.base)] if start.base or not start.terms else []
     for term in start.terms:
         text = term.variable

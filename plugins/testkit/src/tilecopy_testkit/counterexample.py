@@ -26,14 +26,14 @@ class Counterexample(tc.TilecopyError, AssertionError):  # noqa: N818 - what a r
     """
 
     def __init__(self, rule: str, found: str, case: CopyCase | None = None, *, line: int = 0, text: str = "") -> None:
-        for name, given, kind in (
+        for name, value, kind in (
             ("rule", rule, TEXT),
             ("found", found, TEXT),
             ("case", case, _CASE),
             ("line", line, integer_in(0, 2**31)),
             ("text", text, TEXT),
         ):
-            kind.check(given, "Counterexample", name)
+            kind.check(value, "Counterexample", name)
         self.rule, self.found, self.case, self.line, self.text = rule, found, case, line, text.strip()
         parts = [f"rule: {rule}", f"found: {found}"]
         if line:
@@ -56,9 +56,9 @@ def difference(here: str | None, there: str | None) -> str:
     if here is None or there is None:
         one, other = ("none" if text is None else text[:MOST_CHARACTERS] for text in (here, there))
         return f"-{one}\n+{other}"
-    _, _, *found = unified_diff(_parts(here), _parts(there), n=1, lineterm="")
-    more = len(found) - MOST_LINES
-    return "\n".join(found if more <= 0 else [*found[: MOST_LINES - 1], f"... and {more + 1} lines more"])
+    _, _, *diff_lines = unified_diff(_parts(here), _parts(there), n=1, lineterm="")
+    more = len(diff_lines) - MOST_LINES
+    return "\n".join(diff_lines if more <= 0 else [*diff_lines[: MOST_LINES - 1], f"... and {more + 1} lines more"])
 
 
 def _parts(text: str) -> list[str]:

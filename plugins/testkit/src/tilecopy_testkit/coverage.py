@@ -43,15 +43,15 @@ def kinds_of(subject: VariantUnderTest, case: CopyCase) -> dict[str, str]:
 
 def _owners(d: CopyCase) -> str:
     """How many threads hold an element of the register operands."""
-    found = []
+    owners = []
     for name, operand in (("source", d.src), ("destination", d.dst)):
         if operand.space == "local":
             threads = prod(e for e, _, axis in (*operand.iters, *operand.replica) if axis != "m")
             repeats = prod(e for e, _, axis in operand.replica if axis != "m") > 1
             unnamed = threads < d.threads // d.units
             how = [word for word, is_so in (("repeated", repeats), ("an axis unnamed", unnamed)) if is_so]
-            found.append(f"{name} {' and '.join(how) or 'once'}")
-    return ", ".join(found) or "no registers"
+            owners.append(f"{name} {' and '.join(how) or 'once'}")
+    return ", ".join(owners) or "no registers"
 
 
 def _width(partition: Any) -> str:

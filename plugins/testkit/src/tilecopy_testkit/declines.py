@@ -12,7 +12,7 @@ from tilecopy_core.errors import checked, instance_of, integer_in
 
 from .copy_case import AffineStart, CopyCase, Operand
 from .counterexample import Counterexample
-from .drawing import seeded
+from .drawing import case_of_seed
 from .properties import Meaningless, partition_of, request_of, verdict
 from .variant_under_test import VariantUnderTest
 
@@ -44,28 +44,28 @@ def equivalent_layouts_agree(subject: VariantUnderTest, case: CopyCase) -> bool:
 
 def _overhangs_one(operand: Operand) -> bool:
     """Whether the box may go past a dimension that has one element."""
-    each = zip(operand.shape, operand.extents, operand.starts, strict=True)
-    return any(size == 1 and (extent > 1 or start != AffineStart(0)) for size, extent, start in each)
+    dims = zip(operand.shape, operand.extents, operand.starts, strict=True)
+    return any(size == 1 and (extent > 1 or start != AffineStart(0)) for size, extent, start in dims)
 
 
-def _fused(operand: Operand) -> Operand:
-    found = list[tuple[int, int, str]]()
+def _fuse(operand: Operand) -> Operand:
+    iters = list[tuple[int, int, str]]()
     for extent, stride, axis in operand.iters:
-        if found and found[-1][1:] == (extent * stride, axis) and min(found[-1][0], extent) > 1:
-            found[-1] = (found[-1][0] * extent, stride, axis)
+        if iters and iters[-1][1:] == (extent * stride, axis) and min(iters[-1][0], extent) > 1:
+            iters[-1] = (iters[-1][0] * extent, stride, axis)
         else:
-            found.append((extent, stride, axis))
-    return attrs.evolve(operand, iters=tuple(found))
+            iters.append((extent, stride, axis))
+    return attrs.evolve(operand, iters=tuple(iters))
 
 
 def _split(operand: Operand) -> Operand:
-    found = list[tuple[int, int, str]]()
+    iters = list[tuple[int, int, str]]()
     for extent, stride, axis in operand.iters:
         inner = next((factor for factor in (2, 3, 5) if extent % factor == 0 and extent > factor), 1)
-        found += (
+        iters += (
             [(extent // inner, stride * inner, axis), (inner, stride, axis)] if inner > 1 else [(extent, stride, axis)]
         )
-    return attrs.evolve(operand, iters=tuple(found))
+    return attrs.evolve(operand, iters=tuple(iters))
 
 
 def _ones_around(operand: Operand) -> Operand:
@@ -108,7 +108,7 @@ def _box_alone(operand: Operand) -> Operand:
 
 
 NOTATIONS: Mapping[str, Callable[[Operand], Operand]] = {
-    "iters that continue each other are one": _fused,
+    "iters that continue each other are one": _fuse,
     "each iter that has factors is two": _split,
     "iters of extent 1 stand before and after the others": _ones_around,
     "a dimension of extent 1 stands before the others": _one_dimension_more,
@@ -149,18 +149,18 @@ def declined_alone(
         others: variants to hold it against; by default every installed one of the same op.
     """
     others = _of_the_same_op(subject) if others is None else list(others)
-    found: dict[str, list[tuple[str, tuple[str, ...], CopyCase]]] = {}
+    by_reason: dict[str, list[tuple[str, tuple[str, ...], CopyCase]]] = {}
     for number in range(count):
-        case = seeded(subject.case_space, f"declines {number}")
+        case = case_of_seed(subject.case_space, f"declines {number}")
         reason = verdict(subject, case)
         takers = tuple(other.name for other in others if _takes(other, case)) if reason else ()
         if reason and takers:
-            found.setdefault(_NAMED.sub("#", reason), []).append((reason, takers, case))
-    told = []
-    for alike in found.values():
+            by_reason.setdefault(_NAMED.sub("#", reason), []).append((reason, takers, case))
+    declines = []
+    for alike in by_reason.values():
         reason, takers, example = min(alike, key=lambda each: (each[2].count * each[2].blocks, each[2].key))
-        told.append(Declined(reason, len(alike), takers, example))
-    return sorted(told, key=lambda each: -each.count)
+        declines.append(Declined(reason, len(alike), takers, example))
+    return sorted(declines, key=lambda each: -each.count)
 
 
 def _of_the_same_op(subject: VariantUnderTest) -> list[VariantUnderTest]:

@@ -23,29 +23,29 @@ MOST_TURNS = 16
 
 def describe(draw: Draw, case_space: CaseSpace) -> CopyCase | None:
     """One case, or None where what was drawn is too large to be run."""
-    if case_space.own is not None and draw.choose([True, True, True, False]):
-        own = case_space.own(draw, case_space)
-        if own is not None and case_space.have(own):
-            return _closed(draw, case_space, own)
+    if case_space.author_draw is not None and draw.choose([True, True, True, False]):
+        author_case = case_space.author_draw(draw, case_space)
+        if author_case is not None and case_space.have(author_case):
+            return _mutate_if_small(draw, case_space, author_case)
     variant = case_space.variant
     pair = draw.choose(case_space.spaces)
-    found: CopyCase
+    case: CopyCase
     if "tmem" in pair:
-        found = tensor_fragment_case(draw, case_space, pair) if "local" in pair else tensor_case(draw, case_space)
+        case = tensor_fragment_case(draw, case_space, pair) if "local" in pair else tensor_case(draw, case_space)
     elif variant.threads == "one":
-        found = bulk_case(draw, case_space, pair)
+        case = bulk_case(draw, case_space, pair)
     elif "local" in pair:
         matrices = set(pair) != {"local"} and draw.choose([False, False, False, True, True])
-        found = (matrix_case if matrices else fragment_case)(draw, case_space, pair)
+        case = (matrix_case if matrices else fragment_case)(draw, case_space, pair)
     else:
-        found = staged_case(draw, case_space, pair)
-    return None if _too_large(found) else _closed(draw, case_space, found)
+        case = staged_case(draw, case_space, pair)
+    return None if _too_large(case) else _mutate_if_small(draw, case_space, case)
 
 
-def _closed(draw: Draw, case_space: CaseSpace, case: CopyCase) -> CopyCase:
+def _mutate_if_small(draw: Draw, case_space: CaseSpace, case: CopyCase) -> CopyCase:
     """What :mod:`.mutators` makes of a draw; the draw itself where that is too large to be run."""
-    found = mutate(draw, case_space, case)
-    return case if _too_large(found) else found
+    mutated = mutate(draw, case_space, case)
+    return case if _too_large(mutated) else mutated
 
 
 def _too_large(case: CopyCase) -> bool:
@@ -64,9 +64,9 @@ def _too_large(case: CopyCase) -> bool:
     return False
 
 
-def seeded(case_space: CaseSpace, seed: int | str) -> CopyCase:
+def case_of_seed(case_space: CaseSpace, seed: int | str) -> CopyCase:
     """The case of a seed."""
     draw = Seeded(seed)
-    while (found := describe(draw, case_space)) is None:
+    while (case := describe(draw, case_space)) is None:
         pass
-    return found
+    return case

@@ -36,20 +36,20 @@ def moves_of(request: tc.CopyRequest, partition: Any, values: Values) -> list[Mo
         values: of every symbol of the request.
     """
     partition = chosen(partition, values)
-    own = getattr(partition, "moves", None)
-    if callable(own):
-        return list(own(request, values))
+    list_moves = getattr(partition, "moves", None)
+    if callable(list_moves):
+        return list(list_moves(request, values))
     rounds = partition if isinstance(partition, VectorPartition) else getattr(partition, "rounds", None)
     if not isinstance(rounds, VectorPartition) or rounds.threads > request.scope.threads:
         return None
     if (rounds.dst.region, rounds.src.region) != (request.dst, request.src):
         return None  # rounds of one operand alone
-    found: list[Move] = []
+    moves: list[Move] = []
     part: VectorPartition | None = rounds
     while part is not None:
-        found += _vectors(request, part, values)
+        moves += _vectors(request, part, values)
         part = part.tail
-    return found
+    return moves
 
 
 def chosen(partition: Any, values: Values) -> Any:
@@ -68,7 +68,10 @@ def _vectors(request: tc.CopyRequest, part: VectorPartition, values: Values) -> 
     """The moves of all rounds and threads: each vector begins at its swizzled place and lies in a row from there."""
     iterations, threads = np.divmod(np.arange(part.outer * part.threads), part.threads)
     symbols = {tc.symbol("turn", upper=part.outer): iterations, tc.symbol("thread", upper=part.threads): threads}
-    at = {**values, **{found: each for symbol, each in symbols.items() for found in symbols_of(symbol)}}
+    at = {
+        **values,
+        **{part_symbol: places_along for symbol, places_along in symbols.items() for part_symbol in symbols_of(symbol)},
+    }
     turn, thread = symbols
     flat = (turn * part.threads + thread) * part.vec
     moved, known = np.ones(len(iterations), bool), np.ones(len(iterations), bool)
@@ -85,15 +88,15 @@ def _vectors(request: tc.CopyRequest, part: VectorPartition, values: Values) -> 
         _places(side, side.offset(turn, thread, part.shape), at, len(iterations), part.vec)[moved]
         for side in (part.dst, part.src)
     )
-    held = np.repeat(known[moved], part.vec)
-    for into, out_of, has in zip(dst.ravel().tolist(), src.ravel().tolist(), held.tolist(), strict=True):
+    known_places = np.repeat(known[moved], part.vec)
+    for into, out_of, has in zip(dst.ravel().tolist(), src.ravel().tolist(), known_places.tolist(), strict=True):
         yield into, out_of if has else None
 
 
 def _places(side: Side, offset: Any, at: Mapping[Any, Any], count: int, vec: int) -> Any:
     first = np.asarray(evaluate(offset, at))
     if side.swizzle is not None:
-        first = oracle.swizzled(first, side.swizzle.per_element, side.swizzle.swizzle_len, side.swizzle.atom_len)
+        first = oracle.swizzle_address(first, side.swizzle.per_element, side.swizzle.swizzle_len, side.swizzle.atom_len)
     first = np.broadcast_to(first, (count,)) + side.region.buffer.storage_offset
     return first[:, None] + np.arange(vec)
 
@@ -101,15 +104,15 @@ def _places(side: Side, offset: Any, at: Mapping[Any, Any], count: int, vec: int
 # ------------------------------------------------------------------------------------------------- what is wanted
 
 
-def wanted(case: CopyCase, values: Mapping[str, int]) -> dict[Place, set[Place | None]]:
+def expected_moves(case: CopyCase, values: Mapping[str, int]) -> dict[Place, set[Place | None]]:
     """For each place of the destination that is written those of the source that hold what goes there."""
     d = case
     sources: dict[int, set[Place | None]] = {}
     for place, element in _by_element(d, d.src, values):
         sources.setdefault(element, set()).add(place)
     filled: set[Place | None] = {None} if oracle.fill_bytes(d) is not None else set()
-    found = {place: sources.get(element, filled) for place, element in _by_element(d, d.dst, values)}
-    return {place: held for place, held in found.items() if held}
+    sources_by_place = {place: sources.get(element, filled) for place, element in _by_element(d, d.dst, values)}
+    return {place: place_sources for place, place_sources in sources_by_place.items() if place_sources}
 
 
 def _by_element(d: CopyCase, operand: Operand, values: Mapping[str, int]) -> Iterable[tuple[Place, int]]:
@@ -124,26 +127,26 @@ def why_wrong(case: CopyCase, values: Mapping[str, int], moves: Iterable[Move]) 
     """How moves differ from what the layouts say, or None."""
     spaces = case.dst.space, case.src.space
 
-    def said(dst: Place, src: Place | None) -> str:
-        return f"{_said(spaces[1], src)} to {_said(spaces[0], dst)}"
+    def move_text(dst: Place, src: Place | None) -> str:
+        return f"{_place_text(spaces[1], src)} to {_place_text(spaces[0], dst)}"
 
-    due, done = wanted(case, values), set[Place]()
+    due, done = expected_moves(case, values), set[Place]()
     for dst, src in moves:
         if dst in done:
-            return f"moves {said(dst, src)}, which it writes already"
+            return f"moves {move_text(dst, src)}, which it writes already"
         if dst not in due:
-            return f"moves {said(dst, src)}, which is no part of the destination"
+            return f"moves {move_text(dst, src)}, which is no part of the destination"
         if src not in due[dst]:
             right = min(due[dst], key=str)
-            return f"moves {said(dst, src)}, where {_said(spaces[1], right)} belongs"
+            return f"moves {move_text(dst, src)}, where {_place_text(spaces[1], right)} belongs"
         done.add(dst)
-    for dst, held in due.items():
+    for dst, place_sources in due.items():
         if dst not in done:
-            return f"leaves out {said(dst, min(held, key=str))}"
+            return f"leaves out {move_text(dst, min(place_sources, key=str))}"
     return None
 
 
-def _said(space: str, place: Place | None) -> str:
+def _place_text(space: str, place: Place | None) -> str:
     if place is None:
         return "the fill"
     if isinstance(place, tuple):

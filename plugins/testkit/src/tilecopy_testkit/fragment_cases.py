@@ -8,19 +8,19 @@ from typing import Any
 
 import tilecopy as tc
 
-from .case_space import CaseSpace, Draw, finish, scopes_of, shuffled
+from .case_space import CaseSpace, Draw, finish, scopes_of, shuffle
 from .copy_case import AffineStart, CopyCase, Operand
 from .memory_cases import draw_memory, draw_outside, draw_variables
 
 
 def _primes(value: int) -> list[int]:
-    found, step = [], 2
+    primes, step = [], 2
     while value > 1:
         while value % step == 0:
-            found.append(step)
+            primes.append(step)
             value //= step
         step += 1
-    return found
+    return primes
 
 
 def _fragment(draw: Draw, shape: Sequence[int], axes: Sequence[tuple[str, int]], repeats: int) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def _fragment(draw: Draw, shape: Sequence[int], axes: Sequence[tuple[str, int]],
         first = draw.choose(range(len(twos) - len(along) + 1))
         chosen = twos[first : first + len(along)]
     else:
-        chosen = sorted(shuffled(draw, twos)[: len(along)])
+        chosen = sorted(shuffle(draw, twos)[: len(along)])
     labels = dict(zip(chosen, along, strict=True))
     fused: list[list[Any]] = []  # dim, extent, axis
     for place, (dim, factor) in enumerate(factors):
@@ -53,11 +53,11 @@ def _fragment(draw: Draw, shape: Sequence[int], axes: Sequence[tuple[str, int]],
     strides = [0] * len(fused)
     replica: tuple[tuple[int, int, str], ...] = ()
     for axis in {axis: None for _, _, axis in fused} | ({finest: None} if repeats else {}):
-        own = [place for place, part in enumerate(fused) if part[2] == axis]
+        axis_places = [place for place, part in enumerate(fused) if part[2] == axis]
         if draw.choose([False, False, True]):
-            own = shuffled(draw, own)
-        step, before = 1, draw.choose(range(len(own) + 1)) if repeats and axis == finest else -1
-        for number, place in enumerate([*reversed(own), -1]):
+            axis_places = shuffle(draw, axis_places)
+        step, before = 1, draw.choose(range(len(axis_places) + 1)) if repeats and axis == finest else -1
+        for number, place in enumerate([*reversed(axis_places), -1]):
             if number == before:
                 replica = ((1 << repeats, step, axis),)
                 step <<= repeats
@@ -85,13 +85,13 @@ def fragment_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str]) -> C
     dtype = draw.choose(case_space.dtypes)
     if tc.dtype_of(dtype).bits > 64:
         dtype = "float64"
-    own = draw.choose([4, 1, 2, 8, 16, 3, 6])
+    elems_per_thread = draw.choose([4, 1, 2, 8, 16, 3, 6])
     # several threads may hold an element: the layout repeats it, or does not name an axis that tells them apart
     repeats = draw.choose([0, 0, 0, 1, 2, 3]) if axes else 0
     if len(axes) > 1 and draw.choose([False, False, False, True]):
         axes = axes[1:]
     repeats = min(repeats, axes[-1][1]) if axes else 0
-    shape = _split(draw, _primes(max(1, threads // units >> repeats) * own))
+    shape = _split(draw, _primes(max(1, threads // units >> repeats) * elems_per_thread))
     counts = draw_variables(draw, units) | {"multiple_of": draw.choose([1, 1, 2, 4, 8])}
     extents, begin = list(shape), [0] * len(shape)
     if draw.choose([False, False, False, True]):
@@ -111,10 +111,10 @@ def fragment_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str]) -> C
             sides.append(Operand(space, tuple(shape), tuple(extents), tuple(AffineStart(b) for b in begin), **layout))
         else:
             lead = space == "shared" or not source
-            found = draw_memory(
+            memory = draw_memory(
                 draw, space, extents, counts, size, lead=lead, overhang=outside is not None, source=source
             )
-            sides.append(found)
+            sides.append(memory)
     return finish(
         draw, case_space, counts, dtype=dtype, scope=scope, threads=threads, dst=sides[1], src=sides[0], outside=outside
     )
@@ -125,5 +125,5 @@ def _split(draw: Draw, factors: Sequence[int]) -> list[int]:
     if draw.choose([False, False, False, True]):
         return [prod(factors)]
     at = draw.choose(range(len(factors) + 1))
-    order = shuffled(draw, factors) if draw.choose([False, True]) else list(factors)
+    order = shuffle(draw, factors) if draw.choose([False, True]) else list(factors)
     return [prod(order[:at]), prod(order[at:])]

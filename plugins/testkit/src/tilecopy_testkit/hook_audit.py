@@ -54,7 +54,7 @@ def snapshot(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return tuple(map(snapshot, value))
     if hasattr(value, "items"):
-        return tuple(sorted((str(name), snapshot(each)) for name, each in value.items()))
+        return tuple(sorted((str(name), snapshot(entry)) for name, entry in value.items()))
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, value.tobytes()
     return key_of(value) if isinstance(value, tc.Expr) else value

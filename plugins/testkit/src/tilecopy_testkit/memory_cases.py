@@ -8,7 +8,7 @@ from typing import Any
 
 import tilecopy as tc
 
-from .case_space import CaseSpace, Draw, finish, scopes_of, shuffled
+from .case_space import CaseSpace, Draw, finish, scopes_of, shuffle
 from .copy_case import AffineStart, AffineTerm, CopyCase, Operand
 
 SWIZZLES = ((0, 2, 3), (2, 2, 2), (3, 3, 3), (1, 3, 4), (4, 1, 1))
@@ -56,11 +56,11 @@ def draw_start(
     return AffineStart(base, tuple(terms)), size
 
 
-def _strided(draw: Draw, shape: Sequence[int], *, broadcast: bool) -> dict[str, Any]:
+def _strided_layout(draw: Draw, shape: Sequence[int], *, broadcast: bool) -> dict[str, Any]:
     """One stride a dimension: row-major, padded, permuted, with a broadcast."""
     order = list(range(len(shape)))
     if draw.choose([False, False, False, True]):
-        order = shuffled(draw, order)
+        order = shuffle(draw, order)
     strides, step = [0] * len(shape), draw.choose([1, 1, 1, 1, 2])
     for dim in reversed(order):
         strides[dim] = step
@@ -73,22 +73,22 @@ def _strided(draw: Draw, shape: Sequence[int], *, broadcast: bool) -> dict[str, 
 def _layout(draw: Draw, shape: Sequence[int]) -> dict[str, Any]:
     """Iters of a layout of a shape (permuted, padded, split), an offset and a swizzle."""
     if draw.choose([True, True, False]):
-        found = _strided(draw, shape, broadcast=False)
+        layout = _strided_layout(draw, shape, broadcast=False)
     else:
         extents: list[int] = []
         for extent in shape:
             split = draw.choose([1, 1, 1, 2, 4, 8])
             extents += [extent // split, split] if extent % split == 0 and split < extent else [extent]
-        order = shuffled(draw, range(len(extents)))
+        order = shuffle(draw, range(len(extents)))
         strides, step = [0] * len(extents), 1
         for dim in reversed(order):
             strides[dim] = step
             step = step * extents[dim] + draw.choose([0, 0, 0, 1, 4, 8])
-        found = {"iters": tuple((e, s, "m") for e, s in zip(extents, strides, strict=True))}
-    found["swizzle"] = draw.choose([None, None, None, None, *SWIZZLES])
+        layout = {"iters": tuple((e, s, "m") for e, s in zip(extents, strides, strict=True))}
+    layout["swizzle"] = draw.choose([None, None, None, None, *SWIZZLES])
     offset = draw.choose([0, 0, 0, 0, 1, 4, 8, 16])
-    found["offset"] = (("m", offset),) if offset else ()
-    return found
+    layout["offset"] = (("m", offset),) if offset else ()
+    return layout
 
 
 def draw_memory(
@@ -117,18 +117,18 @@ def draw_memory(
                 shape.insert(0, counts[name])
                 box.insert(0, 1)
     if space == "global" and draw.choose([True, True, True, False]):
-        layout = _strided(draw, shape, broadcast=source)
+        layout = _strided_layout(draw, shape, broadcast=source)
     else:
         layout = _layout(draw, shape)
     align = draw.choose([16, 16, 16, 16, 8, 4]) if space == "global" else draw.choose([128, 128, 16, 8])
-    own = draw.choose([0, 0, 0, 0, 2, 4, 8])
+    offset_elems = draw.choose([0, 0, 0, 0, 2, 4, 8])
     return Operand(
         space,
         tuple(shape),
         tuple(box),
         tuple(starts),
         align_bytes=max(align, min(16, size)),
-        storage_offset=own,
+        storage_offset=offset_elems,
         **layout,
     )
 
@@ -153,7 +153,7 @@ def staged_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str]) -> Cop
         }[scope]
     )
     units = {"cta": 1, "warp": threads // 32, "thread": threads, "warpgroup": threads // 128}[scope]
-    each = threads // units
+    unit_threads = threads // units
     dtype = draw.choose(case_space.dtypes)
     dims = draw.choose([2, 1, 2, 3])
     box = [draw.choose([1, 2, 3, 4, 6, 8, 16]) for _ in range(dims)]
@@ -161,7 +161,7 @@ def staged_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str]) -> Cop
     while prod(box) > most:
         box[draw.choose(range(dims))] = 1
     if draw.choose([True] * 7 + [False]):
-        box[draw.choose(range(dims))] *= each
+        box[draw.choose(range(dims))] *= unit_threads
     counts = draw_variables(draw, units) | {"multiple_of": draw.choose([1, 1, 2, 4, 8])}
     outside = draw_outside(draw, case_space, dtype)
     size = tc.dtype_of(dtype).bytes

@@ -32,32 +32,32 @@ def mutate(draw: Draw, case_space: CaseSpace, case: CopyCase) -> CopyCase:
         or not draw.choose([False, True, True, True, True, True] if one else [False] * 3 + [True])
     ):
         return case
-    found = _staged(draw, case) if one and draw.choose([True] * 7 + [False]) else case
+    mutated = _stage(draw, case) if one and draw.choose([True] * 7 + [False]) else case
     for _ in range(draw.choose([0, 1, 2, 2, 3, 4])):
-        found = draw.choose(MUTATORS)(draw, case_space, found)
-    if found.issued_by == "one":  # more threads fill and show a larger tile
-        elems = max(o.memory_elems for o in (found.dst, found.src))
-        found = attrs.evolve(found, threads=max(found.threads, min(256, 1 << (elems // 17).bit_length())))
-    return found
+        mutated = draw.choose(MUTATORS)(draw, case_space, mutated)
+    if mutated.issued_by == "one":  # more threads fill and show a larger tile
+        elems = max(o.memory_elems for o in (mutated.dst, mutated.src))
+        mutated = attrs.evolve(mutated, threads=max(mutated.threads, min(256, 1 << (elems // 17).bit_length())))
+    return mutated
 
 
 def _places(operand: Operand) -> list[list[int]] | None:
     """The places of the iters of each dimension, or None where one lies in two dimensions."""
-    found, place = list[list[int]](), 0
+    places, place = list[list[int]](), 0
     for extent in operand.shape:
-        own = list[int]()
-        while place < len(operand.iters) and (prod(operand.iters[p][0] for p in own) < extent or not own):
-            if not own and extent == 1 != operand.iters[place][0]:
+        dim_places = list[int]()
+        while place < len(operand.iters) and (prod(operand.iters[p][0] for p in dim_places) < extent or not dim_places):
+            if not dim_places and extent == 1 != operand.iters[place][0]:
                 break
-            own.append(place)
+            dim_places.append(place)
             place += 1
-        if prod(operand.iters[p][0] for p in own) != extent:
+        if prod(operand.iters[p][0] for p in dim_places) != extent:
             return None
-        found.append(own)
-    return found if place == len(operand.iters) else None
+        places.append(dim_places)
+    return places if place == len(operand.iters) else None
 
 
-def _matched(d: CopyCase) -> list[tuple[int, int]]:
+def _common_dims(d: CopyCase) -> list[tuple[int, int]]:
     """The dimensions that destination and source have in common, each by its number in both."""
     dims = [[dim for dim, extent in enumerate(o.extents) if extent > 1] for o in (d.dst, d.src)]
     return list(zip(*dims, strict=True))
@@ -84,11 +84,11 @@ def _beside(draw: Draw, d: CopyCase, operand: Operand, dim: int, times: int) -> 
     """Tiles beside each other along a dimension; of four or more perhaps every other one in the second half."""
     step = _stride_between(d, operand, draw)
     if times % 4 == 0 and draw.choose([False, True]):
-        return _tiled(operand, dim, ((times // 2, step, "m"), (2, step * (times // 2), "m")))
-    return _tiled(operand, dim, ((times, step, "m"),))
+        return _tile(operand, dim, ((times // 2, step, "m"), (2, step * (times // 2), "m")))
+    return _tile(operand, dim, ((times, step, "m"),))
 
 
-def _tiled(operand: Operand, dim: int, tiles: Iters) -> Operand | None:
+def _tile(operand: Operand, dim: int, tiles: Iters) -> Operand | None:
     """So many times as long along a dimension, the tiles where these iters say."""
     places = _places(operand)
     if places is None:
@@ -98,44 +98,44 @@ def _tiled(operand: Operand, dim: int, tiles: Iters) -> Operand | None:
     return attrs.evolve(operand, shape=_put(operand.shape, dim, times * operand.shape[dim]), iters=iters)
 
 
-def _wider(operand: Operand, dim: int, more: int) -> Operand | None:
+def _make_wider(operand: Operand, dim: int, more: int) -> Operand | None:
     """Longer along a dimension, in place: what lies further apart moves further apart."""
     places = _places(operand)
     if places is None or len(places[dim]) != 1 or operand.shape[dim] == 1 or operand.space == "local":
         return None
     extent, step, axis = operand.iters[places[dim][0]]
-    iters = _pushed(operand.iters, step, more * step)
+    iters = _push_strides(operand.iters, step, more * step)
     iters = _put(iters, places[dim][0], (extent + more, step, axis))
     return attrs.evolve(operand, shape=_put(operand.shape, dim, extent + more), iters=iters)
 
 
-def _pushed(iters: Iters, above: int, more: int) -> Iters:
+def _push_strides(iters: Iters, above: int, more: int) -> Iters:
     """Strides above one, each with so much more for every row that it goes over."""
 
-    def pushed(stride: int) -> int:
+    def push(stride: int) -> int:
         rows = prod(extent for extent, inner, _ in iters if above < inner < stride)
         return stride + rows * more if stride > above > 0 else stride
 
-    return tuple((extent, pushed(stride), axis) for extent, stride, axis in iters)
+    return tuple((extent, push(stride), axis) for extent, stride, axis in iters)
 
 
-def _longer(draw: Draw, d: CopyCase, operand: Operand, dim: int, times: int) -> Operand | None:
+def _make_longer(draw: Draw, d: CopyCase, operand: Operand, dim: int, times: int) -> Operand | None:
     """So many times as long along a dimension, in one of both ways."""
     if draw.choose([False, False, True] if operand.space == "global" else [True, True, False]):
         return _beside(draw, d, operand, dim, times)
-    return _wider(operand, dim, (times - 1) * operand.shape[dim])
+    return _make_wider(operand, dim, (times - 1) * operand.shape[dim])
 
 
 def _side(draw: Draw, d: CopyCase) -> str:
     return draw.choose([name for name in ("dst", "src") if getattr(d, name).space != "local"])
 
 
-def _staged(draw: Draw, d: CopyCase) -> CopyCase:
+def _stage(draw: Draw, d: CopyCase) -> CopyCase:
     """The tile in shared memory is copied whole, in rows of a swizzle's span or without; it is a stage of a ring."""
     for name in ("dst", "src"):
         operand: Operand = getattr(d, name)
         places = _places(operand)
-        if operand.space != "shared" or places is None or any(len(own) != 1 for own in places):
+        if operand.space != "shared" or places is None or any(len(dim_places) != 1 for dim_places in places):
             continue
         iters, starts, shape = list(operand.iters), list(operand.starts), list(operand.shape)
         order, step, swizzle = sorted(range(len(shape)), key=lambda dim: iters[places[dim][0]][1]), 1, None
@@ -153,7 +153,7 @@ def _staged(draw: Draw, d: CopyCase) -> CopyCase:
         stages = draw.choose([1, 2, 3])
         stage = -(-step // _elems(d, STAGE_BYTES)) * _elems(d, STAGE_BYTES)
         iters.insert(0, (stages, stage, "m"))
-        own = draw.choose([0, 0, 1]) * _elems(d, STAGE_BYTES)
+        offset_elems = draw.choose([0, 0, 1]) * _elems(d, STAGE_BYTES)
         operand = attrs.evolve(
             operand,
             shape=(stages, *shape),
@@ -162,7 +162,7 @@ def _staged(draw: Draw, d: CopyCase) -> CopyCase:
             iters=tuple(iters),
             swizzle=swizzle,
             offset=(),
-            storage_offset=own,
+            storage_offset=offset_elems,
             align_bytes=STAGE_BYTES,
         )
         d = _with(d, name, operand)
@@ -177,22 +177,22 @@ def _with(d: CopyCase, name: str, operand: Operand, **more: Any) -> CopyCase:
 # ------------------------------------------------------------------------------------------------- the ways
 
 
-def _doubled(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
+def _lengthen(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     """The box is longer along a dimension: tiles beside each other, of each operand in its own way."""
-    pairs, times = _matched(d), draw.choose([2, 4, 2, 3, 32, 40])
+    pairs, times = _common_dims(d), draw.choose([2, 4, 2, 3, 32, 40])
     if not pairs:
         return d
     changed = dict[str, Any]()
     for name, dim in zip(("dst", "src"), draw.choose([pairs[-1], *pairs]), strict=True):
         operand: Operand = getattr(d, name)
-        longer = _longer(draw, d, operand, dim, times)
+        longer = _make_longer(draw, d, operand, dim, times)
         if longer is None:
             return d
         changed[name] = attrs.evolve(longer, extents=_put(operand.extents, dim, times * operand.extents[dim]))
     return attrs.evolve(d, **changed)
 
 
-def _deeper(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
+def _add_dimension(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     """One more dimension: a row of such tiles."""
     changed = dict[str, Any]()
     for name in ("dst", "src"):
@@ -207,12 +207,12 @@ def _deeper(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     return attrs.evolve(d, **changed)
 
 
-def _sliced(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
+def _slice(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     """An operand is a part of a buffer, or of a fragment, that is twice as long along a dimension."""
     name = draw.choose(["dst", "src"])
     operand: Operand = getattr(d, name)
     dim = draw.choose(range(len(operand.shape)))
-    longer = _longer(draw, d, operand, dim, 2)
+    longer = _make_longer(draw, d, operand, dim, 2)
     if longer is None:
         return d
     start = operand.starts[dim]
@@ -222,16 +222,16 @@ def _sliced(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     return _with(d, name, attrs.evolve(longer, starts=_put(operand.starts, dim, attrs.evolve(start, base=base))))
 
 
-def _pitched(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
+def _pad_rows(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     """The rows of an operand lie further apart: by 8, 16 or 32 bytes, or by one element."""
     name = _side(draw, d)
     operand: Operand = getattr(d, name)
     step = draw.choose(operand.iters)[1]
     more = _elems(d, draw.choose([16, 32, 8, 1]))
-    return _with(d, name, attrs.evolve(operand, iters=_pushed(operand.iters, step, more)))
+    return _with(d, name, attrs.evolve(operand, iters=_push_strides(operand.iters, step, more)))
 
 
-def _moved(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
+def _move_start(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     """A buffer begins somewhere in its memory, or its layout somewhere in the buffer."""
     name = _side(draw, d)
     operand: Operand = getattr(d, name)
@@ -244,9 +244,9 @@ def _moved(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     return _with(d, name, attrs.evolve(operand, offset=(("m", dict(operand.offset).get("m", 0) + more),)))
 
 
-def _permuted(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
+def _permute(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     """Two dimensions change places in both operands."""
-    pairs = _matched(d)
+    pairs = _common_dims(d)
     if len(pairs) < 2:
         return d
     first = draw.choose(range(len(pairs) - 1))
@@ -267,7 +267,7 @@ def _permuted(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     return attrs.evolve(d, **changed)
 
 
-def _interleaved(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
+def _interleave(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     """Neighbours along a dimension lie apart: what is an iter becomes two, the inner with the larger stride."""
     name = _side(draw, d)
     operand: Operand = getattr(d, name)
@@ -282,16 +282,16 @@ def _interleaved(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
 def _over_warps(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     """A warp's fragment is repeated over the warps of a warpgroup or CTA, each with a box of its own."""
     scope, warps, axis = draw.choose([("cta", 2, "warpid"), ("warpgroup", 4, "wid_in_wg"), ("cta", 4, "warpid")])
-    pairs = _matched(d)
+    pairs = _common_dims(d)
     if (d.scope, d.threads) != ("warp", 32) or "local" not in d.spaces or not pairs:
         return d
     changed = dict[str, Any]()
     for name, dim in zip(("dst", "src"), draw.choose(pairs), strict=True):
         operand: Operand = getattr(d, name)
         if operand.space != "local":
-            longer = _longer(draw, d, operand, dim, warps)
+            longer = _make_longer(draw, d, operand, dim, warps)
         elif operand.extents[dim] == operand.shape[dim]:
-            longer = _tiled(operand, dim, ((warps, 1, axis),))
+            longer = _tile(operand, dim, ((warps, 1, axis),))
         else:
             longer = None
         if longer is None:
@@ -300,10 +300,10 @@ def _over_warps(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     return attrs.evolve(d, scope=scope, threads=32 * warps, **changed)
 
 
-def _edged(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
+def _cut_edge(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     """The global array ends within the box, or begins there; or the tile in shared memory does."""
     sides = sorted(("dst", "src"), key=lambda side: getattr(d, side).space)
-    pairs, name = _matched(d), draw.choose([sides[0]] * 4 + [sides[1]])
+    pairs, name = _common_dims(d), draw.choose([sides[0]] * 4 + [sides[1]])
     operand: Operand = getattr(d, name)
     places = _places(operand)
     if not case_space.variant.edges or d.outside is not None or operand.space == "local" or not pairs or places is None:
@@ -340,7 +340,9 @@ def _multicast(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
             tuple(attrs.evolve(t, quotient=t.quotient * (cluster if t.variable == "block" else 1)) for t in start.terms)
             for start in operand.starts
         ]
-        starts = tuple(attrs.evolve(start, terms=own) for start, own in zip(operand.starts, terms, strict=True))
+        starts = tuple(
+            attrs.evolve(start, terms=start_terms) for start, start_terms in zip(operand.starts, terms, strict=True)
+        )
         return attrs.evolve(operand, starts=starts)
 
     d = attrs.evolve(d, dst=by_cluster(d.dst), src=by_cluster(d.src))
@@ -348,7 +350,7 @@ def _multicast(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
 
 
 MUTATORS: tuple[Mutator, ...] = (
-    *(_doubled, _doubled, _doubled, _deeper, _deeper, _sliced, _pitched, _moved, _permuted),
-    *(_edged, _edged, _with_dynamic_shape, _multicast, _interleaved, _over_warps),
+    *(_lengthen, _lengthen, _lengthen, _add_dimension, _add_dimension, _slice, _pad_rows, _move_start, _permute),
+    *(_cut_edge, _cut_edge, _with_dynamic_shape, _multicast, _interleave, _over_warps),
 )
 """Those that come more than once are drawn more often."""

@@ -38,7 +38,7 @@ def addresses(extents: Sequence[int], strides: Sequence[int], offset: int = 0) -
     return total
 
 
-def swizzled(address: Any, per_element: int, swizzle_len: int, atom_len: int) -> Any:
+def swizzle_address(address: Any, per_element: int, swizzle_len: int, atom_len: int) -> Any:
     """XOR of bits [S, S+B) of ``address >> M`` into bits [0, B)."""
     high = address >> per_element
     low = address & ((1 << per_element) - 1)
@@ -64,16 +64,16 @@ def places(operand: Operand, values: Mapping[str, int]) -> tuple[dict[str, Any],
     for column, size in zip(at.T, operand.shape, strict=True):
         flat = flat * size + np.clip(column, 0, size - 1)
     copies = coordinates([extent for extent, _, _ in operand.replica])
-    found: dict[str, Any] = {}
+    positions: dict[str, Any] = {}
     for axis in {"m", *(a for _, _, a in (*operand.iters, *operand.replica)), *(a for a, _ in operand.offset)}:
         strides = [stride if a == axis else 0 for _, stride, a in operand.iters]
-        own = addresses([e for e, _, _ in operand.iters], strides, dict(operand.offset).get(axis, 0))[flat]
+        axis_addresses = addresses([e for e, _, _ in operand.iters], strides, dict(operand.offset).get(axis, 0))[flat]
         along = np.array([stride if a == axis else 0 for _, stride, a in operand.replica], np.int64)
-        found[axis] = own[None, :] + (copies @ along)[:, None]
+        positions[axis] = axis_addresses[None, :] + (copies @ along)[:, None]
     if operand.swizzle is not None:
-        found["m"] = swizzled(found["m"], *operand.swizzle)
-    found["m"] = found["m"] + operand.storage_offset
-    return found, inside
+        positions["m"] = swizzle_address(positions["m"], *operand.swizzle)
+    positions["m"] = positions["m"] + operand.storage_offset
+    return positions, inside
 
 
 def axis_of_threads(axis: str, tid: Any) -> Any:
@@ -90,21 +90,21 @@ def axis_of_threads(axis: str, tid: Any) -> Any:
 
 def threads_of(case: CopyCase, unit: int) -> Any:
     """The indices of the threads of one group of the CTA."""
-    each = case.threads // case.units if case.issued_by == "all" else 1
-    return np.arange(unit * each, unit * each + each)
+    unit_threads = case.threads // case.units if case.issued_by == "all" else 1
+    return np.arange(unit * unit_threads, unit * unit_threads + unit_threads)
 
 
-def owned(case: CopyCase, operand: Operand, values: Mapping[str, int]) -> tuple[Any, Any, Any, Any]:
+def owners_of(case: CopyCase, operand: Operand, values: Mapping[str, int]) -> tuple[Any, Any, Any, Any]:
     """Who has what of a box of registers: parallel arrays of thread, register, element and replica."""
-    found, inside = places(operand, values)
+    positions, inside = places(operand, values)
     tids = threads_of(case, values["unit"])
-    mine = np.broadcast_to(inside, found["m"].shape)[..., None]
-    for axis, at in found.items():
+    mine = np.broadcast_to(inside, positions["m"].shape)[..., None]
+    for axis, at in positions.items():
         if axis != "m":
             mine = mine & (at[..., None] == axis_of_threads(axis, tids))
-    mine = np.broadcast_to(mine, (*found["m"].shape, len(tids)))
+    mine = np.broadcast_to(mine, (*positions["m"].shape, len(tids)))
     replica, element, which = np.nonzero(mine)
-    return tids[which], found["m"][replica, element], element, replica
+    return tids[which], positions["m"][replica, element], element, replica
 
 
 def memory_shape(case: CopyCase, operand: Operand) -> tuple[int, ...]:
@@ -145,15 +145,15 @@ def index_of(
         rank = block % case.cluster
         block = block - rank + (rank + rank_offset) % case.cluster
     if operand.space == "local":
-        thread, register, element, _ = owned(case, operand, values)
+        thread, register, element, _ = owners_of(case, operand, values)
         return (np.full_like(thread, block), thread, register), element
-    found, inside = places(operand, values)
-    keep = np.flatnonzero(np.broadcast_to(inside, found["m"].shape).ravel())
-    element = np.broadcast_to(np.arange(len(inside)), found["m"].shape).ravel()[keep]
+    positions, inside = places(operand, values)
+    keep = np.flatnonzero(np.broadcast_to(inside, positions["m"].shape).ravel())
+    element = np.broadcast_to(np.arange(len(inside)), positions["m"].shape).ravel()[keep]
     if operand.space == "tmem":
-        lane, column = (found[axis].ravel()[keep] for axis in ("TLane", "TCol"))
+        lane, column = (positions[axis].ravel()[keep] for axis in ("TLane", "TCol"))
         return (np.full_like(lane, block), lane, column), element
-    place = found["m"].ravel()[keep]
+    place = positions["m"].ravel()[keep]
     return ((place,) if operand.space == "global" else (np.full_like(place, block), place)), element
 
 
@@ -216,7 +216,7 @@ def expected(case: CopyCase, arrays: Sequence[Any]) -> Any:
     return result
 
 
-def written(case: CopyCase) -> int:
+def count_written(case: CopyCase) -> int:
     """Places of the destination that the copies write, counted as often as they are written."""
     return sum(
         len(index_of(case, case.dst, values, rank_offset=rank_offset)[1])
@@ -227,10 +227,10 @@ def written(case: CopyCase) -> int:
 
 def read_places(case: CopyCase) -> Any:
     """Whether a place of the source's memory is read; of the shape of its bytes without the last axis."""
-    found = np.zeros(memory_shape(case, case.src)[:-1], bool)
+    read = np.zeros(memory_shape(case, case.src)[:-1], bool)
     for values in case.values():
-        found[index_of(case, case.src, values)[0]] = True
-    return found
+        read[index_of(case, case.src, values)[0]] = True
+    return read
 
 
 def consistent(case: CopyCase, memory: Any) -> Any:

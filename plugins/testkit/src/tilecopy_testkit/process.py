@@ -15,8 +15,8 @@ import tilecopy as tc
 from .case_harness import OPTIONS
 from .copy_case import CopyCase
 from .hook_audit import snapshot
-from .properties import Meaningless, built, request_of
-from .variant_under_test import VariantUnderTest, reference_of, referred
+from .properties import Meaningless, build_kernel, request_of
+from .variant_under_test import VariantUnderTest, plugin_of, reference_of
 
 
 def answer(subject: VariantUnderTest, case: CopyCase) -> dict[str, str]:
@@ -25,16 +25,16 @@ def answer(subject: VariantUnderTest, case: CopyCase) -> dict[str, str]:
         _, request = request_of(subject, case)
     except Meaningless:
         return {}
-    call, plugin = subject.registry.call, subject.registered
+    call, plugin = subject.registry.call, subject.registry_entry
     verdict = call(plugin, "tilecopy_predicate", request=request)
     if isinstance(verdict, tc.Decline):
         return {"verdict": str(verdict)}
     partition = call(plugin, "tilecopy_partition", request=request)
-    found = {"verdict": str(verdict), "partition": _plain(snapshot(partition))}
-    kernel = built(subject, case)
+    texts = {"verdict": str(verdict), "partition": _plain(snapshot(partition))}
+    kernel = build_kernel(subject, case)
     if kernel is not None:
-        found["text"] = kernel.ptx
-    return found
+        texts["text"] = kernel.ptx
+    return texts
 
 
 def _plain(value: Any) -> str:
@@ -60,9 +60,9 @@ def answers_elsewhere(
     reference = reference_of(subject.plugin)
     if reference is None:
         return None
-    own = {name: make for name, make in subject.harness_config.options.items() if name not in OPTIONS}
+    option_makers = {name: make for name, make in subject.harness_config.options.items() if name not in OPTIONS}
     try:
-        options = pickle.dumps((own, dict(subject.harness_config.arguments))).hex()
+        options = pickle.dumps((option_makers, dict(subject.harness_config.arguments))).hex()
     except Exception:
         return None
     asked = {
@@ -82,11 +82,11 @@ def answers_elsewhere(
         )
         for hash_seed in hash_seeds
     ]
-    told = [process.communicate(json.dumps(asked), timeout=120) for process in started]
-    for process, (_, errors) in zip(started, told, strict=True):
+    streams = [process.communicate(json.dumps(asked), timeout=120) for process in started]
+    for process, (_, errors) in zip(started, streams, strict=True):
         if process.returncode:
             raise tc.PluginError(f"another process cannot ask {reference}: {errors.strip().splitlines()[-1]}")
-    return [json.loads(output.splitlines()[-1]) for output, _ in told]
+    return [json.loads(output.splitlines()[-1]) for output, _ in streams]
 
 
 def main() -> None:
@@ -94,7 +94,7 @@ def main() -> None:
     asked: Mapping[str, Any] = json.load(sys.stdin)
     sys.path[:] = asked["path"]
     options, arguments = pickle.loads(bytes.fromhex(asked["options"]))  # noqa: S301 - from the process that asks
-    subject = VariantUnderTest.of(referred(asked["plugin"]), options=options, arguments=arguments)
+    subject = VariantUnderTest.of(plugin_of(asked["plugin"]), options=options, arguments=arguments)
     print(json.dumps(answers(subject, [CopyCase.from_json(text) for text in asked["cases"]])))
 
 

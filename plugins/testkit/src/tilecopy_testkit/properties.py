@@ -134,10 +134,10 @@ def _odd(subject: VariantUnderTest, request: tc.CopyRequest) -> Iterator[tc.Copy
 def _region(region: tc.Region, **changes: Any) -> tc.Region:
     """The same box of a buffer that differs in its dtype or layout."""
     buffer = region.buffer
-    given = {"dtype": buffer.dtype, "layout": buffer.layout} | changes
+    fields = {"dtype": buffer.dtype, "layout": buffer.layout} | changes
     other = tc.Buffer(
         buffer.shape, space=buffer.space, name=buffer.name, align_bytes=buffer.align_bytes,
-        storage_offset=buffer.storage_offset, allocated_addr=buffer.allocated_addr, **given,
+        storage_offset=buffer.storage_offset, allocated_addr=buffer.allocated_addr, **fields,
     )  # fmt: skip
     return other[tuple(slice(s, s + e) for s, e in zip(region.starts, region.extents, strict=True))]
 
@@ -149,7 +149,7 @@ def ask(subject: VariantUnderTest, hook: str, request: tc.CopyRequest, case: Cop
         Counterexample: it raised; the rule is the one that is named.
     """
     try:
-        return subject.registry.call(subject.registered, hook, request=request)
+        return subject.registry.call(subject.registry_entry, hook, request=request)
     except (Exception, SystemExit) as error:
         raise Counterexample(rule, f"{hook} raised {type(error).__name__}: {error}", case) from error
 
@@ -187,15 +187,17 @@ def _judge_partition(first: Any, second: Any, case: CopyCase) -> None:
     if first is None:
         raise Counterexample(PARTITION, "tilecopy_partition returned None", case)
     if snapshot(first) != snapshot(second):
-        raise Counterexample(PARTITION, f"two calls partition differently: {_told(first)}, then {_told(second)}", case)
+        raise Counterexample(
+            PARTITION, f"two calls partition differently: {_summary_text(first)}, then {_summary_text(second)}", case
+        )
     if not callable(getattr(first, "summary", None)):
         raise Counterexample(PARTITION, f"{type(first).__name__} has no method summary()", case)
-    told = _told(first)
-    if not isinstance(told, str) or "\n" in told or not told.strip():
-        raise Counterexample(PARTITION, f"summary() gives {told!r}: one line of text is wanted", case)
+    summary = _summary_text(first)
+    if not isinstance(summary, str) or "\n" in summary or not summary.strip():
+        raise Counterexample(PARTITION, f"summary() gives {summary!r}: one line of text is wanted", case)
 
 
-def _told(partition: Any) -> Any:
+def _summary_text(partition: Any) -> Any:
     summary = getattr(partition, "summary", None)
     try:
         return summary() if callable(summary) else repr(partition)
@@ -228,15 +230,15 @@ def partition_of(subject: VariantUnderTest, request: tc.CopyRequest) -> Any | No
     """What the variant partitions a request into, or None where it declines or fails (that is another rule's)."""
     with contextlib.suppress(Exception, SystemExit):
         call = subject.registry.call
-        if isinstance(call(subject.registered, "tilecopy_predicate", request=request), tc.Accept):
-            partition = call(subject.registered, "tilecopy_partition", request=request)
+        if isinstance(call(subject.registry_entry, "tilecopy_predicate", request=request), tc.Accept):
+            partition = call(subject.registry_entry, "tilecopy_partition", request=request)
             return None if isinstance(partition, tc.Decline) else partition
     return None
 
 
 def _environment(harness: CaseHarness, values: Mapping[str, int]) -> dict[Any, int]:
     """The value of every symbol of a request, for values of the variables."""
-    d, found = harness.case, dict[Any, int]()
+    d, values_by_symbol = harness.case, dict[Any, int]()
     first = int(oracle.threads_of(d, values["unit"])[0])
     for symbolic, value in (
         (harness.cta, values["block"]),
@@ -247,8 +249,8 @@ def _environment(harness: CaseHarness, values: Mapping[str, int]) -> dict[Any, i
         *zip(harness.sizes["dst"], d.dst.shape, strict=False),
         *zip(harness.sizes["src"], d.src.shape, strict=False),
     ):
-        found |= dict.fromkeys(symbols_of(symbolic), value)  # one, or none of what has a single value
-    return found
+        values_by_symbol |= dict.fromkeys(symbols_of(symbolic), value)  # one, or none of what has a single value
+    return values_by_symbol
 
 
 def _judge_moves(subject: VariantUnderTest, harness: CaseHarness, request: tc.CopyRequest, partition: Any) -> bool:
@@ -261,15 +263,17 @@ def _judge_moves(subject: VariantUnderTest, harness: CaseHarness, request: tc.Co
         seen.add(begins)
         symbols = _environment(harness, values)
         try:
-            own = subject.moves
-            moves = moves_of(request, partition, symbols) if own is None else own(request, partition, symbols)
-            found = None if moves is None else [(dst, src) for dst, src in moves]
+            list_moves = subject.moves
+            moves = (
+                moves_of(request, partition, symbols) if list_moves is None else list_moves(request, partition, symbols)
+            )
+            listed_moves = None if moves is None else [(dst, src) for dst, src in moves]
         except Exception as error:
             raise Counterexample(AGREES, f"its moves cannot be listed: {type(error).__name__}: {error}", d) from error
-        if found is None:
+        if listed_moves is None:
             return False
-        if why := why_wrong(d, values, found):
-            raise Counterexample(AGREES, f"the partition {why} ({_variables(values)}; {_told(partition)})", d)
+        if why := why_wrong(d, values, listed_moves):
+            raise Counterexample(AGREES, f"the partition {why} ({_variables(values)}; {_summary_text(partition)})", d)
     return True
 
 
@@ -278,23 +282,23 @@ def _variables(values: Mapping[str, int]) -> str:
 
 
 def _judge_width(subject: VariantUnderTest, case: CopyCase, request: tc.CopyRequest, partition: Any) -> None:
-    found = getattr(partition, "vec_bits", None)
-    if not isinstance(found, int) or not subject.widths_bits or "tmem" in case.spaces:
+    vec_bits = getattr(partition, "vec_bits", None)
+    if not isinstance(vec_bits, int) or not subject.widths_bits or "tmem" in case.spaces:
         return
     if getattr(partition, "guards", ()) or getattr(partition, "tail", None) is not None:
         return  # the last vectors are left out or others: what the threads do not divide has no one width
     wanted = brute_force(case, request.scope.threads, subject.widths_bits)
-    if wanted == found:
+    if wanted == vec_bits:
         return
-    if wanted is not None and found < wanted:
+    if wanted is not None and vec_bits < wanted:
         if any(applies(case) for applies in subject.expected_narrow.values()):
             return
-        why = f"vectors of {found} bits; {wanted} fit ({_told(partition)})"
+        why = f"vectors of {vec_bits} bits; {wanted} fit ({_summary_text(partition)})"
     else:
-        why = f"vectors of {found} bits; no more than {wanted} fit every start"
+        why = f"vectors of {vec_bits} bits; no more than {wanted} fit every start"
     kernel = None
     with contextlib.suppress(Counterexample):  # what cannot be emitted is told by another rule
-        kernel = built(subject, case)
+        kernel = build_kernel(subject, case)
     line, text = (0, "") if kernel is None else first_mover(kernel, subject.name, _memory_of(case))
     raise Counterexample(WIDE, why, case, line=line, text=text)
 
@@ -307,7 +311,7 @@ def _memory_of(case: CopyCase) -> str:
 # ------------------------------------------------------------------------------------------------- text and runs
 
 
-def built(
+def build_kernel(
     subject: VariantUnderTest, case: CopyCase, *, skip: str | None = None, left_out: Collection[str] = ()
 ) -> tc.BuiltKernel | None:
     """The kernel of a case (without a step, or options), or None where the variant declines.
@@ -324,8 +328,8 @@ def built(
             raise Counterexample(EMITS, str(error), case) from error
         return None
     except (tc.TilecopyError, ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
-        said = str(error).split("\n  at ")[0]  # where the kit makes its kernel is no news
-        raise Counterexample(EMITS, f"{type(error).__name__}: {said}", case) from error
+        message = str(error).split("\n  at ")[0]  # where the kit makes its kernel is no news
+        raise Counterexample(EMITS, f"{type(error).__name__}: {message}", case) from error
 
 
 def copy_instructions(kernel: tc.BuiltKernel, name: str) -> list[tuple[int, Line]]:
@@ -350,14 +354,14 @@ def text_is_own(subject: VariantUnderTest, case: CopyCase) -> bool:
     """The text is the same at every build, of hooks that change nothing, and names only the copy's operands."""
     auditor = HookAuditor()
     audited = subject.with_wrapper(auditor)
-    first, second = built(subject, case), built(audited, case)
+    first, second = build_kernel(subject, case), build_kernel(audited, case)
     if first is None or second is None:
         if first is not second:
             raise Counterexample(DETERMINISTIC, "it declines one time and emits another", case)
         return False
     for _ in range(5):  # a busy machine is not the hook's fault: the shortest call counts
         if auditor.slow:
-            built(audited, case)
+            build_kernel(audited, case)
     _complain(auditor, case)
     if first.ptx != second.ptx:
         pairs = zip(first.ptx.split("\n"), second.ptx.split("\n"), strict=False)
@@ -378,7 +382,7 @@ def text_is_own(subject: VariantUnderTest, case: CopyCase) -> bool:
 
 def results_are_right(subject: VariantUnderTest, case: CopyCase, seed: int = 0) -> bool:
     """The emulator's results are the oracle's, byte for byte, and each element is moved once."""
-    kernel = built(subject, case)
+    kernel = build_kernel(subject, case)
     if kernel is None:
         return False
     source, target = arrays_of(case, seed)
@@ -391,24 +395,24 @@ def results_are_right(subject: VariantUnderTest, case: CopyCase, seed: int = 0) 
     return True
 
 
-def emulated(subject: VariantUnderTest, case: CopyCase, kernel: tc.BuiltKernel, *arrays: Any) -> Any:
+def emulate(subject: VariantUnderTest, case: CopyCase, kernel: tc.BuiltKernel, *arrays: Any) -> Any:
     """The report of a launch on the emulator, which a process that only answers (:mod:`.process`) does not import."""
     from tilecopy_emulator.executor import EmulatorExecutor
 
-    return EmulatorExecutor().launch(kernel, subject.harness_config.launched(case, *arrays))
+    return EmulatorExecutor().launch(kernel, subject.harness_config.launch_arguments(case, *arrays))
 
 
 def _run(subject: VariantUnderTest, case: CopyCase, kernel: tc.BuiltKernel, source: Any, target: Any) -> Any:
-    held = source.copy()
+    source_before = source.copy()
     try:
-        report = emulated(subject, case, kernel, source, target)
+        report = emulate(subject, case, kernel, source, target)
     except tc.HazardError as error:
         text = line_text(kernel, error.line)
         first = str(error).split("\n")[0]
         raise Counterexample(DEFINED, first, case, line=error.line, text=text) from error
     except tc.TilecopyError as error:
         raise Counterexample(DEFINED, f"{type(error).__name__}: {error}", case) from error
-    if not np.array_equal(held, source):
+    if not np.array_equal(source_before, source):
         raise Counterexample(RESULT, "the source's memory has changed", case)
     return report
 
@@ -433,12 +437,12 @@ def _blame(
     before = arrays_of(case, seed)[1]
     kept = result[at] == before[at]
     line, text = _writer(subject, case, kernel, seed, result, at)
-    found = f"{where} of {case.dst.space} memory is 0x{result[at]:02x}, 0x{wanted[at]:02x} is expected"
+    message = f"{where} of {case.dst.space} memory is 0x{result[at]:02x}, 0x{wanted[at]:02x} is expected"
     if kept and not line:
-        found += ": no instruction of the copy writes it"
+        message += ": no instruction of the copy writes it"
     elif wanted[at] == before[at]:
-        found += ": it is no part of the destination's box"
-    raise Counterexample(RESULT, found, case, line=line, text=text)
+        message += ": it is no part of the destination's box"
+    raise Counterexample(RESULT, message, case, line=line, text=text)
 
 
 def _writer(
@@ -451,7 +455,7 @@ def _writer(
         shortened = [line if n != number else "" for n, line in enumerate(lines, 1)]
         source, target = arrays_of(case, seed)
         try:
-            emulated(subject, case, attrs.evolve(kernel, ptx="\n".join(shortened)), source, target)
+            emulate(subject, case, attrs.evolve(kernel, ptx="\n".join(shortened)), source, target)
         except tc.TilecopyError:
             continue
         if target[at] != result[at]:
@@ -470,11 +474,11 @@ def only_the_box_is_read(subject: VariantUnderTest, case: CopyCase) -> bool:
         return False  # declined, or told by another rule
     source, target = arrays_of(case)
     try:
-        emulated(subject, case, kernel, source, target, unread)
+        emulate(subject, case, kernel, source, target, unread)
     except tc.HazardError as error:
         text = line_text(kernel, error.line)
-        found = str(error).split("\n")[0]
-        raise Counterexample(ONLY_THE_BOX, found, case, line=error.line, text=text) from error
+        message = str(error).split("\n")[0]
+        raise Counterexample(ONLY_THE_BOX, message, case, line=error.line, text=text) from error
     return True
 
 
@@ -503,12 +507,12 @@ def _count(subject: VariantUnderTest, case: CopyCase, kernel: tc.BuiltKernel, re
         return
     total, worst = 0, (0, 0)
     for number, line in copy_instructions(kernel, subject.name):
-        each = _bytes_of(line, *case.spaces)
-        if each is None:
+        line_bytes = _bytes_of(line, *case.spaces)
+        if line_bytes is None:
             return
-        written = each * report.lines.get(number, 0)
+        written = line_bytes * report.lines.get(number, 0)
         total, worst = total + written, max(worst, (written, number))
-    wanted = oracle.written(case) * case.elem_bytes
+    wanted = oracle.count_written(case) * case.elem_bytes
     if total > wanted:
         raise Counterexample(
             EXACTLY_ONCE,

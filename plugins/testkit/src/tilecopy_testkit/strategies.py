@@ -34,10 +34,10 @@ class _Drawn:
 @st.composite
 def cases(draw: st.DrawFn, case_space: CaseSpace) -> CopyCase:
     """Draw a case."""
-    found = describe(_Drawn(draw), case_space)
-    assume(found is not None)
-    assert found is not None
-    return found
+    case = describe(_Drawn(draw), case_space)
+    assume(case is not None)
+    assert case is not None
+    return case
 
 
 @checked(spaces=SPACES, dtypes=DTYPES, targets=TARGETS)

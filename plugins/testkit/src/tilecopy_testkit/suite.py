@@ -23,7 +23,7 @@ from .case_harness import ArgumentMaker, OptionMaker
 from .copy_case import CopyCase
 from .counterexample import Counterexample
 from .declines import equivalent_layouts_agree
-from .drawing import seeded
+from .drawing import case_of_seed
 from .strategies import cases
 from .validators import ANY
 from .variant_under_test import WIDTHS_BITS, Moves, OwnDraws, VariantUnderTest
@@ -91,7 +91,7 @@ def for_all(
     for number in range(examples * MOST_TRIES):
         if number >= examples and taken >= least:
             break
-        case = seeded(subject.case_space, f"{seeded_by}:{number}")
+        case = case_of_seed(subject.case_space, f"{seeded_by}:{number}")
         try:
             taken += bool(rule(subject, case))
         except Counterexample as counterexample:

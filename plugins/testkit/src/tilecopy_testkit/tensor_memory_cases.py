@@ -126,22 +126,22 @@ def tensor_fragment_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str
     sliced = 0 if shape == "16x32bx2" or twice else draw.choose(range(more + 1))
     kept = repeats if not (shape == "16x32bx2" or twice) else repeats + more
     unit = prod(e for e, _, _ in columns) * per_column
-    each = high * (2 if both else 1)
-    height = each * (4 if axis else 1)
+    unit_lanes = high * (2 if both else 1)
+    height = unit_lanes * (4 if axis else 1)
     warp, warps = draw.choose([(0, 4), (0, 4), (0, 4), (1, 1), (2, 2)]) if axis else (0, 1)  # that own what is copied
     width = unit * (repeats + more) * (2 if twice else 1)
-    extents = (each * warps, unit * kept * (2 if twice else 1))
+    extents = (unit_lanes * warps, unit * kept * (2 if twice else 1))
     fragment = Operand(
         "local",
         (height, width),
         extents,
-        (AffineStart(each * warp), AffineStart(unit * sliced)),
+        (AffineStart(unit_lanes * warp), AffineStart(unit * sliced)),
         tuple(it for it in (*lanes_of_all, *down, *twice, *across, *inner) if it[0] > 1) or ((1, 1, "m"),),
         offset=(("m", per_column * draw.choose([0, 0, 0, 2])),),
     )
 
     counts = {"unit": units, "block": draw.choose([1, 1, 2]), "turn": draw.choose([1, 1, 2]), "n": 0, "multiple_of": 1}
-    first = AffineStart(each * warp)
+    first = AffineStart(unit_lanes * warp)
     lanes: Iters = ((128, 1, "TLane"),)
     offset: tuple[tuple[str, int], ...] = ()
     if scope == "warp":

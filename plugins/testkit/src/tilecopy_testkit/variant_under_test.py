@@ -33,12 +33,12 @@ def source_of(plugin: Any) -> Source:
         PluginError: no installed variant has that name, or the object has no record.
     """
     if isinstance(plugin, str):
-        found = [source for source in installed_sources(VARIANTS_GROUP) if source.name == plugin]
-        if not found:
+        sources = [source for source in installed_sources(VARIANTS_GROUP) if source.name == plugin]
+        if not sources:
             raise tc.PluginError(
                 f"plugin: no installed variant is named {short_repr(plugin)}; install the package that has it"
             )
-        return found[0]
+        return sources[0]
     try:
         name = getattr(getattr(plugin, "variant", None), "name", None)
     except Exception:  # an object's own
@@ -63,7 +63,7 @@ def reference_of(plugin: Any) -> str | None:
     return None
 
 
-def referred(reference: str) -> Any:
+def plugin_of(reference: str) -> Any:
     """The plugin that :func:`reference_of` named."""
     from importlib import import_module
 
@@ -147,11 +147,11 @@ class VariantUnderTest:
         return self.harness_config.registry
 
     @property
-    def registered(self) -> Plugin:
+    def registry_entry(self) -> Plugin:
         """The plugin as the registry has it."""
-        found = self.registry.table().plugin_named(self.name)
-        assert found is not None
-        return found
+        plugin = self.registry.table().plugin_named(self.name)
+        assert plugin is not None
+        return plugin
 
     @property
     def steps(self) -> tuple[Step, ...]:

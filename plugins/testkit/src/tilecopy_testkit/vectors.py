@@ -65,9 +65,12 @@ class Vector:
     def __str__(self) -> str:
         return self.name
 
-    def given(self) -> list[Any]:
+    def launch_arguments(self) -> list[Any]:
         """New arrays of bytes, and integers, for a launch, which changes the arrays."""
-        return [np.frombuffer(each, np.uint8).copy() if isinstance(each, bytes) else each for each in self.arguments]
+        return [
+            np.frombuffer(argument, np.uint8).copy() if isinstance(argument, bytes) else argument
+            for argument in self.arguments
+        ]
 
     def replay(self) -> None:
         """Run it on the emulator.
@@ -75,20 +78,20 @@ class Vector:
         Raises:
             Counterexample: a byte is not what the GPU gave, or the emulator refuses the kernel.
         """
-        given = self.given()
+        arguments = self.launch_arguments()
         try:
-            run_ptx(self.ptx, given, grid=self.grid, block=self.block)
+            run_ptx(self.ptx, arguments, grid=self.grid, block=self.block)
         except tc.TilecopyError as error:
             raise Counterexample(AS_RECORDED, f"{self}: {type(error).__name__}: {error}") from error
-        for number, (found, wanted) in enumerate(zip(given, self.after, strict=True)):
-            if wanted is None or found.tobytes() == wanted:
+        for number, (array, wanted) in enumerate(zip(arguments, self.after, strict=True)):
+            if wanted is None or array.tobytes() == wanted:
                 continue
             right = np.frombuffer(wanted, np.uint8)
-            wrong = np.flatnonzero(found != right)
+            wrong = np.flatnonzero(array != right)
             at = int(wrong[0])
             raise Counterexample(
                 AS_RECORDED,
-                f"{self}: {len(wrong)} of {len(right)} bytes of argument {number} differ; byte {at} is 0x{found[at]:02x}, and "
+                f"{self}: {len(wrong)} of {len(right)} bytes of argument {number} differ; byte {at} is 0x{array[at]:02x}, and "
                 f"was 0x{right[at]:02x} on {self.recorded}",
             )
 
@@ -116,13 +119,13 @@ def _vectors(data: Mapping[str, Any]) -> list[Vector]:
     recorded = f"{data['device']}, driver {data['driver']}, {data['date']}"
     return [
         Vector(
-            each["name"],
-            "\n".join(each["ptx"]),
-            each["grid"],
-            each["block"],
-            tuple(bytes.fromhex(a) if isinstance(a, str) else a for a in each["arguments"]),
-            tuple(None if a is None else bytes.fromhex(a) for a in each["after"]),
+            record["name"],
+            "\n".join(record["ptx"]),
+            record["grid"],
+            record["block"],
+            tuple(bytes.fromhex(a) if isinstance(a, str) else a for a in record["arguments"]),
+            tuple(None if a is None else bytes.fromhex(a) for a in record["after"]),
             recorded,
         )
-        for each in data["vectors"]
+        for record in data["vectors"]
     ]

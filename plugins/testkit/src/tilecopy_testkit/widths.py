@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from .copy_case import CopyCase, Operand
-from .oracle import owned, places
+from .oracle import owners_of, places
 
 
 def fits(sides: Sequence[Any], vec: int) -> bool:
@@ -51,7 +51,7 @@ def widest(
     return None
 
 
-def reached(case: CopyCase) -> Iterator[dict[str, int]]:
+def reachable_values(case: CopyCase) -> Iterator[dict[str, int]]:
     """Values of the variables that stand for all that a start can have: it is affine in them, or in what they are divided by."""
     d = case
     used = {t.variable for o in (d.dst, d.src) for s in o.starts for t in s.terms}
@@ -88,9 +88,9 @@ def brute_force(case: CopyCase, threads: int, widths_bits: Sequence[int]) -> int
     elem_bits = d.elem_bytes * 8
     if "local" not in d.spaces:
         judged = [*sides, *(_plain(o) for o in sides if o.swizzle is not None)]
-        at = [[places(o, values)[0]["m"][0] for o in judged] for values in reached(d)]
+        at = [[places(o, values)[0]["m"][0] for o in judged] for values in reachable_values(d)]
         return widest(at, elem_bits, chunk, threads, allowed)
-    by_thread = [each for values in reached(d) for each in _by_thread(d, values)]
+    by_thread = [thread_places for values in reachable_values(d) for thread_places in _by_thread(d, values)]
     return widest(by_thread, elem_bits, chunk, 1, allowed)
 
 
@@ -98,7 +98,7 @@ def _by_thread(case: CopyCase, values: Mapping[str, int]) -> Iterator[list[Any]]
     """For each thread, the places of its own elements: in registers, and on the other side."""
     d = case
     fragment, other = (d.src, d.dst) if d.src.space == "local" else (d.dst, d.src)
-    thread, register, element, replica = owned(d, fragment, values)
+    thread, register, element, replica = owners_of(d, fragment, values)
     judged = [other, *([_plain(other)] if other.swizzle is not None else [])]
     at = [places(o, values)[0]["m"][0] for o in judged]
     for tid in np.unique(thread):

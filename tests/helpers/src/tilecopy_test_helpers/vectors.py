@@ -17,7 +17,7 @@ def with_result(vector: Vector, given: Iterable[Any], recorded: str) -> Vector:
     """The vector with what a launch made of its arguments.
 
     Args:
-        given: of :meth:`~tilecopy_testkit.Vector.given`, after the launch.
+        given: of :meth:`~tilecopy_testkit.Vector.launch_arguments`, after the launch.
         recorded: on what and when.
     """
     after = tuple(each.tobytes() if isinstance(each, np.ndarray) else None for each in given)
