@@ -9,7 +9,7 @@ from typing import Any
 import click
 from tilecopy.catalog import KNOWN_EXECUTORS
 from tilecopy.executors import executors
-from tilecopy.harness import stand_in
+from tilecopy.harness import stand_ins
 
 from tilecopy_core.description import OPS, TARGETS, Variant
 from tilecopy_core.dispatch import Plan
@@ -99,9 +99,8 @@ def _in_words(command: Callable[..., Result], more: Sequence[Callable[[Any], Any
         src, dst = parse_region(source, src_layout, "src"), parse_region(destination, dst_layout, "dst")
         check_names(variant=words.get("variant"))
         record = record_of(words.get("variant"))
-        for option in record.options if record is not None else ():
-            if option.name == "mbar":
-                words["mbar"] = stand_in(option)
+        if record is not None:
+            words |= {name: value for name, value in stand_ins(record, {}).items() if name == "mbar"}
         return command(src=src, dst=dst, scope=parse_scope(scope), **words)
 
     options = (

@@ -31,7 +31,7 @@ __all__ = [
     "Step",
     "declare",
     "element_storage",
-    "stand_in",
+    "stand_ins",
 ]
 
 TMEM_LANES = 128
@@ -95,8 +95,13 @@ OPTIONS: dict[str, Callable[[Any], Any]] = {
 """How a harness makes the options that only a kernel has, by name."""
 
 
-def stand_in(option: Option) -> Any:
-    """Return a value for an option that a copy cannot do without, where there is no kernel: one mbarrier, or 0."""
+def stand_ins(record: Variant, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values, where there is no kernel, for the options that a variant requires and ``options`` lacks: an mbarrier, or 0."""
+    missing = [option for option in record.options if option.required and options.get(option.name) is None]
+    return {option.name: _stand_in(option) for option in missing}
+
+
+def _stand_in(option: Option) -> Any:
     barrier = Buffer((1,), "uint64", space="shared", name=option.name)
     if Region in option.types:
         return barrier[0]

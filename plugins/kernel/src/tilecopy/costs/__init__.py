@@ -2,8 +2,7 @@
 
 from .compare import Comparison, compare
 from .cost import Cost, cost
-from .hardware import BANK_BYTES, BANKS, LINE_BYTES, SECTOR_BYTES
-from .traffic import distinct_sectors, distinct_wavefronts
+from .traffic import BANK_BYTES, BANKS, LINE_BYTES, SECTOR_BYTES, distinct_sectors, distinct_wavefronts
 
 __all__ = [
     "BANKS",

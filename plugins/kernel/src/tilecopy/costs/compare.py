@@ -37,7 +37,7 @@ from tilecopy_core.layout import html_table
 from tilecopy_core.memory import Region
 from tilecopy_core.registry import Registry, default_registry
 
-from ..harness import stand_in
+from ..harness import stand_ins
 from .cost import Cost, cost, count_text
 
 _COLUMNS = (
@@ -215,7 +215,9 @@ def compare(
                 src=src,
                 scope=thread() if alone else scope,
                 target=target,
-                active=_first(scope) if alone else ActiveThreads(scope.threads if scope.kind == "cta" else None),
+                active=ActiveThreads(scope.threads, (True, *[False] * (scope.threads - 1)))
+                if alone
+                else ActiveThreads(scope.threads if scope.kind == "cta" else None),
                 options=options,
                 outside=outside,
             )
@@ -236,11 +238,6 @@ def compare(
     return Comparison(tuple(rows), declined)
 
 
-def _first(scope: Scope) -> ActiveThreads:
-    """The first thread of a scope."""
-    return ActiveThreads(scope.threads, (True, *[False] * (scope.threads - 1)))
-
-
 def way(record: Variant, request: CopyRequest, registry: Registry) -> ComparisonRow:
     """Return a copy by one variant, with the options that it declares and stand-ins for those that it needs.
 
@@ -248,8 +245,8 @@ def way(record: Variant, request: CopyRequest, registry: Registry) -> Comparison
         NoVariantError: it does not lower the copy.
         PluginError, PtxError: its instructions cannot be written.
     """
-    options = {option.name: stand_in(option) for option in record.options if option.required}
-    declared = {option.name for option in record.options}
-    options |= {name: value for name, value in request.options.items() if name in declared}
+    names = {option.name for option in record.options}
+    options = {name: value for name, value in request.options.items() if name in names}
+    options |= stand_ins(record, options)
     copy_plan = dispatch(attrs.evolve(request, options=options), record.name, registry)
     return ComparisonRow(copy_plan, cost(copy_plan, registry))

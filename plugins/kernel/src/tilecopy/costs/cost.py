@@ -30,9 +30,9 @@ from tilecopy_core.registry import Registry, default_registry
 from tilecopy_partitions import TensorMap
 
 from ..emitted_text import emit_checked
-from ..harness import stand_in
-from .hardware import BANK_BYTES, BANKS, SECTOR_BYTES
+from ..harness import stand_ins
 from .interpreter import GLOBAL_STEP_BYTES, SHARED_STEP_BYTES, CopyInterpreter, live_registers
+from .traffic import BANK_BYTES, BANKS, SECTOR_BYTES
 
 
 @frozen
@@ -262,7 +262,9 @@ def cost(plan: Plan, registry: Registry | None = None) -> Cost:
         RequestError: the plan is for a kernel alone, such as one with memory that only the kernel has.
         PluginError: the variant is not there any more, or is faulty.
     """
-    options = {**plan.request.options, **_stand_ins(plan, registry)}
+    plugin = (registry or default_registry()).table().plugin_named(plan.variant)
+    options = dict(plan.request.options)
+    options |= {} if plugin is None or plugin.variant is None else stand_ins(plugin.variant, options)
     dst, src = _with_address(plan.request.dst), _with_address(plan.request.src)
     request = attrs.evolve(plan.request, dst=dst, src=src, options=options)
     plan = attrs.evolve(plan, request=request)
@@ -334,17 +336,6 @@ def _with_address(region: Region) -> Region:
     fields: dict[str, Any] = {"space": "tmem", "layout": buffer.layout, "name": buffer.name, "memory": buffer.memory}
     holder = Buffer((1,), "uint32", space="shared", name=f"{buffer.name}_address")
     return attrs.evolve(region, buffer=Buffer(buffer.shape, buffer.dtype, allocated_addr=holder, **fields))
-
-
-def _stand_ins(plan: Plan, registry: Registry | None) -> dict[str, Any]:
-    """Return stand-ins for the options that instructions need and a plan may leave out: an mbarrier, the rank 0."""
-    plugin = (registry or default_registry()).table().plugin_named(plan.variant)
-    record = None if plugin is None else plugin.variant
-    options: dict[str, Any] = {}
-    for option in record.options if record is not None else ():
-        if option.required and plan.request.options.get(option.name) is None:
-            options[option.name] = stand_in(option)
-    return options
 
 
 class _Outside(KernelBindings):

@@ -19,8 +19,7 @@ from tilecopy_core.description import WARP_THREADS
 from tilecopy_core.integers import evaluate
 from tilecopy_core.ptx import Label, Line, LineAccess, Register, TensorPlace, names_in
 
-from .hardware import LINE_BYTES, SECTOR_BYTES
-from .traffic import distinct_sectors, distinct_wavefronts
+from .traffic import LINE_BYTES, SECTOR_BYTES, distinct_sectors, distinct_wavefronts
 
 AHEAD = 4
 """Loads of a thread under way where each is packed into a word with the one before it."""

@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.ma
 
-from .hardware import BANK_BYTES, BANKS, SECTOR_BYTES
+SECTOR_BYTES, LINE_BYTES = 32, 128
+"""A sector of global memory, and a line of four."""
+BANKS, BANK_BYTES = 32, 4
+"""Banks of shared memory, each a word wide."""
 
 
 def distinct_sectors(requests: Any, addresses: Any, sizes_bytes: Any, unit_bytes: int = SECTOR_BYTES) -> int:
