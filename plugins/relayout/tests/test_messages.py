@@ -23,12 +23,12 @@ def run(*arguments: Any, **options: Any) -> None:
         (
             lambda: run((0, 0)),
             tc.RequestError,
-            "axes (0, 0) is not a permutation of 2 dimensions (0 to 1; the shape is (4, 6))",
+            "axes (0, 0) is not a permutation of 2 dimensions (0 to 1; the array's shape is (4, 6))",
         ),
         (
             lambda: run((1, 0, 2)),
             tc.RequestError,
-            "axes (1, 0, 2) is not a permutation of 2 dimensions (0 to 1; the shape is (4, 6))",
+            "axes (1, 0, 2) is not a permutation of 2 dimensions (0 to 1; the array's shape is (4, 6))",
         ),
         (
             lambda: run(5),

@@ -47,7 +47,7 @@ def _permutation(axes: Any, numbers: list[int] | None, shape: Sequence[int]) -> 
     if sorted(positive) != list(range(rank)):
         valid = f"0 to {rank - 1}; " if rank else ""
         raise RequestError(
-            f"axes {short_repr(axes)} is not a permutation of {rank} dimensions ({valid}the shape is {tuple(shape)})"
+            f"axes {short_repr(axes)} is not a permutation of {rank} dimensions ({valid}the array's shape is {tuple(shape)})"
         )
     return positive
 
