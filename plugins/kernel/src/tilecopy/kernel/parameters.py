@@ -25,7 +25,7 @@ from tilecopy_core.integers import Expr, Int, Symbol, constant_of, evaluate, key
 from tilecopy_core.layout import DType, dtype_of, row_major
 from tilecopy_core.memory import Buffer
 from tilecopy_core.ptx import Recipe
-from tilecopy_partitions import HostBytes, TensorMap
+from tilecopy_core.registry import LOCK
 
 from ..errors import LaunchError
 from ..overlap import StridedMemory, overlaps_itself
@@ -651,6 +651,8 @@ def computed_parameter(
     Raises:
         RequestError: the recipe uses anything else.
     """
+    with LOCK:
+        from tilecopy_partitions import HostBytes, TensorMap
     made_of: tuple[Buffer, ...]
     if not isinstance(recipe, (TensorMap, HostBytes)):
         raise RequestError(f"parameter {name} must be made by a TensorMap or HostBytes, got {short_repr(recipe)}")

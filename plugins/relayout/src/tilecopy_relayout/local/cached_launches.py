@@ -99,6 +99,12 @@ class _CachedLaunch:
             raise CacheMissError
         return result, address
 
+    def launch_first(self, source: int, destination: int, stream: Any) -> None:
+        """Launch for addresses of another alignment than those before, if they are multiples of a word."""
+        if (source | destination) & self.mask:
+            raise CacheMissError
+        self.launch(source, destination, stream)
+
     def launch_across(self, across: CrossDeviceSync, source: int, destination: int, stream: Any) -> None:
         """Launch for a result on another GPU."""
         if (source | destination) & self.mask:
@@ -156,9 +162,7 @@ def launch_cached(array: Any, axes: Any, out: Any, stream: Any, executor: str | 
     try:
         launch, src_bytes, dst_bytes = kept.launches[(address & 15) << 4 | out_address & 15]  # low_bits of both
     except KeyError:
-        if (address | out_address) & kept.mask:
-            raise CacheMissError from None
-        kept.launch(address, out_address, stream)
+        kept.launch_first(address, out_address, stream)
     else:
         launch((address + src_bytes, out_address + dst_bytes), stream)
     if out is not None:
