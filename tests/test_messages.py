@@ -80,7 +80,7 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
             tc.LayoutError,
             "A[32, 32]: dimension 0: the region 4 : 3 ends before it starts (extent -1)",
         ),
-        (lambda: memory()[0, 0, 0], tc.LayoutError, "A has 2 dimensions; the index has 3: (0, 0, 0)"),
+        (lambda: memory()[0, 0, 0], tc.LayoutError, "an index of A must have at most 2 dimensions, got 3: (0, 0, 0)"),
         (
             lambda: memory("shared", layout=TileLayout(S[16, 16])),
             tc.LayoutError,

@@ -51,7 +51,7 @@ def not_as_declared(variant: Variant, request: CopyRequest, looked: dict[str, st
     names = [option.name for option in variant.options]
     if unknown := sorted(set(request.options).difference(names)):  # it would be lost in silence
         near = did_you_mean(unknown[0], names)
-        return f"option {unknown[0]!r} is not known to it (it takes {', '.join(names) or 'none'}){near}"
+        return f"option {unknown[0]!r} is unknown to it (it takes {', '.join(names) or 'none'}){near}"
     for option in variant.options:
         value = request.options.get(option.name)
         if value is not None and not option.fits(value):

@@ -1,4 +1,4 @@
-"""One copy to be lowered, what a variant answers, and what a variant says of itself."""
+"""The request of a copy, the answers of a variant to it, and the record of a variant."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _default_steps(variant: Variant) -> tuple[str, ...]:
 
 @frozen
 class Accept:
-    """The variant can do this copy, at its record's priority or at another, which is an integer (else a PluginError).
+    """The answer that the variant can do this copy, at its record's priority or at another, which is an integer (else a PluginError).
 
     A lower one leaves the copy to another variant that does it as well.
     """
@@ -116,7 +116,7 @@ class Accept:
 
 @frozen
 class Decline:
-    """The variant does not do this copy; the reason is for a person to read. Raises PluginError where it is not a text."""
+    """The answer that the variant does not do this copy; a person reads the reason. Raises PluginError where it is not a text."""
 
     reason: str = _field("a text: operand, value and rule")
 
@@ -129,7 +129,7 @@ Verdict = Accept | Decline
 
 @frozen
 class Option:
-    """One option that a variant takes; dispatch refuses what does not fit it before any hook is called.
+    """A frozen record of one option of a variant; dispatch refuses what does not fit it before any hook is called.
 
     Raises PluginError where a field is malformed.
 
@@ -189,7 +189,7 @@ those (PTX ISA, memory consistency model: morally strong operations)."""
 
 @frozen
 class Variant:
-    """What a variant plugin says of itself; the plugin object carries it as its attribute ``variant``.
+    """A frozen record of what a variant does and needs: the attribute ``variant`` of a plugin.
 
     Dispatch holds every request against it before it calls a hook: op, spaces, architecture, threads and options. What
     is declared here need not be checked by a hook. Raises PluginError where a field is malformed.
@@ -303,7 +303,7 @@ def _read_only(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @frozen(eq=False, repr=False)
 class Options(Mapping[str, Any]):
-    """The options of a request, by name; nobody can change them."""
+    """A read-only mapping of the options of a request."""
 
     _values: Mapping[str, Any] = attrs.field(factory=dict, converter=_read_only)
 
@@ -342,7 +342,7 @@ def _as_region(value: Any) -> Any:
 
 @frozen(kw_only=True)
 class CopyRequest:
-    """One copy to be lowered.
+    """A frozen record of one copy to be lowered.
 
     Raises RequestError for an unknown op or scope, an operand that is not a region, or a fill that the dtype does not hold,
     and TargetError for an unknown target.
@@ -435,7 +435,7 @@ def _shown_region(region: Region) -> str:
 
 
 def check_request(request: CopyRequest) -> None:
-    """Refuse what no variant could give a meaning.
+    """Refuse a request that no variant could give a meaning.
 
     Raises RequestError for dtypes or extents that differ, and LayoutError where the destination's layout puts two elements
     in one place, or a region leaves its buffer without ``outside=``.

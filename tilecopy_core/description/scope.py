@@ -1,4 +1,4 @@
-"""Who takes part in a copy: scopes, the place of a thread in them, and which threads are active."""
+"""The threads of a copy: scopes, the place of a thread in them, and which threads are active."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _made_of(atom: Atom) -> tuple[Any, ...]:
 
 @frozen
 class ActiveThreads:
-    """Which threads of the CTA reach a copy.
+    """A frozen record of the threads of the CTA that reach a copy.
 
     Attributes:
         cta_threads: threads in the CTA, or None where the copy stands outside a kernel.

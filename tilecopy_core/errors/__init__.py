@@ -1,4 +1,4 @@
-"""The errors that tilecopy raises: one class for each kind of mistake; and what public names check of their arguments.
+"""The errors that tilecopy raises, one class per kind of mistake, and validators of arguments.
 
 Every message says what must hold, for which operand, what was given, and what to do.
 """
@@ -28,35 +28,35 @@ _OBJECT_ADDRESS = pattern(r" at 0x[0-9A-Fa-f]+(?=[>,])")
 
 
 class TilecopyError(Exception):
-    """Root of every error that tilecopy raises on purpose."""
+    """The base class of every error that tilecopy raises."""
 
 
 class LayoutError(TilecopyError, ValueError):
-    """A layout, buffer or region is malformed, or two of them do not fit together."""
+    """Raised for a layout, buffer or region that is malformed, or for two that do not fit together."""
 
 
 class RequestError(TilecopyError, ValueError):
-    """A copy, or an argument of a builder call, is not meaningful whatever variant would lower it."""
+    """Raised for a copy, or an argument of the builder, that no variant could give a meaning."""
 
 
 class TargetError(TilecopyError, ValueError):
-    """A target is unknown, or what was asked needs a newer architecture."""
+    """Raised for an unknown target, or a request that needs a newer architecture."""
 
 
 class PtxError(TilecopyError, ValueError):
-    """An instruction that the PTX builder refuses: operands, widths or alignment do not match the ISA."""
+    """Raised for an instruction whose operands, widths or alignment do not match the PTX ISA."""
 
 
 class PluginError(TilecopyError, RuntimeError):
-    """A plugin is broken (and was asked for by name), or two plugins claim one name."""
+    """Raised for a broken plugin that was requested by name, or for two plugins with one name."""
 
 
 class PerformanceWarning(UserWarning):
-    """A copy is right, and much slower than it could be; ``plan.explain()`` has the same as a note."""
+    """Warns of a copy that is correct but much slower than it could be; ``plan.explain()`` has a note of it."""
 
 
 class NoVariantError(TilecopyError, LookupError):
-    """No installed variant can lower a copy.
+    """Raised if no installed variant can lower a copy.
 
     Attributes:
         declined: for each variant that was asked (or set aside), why it does not do this copy.
@@ -73,7 +73,7 @@ class NoVariantError(TilecopyError, LookupError):
 
 
 class UnknownOptionError(RequestError, NoVariantError):
-    """A copy has an option that no installed variant of its op takes, so that none of them lowers it."""
+    """Raised for an option that no installed variant of the op takes."""
 
 
 _ALSO_CALLED = {
@@ -142,7 +142,7 @@ def attribute(value: object, name: str) -> Any:
 
 
 class Validator:
-    """What an argument of a public function, or a field of a record, may be.
+    """A check of an argument of a public function, or of a field of a record.
 
     Attributes:
         rule: in words, after "must be".

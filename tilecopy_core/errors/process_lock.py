@@ -1,4 +1,4 @@
-"""The lock of what a process does once."""
+"""The lock that serialises imports and loading in a process, and that a fork waits for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions on what is known when a kernel runs: comparisons, and what joins them."""
+"""Conditions that are decided when a kernel runs: comparisons, joined by ``&``, ``|`` and ``~``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Condition", "RunTime"]
 
 
 class RunTime:
-    """A symbolic integer or run-time value. It refuses every operator that its class lacks; ``has`` says what it has."""
+    """The base class of symbolic integers and run-time values: it refuses the operators that a class lacks; ``has`` lists the others."""
 
     __slots__ = ()
     __array_ufunc__ = None  # array + value comes to __radd__, which refuses it

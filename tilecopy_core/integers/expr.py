@@ -35,7 +35,7 @@ Term: TypeAlias = "tuple[Atom, int]"
 
 
 class Atom:
-    """What sums are made of: immutable, hashable, equal when made of equal parts.
+    """A symbol or an operation, of which sums consist: immutable, hashable, equal if its parts are equal.
 
     Attributes:
         op: the name of an operation in :data:`OPERATIONS`; "" of a symbol.
@@ -56,7 +56,7 @@ class Atom:
 
     @cached_property
     def symbols(self) -> frozenset[Symbol]:
-        """Every symbol in it."""
+        """Return every symbol in it."""
         return frozenset((self,)) if isinstance(self, Symbol) else frozenset().union(*map(symbols_of, self.operands))
 
     def __repr__(self) -> str:
@@ -170,7 +170,7 @@ class Expr(RunTime):
 
     @cached_property
     def bounds(self) -> Bounds:
-        """Smallest and largest value; see :func:`bounds_of`."""
+        """Return the smallest and largest value; see :func:`bounds_of`."""
         known = _as_quotients(self)
         lower, upper = bounds_of(constant_of(known))
         for atom, coefficient in terms_of(known):
@@ -181,7 +181,7 @@ class Expr(RunTime):
 
     @property
     def symbols(self) -> frozenset[Symbol]:
-        """Every symbol in it."""
+        """Return every symbol in it."""
         return reduce(operator.or_, [atom.symbols for atom, _ in self.terms])
 
     def __neg__(self) -> Any:
@@ -198,7 +198,7 @@ class Expr(RunTime):
     __eq__, __ne__, __lt__, __le__, __gt__, __ge__ = (_operator(op, partial(Condition, op)) for op in COMPARISONS)
 
     def __index__(self) -> int:
-        raise RequestError(f"{self} is known only when the kernel runs; a plain integer is needed here")
+        raise RequestError(f"{self} is known only when the kernel runs; a plain integer is required here")
 
     def __bool__(self) -> bool:
         raise RequestError(f"{self} is known only when the kernel runs; use KernelBuilder.if_ to branch on it")
@@ -528,7 +528,7 @@ def substitute(value: Int, replacements: Mapping[Symbol, Any]) -> Int:
 
 @frozen
 class Rule:
-    """What there is to know of an operation on two integers.
+    """A frozen record of all that is known of an operation on two integers.
 
     Attributes:
         text: how it prints and what Python reads, of the texts of its operands.

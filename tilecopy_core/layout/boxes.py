@@ -1,4 +1,4 @@
-"""Boxes of a shape: what a region means, and cutting the iters of a layout to one."""
+"""Boxes of a shape: the starts and extents of a region, and the iters of a layout inside a box."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def _pieces(iters: Iters, start: int, extent: int, inner: int) -> tuple[list[Ite
     size = gcd(start, extent, inner)
 
     def step(at: int) -> Offset | None:
-        """From the piece before an index to the one that begins there, or None where they are not alike."""
+        """Return the offset from the piece before an index to the one that begins there, or None where they differ."""
         before, after = cut(iters, at - size, size), cut(iters, at, size)
         if before is None or after is None or fuse(before[0]) != fuse(after[0]):
             return None

@@ -35,7 +35,7 @@ class DType:
 
     @property
     def bytes(self) -> int:
-        """Width in whole bytes (1 for elements of 4 bits)."""
+        """Return the width in whole bytes (1 for elements of 4 bits)."""
         return max(1, self.bits // 8)
 
     def numpy(self) -> np.dtype[Any]:
@@ -94,7 +94,7 @@ def dtype_of(value: Any) -> DType:
     name = value if isinstance(value, str) and not value.startswith(">") else None
     if name is None:
         if value is None:
-            raise RequestError("dtype None: name an element type, such as 'float16'")
+            raise RequestError("dtype must be an element type such as 'float16', got None")
         try:
             if isinstance(value, (np.ndarray, np.generic)):
                 raise TypeError  # NumPy takes an array for its dtype
@@ -113,5 +113,5 @@ def dtype_of(value: Any) -> DType:
     name = DTYPE_ALIASES.get(name, name)
     if name not in DTYPES:
         meant = f"; did you mean {_OTHER_NAMES[name]!r}?" if name in _OTHER_NAMES else did_you_mean(name, DTYPES)
-        raise RequestError(f"dtype {short_repr(value)} is not known{meant}; the element types are {', '.join(DTYPES)}")
+        raise RequestError(f"dtype {short_repr(value)} is unknown{meant}; the element types are {', '.join(DTYPES)}")
     return DTYPES[name]

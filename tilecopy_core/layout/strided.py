@@ -29,7 +29,7 @@ def _magnitude(stride: Int) -> Int:
 
 @frozen(repr=False)
 class StridedLayout:
-    """Coordinate -> sum of index times stride, one per dimension, over a shape that may be symbolic; all in elements.
+    """A map from a coordinate to the sum of index times stride, one per dimension, over a shape that may be symbolic; all in elements.
 
     A tile of it has fixed extents, so :meth:`box` is an ordinary :class:`TileLayout`; splitting and fusing of iters, which
     needs extents that are known, never has to look at this one.
@@ -53,11 +53,11 @@ class StridedLayout:
 
     @property
     def unswizzled(self) -> StridedLayout:
-        """Itself: it has no swizzle."""
+        """Return the layout itself, which has no swizzle."""
         return self
 
     def check_admits(self, shape: Sequence[Int], what: str) -> None:
-        """Raise :class:`LayoutError` unless the shape is its own."""
+        """Raise :class:`LayoutError` unless the shape is that of the layout."""
         if not structural_equal(tuple(shape), self.shape):
             raise LayoutError(f"{what}: {self} has the shape {self.shape}, got {tuple(shape)}")
 

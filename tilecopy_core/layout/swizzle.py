@@ -42,17 +42,17 @@ class Swizzle:
 
     @property
     def chunk_elems(self) -> int:
-        """Elements that stay contiguous: ``2**per_element``."""
+        """Return the number of elements that stay contiguous: ``2**per_element``."""
         return 1 << self.per_element
 
     @property
     def block_elems(self) -> int:
-        """Elements that are permuted among themselves: ``2**(per_element + swizzle_len)``."""
+        """Return the number of elements that are permuted among themselves: ``2**(per_element + swizzle_len)``."""
         return 1 << self.per_element + self.swizzle_len
 
     @property
     def period_elems(self) -> int:
-        """Adding a multiple of this to an address adds the same to the swizzled address."""
+        """Return the period: adding a multiple of it to an address adds the same to the swizzled address."""
         return 1 << self.per_element + self.atom_len + self.swizzle_len
 
     def apply(self, address: Any) -> Any:
@@ -81,7 +81,9 @@ def swizzle(mode: str, dtype: Any) -> Swizzle:
         )
     bits = dtype_of(dtype).bits
     if 128 % bits:
-        raise LayoutError(f"a {mode} swizzle needs elements that divide 128 bits; dtype {dtype} has {bits}")
+        raise LayoutError(
+            f"the width of an element must divide 128 bits for a {mode} swizzle, got {bits} bits of {dtype}"
+        )
     return Swizzle((128 // bits).bit_length() - 1, MODES[mode], 3)
 
 
@@ -104,7 +106,7 @@ class SwizzledTerms:
         self._mixed: dict[int, Int] = {}
 
     def plus(self, const: int) -> Int:
-        """The swizzled offset of the terms and a constant."""
+        """Return the swizzled offset of the terms and a constant."""
         low = const % self._period
         if self._bits is None or self._bits & low:
             varying = self._swizzle.apply(add(self._inside, low))

@@ -164,7 +164,9 @@ class TileLayout:
             shape = (self.size,) if got == 1 else tuple(it.extent for it in self.shard)
         shape = self.check_admits(shape, "apply")
         if len(coordinate) != len(shape):
-            raise LayoutError(f"{len(coordinate)} coordinates for the shape {shape}: {short_repr(coordinate)}")
+            raise LayoutError(
+                f"a coordinate of the shape {shape} must have {len(shape)} indices, got {short_repr(coordinate)}"
+            )
         flat: Int = 0
         for index, extent in zip(coordinate, shape, strict=True):
             if not is_int_like(index := plain(index)):

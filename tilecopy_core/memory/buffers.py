@@ -59,7 +59,7 @@ def check_identifier(name: Any, what: str) -> str:
 
 @frozen(eq=False)
 class Memory:
-    """One piece of memory: what buffers that see the same bytes have in common, and what belongs to a kernel.
+    """A frozen record of one allocation: its views have it in common, and it belongs to one kernel.
 
     The layout and the element type are those that it was declared with: the span of the first is what a view must stay
     in, the second decides the width of registers. PTX and messages have the name.
@@ -72,12 +72,12 @@ class Memory:
 
     @property
     def span_bytes(self) -> int:
-        """Bytes from the start of the declared buffer that views may use; a LayoutError where its span is symbolic."""
+        """Return the bytes from the start of the declared buffer that views may use; a LayoutError where its span is symbolic."""
         return -(-self.layout.span(m) * self.dtype.bits // 8)
 
     @property
     def word_bits(self) -> int:
-        """Width of the registers that it is made of, if it is registers."""
+        """Return the width of its registers, if it is registers."""
         return 64 if self.dtype.bits == 64 else 32
 
 
@@ -183,7 +183,7 @@ class Buffer:
         parts = (*parts[:at], *[slice(None)] * (len(self.shape) - at - len(rest)), *rest)
         if len(parts) > len(self.shape):
             raise LayoutError(
-                f"{self.name} has {len(self.shape)} dimensions; the index has {len(parts)}: {short_repr(key)}"
+                f"an index of {self.name} must have at most {len(self.shape)} dimensions, got {len(parts)}: {short_repr(key)}"
             )
         if any(part is Ellipsis for part in rest):
             raise LayoutError(f"{self.name}: an index must have at most one '...', got {short_repr(key)}")
@@ -244,7 +244,7 @@ class Buffer:
         start = self.storage_offset
         if dtype.bits != bits:
             if divisor_of(start) * bits % dtype.bits:
-                raise LayoutError(f"its storage offset {start} is not proved to be whole elements of {dtype}")
+                raise LayoutError(f"its storage offset must be a whole number of elements of {dtype}, got {start}")
             start = start * bits // dtype.bits
         if layout is not None and not isinstance(layout, TileLayout):
             raise LayoutError(f"layout must be a TileLayout or a SwizzledLayout, got {short_repr(layout)}")
@@ -298,17 +298,17 @@ class Buffer:
 
     @property
     def span_elems(self) -> int:
-        """Elements that the layout reaches from its first place (its allocation), gaps included."""
+        """Return the elements that the layout reaches from its first place (its allocation), gaps included."""
         return self.layout.span(m)
 
     @property
     def span_bytes(self) -> int:
-        """Bytes of the allocation that this buffer needs."""
+        """Return the bytes of the allocation that this buffer needs."""
         return -(-self.span_elems * self.dtype.bits // 8)
 
     @property
     def registers_per_thread(self) -> int:
-        """32-bit registers of a thread that the memory takes, if it is registers; a LayoutError where its span is symbolic."""
+        """Return the 32-bit registers per thread that the memory takes, if it is registers; a LayoutError where its span is symbolic."""
         return -(-self.memory.span_bytes // 4)
 
 
@@ -345,12 +345,12 @@ class Region:
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """Return the number of elements."""
         return prod(self.extents)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the elements, gaps not counted."""
+        """Return the bytes of the elements, gaps not counted."""
         return self.size * self.buffer.dtype.bits // 8
 
     def sliced_layout(self) -> TileLayout | None:
