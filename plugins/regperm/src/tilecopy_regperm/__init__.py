@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
+
 from tilecopy_core.plugin import (
     LOCK,
     CopyRequest,
@@ -21,6 +23,7 @@ from tilecopy_core.plugin import (
     valid_copy,
     whole_byte_elements,
 )
+from tilecopy_partitions import owned_fragment
 
 if TYPE_CHECKING:
     from .in_thread.partition import RegisterPermutation
@@ -39,9 +42,8 @@ variant = Variant(
 
 def fragments(request: CopyRequest) -> str | None:
     """Check that both sides are fragments, whose layouts say which thread holds what."""
-    with LOCK:
-        from .elements import why_not_fragments
-    return why_not_fragments(request)
+    # owned_fragment checks the destination; threads of the scope must hold the source in the same way
+    return owned_fragment(request) or owned_fragment(attrs.evolve(request, dst=request.src, src=request.dst))
 
 
 PREDICATE = (

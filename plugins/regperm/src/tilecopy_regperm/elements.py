@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-import attrs
 import numpy as np
 
 from tilecopy_core.plugin import CopyRequest, Decline, frozen, m
-from tilecopy_partitions import matching_rows, owned_fragment, refine, thread_values
+from tilecopy_partitions import matching_rows, refine, thread_values
 
 WARP_THREADS = 32
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
-
-
-def why_not_fragments(request: CopyRequest) -> str | None:
-    """Check that both operands have layouts of threads and registers that the scope can own."""
-    # the shared check is of a destination: a source must be held by threads of the scope in the same way
-    reversed_request = attrs.evolve(request, dst=request.src, src=request.dst)
-    return owned_fragment(request) or owned_fragment(reversed_request)
 
 
 @frozen(eq=False)
