@@ -1430,7 +1430,7 @@ def test_an_executor_that_fails_to_load_is_named(tmp_path: Path) -> None:
     )
     assert lines[1].startswith("PluginError executor empty: acme-empty 2.5 failed to load: TypeError")
     assert "registered by acme-one 2.5 and by acme-two 2.5" in lines[2]
-    assert "did you mean cuda" in lines[3] and "not 5" in lines[4]
+    assert "did you mean cuda" in lines[3] and "got 5" in lines[4]
 
 
 @pytest.mark.parametrize(

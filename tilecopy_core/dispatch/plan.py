@@ -78,7 +78,9 @@ class Plan:
 
     def __repr__(self) -> str:
         request = self.request
-        src, dst = (f"{each.buffer.name}[{'x'.join(map(str, each.extents))}]" for each in (request.src, request.dst))
+        src, dst = (
+            f"{region.buffer.name}[{'x'.join(map(str, region.extents))}]" for region in (request.src, request.dst)
+        )
         return f"Plan({self.variant}: {request.op} {src} -> {dst}, {request.scope}, {request.target})"
 
     def _repr_html_(self) -> str:
@@ -86,22 +88,22 @@ class Plan:
 
     @property
     def declined(self) -> dict[str, str]:
-        """For every other variant, why it was not chosen."""
+        """Return, for every other variant, why it was not chosen."""
         return {outcome.name: outcome.reason for outcome in self.outcomes}
 
     @property
     def summary(self) -> str:
-        """The partition in one line, as the variant tells it."""
+        """Return the partition in one line, as the variant describes it."""
         return self._describe(self.partition, "summary()")
 
     @property
     def edge_summary(self) -> str:
-        """The partition of boxes that overhang, likewise; "" where every box lies inside."""
+        """Return the partition of boxes that exceed their arrays in one line; "" where every box lies inside."""
         edge = getattr(self.partition, "edge", None)
         return "" if edge is None else self._describe(edge, "summary()")
 
     def _describe(self, partition: Any, what: Literal["summary()", "narrowed"]) -> str:
-        """What a partition, the variant's own object, says of itself, or of why no wider vector was taken; or that it raises."""
+        """Return what a partition says of itself, or of why no wider vector was taken; or that it raises."""
         try:
             if what == "narrowed":
                 return "; ".join(map(str, getattr(partition, "narrowed", ())))
@@ -124,7 +126,7 @@ class Plan:
         plugin = registry.table().plugin_named(self.variant)
         if plugin is None or plugin.variant is None:
             absent = getattr(known_variants().get(self.variant), "install", "it is not installed")
-            gone = f"variant {self.variant} ({self.package}) made this plan and is not to be had here"
+            gone = f"variant {self.variant} ({self.package}) made this plan and cannot be used here"
             raise PluginError(f"{gone}: {absent if plugin is None else plugin.reason}")
         request, who = self.request, f"variant {self.variant} ({plugin.source.owner})"
         for option in plugin.record.options:
@@ -148,7 +150,7 @@ class Plan:
             )
 
     def cuda(self, name: str, registry: Registry | None = None) -> str:
-        """The copy as a CUDA C++ function: ``__device__ __forceinline__ void NAME(...)``, for ``cuda_header``.
+        """Return the copy as a CUDA C++ function: ``__device__ __forceinline__ void NAME(...)``, for ``cuda_header``.
 
         Its arguments are the destination, the source, the symbols in order of first appearance (dots of their names as underscores),
         the options' buffers, tensor maps, and ``tid``, by default ``threadIdx.x``. Global memory is a pointer, shared memory a shared
@@ -156,8 +158,8 @@ class Plan:
         ``NAME_ARRAY_map(..)`` of the same text encodes on the host. The variant is looked up as for :meth:`emit`.
 
         Raises:
-            RequestError: the name is no identifier, or the copy cannot leave its kernel; the message says why.
-            PtxError: the variant needs something that is no operand of the copy.
+            RequestError: the name is not an identifier, or the copy cannot leave its kernel; the message says why.
+            PtxError: the variant needs something that is not an operand of the copy.
             PluginError: the package that writes CUDA C++ is not installed; the message says which.
         """
         return str(exporter("cuda_function")(self, name, registry))
@@ -168,7 +170,7 @@ class Plan:
         What it costs, and which variant would need less than a quarter of the instructions, the package ``tilecopy`` counts when this is called.
         """
         sides = self.partition, *([self.partition.edge] if self.edge_summary else ())
-        notes = [note.text for note in self.notes] + [self._describe(each, "narrowed") for each in sides]
+        notes = [note.text for note in self.notes] + [self._describe(side, "narrowed") for side in sides]
         costs: list[tuple[str, str]] = []
         with suppress(PluginError):  # the package that counts them is not installed
             costs = exporter("explain")(self)
@@ -186,17 +188,17 @@ class Plan:
         return "\n".join(f"{name}: {' '.join(text.split())}" for name, text in rows if text)
 
     def _chosen(self) -> str:
-        """The variant, and those that could do the copy too."""
-        own = Priority(self.priority, self.priority_origin)
-        text = f"{self.variant} ({own}){', asked for by variant=' * self.demanded}."
+        """Return the variant, and those that could do the copy too."""
+        priority = Priority(self.priority, self.priority_origin)
+        text = f"{self.variant} ({priority}){', asked for by variant=' * self.demanded}."
         able = [(o, Priority(o.priority, o.priority_origin)) for o in self.outcomes if o.priority is not None]
         also = ", ".join(f"{o.name} ({theirs}{', later by name' * (o.kind == 'tied')})" for o, theirs in able)
         return f"{text} Also possible: {also}." if also else text
 
     def _not_chosen(self) -> str:
-        """Why others do not do the copy; those that never could by their names alone."""
-        told = [o for o in self.outcomes if o.kind in ("declined", "lacks option", "faulty", "set aside")]
-        reasons = [f"{o.name} ({o.reason})" for o in sorted(told, key=lambda o: -o.nearness)]
+        """Return why others do not do the copy; those that never could by their names alone."""
+        outcomes = [o for o in self.outcomes if o.kind in ("declined", "lacks option", "faulty", "set aside")]
+        reasons = [f"{o.name} ({o.reason})" for o in sorted(outcomes, key=lambda o: -o.nearness)]
         for why, far in by_kind(self.outcomes, self.request.op).items():
             reasons.append(f"{why}: {', '.join(o.name for o in far)}")
         return "; ".join(reasons)
@@ -260,13 +262,13 @@ def plan(
             f"{request}: the regions must have elements to plan a copy, got extents {src.extents}; in a KernelBuilder such a copy emits nothing"
         )
     registry = _registry(registry)
-    found = dispatch(request, variant, registry)
-    tell(found, registry)
-    return found
+    copy_plan = dispatch(request, variant, registry)
+    tell(copy_plan, registry)
+    return copy_plan
 
 
 def ptx_text(plan: Plan, name: str = "copy", registry: Registry | None = None) -> str:
-    """A PTX module with one kernel of a name that does a plan's copy and nothing else.
+    """Return a PTX module with one kernel of a name that does a plan's copy and nothing else.
 
     The operands come from outside, or are there with the kernel:
 
@@ -283,25 +285,25 @@ def ptx_text(plan: Plan, name: str = "copy", registry: Registry | None = None) -
     registry, by default the process's.
 
     Raises:
-        RequestError: the name is no identifier, two operands have the same name, or tensor memory has no address.
+        RequestError: the name is not an identifier, two operands have the same name, or tensor memory has no address.
         PtxError, PluginError: the variant's instructions cannot be written.
         PluginError: the package that writes modules is not installed; the message says which.
     """
     return str(exporter("ptx_text")(plan, name, registry))
 
 
-def _registry(given: Registry | None) -> Registry:
+def _registry(value: Registry | None) -> Registry:
     with LOCK:
         from ..registry.registry import Registry, default_registry
-    if given is None:
+    if value is None:
         return default_registry()
-    if not isinstance(given, Registry):
-        raise RequestError(f"registry is a tilecopy_core.Registry, not {short_repr(given)}")
-    return given
+    if not isinstance(value, Registry):
+        raise RequestError(f"registry must be a tilecopy_core.Registry, got {short_repr(value)}")
+    return value
 
 
 def dispatch(request: CopyRequest, variant: str | Sequence[str] | None, registry: Registry) -> Plan:
-    """As :func:`plan`, for a request that is known to be valid.
+    """Choose a variant for a request that is known to be valid, as :func:`plan` does.
 
     What a record alone can tell (op, spaces, architecture) is found out once for requests of a kind; so a dispatch costs
     what its candidates cost, however many variants are installed.
@@ -347,9 +349,9 @@ def _own_hook() -> Plugin:
     from ..registry.hook_calls import Plugin, hook_manager, hooks_of
     from ..registry.hookspecs import hookimpl
 
-    own = SimpleNamespace(tilecopy_dispatch=hookimpl(tilecopy_dispatch))
+    hooks = SimpleNamespace(tilecopy_dispatch=hookimpl(tilecopy_dispatch))
     return Plugin(
-        Source("dispatch", CORE, __version__, lambda: own), "ready", hooks=hooks_of(own, hook_manager(), "dispatch")
+        Source("dispatch", CORE, __version__, lambda: hooks), "ready", hooks=hooks_of(hooks, hook_manager(), "dispatch")
     )
 
 
@@ -422,10 +424,10 @@ def _notes(
     registers = integer(attribute(partition, "registers_per_thread")) or 0
     if instructions > _MANY_INSTRUCTIONS or registers > request.most_registers:
         with suppress(PluginError):
-            found: tuple[Note, ...] = exporter("notes")(
+            notes: tuple[Note, ...] = exporter("notes")(
                 request, chosen, partition, outcomes, registry, demanded=demanded
             )
-            return found
+            return notes
     return ()
 
 

@@ -52,12 +52,12 @@ _FAR = {"other op": "only for {}", "other memory": "only for other memory pairs"
 
 def by_kind(outcomes: Iterable[Outcome], op: str) -> dict[str, list[Outcome]]:
     """The variants that could not do a copy of an op whatever it is like, by why."""
-    others = ", ".join(each for each in OPS if each != op)
-    found: dict[str, list[Outcome]] = {}
+    others = ", ".join(other_op for other_op in OPS if other_op != op)
+    outcomes_by_kind: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         if outcome.kind in _FAR:
-            found.setdefault(_FAR[outcome.kind].format(others), []).append(outcome)
-    return found
+            outcomes_by_kind.setdefault(_FAR[outcome.kind].format(others), []).append(outcome)
+    return outcomes_by_kind
 
 
 def no_variant(
@@ -114,9 +114,9 @@ def _unknown_option(request: CopyRequest, demanded: tuple[str, ...], table: Tabl
     for plugin in table.plugins:
         for option in plugin.variant.options if plugin.variant and plugin.variant.op == op else ():
             takers.setdefault(option.name, set()).add(plugin.name)
-    for given in request.options:
-        if given not in takers:
+    for option_name in request.options:
+        if option_name not in takers:
             taken = ", ".join(f"{name} ({', '.join(sorted(who))})" for name, who in sorted(takers.items())) or "none"
-            near = did_you_mean(given, takers)
-            return f"option {given!r} is not known to any installed variant of {op}; they take {taken}{near}"
+            near = did_you_mean(option_name, takers)
+            return f"option {option_name!r} is not known to any installed variant of {op}; they take {taken}{near}"
     return ""

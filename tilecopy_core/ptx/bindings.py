@@ -59,7 +59,7 @@ class Bindings(Protocol):
     def shared_base(self, emitter: Emitter, buffer: Buffer) -> Register:
         """The 32-bit address of a shared buffer."""
 
-    def symbol(self, emitter: Emitter, found: Symbol) -> Register:
+    def symbol(self, emitter: Emitter, symbol: Symbol) -> Register:
         """The register of a symbol that no loop binds."""
 
     def fragment(self, emitter: Emitter, buffer: Buffer) -> list[Register]:
@@ -131,15 +131,15 @@ class KernelBindings:
         base = pure_once(emitter, root, ("variable", buffer.memory), "mov.u32", "b32", Written(variable))
         return pure_once(emitter, root, ("shared", buffer.memory), "add.s32", "b32", base, start) if start else base
 
-    def symbol(self, emitter: Emitter, found: Symbol) -> Register:
+    def symbol(self, emitter: Emitter, symbol: Symbol) -> Register:
         """A special register or a scalar parameter; a PtxError if it belongs to a loop or kernel that is closed."""
         root = emitter.blocks[0]
-        if found.register:
-            return pure_once(emitter, root, ("special", found.register), "mov.u32", "b32", Written(found.register))
-        if found in self._scalars:
-            name, type = self._scalars[found]
-            return pure_once(emitter, root, ("scalar", found), f"ld.param.{type}", type, Written(f"[param_{name}]"))
-        raise PtxError(f"the symbol {found.name} has no value here: it belongs to a loop or kernel that is closed")
+        if symbol.register:
+            return pure_once(emitter, root, ("special", symbol.register), "mov.u32", "b32", Written(symbol.register))
+        if symbol in self._scalars:
+            name, type = self._scalars[symbol]
+            return pure_once(emitter, root, ("scalar", symbol), f"ld.param.{type}", type, Written(f"[param_{name}]"))
+        raise PtxError(f"the symbol {symbol.name} has no value here: it belongs to a loop or kernel that is closed")
 
     def fragment(self, emitter: Emitter, buffer: Buffer) -> list[Register]:
         """Virtual registers, new at the first use of their memory; a view has those that it spans."""

@@ -36,9 +36,9 @@ def _parts_of(place: Access | Address) -> tuple[Address, Register | None, int | 
 
 
 class PtxBuilder(IndexEmitter):
-    """Instructions of one kernel, of ``cta_threads`` threads a CTA, that declares the shared buffers.
+    """Instructions of one kernel, of ``cta_threads`` threads per CTA, that declares the shared buffers.
 
-    Instructions that the target lacks are refused. ``bindings`` say where operands come from when it is no such kernel.
+    Instructions that the target lacks are refused. ``bindings`` say where operands come from when the copy is written into something else than a kernel.
     """
 
     def __init__(
@@ -52,11 +52,11 @@ class PtxBuilder(IndexEmitter):
 
     @property
     def tid(self) -> Int:
-        """The thread's index in the CTA."""
+        """Return the thread's index in the CTA."""
         return tid_symbol(self.cta_threads)
 
     def thread_index(self, scope: Scope) -> Int:
-        """The thread's index in a scope."""
+        """Return the thread's index in a scope."""
         return scope.thread_index(self.tid)
 
     # ------------------------------------------------------------------------------------------- loads and stores
@@ -101,9 +101,7 @@ class PtxBuilder(IndexEmitter):
 
     def _check_width(self, bits: int) -> int:
         if bits not in _WIDTHS:
-            raise PtxError(
-                f"there is no access of {short_repr(bits)} bits; the widths are {', '.join(map(str, _WIDTHS))}"
-            )
+            raise PtxError(f"bits of an access must be one of {', '.join(map(str, _WIDTHS))}, got {short_repr(bits)}")
         return _WIDTHS[bits]
 
     def _fitting(self, name: str, bits: int, registers: Registers) -> Vector:
@@ -192,7 +190,7 @@ class PtxBuilder(IndexEmitter):
 
         Equal keys, such as ``("my-package", map)``, are written for the first copy alone. All threads of every CTA come to what
         ``write`` writes; ``guard=`` or :meth:`if_` says which of them do it. It uses what the whole kernel has: parameters, ids
-        and shared memory, not a loop's turn. Raises PtxError where what is written here is no kernel, whose start could be told.
+        and shared memory, not a loop's turn. Raises PtxError where the copy is written into a function, whose start is not known.
         """
         if self.bindings.inlined:
             raise PtxError("what a kernel has once belongs to a kernel; this copy is written into a function")
@@ -254,7 +252,7 @@ class PtxBuilder(IndexEmitter):
         self.instr(opcode, destination, address, nbytes, *ignored, guard=predicate)
 
     def mapa(self, address: Address, rank: Int) -> Address:
-        """The same shared address in CTA ``rank`` of the cluster, in the ``shared::cluster`` window.
+        """Return the address that a shared address has in CTA ``rank`` of the cluster, in the ``shared::cluster`` window.
 
         The register alone is mapped: ask for an address with ``whole=True`` where its offset can be negative.
         """

@@ -38,10 +38,10 @@ class Block:
 
     def once(self, key: Key, make: Callable[P, Register], *args: P.args, **keywords: P.kwargs) -> Register:
         """The register of a key, made of the arguments at the first call."""
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = make(*args, **keywords)
-        return found
+        register = self._known.get(key)
+        if register is None:
+            register = self._known[key] = make(*args, **keywords)
+        return register
 
     def settle(self) -> None:
         """Let the body so far belong to the head, so that what is computed next comes after it."""
@@ -51,7 +51,7 @@ class Block:
         self.body = []
 
     def lookup(self, key: Key) -> Register | None:
-        """The register of a key, if it was made here."""
+        """Return the register of a key, or None where this block did not compute it."""
         return self._known.get(key)
 
     def follow(self, before: Block) -> None:
@@ -62,9 +62,9 @@ class Block:
 class Sunk(Block):
     """An outer block as one inside it sees it that keeps to itself what it computes: only what is known there is shared."""
 
-    def __init__(self, outer: Block, own: Block) -> None:
-        self.depth, self.head = outer.depth, own.head
-        self._outer, self._own = outer, own
+    def __init__(self, outer: Block, inner: Block) -> None:
+        self.depth, self.head = outer.depth, inner.head
+        self._outer, self._own = outer, inner
 
     def once(self, key: Key, make: Callable[P, Register], *args: P.args, **keywords: P.kwargs) -> Register:
         """The register that the outer block has, else one of the inner block's own."""
@@ -107,20 +107,20 @@ class Emitter:
         return merge(needs_together(frozenset(self._allowed), self.target), self._required)
 
     def reg(self, type: str = "b32") -> Register:
-        """A new virtual register of a type of :data:`TYPE_BITS`."""
+        """Return a new virtual register of a type of :data:`TYPE_BITS`."""
         return self.regs(type, 1)[0]
 
     def register_names(self) -> set[str]:
-        """The names of all registers so far."""
+        """Return the names of all registers so far."""
         return {f"{self.mark}{STEM[type]}{n}" for type, count in self.register_counts.items() for n in range(count)}
 
     def declarations(self) -> list[str]:
-        """The lines that declare all registers so far."""
+        """Return the lines that declare all registers so far."""
         counts = sorted(self.register_counts.items())
         return [f".reg .{type} {self.mark}{STEM[type]}<{count}>;" for type, count in counts]
 
     def regs(self, type: str, count: int) -> list[Register]:
-        """New virtual registers."""
+        """Return new virtual registers."""
         if type not in TYPE_BITS:
             raise PtxError(f"register type {short_repr(type)} is unknown; the types are {', '.join(TYPE_BITS)}")
         first, stem = self.register_counts.get(type, 0), self.mark + STEM[type]
@@ -133,14 +133,14 @@ class Emitter:
 
         Operands are registers, addresses, numbers, or text. With a predicate register as ``guard`` the instruction is
         executed where it is true; with ``unless``, where it is false. Raises TargetError where the target lacks the
-        instruction, PtxError for an operand that the ISA does not allow, or a guard that is no predicate.
+        instruction, PtxError for an operand that the ISA does not allow, or a guard that is not a predicate.
         """
         if guard is not None and guard.type != "pred":
             raise PtxError(f"{short_repr(opcode)}: the guard {short_repr(guard)} is not a predicate register")
-        found = instruction_of(opcode)
-        if found.operands:
-            found.check(opcode, operands)
-        needing = f"{opcode} {_shapes(operands)}" if found.varies else opcode
+        instruction = instruction_of(opcode)
+        if instruction.operands:
+            instruction.check(opcode, operands)
+        needing = f"{opcode} {_shapes(operands)}" if instruction.varies else opcode
         if needing not in self._allowed:
             self._require(needing)
         self._place(Line(opcode, operands, guard, unless, self.statement))
@@ -172,7 +172,9 @@ class Emitter:
             raise PtxError(f"PTX is text of ASCII characters, got {short_repr(text)}")
         for part in parse_lines(text):
             if isinstance(part, Line):
-                operands = ["p" if str(each).strip("! ") in self._predicates else str(each) for each in part.operands]
+                operands = [
+                    "p" if str(operand).strip("! ") in self._predicates else str(operand) for operand in part.operands
+                ]
                 self._require(f"{part.opcode} {', '.join(operands)}".strip())
             elif isinstance(part, str) and part.startswith(".reg") and ".pred" in part:
                 self._predicates.update(declared_in(part))
@@ -201,7 +203,7 @@ class Emitter:
         self._place(Text("\t// " + words.encode("ascii", "backslashreplace").decode(), self.statement))
 
     def new_label(self, stem: str) -> Written:
-        """A label that is not in use yet."""
+        """Return a label that is not in use yet."""
         number = self._labels.get(stem, 0)
         self._labels[stem] = number + 1
         return Written(f"${stem}_{number}")
@@ -231,7 +233,7 @@ class Emitter:
 
 
 def pure_once(emitter: Emitter, block: Block, key: Key, opcode: str, type: str, *operands: Operand) -> Register:
-    """As ``emitter.pure``, once for each key of the block."""
+    """Return the register that ``emitter.pure`` writes, once for each key of the block."""
     return block.once(key, emitter.pure, block, opcode, type, *operands)
 
 

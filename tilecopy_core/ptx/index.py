@@ -40,11 +40,11 @@ class IndexEmitter(Emitter):
 
     # ------------------------------------------------------------------------------------------- symbols
 
-    def bind(self, found: Symbol, register: Register) -> None:
+    def bind(self, symbol: Symbol, register: Register) -> None:
         """Let a symbol be a register that has just been computed at the current place."""
         block = self.blocks[-1]
         block.settle()  # what depends on the symbol goes after its computation
-        self._bound[found] = (register, block.depth)
+        self._bound[symbol] = (register, block.depth)
 
     def home(self, symbols: frozenset[Symbol]) -> Block:
         """Return the outermost block in which all symbols exist."""
@@ -55,8 +55,8 @@ class IndexEmitter(Emitter):
         """The block of a depth; from inside a block that keeps its values to itself, as that one sees it."""
         return self.blocks[depth] if depth >= self._floor else Sunk(self.blocks[depth], self.blocks[self._floor])
 
-    def _symbol(self, found: Symbol) -> Register:
-        return self._bound[found][0] if found in self._bound else self.bindings.symbol(self, found)
+    def _symbol(self, symbol: Symbol) -> Register:
+        return self._bound[symbol][0] if symbol in self._bound else self.bindings.symbol(self, symbol)
 
     # ------------------------------------------------------------------------------------------- values
 
@@ -193,10 +193,10 @@ class IndexEmitter(Emitter):
                 return self.pure(block, f"and.b{bits}", f"b{bits}", divided, by - 1)
             sign = "u" if lower is not None and lower >= 0 else "s"
             return self.pure(block, f"shr.{sign}{bits}", f"b{bits}", divided, by.bit_length() - 1)
-        found = self.pure(block, f"{'rem' if modulo else 'div'}.u{bits}", f"b{bits}", divided, by)
+        quotient = self.pure(block, f"{'rem' if modulo else 'div'}.u{bits}", f"b{bits}", divided, by)
         if modulo or not blocks_below:
-            return found
-        return self.pure(block, f"add.s{bits}", f"b{bits}", found, -blocks_below)
+            return quotient
+        return self.pure(block, f"add.s{bits}", f"b{bits}", quotient, -blocks_below)
 
     # ------------------------------------------------------------------------------------------- addresses
 
@@ -251,7 +251,7 @@ class IndexEmitter(Emitter):
         start = (self.bindings.pointer if buffer.space == "global" else self.bindings.shared_base)(self, buffer)
         parts: dict[tuple[int, bool], list[Term]] = {}
         for term in terms_of(varying):  # rounds that a stride known at launch keeps apart differ in the last part alone
-            uniform = not any(found.register or found.varies != "grid" for found in term[0].symbols)
+            uniform = not any(symbol.register or symbol.varies != "grid" for symbol in term[0].symbols)
             parts.setdefault((self.home(term[0].symbols).depth, uniform), []).append(term)
         total, place = start, varying + immediate
         for depth, uniform in sorted(parts):

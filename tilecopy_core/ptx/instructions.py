@@ -173,9 +173,9 @@ class Instruction:
         """What it needs on a target, or None where the target lacks it."""
         return next((needs for needs in self.ways if needs.met_by(target)), None)
 
-    def check(self, opcode: str, found: Sequence[object]) -> None:
+    def check(self, opcode: str, values: Sequence[object]) -> None:
         """Raise :class:`PtxError` for an operand that the ISA does not allow."""
-        pairs = [(spec, value) for spec, value in zip(self.operands, found, strict=False) if spec is not None]
+        pairs = [(spec, value) for spec, value in zip(self.operands, values, strict=False) if spec is not None]
         size = next((v for spec, v in pairs if isinstance(spec, Number) and isinstance(v, int)), 1)
         for spec, value in pairs:
             if why := spec.why_not(value, size):
@@ -320,7 +320,7 @@ def _read_table() -> tuple[dict[str, str], dict[str, list[tuple[str, Needs]]], d
         if first[0] == "$":
             parts[first[1:]] = rest[0]
         elif line.startswith(" "):
-            for form in [each for text in (first, *rest) for each in _each(text)]:
+            for form in [spelling for text in (first, *rest) for spelling in _each(text)]:
                 forms.setdefault(_WORD.match(form)[0], []).append((form, needs))  # type: ignore[index]
         elif first == ">":
             at = rest.index(":")
@@ -357,7 +357,7 @@ def opcode_words() -> Collection[str]:
 def forms_of(word: str) -> tuple[Form, ...]:
     """Return the forms of the opcodes that begin with a word, those of the oldest targets first."""
     parts, forms, _ = _read_table()
-    found = []
+    opcode_forms = []
     for written, needs in forms.get(word, ()):
         text = re.sub(r"\$(\w+)", lambda name: parts[name[1]], written)
         start: str = _START.match(text)[0]  # type: ignore[index]
@@ -367,8 +367,8 @@ def forms_of(word: str) -> tuple[Form, ...]:
             if not joined:
                 groups.append((tuple(one[1:] for one in beside), not optional))
                 beside = [""]
-        found.append(Form(start, tuple(groups), needs))
-    return tuple(sorted(found, key=lambda form: (bool(form.needs.targets), form.needs.arch, form.needs.version)))
+        opcode_forms.append(Form(start, tuple(groups), needs))
+    return tuple(sorted(opcode_forms, key=lambda form: (bool(form.needs.targets), form.needs.arch, form.needs.version)))
 
 
 @lru_cache(maxsize=1 << 12)
@@ -419,14 +419,14 @@ def merge(left: Needs, right: Needs) -> Needs:
 @lru_cache(maxsize=1 << 14)
 def needs_on(target: Target, instruction: str) -> Needs:
     """What an instruction needs on a target; raises TargetError where the target lacks it."""
-    found = instruction_of(instruction)
-    needs = found.needs_on(target)
+    table_row = instruction_of(instruction)
+    needs = table_row.needs_on(target)
     if needs is None:
-        raise TargetError(f"'{instruction}' needs {found.needs}; the target is {target}")
+        raise TargetError(f"'{instruction}' needs {table_row.needs}; the target is {target}")
     return needs
 
 
 @lru_cache(maxsize=256)
 def needs_together(instructions: frozenset[str], target: Target) -> Needs:
     """What some instructions need together on a target that has them; nearly always those of an earlier kernel."""
-    return reduce(merge, {needs_on(target, each) for each in instructions}, Needs())
+    return reduce(merge, {needs_on(target, instruction) for instruction in instructions}, Needs())

@@ -114,7 +114,7 @@ class Line:
 
     def __str__(self) -> str:
         guard = "" if self.guard is None else f"@{'!' * self.unless}{self.guard} "
-        operands = ", ".join([_TEXT_OF[type(each)](each) for each in self.operands])
+        operands = ", ".join([_TEXT_OF[type(operand)](operand) for operand in self.operands])
         return f"\t{guard}{self.opcode} {operands};" if operands else f"\t{guard}{self.opcode};"
 
 
@@ -155,8 +155,8 @@ def parse_lines(text: str) -> Iterator[Line | Label | str]:
     That is the braces of blocks, directives, and a statement without its end. A brace opens or closes a block where a
     statement may begin; inside one it belongs to a vector operand.
     """
-    for found in _STATEMENT.findall(_COMMENTS.sub(" ", text)):
-        statement = " ".join(found.split())
+    for match in _STATEMENT.findall(_COMMENTS.sub(" ", text)):
+        statement = " ".join(match.split())
         if statement.endswith(":"):
             yield Label(statement[:-1].strip())
         elif statement[0] in "{}.;" or not statement.endswith(";"):
@@ -171,15 +171,15 @@ def parse_lines(text: str) -> Iterator[Line | Label | str]:
 
 def _split(text: str) -> list[str]:
     """Operands, apart at the commas that are in no brackets."""
-    found: list[str] = []
+    operands: list[str] = []
     depth = 0
     for piece in text.split(",") if text else ():
         if depth:
-            found[-1] += f",{piece}"
+            operands[-1] += f",{piece}"
         else:
-            found.append(piece.strip())
+            operands.append(piece.strip())
         depth += sum(map(piece.count, "[{(")) - sum(map(piece.count, "]})"))
-    return [operand.rstrip() for operand in found]
+    return [operand.rstrip() for operand in operands]
 
 
 def statements(lines: Iterable[AnyLine]) -> Iterator[Line | Label | str]:
@@ -207,8 +207,8 @@ def instructions_in(text: str) -> Iterator[tuple[int, Line]]:
 
 def declared_in(statement: str) -> list[str]:
     """Return the names of the registers or variables that a directive declares: ``.reg .b32 %a, %r<2>;`` has %a, %r0 and %r1."""
-    found = _DECLARATION.match(statement)
+    declaration = _DECLARATION.match(statement)
     names: list[str] = []
-    for name, count in _DECLARED.findall(_TYPES.sub(" ", found[1])) if found else ():
+    for name, count in _DECLARED.findall(_TYPES.sub(" ", declaration[1])) if declaration else ():
         names += [f"{name}{number}" for number in range(int(count))] if count else [name]
     return names

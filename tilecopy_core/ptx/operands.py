@@ -95,7 +95,7 @@ class Address:
 class TensorPlace:
     """``[map, {c0, c1, ..}]``: a box of a tensor map, by the coordinates of its first element, innermost first.
 
-    The register ``map`` holds the generic address of the map. The coordinates, one a dimension and 1 to 5 of them, are
+    The register ``map`` holds the generic address of the map. The coordinates, one per dimension and 1 to 5 of them, are
     registers of 32 bits or numbers.
     """
 

@@ -196,11 +196,11 @@ def load(source: Source) -> Any:
 
 def by_name(group: str) -> dict[str, list[Source]]:
     """The installed sources of a group that this core can load, by name."""
-    found: dict[str, list[Source]] = {}
+    sources: dict[str, list[Source]] = {}
     for source in installed_sources(group):
         if not source.incompatible:
-            found.setdefault(source.name, []).append(source)
-    return found
+            sources.setdefault(source.name, []).append(source)
+    return sources
 
 
 def load_unique(sources: list[Source], make: Callable[[Any], Any] = lambda plugin: plugin) -> Any:
@@ -233,7 +233,7 @@ def short_error(error: BaseException) -> str:
 
 
 def fault_of(error: BaseException) -> str:
-    """As :func:`short_error`; a PluginError says all by its message."""
+    """Return :func:`short_error` of an exception, or the message alone of a PluginError, which says all."""
     return " ".join(str(error).split()) if isinstance(error, PluginError) else short_error(error)
 
 

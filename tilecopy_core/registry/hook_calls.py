@@ -71,20 +71,20 @@ def hooks_of(plugin: Any, manager: pluggy.PluginManager, name: str) -> dict[str,
 
     pluggy's messages call the plugin ``name``. Raises ``pluggy.PluginValidationError`` where a hook is misspelt or takes what there is not.
     """
-    found = {name: getattr(plugin, name, None) for name in dir(plugin)}
-    own = _Hooks({name: value for name, value in found.items() if hasattr(value, f"{PROJECT}_impl")})
+    attributes = {name: getattr(plugin, name, None) for name in dir(plugin)}
+    implementations = _Hooks({name: value for name, value in attributes.items() if hasattr(value, f"{PROJECT}_impl")})
     known = (*HOOKS, DISPATCH)
-    for attribute, value in vars(own).items():
+    for attribute, value in vars(implementations).items():
         options = getattr(value, f"{PROJECT}_impl")
         hook = options["specname"] or attribute
         if hook not in known and not options["optionalhook"]:
-            raise pluggy.PluginValidationError(plugin, f"there is no hook {hook}{did_you_mean(hook, known)}")
+            raise pluggy.PluginValidationError(plugin, f"hook {hook} does not exist{did_you_mean(hook, known)}")
     try:
-        manager.register(own, name)  # without a name, pluggy's messages have the object's id
-        return {caller.name: caller.get_hookimpls()[0] for caller in manager.get_hookcallers(own) or ()}
+        manager.register(implementations, name)  # without a name, pluggy's messages have the object's id
+        return {caller.name: caller.get_hookimpls()[0] for caller in manager.get_hookcallers(implementations) or ()}
     finally:
-        if manager.is_registered(own):  # pluggy 1.6 leaves what it refuses half registered
-            manager.unregister(own)
+        if manager.is_registered(implementations):  # pluggy 1.6 leaves what it refuses half registered
+            manager.unregister(implementations)
 
 
 def manager_of(

@@ -32,11 +32,11 @@ def known_variants() -> Mapping[str, KnownVariant]:
 @lru_cache(maxsize=1)
 def _found_on(path: tuple[str, ...]) -> Mapping[str, KnownVariant]:
     """What is installed on a path, which is read once."""
-    found: dict[str, KnownVariant] = {}
-    for source in (each for each in installed_sources(KNOWN_GROUP) if not each.incompatible):
+    variants: dict[str, KnownVariant] = {}
+    for source in (source for source in installed_sources(KNOWN_GROUP) if not source.incompatible):
         try:
             table = load(source)
-            found = {name: known for name, known in table.items() if isinstance(known, KnownVariant)} | found
+            variants = {name: known for name, known in table.items() if isinstance(known, KnownVariant)} | variants
         except Exception as error:
             warn_outside(f"the table of known variants of {source.owner} is left out: {short_error(error)}")
-    return found
+    return variants

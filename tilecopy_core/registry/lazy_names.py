@@ -40,11 +40,11 @@ def lazy_attributes(module: str, later: Mapping[str, str], brought: Mapping[str,
         if name in later:
             package = sys.modules[module]
             # A fork waits for the import. The import does not wait: its thread may have the lock of a module that the holder needs.
-            held = LOCK.acquire(blocking=False)
+            is_locked = LOCK.acquire(blocking=False)
             try:
                 value = getattr(import_module(later[name], module), name)
             finally:
-                if held:
+                if is_locked:
                     LOCK.release()
             setattr(package, name, value)  # the next look-up finds it there
             return value
@@ -64,5 +64,5 @@ def exporter(name: str) -> Callable[..., Any]:
     if sources is None:
         what, remedy = ("CUDA C++", _EXPORT) if name.startswith("cuda") else ("kernels", _KERNELS)
         raise PluginError(f"nothing that writes {what} ({name}) is installed; {remedy}")
-    found: Callable[..., Any] = load_unique(sources)
-    return found
+    function: Callable[..., Any] = load_unique(sources)
+    return function

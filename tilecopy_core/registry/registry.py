@@ -127,7 +127,7 @@ class Registry:
         """
         table, here = self.table(), current_priorities()
         if here:
-            self._check_named("tc.priorities", here, {each.name for each in table.plugins})
+            self._check_named("tc.priorities", here, {plugin.name for plugin in table.plugins})
         if plugin.name in here:
             return here[plugin.name]
         if plugin.name in table.priorities:
@@ -168,15 +168,15 @@ class Registry:
 
     def _disabled_variants(self, names: set[str]) -> dict[str, str]:
         """The variants that the environment leaves out, and which variable does."""
-        found: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         for variable in ("TILECOPY_DISABLE", "TILECOPY_ONLY"):
             if not (text := self._environ.get(variable, "").strip()):
                 continue  # set to nothing, as CI does for what is not set
             listed = {name.strip() for name in text.split(",")} - {""}
             self._check_named(variable, listed, names)
             left_out = listed if variable == "TILECOPY_DISABLE" else names - listed
-            found |= dict.fromkeys(left_out, f"disabled by {variable}={text}")
-        return found
+            reasons |= dict.fromkeys(left_out, f"disabled by {variable}={text}")
+        return reasons
 
     def _own_priorities(self, names: set[str]) -> dict[str, Priority]:
         """The user's own priorities: those of the environment, then of this registry."""
@@ -227,7 +227,7 @@ class Registry:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            return Plugin(source, "broken", f"{source.owner} is no variant: {fault_of(error)}; {source.advice}")
+            return Plugin(source, "broken", f"{source.owner} is not a variant: {fault_of(error)}; {source.advice}")
         status = "wrapper" if variant is None else "ready"
         return Plugin(source, status, variant=variant, hooks=hooks, observes=observes)
 
@@ -367,8 +367,8 @@ def _clash(source: Source, claimants: list[Source]) -> str:
 
 def _around(hook: str, plugins: Iterable[Plugin]) -> tuple[Plugin, ...]:
     """The wrappers of a hook, the outermost first: by what they ask of pluggy (``tryfirst``, ``trylast``), then by name."""
-    found = [plugin for plugin in plugins if plugin.status == "wrapper" and hook in plugin.hooks]
-    return tuple(sorted(found, key=lambda each: (each.hooks[hook].trylast, not each.hooks[hook].tryfirst)))
+    wrappers = [plugin for plugin in plugins if plugin.status == "wrapper" and hook in plugin.hooks]
+    return tuple(sorted(wrappers, key=lambda each: (each.hooks[hook].trylast, not each.hooks[hook].tryfirst)))
 
 
 def _check_hooks(hooks: Mapping[str, pluggy.HookImpl], *, wrapper: bool) -> None:
