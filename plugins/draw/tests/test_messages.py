@@ -52,7 +52,7 @@ import cases
         (
             lambda: draw(cases.gmem_smem(), "move"),
             tc.RequestError,
-            "draw: kind 'move' is not moves or banks or fragment or bulk, or None; did you mean moves?",
+            "draw: kind must be moves or banks or fragment or bulk, or None, got 'move'; did you mean moves?",
         ),
         (
             lambda: draw(cases.tma(), "moves"),

@@ -163,7 +163,7 @@ def _panel(
 
 
 def _follow_vector(chosen: Sequence[CopySide]) -> tuple[Any, list[str]]:
-    """The elements of one vector, and the line that tells of it: one that lies in another place of its line, if there is one."""
+    """Return the elements of one vector and the line that describes it; a vector that moves within its line, if there is one."""
     side, other = chosen if len(chosen[0].accesses) else reversed(chosen)
     if side.space == other.space == "local":
         one = min(1, side.region.size - 1)

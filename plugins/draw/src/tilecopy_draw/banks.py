@@ -38,7 +38,7 @@ def shared_side(trace: CopyTrace) -> CopySide:
 
 
 def _with_layout(region: tc.Region, layout: tc.TileLayout) -> tc.Region:
-    """The same box of a buffer with another layout.
+    """Return the box of a buffer with another layout.
 
     Raises:
         LayoutError: it does not fit the buffer's shape.
@@ -60,7 +60,7 @@ def _other_layout(region: tc.Region, compare_with: tc.TileLayout | None) -> tc.T
 
 
 def _before(trace: CopyTrace, layout: tc.TileLayout) -> CopyTrace:
-    """The same copy with another layout of the shared buffer."""
+    """Return the trace of the copy with another layout of the shared buffer."""
     request, side = trace.request, shared_side(trace)
     other = _with_layout(side.region, layout)
     dst, src = (request.dst, other) if side is trace.source else (other, request.src)

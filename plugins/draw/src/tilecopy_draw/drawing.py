@@ -128,7 +128,7 @@ def _picture(
         figure, svg = _first_fitting(figures, selection, width)
     except TooLargeError as error:
         fitting = [next((text for text in group if _fits(figures, text, width)), None) for group in error.parts]
-        notes = [f" ({error.there})" * bool(error.there)] + [""] * len(fitting)
+        notes = [f" ({error.count_note})" * bool(error.count_note)] + [""] * len(fitting)
         suggestions = [f"select={text!r}{note}" for text, note in zip(fitting, notes, strict=False) if text]
         parts = f"a part of it: {' or '.join(suggestions)}" if suggestions else "a smaller copy"
         raise tc.RequestError(f"draw: {error.what}, too many to be read on one page; draw {parts}") from None

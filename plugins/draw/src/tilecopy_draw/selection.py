@@ -109,17 +109,19 @@ class TooLargeError(Exception):
     """None of the figures of a picture fits a page.
 
     Attributes:
-        what: how much there is.
+        what: the number of things to draw.
         parts: parts that may fit, in groups; the first of each group that does is told.
-        there: how many parts there are like the first group's.
+        count_note: how many parts like the first group's there are.
     """
 
     what: str
     parts: tuple[tuple[str, ...], ...]
-    there: str = ""
+    count_note: str = ""
 
     @classmethod
-    def of(cls, what: str, shape: tuple[int, int], accesses: tuple[str, ...] = (), there: str = "") -> TooLargeError:
+    def of(
+        cls, what: str, shape: tuple[int, int], accesses: tuple[str, ...] = (), count_note: str = ""
+    ) -> TooLargeError:
         """Return the error with windows of a grid of some rows and columns."""
         windows = (f"rows 0:{min(rows, shape[0])}, columns 0:{min(columns, shape[1])}" for rows, columns in WINDOWS)
-        return cls(what, (accesses, tuple(dict.fromkeys(windows))), there)
+        return cls(what, (accesses, tuple(dict.fromkeys(windows))), count_note)

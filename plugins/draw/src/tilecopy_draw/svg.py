@@ -168,12 +168,12 @@ class Panel:
 
     @property
     def rows(self) -> int:
-        """Of the grid."""
+        """Number of rows of the grid."""
         return len(self.grid.ids)
 
     @property
     def columns(self) -> int:
-        """Of the grid."""
+        """Number of columns of the grid."""
         return int(self.grid.ids.shape[1])
 
     @property

@@ -62,7 +62,7 @@ def requests_of(touched: Any) -> Any:
 
 
 @attrs.frozen
-class Step:
+class ExecutedInstruction:
     """One executed instruction of the copy: its line of the PTX text, and its opcode."""
 
     line: int
@@ -79,7 +79,7 @@ class CopySide:
         start: where its box begins, with the values of the run.
         elements: first byte of each element of the box in its memory, row-major; -1 outside the array. Of registers those of
             each thread follow each other; of tensor memory it is ``2048 * lane + 4 * column``.
-        held: of registers each byte where an element begins, and that element; elsewhere the same as ``elements``.
+        element_starts: of registers each byte where an element begins, and that element; elsewhere the same as ``elements``.
         accesses: what the copy did to it; nothing of registers.
         by_threads: it is global or shared memory, and threads access it.
     """
@@ -88,7 +88,7 @@ class CopySide:
     region: tc.Region
     start: tuple[int, ...]
     elements: Any
-    held: tuple[Any, Any]
+    element_starts: tuple[Any, Any]
     accesses: Any
     by_threads: bool
 
@@ -117,8 +117,8 @@ class CopySide:
 
     def element_at(self, places: Any) -> Any:
         """Return the element that begins at each byte, the first of several; -1 without one."""
-        rows = holders(places, self.held[0], np.ones(len(self.held[0]), np.int64))
-        return np.append(self.held[1], NO_PLACE)[rows]
+        rows = holders(places, self.element_starts[0], np.ones(len(self.element_starts[0]), np.int64))
+        return np.append(self.element_starts[1], NO_PLACE)[rows]
 
 
 @attrs.frozen(eq=False)
@@ -145,7 +145,7 @@ class CopyTrace:
     partition: Any
     values: dict[str, int]
     ptx: str
-    steps: tuple[Step, ...]
+    steps: tuple[ExecutedInstruction, ...]
     source: CopySide
     destination: CopySide
     arrival_map: Any
@@ -173,7 +173,7 @@ class CopyTrace:
 
 
 def elements_of(region: tc.Region, values: dict[Any, int], threads: int = 0) -> tuple[Any, tuple[Any, Any]]:
-    """Return the attributes ``elements`` and ``held`` of a side.
+    """Return the attributes ``elements`` and ``element_starts`` of a side.
 
     Args:
         region: the box.
@@ -209,11 +209,10 @@ def elements_of(region: tc.Region, values: dict[Any, int], threads: int = 0) -> 
 def _fragment_places(
     buffer: tc.Buffer, axis_places: dict[str, Any], inside: Any, threads: int
 ) -> tuple[Any, tuple[Any, Any]]:
-    """What :func:`elements_of` gives of registers: a fragment that names no lane, or no warp, is one for each."""
+    """Return :func:`elements_of` of registers: a fragment that names no lane, or no warp, has one copy for each."""
     layout: Any = buffer.layout
     axis_places = (
-        dict.fromkeys(("m", *(each.axis.name for each in layout.replica)), np.zeros(len(inside), np.int64))
-        | axis_places
+        dict.fromkeys(("m", *(it.axis.name for it in layout.replica)), np.zeros(len(inside), np.int64)) | axis_places
     )
     for replica_iter in layout.replica:
         along = replica_iter.stride * np.arange(replica_iter.extent)[:, None, None]
@@ -307,10 +306,10 @@ def _is_of_copy(kernel: tc.BuiltKernel, harness: DrawHarness, line: int) -> bool
     return kernel.source_location(line).startswith(f"{harness.record.name}: {harness.request.op} ")
 
 
-def _register_steps(kernel: tc.BuiltKernel, harness: DrawHarness) -> tuple[Step, ...]:
+def _register_steps(kernel: tc.BuiltKernel, harness: DrawHarness) -> tuple[ExecutedInstruction, ...]:
     """Return the copy's instructions as they stand in the text: they touch no memory, so the emulator observes none of them."""
     return tuple(
-        Step(number, line.opcode)
+        ExecutedInstruction(number, line.opcode)
         for number, line in instructions_in(kernel.ptx)
         if _is_of_copy(kernel, harness, number)
     )
@@ -318,7 +317,7 @@ def _register_steps(kernel: tc.BuiltKernel, harness: DrawHarness) -> tuple[Step,
 
 def _copy_accesses(
     told: Sequence[Any], kernel: tc.BuiltKernel, harness: DrawHarness
-) -> tuple[tuple[Step, ...], list[Any]]:
+) -> tuple[tuple[ExecutedInstruction, ...], list[Any]]:
     """Return the copy's accesses and transfers by CTA 0 and by one instance of its scope."""
     request, threads = harness.request, harness.kernel.threads
     taking_part = threads if request.scope.kind == "thread" else min(threads, request.scope.threads)
@@ -327,7 +326,7 @@ def _copy_accesses(
     first = (
         int(min(tensor, default=0)) // COLUMN_BYTES * COLUMN_BYTES
     )  # the column that was allocated: all of them are filled
-    steps: dict[tuple[int, int], Step] = {}
+    steps: dict[tuple[int, int], ExecutedInstruction] = {}
     executed: dict[int, Any] = {}
     rows: tuple[list[Any], list[Any]] = ([], [])
     for event in told:
@@ -342,7 +341,7 @@ def _copy_accesses(
         turns = counted[slots]
         counted[np.unique(slots)] += 1
         for turn in np.unique(turns).tolist():
-            steps.setdefault((event.line, turn), Step(event.line, event.opcode))
+            steps.setdefault((event.line, turn), ExecutedInstruction(event.line, event.opcode))
         order = {key: number for number, key in enumerate(steps)}
         number = np.array([order[event.line, turn] for turn in turns.tolist()])
         for which, side in parts:
@@ -376,7 +375,7 @@ def _sides(event: AccessEvent | Transfer, named: Sequence[str]) -> list[tuple[in
 
 def _check(trace: CopyTrace) -> None:
     """Raise TilecopyError unless each element that has a place on both sides has arrived: what is emitted would be wrong."""
-    source, (places, elements), size = trace.source, trace.destination.held, trace.size
+    source, (places, elements), size = trace.source, trace.destination.element_starts, trace.size
     inside = source.elements[elements] >= 0
     places, elements = places[inside], elements[inside]
     arrived = trace.arrival_map[places[:, None] + np.arange(size)]

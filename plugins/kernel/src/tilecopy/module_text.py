@@ -134,7 +134,7 @@ def ptx_text(plan: Plan, name: str = "copy", registry: Registry | None = None) -
         taken = {called for called, _ in parameters.values()}
         if isinstance(what, Symbol):
             word = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in what.name)
-            free = next(each for n in count() if (each := f"{word}_{n}" if n else word) not in taken)
+            free = next(candidate for n in count() if (candidate := f"{word}_{n}" if n else word) not in taken)
             parameters[key] = (free, "b32" if fits(of_atom(what), 32) else "b64")
             continue
         if what.name in taken:

@@ -231,9 +231,9 @@ def compare(
     if not rows:
         first = {"scope": scope, "target": several[0], "registry": registry, "outside": outside}
         plan(dst, src, op=op or OPS[0], **first, **options)  # raises what says why, the nearest reason first
-        told = "; ".join(f"{name} on {target} ({why})" for (target, name), why in declined.items())
+        reasons_text = "; ".join(f"{name} on {target} ({why})" for (target, name), why in declined.items())
         raise NoVariantError(
-            f"no variant's cost can be counted: {told}", {name: why for (_, name), why in declined.items()}
+            f"no variant's cost can be counted: {reasons_text}", {name: why for (_, name), why in declined.items()}
         )
     return Comparison(tuple(rows), declined)
 
