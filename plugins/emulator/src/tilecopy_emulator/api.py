@@ -57,7 +57,7 @@ def run_ptx(
         cluster: CTAs of a cluster; by default what ``.reqnctapercluster`` says, else one.
         dynamic_shared_bytes: size of the ``.extern .shared`` arrays.
         profile: count memory sectors and bank conflicts too (slower).
-        allow: what is no hazard here: ``("same-value",)`` lets several threads write the same value to the same place with
+        allow: what is not a hazard here: ``("same-value",)`` lets several threads write the same value to the same place with
             no barrier between. Who reads it must still be ordered after all of them. ``"unfenced-init"`` lets a bulk copy use
             an mbarrier whose ``mbarrier.init`` was not fenced (``fence.mbarrier_init`` or ``fence.proxy.async``).
         observer: called with each :class:`AccessEvent` and :class:`Transfer`, in the order in which they run here (slower).

@@ -285,7 +285,7 @@ def _resolve(blocks: Iterable[_Block], memory: GlobalMemory) -> None:
 
 
 def _as_array(argument: Any, place: str) -> Any:
-    """An argument as a NumPy array over the same memory, or None when it is no array."""
+    """An argument as a NumPy array over the same memory, or None when it is not an array."""
     if isinstance(argument, np.ndarray):
         return argument
     try:

@@ -47,7 +47,7 @@ def _text_of(file: Path) -> str:
         if str(file) == "-":
             return sys.stdin.buffer.read().decode("utf-8-sig")
         if file.exists() and not file.is_file():
-            raise LaunchError(f"{file} is no regular file")
+            raise LaunchError(f"{file} is not a regular file")
         with suppress(UnicodeDecodeError) if file.suffix.lower() in _CUDA else nullcontext():
             return file.read_text(encoding="utf-8-sig")  # editors on Windows write a byte-order mark
         return file.read_text(encoding="latin-1")  # comments of older files

@@ -13,7 +13,7 @@ The machine calls the step with itself and the lanes whenever lanes execute the 
 Values. A step reads operands by :func:`reader` and writes results by :func:`writer`: unsigned bits, in arrays of shape
 ``(lanes or 1, copies or 1)``. A *copy* is a CTA (or cluster) that has so far done the same as the others of its batch: values may
 differ between copies, order and control may not. So whatever decides a shared address, a branch or an order goes through
-``machine.uniform(values, lanes)`` (one value a lane) before the first side effect. Arrays that were read or written are
+``machine.uniform(values, lanes)`` (one value per lane) before the first side effect. Arrays that were read or written are
 never changed in place. :func:`arithmetic` makes handlers of :func:`form` tables, for instructions on registers alone.
 
 Memory. :func:`address_reader` reads an operand in brackets. ``machine.load(lanes, access, addresses)`` gives the bytes of an

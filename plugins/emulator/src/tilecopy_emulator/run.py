@@ -173,7 +173,7 @@ def run_grid(
         demand(where, name, function, function is None or callable(function), "a function, or None")
     names = items_of(allow)
     fits = names is not None and all(isinstance(name, str) and name in ALLOWABLE for name in names)
-    demand(where, "allow", allow, fits, f"names of what is no hazard, of {', '.join(ALLOWABLE)}")
+    demand(where, "allow", allow, fits, f"names of what is not a hazard, of {', '.join(ALLOWABLE)}")
     compiled = _with_checks(program, compile_program(program), index_assertions)
 
     def laid_out(memory: GlobalMemory, raced: Sequence[RaceQuery] = ()) -> Launch:

@@ -44,7 +44,7 @@ class Memories(Registers):
         """What the load that has just been done found never written: its registers are poison, and say where it is from.
 
         Whoever uses one is at fault, and the load is what is told. Where nothing in the program reads any of its
-        registers, it is no look-ahead that may be in vain: the load itself is at fault.
+        registers, it is not a look-ahead that may be in vain: the load itself is at fault.
 
         ``names``: the registers, one after another; ``element``: bytes of each; ``each``: lanes of one instruction,
         where several in a row have been done as one (with all their registers).

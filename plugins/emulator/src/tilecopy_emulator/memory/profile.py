@@ -15,7 +15,7 @@ FIRST_GLOBAL = 16
 
 
 def count_global(machine: Registers, lanes: Lanes, addresses: Any, sizes: Any) -> None:
-    """Requests and 32-byte sectors of one access to global memory, of at most 32 bytes a thread; who moves 0 bytes has no part."""
+    """Requests and 32-byte sectors of one access to global memory, of at most 32 bytes per thread; who moves 0 bytes has no part."""
     shape = (machine.size(lanes), machine.copies)
     index = machine.index(lanes)
     warps = machine.warp_of[index][:, None] + np.arange(machine.copies) * machine.unit_ctas * machine.warps_per_cta

@@ -127,7 +127,7 @@ class ShadowedMemory:
     ) -> None:  # fmt: skip
         """Hold accesses of cells, each by its actor, against those before.
 
-        ``shadow``: where the stamps are; ``cells``: 1-D; ``actors``: one a cell; ``strength``: of these accesses;
+        ``shadow``: where the stamps are; ``cells``: 1-D; ``actors``: one per cell; ``strength``: of these accesses;
         ``key``: of the memory, for the locks; ``writes``: whether they write; ``remember``: whether later ones are held
         against these reads; ``equal``: of writes, see :meth:`..memory_model.shadow.ShadowMemory.write`; ``modifies``: likewise.
 

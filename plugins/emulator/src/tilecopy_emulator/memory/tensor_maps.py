@@ -152,7 +152,7 @@ class TensorMap:
             address: of the array, where that is what the map has.
 
         Raises:
-            LaunchError: it is no global address, or no multiple of 16.
+            LaunchError: it is not a global address, or not a multiple of 16.
         """
         address = self.address if address is None else address
         fits = is_whole(address, 16, (1 << 64) - 1) and address % 16 == 0
@@ -219,7 +219,7 @@ class TensorMaps:
         if isinstance(found, str):
             why = found or "tilecopy_emulator.tensor_map makes one; a CUtensorMap of the driver is none"
             machine.hazard(
-                "descriptor", f"{array.where(offset, MAP_BYTES)} are no tensor map of the emulator's ({why})", one
+                "descriptor", f"{array.where(offset, MAP_BYTES)} are not a tensor map of the emulator ({why})", one
             )
         if "atom" in found.swizzle and machine.program.arch < 100:
             what = f"the swizzle {found.swizzle} needs sm_100; the text is for sm_{machine.program.arch}"
@@ -281,7 +281,7 @@ class TensorMaps:
         return np.array([clock.rows[a // size][at + a % size] if a // size in clock.rows else 0 for a in actors])
 
     def acquire(self, lanes: Any, addresses: Any) -> None:
-        """``fence.proxy.tensormap::generic.acquire`` of the maps at some addresses (one a lane)."""
+        """``fence.proxy.tensormap::generic.acquire`` of the maps at some addresses (one per lane)."""
         machine, order = self.machine, self.machine.order
         for lane, address in zip(lanes.tolist(), addresses.tolist(), strict=True):
             array, offset = self._located(np.array([lane]), address)

@@ -154,7 +154,7 @@ def in_turn(places: Any, compute: Callable[[Any], tuple[Any, Any]]) -> Iterator[
 
     Those that change nothing, and the first that does, find the same value, and need no turns of their own.
 
-    ``places``: one an access; ``compute``: from indices of accesses to the old values that are there, and to what each
+    ``places``: one per access; ``compute``: from indices of accesses to the old values that are there, and to what each
     alone makes of them.
     """
     order = np.argsort(places, kind="stable")

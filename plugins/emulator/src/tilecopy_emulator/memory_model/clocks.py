@@ -6,7 +6,7 @@ Cheap things are stored cheaply: a *floor* for each CTA and warp (a full barrier
 row a CTA, and a row of its own only for a thread that learned something the rest of its CTA does not know. What is
 known of other CTAs is sparse.
 
-A row has ``T`` columns for the generic proxy (one a thread), ``T`` more for each *section* that the program uses
+A row has ``T`` columns for the generic proxy (one per thread), ``T`` more for each *section* that the program uses
 (what has been fenced for another proxy), and one column for each mbarrier: the clock of the asynchronous operations
 that complete on it.
 """

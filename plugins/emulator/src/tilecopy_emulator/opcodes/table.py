@@ -108,7 +108,7 @@ def _table(plugin: Any, owner: str, taken: Collection[str]) -> dict[str, Handler
     """The handlers of a package.
 
     Raises:
-        PluginError: one is no handler, or stands under a prefix that is the emulator's.
+        PluginError: one is not a handler, or stands under a prefix that is the emulator's.
     """
     table: dict[str, Handler] = {}
     for prefix, handler in islice(plugin.INSTRUCTIONS.items(), _MOST_PREFIXES + 1):
@@ -194,7 +194,7 @@ def _step(instruction: Instruction, program: Program, *, in_ptx: bool) -> Step:
 
 
 def _answering(handler: Handler, owner: str) -> Handler:
-    """A handler of another package: what it and its steps raise that is no error of ours is the package's fault, and says so."""
+    """A handler of another package: errors of other types that it and its steps raise are the package's fault, and says so."""
 
     def fault(instruction: Instruction, what: str, error: BaseException) -> PluginError:
         return PluginError(

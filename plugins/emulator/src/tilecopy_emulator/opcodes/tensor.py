@@ -48,7 +48,7 @@ COPY_SHAPES: dict[tuple[str, ...], tuple[int, int, Callable[[Any], list[Any]]]] 
     ("32x128b", "warpx4"): (32, 1, lambda row: [row, row + 32, row + 64, row + 96]),
     ("4x256b",): (4, 2, lambda row: [32 * row]),
 }
-"""Shape of ``tcgen05.cp`` -> rows, units of 16 bytes a row, and the lanes that each row lands in."""
+"""Shape of ``tcgen05.cp`` -> rows, units of 16 bytes per row, and the lanes that each row lands in."""
 
 
 TRANSFER_REGISTERS = {"32x32b": 1, "16x64b": 1, "16x128b": 2, "16x256b": 4, "16x32bx2": 1}

@@ -1,7 +1,7 @@
 """Tensor copies: boxes of a tensor between global and shared memory, by a map (PTX ISA 9.7.9.27), and maps that a kernel writes.
 
 Everything is in units of 16 bytes, which an innermost start, a row of a box and the swizzles never split. What the ISA
-leaves open is as an H200 does it: an innermost start that is no multiple of 16 bytes, a shared address that is none of
+leaves open is as an H200 does it: an innermost start that is not a multiple of 16 bytes, a shared address that is none of
 128, and a negative start of a store end the context; the whole box's bytes complete wherever it lies; the rows of a
 swizzled box that is narrower than the span are the span apart.
 """

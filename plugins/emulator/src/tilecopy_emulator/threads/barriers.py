@@ -87,7 +87,7 @@ class Barriers:
     ) -> None:  # fmt: skip
         """Lanes come to a barrier.
 
-        ``lanes``: who; ``numbers``: which barrier, one a lane; ``counts``: threads that it expects, one a lane, or None
+        ``lanes``: who; ``numbers``: which barrier, one per lane; ``counts``: threads that it expects, one per lane, or None
         for all of the CTA; ``waits``: whether they wait (``bar.sync``) or go on (``bar.arrive``); ``aligned``: whether
         whole warps must come; ``votes``: a value of each lane (``bar.red``), rows (n, C); ``done``: called with the
         lanes that were waiting and their votes.

@@ -124,7 +124,7 @@ class Threads:
         return np.stack(np.broadcast_arrays(*(self.rows(each, lanes) for each in values)), axis)
 
     def uniform(self, values: Any, lanes: Lanes) -> Any:
-        """One value a lane, which must be the same in every copy.
+        """Return one value per lane, which must be the same in every copy.
 
         Raises:
             CopiesDiverged: it is not; call this before any side effect.
