@@ -103,7 +103,7 @@ def _annotations(error: TilecopyError, file: Path) -> list[str]:
     accesses = [(hazard, *each) for hazard in (error, *error.others) for each in enumerate(hazard.details["accesses"])]
     for hazard, number, access in accesses:
         places = access["source"] or [{"file": str(file), "line": access["ptx_line"], "column": 0}]
-        place = next((each for each in places if Path(each["file"]).is_relative_to(Path.cwd())), places[0])
+        place = next((place for place in places if Path(place["file"]).is_relative_to(Path.cwd())), places[0])
         name = place["file"]
         if Path(name).is_relative_to(Path.cwd()):
             name = str(Path(name).relative_to(Path.cwd()))

@@ -128,7 +128,7 @@ class Hazard:
             "\n".join(self._lines(sources)),
             kind=self.kind, line=self.line, threads=self.threads, bytes=self.bytes, cause=self.cause,
         )  # fmt: skip
-        error.details = {"accesses": [each.data(sources) for each in self.accesses], "order": self.remedy}
+        error.details = {"accesses": [access.data(sources) for access in self.accesses], "order": self.remedy}
         return error
 
     def _lines(self, sources: Mapping[str, str]) -> list[str]:
@@ -140,7 +140,7 @@ class Hazard:
             lines.append(f"  {head}PTX line {access.line}: {access.text}")
             lines += [f"  {'from' if number else 'in'}: {access.origin}"] if access.origin else []
             lines += access.place.lines(sources) if access.place else []
-        values = [each.value for each in self.accesses[:2]]
+        values = [access.value for access in self.accesses[:2]]
         if len(values) == 2 and all(values) and self.accesses[0].action == "written":
             now, before = self.accesses[:2]
             same = ", the same" if now.value == before.value else ""

@@ -65,7 +65,7 @@ def _argument(word: str, depth: int) -> Any:
         return [field if isinstance(field, Struct) else Pointer(field) for field in _items(word[1:-1], depth)]
     if word[:1] + word[-1:] == "{}" or word.startswith("struct:"):
         fields = _items(word[1:-1] if word[0] == "{" else word[len("struct:") :], depth)
-        return Struct(*(Pointer(each) if isinstance(each, (np.ndarray, list)) else each for each in fields))
+        return Struct(*(Pointer(field) if isinstance(field, (np.ndarray, list)) else field for field in fields))
     if word.endswith(".npy"):
         return read_npy(FilePath().convert(word, None, None)).array
     match = _ARRAY.fullmatch(word)

@@ -90,7 +90,7 @@ def compile_cuda(
     fits = _is_text(name) and name.isprintable() and 0 < len(name) < _MOST_OF_NAME
     demand(where, "name", name, fits, "the name of a file")
     nvrtc_options = items_of(options)
-    fits = nvrtc_options is not None and all(_is_text(each) for each in nvrtc_options)
+    fits = nvrtc_options is not None and all(_is_text(nvrtc_option) for nvrtc_option in nvrtc_options)
     demand(where, "options", options, fits, "options of NVRTC, such as -DN=4")
     if len(source) > _MOST_OF_SOURCE:
         raise LaunchError(f"the source {name} has {len(source)} characters; at most {_MOST_OF_SOURCE} are compiled")
@@ -103,7 +103,7 @@ def compile_cuda(
     texts, missing = _local_files(source, path, _include_folders(nvrtc_options or ()), folders, standard)
     headers = {name: text for name, text in standard.items() if name not in texts}
     unit = _Unit(str(path), source, tuple(words), headers, texts)
-    fails = not any(_DEVICE_ALONE.match(each) for each in words) and needs_host(source_file(source), missing)
+    fails = not any(_DEVICE_ALONE.match(word) for word in words) and needs_host(source_file(source), missing)
     compiled = _Compiled("", "") if fails else _compile(unit)
     if not compiled.ptx:
         unit, compiled = _device_part(unit, compiled, missing, folders)
@@ -159,7 +159,7 @@ def _device_part(unit: _Unit, first: _Compiled, missing: list[str], folders: lis
     if fault := files[""].fault:
         log = (first.log or _compile(unit).log)[:_MOST_OF_LOG]
         return unit, _Compiled("", f"{log}\n{Path(unit.file).name}: {fault}")
-    kernels = {each.name for file in files.values() for each in file.declarations if each.marked}
+    kernels = {declaration.name for file in files.values() for declaration in file.declarations if declaration.marked}
     hosts = {name: host_declarations(file, kernels) for name, file in files.items()}
     options, refused = list(unit.options), unit
     options += [] if any(map(_DEVICE_ALONE.match, options)) else [_FOR_DEVICES]
@@ -287,7 +287,7 @@ def _select(unit: _Unit, ptx: str, entry: str | None, name: str) -> tuple[str, s
 
 def _readable_if_unique(entries: list[str]) -> Callable[[str], str]:
     """A kernel's name as C++ has it, where no other is called so."""
-    names = [readable(each) for each in entries]
+    names = [readable(entry) for entry in entries]
     return lambda entry: readable(entry) if readable(entry) and names.count(readable(entry)) == 1 else entry
 
 
@@ -345,7 +345,7 @@ def _compile(unit: _Unit, entry: str | None = None) -> _Compiled:
             if entry is not None:
                 call(nvrtc.nvrtcAddNameExpression, program, entry.encode())
             words = [*unit.options, *precompiling(unit.text, {**unit.headers, **unit.written, "": ""}, nvrtc)]
-            options = [each.encode() for each in words]
+            options = [word.encode() for word in words]
             (result,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
             log = text_of(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
             if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:

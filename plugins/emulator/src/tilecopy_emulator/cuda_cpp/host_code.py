@@ -89,7 +89,7 @@ class SourceFile:
     @property
     def kernels(self) -> tuple[Declaration, ...]:
         """The kernels that it declares."""
-        return tuple(each for each in self.declarations if each.name and each.has("__global__"))
+        return tuple(entry for entry in self.declarations if entry.name and entry.has("__global__"))
 
 
 _INCLUDE = re.compile(r'\s*#\s*include\s*[<"]([^">\n]+)')
@@ -98,7 +98,7 @@ _INCLUDE = re.compile(r'\s*#\s*include\s*[<"]([^">\n]+)')
 def included(text: str) -> list[str]:
     """The names of the headers that a text includes."""
     matches = (_INCLUDE.match(each.text) for each in tokens_of(text) if each.kind == "line")
-    return [each[1] for each in matches if each]
+    return [match[1] for match in matches if match]
 
 
 def tokens_of(text: str) -> tuple[Token, ...]:
@@ -156,11 +156,11 @@ def host_declarations(file: SourceFile, kernels: Collection[str]) -> set[Declara
     Constants and ``constexpr`` functions stay, because kernels may use them, and so do types.
     """
     declarations = set()
-    for each in file.declarations:
-        if each.member or each.marked or each.has("constexpr", "consteval") or each.name in kernels:
+    for entry in file.declarations:
+        if entry.member or entry.marked or entry.has("constexpr", "consteval") or entry.name in kernels:
             continue
-        if each.kind in ("function", "prototype") or (each.kind == "variable" and not each.has("const")):
-            declarations.add(each)
+        if entry.kind in ("function", "prototype") or (entry.kind == "variable" and not entry.has("const")):
+            declarations.add(entry)
     return declarations
 
 
@@ -184,12 +184,14 @@ def at_lines(file: SourceFile, lines: Iterable[int]) -> set[Declaration]:
     """For each line, the innermost declaration there that is not for the device; of a macro, all its uses outside functions."""
     declarations = set()
     for line in lines:
-        here = [each for each in file.declarations if each.first <= line <= each.last]
+        here = [entry for entry in file.declarations if entry.first <= line <= entry.last]
         if here and not (nearest := min(here, key=lambda each: each.end - each.start)).marked:
             declarations.add(nearest)
-    macros = {each.head[0].text for each in declarations if each.kind == "other"} - {*_TYPES}
+    macros = {entry.head[0].text for entry in declarations if entry.kind == "other"} - {*_TYPES}
     macros = {name for name in macros if not _OTHERS.fullmatch(name)}
-    return declarations | {each for each in file.declarations if each.kind == "other" and each.head[0].text in macros}
+    return declarations | {
+        entry for entry in file.declarations if entry.kind == "other" and entry.head[0].text in macros
+    }
 
 
 class _UnclosedError(Exception):
@@ -292,7 +294,7 @@ class _Reader:
             if token.text == "}":
                 break
             if token.text == "{":
-                words = [each.text for each in self.tokens[begin : self.at]]
+                words = [token.text for token in self.tokens[begin : self.at]]
                 before = self.tokens[self.at - 1] if self.at > begin else token
                 if (
                     body < 0
@@ -307,7 +309,7 @@ class _Reader:
                     )
                 ):
                     return self._inside(depth)
-                if body < 0 and not assigned and not groups and any(each in _TYPES for each in words):
+                if body < 0 and not assigned and not groups and any(word in _TYPES for word in words):
                     body = self.at
                     if "enum" in words:
                         self._skip()
@@ -341,7 +343,7 @@ class _Reader:
                     self._skip()
                 continue
             self.at += 1
-        head = [each.text for each in self.tokens[begin : self.at]]
+        head = [token.text for token in self.tokens[begin : self.at]]
         if body >= 0:
             kind = "type"
         elif (

@@ -198,13 +198,13 @@ class Engines:
         if self.copies:
             gone = np.zeros(machine.units, bool)
             gone[ending] = True
-            for each in self.copies:
-                late = gone[each.lanes] & (each.tracked is None or each.tracked[:] < 0)
-                if np.any(late) and not each.operation.was_reported:
-                    pending = self._lack(each, int(np.argmax(late)))
+            for batch in self.copies:
+                late = gone[batch.lanes] & (batch.tracked is None or batch.tracked[:] < 0)
+                if np.any(late) and not batch.operation.was_reported:
+                    pending = self._lack(batch, int(np.argmax(late)))
                     machine.hazard(
                         "lifetime", f"the thread exits while this cp.async is in flight: {pending}",
-                        np.array([pending.lane]), at=each.operation.at,
+                        np.array([pending.lane]), at=batch.operation.at,
                     )  # fmt: skip
         gone_set = set(ending.tolist()) if self.pending or self.machine.in_flight else set()
         for operation in self.machine.in_flight.values():
@@ -222,9 +222,9 @@ class Engines:
         for operation in self.pending:
             if ctas & set(operation.ctas):
                 self._lifetime(operation)
-        for each in self.copies:
-            if ctas.intersection((each.places // machine.shared.size).tolist()):
-                self._lifetime(each.operation)
+        for batch in self.copies:
+            if ctas.intersection((batch.places // machine.shared.size).tolist()):
+                self._lifetime(batch.operation)
         for (cta, actor), (operation, time) in self.used.items():
             if cta in ctas and not self._is_known(cta, actor, time):
                 self._lifetime(operation)
@@ -314,31 +314,31 @@ class Engines:
         waiting = np.zeros(machine.units, bool)
         waiting[lanes] = True
         left = []
-        for each in self.copies:
-            ready = waiting[each.lanes]
+        for batch in self.copies:
+            ready = waiting[batch.lanes]
             if newest >= 0:
-                ready = ready & (each.group < self.committed[each.lanes] - newest)
+                ready = ready & (batch.group < self.committed[batch.lanes] - newest)
             if ready.any():
                 rows = np.nonzero(ready)[0]
-                self._complete_copies(each, rows, self._owners(each, rows))
+                self._complete_copies(batch, rows, self._owners(batch, rows))
                 if not ready.all():
-                    left.append(self._part(each, np.nonzero(~ready)[0]))
+                    left.append(self._part(batch, np.nonzero(~ready)[0]))
                 else:
-                    self._over(each)
+                    self._over(batch)
             else:
-                left.append(each)
-                if waiting[each.lanes].any():
-                    each.operation.waited = machine.at
+                left.append(batch)
+                if waiting[batch.lanes].any():
+                    batch.operation.waited = machine.at
         self.copies = left
 
     def _why_in_flight(self, operation: Operation, cell: int) -> Pending:
         """Return what a ``cp.async`` lacks, see :class:`Operation`."""
         first, row = next((x for x in self.copies if x.operation is operation), None), 0
-        for each in self.copies if cell >= 0 else ():
-            cells = each.places // self.machine.shared.cell
-            here = np.nonzero((cells <= cell) & (cell < cells + each.cells_each))[0]
-            if each.operation is operation and len(here):
-                first, row = each, int(here[0])
+        for batch in self.copies if cell >= 0 else ():
+            cells = batch.places // self.machine.shared.cell
+            here = np.nonzero((cells <= cell) & (cell < cells + batch.cells_each))[0]
+            if batch.operation is operation and len(here):
+                first, row = batch, int(here[0])
         assert first is not None
         return self._lack(first, row)
 
@@ -409,13 +409,13 @@ class Engines:
                 barrier.pending += 1
             clock = machine.order.snapshot(np.array([lane]))
             self.arrivals.append((machine.at, lane, place, clock, int(noinc)))
-        for each in self.copies:
-            if each.tracked is None:
-                each.tracked = np.full(len(each.lanes), -1, np.int64)
+        for batch in self.copies:
+            if batch.tracked is None:
+                batch.tracked = np.full(len(batch.lanes), -1, np.int64)
             spots = np.full(machine.units, -1, np.int64)
             spots[index] = places
-            fresh = (each.tracked < 0) & (spots[each.lanes] >= 0)
-            each.tracked[fresh] = spots[each.lanes][fresh]
+            fresh = (batch.tracked < 0) & (spots[batch.lanes] >= 0)
+            batch.tracked[fresh] = spots[batch.lanes][fresh]
         machine.launch.time.now += 1
 
     def _arrive(self, arrival: tuple[int, int, Any, Clock, int]) -> None:
@@ -426,18 +426,18 @@ class Engines:
         if barrier is None:
             machine.hazard("mbarrier", "an mbarrier ends before the arrival of cp.async on it", np.array([lane]))
         left = []
-        for each in self.copies:
-            mine = (each.lanes == lane) & (each.tracked == place if each.tracked is not None else False)
+        for batch in self.copies:
+            mine = (batch.lanes == lane) & (batch.tracked == place if batch.tracked is not None else False)
             if np.any(mine):
                 rows, actor = np.nonzero(mine)[0], self.mbarriers.actor(barrier)
-                self._complete_copies(each, rows, np.full(len(rows), actor))
-                self.used[int(machine.cta_of[lane]), actor] = each.operation, machine.launch.time.now
+                self._complete_copies(batch, rows, np.full(len(rows), actor))
+                self.used[int(machine.cta_of[lane]), actor] = batch.operation, machine.launch.time.now
                 if not mine.all():
-                    left.append(self._part(each, np.nonzero(~mine)[0]))
+                    left.append(self._part(batch, np.nonzero(~mine)[0]))
                 else:
-                    self._over(each)
+                    self._over(batch)
             else:
-                left.append(each)
+                left.append(batch)
         self.copies = left
         self.mbarriers.arrive_for(barrier, lane, clock)
         machine.at = before

@@ -344,12 +344,12 @@ def check_read_global(machine: Machine, one: Any, array: GlobalArray, pieces: Se
     """Bytes that an engine reads: in order after their writers, and known to the async proxy."""
     if array.shadow is None:
         return
-    for each in pieces:
-        cells, threads = each.cells(machine, one, array)
+    for piece in pieces:
+        cells, threads = piece.cells(machine, one, array)
         stamps = array.shadow.writer[cells]
         check_proxy_global(machine, one, array, cells, stamps, ordinary(machine, stamps, threads), "read")
-        lanes = np.repeat(one, len(each.chosen))
-        machine.globals.check_read(array, lanes, each.offsets, each.size, 0, each.chosen, remember=False)
+        lanes = np.repeat(one, len(piece.chosen))
+        machine.globals.check_read(array, lanes, piece.offsets, piece.size, 0, piece.chosen, remember=False)
 
 
 def check_written_global(
@@ -358,7 +358,7 @@ def check_written_global(
     """Bytes that an engine writes, likewise; returns what is in flight, as :class:`Operation` has it. Reductions may meet one another."""
     if not array.writable or array.space != "global":
         machine.hazard("read-only", f"{array.name} is written and may not be", one)
-    shadow, found = machine.globals.shadow_of(array), [each.cells(machine, one, array) for each in pieces]
+    shadow, found = machine.globals.shadow_of(array), [piece.cells(machine, one, array) for piece in pieces]
     before = [shadow.writer[cells] for cells, _ in found]
     for number, (cells, _) in enumerate(found if reduces else ()):
         met = reduced(before[number])

@@ -34,7 +34,7 @@ def _move_wide(instruction: Instruction, program: Program) -> Step:
     """``mov.b128``: between registers of 128 bits, and pairs of 64."""
     demand_count(instruction, 2)
     names = [operand.items if isinstance(operand, Vector) else () for operand in instruction.operands]
-    if any(len(each) != 2 for each in names):
+    if any(len(name) != 2 for name in names):
         raise refuse(instruction, "128 bits, or two registers of 64, are wanted")
     writers = [writer(name, "b64", instruction, program) for name in names[0]]
     readers = [reader(name, "b64", instruction, program) for name in names[1]]

@@ -46,12 +46,12 @@ def demand_count(instruction: Instruction, *counts: int) -> None:
 def hold(instruction: Instruction, program: Program) -> Needed:
     """What PTX says of an instruction, held against the program's target and version."""
     spelled = instruction.spelled
-    found = instruction_of(spelled)
-    if found.varies:
-        found = instruction_of(instruction.text[instruction.text.index(spelled) :])
-    if found.needs.known:
-        _demand(found, instruction, program)
-    return found
+    table_row = instruction_of(spelled)
+    if table_row.varies:
+        table_row = instruction_of(instruction.text[instruction.text.index(spelled) :])
+    if table_row.needs.known:
+        _demand(table_row, instruction, program)
+    return table_row
 
 
 def _demand(found: Needed, instruction: Instruction, program: Program) -> None:

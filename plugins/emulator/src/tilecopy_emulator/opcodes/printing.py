@@ -69,7 +69,7 @@ def _print(machine: Machine, lane: Any, arguments: list[int]) -> int:
 
 def _fail(machine: Machine, lane: Any, arguments: list[int]) -> None:
     condition, _, _, function = (
-        _text_at(machine, lane, each) if number != 2 else "" for number, each in enumerate(arguments[:4])
+        _text_at(machine, lane, argument) if number != 2 else "" for number, argument in enumerate(arguments[:4])
     )
     machine.hazard("trap", f"the assertion `{condition}` in {function} fails", lane)
 

@@ -59,12 +59,12 @@ class _Where:
         """Position and number of each lane, the map that it names, and its box."""
         maps = list(self.maps(machine, lanes))
         bits = [np.ascontiguousarray(read(machine, lanes)).astype(np.uint32) for read in self.starts]
-        starts = [each.view(np.int32).astype(np.int64) for each in bits]
+        starts = [bit.view(np.int32).astype(np.int64) for bit in bits]
         for position, (one, found) in enumerate(maps):
             if len(found.sizes) != self.dimensions:
                 what = f"the tensor map has {len(found.sizes)} dimensions, the instruction {self.dimensions}"
                 machine.hazard("descriptor", what, one)
-            first = [copies.row_of(each, position)[0] for each in starts]
+            first = [copies.row_of(start, position)[0] for start in starts]
             box = _box_of(machine, one, found, first, apart=self.apart, stores=stores)
             yield position, one, found, box
 
@@ -75,13 +75,13 @@ def _where(instruction: Instruction, program: Program) -> _Where:
         raise refuse(instruction, "im2col is not known")
     dimensions = int(opcode[opcode.index("tensor") + 1][0])
     apart = not {"tile::gather4", "tile::scatter4"}.isdisjoint(opcode)
-    operand = next((each for each in instruction.operands if isinstance(each, TensorAddress)), None)
+    operand = next((operand for operand in instruction.operands if isinstance(operand, TensorAddress)), None)
     if operand is None:
         raise refuse(instruction, "a tensor map's address and coordinates are wanted: [map, {..}]")
     wanted = 5 if apart else dimensions
     if len(operand.coordinates) != wanted:
         raise refuse(instruction, f"{wanted} coordinates are wanted, not {len(operand.coordinates)}")
-    starts = tuple(reader(each, "s32", instruction, program) for each in operand.coordinates)
+    starts = tuple(reader(coordinate, "s32", instruction, program) for coordinate in operand.coordinates)
     address = address_reader(Memory(operand.base, operand.offset), instruction, program)
     return _Where(address, starts, dimensions, apart, _bare_parameters(program).get(operand.base, ""))
 
@@ -190,7 +190,7 @@ def _load(instruction: Instruction, program: Program) -> Step:
         for position, one, found, box in list(where.boxes(machine, lanes)):
             pieces = box.pieces(machine)
             copies.check_read_global(machine, one, box.array, pieces)
-            in_flight = [each.reads(machine) for each in pieces] or None
+            in_flight = [piece.reads(machine) for piece in pieces] or None
             for rank in [-1] if masks is None else copies.receivers(machine, one, int(masks[position])):
                 to, signal = at_rank(copies.row_of(targets, position), rank), copies.row_of(barriers, position)
                 if paired and rank >= 0:  # of each pair, the CTA with the parity of the one that is named

@@ -96,7 +96,7 @@ def _addresses(machine: Machine, lanes: Lanes, base: Any, stride: Any, moved: _M
         )
     warps, copies = len(first) // 32, max(first.shape[1], stride.shape[1])
     strides = machine.rows(stride, lanes).astype(np.uint64).reshape(warps, 32, -1)
-    offsets = np.stack([fragment.offsets(each, row_major=row_major) for each in strides], axis=1)
+    offsets = np.stack([fragment.offsets(stride, row_major=row_major) for stride in strides], axis=1)
     offsets = np.broadcast_to(offsets, (*offsets.shape[:3], copies)).reshape(len(offsets), len(first), copies)
     return first[None] + offsets * np.uint64(access.bytes)
 
@@ -130,7 +130,7 @@ def _load(instruction: Instruction, program: Program) -> Step:
         places = _addresses(machine, lanes, address(machine, lanes), stride(machine, lanes), moved)
         if access.space[:6] == "shared":
             places = places.astype(np.uint32)
-        found = [machine.rows(machine.load(lanes, access, each), lanes) for each in places]
+        found = [machine.rows(machine.load(lanes, access, place), lanes) for place in places]
         raw = np.concatenate(np.broadcast_arrays(*found), axis=-1)  # (lanes, copies, bytes of all slots)
         words = np.ascontiguousarray(raw).view(f"u{int(fragment.width[1:]) // 8}")
         for number, write in enumerate(writers):
@@ -154,8 +154,8 @@ def _store(instruction: Instruction, program: Program) -> Step:
             places = places.astype(np.uint32)
         values = machine.stacked((read(machine, lanes) for read in readers), lanes, -1)
         raw = np.ascontiguousarray(values).view(np.uint8)
-        for number, each in enumerate(places):
-            machine.store(lanes, access, each, raw[..., number * access.bytes : (number + 1) * access.bytes])
+        for number, place in enumerate(places):
+            machine.store(lanes, access, place, raw[..., number * access.bytes : (number + 1) * access.bytes])
 
     return step
 
@@ -183,7 +183,7 @@ def _mma(instruction: Instruction, program: Program) -> Step:
 
     def step(machine: Machine, lanes: Lanes) -> None:
         index = machine.demand_full_warps(lanes, "a matrix product")
-        words = [machine.stacked((read(machine, lanes) for read in each), lanes) for each in readers]
+        words = [machine.stacked((read(machine, lanes) for read in reader), lanes) for reader in readers]
         a, b, c = (
             x.values(each.reshape(len(each), -1, 32, each.shape[2]))
             for x, each in zip(fragments[1:], words, strict=True)

@@ -275,11 +275,11 @@ class Expansion:
 
     def _takes_part(self, scope: _Scope, token: Token) -> bool:
         """Make an instruction of the comment that says who executes an exported copy; whether it is one."""
-        found = _PART.fullmatch(token.comment or "")
-        register = found and scope.find(found[4])
-        if found is None or register is None or self.registers.get(register) != 32:
+        match = _PART.fullmatch(token.comment or "")
+        register = match and scope.find(match[4])
+        if match is None or register is None or self.registers.get(register) != 32:
             return False
-        self._add(token.line, f"// {token.comment}", (TAKES_PART,), (*found.group(1, 2, 3), register), scope)
+        self._add(token.line, f"// {token.comment}", (TAKES_PART,), (*match.group(1, 2, 3), register), scope)
         return True
 
     def _add(

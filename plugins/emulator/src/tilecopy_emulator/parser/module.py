@@ -314,10 +314,10 @@ class ModuleParser(Definitions):
     def _with_functions(self, variable: Variable) -> Variable:
         """A variable whose initial value has numbers in place of the names of functions."""
         found = (
-            attrs.evolve(each, symbol="", offset=each.offset + self.code_address(each.symbol))
-            if each.symbol in self.functions
-            else each
-            for each in variable.relocations
+            attrs.evolve(relocation, symbol="", offset=relocation.offset + self.code_address(relocation.symbol))
+            if relocation.symbol in self.functions
+            else relocation
+            for relocation in variable.relocations
         )
         return attrs.evolve(variable, relocations=tuple(found)) if variable.relocations else variable
 

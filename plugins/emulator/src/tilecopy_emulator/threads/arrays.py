@@ -153,9 +153,9 @@ class GlobalMemory:
 
     def kept(self, most: int) -> list[Any] | None:
         """The bytes of the arrays that may be written, for :meth:`again`; None where they are more than ``most``."""
-        if sum(len(each.data) for each in self.arrays if each.writable) > most:
+        if sum(len(array.data) for array in self.arrays if array.writable) > most:
             return None
-        return [each.data.copy() if each.writable else None for each in self.arrays]
+        return [array.data.copy() if array.writable else None for array in self.arrays]
 
     def again(self, kept: list[Any]) -> GlobalMemory:
         """The arrays as they were when ``kept`` was made, which nobody has touched."""

@@ -403,9 +403,9 @@ class Barriers:
     def warp_sync(self, lanes: Lanes, mask: Any) -> None:
         """``bar.warp.sync``."""
         machine = self.machine
-        found = machine.converge(lanes, mask, anywhere=True)
-        if machine.size(found):
-            self.warp_joined(machine.index(found), machine.joined)
+        converged = machine.converge(lanes, mask, anywhere=True)
+        if machine.size(converged):
+            self.warp_joined(machine.index(converged), machine.joined)
 
     def warp_joined(self, lanes: Any, mask: Any) -> None:
         """Lanes that have synchronised, by warp (and by mask, where they differ)."""

@@ -121,7 +121,7 @@ class Threads:
 
     def stacked(self, values: Iterable[Any], lanes: Lanes, axis: int = 0) -> Any:
         """Several values with one row a lane, along a new axis."""
-        return np.stack(np.broadcast_arrays(*(self.rows(each, lanes) for each in values)), axis)
+        return np.stack(np.broadcast_arrays(*(self.rows(value, lanes) for value in values)), axis)
 
     def uniform(self, values: Any, lanes: Lanes) -> Any:
         """Return one value per lane, which must be the same in every copy.
