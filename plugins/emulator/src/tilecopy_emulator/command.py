@@ -188,7 +188,7 @@ class _EmulateCommand(ResultCommand):
 @click.option(
     "--annotations",
     type=click.Choice(["github"]),
-    help="Print hazards and errors also as annotations, which GitHub shows at their lines.",
+    help="Print hazards and errors as GitHub annotations, too.",
 )
 def emulate(
     file: Path, arguments: tuple[str, ...], entry: str | None, block: tuple[int, ...] | None, saves: list[tuple[str, Path]],

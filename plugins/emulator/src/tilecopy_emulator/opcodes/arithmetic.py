@@ -64,7 +64,7 @@ def compile_arithmetic(instruction: Instruction, program: Program, table: Mappin
             continue
         operand = next(sources)
         if role.endswith("!") and not is_constant(operand):
-            raise refuse(instruction, f"'{operand}' stands where a constant is wanted")
+            raise refuse(instruction, f"expected a constant, got '{operand}'")
         for item in names_of(operand, 4, instruction) if role.endswith("*") else [operand]:
             readers.append(reader(item, form.type_of(role, mode), instruction, program, wider=wider))
     only = writers[0] if len(writers) == 1 else None

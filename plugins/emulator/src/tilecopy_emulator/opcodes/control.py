@@ -175,7 +175,7 @@ def _arrive(instruction: Instruction, program: Program) -> Step:
     if not operands or not isinstance(operands[0], Memory) or len(operands) > 2:
         raise refuse(instruction, "an address is wanted")
     if remote and state != "_":
-        raise refuse(instruction, "the state of a remote mbarrier cannot be had")
+        raise refuse(instruction, "an arrival on a shared::cluster address returns no state; write the sink operand _")
     if expects and len(operands) != 2:
         raise refuse(instruction, "the number of bytes is wanted")
     write = writer(state, "u64", instruction, program)

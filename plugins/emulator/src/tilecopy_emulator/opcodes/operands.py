@@ -82,12 +82,12 @@ def constant_bits(text: str, type: str, instruction: Instruction) -> int:
                 return int(constant.astype(f"f{width // 8}").view(f"u{width // 8}"))
         if type[0] == "b" and type != "bf16" and width == (32 if text[1] == "f" else 64):
             return pattern
-        raise refuse(instruction, f"the floating-point constant {text} stands where .{type} is wanted")
+        raise refuse(instruction, f"expected a .{type} operand, got the floating-point constant {text}")
     value = int(text)
     if type == "pred":
         return int(value != 0)
     if type[0] == "f" or type.startswith("bf"):
-        raise refuse(instruction, f"the whole number {text} stands where .{type} is wanted")
+        raise refuse(instruction, f"expected a .{type} operand, got the integer {text}")
     return value & ((1 << width) - 1)
 
 
@@ -101,18 +101,18 @@ def reader(operand: Operand, type: str, instruction: Instruction, program: Progr
     dtype = _UNSIGNED[width_of(type)]
     if isinstance(operand, Negated):
         if type != "pred":
-            raise refuse(instruction, f"'!{operand.name}' stands where .{type} is wanted")
+            raise refuse(instruction, f"expected a .{type} operand, got '!{operand.name}'")
         name = operand.name
         return lambda machine, lanes: ~machine.read(name, lanes)
     if isinstance(operand, Offset):
         base = reader(operand.base, type, instruction, program, wider=wider)
         no_sum = is_constant(operand.base) or type[0] == "f" or type.startswith("bf") or type.endswith("x2")
         if no_sum or type == "pred" or operand.base in SPECIAL_REGISTERS:
-            raise refuse(instruction, f"'{operand.base}' with an offset stands where a value is wanted")
+            raise refuse(instruction, f"expected a value, got '{operand.base}' with an offset")
         offset = np.array(operand.offset & ((1 << width_of(type)) - 1), dtype)
         return lambda machine, lanes: base(machine, lanes) + offset
     if not isinstance(operand, str) or operand == "_":
-        raise refuse(instruction, f"an operand has the wrong form where .{type} is wanted")
+        raise refuse(instruction, f"expected a .{type} operand")
     if is_constant(operand):
         constant = np.full((1, 1), constant_bits(operand, type, instruction), dtype)
         return lambda machine, lanes: constant
@@ -130,9 +130,9 @@ def reader(operand: Operand, type: str, instruction: Instruction, program: Progr
         read = SPECIAL_REGISTERS[operand]
         return lambda machine, lanes: read(machine, lanes).astype(dtype)
     if operand in program.labels:
-        raise refuse(instruction, f"the label {operand} stands where .{type} is wanted")
+        raise refuse(instruction, f"expected a .{type} operand, got the label {operand}")
     if width_of(type) < (32 if spaces_of(program).get(operand) == "shared" else 64) or type[0] == "f":
-        raise refuse(instruction, f"the address of {operand} stands where .{type} is wanted")
+        raise refuse(instruction, f"expected a .{type} operand, got the address of {operand}")
     if instruction.opcode[0] not in ("mov", "cvta", "mapa", "getctarank"):
         raise refuse(instruction, f"the address of {operand} must be moved to a register first")
     return lambda machine, lanes: machine.symbol(operand, lanes).astype(dtype)
@@ -164,7 +164,7 @@ def _demand_special(name: str, type: str, instruction: Instruction) -> None:
     else:
         fits = instruction.opcode[0] == "mov" and type in ("b32", "u32", "s32", "u16", "s16")
     if not fits:
-        raise refuse(instruction, f"{name} stands where .{type} is wanted; move it to a register first")
+        raise refuse(instruction, f"expected a .{type} operand, got {name}; move it to a register first")
 
 
 def agree(machine: Machine, lanes: Lanes, *readers: Reader) -> None:
@@ -182,7 +182,7 @@ def writer(operand: Operand, type: str, instruction: Instruction, program: Progr
     if operand == "_":
         return lambda machine, lanes, values: None
     if not isinstance(operand, str) or operand not in program.register_bits:
-        raise refuse(instruction, f"'{operand}' stands where a register is wanted")
+        raise refuse(instruction, f"expected a register, got '{operand}'")
     name, width = operand, program.register_bits[operand]
     _demand_type(name, type, instruction, program)
     if width == width_of(type):

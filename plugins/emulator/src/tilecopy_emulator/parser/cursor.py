@@ -75,7 +75,7 @@ class Cursor:
     def expect(self, kind: str, what: str = "") -> Token:
         """Take the next token, which must be of a kind."""
         if self.token.kind != kind:
-            self.fail(f"'{self.token.text}' stands where {what or repr(kind)} should")
+            self.fail(f"expected {what or repr(kind)}, got '{self.token.text}'")
         return self.advance()
 
     def word(self, what: str) -> str:
@@ -132,7 +132,7 @@ class Cursor:
 
     def _expect_word(self, text: str) -> None:
         if self.word(f"'{text}'") != text:
-            self.fail(f"'{self.tokens[self.at - 1].text}' stands where '{text}' should")
+            self.fail(f"expected '{text}', got '{self.tokens[self.at - 1].text}'")
 
     def pragma(self, version: tuple[int, int]) -> None:
         """Pass over what follows ``.pragma``: texts in quotation marks, of which one needs PTX ISA 8.3."""

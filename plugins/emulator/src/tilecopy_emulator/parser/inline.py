@@ -269,7 +269,7 @@ class Expansion:
             elif token.kind == "word":
                 self._instruction(scope, "", unless=False, start=token)
             else:
-                c.fail(f"'{token.text}' stands where a statement should")
+                c.fail(f"expected a statement, got '{token.text}'")
             if len(self.drafts) > MAX_INSTRUCTIONS:
                 c.fail(f"the kernel has more than {MAX_INSTRUCTIONS} instructions with its calls expanded")
 
@@ -393,7 +393,7 @@ class Expansion:
         if self.registers[guard] != 1:
             c.fail(f"the guard {name} is not a predicate", start.line)
         if c.token.kind != "word" or c.token.text.startswith("."):
-            c.fail(f"'{c.token.text}' stands where an instruction should")
+            c.fail(f"expected an instruction, got '{c.token.text}'")
         self._instruction(scope, guard, unless=unless, start=start)
 
     def _register(self, scope: _Scope, name: str, line: int) -> str:
@@ -520,7 +520,7 @@ class Expansion:
         if name in SPECIAL_REGISTERS:
             return name
         if name.startswith("."):
-            c.fail(f"'{name}' stands where an operand should", token.line)
+            c.fail(f"expected an operand, got '{name}'", token.line)
         if name in self.module.functions:
             return str(self.module.code_address(name))
         kind = "register" if name.startswith("%") else "register or variable"

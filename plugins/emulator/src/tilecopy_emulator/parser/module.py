@@ -89,7 +89,7 @@ class ModuleParser(Definitions):
         c = self._cursor
         line = c.token.line
         if c.token.text != word:
-            c.fail(f"'{c.token.text}' stands where {word} should: a text begins with .version and .target")
+            c.fail(f"expected {word}, got '{c.token.text}': a text begins with .version and .target")
         c.advance()
         return line
 
@@ -249,7 +249,7 @@ class ModuleParser(Definitions):
         c = self._cursor
         space = c.word("a parameter")
         if space not in (".param", ".reg") or (entry and space == ".reg"):
-            c.fail(f"'{space}' stands where .param{'' if entry else ' or .reg'} should")
+            c.fail(f"expected .param{'' if entry else ' or .reg'}, got '{space}'")
         align, elements, first = self._alignment(), c.elements() if space == ".reg" else 1, c.token
         type = c.word("a type")[1:] if first.text.startswith(".") else ""
         if type not in DECLARABLE or (space == ".param" and type in ("pred", "f16x2")):
