@@ -253,7 +253,7 @@ def _block_of(value: Any, name: str, place: str) -> _Block:
 
 
 def _target(target: Any, name: str, place: str) -> _Array | _Block:
-    """What a pointer points to."""
+    """Return what a pointer points to."""
     if isinstance(target, (Struct, Pointer, TensorMap, list, tuple)):
         return _block_of(target, name, place)
     array = _as_array(target, place)

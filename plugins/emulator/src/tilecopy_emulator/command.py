@@ -57,7 +57,7 @@ def _text_of(file: Path) -> str:
 
 
 def _why(error: OSError | UnicodeDecodeError) -> str:
-    """What is wrong with a file, in words alone."""
+    """Return what is wrong with a file, in words alone."""
     return str(getattr(error, "strerror", None) or error)
 
 

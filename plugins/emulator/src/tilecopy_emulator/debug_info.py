@@ -50,7 +50,7 @@ class SourceLocation:
 
     @property
     def in_library(self) -> bool:
-        """Whether it lies in a header of the CUDA toolkit or of an installed package."""
+        """Return whether it lies in a header of the CUDA toolkit or of an installed package."""
         return _LIBRARY.search(self.file) is not None and not self.file.endswith(".cu")
 
     def outside_libraries(self) -> SourceLocation:
@@ -130,7 +130,7 @@ class LineTable:
                 self._names[label] = self._names.get(label, b"") + found
 
     def knows(self, label: str) -> bool:
-        """Whether a label stands in ``.section .debug_str``."""
+        """Return whether a label stands in ``.section .debug_str``."""
         return label in self._names
 
     def loc(self, line: LineDirective, caller: SourceLocation | None) -> SourceLocation | None:

@@ -33,7 +33,7 @@ def demand(
 
 
 def is_whole(value: Any, low: int, high: int) -> bool:
-    """Whether a value is a plain or NumPy integer of a range."""
+    """Return whether a value is a plain or NumPy integer of a range."""
     try:
         return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(low <= value <= high)
     except Exception:  # an object's own
@@ -41,12 +41,12 @@ def is_whole(value: Any, low: int, high: int) -> bool:
 
 
 def is_flag(value: Any) -> bool:
-    """Whether a value is a truth."""
+    """Return whether a value is a truth."""
     return isinstance(value, (bool, np.bool_))
 
 
 def items_of(value: Any) -> tuple[Any, ...] | None:
-    """What a sequence other than a text or bytes has; None for anything else, and for more than anybody passes."""
+    """Return what a sequence other than a text or bytes has; None for anything else, and for more than anybody passes."""
     if isinstance(value, (str, bytes, bytearray, memoryview)) or not isinstance(value, Sequence):
         return None
     try:

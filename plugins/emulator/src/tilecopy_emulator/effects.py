@@ -155,7 +155,7 @@ EFFECTS = {
 
 @lru_cache(maxsize=1 << 12)
 def effect_of(opcode: tuple[str, ...]) -> Effect:
-    """What the table says of an opcode."""
+    """Return what the table says of an opcode."""
     names = (".".join(opcode[:length]) for length in range(len(opcode), 0, -1))
     return next((EFFECTS[name] for name in names if name in EFFECTS), Effect())
 
@@ -179,7 +179,7 @@ class Modifiers:
 
 @lru_cache(maxsize=1 << 12)
 def modifiers_of(opcode: tuple[str, ...]) -> Modifiers:
-    """What the modifiers of an opcode say."""
+    """Return what the modifiers of an opcode say."""
     orders = effect_of(opcode).orders
     found, rest = {}, []
     for part in opcode[1:]:
@@ -193,13 +193,13 @@ def modifiers_of(opcode: tuple[str, ...]) -> Modifiers:
 
 @lru_cache(maxsize=1 << 12)
 def _result_count(opcode: tuple[str, ...]) -> int:
-    """How many of the first operands of an opcode are registers that it writes; those of a package's own instructions are not known."""
+    """Return how many of the first operands of an opcode are registers that it writes; those of a package's own instructions are not known."""
     roles = instruction_of(".".join(opcode)).roles
     return next((n for n, role in enumerate(roles) if role.is_address or not role.writes), len(roles))
 
 
 def _results_of(instruction: Instruction) -> tuple[Operand, ...]:
-    """Its first operands that it writes; a result may be left out before an address."""
+    """Return the first operands that an instruction writes; a result may be left out before an address."""
     first = instruction.operands[: _result_count(instruction.opcode)]
     return tuple(operand for operand in first if not isinstance(operand, Memory))
 
@@ -211,7 +211,7 @@ def written_by(instruction: Instruction) -> tuple[str, ...]:
 
 
 def is_hint(part: str) -> bool:
-    """Whether a part of an opcode is about caches only."""
+    """Return whether a part of an opcode is about caches only."""
     return part in CACHE_HINTS or part.startswith(("L1::", "L2::"))
 
 
@@ -250,13 +250,13 @@ def parts_of(instruction: Instruction) -> Parts:
 
 
 def may_load(instruction: Instruction) -> bool:
-    """Whether an instruction may read memory (what is not known here may)."""
+    """Return whether an instruction may read memory (what is not known here may)."""
     effect = effect_of(instruction.opcode)
     return effect.loads != "none" and not effect.registers_only
 
 
 def loads_strongly(instruction: Instruction) -> bool:
-    """Whether an instruction may load from memory by a strong access, and does not write there."""
+    """Return whether an instruction may load from memory by a strong access, and does not write there."""
     kind = effect_of(instruction.opcode).kind
     if kind == "load":
         return bool(parts_of(instruction).access.strength)
@@ -276,7 +276,7 @@ def read_somewhere(program: Program) -> frozenset[str]:
 
 @lru_cache(maxsize=32)
 def loads_somewhere(program: Program) -> bool:
-    """Whether some instruction of a program loads from shared or local memory, or may."""
+    """Return whether some instruction of a program loads from shared or local memory, or may."""
     named = {i.opcode for i in program.instructions if effect_of(i.opcode).loads == "named"}
     return any(modifiers_of(opcode).space not in ("global", "const", "param") for opcode in named)
 
@@ -309,6 +309,6 @@ def shared_side_not_counted(opcode: tuple[str, ...]) -> str:
 
 
 def is_approximate(opcode: tuple[str, ...]) -> bool:
-    """Whether the ISA gives an error bound for an opcode instead of bits."""
+    """Return whether the ISA gives an error bound for an opcode instead of bits."""
     sums = effect_of(opcode).sums and {"s32", "f64", "kind::i8"}.isdisjoint(opcode)
     return sums or "approx" in opcode or "full" in opcode

@@ -47,7 +47,7 @@ class EmulatorExecutor:
         return None
 
     def extensions(self) -> list[tuple[str, str, str]]:
-        """What other packages teach it, for ``tilecopy doctor``: what it is, whose, and why it is set aside or ""."""
+        """Return what other packages teach it, for ``tilecopy doctor``: what it is, whose, and why it is set aside or ""."""
         return [(f"instructions {each.name}", each.owner, each.reason) for each in packages()]
 
     def launch(

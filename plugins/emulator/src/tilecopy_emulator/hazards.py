@@ -100,7 +100,7 @@ class Hazard:
 
     @property
     def root(self) -> tuple[str, frozenset[tuple[str, int]]]:
-        """What hazards with one cause have in common: the kind and the lines of the first two accesses."""
+        """Return what hazards with one cause have in common: the kind and the lines of the first two accesses."""
         accesses = self.accesses[: 1 if self.cause == DIVERGENT else 2]
         return self.kind, frozenset(access.source_line for access in accesses)
 

@@ -86,7 +86,7 @@ def _argument(word: str, depth: int) -> Any:
 
 
 def _items(text: str, depth: int) -> list[Any]:
-    """What stands between the commas of a structure or a list."""
+    """Return what stands between the commas of a structure or a list."""
     return [_argument(each, depth + 1) for each in _parts(text)]
 
 

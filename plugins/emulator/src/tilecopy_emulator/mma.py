@@ -67,7 +67,7 @@ def _words(machine: Machine, lanes: Lanes, readers: list[Reader]) -> tuple[Any, 
 
 
 def _pass_on(machine: Machine, index: Any, result: Fragment, names: Any, fragments: Any, lacking: Any) -> None:
-    """Of what holds nothing in the operands come rows, columns and elements of the result that hold nothing."""
+    """Make of what holds nothing in the operands rows, columns and elements of the result that hold nothing."""
     left, right, before = (each.spread(origins) for each, origins in zip(fragments, lacking, strict=True))
     whence = np.maximum(np.maximum(left.max(axis=2)[:, :, None], right.max(axis=2)[:, None, :]), before)
     for name, origins in zip(names, result.gather(whence), strict=True):

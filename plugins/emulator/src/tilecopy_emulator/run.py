@@ -111,7 +111,7 @@ def _with_checks(
 
 @lru_cache(maxsize=32)
 def _reserves(program: Program, *names: str) -> bool:
-    """Whether a program asks for memory that it has not declared, by the special registers that give its address."""
+    """Return whether a program asks for memory that it has not declared, by the special registers that give its address."""
     return any(name in instruction.operands for instruction in program.instructions for name in names)
 
 

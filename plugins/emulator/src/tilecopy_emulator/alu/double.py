@@ -97,7 +97,7 @@ def inverse_root(a: Any) -> Any:
 
 
 def _outside(x: Any) -> Any:
-    """Where an exponent leaves no room for the transformations (infinities and NaNs need none)."""
+    """Return where an exponent leaves no room for the transformations (infinities and NaNs need none)."""
     _, exponent = np.frexp(x)
     return np.isfinite(x) & ((exponent < _SAFE_LOW) | (exponent > _SAFE_HIGH))
 

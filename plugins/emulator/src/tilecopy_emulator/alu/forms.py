@@ -62,7 +62,7 @@ class Mode:
         return self.types[-1]
 
     def has(self, modifier: str) -> bool:
-        """Whether a modifier is there."""
+        """Return whether a modifier is there."""
         return modifier in self.modifiers
 
     def one_of(self, *names: str, default: str = "") -> str:

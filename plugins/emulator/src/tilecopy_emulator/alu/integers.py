@@ -387,7 +387,7 @@ def _permute(mode: Mode) -> Compute:
 
 
 def _selector(kind: str, control: Any, position: int) -> Any:
-    """Which byte a special mode of ``prmt`` puts at a position."""
+    """Return which byte a special mode of ``prmt`` puts at a position."""
     if kind == "f4e":
         return control + position
     if kind == "b4e":

@@ -21,7 +21,7 @@ _WIDTH = 34
 
 
 def computation(name: str, mode: Mode, marks: Mapping[int, str] | None = None) -> Compute:
-    """What an instruction computes.
+    """Return what an instruction computes.
 
     ``name``: its opcode; ``mode``: its types and modifiers; ``marks``: by the position of an operand, a sign where it
     is negated, and the part that counts (``b2``, ``-h0``).

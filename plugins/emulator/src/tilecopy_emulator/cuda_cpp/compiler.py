@@ -203,7 +203,7 @@ def _device_part(unit: _Unit, first: _Compiled, missing: list[str], folders: lis
 
 
 def _wants_implicit(log: str) -> bool:
-    """Whether NVRTC lacks what nvcc's own first header gives."""
+    """Return whether NVRTC lacks what nvcc's own first header gives."""
     return not implicit_names().isdisjoint(re.findall(r'identifier "(\w+)" is undefined', log))
 
 
@@ -307,7 +307,7 @@ def _as_in_source(text: str, entry: str, unit: _Unit) -> str:
 
 
 def _is_text(value: Any) -> bool:
-    """Whether a value is a text that C can have."""
+    """Return whether a value is a text that C can have."""
     return isinstance(value, str) and "\0" not in value and not any("\ud800" <= each <= "\udfff" for each in value)
 
 

@@ -44,7 +44,7 @@ class Token:
 
     @property
     def end(self) -> int:
-        """Where the next token may begin."""
+        """Return where the next token may begin."""
         return self.start + len(self.text)
 
 
@@ -69,7 +69,7 @@ class Declaration:
     member: bool = False
 
     def has(self, *words: str) -> bool:
-        """Whether the head has one of these words."""
+        """Return whether the head has one of these words."""
         return any(token.text in words for token in self.head)
 
 
@@ -151,7 +151,7 @@ def without(file: SourceFile, left_out: Collection[Declaration]) -> str:
 
 
 def host_declarations(file: SourceFile, kernels: Collection[str]) -> set[Declaration]:
-    """What only the host needs: functions and variables without a word such as ``__device__``.
+    """Return what only the host needs: functions and variables without a word such as ``__device__``.
 
     Constants and ``constexpr`` functions stay, because kernels may use them, and so do types.
     """
@@ -165,7 +165,7 @@ def host_declarations(file: SourceFile, kernels: Collection[str]) -> set[Declara
 
 
 def needs_host(file: SourceFile, missing: Collection[str]) -> bool:
-    """Whether NVRTC is sure to refuse a file: outside every ``#if`` it has a host function, or a header that is missing."""
+    """Return whether NVRTC is sure to refuse a file: outside every ``#if`` it has a host function, or a header that is missing."""
     functions = {each.start for each in host_declarations(file, ()) if each.kind == "function"}
     depth = 0
     for token in file.tokens:

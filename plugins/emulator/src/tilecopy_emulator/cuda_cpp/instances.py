@@ -102,7 +102,7 @@ def _resolved(file: SourceFile, arguments: Sequence[Token], function: Declaratio
 
 
 def _known_outside(file: SourceFile, arguments: Sequence[Token]) -> bool:
-    """Whether a macro's template arguments mean something outside it: no parameter of the macro is among them."""
+    """Return whether a macro's template arguments mean something outside it: no parameter of the macro is among them."""
     parameters = set()
     for line in (each.text for each in file.tokens if each.kind == "line"):
         if macro := re.match(r"\s*#\s*define\s+\w+\(([^)]*)\)", line):

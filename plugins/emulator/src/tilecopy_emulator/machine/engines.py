@@ -146,7 +146,7 @@ class Engines:
             array.shadow.begin(operation.actor, None, cells, strength or ENGINE)
 
     def done(self, operation: Operation, actor: int) -> None:
-        """Its bytes are those of an mbarrier's actor now."""
+        """Record that the bytes of an operation are those of an mbarrier's actor now."""
         machine, now = self.machine, self.machine.launch.time.now
         stamps = stamp(now, REDUCED if operation.reduces else WEAK, actor)
         machine.shared.shadow.complete(operation.actor, operation.writes, stamps)
@@ -233,7 +233,7 @@ class Engines:
         return ctas
 
     def _is_known(self, cta: int, actor: int, time: int) -> bool:
-        """Whether a thread of a CTA has waited for what completed on an mbarrier, or was told so."""
+        """Return whether a thread of a CTA has waited for what completed on an mbarrier, or was told so."""
         machine, order = self.machine, self.machine.order
         members = machine.ids[cta * machine.threads : (cta + 1) * machine.threads]
         home, number = barrier_of(actor)

@@ -81,7 +81,7 @@ class LivelockDetector:
             self._look_at = 2 * self.loops
 
     def verdict(self) -> Blocked | None:
-        """Whether loops have been found that nothing can end."""
+        """Return whether loops have been found that nothing can end."""
         if self._endless is None:
             return None
         machine, lanes, loads = self.machine, self._endless, self._deciders()[1]
@@ -116,7 +116,7 @@ class LivelockDetector:
         return self.machine.launch.version, self.machine.local.changes
 
     def _memory(self) -> list[Any] | None:
-        """What is in every memory, where it is little and plain, and one thread alone is left that may change it."""
+        """Return what is in every memory, where it is little and plain, and one thread alone is left that may change it."""
         machine = self.machine
         alone = machine.copies * int((machine.status == RUN).sum()) == 1
         plain = not machine.shared.has_objects and TENSOR not in machine.launch.sections
@@ -164,7 +164,7 @@ class LivelockDetector:
         return self._deciding[1:]
 
     def _decide(self, *, values: bool) -> tuple[set[str], list[int]]:
-        """As :meth:`_deciders`; ``values``: whether those that are written to memory decide, too."""
+        """Do as :meth:`_deciders`; ``values``: whether those that are written to memory decide, too."""
         instructions = self.machine.program.instructions
         found: set[str] = set()
         for at, names in self._reads.items():  # what wrote nothing has an effect, or was not executed and may be later
@@ -242,7 +242,7 @@ class LivelockDetector:
         machine.hazard("endless", f"a loop that never ends: {why}", lanes, at=at)
 
     def _polled(self, instruction: Instruction, lanes: NDArray[np.int64]) -> str:
-        """What a load of a loop looks at, in words."""
+        """Return what a load of a loop looks at, in words."""
         machine = self.machine
         operand = next((x for x in instruction.operands if isinstance(x, Memory)), None)
         machine.spill_all()

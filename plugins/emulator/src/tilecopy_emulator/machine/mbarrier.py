@@ -108,7 +108,7 @@ class Mbarriers:
         return BARRIER_ACTOR | (barrier.place // self.machine.shared.size * BARRIER_COLUMNS + barrier.column)
 
     def name_of_actor(self, actor: int) -> str:
-        """What an actor stands for, in words."""
+        """Return what an actor stands for, in words."""
         home, column = barrier_of(actor)
         if (home, column) in self.products:
             return "a wgmma.mma_async that a wgmma.wait_group covers"
@@ -361,7 +361,7 @@ class Mbarriers:
     def wait(
         self, lanes: Lanes, places: Any, wanted: Any, *, parity: bool, blocks: bool, relaxed: bool, cluster: bool
     ) -> Any:
-        """Whether the phase that each lane names is over; None for lanes that wait in the instruction.
+        """Return whether the phase that each lane names is over; None for lanes that wait in the instruction.
 
         A wait may fail though the phase is over: it does so once for a lane that does not know of it yet, so that a
         wait without a loop shows. ``try_wait`` suspends those that come again.
@@ -488,7 +488,7 @@ class Mbarriers:
 
 
 def _spread(used: Any, copies: int, copy: int) -> Any:
-    """What one copy's lanes did, over the lanes of all copies."""
+    """Return what one copy's lanes did, over the lanes of all copies."""
     new = np.zeros(len(used) * copies, used.dtype)
     new[copy * len(used) : (copy + 1) * len(used)] = used
     return new

@@ -43,7 +43,7 @@ class Participation:
         np.add.at(counts, (machine.cta_of[machine.index(lanes)], thread_ids), 1)
 
     def expand(self, copies: int) -> None:
-        """As :meth:`.machine.Machine.expand`."""
+        """Do as :meth:`.machine.Machine.expand`."""
         self._executions = {copy: (np.tile(n, (copies, 1)), at) for copy, (n, at) in self._executions.items()}
 
     def finish(self) -> None:

@@ -63,7 +63,7 @@ class LocalMemory:
         self.top[index] = tops
 
     def place(self, lanes: Lanes, access: AccessKind, addresses: Any) -> Any:
-        """Where the bytes of an access lie, shape (n, access.bytes), its alignment and bounds checked."""
+        """Return where the bytes of an access lie, shape (n, access.bytes), its alignment and bounds checked."""
         machine = self.machine
         if self.data is None:
             self.data = np.zeros((machine.units, machine.copies, self.size), np.uint8)

@@ -58,7 +58,7 @@ class Memories(Registers):
                 self.poison_found(names[number * count : (number + 1) * count], element, index[part], origins[part])
 
     def poison_found(self, names: Sequence[str], element: int, lanes: Lanes, found: Any) -> None:
-        """As :meth:`poison_loaded`, for one instruction: its registers, and the origins of each lane's bytes."""
+        """Do as :meth:`poison_loaded`, for one instruction: its registers, and the origins of each lane's bytes."""
         if found.any() and read_somewhere(self.program).isdisjoint(names):
             self.tell(lanes, found)
         for part, name in enumerate(names):
@@ -71,7 +71,7 @@ class Memories(Registers):
             self.undefine(name, self.index(lanes)[bad], whence[bad], bits[bad])
 
     def load_or_nothing(self, lanes: Lanes, access: AccessKind, addresses: Any) -> Any:
-        """As :meth:`load`; of bytes that hold nothing :attr:`unwritten` tells."""
+        """Do as :meth:`load`; of bytes that hold nothing :attr:`unwritten` tells."""
         if access.space == "":
             return self._generic(lanes, access, addresses, lambda to, x, at, rows: self.load_or_nothing(to, x, at))
         return self._memory_of(access.space).load(lanes, access, addresses)

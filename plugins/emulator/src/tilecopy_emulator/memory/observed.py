@@ -95,7 +95,7 @@ class _Located:
     offsets: Any
 
     def side(self, chosen: Any) -> TransferEnd:
-        """Those of one array."""
+        """Return the pieces of one array."""
         return TransferEnd(
             self.space, self.names[int(self.keys[chosen][0])], self.ctas[chosen], self.offsets[chosen].astype(np.int64)
         )

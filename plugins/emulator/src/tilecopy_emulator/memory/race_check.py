@@ -1,4 +1,4 @@
-"""Whether two accesses are in order, and what is said when they are not; what shared and global memory have in common."""
+"""The check of the order of two accesses, and the hazard when they are in none; what shared and global memory have in common."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def judge_shared(machine: Registers, lanes: Any, strength: int, before: Any, tou
 def _judge(
     machine: Registers, who: Any, strength: int, before: Any, touched: Touched, order: Callable[..., Any]
 ) -> tuple[Any, Any]:
-    """As the judges; of two accesses that are both strong and may meet, ``order`` is not asked."""
+    """Do as the judges; of two accesses that are both strong and may meet, ``order`` is not asked."""
     if not strength:
         return order(machine, who, before, touched), np.zeros(len(before), bool)
     exempt = may_meet(strength, before)
@@ -221,7 +221,7 @@ class ShadowedMemory:
         return stamp - actor + actor % self.machine.units if actor < BARRIER_ACTOR else stamp
 
     def _which(self, key: int) -> int:
-        """Which memory: see :class:`RaceQuery`."""
+        """Return which memory: see :class:`RaceQuery`."""
         return key if self._whole_grid else ~self.machine.first
 
     def raise_race(
@@ -314,7 +314,7 @@ def _cause(machine: Registers, lane: int, strength: int, earlier: int, *, same: 
 
 
 def _what_orders(machine: Registers, mine: int, other: int, *, scope: bool) -> str:
-    """What would order accesses by two threads of the grid; ``scope``: they are in order for too narrow a scope."""
+    """Return what would order accesses by two threads of the grid; ``scope``: they are in order for too narrow a scope."""
     if other >= BARRIER_ACTOR:
         return "a wait on the mbarrier that the copy completes on"
     cta, size = machine.threads, machine.threads * machine.cluster_size

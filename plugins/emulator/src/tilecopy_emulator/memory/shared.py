@@ -163,7 +163,7 @@ class SharedMemory(ShadowedMemory):
         return self.where_offset(place % self.size, size)
 
     def where_offset(self, offset: int, size: int = 1) -> str:
-        """As :meth:`where`, from the offset in a CTA."""
+        """Do as :meth:`where`, from the offset in a CTA."""
         owner = int(self.owner[offset]) if 0 <= offset < self.size else -1
         if owner < 0:
             return f"shared byte {offset}"

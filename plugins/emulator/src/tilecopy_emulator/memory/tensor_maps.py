@@ -61,7 +61,7 @@ _XOR = {"none": (0, 0), "32B": (3, 0x10), "64B": (3, 0x30), "128B": (3, 0x70), "
 
 
 def swizzled(addresses: Any, swizzle: str) -> Any:
-    """Where bytes go that would stand at some shared addresses without the swizzle."""
+    """Return where bytes go that would stand at some shared addresses without the swizzle."""
     down, bits = _XOR[swizzle]
     return addresses ^ ((addresses >> down) & bits)
 
@@ -146,7 +146,7 @@ class TensorMap:
         return np.frombuffer(pair * -(-count // 2), np.uint8)[:count]
 
     def encode(self, address: int | None = None) -> bytes:
-        """Its bytes.
+        """Return the bytes of the map.
 
         Args:
             address: of the array, where that is what the map has.
@@ -174,7 +174,7 @@ def tensor_map(*fields: Any, **named: Any) -> bytes:
 
 
 def encode_map(facts: Any) -> bytes:
-    """As :func:`tensor_map`, from what a launch knows of a map: an object with the attributes of a :class:`TensorMap`."""
+    """Do as :func:`tensor_map`, from what a launch knows of a map: an object with the attributes of a :class:`TensorMap`."""
     return TensorMap(*(getattr(facts, field.name) for field in attrs.fields(TensorMap))).encode()
 
 
@@ -269,13 +269,13 @@ class TensorMaps:
             )  # fmt: skip
 
     def _before(self, other: int, time: int, lane: int) -> bool:
-        """Whether what another lane did is known to a lane of its own CTA."""
+        """Return whether what another lane did is known to a lane of its own CTA."""
         order, size = self.machine.order, self.machine.threads
         keys, columns = np.array([lane // size + order.first]), np.array([other % size])
         return other // size == lane // size and bool(order.known(np.array([lane]), keys, columns)[0] >= time)
 
     def _released(self, clock: Clock, stamps: Any) -> Any:
-        """Up to when the releasing fences of each stamp's thread are known to a clock."""
+        """Return up to when the releasing fences of each stamp's thread are known to a clock."""
         at, size = self.machine.order.section_at[TENSORMAP], self.machine.threads
         actors = actor_of(stamps).tolist()
         return np.array([clock.rows[a // size][at + a % size] if a // size in clock.rows else 0 for a in actors])

@@ -36,7 +36,7 @@ SCOPES = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": SYS}
 
 
 def at_rank(addresses: Any, rank: int) -> Any:
-    """The same places in the shared memory of a CTA of the cluster; of the CTA that they are in for rank -1."""
+    """Return the places in the shared memory of a CTA of the cluster; of the CTA that they are in for rank -1."""
     if rank < 0:
         return addresses
     return (np.asarray(addresses).astype(np.uint64) & np.uint64(RANK_MASK)) | np.uint64(rank << RANK_BITS)
@@ -71,7 +71,7 @@ class Scan:
     identity: Any
 
     def __call__(self, update: Any, places: Any, rows: Any, columns: Any, fetch: Any) -> tuple[Any, Any, Any, Any]:
-        """What some updates leave.
+        """Return what some updates leave.
 
         ``update``: as of :meth:`Machine.atomic`; ``places``: of the updates, which come one after another where they
         are of one place; ``rows``: lanes of the updates, shape ``(updates, copies)``; ``columns``: their copies,
@@ -128,7 +128,7 @@ class AccessKind:
 
     @property
     def strength(self) -> int:
-        """As shadow.py counts it."""
+        """Return the strength as shadow.py counts it."""
         return strength(self.reach, self.bytes) if self.reach else WEAK
 
     @property
@@ -140,12 +140,12 @@ class AccessKind:
 
     @property
     def releases(self) -> bool:
-        """Whether what came before is published."""
+        """Return whether what came before is published."""
         return self.semantics in ("release", "acq_rel")
 
     @property
     def acquires(self) -> bool:
-        """Whether what was published is known after it."""
+        """Return whether what was published is known after it."""
         return self.semantics in ("acquire", "acq_rel")
 
 
@@ -179,6 +179,6 @@ def in_turn(places: Any, compute: Callable[[Any], tuple[Any, Any]]) -> Iterator[
 
 
 def new_values(update: Any, old: Any, rows: Any, columns: Any) -> Any:
-    """What an atomic operation makes of old values (1-D), as an array of the same type."""
+    """Return what an atomic operation makes of old values (1-D), as an array of the same type."""
     new = np.broadcast_to(np.asarray(update(old, rows, columns)), old.shape)
     return np.ascontiguousarray(new if new.dtype == old.dtype else new.astype(old.dtype))

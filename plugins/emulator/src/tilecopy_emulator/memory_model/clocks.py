@@ -47,7 +47,7 @@ NOTHING = Clock({})
 
 
 def join(clocks: Iterable[Clock]) -> Clock:
-    """What all of them know together."""
+    """Return what all of them know together."""
     rows: dict[int, Any] = {}
     for clock in clocks:
         merge(rows, clock.rows)
@@ -89,7 +89,7 @@ class VectorClocks:
         self.private: dict[int, dict[int, Any]] = {}
 
     def copied(self, copies: int, first: int) -> VectorClocks:
-        """The same for each of several copies of the CTAs, numbered in a row."""
+        """Return a copy for each of several copies of the CTAs, numbered in a row."""
         new = VectorClocks(self.time, self.ctas * copies, self.threads, first, self.sections)
         new.floor, new.warp_floor = np.tile(self.floor, copies), np.tile(self.warp_floor, copies)
         new.deviates = np.tile(self.deviates, copies)
@@ -110,7 +110,7 @@ class VectorClocks:
         return Clock({key + shift: row for key, row in clock.rows.items()})
 
     def row(self, lanes: Any) -> Any:
-        """What some lanes of one CTA know of it together, each of itself up to now."""
+        """Return what some lanes of one CTA know of it together, each of itself up to now."""
         cta = int(lanes[0]) // self.threads
         inside = lanes - cta * self.threads
         base = self.base.get(cta)
@@ -128,7 +128,7 @@ class VectorClocks:
         return row
 
     def ordered(self, lanes: Any, keys: Any, columns: Any, times: Any) -> Any:
-        """Whether each lane knows a column of a CTA up to a time (1-D arrays of one length)."""
+        """Return whether each lane knows a column of a CTA up to a time (1-D arrays of one length)."""
         if len(times) and int(times.max()) <= int(self.floor.min()):  # a barrier of all has been since
             own = keys == lanes // self.threads + self.first
             if own.all() and int(columns.max()) < self.threads:
@@ -136,7 +136,7 @@ class VectorClocks:
         return self.known(lanes, keys, columns) >= times
 
     def known(self, lanes: Any, keys: Any, columns: Any) -> Any:
-        """Up to when each lane knows a column of a CTA."""
+        """Return up to when each lane knows a column of a CTA."""
         ctas = lanes // self.threads
         have = np.zeros(len(lanes), np.int64)
         own = np.nonzero(keys == ctas + self.first)[0]
@@ -174,7 +174,7 @@ class VectorClocks:
         return have
 
     def snapshot(self, lanes: Any) -> Clock:
-        """What some lanes did until now and know together."""
+        """Return what some lanes did until now and know together."""
         rows: dict[int, Any] = {}
         ctas = lanes // self.threads
         for cta in [int(ctas[0])] if ctas[0] == ctas[-1] else np.unique(ctas).tolist():
@@ -188,7 +188,7 @@ class VectorClocks:
         return Clock(rows)
 
     def causes(self, lane: int) -> Clock:
-        """Which phases a lane knows to be over: what an operation that it issues comes after.
+        """Return which phases a lane knows to be over: what an operation that it issues comes after.
 
         The operation passes this on when it completes, but nothing of what its thread has written or read.
         """
@@ -200,7 +200,7 @@ class VectorClocks:
         return Clock(rows)
 
     def release(self, lanes: Any) -> Clock:
-        """As :meth:`snapshot`; what they do from here on is not in it."""
+        """Do as :meth:`snapshot`; what they do from here on is not in it."""
         clock = self.snapshot(lanes)
         self.time.now += 1
         return clock
@@ -259,7 +259,7 @@ class VectorClocks:
             self.private.pop(lane, None)
 
     def barriers(self, ctas: Any) -> None:
-        """As :meth:`barrier`, for all threads of several CTAs."""
+        """Do as :meth:`barrier`, for all threads of several CTAs."""
         if not self.rows and not self.base and not self.common and not self.private:
             self.floor[ctas] = self.time.now
             self.time.now += 1
@@ -311,7 +311,7 @@ class VectorClocks:
         self.time.now += 1
 
     def _fence_foreign(self, cta: int, lanes: Any, sections: Iterable[str]) -> None:
-        """As :meth:`fence`, for what the lanes know of other CTAs."""
+        """Do as :meth:`fence`, for what the lanes know of other CTAs."""
         for lane in lanes.tolist():
             known = dict(self.common.get(cta, {}))
             merge(known, self.private.get(lane, {}))

@@ -46,7 +46,7 @@ def in_flight_stamp(actor: int, strength: int = WEAK) -> Any:
 
 
 def actor_of(stamps: Any) -> Any:
-    """Who."""
+    """Return who."""
     return stamps & ACTOR_MASK
 
 
@@ -57,22 +57,22 @@ def barrier_of(actor: Any) -> tuple[Any, Any]:
 
 
 def time_of(stamps: Any) -> Any:
-    """When."""
+    """Return when."""
     return stamps >> TIME_SHIFT
 
 
 def strength_of(stamps: Any) -> Any:
-    """How."""
+    """Return how."""
     return _STRENGTHS[(stamps >> STRENGTH_SHIFT) & 31]
 
 
 def by_engine(stamps: Any) -> Any:
-    """Whether the asynchronous engine wrote for the thread that waited."""
+    """Return whether the asynchronous engine wrote for the thread that waited."""
     return (stamps >> STRENGTH_SHIFT) & 31 >= REDUCED
 
 
 def reduced(stamps: Any) -> Any:
-    """Whether it was by a reduction."""
+    """Return whether it was by a reduction."""
     return (stamps >> STRENGTH_SHIFT) & 31 == REDUCED
 
 
@@ -87,13 +87,13 @@ def scope_of(strengths: Any) -> Any:
 
 
 def allowed(strengths: Any, before: Any, same_cta: Any, same_cluster: Any) -> Any:
-    """Whether two strong accesses may meet: of the same bytes, and each one's scope holds the other's thread."""
+    """Return whether two strong accesses may meet: of the same bytes, and each one's scope holds the other's thread."""
     least = np.minimum(scope_of(strengths), scope_of(before))
     return (least >= GPU) | ((least == CLUSTER) & same_cluster) | ((least == CTA) & same_cta)
 
 
 def alike(strengths: Any, before: Any) -> Any:
-    """Whether two strong accesses that share a cell are of the same bytes and of one proxy."""
+    """Return whether two strong accesses that share a cell are of the same bytes and of one proxy."""
     return ((strengths - 1) % SIZES == (before - 1) % SIZES) & ((strengths == REDUCED) == (before == REDUCED))
 
 
@@ -106,7 +106,7 @@ _MEETS = np.array(
 
 
 def may_meet(strengths: int, stamps: Any) -> Any:
-    """Whether accesses of one strength may meet those before whoever made them: both are of the whole GPU, and of the same bytes."""
+    """Return whether accesses of one strength may meet those before whoever made them: both are of the whole GPU, and of the same bytes."""
     return _MEETS[strengths][(stamps >> STRENGTH_SHIFT) & 31]
 
 
@@ -163,7 +163,7 @@ class ShadowMemory:
         self._compact_at = COMPACT
 
     def copied(self, copies: int, shifts: tuple[int, int, int]) -> ShadowMemory:
-        """The same for each of several copies, their actors numbered in a row.
+        """Return a copy for each of several copies, their actors numbered in a row.
 
         ``copies``: how many; ``shifts``: threads, mbarriers and operations of one copy.
         """
@@ -280,7 +280,7 @@ class ShadowMemory:
                     self.push(cells[lost], stamps[lost], kind)
 
     def farthest(self, conflict: Conflict, cells: Any, warps: Any, warp_of: Callable[[Any], Any]) -> Conflict:
-        """Of the lanes that have just written one cell together, a pair of two warps where there is one."""
+        """Return, of the lanes that have just written one cell together, a pair of two warps where there is one."""
         last = self.writer[cells]
         apart = np.nonzero(warp_of(actor_of(last)) != warps)[0]
         if not len(apart):
@@ -327,7 +327,7 @@ class ShadowMemory:
         self.logged[cells] = True
 
     def _compact(self) -> None:
-        """Of the accesses of one actor to one cell in one way, the last is enough."""
+        """Keep the last of the accesses of one actor to one cell in one way."""
         cell, stamps, kind = self._cell[: self.count], self._stamp[: self.count], self._kind[: self.count]
         order = np.lexsort((stamps, kind, (stamps & ((np.int64(1) << TIME_SHIFT) - 1)), cell))
         who = stamps[order] & ((np.int64(1) << TIME_SHIFT) - 1)
@@ -370,7 +370,7 @@ class ShadowMemory:
         return repeated, order[starts + np.arange(len(repeated))]
 
     def _inside_one(self, cells: Any, actors: Any, threads: int, scope: int, now: int, entries: Any) -> Any:
-        """Which entries may meet all that access their cell now, since one CTA or cluster has these threads (cells in order)."""
+        """Return which entries may meet all that access their cell now, since one CTA or cluster has these threads (cells in order)."""
         if not threads or int(scope_of(now)) < scope:
             return np.zeros(len(entries), bool)
         starts, whose = np.nonzero(np.diff(cells, prepend=-1))[0], actors // threads
@@ -410,7 +410,7 @@ class ShadowMemory:
             self._stamp[mine] = np.where(self._kind[mine], stamps, weak)
 
     def forget(self, cells: Any) -> None:
-        """As if nobody had ever touched these cells."""
+        """Make it as if nobody had ever touched these cells."""
         self.writer[cells] = 0
         self.reader[cells] = 0
         if self.count and self.logged[cells].any():

@@ -134,7 +134,7 @@ _BYTES = {"e4m3x4": "b32", "e5m2x4": "b32"}
 
 
 def _multicast_parts(instruction: Instruction) -> Parts:
-    """What the opcode of ``multimem`` says."""
+    """Return what the opcode of ``multimem`` says."""
     said = modifiers_of(instruction.opcode)
     type, count = said.type or next(_BYTES[part] for part in said.rest if part in _BYTES), said.count or 1
     order = said.order or ("relaxed" if "red" in instruction.opcode else "weak")

@@ -434,7 +434,7 @@ def global_bytes(machine: Machine, one: Any, addresses: Any, size: int) -> tuple
 
 
 def ordinary(machine: Machine, stamps: Any, threads: Any) -> Any:
-    """Which of some last writes to global memory, each met by a thread, are not this proxy's own; they are told apart by CTA."""
+    """Return which of some last writes to global memory, each met by a thread, are not this proxy's own; they are told apart by CTA."""
     written = np.nonzero(stamps)[0]
     if not len(written):
         return written
@@ -607,7 +607,7 @@ def _try_cancel(instruction: Instruction, program: Program) -> Step:
 
 
 def _query_cancel(instruction: Instruction, program: Program) -> Step:
-    """Whether a request succeeded, and the id of the first CTA that will not run, which a failed one does not have."""
+    """Return whether a request succeeded, and the id of the first CTA that will not run, which a failed one does not have."""
     demand_count(instruction, 2)
     result, response = instruction.operands
     readers = [reader(half, "b64", instruction, program) for half in names_of(response, 2, instruction)]

@@ -32,7 +32,7 @@ class Swizzle:
     rows: int = 8
 
     def __call__(self, addresses: Any) -> Any:
-        """Where bytes at addresses stand."""
+        """Return where bytes at addresses stand."""
         return addresses ^ (addresses >> self.shift & self.mask)
 
 

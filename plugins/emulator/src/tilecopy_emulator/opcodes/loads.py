@@ -20,7 +20,7 @@ from .operands import Handler, Lanes, Reader, Step, constant_bits, demand_count,
 
 
 def address_reader(operand: Operand, instruction: Instruction, program: Program) -> Reader:
-    """How to read an address operand: unsigned bits of the width of its register."""
+    """Return how to read an address operand: unsigned bits of the width of its register."""
     if not isinstance(operand, Memory):
         raise refuse(instruction, "an address in brackets is wanted")
     base, offset = operand.base, operand.offset
@@ -40,7 +40,7 @@ def address_reader(operand: Operand, instruction: Instruction, program: Program)
 
 
 def shared_address(operand: Operand, instruction: Instruction, program: Program) -> Reader:
-    """As :func:`address_reader`, of shared memory: a generic address, where the opcode names no space, must point there."""
+    """Do as :func:`address_reader`, of shared memory: a generic address, where the opcode names no space, must point there."""
     if modifiers_of(instruction.opcode).space:
         return address_reader(operand, instruction, program)
     read = data_address(operand, "", instruction, program)
@@ -57,7 +57,7 @@ def shared_address(operand: Operand, instruction: Instruction, program: Program)
 
 
 def data_address(operand: Operand, space: str, instruction: Instruction, program: Program) -> Reader:
-    """As :func:`address_reader`, of what is loaded or stored in a space; ``""`` is generic, or the space of a variable that is named."""
+    """Do as :func:`address_reader`, of what is loaded or stored in a space; ``""`` is generic, or the space of a variable that is named."""
     read = address_reader(operand, instruction, program)
     base = operand.base if isinstance(operand, Memory) else ""
     if not space and program.register_bits.get(base) == 32:
@@ -240,7 +240,7 @@ def several(instructions: list[Instruction], steps: list[Step], program: Program
 
 
 def runs(program: Program) -> list[tuple[int, int]]:
-    """Where loads or stores stand in a row that can be done as one: first and how many."""
+    """Return where loads or stores stand in a row that can be done as one: first and how many."""
     targets = set(program.labels.values())
     found: list[tuple[int, int]] = []
     first, key = 0, None
@@ -257,7 +257,7 @@ def runs(program: Program) -> list[tuple[int, int]]:
 
 
 def _alike(instruction: Instruction, program: Program) -> tuple[tuple[str, ...], str] | None:
-    """What accesses that can be done together have in common, or None."""
+    """Return what accesses that can be done together have in common, or None."""
     plain = effect_of(instruction.opcode).kind in ("load", "store")
     if not plain or instruction.guard or len(instruction.operands) != 2:
         return None
@@ -284,7 +284,7 @@ def gather(machine: Machine, lanes: Lanes, readers: list[Reader], dtype: Any) ->
 
 
 def beside(values: list[Any], dtype: Any) -> Any:
-    """As :func:`gather`, of what has been read."""
+    """Do as :func:`gather`, of what has been read."""
     if len(values) == 1:
         return np.ascontiguousarray(values[0])[..., None].view(np.uint8)
     shape = np.broadcast_shapes(*(value.shape for value in values))

@@ -51,7 +51,7 @@ class _Form:
 
     @property
     def registers(self) -> int:
-        """Of a lane."""
+        """Return the registers of a lane."""
         return len(self.lane) * self.bytes // 128
 
     def given(self, rows: Any) -> Any:

@@ -44,7 +44,7 @@ def demand_count(instruction: Instruction, *counts: int) -> None:
 
 
 def hold(instruction: Instruction, program: Program) -> Needed:
-    """What PTX says of an instruction, held against the program's target and version."""
+    """Return what PTX says of an instruction, held against the program's target and version."""
     spelled = instruction.spelled
     table_row = instruction_of(spelled)
     if table_row.varies:
@@ -64,7 +64,7 @@ def _demand(found: Needed, instruction: Instruction, program: Program) -> None:
 
 
 def is_constant(operand: Operand) -> TypeGuard[str]:
-    """Whether an operand is a constant in the text."""
+    """Return whether an operand is a constant in the text."""
     return isinstance(operand, str) and (operand[0] == "-" or operand[0].isdigit())
 
 
@@ -92,7 +92,7 @@ def constant_bits(text: str, type: str, instruction: Instruction) -> int:
 
 
 def reader(operand: Operand, type: str, instruction: Instruction, program: Program, *, wider: bool = False) -> Reader:
-    """How to read a source operand as bits of a type.
+    """Return how to read a source operand as bits of a type.
 
     ``operand``: a register, special register, constant, variable (its address), or a negated predicate; ``type``: PTX
     type that the instruction wants; ``instruction``: for messages; ``program``: where registers and variables are
@@ -178,7 +178,7 @@ def agree(machine: Machine, lanes: Lanes, *readers: Reader) -> None:
 
 
 def writer(operand: Operand, type: str, instruction: Instruction, program: Program, *, wider: bool = False) -> Writer:
-    """How to write a result of a type to a register; into a wider one it is extended (``cvt``, ``ld``)."""
+    """Return how to write a result of a type to a register; into a wider one it is extended (``cvt``, ``ld``)."""
     if operand == "_":
         return lambda machine, lanes, values: None
     if not isinstance(operand, str) or operand not in program.register_bits:

@@ -70,12 +70,12 @@ class Fragment:
         return found.view(f"u{width}").transpose(3, 0, 1, 2)
 
     def spread(self, origins: Any) -> Any:
-        """Of each element, what a register ``(registers, groups, threads)`` says: ``(groups, rows, columns)``."""
+        """Return for each element what a register ``(registers, groups, threads)`` says: ``(groups, rows, columns)``."""
         found = origins[self.element // self.per_register, :, self.thread]
         return found.T.reshape(-1, self.rows, self.columns)
 
     def gather(self, origins: Any) -> Any:
-        """Of each register, the greatest that its elements ``(groups, rows, columns)`` say."""
+        """Return for each register the greatest that its elements ``(groups, rows, columns)`` say."""
         found: Any = np.zeros((self.registers, int(self.thread.max()) + 1, len(origins)), np.int64)
         np.maximum.at(found, (self.element // self.per_register, self.thread), origins.reshape(len(origins), -1).T)
         return found.swapaxes(1, 2)

@@ -59,7 +59,7 @@ HALVES = {"ld": "pack::16b", "st": "unpack::16b"}
 
 
 def _distinct(values: Any) -> list[int]:
-    """Which values there are; mostly there is one."""
+    """Return which values there are; mostly there is one."""
     found: list[int] = (values[:1] if (values == values[:1]).all() else np.unique(values)).tolist()
     return found
 
@@ -493,7 +493,7 @@ def _commit(instruction: Instruction, program: Program) -> Step:
 
 
 def result_of(data: dict[str, Any]) -> tuple[int, ...]:
-    """Which D an operation has, by its first cell and its extents; of a copy ()."""
+    """Return which D an operation has, by its first cell and its extents; of a copy ()."""
     return (int(data["cells"][0, 0]), *data["cells"].shape) if "product" in data else ()
 
 

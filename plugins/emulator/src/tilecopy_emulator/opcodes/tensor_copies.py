@@ -126,7 +126,7 @@ class _Box:
 
 
 def _box_of(machine: Machine, one: Any, found: TensorMap, starts: list[Any], *, apart: bool, stores: bool) -> _Box:
-    """Where a box lies, its starts checked; the bytes inside the tensor must lie in the map's array."""
+    """Return where a box lies, its starts checked; the bytes inside the tensor must lie in the map's array."""
     size, units = found.element_bytes, found.box[0] * found.element_bytes // UNIT
     first = starts[0]
     if (first * size % UNIT).any():
@@ -263,7 +263,7 @@ def _start_store(machine: Machine, one: Any, found: TensorMap, box: _Box, source
 
 
 def _computed(machine: Machine, one: Any, found: TensorMap, name: str) -> Any:
-    """What a reduction computes, by the map's element type."""
+    """Return what a reduction computes, by the map's element type."""
     bits = 8 * found.element_bytes
     for type in (ELEMENTS[found.element], f"b{bits}"):
         noftz = name == "add" and bits == 16

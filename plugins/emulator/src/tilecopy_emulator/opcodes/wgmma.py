@@ -201,7 +201,7 @@ class _Form:
     saturate: bool
 
     def deciding(self, machine: Machine, lanes: Lanes) -> list[Any]:
-        """What must be the same in every lane: descriptors and the predicate."""
+        """Return what must be the same in every lane: descriptors and the predicate."""
         readers = [self.b, self.accumulates, *([] if isinstance(self.a, tuple) else [self.a])]
         return [machine.uniform(read(machine, lanes), lanes) for read in readers]
 

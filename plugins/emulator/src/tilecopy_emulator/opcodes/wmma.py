@@ -51,7 +51,7 @@ class _Fragment:
 
     @property
     def bytes(self) -> int:
-        """What each lane holds."""
+        """Return what each lane holds."""
         return self.registers * int(self.width[1:]) // 8
 
     @property

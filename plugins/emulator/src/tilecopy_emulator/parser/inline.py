@@ -81,7 +81,7 @@ class _Scope:
     targets: dict[str, tuple[str, ...]] = attrs.Factory(dict)
 
     def find(self, name: str, table: str = "names") -> Any:
-        """What a name means here or in the nearest scope around this one, by one of the tables; None where it means nothing."""
+        """Return what a name means here or in the nearest scope around this one, by one of the tables; None where it means nothing."""
         scope: _Scope | None = self
         while scope is not None:
             meaning = getattr(scope, table).get(name)
@@ -131,7 +131,7 @@ class _SharedBody:
 
 
 def _takes(function: Function, arguments: int, results: int) -> bool:
-    """Whether a function has so many parameters and results."""
+    """Return whether a function has so many parameters and results."""
     return (len(function.parameters), len(function.results)) == (arguments, results)
 
 

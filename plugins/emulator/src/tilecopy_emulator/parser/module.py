@@ -338,7 +338,7 @@ def parse(text: str, entry: str | None = None) -> Program:
 
 @lru_cache(maxsize=32)
 def parse_compiled(text: str, entry: str | None, file: str, source: str) -> Program:
-    """As :func:`parse`, of what a compiler made of a source, under a file name that need not exist."""
+    """Do as :func:`parse`, of what a compiler made of a source, under a file name that need not exist."""
     return attrs.evolve(_parsed(text, entry), sources={file: source})
 
 

@@ -35,13 +35,13 @@ class Reads:
         return (self.offsets if self.chosen is None else self.offsets[self.chosen]).ravel()
 
     def of_copy(self, copy: int, owner: dict[int, Any]) -> Reads:
-        """What one copy of the batch reads; its operation is among those of ``owner``."""
+        """Return what one copy of the batch reads; its operation is among those of ``owner``."""
         here = slice(copy, copy + 1) if self.offsets.shape[1] > 1 else slice(1)
         chosen = None if self.chosen is None else self.chosen[:, here]
         return Reads(owner, self.offsets[:, here], self.size, chosen)
 
     def of_rows(self, rows: Any) -> Reads:
-        """Those of some lanes."""
+        """Return the reads of some lanes."""
         if len(self.offsets) in (1, len(rows)):
             return self
         chosen = None if self.chosen is None else self.chosen[rows]
@@ -144,7 +144,7 @@ class GlobalMemory:
         return ""
 
     def leaks(self) -> list[str]:
-        """What the heap still holds, in words."""
+        """Return what the heap still holds, in words."""
         size = sum(len(each.data) for each in self.heap.values())
         first = next(iter(self.heap.values())).name if self.heap else ""
         return (

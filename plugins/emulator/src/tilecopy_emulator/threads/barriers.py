@@ -245,7 +245,7 @@ class Barriers:
         return self._divergent(other, other_at, mine, mine_at)
 
     def _apart(self, place: int, other: int) -> bool:
-        """Whether two barriers are not the ends of two branches: a thread can come to both."""
+        """Return whether two barriers are not the ends of two branches: a thread can come to both."""
         launch = self.machine.launch
         return place != other and (launch.reaches(place, other) or launch.reaches(other, place))
 
@@ -288,7 +288,7 @@ class Barriers:
             self.resized.setdefault(warp, []).append(self.machine.at)
 
     def _compare_warpgroups(self, ended: Any) -> None:
-        """Of a warpgroup that has ended, every warp must have executed the same ``setmaxnreg``."""
+        """Demand that every warp of a warpgroup that has ended has executed the same ``setmaxnreg``."""
         machine, per_cta = self.machine, self.machine.warps_per_cta
         text = [instruction.text for instruction in machine.program.instructions]
         for first in {int(w) - int(w) % per_cta % 4 for w in ended}:
@@ -396,7 +396,7 @@ class Barriers:
         machine.hazard("barrier", come, waiting[:1], at=int(machine.pc[lane]) - 1)
 
     def cluster_phase(self, cta: int) -> int:
-        """How often the barrier of a CTA's cluster has completed."""
+        """Return how often the barrier of a CTA's cluster has completed."""
         state = self.clusters.get(cta // self.machine.cluster_size)
         return 0 if state is None else state.phase
 

@@ -98,7 +98,7 @@ class Operation:
 
     @property
     def actor(self) -> int:
-        """As the shadows know it."""
+        """Return the actor that the shadows know it by."""
         return FLIGHT_ACTOR + self.number
 
     def pending(self, cell: int = -1) -> Pending:

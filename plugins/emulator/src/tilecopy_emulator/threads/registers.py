@@ -57,7 +57,7 @@ class Registers(Threads):
         self.unwritten: list[tuple[Lanes, Any]] = []
 
     def actor_name(self, actor: int, copy: int = 0) -> str:
-        """Who a stamp of shared or tensor memory names, in words."""
+        """Return who a stamp of shared or tensor memory names, in words."""
         if actor < BARRIER_ACTOR:
             return self.name_of(actor, copy)
         return self.barrier_name(actor)
@@ -160,7 +160,7 @@ class Registers(Threads):
             return [values for values, _, _ in found], [(missing, whence) for _, missing, whence in found]
 
     def is_fresh(self, whence: Any) -> bool:
-        """Whether a register that was never written is read right here."""
+        """Return whether a register that was never written is read right here."""
         return bool((whence >> 32 == (REGISTER << 28 | self.at)).any())
 
     def _restore(self, name: str, values: Any, defined: Any) -> None:
@@ -186,7 +186,7 @@ class Registers(Threads):
             self.recent.pop(name, None)
 
     def spill_all(self) -> None:
-        """As :meth:`spill`, for every register."""
+        """Do as :meth:`spill`, for every register."""
         for name in list(self.changed):
             self.spill(name)
         self.recent.clear()

@@ -79,7 +79,7 @@ class ReleaseAcquire:
         machine.launch.time.now += 1
 
     def quiet(self, access: AccessKind, *, shared: bool = False) -> bool:
-        """Whether an atomic operation takes nothing, carries nothing, and leaves no value that is looked at later."""
+        """Return whether an atomic operation takes nothing, carries nothing, and leaves no value that is looked at later."""
         launch = self.machine.launch
         told = (self.shared or self.locks) if shared else (launch.locations or launch.locks)
         return not (launch.polls or told or access.releases or access.exchange or self.any_fenced)

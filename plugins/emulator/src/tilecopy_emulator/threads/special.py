@@ -53,7 +53,7 @@ WORKSPACE, WORKSPACE_BYTES = "%grid_workspace", 64
 
 
 def _workspace(machine: Threads) -> int:
-    """Its address; 0 where no instruction asks for it."""
+    """Return the address of the workspace; 0 where no instruction asks for it."""
     return int(machine.launch.symbols.get(WORKSPACE, ("", 0))[1])
 
 

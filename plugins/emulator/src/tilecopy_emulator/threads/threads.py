@@ -104,7 +104,7 @@ class Threads:
         return int(self.launch.executed.sum())
 
     def size(self, lanes: Lanes) -> int:
-        """How many lanes."""
+        """Return how many lanes."""
         return self.units if lanes is FULL else len(lanes)
 
     def index(self, lanes: Lanes) -> Any:
@@ -365,7 +365,7 @@ class Threads:
         raise AssertionError("not waiting")
 
     def whole_warpgroups(self, lanes: Lanes) -> Lanes:
-        """As :meth:`whole_warps`, for an instruction of a warpgroup: four warps, the first a multiple of four."""
+        """Do as :meth:`whole_warps`, for an instruction of a warpgroup: four warps, the first a multiple of four."""
         lanes = self.whole_warps(lanes)
         index = self.index(lanes)
         if not len(index):
@@ -398,7 +398,7 @@ class Threads:
         return self.converge(lanes, np.uint32(0xFFFFFFFF))
 
     def demand_full_warps(self, lanes: Lanes, what: str) -> Any:
-        """As :meth:`demand_whole_warps`, of warps of 32 threads; returns their lanes."""
+        """Do as :meth:`demand_whole_warps`, of warps of 32 threads; returns their lanes."""
         self.demand_whole_warps(lanes)
         index = self.index(lanes)
         if len(index) % 32 or (self.lane[index, 0] != np.arange(len(index)) % 32).any():
