@@ -15,13 +15,12 @@ from .demands import demand, is_flag, is_whole, items_of
 from .memory.observed import Observer
 from .parser.module import parse
 from .program import BudgetError, Program, shown_name
-from .run import MOST_CTAS, Report, lay_out_shared, run_grid
+from .run import MAX_CLUSTER, MOST_CTAS, Report, lay_out_shared, run_grid
 from .threads.arrays import GlobalMemory
 
 Dim3 = tuple[int, int, int]
 MAX_THREADS, MAX_BLOCK_Z = 1024, 64
 MAX_GRID: Dim3 = (2**31 - 1, 65535, 65535)
-MAX_CLUSTER = 16
 MAX_SHARED_BYTES = 227 * 1024
 
 

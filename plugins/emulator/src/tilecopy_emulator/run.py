@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import attrs
@@ -30,6 +31,7 @@ from .threads.arrays import GlobalMemory
 from .threads.launch import Dim3, Launch, RaceQuery, SharedVariable
 from .threads.special import RESERVED, RESERVED_BYTES, WORKSPACE, WORKSPACE_BYTES
 
+MAX_CLUSTER = 16
 MOST_CTAS = 1 << 24
 """CTAs of one launch: their ids alone take about 100 bytes each, and running them a good part of an hour."""
 BATCH_THREADS, REPORTED_THREADS = 1 << 17, 1 << 12
@@ -354,6 +356,8 @@ def _dtype_of(type: str) -> np.dtype[Any]:
 
 def _blocks(grid: Dim3, cluster: Dim3) -> NDArray[np.int64]:
     """Ids of all CTAs, whole clusters together, rank 0 first (x fastest)."""
+    if prod(cluster) > MAX_CLUSTER:
+        raise LaunchError(f"a cluster must have at most {MAX_CLUSTER} CTAs, got {prod(cluster)} in {cluster}")
     if any(g % c for g, c in zip(grid, cluster, strict=True)):
         raise LaunchError(f"a grid of {grid} CTAs is not made of clusters of {cluster}")
     z, y, x = (np.arange(extent) for extent in reversed(grid))

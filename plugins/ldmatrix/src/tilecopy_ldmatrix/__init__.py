@@ -24,8 +24,6 @@ from tilecopy_core.plugin import (
 )
 from tilecopy_partitions import AddressBase, by_owners, fragment_and_memory, owned_fragment
 
-from .forms import LANES
-
 if TYPE_CHECKING:
     from .partition import MatrixPartition
 
@@ -42,6 +40,8 @@ variant = Variant(
 
 def whole_warps(request: CopyRequest) -> str | None:
     """Check that the scope is made of whole warps."""
+    from .forms import LANES  # with the partition, for copies of fragments alone
+
     last_warp_threads = request.scope.threads % LANES
     return (
         f"the last warp of the scope has {last_warp_threads} threads; {LANES} threads move a matrix"
