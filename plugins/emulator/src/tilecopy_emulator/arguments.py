@@ -213,7 +213,6 @@ def _check_dtype(dtype: Any, type: str, place: str) -> None:
 
 def _block_of(value: Any, name: str, place: str) -> _Block:
     """The bytes of a field, and the addresses in them."""
-    block = _Block(name)
     if value is None:
         return _Block(name, bytearray(8), 8)
     if isinstance(value, Struct) and not value.fields:
@@ -222,16 +221,7 @@ def _block_of(value: Any, name: str, place: str) -> _Block:
         target = None if value.target is None else _target(value.target, name, place)
         return _Block(name, bytearray(8), 8, [(0, target, _ADDRESS.pack)] if target is not None else [])
     if isinstance(value, (Struct, list, tuple)):
-        fields, form = (value.fields, "{}.{}") if isinstance(value, Struct) else (value, "{}[{}]")
-        for number, field in enumerate(fields):
-            inner = form.format(name, number)
-            if isinstance(value, (list, tuple)) and not isinstance(field, (Struct, Pointer)):
-                raise LaunchError(
-                    f"{place}: {inner} must be a Struct or a Pointer, got {type(field).__name__} {short_repr(field)}"
-                )
-            block.append(_block_of(field, inner, place))
-        block.data.extend(bytes(-len(block.data) % block.align))
-        return block
+        return _block_of_fields(value, name, place)
     if isinstance(value, TensorMap):
         array = _as_array(value.address, place)
         if array is None:
@@ -250,6 +240,21 @@ def _block_of(value: Any, name: str, place: str) -> _Block:
         rule = f"{name} must be a number, a Pointer, a Struct, an array or bytes"
         raise LaunchError(f"{place}: {rule}, got {type(value).__name__} {short_repr(value)}")
     return _Block(name, bytearray(plain.tobytes()), plain.dtype.alignment)
+
+
+def _block_of_fields(value: Struct | list[Any] | tuple[Any, ...], name: str, place: str) -> _Block:
+    """Return the bytes of a structure or of several, padded to their alignment."""
+    block = _Block(name)
+    fields, form = (value.fields, "{}.{}") if isinstance(value, Struct) else (value, "{}[{}]")
+    for number, field in enumerate(fields):
+        inner = form.format(name, number)
+        if isinstance(value, (list, tuple)) and not isinstance(field, (Struct, Pointer)):
+            raise LaunchError(
+                f"{place}: {inner} must be a Struct or a Pointer, got {type(field).__name__} {short_repr(field)}"
+            )
+        block.append(_block_of(field, inner, place))
+    block.data.extend(bytes(-len(block.data) % block.align))
+    return block
 
 
 def _target(target: Any, name: str, place: str) -> _Array | _Block:

@@ -190,7 +190,7 @@ class _EmulateCommand(ResultCommand):
     type=click.Choice(["github"]),
     help="Print hazards and errors as GitHub annotations, too.",
 )
-def emulate(
+def emulate(  # noqa: C901, PLR0912 (one option of the command line after another)
     file: Path, arguments: tuple[str, ...], entry: str | None, block: tuple[int, ...] | None, saves: list[tuple[str, Path]],
     values: list[tuple[str, Any]], target: str, options: tuple[str, ...], annotations: str | None, **launch: Any,
 ) -> Result:  # fmt: skip

@@ -154,7 +154,7 @@ def lay_out_shared(
     return symbols, tuple(variables), end
 
 
-def run_grid(
+def run_grid(  # noqa: C901, PLR0915 (one launch from its arguments to its report)
     program: Program, *, grid: Dim3, block: Dim3, cluster: Dim3 | None, parameters: Mapping[str, bytes],
     memory: GlobalMemory, pool: Sequence[tuple[str, int, int]] = (), dynamic_shared_bytes: int = 0,
     profile: bool = False, progress: Callable[[int, int], None] | None = None,

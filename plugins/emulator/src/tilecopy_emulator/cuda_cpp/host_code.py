@@ -281,7 +281,7 @@ class _Reader:
                 return
             self.at += 1
 
-    def _declaration(self, depth: int) -> None:
+    def _declaration(self, depth: int) -> None:  # noqa: C901, PLR0912 (one kind of declaration after another)
         start = self.at
         while self.at < len(self.tokens) and self.tokens[self.at].text == "template":
             self._template()

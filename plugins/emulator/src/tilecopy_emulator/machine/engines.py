@@ -192,20 +192,25 @@ class Engines:
             return True
         return False
 
+    def _check_unwaited(self, ending: Any) -> None:
+        """Raise a hazard if one of these lanes has a cp.async in flight that it did not wait for."""
+        machine = self.machine
+        gone = np.zeros(machine.units, bool)
+        gone[ending] = True
+        for batch in self.copies:
+            late = gone[batch.lanes] & (batch.tracked is None or batch.tracked[:] < 0)
+            if np.any(late) and not batch.operation.was_reported:
+                pending = self._lack(copy, int(np.argmax(late)))
+                machine.hazard(
+                    "lifetime", f"the thread exits while this cp.async is in flight: {pending}",
+                    np.array([pending.lane]), at=batch.operation.at,
+                )  # fmt: skip
+
     def leaving(self, ending: Any) -> set[int]:
         """Lanes exit: nothing of theirs may be unwaited, nothing may use the memory of a CTA that ends; which CTAs do."""
         machine = self.machine
         if self.copies:
-            gone = np.zeros(machine.units, bool)
-            gone[ending] = True
-            for batch in self.copies:
-                late = gone[batch.lanes] & (batch.tracked is None or batch.tracked[:] < 0)
-                if np.any(late) and not batch.operation.was_reported:
-                    pending = self._lack(batch, int(np.argmax(late)))
-                    machine.hazard(
-                        "lifetime", f"the thread exits while this cp.async is in flight: {pending}",
-                        np.array([pending.lane]), at=batch.operation.at,
-                    )  # fmt: skip
+            self._check_unwaited(ending)
         gone_set = set(ending.tolist()) if self.pending or self.machine.in_flight else set()
         for operation in self.machine.in_flight.values():
             if (

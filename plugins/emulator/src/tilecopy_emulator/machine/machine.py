@@ -70,7 +70,7 @@ class Machine(Memories):
         self.participation = Participation(self)
         self.watch = LivelockDetector(self, self.mbarriers, self.engines)
 
-    def run(self) -> Blocked | None:
+    def run(self) -> Blocked | None:  # noqa: C901, PLR0912 (the loop over instructions, where a call costs every step)
         """Step until every thread has exited (None) or nothing can go on without another batch."""
         steps, lengths, instructions = self.launch.steps, self.launch.lengths, self.program.instructions
         guards = [(i.guard, i.unless, target >= 0) for i, target in zip(instructions, self.launch.targets, strict=True)]

@@ -358,7 +358,7 @@ class Mbarriers:
             machine.wake(np.array(sorted(waiting)))
         return True
 
-    def wait(
+    def wait(  # noqa: C901, PLR0912, PLR0915 (every form of a wait)
         self, lanes: Lanes, places: Any, wanted: Any, *, parity: bool, blocks: bool, relaxed: bool, cluster: bool
     ) -> Any:
         """Return whether the phase that each lane names is over; None for lanes that wait in the instruction.

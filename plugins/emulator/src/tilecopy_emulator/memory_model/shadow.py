@@ -217,7 +217,7 @@ class ShadowMemory:
             if len(lost):  # several lanes of this instruction read one cell
                 self.push(cells[lost], stamps[lost])
 
-    def write(self, cells: Any, stamps: Any, judge: Judge, *, equal: Any = None, modifies: bool = False) -> None:
+    def write(self, cells: Any, stamps: Any, judge: Judge, *, equal: Any = None, modifies: bool = False) -> None:  # noqa: C901, PLR0912 (every access passes here, and a call costs each)
         """A write of cells, as :meth:`read`.
 
         ``cells``: where; ``stamps``: of this write; ``judge``: of earlier accesses; ``equal``: where a write may meet

@@ -210,9 +210,8 @@ def several(instructions: list[Instruction], steps: list[Step], program: Program
         machine.many = None
         elements = raw.view(dtype).reshape(len(steps), -1, raw.shape[1], count)
         if not (direct and machine.write_many(flat, lanes, elements)):
-            for number, group in enumerate(registers):
-                for position, write in enumerate(group):
-                    write(machine, lanes, elements[number, :, :, position])
+            for number, position in np.ndindex(len(registers), count):
+                registers[number][position](machine, lanes, elements[number, :, :, position])
         if machine.unwritten:
             machine.poison_loaded(flat, parts.element, machine.size(lanes))
 
@@ -226,9 +225,8 @@ def several(instructions: list[Instruction], steps: list[Step], program: Program
         else:
             elements = np.empty((len(steps), machine.size(lanes), machine.copies, count), dtype)
             try:
-                for number, group in enumerate(registers):
-                    for position, read in enumerate(group):
-                        elements[number, :, :, position] = read(machine, lanes)
+                for number, position in np.ndindex(len(registers), count):
+                    elements[number, :, :, position] = registers[number][position](machine, lanes)
             except HazardError:  # one of them by itself may store what holds nothing
                 both.one_by_one(machine, lanes)
                 return

@@ -561,7 +561,7 @@ def _form(instruction: Instruction) -> tuple[str, int, bool]:
     return parts[0], int(parts[1][1:]), halves
 
 
-def _transfer(instruction: Instruction, program: Program) -> Step:
+def _transfer(instruction: Instruction, program: Program) -> Step:  # noqa: C901, PLR0915 (the shapes of tensor-memory loads and stores)
     kind = instruction.opcode[1]
     shape, count, halves = _form(instruction)
     operands = list(instruction.operands)
@@ -583,7 +583,7 @@ def _transfer(instruction: Instruction, program: Program) -> Step:
     readers = [reader(name, "b32", instruction, program) for name in registers.items] if kind == "st" else []
     half = shape != "32x32b"
 
-    def step(machine: Machine, lanes: Lanes) -> None:
+    def step(machine: Machine, lanes: Lanes) -> None:  # noqa: PLR0912 (the shapes of tensor-memory loads and stores)
         agree(machine, lanes, address)
         lanes = machine.whole_warps(lanes)
         memory, index = TensorMemory.of(machine), machine.index(lanes)

@@ -423,18 +423,8 @@ class Expansion:
                 operand = self._operand(scope, is_label=is_branch)
             operands.append(operand)
         text = " ".join(c.text[start.start : c.tokens[c.at - 1].start].split())
-        if "" in opcode:
-            c.fail(f"'{text}' has an empty modifier", start.line)
-        if "tensor" not in opcode and any(isinstance(operand, TensorAddress) for operand in operands):
-            c.fail(
-                f"'{text}': only tensor copies have addresses with coordinates; textures and surfaces are not known: index a pointer to the data",
-                start.line,
-            )
-        if opcode[0] == "bra" and (len(operands) != 1 or not isinstance(operands[0], str)):
-            c.fail(f"'{text}': bra takes one label", start.line)
+        self._check_form(opcode, operands, text, start.line)
         if opcode[0] == "brx":
-            if len(operands) != 2 or not all(isinstance(operand, str) for operand in operands):
-                c.fail(f"'{text}': brx.idx takes a register and a list of targets", start.line)
             operands[0] = self._register(scope, str(operands[0]), start.line)
         if effect_of(opcode).kind in _PARTED_FROM_COPIES:
             self.source = ""
@@ -442,6 +432,21 @@ class Expansion:
             opcode, operands = ("bra", *opcode[1:]), [self.ends[-1]]
         opcode = self._in_local_memory(opcode, operands)
         self._add(start.line, text, opcode, tuple(operands), scope, guard, unless=unless, spelled=spelled)
+
+    def _check_form(self, opcode: tuple[str, ...], operands: list[Operand], text: str, line: int) -> None:
+        """Raise an error of the text for an opcode or operands of a wrong form."""
+        c = self.c
+        if "" in opcode:
+            c.fail(f"'{text}' has an empty modifier", line)
+        if "tensor" not in opcode and any(isinstance(operand, TensorAddress) for operand in operands):
+            c.fail(
+                f"'{text}': only tensor copies have addresses with coordinates; textures and surfaces are not known: index a pointer to the data",
+                line,
+            )
+        if opcode[0] == "bra" and (len(operands) != 1 or not isinstance(operands[0], str)):
+            c.fail(f"'{text}': bra takes one label", line)
+        if opcode[0] == "brx" and (len(operands) != 2 or not all(isinstance(operand, str) for operand in operands)):
+            c.fail(f"'{text}': brx.idx takes a register and a list of targets", line)
 
     def _in_local_memory(self, opcode: tuple[str, ...], operands: list[Operand]) -> tuple[str, ...]:
         """``ld.param`` and ``st.param`` of a function's own parameters become accesses to local memory."""
@@ -560,7 +565,7 @@ class Expansion:
         c.expect("]", "']'")
         return TensorAddress(base, offset, coordinates) if coordinates else Memory(base, offset)
 
-    def _call(self, scope: _Scope, opcode: tuple[str, ...], guard: str, *, unless: bool, start: Token) -> None:
+    def _call(self, scope: _Scope, opcode: tuple[str, ...], guard: str, *, unless: bool, start: Token) -> None:  # noqa: C901, PLR0912, PLR0915 (the steps of one call)
         c = self.c
         results = self._arguments(scope)
         if results:

@@ -114,21 +114,23 @@ def initial_value(c: Cursor, depth: int = 0) -> object:
             c.expect(")")
             offset += _offset(c)
         return Relocation(0, name, offset, generic)
-    negative = c.accept("-")
+    return -_number(c) if c.accept("-") else _number(c)
+
+
+def _number(c: Cursor) -> float | int:
+    """Return a constant without a sign."""
     token = c.expect("number", "an initial value")
     text = token.text
     if text[:2] in ("0f", "0F") and len(text) == 10:
-        found: float | int = float(np.array(int(text[2:], 16), np.uint32).view(np.float32))
-    elif text[:2] in ("0d", "0D") and len(text) == 18:
-        found = float(np.array(int(text[2:], 16), np.uint64).view(np.float64))
-    elif re.search(r"[.eE]", text) and not text.lower().startswith("0x"):
-        found = float(text)
-    else:
-        value = whole_number(text)
-        if value is None:
-            c.fail(f"{text} is not a number of PTX", token.line)
-        found = value
-    return -found if negative else found
+        return float(np.array(int(text[2:], 16), np.uint32).view(np.float32))
+    if text[:2] in ("0d", "0D") and len(text) == 18:
+        return float(np.array(int(text[2:], 16), np.uint64).view(np.float64))
+    if re.search(r"[.eE]", text) and not text.lower().startswith("0x"):
+        return float(text)
+    value = whole_number(text)
+    if value is None:
+        c.fail(f"{text} is not a number of PTX", token.line)
+    return value
 
 
 def place(
