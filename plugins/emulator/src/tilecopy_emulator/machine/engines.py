@@ -200,7 +200,7 @@ class Engines:
         for batch in self.copies:
             late = gone[batch.lanes] & (batch.tracked is None or batch.tracked[:] < 0)
             if np.any(late) and not batch.operation.was_reported:
-                pending = self._lack(copy, int(np.argmax(late)))
+                pending = self._lack(batch, int(np.argmax(late)))
                 machine.hazard(
                     "lifetime", f"the thread exits while this cp.async is in flight: {pending}",
                     np.array([pending.lane]), at=batch.operation.at,
