@@ -40,8 +40,8 @@ variant = Variant(
 
 def whole_warps(request: CopyRequest) -> str | None:
     """Check that the scope is made of whole warps."""
-    from .forms import LANES  # with the partition, for copies of fragments alone
-
+    with LOCK:
+        from .forms import LANES
     last_warp_threads = request.scope.threads % LANES
     return (
         f"the last warp of the scope has {last_warp_threads} threads; {LANES} threads move a matrix"
