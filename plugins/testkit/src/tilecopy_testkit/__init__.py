@@ -5,10 +5,11 @@
 installed variant, ``tilecopy new-variant`` writes the package of a new one.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tilecopy.harness import COMPLETIONS, Step
+
+from tilecopy_core.registry import lazy_attributes
 
 from .case_harness import CaseHarness, arguments_of, arrays_of
 from .case_space import CaseSpace, Draw
@@ -23,22 +24,16 @@ if TYPE_CHECKING:
     from .vectors import Vector, recorded_vectors
 
 __version__ = "0.2.0"
-_LATER = {
-    "Vector": "vectors",
-    "VariantSuite": "suite",
-    "for_all": "suite",
-    "recorded_vectors": "vectors",
-    "requests": "strategies",
-}
-"""Names that few programs need; the modules of some need hypothesis or pytest. They are imported when they are asked for."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_LATER[name]}", __name__), name)
-
-
+__getattr__ = lazy_attributes(  # the modules of these names need hypothesis or pytest, or few programs need them
+    __name__,
+    {
+        "Vector": ".vectors",
+        "VariantSuite": ".suite",
+        "for_all": ".suite",
+        "recorded_vectors": ".vectors",
+        "requests": ".strategies",
+    },
+)
 __all__ = [
     "AffineStart",
     "AffineTerm",

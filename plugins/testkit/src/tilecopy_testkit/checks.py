@@ -173,7 +173,7 @@ def assembles(subject: VariantUnderTest) -> int:
 
 
 def same_elsewhere(subject: VariantUnderTest, count: int = 12) -> bool:
-    """The same answers in two other processes; False where another process cannot find the plugin.
+    """Compare the answers with those of two other processes; False where another process cannot find the plugin.
 
     Raises:
         Counterexample: an answer differs.
@@ -318,7 +318,7 @@ def far_places_are_right(subject: VariantUnderTest, count: int = 4) -> int:
 
 
 def _far(near: CopyCase) -> CopyCase | None:
-    """The same copy, of an array one of whose strides is past ``2**31``; None where no element gets that far."""
+    """Return the copy with an array one of whose strides is past ``2**31``; None where no element gets that far."""
     side = "src" if near.src.space == "global" else "dst"
     operand: Operand = getattr(near, side)
     longest = max(range(len(operand.iters)), key=lambda place: operand.iters[place][1])

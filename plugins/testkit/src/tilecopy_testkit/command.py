@@ -33,7 +33,9 @@ _SPACE = Choice("space", tc.SPACES, SPACE_ALIASES)
 @click.option("--from", "source", type=_SPACE, required=True, help="Memory that is copied from.")
 @click.option("--to", "destination", type=_SPACE, required=True, help="Memory that is copied to.")
 @click.option(
-    "--directory", type=click.Path(path_type=Path, file_okay=False), help="Folder of the package. Default: ./tilecopy-NAME."
+    "--directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of the package. Default: ./tilecopy-NAME.",
 )
 def new_variant(name: str, op: str, source: str, destination: str, directory: Path | None) -> None:
     """Write a package with a variant NAME: entry point, record, hooks that work for a plain case, suite, README, CI.

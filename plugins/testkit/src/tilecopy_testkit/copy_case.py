@@ -43,7 +43,7 @@ class AffineTerm:
 
     @checked(values=VALUES)
     def at(self, values: Mapping[str, Any]) -> Any:
-        """Its value, of integers or of a kernel's symbolic ones."""
+        """Return the value, for integers or for a kernel's symbolic integers."""
         if self.variable not in values:
             raise tc.RequestError(f"AffineTerm.at: values {short_repr(values)} has none of {self.variable}")
         value = values[self.variable]
@@ -63,7 +63,7 @@ class AffineStart:
 
     @checked(values=VALUES)
     def at(self, values: Mapping[str, Any]) -> Any:
-        """Its value, of integers or of a kernel's symbolic ones."""
+        """Return the value, for integers or for a kernel's symbolic integers."""
         value: Any = self.base
         for term in self.terms:
             value = value + term.at(values)
@@ -107,7 +107,7 @@ class Operand:
 
     @property
     def layout(self) -> tc.TileLayout:
-        """Its layout as tilecopy writes it."""
+        """The layout as tilecopy writes it."""
         shard = tc.S[tuple(e for e, _, _ in self.iters) : tuple(s @ AXES[a] for _, s, a in self.iters)]
         built: Any = shard
         if self.replica:
@@ -232,7 +232,7 @@ class CopyCase:
         """The case of a line.
 
         Raises:
-            RequestError: it is no line that :meth:`to_json` gives.
+            RequestError: it is not a line that :meth:`to_json` gives.
         """
         TEXT.check(text, "CopyCase.from_json", "text")
         try:

@@ -16,7 +16,7 @@ DIMENSIONS = (
 
 
 def kinds_of(subject: VariantUnderTest, case: CopyCase) -> dict[str, str]:
-    """Of what kind a copy is, along each dimension of the coverage."""
+    """Return the kind of a copy along each dimension of the coverage."""
     d = case
     _, request = properties.request_of(subject, d)
     partition = properties.partition_of(subject, request)

@@ -83,7 +83,7 @@ def _one_dimension_more(operand: Operand) -> Operand:
 
 
 def _box_alone(operand: Operand) -> Operand:
-    """The operand as it is where its start varies, or its box is no layout of its own."""
+    """The operand as it is where its start varies, or its box is not a layout of its own."""
     if operand.extents == operand.shape or any(start.terms for start in operand.starts):
         return operand
     layout = operand.layout.slice(operand.shape, operand.box({}))

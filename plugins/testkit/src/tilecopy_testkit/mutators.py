@@ -24,7 +24,7 @@ Mutator = Callable[[Draw, CaseSpace, CopyCase], CopyCase]
 
 
 def mutate(draw: Draw, case_space: CaseSpace, case: CopyCase) -> CopyCase:
-    """The same copy, or one that up to four ways make of it."""
+    """Return the copy, or one that up to four mutators make of it."""
     one = case_space.variant.threads == "one"
     if (
         "tmem" in case.spaces

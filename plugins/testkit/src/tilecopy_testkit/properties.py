@@ -132,7 +132,7 @@ def _odd(subject: VariantUnderTest, request: tc.CopyRequest) -> Iterator[tc.Copy
 
 
 def _region(region: tc.Region, **changes: Any) -> tc.Region:
-    """The same box of a buffer that differs in its dtype or layout."""
+    """Return the box in a buffer that differs in its dtype or layout."""
     buffer = region.buffer
     fields = {"dtype": buffer.dtype, "layout": buffer.layout} | changes
     other = tc.Buffer(
@@ -441,7 +441,7 @@ def _blame(
     if kept and not line:
         message += ": no instruction of the copy writes it"
     elif wanted[at] == before[at]:
-        message += ": it is no part of the destination's box"
+        message += ": it is outside the destination's box"
     raise Counterexample(RESULT, message, case, line=line, text=text)
 
 

@@ -276,7 +276,7 @@ class VariantSuite:
         self._hold(properties.only_the_box_is_read, 0.5)
 
     def test_arrays_past_2_to_the_31_are_copied(self) -> None:
-        """As small ones are; they take no memory."""
+        """Copy arrays that reach past 2**31 elements like small ones; they take no memory."""
         if not checks.far_places_are_right(self.subject()):
             pytest.skip("none of its copies reaches that far in global memory")
 

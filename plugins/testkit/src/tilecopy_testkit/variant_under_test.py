@@ -127,7 +127,7 @@ class VariantUnderTest:
         """The subject of a plugin.
 
         Raises:
-            PluginError: it cannot be loaded, or is no variant; the message says why.
+            PluginError: it cannot be loaded, or is not a variant; the message says why.
         """
         source = source_of(plugin)
         registry = tc.Registry([source], environ={"TILECOPY_STRICT": "1"})
@@ -164,7 +164,7 @@ class VariantUnderTest:
         return bool(self.steps) or self.record.completion in COMPLETIONS
 
     def with_wrapper(self, wrapper: Any) -> VariantUnderTest:
-        """The same variant with a plugin that wraps its hooks."""
+        """Return the variant with a plugin that wraps its hooks."""
         registry = tc.Registry([self.source], environ={"TILECOPY_STRICT": "1"})
         registry.register(wrapper, name="tilecopy_testkit_watcher")
         return attrs.evolve(self, harness_config=attrs.evolve(self.harness_config, registry=registry))
