@@ -90,7 +90,7 @@ COMPLETIONS: dict[str, tuple[Step, ...]] = {
 """The steps of each completion, in order. The words are those of :attr:`tilecopy_core.Variant.completion`."""
 OPTIONS: dict[str, Callable[[Any], Any]] = {
     "mbar": lambda harness: harness.barrier[0],
-    "remote_cta_id": lambda harness: harness.next_rank,
+    "remote_cta_id": lambda harness: (harness.rank + 1) % harness.copy.cluster,
 }
 """How a harness makes the options that only a kernel has, by name."""
 
@@ -244,11 +244,6 @@ class Harness:
                 f"{type(self).__name__}: the kernel has no mbarrier: the copy's variant has no option mbar, and does not complete on one"
             )
         return self.mbarrier
-
-    @property
-    def next_rank(self) -> Any:
-        """The rank of the CTA after this one, in a ring of the cluster."""
-        return (self.rank + 1) % self.copy.cluster
 
     @property
     def has_cluster(self) -> bool:
