@@ -259,7 +259,7 @@ def test_swizzle_is_the_definition_and_a_permutation(tile: tuple, parameters: tu
     extents, strides, offset, layout = tile
     swizzle = tc.Swizzle(*parameters)
     found = enumerate_m(tc.SwizzledLayout(swizzle, layout))
-    assert found == oracle.swizzled(oracle.addresses(extents, strides, offset), *parameters).tolist()
+    assert found == oracle.swizzle_address(oracle.addresses(extents, strides, offset), *parameters).tolist()
     period = swizzle.period_elems
     assert sorted(swizzle.apply(a) for a in range(period)) == list(range(period))
     assert all(swizzle.apply(a + period) == swizzle.apply(a) + period for a in range(period))

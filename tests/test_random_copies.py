@@ -180,7 +180,7 @@ class Drawn:
         """Element address of each flat index of a side."""
         extents, strides, offset, swizzle = self.layouts[side]
         found = oracle.addresses(extents, strides, offset)
-        return (found if swizzle is None else oracle.swizzled(found, *swizzle)) + (
+        return (found if swizzle is None else oracle.swizzle_address(found, *swizzle)) + (
             self.case["storage_offset"] if side == "s" else 0
         )
 

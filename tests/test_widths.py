@@ -76,7 +76,7 @@ def places_of(side: dict[str, Any], box: tuple[int, ...], number: int) -> Any:
     found = oracle.addresses(extents, strides, offset)
     begin = tuple(b + number * s for b, s in zip(side["base"], side["step"], strict=True))
     plain = found[byte_arrays.box_flat(side["shape"], begin, box)]
-    return plain + side["own"] if swizzle is None else oracle.swizzled(plain, *swizzle) + side["own"]
+    return plain + side["own"] if swizzle is None else oracle.swizzle_address(plain, *swizzle) + side["own"]
 
 
 def before_swizzles(case: dict[str, Any], number: int) -> list[Any]:
@@ -145,7 +145,9 @@ def check_width(case: dict[str, Any]) -> str:
                         zip((partition.dst, partition.src), reversed(case["sides"]), strict=True)
                     ):
                         if side.swizzle is not None:
-                            elements[which] = int(oracle.swizzled(np.array(elements[which]), *drawn["layout"][3]))
+                            elements[which] = int(
+                                oracle.swizzle_address(np.array(elements[which]), *drawn["layout"][3])
+                            )
                         elements[which] += drawn["own"]
                     moved.add(tuple(elements))
         assert moved == set(zip(*(map(int, side) for side in places), strict=True))
@@ -197,7 +199,7 @@ def test_fragments_move_in_vectors_as_wide_as_brute_force_finds(case: dict[str, 
     side: Side = (shape, strides, 0, case["swizzle"])
     memory = tc.Buffer(shape, dtype, space="shared", name="s", layout=layout_of(side))
     found = oracle.addresses(shape, strides)
-    found = found if case["swizzle"] is None else oracle.swizzled(found, *case["swizzle"])
+    found = found if case["swizzle"] is None else oracle.swizzle_address(found, *case["swizzle"])
     places_at = [
         [
             np.array(registers[start : start + extent]),

@@ -237,7 +237,7 @@ def check_copy(case: dict[str, Any], executor: str, target: str = "sm_90a") -> t
     layout: tc.Layout = plain
     if case["swizzle"] is not None:
         layout = tc.SwizzledLayout(tc.Swizzle(*case["swizzle"]), plain)
-        found = oracle.swizzled(found, *case["swizzle"])
+        found = oracle.swizzle_address(found, *case["swizzle"])
     chosen = byte_arrays.box_flat(case["s_shape"], case["s_starts"], case["box"])
     kernel, out, expected = run_shared_dump(
         case["shape"],
