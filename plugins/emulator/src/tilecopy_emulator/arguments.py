@@ -243,7 +243,6 @@ def _block_of(value: Any, name: str, place: str) -> _Block:
 
 
 def _block_of_fields(value: Struct | list[Any] | tuple[Any, ...], name: str, place: str) -> _Block:
-    """Return the bytes of a structure or of several, padded to their alignment."""
     block = _Block(name)
     fields, form = (value.fields, "{}.{}") if isinstance(value, Struct) else (value, "{}[{}]")
     for number, field in enumerate(fields):

@@ -192,8 +192,8 @@ class Engines:
             return True
         return False
 
-    def _check_unwaited(self, ending: Any) -> None:
-        """Raise a hazard if one of these lanes has a cp.async in flight that it did not wait for."""
+    def leaving(self, ending: Any) -> set[int]:
+        """Lanes exit: nothing of theirs may be unwaited, nothing may use the memory of a CTA that ends; which CTAs do."""
         machine = self.machine
         gone = np.zeros(machine.units, bool)
         gone[ending] = True
@@ -205,20 +205,10 @@ class Engines:
                     "lifetime", f"the thread exits while this cp.async is in flight: {pending}",
                     np.array([pending.lane]), at=batch.operation.at,
                 )  # fmt: skip
-
-    def leaving(self, ending: Any) -> set[int]:
-        """Lanes exit: nothing of theirs may be unwaited, nothing may use the memory of a CTA that ends; which CTAs do."""
-        machine = self.machine
-        if self.copies:
-            self._check_unwaited(ending)
         gone_set = set(ending.tolist()) if self.pending or self.machine.in_flight else set()
         for operation in self.machine.in_flight.values():
-            if (
-                operation.group >= 0
-                and not operation.read
-                and not operation.was_reported
-                and operation.lane in gone_set
-            ):
+            unread = operation.group >= 0 and not operation.read and operation.lane in gone_set
+            if unread and not operation.was_reported:
                 machine.hazard(
                     "lifetime", f"the thread exits while this copy is in flight: {operation.pending()}",
                     np.array([operation.lane]), at=operation.at,

@@ -91,7 +91,7 @@ def constant_bits(text: str, type: str, instruction: Instruction) -> int:
     return value & ((1 << width) - 1)
 
 
-def reader(operand: Operand, type: str, instruction: Instruction, program: Program, *, wider: bool = False) -> Reader:
+def reader(operand: Operand, type: str, instruction: Instruction, program: Program, *, wider: bool = False) -> Reader:  # noqa: C901, PLR0912 (one kind of operand after another)
     """Return how to read a source operand as bits of a type.
 
     ``operand``: a register, special register, constant, variable (its address), or a negated predicate; ``type``: PTX
@@ -117,7 +117,13 @@ def reader(operand: Operand, type: str, instruction: Instruction, program: Progr
         constant = np.full((1, 1), constant_bits(operand, type, instruction), dtype)
         return lambda machine, lanes: constant
     if operand in program.register_bits:
-        return _register_reader(operand, type, instruction, program, wider=wider)
+        width = program.register_bits[operand]
+        _demand_type(operand, type, instruction, program)
+        if width != width_of(type) and not (wider and width > width_of(type) and type != "pred"):
+            raise refuse(instruction, f"the register {operand} has {width} bits where .{type} is wanted")
+        if width == width_of(type):
+            return lambda machine, lanes: machine.read(operand, lanes)
+        return lambda machine, lanes: machine.read(operand, lanes).astype(dtype)
     if operand in SPECIAL_REGISTERS:
         _demand_special(operand, type, instruction)
         _demand(instruction_of(f"mov.b32 {operand}"), instruction, program)
@@ -130,17 +136,6 @@ def reader(operand: Operand, type: str, instruction: Instruction, program: Progr
     if instruction.opcode[0] not in ("mov", "cvta", "mapa", "getctarank"):
         raise refuse(instruction, f"the address of {operand} must be moved to a register first")
     return lambda machine, lanes: machine.symbol(operand, lanes).astype(dtype)
-
-
-def _register_reader(name: str, type: str, instruction: Instruction, program: Program, *, wider: bool) -> Reader:
-    """Return how to read a register as bits of a type; the low bits of a wider one."""
-    width, dtype = program.register_bits[name], _UNSIGNED[width_of(type)]
-    _demand_type(name, type, instruction, program)
-    if width != width_of(type) and not (wider and width > width_of(type) and type != "pred"):
-        raise refuse(instruction, f"the register {name} has {width} bits where .{type} is wanted")
-    if width == width_of(type):
-        return lambda machine, lanes: machine.read(name, lanes)
-    return lambda machine, lanes: machine.read(name, lanes).astype(dtype)
 
 
 def _demand_type(name: str, type: str, instruction: Instruction, program: Program) -> None:

@@ -434,19 +434,17 @@ class Expansion:
         self._add(start.line, text, opcode, tuple(operands), scope, guard, unless=unless, spelled=spelled)
 
     def _check_form(self, opcode: tuple[str, ...], operands: list[Operand], text: str, line: int) -> None:
-        """Raise an error of the text for an opcode or operands of a wrong form."""
-        c = self.c
         if "" in opcode:
-            c.fail(f"'{text}' has an empty modifier", line)
+            self.c.fail(f"'{text}' has an empty modifier", line)
         if "tensor" not in opcode and any(isinstance(operand, TensorAddress) for operand in operands):
-            c.fail(
+            self.c.fail(
                 f"'{text}': only tensor copies have addresses with coordinates; textures and surfaces are not known: index a pointer to the data",
                 line,
             )
         if opcode[0] == "bra" and (len(operands) != 1 or not isinstance(operands[0], str)):
-            c.fail(f"'{text}': bra takes one label", line)
+            self.c.fail(f"'{text}': bra takes one label", line)
         if opcode[0] == "brx" and (len(operands) != 2 or not all(isinstance(operand, str) for operand in operands)):
-            c.fail(f"'{text}': brx.idx takes a register and a list of targets", line)
+            self.c.fail(f"'{text}': brx.idx takes a register and a list of targets", line)
 
     def _in_local_memory(self, opcode: tuple[str, ...], operands: list[Operand]) -> tuple[str, ...]:
         """``ld.param`` and ``st.param`` of a function's own parameters become accesses to local memory."""

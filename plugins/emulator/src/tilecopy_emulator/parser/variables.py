@@ -118,7 +118,6 @@ def initial_value(c: Cursor, depth: int = 0) -> object:
 
 
 def _number(c: Cursor) -> float | int:
-    """Return a constant without a sign."""
     token = c.expect("number", "an initial value")
     text = token.text
     if text[:2] in ("0f", "0F") and len(text) == 10:
