@@ -195,8 +195,7 @@ class Engines:
     def leaving(self, ending: Any) -> set[int]:
         """Lanes exit: nothing of theirs may be unwaited, nothing may use the memory of a CTA that ends; which CTAs do."""
         machine = self.machine
-        gone = np.zeros(machine.units, bool)
-        gone[ending] = True
+        gone = np.isin(np.arange(machine.units), ending)
         for batch in self.copies:
             late = gone[batch.lanes] & (batch.tracked is None or batch.tracked[:] < 0)
             if np.any(late) and not batch.operation.was_reported:
