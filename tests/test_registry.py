@@ -24,7 +24,7 @@ import pluggy
 import pytest
 import tilecopy as tc
 from tilecopy import S, TileLayout
-from tilecopy.kernel.statements import Copy
+from tilecopy.kernel.statements import CopyStatement
 from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core.description.request import COMPLETIONS, Option
@@ -382,7 +382,7 @@ def turns_of_a_copy() -> int:
         nonlocal turns, counted
         if event not in ("call", "return"):
             return
-        if frame.f_code is Copy.lower.__code__:
+        if frame.f_code is CopyStatement.lower.__code__:
             counted = event == "call"
         caller, file = frame.f_back, frame.f_code.co_filename
         while caller is not None and caller.f_code.co_filename.startswith("<"):

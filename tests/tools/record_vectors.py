@@ -19,7 +19,7 @@ import numpy as np
 from drawn_mma import drawn
 from tilecopy_test_helpers.cuda_cpp import run_on_gpu
 from tilecopy_test_helpers.vectors import with_result, write_vectors
-from tilecopy_testkit import Counterexample, Vector
+from tilecopy_testkit import Counterexample, RecordedLaunch
 
 PATH = Path(__file__).resolve().parents[2] / "plugins" / "emulator" / "tests" / "vectors_sm_90.json"
 ROW_BYTES = (16, 80)
@@ -71,7 +71,7 @@ def through_shared(form: str, pointer: str, size: int) -> list[str]:
     ]
 
 
-def matrices() -> Iterator[Vector]:
+def matrices() -> Iterator[RecordedLaunch]:
     """ldmatrix and stmatrix, with and without .trans; rows in another order than the lanes, side by side and apart."""
     rng = np.random.default_rng(0)
     for count in (1, 2, 4):
@@ -84,7 +84,7 @@ def matrices() -> Iterator[Vector]:
                 lines = [*through_shared("fill", "%g", size), place, f"ldmatrix.{shape} {registers(4, count)}, [%p];"]
                 name = f"x{count}{trans}, {pitch} bytes a row"
                 ptx = text(*lines, *each_word("st", "%f", 4, count))
-                yield Vector(f"ldmatrix.{name}", ptx, 1, 32, (image, bytes(128 * count)))
+                yield RecordedLaunch(f"ldmatrix.{name}", ptx, 1, 32, (image, bytes(128 * count)))
                 words = rng.integers(0, 256, 128 * count, np.uint8).tobytes()
                 lines = [
                     *through_shared("fill", "%f", size),
@@ -94,10 +94,10 @@ def matrices() -> Iterator[Vector]:
                 ]
                 lines += [f"stmatrix.{shape} [%p], {registers(4, count)};", "bar.sync 0;"]
                 lines += ["mul.wide.u32 %g, %t, 4; sub.u64 %f, %f, %g;", *through_shared("show", "%f", size)]
-                yield Vector(f"stmatrix.{name}", text(*lines), 1, 32, (words, bytes(size)))
+                yield RecordedLaunch(f"stmatrix.{name}", text(*lines), 1, 32, (words, bytes(size)))
 
 
-def products() -> Iterator[Vector]:
+def products() -> Iterator[RecordedLaunch]:
     """mma.sync of small whole numbers, whose sums are exact in any order."""
     for number, row in enumerate(PRODUCTS.replace("\n", "").split("|")):
         shape, d_type, a_type, b_type, *counts = row.split()
@@ -115,7 +115,7 @@ def products() -> Iterator[Vector]:
             f"mma.sync.aligned.{shape}.row.col.{types} {registers(12, sizes[0])}, {a}, {b}, {c};",
         ]
         given = b"".join(each.tobytes() for each in words)
-        yield Vector(
+        yield RecordedLaunch(
             f"mma.{shape}.{types}",
             text(*lines, *each_word("st", "%f", 12, sizes[0])),
             1,
@@ -132,7 +132,7 @@ def operand(rng: Any, type: str, count: int) -> Any:
     return drawn(rng, type, (128 * count // size,)).astype(f"u{size}").view(np.uint8)
 
 
-def launch(vector: Vector) -> list[Any]:
+def launch(vector: RecordedLaunch) -> list[Any]:
     """The arguments after a launch on the GPU."""
     arrays = vector.launch_arguments()
     run_on_gpu(vector.ptx.encode() + b"\0", "vector", arrays, grid=vector.grid, block=vector.block)
@@ -150,7 +150,7 @@ def main(words: Sequence[str]) -> int:
     device = cuda.devices()[0]
     driver = importlib.import_module("cuda.bindings.driver")
     status, version = driver.cuDriverGetVersion()
-    date, done, wrong = dt.datetime.now(dt.UTC).date().isoformat(), list[Vector](), 0
+    date, done, wrong = dt.datetime.now(dt.UTC).date().isoformat(), list[RecordedLaunch](), 0
     assert not status
     np.seterr(invalid="ignore")  # signaling NaNs
     for vector in (*matrices(), *products()):

@@ -102,9 +102,9 @@ def test_a_wider_page_holds_more():
 
 
 def test_names_are_escaped():
-    from tilecopy_draw.svg import Box, Figure, Grid, Panel
+    from tilecopy_draw.svg import Figure, Grid, Panel, Rectangle
 
-    panel = Panel("<x>", Grid.empty([""], [""], "&"), [Box((0, 0, 1, 1), "<&>", 0, '"</title>')])
+    panel = Panel("<x>", Grid.empty([""], [""], "&"), [Rectangle((0, 0, 1, 1), "<&>", 0, '"</title>')])
     root = ET.fromstring(Figure("<b> & 'c'", "a > b", [[panel]]).svg(600))
     assert {text for text, *_ in texts(root)} == {"<b> & 'c'", "a > b", "<x>", "&", "<&>"}
 

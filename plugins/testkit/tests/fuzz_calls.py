@@ -79,5 +79,5 @@ def starting_calls(w):
 
 UNCALLED = {
     "it takes no arguments": "CaseHarness.body CaseHarness.build CaseHarness.commit_tensor CaseHarness.expect_bytes CaseHarness.issue CaseHarness.issuing CaseHarness.options CaseHarness.synchronize CaseHarness.wait CopyCase.to_json CopyCase.values VariantSuite.subject",
-    "the kit makes it": "Draw Vector",
+    "the kit makes it": "Draw RecordedLaunch",
 }

@@ -19,7 +19,7 @@ from tilecopy_core.registry import default_registry, known_variants
 from .copy_options import TARGET, check_names, copy_options, plan_to_dict, record_of, region_options
 from .doctor import check_machine
 from .group import Result, TilecopyGroup
-from .job import Job, Outcome
+from .job import Job, RunReport
 from .param_types import MAX_SHARED_ELEMS, Choice, FilePath, Tile
 from .progress import progress_bar
 from .run import copy_file
@@ -71,7 +71,7 @@ def run(source: Path, destination: Path, **options: Any) -> Result:
     return Result(_outcome_data(outcome, destination), lambda: run_text(outcome, destination))
 
 
-def _outcome_data(outcome: Outcome, destination: Path) -> dict[str, Any]:
+def _outcome_data(outcome: RunReport, destination: Path) -> dict[str, Any]:
     tiled = outcome.tiled
     tile_fields = {
         "output": str(destination),

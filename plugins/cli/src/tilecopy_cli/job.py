@@ -39,7 +39,7 @@ class TiledCopy:
 
 
 @attrs.frozen(eq=False)
-class Outcome:
+class RunReport:
     """The result of a job.
 
     Attributes:

@@ -16,7 +16,7 @@ from tilecopy_core.description import Target, target_of
 from tilecopy_core.errors import TilecopyError
 
 from .errors import FileError, printable_name
-from .job import Job, Outcome, TiledCopy, as_rows, tiled_copy
+from .job import Job, RunReport, TiledCopy, as_rows, tiled_copy
 from .npy import bytes_of, file_signature, read_npy
 from .output import output_file
 
@@ -35,7 +35,7 @@ def choose_target(job: Job) -> tuple[Target, str]:
     return target_of(job.target or "sm_90"), name
 
 
-def copy_file(source: Path, destination: Path, job: Job, progress: Progress = lambda done, total: None) -> Outcome:
+def copy_file(source: Path, destination: Path, job: Job, progress: Progress = lambda done, total: None) -> RunReport:
     """Copy an array file tile by tile; the result is verified before the output file appears or changes.
 
     The header of the output is that of the input, byte for byte: the two files compare equal.
@@ -69,7 +69,7 @@ def copy_file(source: Path, destination: Path, job: Job, progress: Progress = la
     verified = (
         f"all {array.nbytes} bytes equal to the input's; the result was filled with other bytes before{read.left_out}"
     )
-    return Outcome(
+    return RunReport(
         array.shape, str(array.dtype), order, tiled, array.nbytes, seconds, runs, executor, str(target), verified
     )
 

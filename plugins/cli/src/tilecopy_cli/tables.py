@@ -13,7 +13,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from .errors import printable_name
-from .job import Outcome, TiledCopy
+from .job import RunReport, TiledCopy
 
 _PIPE_COLUMNS = 200
 """Where the output is not a terminal and COLUMNS is not set: whole lines for grep."""
@@ -38,7 +38,7 @@ def table(rows: Iterable[Sequence[object]], columns: Sequence[str] = (), *, inde
     return "".join(f"{' ' * indent}{printed}".rstrip() + "\n" for printed in text.getvalue().splitlines())
 
 
-def run_text(outcome: Outcome, destination: object) -> str:
+def run_text(outcome: RunReport, destination: object) -> str:
     """Return the report of `tilecopy run`."""
     array = f"{outcome.dtype}{list(outcome.shape)} in {outcome.order} order"
     head = wrap_text(f"{array}, {outcome.bytes} bytes, {outcome.target}")

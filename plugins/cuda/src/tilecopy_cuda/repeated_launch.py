@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 import attrs
-from tilecopy.executors.arguments import LOWEST_ADDRESS, Reads, reads_of, same_tensors
+from tilecopy.executors.arguments import LOWEST_ADDRESS, ArrayExpressions, reads_of, same_tensors
 from tilecopy.executors.streams import framework_of
 from tilecopy.kernel.built import BuiltKernel
 from tilecopy.kernel.parameters import ArrayParameter
@@ -132,7 +132,7 @@ def _never(*_: Any) -> bool:
 
 
 @cache
-def _maker(forms: tuple[Reads | None, ...], tensors: tuple[int, ...]) -> Callable[..., Any]:
+def _maker(forms: tuple[ArrayExpressions | None, ...], tensors: tuple[int, ...]) -> Callable[..., Any]:
     """Return ``make`` for arguments that are read so; None stands for an integer, and torch compares those at ``tensors``."""
     names = [f"a{index}" for index in range(len(forms))]
     read = [(form, name) for form, name in zip(forms, names, strict=True) if form is not None]

@@ -28,7 +28,7 @@ from .grids import (
     within,
 )
 from .selection import Selection, TooLargeError
-from .svg import MOST_BOXES, Box, Figure, Grid, Panel, outlines, rectangles
+from .svg import MOST_BOXES, Figure, Grid, Panel, Rectangle, outlines, rectangles
 from .trace import WARPS, CopySide, CopyTrace, holders, requests_of
 
 MOST_FRAMES = 48
@@ -150,7 +150,7 @@ def _panel(
         elements = side.elements_in(offset, size)
         element = side.coordinate(int(elements[0])) if len(elements) else "none of the box"
         tip = f"thread {thread}: {opcodes[at]} (PTX line {at}), element {element}, bytes {offset} to {offset + size - 1} of {side.label}"
-        boxes.append(Box(place, f"t{thread}" + f" +{more}" * bool(more), shades[number], tip))
+        boxes.append(Rectangle(place, f"t{thread}" + f" +{more}" * bool(more), shades[number], tip))
     several = len(np.unique(touched.instruction)) > 1
     steps = touched.instruction[np.maximum(grid.ids, 0)] if several else grid.ids
     frames = rectangles(steps, (grid.ids >= 0) & several)
@@ -202,7 +202,7 @@ def _zooms(trace: CopyTrace) -> Iterator[list[list[Panel]]]:
     boxes = []
     for number, place in rectangles(requests_of(touched)[rows], inside):
         step, warp = divmod(number, WARPS)
-        boxes.append(Box(place, f"warp {warp}", by_request[number], f"instruction {step}, warp {warp}"))
+        boxes.append(Rectangle(place, f"warp {warp}", by_request[number], f"instruction {step}, warp {warp}"))
     frames = outlines(inside, touched.instruction[rows])
     high, wide = grid.ids.shape
     warps_panel = Panel(
@@ -241,7 +241,7 @@ def _phase(side: CopySide) -> tuple[list[int], list[Panel]]:
         within += elements
         first = ",".join(map(str, side.coordinate(elements[0]))) if elements else ""
         texts = (f"{banks[0]}-{banks[-1]}" if len(banks) > 1 else str(banks[0]), f"t{thread}", first)
-        boxes += [Box((line, column, line + 1, column + 1), text) for line, text in enumerate(texts)]
+        boxes += [Rectangle((line, column, line + 1, column + 1), text) for line, text in enumerate(texts)]
     title = f"3 one phase (t{phase.threads[0]} to t{phase.threads[-1]}): {phase.wavefronts} wavefront{'s' * (phase.wavefronts > 1)}"
     grid = Grid.empty(["bank", "thread", "element"], [""] * count, "element: the first of the vector")
     return within, [Panel(title, grid, boxes, followed=[(0, 0, 3, count)])]

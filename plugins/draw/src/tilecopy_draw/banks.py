@@ -14,7 +14,7 @@ from tilecopy.costs import BANK_BYTES, BANKS, LINE_BYTES
 from .counts import Phase, phases_of
 from .grids import instructions_text, table_shape, within
 from .selection import Selection, TooLargeError
-from .svg import MOST_HEIGHT, Box, Figure, Grid, Panel, rectangles
+from .svg import MOST_HEIGHT, Figure, Grid, Panel, Rectangle, rectangles
 from .trace import CopySide, CopyTrace, elements_of, run_copy
 
 MOST_PATTERNS = 4
@@ -151,9 +151,9 @@ def _phase_panel(phase: Phase, count: int) -> Panel:
         row, bank = place[:2]
         who, banks = f"t{phase.threads[row]}", phase.banks[row]
         if crowded[bank]:
-            boxes.append(Box(place, str(turns[row, bank]), 3, f"{who}: bank {bank}, turn {turns[row, bank]}"))
+            boxes.append(Rectangle(place, str(turns[row, bank]), 3, f"{who}: bank {bank}, turn {turns[row, bank]}"))
         else:
-            boxes.append(Box(place, "", 2, f"{who}: banks {banks[0]} to {banks[-1]}"))
+            boxes.append(Rectangle(place, "", 2, f"{who}: banks {banks[0]} to {banks[-1]}"))
     heading = _wavefronts(phase.wavefronts) + f"; {count} alike" * (count > 1)
     names = [f"t{thread}" for thread in phase.threads.tolist()], [str(bank) * (bank % 4 == 0) for bank in range(BANKS)]
     grid = Grid.empty(*names, f"instruction {phase.step}, warp {phase.warp}, phase {phase.number}: {heading}")
@@ -211,7 +211,7 @@ def _layout_panel(title: str, offsets: Any, size: int, row: int, column: int) ->
         banks = [first // BANK_BYTES % BANKS, last // BANK_BYTES % BANKS]
         label = str(banks[0]) if banks[0] == banks[1] else f"{banks[0]}-{banks[1]}"
         tip = f"row {place[0] + row}, column {place[1] + column}: bytes {first} to {last}"
-        boxes.append(Box(place, label, banks[0] // 4 % 4, tip))
+        boxes.append(Rectangle(place, label, banks[0] // 4 % 4, tip))
     wide = (boxes[0].place[3] - boxes[0].place[1]) * size
     while wide > size and (offsets[:, 0] % wide).any():
         wide //= 2

@@ -20,7 +20,7 @@ from .grids import (
     within,
 )
 from .selection import Selection, TooLargeError
-from .svg import Box, Figure, Panel, rectangles
+from .svg import Figure, Panel, Rectangle, rectangles
 from .trace import NO_PLACE, CopySide, CopyTrace, holders
 
 
@@ -93,7 +93,7 @@ def _panel(trace: CopyTrace, side: CopySide, touched: Any, source: Any) -> Panel
     if side.space == "global":  # a box is what one instruction takes
         ids = holders(side.elements, np.where(source.read > 0, touched.byte, NO_PLACE), touched.bytes)
         grid = by_coordinate(side, np.where(ids >= 0, touched.instruction[np.maximum(ids, 0)], NO_PLACE))
-        boxes = [Box(place, *look(step)) for step, place in rectangles(grid.ids)]
+        boxes = [Rectangle(place, *look(step)) for step, place in rectangles(grid.ids)]
     else:
         grid, boxes = by_address(side, touched, trace.size), []
         several = len(np.unique(touched.instruction)) > 1
@@ -102,6 +102,8 @@ def _panel(trace: CopyTrace, side: CopySide, touched: Any, source: Any) -> Panel
             elements = trace.source.elements_in(int(source.byte[number]), size) if source.read[number] else []
             first = ",".join(map(str, trace.source.coordinate(int(elements[0])))) if len(elements) else "fill"
             label = f"c{step} " * several + first + f" ({size} bytes)" * (size > LINE_BYTES)
-            boxes.append(Box(place, label, step % 4, f"c{step}: bytes {offset} to {offset + size - 1} of {side.label}"))
+            boxes.append(
+                Rectangle(place, label, step % 4, f"c{step}: bytes {offset} to {offset + size - 1} of {side.label}")
+            )
     high = max(1.0, min(18.0, 860 / len(grid.ids)))
     return Panel(side_title(side), grid, boxes, fills, cell=(0, 64, high), optional=high < 12)

@@ -11,7 +11,7 @@ from tilecopy.harness import TMEM_LANES
 
 from .grids import WORDS, first_registers, instructions_text, owners_of, register_panel, registers_of, side_title
 from .selection import Selection, TooLargeError
-from .svg import MOST_HEIGHT, Box, Figure, Grid, Panel, rectangles
+from .svg import MOST_HEIGHT, Figure, Grid, Panel, Rectangle, rectangles
 from .trace import AXES, COLUMN_BYTES, LANE_BYTES, NO_PLACE, CopyTrace, elements_of
 
 TENSOR_AXES = {"TLane", "TCol"}
@@ -75,7 +75,7 @@ def draw_fragment(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
     rows, columns = grid.ids.shape
     if not selection.is_partial:
         warps = rectangles(grid.ids // WORDS // 32, grid.ids >= 0)
-        boxes = [Box(place, f"warp {number}", 0, f"warp {number}") for number, place in warps]
+        boxes = [Rectangle(place, f"warp {number}", 0, f"warp {number}") for number, place in warps]
         for inner in first_registers(trace, side, "2 its first rows and columns", owner):
             outer = Panel(
                 "1 the whole fragment, by warp", grid, boxes, followed=[(0, 0, inner.rows, inner.columns)], optional=True,
@@ -120,7 +120,7 @@ def draw_tensor(region: tc.Region, selection: Selection) -> Iterator[Figure]:
         index = zip(region.starts, np.unravel_index(number, region.extents), strict=True)
         label = ",".join(str(start + along) for start, along in index)
         where = f"lane {window.row_names[place[0]]}, column {window.column_names[place[1]]}"
-        boxes.append(Box(place, label, int(copies > 1), f"{where}: element ({label})"))
+        boxes.append(Rectangle(place, label, int(copies > 1), f"{where}: element ({label})"))
     fills = {0: "the element's only place", 1: f"one of the element's {copies} places"}
     high = max(12, min(18, MOST_HEIGHT / len(window.ids)))
     title = f"Where each element lies: tensor memory {region}, elements of {size} bytes"

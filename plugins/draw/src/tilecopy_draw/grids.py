@@ -13,7 +13,7 @@ from tilecopy.harness import TMEM_LANES
 
 from .counts import counts_of
 from .selection import Selection
-from .svg import Box, Grid, Panel, outlines, rectangles
+from .svg import Grid, Panel, Rectangle, outlines, rectangles
 from .trace import COLUMN_BYTES, LANE_BYTES, NO_PLACE, CopySide, CopyTrace, holders
 
 UNIT = 16
@@ -103,7 +103,7 @@ def tensor_panel(side: CopySide, touched: Any, look: Look, **more: Any) -> Panel
     boxes = []
     for number, place in rectangles(grid.ids):
         label, fill, tip = look(number // 4)
-        boxes.append(Box(place, label, fill, f"{tip}: lanes {alike * place[0]} to {alike * place[2] - 1}"))
+        boxes.append(Rectangle(place, label, fill, f"{tip}: lanes {alike * place[0]} to {alike * place[2] - 1}"))
     rows_per_warp = 32 // alike
     warps = [(top, top + rows_per_warp) for top in range(0, TMEM_LANES // alike, rows_per_warp)]
     return Panel(
@@ -162,7 +162,7 @@ def register_panel(grid: Grid, title: str, followed: Any) -> Panel:
     for number, place in rectangles(grid.ids):
         thread, register = divmod(number, WORDS)
         used.add(register)
-        boxes.append(Box(place, f"t{thread} r{register}", register % 4, f"thread {thread}, register {register}"))
+        boxes.append(Rectangle(place, f"t{thread} r{register}", register % 4, f"thread {thread}, register {register}"))
     fills = legend_of("register", used, "r")
     return Panel(title, grid, boxes, fills, followed=outlines(followed, grid.ids), cell=(0, 48, 20))
 

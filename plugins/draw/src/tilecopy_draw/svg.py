@@ -57,7 +57,7 @@ def wrap_text(text: str, width: float, size: float = TEXT, *, bold: bool = False
 
 
 @attrs.frozen
-class Box:
+class Rectangle:
     """A rectangle of a panel, in its rows and columns.
 
     Attributes:
@@ -155,7 +155,7 @@ class Panel:
 
     title: str
     grid: Grid
-    boxes: Sequence[Box]
+    boxes: Sequence[Rectangle]
     fills: dict[int, str] = attrs.Factory(dict)
     frames: Sequence[Place] = ()
     followed: Sequence[Place] = ()
@@ -209,7 +209,7 @@ class Panel:
         high = all((box.place[2] - box.place[0]) * self.cell[2] >= 12 for box in self.boxes)
         return high and all(self._needs(box) <= (box.place[3] - box.place[1]) * width for box in self.boxes)
 
-    def _needs(self, box: Box) -> float:
+    def _needs(self, box: Rectangle) -> float:
         return text_width(box.label, SMALLEST) + self.padding
 
     def names(self, width: float) -> tuple[dict[int, str], dict[int, str]]:
@@ -361,7 +361,7 @@ class _Page:
         self.lines(panel.below, first_x, room - panel.left, TEXT, 15, bold=True)
         self.y += 14
 
-    def _label(self, panel: Panel, box: Box, left: float, top: float, width: float) -> None:
+    def _label(self, panel: Panel, box: Rectangle, left: float, top: float, width: float) -> None:
         r0, c0, r1, c1 = box.place
         room, height = width * (c1 - c0), panel.cell[2] * (r1 - r0)
         size = TEXT if text_width(box.label) + panel.padding <= room and height >= 14 else SMALLEST

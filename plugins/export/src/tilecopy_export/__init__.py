@@ -2,12 +2,12 @@
 
 from .arguments import Argument, BufferArgument, ScalarArgument
 from .cuda import cuda_function, cuda_header
-from .function import AsmOperand, Function, RegisterMove, function_of
+from .function import AsmOperand, CopyFunction, RegisterMove, function_of
 
 __all__ = [
     "Argument",
     "AsmOperand",
-    "Function",
+    "CopyFunction",
     "RegisterMove",
     "ScalarArgument",
     "BufferArgument",

@@ -17,7 +17,7 @@ from tilecopy_core.memory import Buffer, Region
 from tilecopy_core.registry import __version__
 
 from .arguments import C_TYPES, Argument, BufferArgument, ScalarArgument, key_of_symbol
-from .function import Function, function_of
+from .function import CopyFunction, function_of
 from .hoist import hoist
 
 COMPLETION_HEADER = files("tilecopy_export") / "completion.cuh"
@@ -100,7 +100,7 @@ _TYPES = {8: "UINT8", 16: "UINT16", 32: "UINT32", 64: "UINT64"}
 """A copy moves bits, but a fill of NaN knows floats alone."""
 
 
-def _tensor_map_arguments(function: Function) -> list[BufferArgument]:
+def _tensor_map_arguments(function: CopyFunction) -> list[BufferArgument]:
     return [
         argument
         for argument in function.arguments
@@ -108,7 +108,7 @@ def _tensor_map_arguments(function: Function) -> list[BufferArgument]:
     ]
 
 
-def _encoder(function: Function, operand: BufferArgument) -> Iterator[str]:
+def _encoder(function: CopyFunction, operand: BufferArgument) -> Iterator[str]:
     """A function of the host that encodes a tensor map, for translation units that have included cuda.h."""
     recipe = operand.recipe
     assert recipe is not None
@@ -154,7 +154,7 @@ def _encoder(function: Function, operand: BufferArgument) -> Iterator[str]:
 # ------------------------------------------------------------------------------------------------- the signature
 
 
-def _constant(function: Function, operand: BufferArgument) -> str:
+def _constant(function: CopyFunction, operand: BufferArgument) -> str:
     written = any(
         isinstance(other, BufferArgument) and other.written and other.buffer.memory is operand.buffer.memory
         for other in function.arguments
@@ -162,7 +162,7 @@ def _constant(function: Function, operand: BufferArgument) -> str:
     return "" if written else "const "
 
 
-def _parameter(argument: Argument, function: Function) -> str:
+def _parameter(argument: Argument, function: CopyFunction) -> str:
     if isinstance(argument, ScalarArgument):
         default = " = threadIdx.x" if argument.symbol is None else ""
         return f"{argument.type} {argument.name}{default}"
@@ -182,7 +182,7 @@ def _guard(target: Target) -> str:
     return f"!defined(__CUDA_ARCH__) || (__CUDA_ARCH__ >= {target.arch * 10} && ({specific}))"
 
 
-def _comment(function: Function) -> Iterator[str]:
+def _comment(function: CopyFunction) -> Iterator[str]:
     plan = function.plan
     request = plan.request
     yield f"{function.name}: {request}"
@@ -201,7 +201,7 @@ def _comment(function: Function) -> Iterator[str]:
     yield "takes the block below for one instruction, and unrolls without end."
 
 
-def _argument_comment(argument: Argument, function: Function) -> str:
+def _argument_comment(argument: Argument, function: CopyFunction) -> str:
     if isinstance(argument, ScalarArgument):
         multiple = f", a multiple of {argument.multiple_of}" if argument.multiple_of > 1 else ""
         what = "index of the thread among those that copy, " if argument.symbol is None else ""
@@ -240,7 +240,7 @@ def _range(number: ScalarArgument) -> str:
 # ------------------------------------------------------------------------------------------------- the checks
 
 
-def _demands(function: Function) -> Iterator[tuple[str, str]]:
+def _demands(function: CopyFunction) -> Iterator[tuple[str, str]]:
     """What is asserted: C++ conditions and what they mean."""
     for argument in function.arguments:
         if isinstance(argument, ScalarArgument):
@@ -276,7 +276,7 @@ def _literal(value: int) -> str:
     return str(value) if -(2**31) < value < 2**31 else f"{value}LL"
 
 
-def _inside(function: Function, region: Region) -> Iterator[tuple[str, str]]:
+def _inside(function: CopyFunction, region: Region) -> Iterator[tuple[str, str]]:
     """That a region whose place is known at run time only lies inside its buffer's shape."""
     names = {
         key_of_symbol(n.symbol): n.name
@@ -296,7 +296,7 @@ def _inside(function: Function, region: Region) -> Iterator[tuple[str, str]]:
             yield " && ".join(tests), what
 
 
-def _needs_threads(function: Function) -> Iterator[str]:
+def _needs_threads(function: CopyFunction) -> Iterator[str]:
     """That the block has the threads of the plan, in debug builds too: nvcc -G, NVRTC --device-debug."""
     scope = function.plan.request.scope
     if scope.kind != "thread":
@@ -314,7 +314,7 @@ def _quote(line: str) -> str:
     return f'"{escaped}\\n\\t"'
 
 
-def _constraints(function: Function, *, outputs: bool) -> str:
+def _constraints(function: CopyFunction, *, outputs: bool) -> str:
     """The list of operands, each with its constraint and the C++ expression that it is."""
     constraints = []
     for operand in function.block_outputs if outputs else function.block_inputs:

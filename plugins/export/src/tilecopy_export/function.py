@@ -87,7 +87,7 @@ class AsmOperand:
 
 
 @attrs.frozen(eq=False)
-class Function:
+class CopyFunction:
     """A frozen record of a copy as a function.
 
     Attributes:
@@ -275,7 +275,7 @@ class FunctionBindings:
 
 
 @checked(RequestError, plan=instance_of("a plan of tilecopy_core.plan, or one of a kernel's", Plan))
-def function_of(plan: Plan, name: str, registry: Any = None) -> Function:
+def function_of(plan: Plan, name: str, registry: Any = None) -> CopyFunction:
     """Return a plan's copy as a function.
 
     Args:
@@ -296,7 +296,7 @@ def function_of(plan: Plan, name: str, registry: Any = None) -> Function:
     body = tuple(line for line in ptx.lines if not str(line).lstrip().startswith("//"))
     overwritten = _written_first(body) & {move.register for move in bindings.outputs}
     kept = {operand for m in bindings.outputs if m.register not in overwritten for operand in m.operands}
-    return Function(
+    return CopyFunction(
         name=name,
         plan=plan,
         arguments=(*arguments[:-1], *bindings.made.values(), arguments[-1]),

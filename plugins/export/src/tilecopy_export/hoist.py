@@ -11,7 +11,7 @@ from tilecopy_core.ptx import AnyLine, Line, Register, names_in
 from tilecopy_core.ptx import statements as parts_of
 
 from .arguments import MARK
-from .function import AsmOperand, Function, RegisterMove, branches
+from .function import AsmOperand, CopyFunction, RegisterMove, branches
 
 _C = {
     "mov.b": "{0}",
@@ -51,14 +51,14 @@ class Hoisted:
     """
 
     statements: tuple[str, ...]
-    function: Function
+    function: CopyFunction
 
 
 MOST_WORDS = 24
 """32-bit words that a block may take of what is computed before it: more would fill the registers while it waits."""
 
 
-def hoist(function: Function) -> Hoisted:
+def hoist(function: CopyFunction) -> Hoisted:
     """Return what a function computes before its first branch as C++, and the remaining function.
 
     A compiler should take that out of a loop, and sees none of it in a block. It pays where it has a product of two integers known at

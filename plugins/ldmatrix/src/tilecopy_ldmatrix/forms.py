@@ -11,7 +11,7 @@ ROW_BYTES = 16
 
 
 @frozen
-class Form:
+class MatrixForm:
     """A frozen record of one form of the instructions.
 
     Attributes:
@@ -32,16 +32,16 @@ class Form:
         return self.shape.partition(".x")[0] + (".trans" if ".trans" in self.shape else "")
 
 
-TRANSPOSED = Form("m8n8.x{}.trans.shared.b16", S[(4, 2) : (1 @ laneid, 1)], S[8 : 4 @ laneid], 4)
-LOADED_BYTES = Form("m16n16.x{}.trans.shared.b8", S[(4, 4) : (1 @ laneid, 1)], S[(2, 8) : (4, 4 @ laneid)], 2)
-STORED_BYTES = Form("m16n8.x{}.trans.shared.b8", S[(4, 2) : (1 @ laneid, 1)], S[(2, 8) : (2, 4 @ laneid)], 4)
+TRANSPOSED = MatrixForm("m8n8.x{}.trans.shared.b16", S[(4, 2) : (1 @ laneid, 1)], S[8 : 4 @ laneid], 4)
+LOADED_BYTES = MatrixForm("m16n16.x{}.trans.shared.b8", S[(4, 4) : (1 @ laneid, 1)], S[(2, 8) : (4, 4 @ laneid)], 2)
+STORED_BYTES = MatrixForm("m16n8.x{}.trans.shared.b8", S[(4, 2) : (1 @ laneid, 1)], S[(2, 8) : (2, 4 @ laneid)], 4)
 
 
-def forms_of(bits: int, *, store: bool, bytes_too: bool) -> list[Form]:
+def forms_of(bits: int, *, store: bool, bytes_too: bool) -> list[MatrixForm]:
     """Return the forms that move elements of a width; ``bytes_too`` on targets that transpose elements of 8 bits."""
     register_elems = 32 // bits
     columns = S[(4, register_elems) : (1 @ laneid, 1)] if register_elems > 1 else S[4 : 1 @ laneid]
-    forms = [Form("m8n8.x{}.shared.b16", S[8 : 4 @ laneid], columns, 4)]
+    forms = [MatrixForm("m8n8.x{}.shared.b16", S[8 : 4 @ laneid], columns, 4)]
     if bits == 16:
         forms.append(TRANSPOSED)
     if bits == 8 and bytes_too:

@@ -35,7 +35,7 @@ from tilecopy_core.plugin import (
 )
 from tilecopy_partitions import Digit, Run, digits_of, fragment_and_memory, owning_threads, refine, slice_layout
 
-from .forms import FITTING, LANES, ROW_BYTES, Form, forms_of
+from .forms import FITTING, LANES, ROW_BYTES, MatrixForm, forms_of
 
 WARPS_OF = {tid_in_wg: wid_in_wg, tx: warpid}
 """Axes that count threads past one warp -> the axis that counts its warps."""
@@ -43,7 +43,7 @@ _WHAT = {laneid: "lane", m: "register element"}
 
 
 @frozen
-class Piece:
+class FragmentPiece:
     """A frozen record of ``extent`` steps along a fragment's lanes or registers, each ``step`` elements in shared memory."""
 
     axis: Axis
@@ -81,7 +81,7 @@ class MatrixPartition:
         other: the shared operand.
     """
 
-    form: Form
+    form: MatrixForm
     count: int
     threads: int
     rows: tuple[Digit, ...]
@@ -184,9 +184,9 @@ def matrices(request: CopyRequest) -> MatrixPartition | Decline:
 
 def _warps_apart(
     layout: TileLayout, pairs: Sequence[tuple[Iter, int]]
-) -> tuple[list[Piece], tuple[Digit, ...]] | Decline:
+) -> tuple[list[FragmentPiece], tuple[Digit, ...]] | Decline:
     """The pieces of one warp, and how a warp chooses its fragment_iter."""
-    pieces, coarse = list[Piece](), list[Pair]()
+    pieces, coarse = list[FragmentPiece](), list[Pair]()
     for fragment_iter, step in pairs:
         parts = _lanes_and_warps(fragment_iter, step)
         if parts is None:
@@ -218,17 +218,17 @@ def _warps_apart(
     return digits if isinstance(digits, Decline) else (pieces, digits)
 
 
-def _lanes_and_warps(own: Iter, step: int) -> tuple[list[Piece], list[Pair]] | None:
+def _lanes_and_warps(own: Iter, step: int) -> tuple[list[FragmentPiece], list[Pair]] | None:
     """Split an iter into the part along lanes or registers and the part along warps; None where it strides over both together."""
     stride, extent = int(own.stride), own.extent
     if own.axis == m:
-        return [Piece(m, stride, extent, step)], []
+        return [FragmentPiece(m, stride, extent, step)], []
     if own.axis.finer != "thread":
         return [], [(own, Iter(extent, step))]
     inside = min(extent, max(1, LANES // stride))
     if extent % inside or (extent > inside and inside * stride != LANES) or (inside == 1 and stride % LANES):
         return None
-    lanes = [Piece(laneid, stride, inside, step)] if inside > 1 else []
+    lanes = [FragmentPiece(laneid, stride, inside, step)] if inside > 1 else []
     if extent == inside:
         return lanes, []
     warps = Iter(extent // inside, stride * inside // LANES, WARPS_OF[own.axis])
@@ -236,11 +236,11 @@ def _lanes_and_warps(own: Iter, step: int) -> tuple[list[Piece], list[Pair]] | N
 
 
 def _of_form(
-    form: Form,
+    form: MatrixForm,
     request: CopyRequest,
     layout: TileLayout,
     memory: TileLayout,
-    pieces: Sequence[Piece],
+    pieces: Sequence[FragmentPiece],
     warps: tuple[Digit, ...],
 ) -> MatrixPartition | str:
     """The partition into matrices of one form, or what does not fit it."""
@@ -259,12 +259,12 @@ def _of_form(
     )
     if loose is not None:
         return f"register element {loose} is inside a register of {register_elems} elements"
-    chosen: list[Piece] = []
+    chosen: list[FragmentPiece] = []
     while 2 << len(chosen) <= form.most and (even := [piece for piece in remaining if piece.extent % 2 == 0]):
         chosen.append(min(even, key=lambda piece: piece.stride))  # registers that mma reads together stay together
         _take_innermost(remaining, chosen[-1], 2)
     rows.sort(key=lambda piece: piece.stride)
-    rows += [Piece(laneid, form.rows.size << number, 2, piece.step) for number, piece in enumerate(chosen)]
+    rows += [FragmentPiece(laneid, form.rows.size << number, 2, piece.step) for number, piece in enumerate(chosen)]
     digits, count = tuple(_digits(rows)), 1 << len(chosen)
     if why := _why_misaligned(request, digits, warps, remaining, memory):
         return why
@@ -272,7 +272,9 @@ def _of_form(
     return MatrixPartition(form, count, request.scope.threads, digits, warps, batches, memory, fragment, other)
 
 
-def _one_matrix(form: Form, remaining: list[Piece], each: int, name: str) -> tuple[list[Piece], list[int]] | str:
+def _one_matrix(
+    form: MatrixForm, remaining: list[FragmentPiece], each: int, name: str
+) -> tuple[list[FragmentPiece], list[int]] | str:
     """Take one matrix out of the pieces that are left; its rows as pieces of a row's number, and where its registers begin.
 
     Args:
@@ -281,7 +283,7 @@ def _one_matrix(form: Form, remaining: list[Piece], each: int, name: str) -> tup
         each: elements of a register.
         name: of the shared operand.
     """
-    rows, parts = list[Piece](), [0]
+    rows, parts = list[FragmentPiece](), [0]
     inner = 1
     for it in reversed(form.columns.shard):
         if it.axis == m and int(it.stride) >= each:  # the instruction's next register, wherever the fragment has it
@@ -310,14 +312,14 @@ def _one_matrix(form: Form, remaining: list[Piece], each: int, name: str) -> tup
         taken = _take_iter(remaining, it)
         if isinstance(taken, str):
             return taken
-        rows += [Piece(laneid, inner * p.stride // int(it.stride), p.extent, p.step) for p in taken]
+        rows += [FragmentPiece(laneid, inner * p.stride // int(it.stride), p.extent, p.step) for p in taken]
         inner *= it.extent
     return rows, parts
 
 
-def _take_iter(remaining: list[Piece], it: Iter) -> list[Piece] | str:
+def _take_iter(remaining: list[FragmentPiece], it: Iter) -> list[FragmentPiece] | str:
     """Take the pieces that cover an iter of a form out of those that are left; or where there is none."""
-    stride, taken = int(it.stride), list[Piece]()
+    stride, taken = int(it.stride), list[FragmentPiece]()
     at, end = stride, stride * it.extent
     while at < end:
         piece = next((p for p in remaining if p.axis == it.axis and p.stride <= at < p.stride * p.extent), None)
@@ -328,24 +330,24 @@ def _take_iter(remaining: list[Piece], it: Iter) -> list[Piece] | str:
         if at % piece.stride or stop % at or piece.extent % (below * inside):
             return f"{_WHAT[it.axis]} {at} is inside a run of {piece.extent} that begins at {piece.stride}, not where a matrix goes on"
         remaining.remove(piece)
-        taken.append(Piece(piece.axis, at, inside, piece.step * below))
+        taken.append(FragmentPiece(piece.axis, at, inside, piece.step * below))
         above = piece.extent // (below * inside)
         if above > 1:  # a run that begins below fits no form, so that nobody asks for what is left there
-            remaining.append(Piece(piece.axis, stop, above, piece.step * below * inside))
+            remaining.append(FragmentPiece(piece.axis, stop, above, piece.step * below * inside))
         at = stop
     return taken
 
 
-def _take_innermost(remaining: list[Piece], piece: Piece, factor: int) -> None:
+def _take_innermost(remaining: list[FragmentPiece], piece: FragmentPiece, factor: int) -> None:
     """Take the innermost ``factor`` steps of a piece away."""
     remaining.remove(piece)
     if piece.extent > factor:
-        remaining.append(Piece(piece.axis, piece.stride * factor, piece.extent // factor, piece.step * factor))
+        remaining.append(FragmentPiece(piece.axis, piece.stride * factor, piece.extent // factor, piece.step * factor))
 
 
-def _digits(rows: Sequence[Piece]) -> Iterator[Digit]:
+def _digits(rows: Sequence[FragmentPiece]) -> Iterator[Digit]:
     """Pieces of a lane's number as digits of it, neighbours that continue each other in one."""
-    fused: list[Piece] = []
+    fused: list[FragmentPiece] = []
     for piece in rows:
         before = fused[-1] if fused else None
         if before is not None and piece.step == before.step * before.extent:
@@ -357,7 +359,9 @@ def _digits(rows: Sequence[Piece]) -> Iterator[Digit]:
         yield Digit(laneid, 0, piece.stride, piece.extent, modulus, piece.step)
 
 
-def _batches(base: int, remaining: Sequence[Piece], chosen: Sequence[Piece], parts: Sequence[int]) -> Iterator[Batch]:
+def _batches(
+    base: int, remaining: Sequence[FragmentPiece], chosen: Sequence[FragmentPiece], parts: Sequence[int]
+) -> Iterator[Batch]:
     """The instructions, in the order of their registers."""
     first_elements = [
         sum(piece.stride for n, piece in enumerate(chosen) if number >> n & 1) for number in range(1 << len(chosen))
@@ -370,7 +374,11 @@ def _batches(base: int, remaining: Sequence[Piece], chosen: Sequence[Piece], par
 
 
 def _why_misaligned(
-    request: CopyRequest, rows: Sequence[Digit], warps: Sequence[Digit], remaining: Sequence[Piece], memory: TileLayout
+    request: CopyRequest,
+    rows: Sequence[Digit],
+    warps: Sequence[Digit],
+    remaining: Sequence[FragmentPiece],
+    memory: TileLayout,
 ) -> str | None:
     """Return why a row does not start at a multiple of 16 bytes, or None."""
     fragment, other = fragment_and_memory(request)

@@ -13,7 +13,7 @@ from tilecopy_cli.command import Choice, FilePath, Result, ResultCommand, printa
 from tilecopy_core import TARGETS
 from tilecopy_core.plugin import short_repr
 
-from .files.npy_files import Outcome, relayout_file
+from .files.npy_files import FileReport, relayout_file
 from .local.host import EXECUTORS
 
 _UNITS = {"": 1} | {
@@ -94,7 +94,7 @@ def relayout_command(source: Path, destination: Path, sizes: tuple[tuple[str, in
     return Result(data, lambda: _text(outcome, options["axes"], destination))
 
 
-def _text(outcome: Outcome, axes: str, destination: Path) -> str:
+def _text(outcome: FileReport, axes: str, destination: Path) -> str:
     pieces = "1 piece" if outcome.pieces == 1 else f"{outcome.pieces} pieces"
     how = f"medians of {outcome.runs} launches by device events" if outcome.executor == "cuda" else "emulated"
     lines = (

@@ -35,7 +35,7 @@ class Term:
 
 
 @frozen
-class Group:
+class DimensionTerms:
     """One dimension of a side: the terms that it splits into or merges.
 
     Attributes:
@@ -65,8 +65,8 @@ class Pattern:
     """
 
     text: str
-    left: tuple[Group, ...]
-    right: tuple[Group, ...]
+    left: tuple[DimensionTerms, ...]
+    right: tuple[DimensionTerms, ...]
 
     def error(self, at: int, message: str) -> NoReturn:
         """Refuse the pattern, pointing at a character."""
@@ -91,7 +91,7 @@ class Pattern:
             tuple(split), tuple(place[name] for group in joined for name in group), tuple(map(len, joined))
         )
 
-    def _spread(self, shape: Sequence[int]) -> tuple[list[Group], list[Group], list[str]]:
+    def _spread(self, shape: Sequence[int]) -> tuple[list[DimensionTerms], list[DimensionTerms], list[str]]:
         """Return both sides with as many dimensions for ``...`` as the array has, and their names."""
         rank, dots = len(shape), [group for group in self.left if group.is_ellipsis]
         named = len(self.left) - len(dots)
@@ -102,16 +102,16 @@ class Pattern:
         return self._without_dots(self.left, spread), self._without_dots(self.right, spread), spread
 
     @staticmethod
-    def _without_dots(side: tuple[Group, ...], spread: Sequence[str]) -> list[Group]:
+    def _without_dots(side: tuple[DimensionTerms, ...], spread: Sequence[str]) -> list[DimensionTerms]:
         groups = []
         for group in side:
             if group.is_ellipsis:
-                groups += [Group((Term(name, group.at),), group.at, parentheses=False) for name in spread]
+                groups += [DimensionTerms((Term(name, group.at),), group.at, parentheses=False) for name in spread]
             else:
                 groups.append(group)
         return groups
 
-    def _extents(self, group: Group, extent: int, known: dict[str, Any]) -> tuple[int, ...]:
+    def _extents(self, group: DimensionTerms, extent: int, known: dict[str, Any]) -> tuple[int, ...]:
         """Return the extents that a dimension of the source splits into. Sizes that follow are added to ``known``."""
         terms = [term for term in group.terms if term.text != "1"]
         open_terms = [term for term in terms if term.text not in known]
@@ -150,8 +150,8 @@ def parse(text: str) -> Pattern:
     return pattern
 
 
-def _side(pattern: Pattern, tokens: Sequence[Term]) -> tuple[Group, ...]:
-    groups: list[Group] = []
+def _side(pattern: Pattern, tokens: Sequence[Term]) -> tuple[DimensionTerms, ...]:
+    groups: list[DimensionTerms] = []
     opened: Term | None = None
     inside: list[Term] = []
     for token in tokens:
@@ -162,11 +162,11 @@ def _side(pattern: Pattern, tokens: Sequence[Term]) -> tuple[Group, ...]:
         elif token.text == ")":
             if opened is None:
                 pattern.error(token.at, "unmatched ')'")
-            groups.append(Group(tuple(inside), opened.at, parentheses=True))
+            groups.append(DimensionTerms(tuple(inside), opened.at, parentheses=True))
             opened = None
         elif token.text in ("1", _ELLIPSIS) or token.text.isidentifier():
             if opened is None:
-                groups.append(Group((token,), token.at, parentheses=False))
+                groups.append(DimensionTerms((token,), token.at, parentheses=False))
             else:
                 inside.append(token)
         elif token.text.isdigit():

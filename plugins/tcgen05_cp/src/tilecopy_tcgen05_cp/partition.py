@@ -76,7 +76,7 @@ BY_NAME = {shape.name: shape for shape in SHAPES}
 
 
 @frozen
-class Descriptor:
+class MatrixDescriptor:
     """A frozen record of the fields of the matrix descriptor, as encoded.
 
     Attributes:
@@ -120,7 +120,7 @@ class AtomPartition:
         elem_per_128b: elements of 16 bytes.
     """
 
-    descriptor: Descriptor
+    descriptor: MatrixDescriptor
     start_elems: Int
     atoms: tuple[CopyAtom, ...]
     elem_per_128b: int
@@ -288,7 +288,7 @@ def _atoms(
         if (lower or 0) > COLUMNS - ROW_COLUMNS * shape.units or (upper is not None and upper < 0):
             return f"destination {request.dst}: column {first} of 32 bits; tensor memory has {COLUMNS}"
         atoms.append(CopyAtom(first, at // UNIT_BYTES, lane, shape.name))
-    return AtomPartition(Descriptor(ldo, group_bytes // UNIT_BYTES, code, index), start, tuple(atoms), per_unit)
+    return AtomPartition(MatrixDescriptor(ldo, group_bytes // UNIT_BYTES, code, index), start, tuple(atoms), per_unit)
 
 
 def _constant(start: Int) -> int:

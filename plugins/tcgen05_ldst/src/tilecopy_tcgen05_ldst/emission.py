@@ -8,7 +8,7 @@ from tilecopy_core.plugin import Condition, CopyRequest, PtxBuilder, Register
 from tilecopy_partitions import fragment_and_memory, tcgen05
 
 from .shapes import LANES
-from .transfers import Transfer, TransferPartition
+from .transfers import LaneTransfer, TransferPartition
 
 
 def emit(request: CopyRequest, partition: TransferPartition, ptx: PtxBuilder, *, wait: bool) -> None:
@@ -38,7 +38,7 @@ def emit(request: CopyRequest, partition: TransferPartition, ptx: PtxBuilder, *,
             ptx.instr(f"tcgen05.wait::{kind}.sync.aligned")
 
 
-def _opcode(kind: str, each: Transfer, *, halves: bool) -> str:
+def _opcode(kind: str, each: LaneTransfer, *, halves: bool) -> str:
     packed = {"ld": ".pack::16b", "st": ".unpack::16b"}[kind] if halves else ""
     return f"tcgen05.{kind}.sync.aligned.{each.shape}.x{each.repeats}{packed}.b32"
 

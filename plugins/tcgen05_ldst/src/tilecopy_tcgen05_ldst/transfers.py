@@ -20,7 +20,7 @@ BY_BITS = {8: "uint8", 16: "float16", 32: "float32"}
 
 
 @frozen
-class Transfer:
+class LaneTransfer:
     """A frozen record of one ``tcgen05.ld`` or ``st``.
 
     Attributes:
@@ -53,7 +53,7 @@ class TransferPartition:
         period: warps after which those that own anything are the same: all of the scope, or 4.
     """
 
-    transfers: tuple[Transfer, ...]
+    transfers: tuple[LaneTransfer, ...]
     halves: bool
     column: Int
     column_step: int
@@ -173,9 +173,9 @@ def _transfers_of(request: CopyRequest, register_map: RegisterMap) -> TransferPa
 
 def _group_registers(
     made: Sequence[Fit], registers: Sequence[int], name: str, scale: int
-) -> tuple[Transfer, ...] | str:
+) -> tuple[LaneTransfer, ...] | str:
     """Registers of one shape side by side, in repeats as wide as can be."""
-    transfers = list[Transfer]()
+    transfers = list[LaneTransfer]()
     for shape, half, split in dict.fromkeys((fit.shape, fit.half, fit.split) for fit in made):
         registers_at = dict[tuple[int, int], list[int]]()
         for fit, register in zip(made, registers, strict=True):
@@ -204,7 +204,7 @@ def _group_registers(
         for run in _runs(units, shape.columns * scale):
             for at, count in _powers(len(run), shape):
                 own_registers = tuple(r for _, unit_registers in run[at : at + count] for r in unit_registers)
-                transfers.append(Transfer(shape.name, count, own_registers, half, run[at][0], split))
+                transfers.append(LaneTransfer(shape.name, count, own_registers, half, run[at][0], split))
     return tuple(transfers)
 
 

@@ -21,13 +21,13 @@ from .variant_under_test import VariantUnderTest
 if TYPE_CHECKING:
     from .strategies import requests
     from .suite import VariantSuite, for_all
-    from .vectors import Vector, recorded_vectors
+    from .vectors import RecordedLaunch, recorded_vectors
 
 __version__ = "0.2.0"
 __getattr__ = lazy_attributes(  # the modules of these names need hypothesis or pytest, or few programs need them
     __name__,
     {
-        "Vector": ".vectors",
+        "RecordedLaunch": ".vectors",
         "VariantSuite": ".suite",
         "for_all": ".suite",
         "recorded_vectors": ".vectors",
@@ -47,7 +47,7 @@ __all__ = [
     "Step",
     "VariantSuite",
     "VariantUnderTest",
-    "Vector",
+    "RecordedLaunch",
     "__version__",
     "arguments_of",
     "arrays_of",

@@ -41,7 +41,7 @@ AS_RECORDED = "the emulator gives what the GPU gave"
 
 
 @attrs.frozen(field_transformer=typed_fields)
-class Vector:
+class RecordedLaunch:
     """One launch.
 
     Attributes:
@@ -97,7 +97,7 @@ class Vector:
 
 
 @checked(path=PATH)
-def recorded_vectors(path: Path | str) -> list[Vector]:
+def recorded_vectors(path: Path | str) -> list[RecordedLaunch]:
     """The vectors of a file, in the form that the module's docstring shows.
 
     Raises:
@@ -115,10 +115,10 @@ def recorded_vectors(path: Path | str) -> list[Vector]:
         ) from error
 
 
-def _vectors(data: Mapping[str, Any]) -> list[Vector]:
+def _vectors(data: Mapping[str, Any]) -> list[RecordedLaunch]:
     recorded = f"{data['device']}, driver {data['driver']}, {data['date']}"
     return [
-        Vector(
+        RecordedLaunch(
             record["name"],
             "\n".join(record["ptx"]),
             record["grid"],

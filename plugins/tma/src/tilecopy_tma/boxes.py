@@ -47,7 +47,7 @@ SPAN_BYTES = {"none": 0, "32B": 32, "64B": 64, "128B": 128, "128B_atom_32B": 128
 
 
 @frozen
-class Piece:
+class DimensionPiece:
     """A frozen record of a part of a dimension of the region: ``extent`` coordinates that are ``unit`` apart.
 
     Attributes:
@@ -64,7 +64,7 @@ class Piece:
 
 
 @frozen
-class Axis:
+class MapDimension:
     """A frozen record of a dimension of the tensor map: the global region's dimension ``dim`` in steps of ``unit`` coordinates."""
 
     dim: int
@@ -198,7 +198,7 @@ def mode_of(swizzle: Swizzle | None, size: int) -> str | None:
     return MODES.get((swizzle.per_element + shift, swizzle.swizzle_len, swizzle.atom_len))
 
 
-def pieces_of(layout: TileLayout, array: Region) -> list[Piece] | Decline:
+def pieces_of(layout: TileLayout, array: Region) -> list[DimensionPiece] | Decline:
     """Return the tile's iters with the dimension of the array that each belongs to; those that lie closest in shared memory first."""
     dims = [dim for dim, extent in enumerate(array.extents) if extent > 1]
     try:
@@ -212,7 +212,7 @@ def pieces_of(layout: TileLayout, array: Region) -> list[Piece] | Decline:
             if not isinstance(it.stride, int):
                 return Decline(f"the tile has the stride {it.stride}, which is known only at run time")
             if it.extent > 1:
-                pieces.append(Piece(dim, it.extent, unit, it.stride))
+                pieces.append(DimensionPiece(dim, it.extent, unit, it.stride))
             unit *= it.extent
     return sorted(pieces, key=lambda piece: piece.shared)
 
@@ -222,7 +222,7 @@ def _of_pieces(
     tile: Region,
     array: Region,
     layout: TileLayout,
-    pieces: list[Piece],
+    pieces: list[DimensionPiece],
     strides: tuple[Int, ...],
     mode: str,
 ) -> BoxPartition | Decline:
@@ -231,8 +231,8 @@ def _of_pieces(
     if not pieces or pieces[0].shared != 1 or pieces[0].unit != 1 or not structural_equal(strides[pieces[0].dim], 1):
         return Decline(f"{array} and {tile} have no dimension in which both are contiguous")
     inner = pieces[0].dim
-    axes, boxes = list[Axis](), list[Piece]()
-    steps = list[Piece]()
+    axes, boxes = list[MapDimension](), list[DimensionPiece]()
+    steps = list[DimensionPiece]()
     fixed = [
         dim
         for dim in range(len(array.starts))
@@ -258,17 +258,19 @@ def _of_pieces(
             steps.append(piece)
             continue
         room -= piece.unit > 1
-        axes.append(Axis(piece.dim, piece.unit, box_extent))
+        axes.append(MapDimension(piece.dim, piece.unit, box_extent))
         boxes.append(attrs.evolve(piece, extent=box_extent))
         pitch = max(span, box_extent) if number == 0 else pitch * box_extent
         if box_extent < piece.extent:  # the rest of it may be a dimension of its own
-            remainder = Piece(piece.dim, piece.extent // box_extent, piece.unit * box_extent, piece.shared * box_extent)
+            remainder = DimensionPiece(
+                piece.dim, piece.extent // box_extent, piece.unit * box_extent, piece.shared * box_extent
+            )
             remaining.insert(
                 next((at for at, other in enumerate(remaining) if other.shared > remainder.shared), len(remaining)),
                 remainder,
             )
     carried = {(axis.dim, axis.unit) for axis in axes}
-    axes += [Axis(dim, 1, 1) for dim in [*sorted(others), *fixed] if (dim, 1) not in carried]
+    axes += [MapDimension(dim, 1, 1) for dim in [*sorted(others), *fixed] if (dim, 1) not in carried]
     why = why_too_large(array, axes, strides)
     if why := why or why_misaligned(tile, array, layout, pieces, steps, axes, strides, mode):
         return Decline(why)
@@ -292,7 +294,7 @@ def _of_pieces(
     return BoxPartition(tensor, starts, tuple(along), rounds, elems * size)
 
 
-def _extent(piece: Piece, most: int, aligned: int) -> int:
+def _extent(piece: DimensionPiece, most: int, aligned: int) -> int:
     """The largest part of a piece's extent that divides it; its multiples begin aligned in shared memory where that can be."""
     if piece.extent <= most:
         return piece.extent
@@ -300,7 +302,7 @@ def _extent(piece: Piece, most: int, aligned: int) -> int:
     return next((count for count in counts if count % aligned == 0), counts[0])
 
 
-def why_too_large(array: Region, axes: list[Axis], strides: tuple[Int, ...]) -> str | None:
+def why_too_large(array: Region, axes: list[MapDimension], strides: tuple[Int, ...]) -> str | None:
     """Return why an extent or a stride is more than a tensor map has, whatever the launch gives; or None."""
     for axis in axes:
         extent, step = array.buffer.shape[axis.dim], strides[axis.dim] * (axis.unit * array.buffer.dtype.bytes)
@@ -319,9 +321,9 @@ def why_misaligned(
     tile: Region,
     array: Region,
     layout: TileLayout,
-    pieces: list[Piece],
-    steps: list[Piece],
-    axes: list[Axis],
+    pieces: list[DimensionPiece],
+    steps: list[DimensionPiece],
+    axes: list[MapDimension],
     strides: tuple[Int, ...],
     mode: str,
 ) -> str | None:
@@ -370,7 +372,7 @@ def how_declared(value: Int, needed: int) -> str:
     return ""
 
 
-def why_row(tile: Region, array: Region, pieces: list[Piece], mode: str) -> str:
+def why_row(tile: Region, array: Region, pieces: list[DimensionPiece], mode: str) -> str:
     """Return why the rows of a tile cannot be the rows of boxes."""
     name, size, span = tile.buffer.name, array.buffer.dtype.bytes, SPAN_BYTES[mode]
     extent, dim = pieces[0].extent, pieces[0].dim
@@ -384,7 +386,7 @@ def why_row(tile: Region, array: Region, pieces: list[Piece], mode: str) -> str:
     return why_divided(array, dim, extent, f"whose bytes are not a multiple of {ALIGN_BYTES}")
 
 
-def why_apart(tile: Region, array: Region, pieces: list[Piece], step: Piece, mode: str) -> str:
+def why_apart(tile: Region, array: Region, pieces: list[DimensionPiece], step: DimensionPiece, mode: str) -> str:
     """Return why boxes begin at places in shared memory that the hardware refuses."""
     name, size, span = tile.buffer.name, array.buffer.dtype.bytes, SPAN_BYTES[mode]
     row_bytes, extent = pieces[0].extent * size, array.extents[step.dim]

@@ -10,10 +10,10 @@ from typing import Any
 import attrs
 import numpy as np
 from tilecopy.files import write_files
-from tilecopy_testkit import Vector
+from tilecopy_testkit import RecordedLaunch
 
 
-def with_result(vector: Vector, given: Iterable[Any], recorded: str) -> Vector:
+def with_result(vector: RecordedLaunch, given: Iterable[Any], recorded: str) -> RecordedLaunch:
     """The vector with what a launch made of its arguments.
 
     Args:
@@ -24,7 +24,7 @@ def with_result(vector: Vector, given: Iterable[Any], recorded: str) -> Vector:
     return attrs.evolve(vector, after=after, recorded=recorded)
 
 
-def write_vectors(path: Path | str, vectors: Iterable[Vector], *, device: str, driver: str, date: str) -> None:
+def write_vectors(path: Path | str, vectors: Iterable[RecordedLaunch], *, device: str, driver: str, date: str) -> None:
     """Write vectors to a file that :func:`tilecopy_testkit.recorded_vectors` reads.
 
     Args:

@@ -17,7 +17,7 @@ from numba.cuda.extending import intrinsic
 from tilecopy_core import Buffer, DType, Plan, S, TileLayout, structural_equal
 from tilecopy_core.errors import checked, instance_of
 from tilecopy_core.layout import StridedLayout
-from tilecopy_export import Argument, Function, ScalarArgument, function_of
+from tilecopy_export import Argument, CopyFunction, ScalarArgument, function_of
 
 _WORD, _WIDE = ir.IntType(32), ir.IntType(64)
 
@@ -145,7 +145,7 @@ def _has_strides(layout: TileLayout | StridedLayout, shape: tuple[Any, ...], str
     return bool(layout.canonicalize() == TileLayout(S[shape : tuple(strides)]).canonicalize())
 
 
-def _emit(function: Function, context: Any, builder: Any, kinds: Sequence[Any], values: Sequence[Any]) -> None:
+def _emit(function: CopyFunction, context: Any, builder: Any, kinds: Sequence[Any], values: Sequence[Any]) -> None:
     """The block, its operands taken out of the arguments and put back."""
     values_by_name: dict[str, Any] = {}
     for argument, kind, value in zip(function.arguments, kinds, values, strict=True):

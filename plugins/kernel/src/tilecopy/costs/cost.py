@@ -268,7 +268,7 @@ def cost(plan: Plan, registry: Registry | None = None) -> Cost:
     dst, src = _with_address(plan.request.dst), _with_address(plan.request.src)
     request = attrs.evolve(plan.request, dst=dst, src=src, options=options)
     plan = attrs.evolve(plan, request=request)
-    outside = _Outside(request)
+    outside = _CountedBindings(request)
     threads = request.active.cta_threads or request.scope.threads
     ptx = PtxBuilder(request.target, min(threads, 1024), bindings=outside)
     emit_checked(plan, ptx, registry)
@@ -338,7 +338,7 @@ def _with_address(region: Region) -> Region:
     return attrs.evolve(region, buffer=Buffer(buffer.shape, buffer.dtype, allocated_addr=holder, **fields))
 
 
-class _Outside(KernelBindings):
+class _CountedBindings(KernelBindings):
     """The bindings of a copy that is counted: each operand has a value.
 
     Attributes:

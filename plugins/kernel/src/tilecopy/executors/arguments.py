@@ -229,7 +229,7 @@ def _check_storage(where: str, tensor: Any, shape: Sequence[int], strides: Seque
 
 
 @attrs.frozen
-class Reads:
+class ArrayExpressions:
     """Python expressions, of an array that is called ``{0}``.
 
     Attributes:
@@ -241,12 +241,12 @@ class Reads:
     address: str
 
 
-_OF_A_TENSOR = Reads("{0}.shape, {0}.stride(), {0}.dtype, {0}.device, {0}.is_neg()", "{0}.data_ptr()")
+_OF_A_TENSOR = ArrayExpressions("{0}.shape, {0}.stride(), {0}.dtype, {0}.device, {0}.is_neg()", "{0}.data_ptr()")
 _OF_A_COMPLEX_TENSOR = attrs.evolve(_OF_A_TENSOR, facts=f"{_OF_A_TENSOR.facts}, {{0}}.is_conj()")
-_OF_CUPY = Reads("{0}.shape, {0}.strides, {0}.dtype, {0}.data.device_id", "{0}.data.ptr")
+_OF_CUPY = ArrayExpressions("{0}.shape, {0}.strides, {0}.dtype, {0}.data.device_id", "{0}.data.ptr")
 
 
-def reads_of(kind: type, *, is_complex: bool) -> Reads | None:
+def reads_of(kind: type, *, is_complex: bool) -> ArrayExpressions | None:
     """Return how to read an array of a type at the cost of a few attributes, or None where none is cheap.
 
     Args:

@@ -60,7 +60,7 @@ from .built import BuiltKernel
 from .copies import ScopedCopies
 from .lowering import lower_kernel
 from .parameters import ScalarParameter, SizeParameter
-from .recording import Block, ElectOne, Frame, Recorder
+from .recording import ElectOne, OpenBlock, Recorder, StatementBlock
 from .special_registers import GRID_LIMIT, block_index, cluster_rank
 from .statements import Action, If, Index, Load, Loop, Store, words_of
 from .values import ROUNDINGS, Value, as_value, cast, element_offset, with_types
@@ -360,7 +360,7 @@ class KernelBuilder(Recorder):
     # ------------------------------------------------------------------------------------------- control
 
     @checked(count=INT, start=INT)
-    def range(self, count: Int, *, start: Int = 0, unroll: bool = True) -> Block:
+    def range(self, count: Int, *, start: Int = 0, unroll: bool = True) -> StatementBlock:
         """Open a loop on the GPU: ``for i in k.range(n):`` or ``with k.range(n) as i:``. A plain Python ``for`` unrolls.
 
         Args:
@@ -385,9 +385,9 @@ class KernelBuilder(Recorder):
         known = conjunction(self._frame.known, ((turn - start, stop - 1 - turn),))
         turns = [count] if isinstance(count, Expr) else []  # threads with as many turns go through them together
         active = self._frame.active.decided_by(loop.describe(), turns)
-        return Block(self, loop, Frame(loop.body, active, known, loop.describe(), {index}), turn)
+        return StatementBlock(self, loop, OpenBlock(loop.body, active, known, loop.describe(), {index}), turn)
 
-    def if_(self, condition: Any) -> Block:
+    def if_(self, condition: Any) -> StatementBlock:
         """Statements that only the threads execute for which a condition holds: ``with k.if_(tid == 0):``."""
         if isinstance(condition, bool):  # a comparison that was decided, such as one on the only thread's id
             condition = Condition("==", int(condition), 1)
@@ -409,7 +409,7 @@ class KernelBuilder(Recorder):
                 self._check_value(operand, f"if_: condition {short_repr(condition)}")
         active, branch = self._frame.active.narrowed_by(condition), If(condition)
         known = conjunction(self._frame.known, facts_from(condition)) if active.mask is None or any(active.mask) else ()
-        return Block(self, branch, Frame(branch.body, active, known, branch.describe()))
+        return StatementBlock(self, branch, OpenBlock(branch.body, active, known, branch.describe()))
 
     def elect(self) -> ElectOne:
         """One lane of the warp (``elect.sync``, sm_90): ``with k.elect():``, or ``with k.if_(k.elect()):``."""

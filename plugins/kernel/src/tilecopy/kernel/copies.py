@@ -14,7 +14,7 @@ from tilecopy_core.memory import Region, outside_of
 from .barriers import Mbarrier
 from .bounds import NOTHING
 from .recording import Recorder
-from .statements import Copy
+from .statements import CopyStatement
 from .values import Value
 
 
@@ -89,4 +89,6 @@ class ScopedCopies:
         around = NOTHING
         if filled is not None:
             around = kernel._known(*dst.starts, *dst.buffer.shape, *src.starts, *src.buffer.shape)
-        kernel.record(Copy(op, dst, src, self._scope, kernel._frame.active, demanded or None, options, filled, around))
+        kernel.record(
+            CopyStatement(op, dst, src, self._scope, kernel._frame.active, demanded or None, options, filled, around)
+        )

@@ -75,7 +75,7 @@ class InlineText:
         check_outputs(out)
         every = (*operands, *out)
         check_fields(text, len(every))
-        reader = _Reader(every, len(operands), names)
+        reader = _TextPass(every, len(operands), names)
         reader.read(text.format(*map(_mark, range(len(every)), every)))
         return cls(
             text,
@@ -110,7 +110,7 @@ class InlineText:
             yield f"inline_ptx: the table of instructions has no '{opcode}'{meant}; nothing checks what it writes"
 
 
-class _Reader:
+class _TextPass:
     """One pass over text in which names stand for the operands.
 
     Attributes:

@@ -26,12 +26,12 @@ from .values import Value
 _OURS = ("tilecopy.", "tilecopy_core.")
 """How modules are named between a statement and the line of the program that makes it."""
 
-_OPEN: ContextVar[tuple[Block, ...]] = ContextVar("_OPEN", default=())
+_OPEN: ContextVar[tuple[StatementBlock, ...]] = ContextVar("_OPEN", default=())
 """The blocks, of every kernel, that this thread is inside."""
 
 
 @frozen(eq=False)
-class Frame:
+class OpenBlock:
     """An open block.
 
     Attributes:
@@ -70,7 +70,7 @@ class Recorder:
         self._counters: dict[str, Iterator[int]] = defaultdict(itertools.count)
         self._unentered: list[LocatedStatement] = []
         self._invalid_reason = ""
-        self._stack = [Frame(self._described.body, ActiveThreads(threads), NOTHING)]
+        self._stack = [OpenBlock(self._described.body, ActiveThreads(threads), NOTHING)]
         self._outer_blocks = _OPEN.get()
 
     @property
@@ -212,7 +212,7 @@ class Recorder:
     # ------------------------------------------------------------------------------------------- statements and blocks
 
     @property
-    def _frame(self) -> Frame:
+    def _frame(self) -> OpenBlock:
         return self._stack[-1]
 
     def record(self, statement: Statement) -> None:
@@ -261,10 +261,10 @@ class Recorder:
                 )
 
 
-class Block:
+class StatementBlock:
     """The result of ``k.if_`` and ``k.range``. Use it in ``with`` once; a range also in ``for``."""
 
-    def __init__(self, kernel: Recorder, statement: If | Loop, frame: Frame, index: Expr | None = None) -> None:
+    def __init__(self, kernel: Recorder, statement: If | Loop, frame: OpenBlock, index: Expr | None = None) -> None:
         self._kernel, self._frame, self._index, self._outer = kernel, frame, index, kernel._frame
         kernel._check_here(statement)
         self._placed = LocatedStatement(statement, kernel._where())

@@ -82,7 +82,7 @@ class Lowering:
             self.locations.append(f"{placed.statement.describe()}, {placed.where}")
             try:
                 placed.statement.lower(self)
-                if isinstance(placed.statement, Copy) and placed.statement.src.size:
+                if isinstance(placed.statement, CopyStatement) and placed.statement.src.size:
                     tell(self.plans[-1], self.registry, placed.where)
             except TilecopyError as error:
                 if not getattr(error, "located", False):
@@ -93,7 +93,7 @@ class Lowering:
 
 
 @frozen(eq=False)
-class Copy:
+class CopyStatement:
     """A tile copy, dispatched when the target is known.
 
     If it may overhang, ``around`` has the facts of the conditions and loops around it.

@@ -8,7 +8,7 @@ from tilecopy_core.plugin import Buffer, PtxBuilder, Register
 from tilecopy_partitions import by_owners
 
 from ..fields import Field, word_bytes
-from .network import Network, Value
+from .network import Network, NetworkWord
 from .partition import RegisterPermutation
 
 
@@ -50,7 +50,7 @@ def words(
     """Write the instructions of a network, and return the register of each requested word."""
     results: list[Register] = []
 
-    def of(value: Value) -> Register:
+    def of(value: NetworkWord) -> Register:
         return results[value.number] if value.from_step else sources[value.number]
 
     for number, step in enumerate(network.steps):

@@ -24,7 +24,7 @@ Content: TypeAlias = tuple[Byte | None, ...]
 
 
 @frozen
-class Value:
+class NetworkWord:
     """A frozen record of a word: source register ``number``, or the result of step ``number``."""
 
     number: int
@@ -32,7 +32,7 @@ class Value:
 
 
 @frozen
-class Step:
+class PermuteStep:
     """A frozen record of a ``prmt.b32`` of two words; digit ``i`` of the selector names byte ``i`` of the result.
 
     Attributes:
@@ -41,8 +41,8 @@ class Step:
         selector: four digits of four bits.
     """
 
-    low: Value
-    high: Value
+    low: NetworkWord
+    high: NetworkWord
     selector: int
 
 
@@ -50,8 +50,8 @@ class Step:
 class Network:
     """A frozen record of the steps in order, and of the value that has each requested content."""
 
-    steps: tuple[Step, ...]
-    values: tuple[Value, ...]
+    steps: tuple[PermuteStep, ...]
+    values: tuple[NetworkWord, ...]
 
 
 @lru_cache(maxsize=256)
@@ -64,9 +64,9 @@ class _Maker:
     """The steps so far, and what they made."""
 
     def __init__(self) -> None:
-        self._steps: list[Step] = []
+        self._steps: list[PermuteStep] = []
         self._contents: list[Content] = []
-        self._known: dict[Content, Value] = {}
+        self._known: dict[Content, NetworkWord] = {}
 
     def make(self, wanted: Sequence[Content]) -> Network:
         """Return the network; words of one and two sources come first, because they may be halves of the wide ones."""
@@ -80,25 +80,25 @@ class _Maker:
             self._known[content] = self._step(content, *values)
         return Network(tuple(self._steps), tuple(self._known[content] for content in wanted))
 
-    def _narrow(self, content: Content) -> Value:
+    def _narrow(self, content: Content) -> NetworkWord:
         """A word of at most two source registers."""
         if content not in self._known:
-            whole = [Value(source) for source in _sources(content)]
+            whole = [NetworkWord(source) for source in _sources(content)]
             if len(whole) == 1 and _fits(content, self._content(whole[0])):
                 self._known[content] = whole[0]
             else:
                 self._known[content] = self._step(content, whole[0], whole[-1])
         return self._known[content]
 
-    def _step(self, content: Content, low: Value, high: Value) -> Value:
+    def _step(self, content: Content, low: NetworkWord, high: NetworkWord) -> NetworkWord:
         """One instruction."""
         input_bytes = (*self._content(low), *self._content(high))
         digits = [position if byte is None else input_bytes.index(byte) for position, byte in enumerate(content)]
-        self._steps.append(Step(low, high, sum(digit << 4 * place for place, digit in enumerate(digits))))
+        self._steps.append(PermuteStep(low, high, sum(digit << 4 * place for place, digit in enumerate(digits))))
         self._contents.append(content)
-        return Value(len(self._steps) - 1, from_step=True)
+        return NetworkWord(len(self._steps) - 1, from_step=True)
 
-    def _content(self, value: Value) -> Content:
+    def _content(self, value: NetworkWord) -> Content:
         if value.from_step:
             return self._contents[value.number]
         return tuple((value.number, place) for place in range(WORD_BYTES))

@@ -11,7 +11,7 @@ from tilecopy_partitions import Digit
 from ..elements import own_registers
 from ..fields import Field, fields_of, holders, word_bytes
 from ..simulate import element_moves, follow_network, own_bytes, registers_of
-from .network import WORD_BYTES, Content, Network, Value, network
+from .network import WORD_BYTES, Content, Network, NetworkWord, network
 
 
 @frozen
@@ -77,7 +77,7 @@ def permutation(request: CopyRequest) -> RegisterPermutation | Decline:
     if word_bytes(dst) == WORD_BYTES:
         steps = network(tuple(content for _, content in contents))
     else:  # one element a register
-        steps = Network((), tuple(Value(pairs[field.register]) for field in fields))
+        steps = Network((), tuple(NetworkWord(pairs[field.register]) for field in fields))
     return RegisterPermutation(request.dst, request.src, request.scope.threads, digits, fields, steps)
 
 

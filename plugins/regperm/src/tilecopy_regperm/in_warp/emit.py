@@ -49,7 +49,7 @@ def _broadcast_sources(ptx: PtxBuilder, src: Buffer, needed: Collection[int]) ->
         ptx.blocks[0].once(("zeroed for shuffles", register), zero)
 
 
-class _Pair(str):
+class _RegisterPair(str):
     """Two registers in braces, as one operand."""
 
     __slots__ = ()
@@ -188,12 +188,12 @@ def _halves(ptx: PtxBuilder, registers: list[Register], needed: Collection[int])
     halves: dict[int, Register] = {}
     for number in sorted({word // 2 for word in needed}):
         low, high = halves[2 * number], halves[2 * number + 1] = ptx.regs("b32", 2)
-        ptx.instr("mov.b64", _Pair(f"{{{low}, {high}}}"), registers[number])
+        ptx.instr("mov.b64", _RegisterPair(f"{{{low}, {high}}}"), registers[number])
     return halves
 
 
 def _join_halves(ptx: PtxBuilder, low: Register, high: Register) -> Register:
     """Two registers as one of 64 bits."""
     result = ptx.reg("b64")
-    ptx.instr("mov.b64", result, _Pair(f"{{{low}, {high}}}"))
+    ptx.instr("mov.b64", result, _RegisterPair(f"{{{low}, {high}}}"))
     return result

@@ -22,7 +22,7 @@ _NOT_WHOLE_BYTES = frozenset({"int2", "uint2", "int4", "uint4", "float4_e2m1fn"}
 
 
 @frozen(eq=False)
-class Array:
+class SideArray:
     """One side of a relayout.
 
     Attributes:
@@ -69,7 +69,7 @@ class Array:
         return view
 
 
-def array_of(where: str, argument: Any) -> Array:
+def array_of(where: str, argument: Any) -> SideArray:
     """Read the facts of an array.
 
     Args:
@@ -87,7 +87,7 @@ def array_of(where: str, argument: Any) -> Array:
         raise RequestError(str(error)) from error
     itemsize = _itemsize(where, facts.dtype)
     strides = tuple(stride * itemsize for stride in facts.strides)
-    return Array(
+    return SideArray(
         owner=argument,
         framework=framework,
         pointer=facts.pointer,
@@ -115,13 +115,13 @@ def is_masked(array: Any) -> bool:
     return masked is not None and isinstance(array, getattr(masked, "MaskedArray", ()))
 
 
-def _numpy(where: str, array: Any, framework: Framework) -> Array:
+def _numpy(where: str, array: Any, framework: Framework) -> SideArray:
     if is_masked(array):
         instead = "a.data, and set the mask of the result" if where == "out" else "a.filled(value)"
         raise RequestError(f"{where} must not be a masked array, because the mask would not be moved: pass {instead}")
     if array.dtype.hasobject or not array.dtype.itemsize:
         raise RequestError(f"{where} must have elements of plain bytes, got dtype {array.dtype}")
-    return Array(
+    return SideArray(
         owner=array,
         framework=framework,
         pointer=int(array.__array_interface__["data"][0]),

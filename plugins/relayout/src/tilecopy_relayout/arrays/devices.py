@@ -11,7 +11,7 @@ from tilecopy.executors import get_executor
 from tilecopy_core import RequestError
 from tilecopy_core.plugin import frozen, short_repr
 
-from .array import Array
+from .array import SideArray
 
 
 @frozen
@@ -60,7 +60,7 @@ class CrossDeviceSync:
     why_not: str
 
     @classmethod
-    def of(cls, source: Array, destination: Array, launching: int) -> CrossDeviceSync | None:
+    def of(cls, source: SideArray, destination: SideArray, launching: int) -> CrossDeviceSync | None:
         """Return the record for two arrays and the one of their GPUs that launches; None if both are on one GPU."""
         if source.device == destination.device:
             return None

@@ -134,7 +134,7 @@ def exchange(x: torch.Tensor, call: ShardsCall, group: Any, out: Any) -> torch.T
 
 
 @frozen(eq=False)
-class _Kind:
+class _AgreedCall:
     """A call that all ranks have agreed on: their common digest, and the function that exchanges the parts of the group, ``x`` and ``out``."""
 
     digest: int
@@ -148,7 +148,7 @@ class _GroupState:
 
     rendezvous: Rendezvous
     workspace: SymmetricWorkspace
-    kinds: dict[Any, _Kind] = attrs.field(factory=dict)
+    kinds: dict[Any, _AgreedCall] = attrs.field(factory=dict)
     settled: int = 0
 
 
@@ -156,7 +156,7 @@ _groups: weakref.WeakKeyDictionary[Any, _GroupState] = weakref.WeakKeyDictionary
 """What a process group has is gone with it: nothing in there holds the group."""
 
 
-def _agree(x: torch.Tensor, call: ShardsCall, group: Any, out: Any) -> _Kind:
+def _agree(x: torch.Tensor, call: ShardsCall, group: Any, out: Any) -> _AgreedCall:
     """Return the exchange that all ranks agree on."""
     state = _groups.get(group)
     if state is None:
@@ -188,7 +188,7 @@ def _agree(x: torch.Tensor, call: ShardsCall, group: Any, out: Any) -> _Kind:
         move = AllToAll.of(state.rendezvous.rank, x, shards, into).move
     if len(state.kinds) >= _MOST_KINDS:
         del state.kinds[next(iter(state.kinds))]
-    kind = state.kinds[key] = _Kind(int.from_bytes(digest, "little"), shards, move)
+    kind = state.kinds[key] = _AgreedCall(int.from_bytes(digest, "little"), shards, move)
     return kind
 
 

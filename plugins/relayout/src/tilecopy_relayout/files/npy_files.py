@@ -38,7 +38,7 @@ _EMULATED_BYTES = 1 << 26
 
 
 @frozen(eq=False)
-class Outcome:
+class FileReport:
     """The result of a relayout of files.
 
     Attributes:
@@ -117,7 +117,7 @@ def relayout_file(
     executor: str | None = None,
     target: str | None = None,
     progress: Progress = lambda done, total: None,
-) -> Outcome:
+) -> FileReport:
     """Relayout a .npy file, read piece by piece, into a C-contiguous one.
 
     Every piece is verified against NumPy. The output file appears, or changes, after all pieces are verified. ``max_memory_bytes`` are those
@@ -159,7 +159,7 @@ def relayout_file(
         write(parts())
     verified = f"all {total} bytes equal to NumPy's, piece by piece, before they were written{read.left_out}"
     runs = _TIMED_RUNS if executor == "cuda" else 1
-    return Outcome(
+    return FileReport(
         array.shape,
         moved.shape,
         read.descr if isinstance(read.descr, str) and array.dtype.kind == "V" else str(array.dtype),

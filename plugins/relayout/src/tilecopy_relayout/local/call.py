@@ -13,7 +13,7 @@ from tilecopy_core import RequestError
 from tilecopy_core.plugin import frozen, short_repr
 from tilecopy_core.registry import LOCK
 
-from ..arrays.array import Array, array_of, dtype_name
+from ..arrays.array import SideArray, array_of, dtype_name
 from ..arrays.devices import CrossDeviceSync, DevicePlacement, driver
 from ..axes import rearrangement
 from ..planner.launching import DeviceLauncher, align_of
@@ -64,8 +64,8 @@ class CheckedLaunch:
     launch: DeviceLauncher
     words: WordCopy
     rearrangement: Rearrangement
-    source: Array
-    destination: Array
+    source: SideArray
+    destination: SideArray
     across: CrossDeviceSync | None
 
 
@@ -121,13 +121,13 @@ def _through(device: int, executor: str) -> AbstractContextManager[None]:
     return active
 
 
-def current_stream(source: Array, destination: Array) -> Callable[[], int]:
+def current_stream(source: SideArray, destination: SideArray) -> Callable[[], int]:
     """Return a function that reads the current stream of the arrays' frameworks. Two frameworks must have the same stream."""
     sides = {"array": source.stream, "out": destination.stream}
     return common_stream("relayout", {name: stream for name, stream in sides.items() if stream is not None})
 
 
-def checked_result(name: str, result: Any, source: Array, shape: tuple[int, ...]) -> Array:
+def checked_result(name: str, result: Any, source: SideArray, shape: tuple[int, ...]) -> SideArray:
     """Return the facts of an array for a result of this shape: the caller's, or one that a framework has just made."""
     facts = array_of(name, result)
     if facts.shape != shape:
@@ -158,7 +158,7 @@ def checked_result(name: str, result: Any, source: Array, shape: tuple[int, ...]
     return facts
 
 
-def _move_on_host(word_copy: WordCopy, source: Array, destination: Array, executor: str) -> None:
+def _move_on_host(word_copy: WordCopy, source: SideArray, destination: SideArray, executor: str) -> None:
     words = source.words(word_copy.shape, word_copy.strides_bytes, word_copy.dtype)
     result = destination.words(word_copy.out_shape, word_copy.out_strides_bytes, word_copy.dtype)
     move_in_pieces(words, result, word_copy.axes, executor)

@@ -6,7 +6,7 @@ from math import gcd
 
 from tilecopy_core.plugin import frozen
 
-from ..arrays.array import Array
+from ..arrays.array import SideArray
 from ..planner.problem import DTYPES
 from ..rearrangement import Rearrangement
 
@@ -50,7 +50,7 @@ class WordCopy:
         return tuple(stride * self.word_bytes for stride in self.out_strides)
 
 
-def word_copy_of(source: Array, moved: Rearrangement, out: Array) -> WordCopy:
+def word_copy_of(source: SideArray, moved: Rearrangement, out: SideArray) -> WordCopy:
     """Return the words that a relayout of an array into another moves.
 
     A word is as wide as the element's size, all strides and both addresses allow. An element of several words (12

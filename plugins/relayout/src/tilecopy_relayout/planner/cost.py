@@ -82,7 +82,7 @@ NOT_BUSY: float = (
 
 
 @frozen
-class Cost:
+class TilingCost:
     """Factors by which a tiling is slower than a plain copy.
 
     Attributes:
@@ -112,12 +112,12 @@ class Cost:
         return BEST_SHARE / self.total
 
 
-def cost_of(problem: Problem, tiling: Tiling) -> Cost:
+def cost_of(problem: Problem, tiling: Tiling) -> TilingCost:
     """Return the expected cost of a tiling."""
     if tiling.kind == "element":
-        return Cost(1.0, 1.0, 1.0, ELEMENT_BY_ELEMENT, 1.0, 1.0)
+        return TilingCost(1.0, 1.0, 1.0, ELEMENT_BY_ELEMENT, 1.0, 1.0)
     sectors, runs, threads, edges, tail = _factors(problem, tiling)
-    return Cost(sectors, runs, threads, _accesses(problem, tiling), edges, tail)
+    return TilingCost(sectors, runs, threads, _accesses(problem, tiling), edges, tail)
 
 
 def least_total(problem: Problem, tiling: Tiling) -> float:
@@ -126,7 +126,7 @@ def least_total(problem: Problem, tiling: Tiling) -> float:
 
 
 def _factors(problem: Problem, tiling: Tiling) -> tuple[float, float, float, float, float]:
-    """Return the factors of :class:`Cost` without ``accesses``."""
+    """Return the factors of :class:`TilingCost` without ``accesses``."""
     box = _box(problem, tiling.tile, tiling.kind == "shifted")
     sectors, runs = box.followed["dst" if tiling.order[-1] == len(problem.dims) - 1 else "src"]
     threads = _threads(tiling, box.nbytes) * _crowding(problem, tiling)
@@ -135,14 +135,14 @@ def _factors(problem: Problem, tiling: Tiling) -> tuple[float, float, float, flo
 
 
 @frozen
-class Box:
+class BoxCost:
     """The cost of a box, whatever the number of threads.
 
     Attributes:
         ctas: number of boxes.
         nbytes: of a box.
-        followed: the factors ``sectors`` and ``runs`` of :class:`Cost` where the CTAs follow that side.
-        edges: the factor of :class:`Cost`.
+        followed: the factors ``sectors`` and ``runs`` of :class:`TilingCost` where the CTAs follow that side.
+        edges: the factor of :class:`TilingCost`.
     """
 
     ctas: int
@@ -152,7 +152,7 @@ class Box:
 
 
 @lru_cache(maxsize=4096)
-def _box(problem: Problem, tile: tuple[int, ...], shifted: bool) -> Box:
+def _box(problem: Problem, tile: tuple[int, ...], shifted: bool) -> BoxCost:
     tiling = Tiling("shifted" if shifted else "direct", tile, 1, ())
     counts, steps, dims = tiling.counts(problem), tiling.steps(problem), problem.dims
     whole = prod((d.extent // s) / c for c, s, d in zip(counts, steps, dims, strict=True))
@@ -175,10 +175,10 @@ def _box(problem: Problem, tile: tuple[int, ...], shifted: bool) -> Box:
             1 + LEADING_RUN_PENALTY[side] * short[side] + OTHER_RUN_PENALTY[facing] * short[facing],
         )
     edges = 1 + EXTRA * extra + EDGE * max(0.0, 1 - whole)
-    return Box(prod(counts), tiling.nbytes(problem), followed, edges)
+    return BoxCost(prod(counts), tiling.nbytes(problem), followed, edges)
 
 
-def _tail(problem: Problem, tiling: Tiling, box: Box) -> float:
+def _tail(problem: Problem, tiling: Tiling, box: BoxCost) -> float:
     """Return the time of CTAs that are too few to hide their latency, over the time of a plain copy of the same bytes."""
     resident = min(SM_THREADS // tiling.threads, SM_CTAS)
     if tiling.kind != "direct":

@@ -17,7 +17,7 @@ from ..arrays.devices import DevicePlacement
 from ..axes import rearrangement
 from ..validation import integers_of
 from .candidates import candidates
-from .cost import Cost, cost_of, least_total
+from .cost import TilingCost, cost_of, least_total
 from .kernels import build
 from .launching import Planned, bind
 from .problem import WIDEST_BYTES, BaseOffsets, Problem, problem_of
@@ -66,7 +66,7 @@ class RelayoutPlan:
     base_offsets: BaseOffsets
 
     @property
-    def cost(self) -> Cost:
+    def cost(self) -> TilingCost:
         """The expected cost of the tiling."""
         return cost_of(self.problem, self.tiling)
 
@@ -217,13 +217,13 @@ def _best_kernel(problem: Problem, target: str) -> tuple[Tiling, tc.BuiltKernel]
     return tiling, build(problem, tiling, target)
 
 
-def choose(problem: Problem) -> tuple[Tiling, Cost]:
+def choose(problem: Problem) -> tuple[Tiling, TilingCost]:
     """Return the tiling with the least expected cost; the first of equals."""
     tilings = candidates(problem)
     if len(tilings) == 1:
         return tilings[0], cost_of(problem, tilings[0])
     promising = sorted([(least_total(problem, t), n) for n, t in enumerate(tilings)])
-    best: tuple[float, int, Cost] | None = None
+    best: tuple[float, int, TilingCost] | None = None
     for least, number in promising:
         if best is not None and (least, number) >= best[:2]:
             break

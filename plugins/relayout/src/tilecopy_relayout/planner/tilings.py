@@ -130,7 +130,7 @@ def sector_elems(problem: Problem) -> int:
 
 
 @frozen
-class Mode:
+class LayoutMode:
     """A part of a dimension's coordinate in the box, which chooses a thread or a register.
 
     Attributes:
@@ -160,7 +160,7 @@ class ThreadValueLayout:
         word: elements along it that a thread takes together.
     """
 
-    modes: tuple[Mode, ...]
+    modes: tuple[LayoutMode, ...]
     run: int
     vec: int
     other: int
@@ -176,7 +176,7 @@ class ThreadValueLayout:
         """True if a thread's elements change places between its vectors and its words."""
         return self.vec > 1 and self.word > 1
 
-    def lanes(self, step: Callable[[Mode], int]) -> list[int]:
+    def lanes(self, step: Callable[[LayoutMode], int]) -> list[int]:
         """Return the offset of each lane of the first warp, where a mode's next value is ``step(mode)`` away."""
         offsets = [0]
         for mode in self.modes:
@@ -213,7 +213,7 @@ class _ModeAllocator:
     """Hands out the modes of a box from the innermost of each dimension outwards."""
 
     def __init__(self, tile: Sequence[int]) -> None:
-        self.left, self.weight, self.found = list(tile), [1] * len(tile), list[Mode]()
+        self.left, self.weight, self.found = list(tile), [1] * len(tile), list[LayoutMode]()
         self.threads = self.registers = 1
 
     def take(self, dim: int, most: int, *, thread: bool) -> int:
@@ -222,7 +222,7 @@ class _ModeAllocator:
         extent = next(n for n in range(max(1, min(most, remaining)), 0, -1) if remaining % n == 0)
         stride = self.threads if thread else self.registers
         if extent > 1:
-            self.found.append(Mode(dim, extent, self.weight[dim], stride, thread))
+            self.found.append(LayoutMode(dim, extent, self.weight[dim], stride, thread))
         self.left[dim], self.weight[dim] = remaining // extent, self.weight[dim] * extent
         if thread:
             self.threads *= extent
@@ -286,7 +286,7 @@ class SmemLayout:
     vec: int
     jump: int
 
-    def step(self, mode: Mode) -> int:
+    def step(self, mode: LayoutMode) -> int:
         """Return the elements from one value of a mode to the next."""
         if mode.dim == self.run and mode.weight >= self.vec:
             return mode.weight // self.vec * self.jump
