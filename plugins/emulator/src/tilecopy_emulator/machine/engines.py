@@ -81,12 +81,12 @@ class Engines:
             for (cta, actor), (old, time) in self.used.items()
             for copy in range(copies)
         }
-        made: dict[tuple[int, int], Operation] = {}
+        clones: dict[tuple[int, int], Operation] = {}
         for copy in range(copies):
             for old in in_flight.values():
                 data = {k: _data_of(k, v, copy, place_shift, ctas) for k, v in old.data.items()}
                 if "tracked" in data:  # made before it
-                    data["tracked"] = [made[x.number, copy] for x in data["tracked"] if (x.number, copy) in made]
+                    data["tracked"] = [clones[x.number, copy] for x in data["tracked"] if (x.number, copy) in clones]
                 new = attrs.evolve(
                     old,
                     number=old.number + copy * shift,
@@ -105,27 +105,27 @@ class Engines:
                     array.shadow.complete(
                         old.actor, cells, in_flight_stamp(new.actor, REDUCED if new.reduces else ENGINE)
                     )
-                made[old.number, copy] = new
+                clones[old.number, copy] = new
                 machine.in_flight[new.number] = new
-            self.pending += [made[old.number, copy] for old in pending]
-            for each in lists:
+            self.pending += [clones[old.number, copy] for old in pending]
+            for part in lists:
                 tracked = (
-                    None if each.tracked is None else np.where(each.tracked < 0, -1, each.tracked + copy * place_shift)
+                    None if part.tracked is None else np.where(part.tracked < 0, -1, part.tracked + copy * place_shift)
                 )
                 self.copies.append(attrs.evolve(
-                    each, operation=made[each.operation.number, copy], lanes=each.lanes + copy * unit, group=each.group.copy(),
-                    places=each.places + copy * place_shift, fetch=_fetch_of(each.fetch, copy), tracked=tracked,
+                    part, operation=clones[part.operation.number, copy], lanes=part.lanes + copy * unit, tracked=tracked,
+                    places=part.places + copy * place_shift, fetch=_fetch_of(part.fetch, copy), group=part.group.copy(),
                 ))  # fmt: skip
             for at, lane, place, clock, noinc in arrivals:
                 moved = machine.order.moved(clock, machine.first + copy * ctas)
                 self.arrivals.append((at, lane + copy * unit, place + copy * place_shift, moved, noinc))
         for array in machine.launch.memory.arrays:
-            for number, reads in [found for found in array.in_flight.items() if found[1][0].owner is in_flight]:
+            for number, reads in [entry for entry in array.in_flight.items() if entry[1][0].owner is in_flight]:
                 del array.in_flight[number]
                 for copy in range(copies if number in in_flight else 0):
-                    of_copy = [each.of_copy(copy, machine.in_flight) for each in reads]
-                    array.in_flight[made[number, copy].number] = of_copy
-        return made
+                    of_copy = [read.of_copy(copy, machine.in_flight) for read in reads]
+                    array.in_flight[clones[number, copy].number] = of_copy
+        return clones
 
     def start(self, kind: str, lane: int, complete: Callable[[Operation], None], lack: str, **rest: Any) -> Operation:
         """A new operation of one lane; its accesses have been checked and are begun by the caller."""
@@ -153,8 +153,8 @@ class Engines:
         if operation.writes is not None:
             machine.shared.seek(machine.shared.shadow, operation.writes, stamps, writes=True, copy=operation.at)
         if array := operation.data.get("array_from"):
-            for each in array.in_flight.pop(operation.number, ()):
-                machine.globals.remember(array, each, self._in_grid(np.array([actor])))
+            for read in array.in_flight.pop(operation.number, ()):
+                machine.globals.remember(array, read, self._in_grid(np.array([actor])))
         self.used |= {(cta, actor): (operation, now) for cta in operation.ctas}
         self.machine.in_flight.pop(operation.number, None)
 
@@ -234,7 +234,7 @@ class Engines:
         key, column = home + order.first, order.barriers_at + number
         if (order.known(members, np.full(len(members), key), np.full(len(members), column)) >= time).any():
             return True
-        heard = [each.clock.rows for lane in members.tolist() for each in machine.flags.heard.get(lane, ())]
+        heard = [location.clock.rows for lane in members.tolist() for location in machine.flags.heard.get(lane, ())]
         return any(key in rows and rows[key][column] >= time for rows in heard)
 
     def _lifetime(self, operation: Operation) -> None:
@@ -307,7 +307,7 @@ class Engines:
             return
         waiting = np.zeros(machine.units, bool)
         waiting[lanes] = True
-        left = []
+        pending = []
         for batch in self.copies:
             ready = waiting[batch.lanes]
             if newest >= 0:
@@ -316,14 +316,14 @@ class Engines:
                 rows = np.nonzero(ready)[0]
                 self._complete_copies(batch, rows, self._owners(batch, rows))
                 if not ready.all():
-                    left.append(self._part(batch, np.nonzero(~ready)[0]))
+                    pending.append(self._part(batch, np.nonzero(~ready)[0]))
                 else:
                     self._over(batch)
             else:
-                left.append(batch)
+                pending.append(batch)
                 if waiting[batch.lanes].any():
                     batch.operation.waited = machine.at
-        self.copies = left
+        self.copies = pending
 
     def _why_in_flight(self, operation: Operation, cell: int) -> Pending:
         """Return what a ``cp.async`` lacks, see :class:`Operation`."""
@@ -419,7 +419,7 @@ class Engines:
         before, machine.at = machine.at, at
         if barrier is None:
             machine.hazard("mbarrier", "an mbarrier ends before the arrival of cp.async on it", np.array([lane]))
-        left = []
+        pending = []
         for batch in self.copies:
             mine = (batch.lanes == lane) & (batch.tracked == place if batch.tracked is not None else False)
             if np.any(mine):
@@ -427,12 +427,12 @@ class Engines:
                 self._complete_copies(batch, rows, np.full(len(rows), actor))
                 self.used[int(machine.cta_of[lane]), actor] = batch.operation, machine.launch.time.now
                 if not mine.all():
-                    left.append(self._part(batch, np.nonzero(~mine)[0]))
+                    pending.append(self._part(batch, np.nonzero(~mine)[0]))
                 else:
                     self._over(batch)
             else:
-                left.append(batch)
-        self.copies = left
+                pending.append(batch)
+        self.copies = pending
         self.mbarriers.arrive_for(barrier, lane, clock)
         machine.at = before
 

@@ -157,35 +157,35 @@ class LivelockDetector:
         """Registers and loads that decide where the instructions since the picture go and what they touch."""
         count = sum(map(len, self._reads.values())) + sum(map(len, self._writes.values()))
         if count != self._deciding[0]:
-            found, loads = self._decide(values=False)
+            deciders, loads = self._decide(values=False)
             if loads:  # what is written may be what they read
-                found, loads = self._decide(values=True)
-            self._deciding = (count, found, loads)
+                deciders, loads = self._decide(values=True)
+            self._deciding = (count, deciders, loads)
         return self._deciding[1:]
 
     def _decide(self, *, values: bool) -> tuple[set[str], list[int]]:
         """Do as :meth:`_deciders`; ``values``: whether those that are written to memory decide, too."""
         instructions = self.machine.program.instructions
-        found: set[str] = set()
+        deciders: set[str] = set()
         for at, names in self._reads.items():  # what wrote nothing has an effect, or was not executed and may be later
             instruction = instructions[at]
             effect = effect_of(instruction.opcode)
             if not values and effect.kind in ("store", "atomic"):
                 places = (x.base for x in instruction.operands if isinstance(x, Memory))
-                found |= names & {instruction.guard, *places}
+                deciders |= names & {instruction.guard, *places}
             elif at not in self._writes or not effect.registers_only:
-                found |= names
+                deciders |= names
         size = -1
-        while size != len(found):
-            size = len(found)
+        while size != len(deciders):
+            size = len(deciders)
             for at, names in self._writes.items():
-                if names & found and at in self._reads:
-                    found |= self._reads[at]
+                if names & deciders and at in self._reads:
+                    deciders |= self._reads[at]
         loads = [at for at in sorted(self._reads.keys() | self._writes.keys()) if may_load(instructions[at])]
         plain = [at for at in loads if effect_of(instructions[at].opcode).kind in ("load", "atomic")]
-        idle = {at for at in plain if found.isdisjoint(self._writes.get(at, ()))}
+        idle = {at for at in plain if deciders.isdisjoint(self._writes.get(at, ()))}
         idle |= {at for at in plain if modifiers_of(instructions[at].opcode).space == "param"}  # nobody writes them
-        return found, [at for at in loads if at not in idle]
+        return deciders, [at for at in loads if at not in idle]
 
     def _same(self, old: StateSnapshot) -> bool:
         machine = self.machine

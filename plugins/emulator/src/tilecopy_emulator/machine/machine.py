@@ -146,7 +146,7 @@ class Machine(Memories):
                 for half in np.array_split(index, 2):
                     self._do_what_can_be_done(at, half)
                 return
-            for name in {name for each in self.program.instructions[at:last] for name in written_by(each)}:
+            for name in {name for step in self.program.instructions[at:last] for name in written_by(step)}:
                 self.write(name, index, 0)
 
     def _pass_on(self, lanes: Lanes, nothing: HazardError) -> None:
@@ -161,7 +161,7 @@ class Machine(Memories):
             raise nothing
         exact, names = effect.passes_on == "bits", written_by(instruction)
         index = np.array(self.index(lanes))
-        found: list[Any] = []
+        trials: list[Any] = []
         self.missing, self.whence = np.zeros(len(index), np.uint64), np.zeros(len(index), np.int64)
         for name in names:
             self._let_go(name)
@@ -171,7 +171,7 @@ class Machine(Memories):
                 for name, (values, defined) in zip(names, before, strict=True):
                     self._restore(name, values, defined)
                 self.launch.steps[self.at](self, index)
-                found.append([np.broadcast_to(self.registers[x], (self.units, self.copies))[index] for x in names])
+                trials.append([np.broadcast_to(self.registers[x], (self.units, self.copies))[index] for x in names])
         except HazardError:  # a divisor of nothing, say
             raise nothing from None
         finally:
@@ -181,11 +181,11 @@ class Machine(Memories):
         if self.is_fresh(self.whence) and read_somewhere(self.program).isdisjoint(names):
             raise nothing  # nobody reads it: whoever wrote this meant something else
         for number, name in enumerate(names):
-            first = found[0][number]
+            first = trials[0][number]
             self.write(name, index, first)
             bits = np.where(self.missing != 0, ALL_BITS, np.uint64(0))
             if exact:
-                changed = [np.bitwise_or.reduce(each[number] ^ first, axis=1) for each in found]
+                changed = [np.bitwise_or.reduce(trial[number] ^ first, axis=1) for trial in trials]
                 bits = np.bitwise_or.reduce(changed).astype(np.uint64)
             self.undefine(name, index[bits != 0], self.whence[bits != 0], bits[bits != 0])
 
@@ -308,7 +308,7 @@ class Machine(Memories):
         self.order = self.order.copied(copies, self.first)
         shift = self.launch.operations - self.begun  # the copies' numbers begin after the last of this machine's
         self.launch.operations += shift * copies
-        made = self.engines.expand(copies, unit, shift)
+        clones = self.engines.expand(copies, unit, shift)
         self.shared.expand(copies, (unit, ctas * BARRIER_COLUMNS, shift))
         self.flags.expand(copies, unit, ctas * self.shared.size)
         self.local.expand(copies)
@@ -316,6 +316,6 @@ class Machine(Memories):
         self.mbarriers.expand(copies, ctas, unit)
         self.participation.expand(copies)
         if self.tensor is not None:
-            self.tensor.expand(copies, shift, made)
+            self.tensor.expand(copies, shift, clones)
         if self.warpgroups is not None:
-            self.warpgroups.expand(copies, unit, ctas, made)
+            self.warpgroups.expand(copies, unit, ctas, clones)

@@ -112,8 +112,8 @@ class Mbarriers:
         home, column = barrier_of(actor)
         if (home, column) in self.products:
             return "a wgmma.mma_async that a wgmma.wait_group covers"
-        for place, found in self.columns.items():
-            if found == column and place // self.machine.shared.size == home:
+        for place, number in self.columns.items():
+            if number == column and place // self.machine.shared.size == home:
                 return f"an asynchronous copy that {self.machine.shared.where(place)} counts"
         return "an asynchronous copy that an mbarrier counts"
 
@@ -312,7 +312,7 @@ class Mbarriers:
         for position, place in enumerate(places.tolist()):
             barrier = self.use(lanes, np.array([position]), place)
             if sign > 0 and barrier.tx > 0 == barrier.pending:
-                counted = [each.size for each in self.machine.in_flight.values() if each.barrier == place]
+                counted = [copy.size for copy in self.machine.in_flight.values() if copy.barrier == place]
                 if sum(counted) == barrier.tx:
                     what = f"{barrier.name}: expects bytes in phase {barrier.phase}, which copies in flight may complete before"
                     self.machine.hazard("mbarrier", what, lanes, position)
@@ -327,7 +327,7 @@ class Mbarriers:
         self.add_tx(barrier, -count, one, 0)
         if self.test(barrier):
             in_flight = self.machine.in_flight.values()
-            late = next((each for each in in_flight if each.barrier == barrier.place and each.size), None)
+            late = next((copy for copy in in_flight if copy.barrier == barrier.place and copy.size), None)
             if late is not None:
                 what = f"the bytes of this copy complete phase {barrier.phase - 1}, and those of {late.named()} may do so instead"
                 self.machine.hazard(
@@ -343,11 +343,11 @@ class Mbarriers:
         home = barrier.place // machine.shared.size
         row = np.zeros(machine.order.width, np.int32)
         row[machine.order.barriers_at + barrier.column] = machine.launch.time.now
-        own = Clock({home + machine.order.first: row})
+        completion = Clock({home + machine.order.first: row})
         barrier.done_at = machine.launch.time.now
         barrier.times.append(barrier.done_at)
         machine.launch.time.now += 1
-        barrier.done_near, barrier.done_far = join([barrier.near, own]), barrier.far
+        barrier.done_near, barrier.done_far = join([barrier.near, completion]), barrier.far
         barrier.near, barrier.far = NOTHING, NOTHING
         barrier.phase += 1
         barrier.pending = barrier.expected

@@ -51,9 +51,9 @@ class GlobalAccesses(ShadowedMemory):
         addresses = self.spread(lanes, addresses)
         window = addresses >> np.uint64(WINDOW_BITS)
         pieces = []
-        for each in np.unique(window).tolist():
-            chosen = window == each
-            array = self.array_at(lanes, each << WINDOW_BITS, addresses, chosen)
+        for number in np.unique(window).tolist():
+            chosen = window == number
+            array = self.array_at(lanes, number << WINDOW_BITS, addresses, chosen)
             offsets = addresses[chosen].view(np.int64) - array.base
             bad = (offsets < 0) | (offsets + size > len(array.data))
             if bad.any():
@@ -223,8 +223,8 @@ class GlobalAccesses(ShadowedMemory):
                 del array.in_flight[number]
                 continue
             hit = np.zeros(len(cells), bool)
-            for each in reads:
-                hit |= np.isin(cells, self.cells(array, each.flat, each.size)[0])
+            for read in reads:
+                hit |= np.isin(cells, self.cells(array, read.flat, read.size)[0])
             if hit.any():
                 at = int(np.argmax(hit)) // count
                 position, copy = position_of(chosen, offsets, at)
@@ -356,8 +356,8 @@ class GlobalAccesses(ShadowedMemory):
             def set_(where: Any, values: Any, array: GlobalArray = array) -> None:
                 put(array, where, values.view(np.uint8))
 
-            found = self.updated(access, update, offsets.ravel(), addresses[rows, 0], who, of, get, set_, shared=False)
-            old[rows, columns] = found[:, 0]
+            bits = self.updated(access, update, offsets.ravel(), addresses[rows, 0], who, of, get, set_, shared=False)
+            old[rows, columns] = bits[:, 0]
         if machine.launch.observer is not None:
             observed.tell_access(machine, "atomic", lanes, ("global", addresses), old[..., None].view(np.uint8))
         return old

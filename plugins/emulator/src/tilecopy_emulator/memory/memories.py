@@ -123,9 +123,9 @@ class Memories(Registers):
         kind = self.uniform(kinds, lanes)
         index, result = self.index(lanes), None
         addresses = self.rows(addresses, lanes)
-        for each in np.unique(kind).tolist():
-            rows = np.nonzero(kind == each)[0]
-            part = go(*self._of_space(index[rows], access, addresses[rows], each), rows)
+        for space in np.unique(kind).tolist():
+            rows = np.nonzero(kind == space)[0]
+            part = go(*self._of_space(index[rows], access, addresses[rows], space), rows)
             if part is not None:
                 if result is None:
                     result = np.empty((len(index), self.copies, *part.shape[2:]), part.dtype)

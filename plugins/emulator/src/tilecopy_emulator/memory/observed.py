@@ -115,12 +115,12 @@ def _locate(machine: Any, where: Where, threads: Any) -> _Located:
         keys[keys == len(arrays)] = -1  # nothing is read there
         bases, names = [array.base for array in arrays], [array.name for array in arrays]
         offsets = addresses.view(np.int64) - np.array([*bases, 0])[keys]
-        found = arrays[int(keys[0])].space if len(keys) else space
-        return _Located(found, [*names, ""], keys, threads // machine.threads, offsets)
+        array_space = arrays[int(keys[0])].space if len(keys) else space
+        return _Located(array_space, [*names, ""], keys, threads // machine.threads, offsets)
     shared = machine.shared
-    each = shared.size if space == "shared" else TENSOR_CELLS
-    ctas = (machine.grid_thread[values // each * machine.threads] // machine.threads).ravel()
-    offsets = np.repeat(values % each, machine.copies)
+    cta_cells = shared.size if space == "shared" else TENSOR_CELLS
+    ctas = (machine.grid_thread[values // cta_cells * machine.threads] // machine.threads).ravel()
+    offsets = np.repeat(values % cta_cells, machine.copies)
     if space == "tensor":
         return _Located(space, [""], np.zeros(len(offsets), np.int64), ctas, 4 * offsets)
     keys = shared.owner[offsets].astype(np.int64)
@@ -137,15 +137,15 @@ def tell_access(machine: Registers, kind: str, lanes: Lanes, where: Where, raw: 
     """Tell of an access, one piece for each lane; ``raw`` has shape ``(n or 1, copies or 1, bytes)``."""
     index, size = machine.index(lanes), raw.shape[2]
     threads = machine.grid_thread[index].ravel()
-    found = _locate(machine, where, threads)
+    places = _locate(machine, where, threads)
     flat = np.broadcast_to(raw, (len(index), machine.copies, size)).reshape(-1, size)
-    for key in np.unique(found.keys).tolist():
-        chosen = found.keys == key
-        side = found.side(chosen)
-        told = AccessEvent(
+    for key in np.unique(places.keys).tolist():
+        chosen = places.keys == key
+        side = places.side(chosen)
+        event = AccessEvent(
             *_instruction(machine), kind, side.space, side.array, threads[chosen], side.ctas, side.offsets, size, flat[chosen].copy()
         )  # fmt: skip
-        machine.launch.observer(told)
+        machine.launch.observer(event)
 
 
 def tell_transfer(
@@ -154,11 +154,11 @@ def tell_transfer(
     """Tell of a transfer: ``lanes`` has the lane of each piece; ``read`` how many of its bytes are read, if not all."""
     index = machine.index(lanes)
     threads = machine.grid_thread[index].ravel()
-    there, here = _locate(machine, source, threads), _locate(machine, destination, threads)
+    src, dst = _locate(machine, source, threads), _locate(machine, destination, threads)
     read = np.broadcast_to(size if read is None else read, (len(index), machine.copies)).ravel().astype(np.int64)
-    for pair in np.unique(np.stack([there.keys, here.keys]), axis=1).T.tolist():
-        chosen = (there.keys == pair[0]) & (here.keys == pair[1])
-        told = Transfer(
-            *_instruction(machine), threads[chosen], there.side(chosen), here.side(chosen), size, read[chosen]
+    for pair in np.unique(np.stack([src.keys, dst.keys]), axis=1).T.tolist():
+        chosen = (src.keys == pair[0]) & (dst.keys == pair[1])
+        transfer = Transfer(
+            *_instruction(machine), threads[chosen], src.side(chosen), dst.side(chosen), size, read[chosen]
         )
-        machine.launch.observer(told)
+        machine.launch.observer(transfer)

@@ -22,10 +22,10 @@ def count_global(machine: Registers, lanes: Lanes, addresses: Any, sizes: Any) -
     sizes = np.broadcast_to(sizes, shape)
     moves = sizes > 0
     warps, sizes = warps[moves], sizes[moves]
-    found = machine.launch.memory.unskewed(np.broadcast_to(addresses, shape)[moves])
+    starts = machine.launch.memory.unskewed(np.broadcast_to(addresses, shape)[moves])
     counters = machine.launch.counters
     counters["global_requests"] += len(np.unique(warps))
-    counters["global_sectors"] += distinct_sectors(warps, found, sizes)
+    counters["global_sectors"] += distinct_sectors(warps, starts, sizes)
 
 
 def count_atomic(machine: Registers, lanes: Lanes, addresses: Any, size: int) -> None:
@@ -36,7 +36,7 @@ def count_atomic(machine: Registers, lanes: Lanes, addresses: Any, size: int) ->
 
 def count_bulk(machine: Registers, addresses: Any, moved: Any = True) -> None:
     """Requests and 32-byte sectors of a bulk or tensor copy's side in global memory, by the units of 16 bytes that each copy moves."""
-    addresses, moved = (np.broadcast_to(each, (len(addresses), machine.copies)) for each in (addresses, moved))
+    addresses, moved = (np.broadcast_to(array, (len(addresses), machine.copies)) for array in (addresses, moved))
     machine.launch.counters["global_requests"] += machine.copies
     for copy in range(machine.copies):
         first = machine.launch.memory.unskewed(addresses[moved[:, copy], copy].astype(np.uint64))

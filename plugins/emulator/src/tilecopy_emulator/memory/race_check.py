@@ -163,12 +163,12 @@ class ShadowedMemory:
         machine = self.machine
         for sought in machine.launch.sought.get((self._which(key), writes, machine.launch.time.now), ()):
             wanted = sought.stamp if self._whole_grid else self._in_unit(sought.stamp)
-            found = np.nonzero((cells == sought.cell % len(shadow.writer)) & (stamps == wanted))[0]
-            if len(found) and copy >= 0:
+            hits = np.nonzero((cells == sought.cell % len(shadow.writer)) & (stamps == wanted))[0]
+            if len(hits) and copy >= 0:
                 machine.launch.seen[sought] = copy, machine.at
-            elif len(found) and (machine.many is None or len(cells) % len(machine.many) == 0):
+            elif len(hits) and (machine.many is None or len(cells) % len(machine.many) == 0):
                 steps = 1 if machine.many is None else len(machine.many) // machine.each
-                machine.launch.seen[sought] = machine.at + int(found[-1]) * steps // len(cells), -1
+                machine.launch.seen[sought] = machine.at + int(hits[-1]) * steps // len(cells), -1
 
     def updated(
         self, access: AccessKind, update: Any, places: Any, keys: Any, lanes: Any, of: Any, fetch: Any, put: Any, *,
@@ -202,7 +202,7 @@ class ShadowedMemory:
             old[part] = was
             if lanes is not None:
                 who, where = lanes[part], keys[part]
-                before, after = (each[..., None].view(np.uint8) for each in (was, new))
+                before, after = (bits[..., None].view(np.uint8) for bits in (was, new))
                 flags.record(who, where, before, after, shared=shared, modify=True)
                 flags.acquire(who, access, where, shared=shared)
                 flags.release(who, access, where, shared=shared, modify=True, old=before, new=after)
@@ -266,18 +266,18 @@ class ShadowedMemory:
         lane, instruction = int(machine.index(lanes)[position]), machine.instruction_of(lanes, position)
         text = f"with no barrier since it was {before} by {who}"
         cause, why = _cause(machine, lane, strength, int(strength_of(np.int64(conflict.stamp))), same=same)
-        own, earlier = ("" if raw is None else value_of(raw, instruction) for raw in (new if writes else old, old))
+        current, earlier = ("" if raw is None else value_of(raw, instruction) for raw in (new if writes else old, old))
         mine = int(machine.grid_thread[lane, copy])
         other = actor if self._whole_grid or actor >= BARRIER_ACTOR else int(machine.grid_thread[actor, copy])
         remedy = _what_orders(machine, mine, other, scope=cause == "scope")
         sought = RaceQuery(self._which(key), int(conflict.cell), int(conflict.stamp), conflict.wrote)
-        made, waited = launch.seen.get(sought, (-1, -1))
+        first_at, waited = launch.seen.get(sought, (-1, -1))
         if conflict.together:
             text = f"by two threads at once ({who})"
             remedy = "both do it by one instruction: let one thread write, or use an atomic"
         met = [ReportedAccess(who, before, value=earlier)]
-        if made >= 0 or conflict.together:
-            first = instruction if made < 0 else machine.program.instructions[made]
+        if first_at >= 0 or conflict.together:
+            first = instruction if first_at < 0 else machine.program.instructions[first_at]
             met = [machine.reported(first, who, before, value=earlier)]
         if waited >= 0 and actor < BARRIER_ACTOR:
             met.append(machine.reported(machine.program.instructions[waited], who, "", relation=COMPLETED))
@@ -291,7 +291,7 @@ class ShadowedMemory:
         try:
             machine.hazard(
                 "race", f"{where} is {action} {text}{why}", lanes, position, copy=copy, threads=(who,), bytes=span, cause=cause,
-                action=action, value=own, met=met, remedy=remedy, sought=None if conflict.together else sought,
+                action=action, value=current, met=met, remedy=remedy, sought=None if conflict.together else sought,
                 suspect=suspect, behind=behind,
             )  # fmt: skip
         except HazardError as error:
@@ -336,8 +336,8 @@ def raise_in_flight(
 ) -> NoReturn:  # fmt: skip
     """The hazard for an access to what an operation in flight uses; ``cell``: of shared memory, or -1."""
     pending, operation.was_reported = operation.pending(cell), True
-    own = operation.machine is machine and pending.lane == int(machine.index(lanes)[position])
-    remedy = (pending.remedy or pending.lack) + ("" if own or not pending.alone else ", then a barrier")
+    same_thread = operation.machine is machine and pending.lane == int(machine.index(lanes)[position])
+    remedy = (pending.remedy or pending.lack) + ("" if same_thread or not pending.alone else ", then a barrier")
     who, verb = operation.machine.name_of(pending.lane), "to it is in flight" if wrote else "still reads it"
     met = machine.in_vain(operation.at, pending, "written" if wrote else "read", who)
     machine.hazard(

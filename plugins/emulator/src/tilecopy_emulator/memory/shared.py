@@ -72,8 +72,8 @@ class SharedMemory(ShadowedMemory):
             return self.start[index] + offsets
         cta = machine.cta_of[index]
         rank, offsets = values >> RANK_BITS, (values & RANK_MASK) - self.base
-        own = cta % machine.cluster_size
-        far = rank != own
+        own_rank = cta % machine.cluster_size
+        far = rank != own_rank
         if far.any() and (not remote or ((rank >= machine.cluster_size) & far).any()):
             at = int(np.argmax(far))
             if values[at] < 0 or values[at] >> 32:
@@ -98,20 +98,20 @@ class SharedMemory(ShadowedMemory):
         if bad.any():
             self._outside(lanes, offsets, bad, size)
         if remote and far.any():
-            self._visit(lanes, index, cta, cta - own + rank, far)
-            return (cta - own + rank) * self.size + offsets
+            self._visit(lanes, index, cta, cta - own_rank + rank, far)
+            return (cta - own_rank + rank) * self.size + offsets
         return cta * self.size + offsets
 
     def _allowed(self, size: int, aligned: int) -> Any:
         """For each offset, whether an access of a size may begin there: it is aligned, and inside one variable."""
-        found = self.allowed.get((size, aligned))
-        if found is None:
+        starts = self.allowed.get((size, aligned))
+        if starts is None:
             offsets = np.arange(self.size)
             last = np.minimum(offsets + size - 1, self.size - 1)
-            found = (self.owner >= 0) & (self.owner == self.owner[last]) & (offsets % (aligned or min(size, 16)) == 0)
-            found &= offsets + size <= self.size
-            self.allowed[size, aligned] = found
-        return found
+            starts = (self.owner >= 0) & (self.owner == self.owner[last]) & (offsets % (aligned or min(size, 16)) == 0)
+            starts &= offsets + size <= self.size
+            self.allowed[size, aligned] = starts
+        return starts
 
     def _outside(self, lanes: Lanes, offsets: Any, bad: Any, size: int) -> NoReturn:
         at = int(np.argmax(bad))
@@ -125,19 +125,19 @@ class SharedMemory(ShadowedMemory):
         """Memory of another CTA: it must have started and not ended, and must not end before this."""
         machine, order = self.machine, self.machine.order
         for position in np.nonzero(far)[0].tolist():
-            lane, there = int(index[position]), int(target[position])
-            by = self.remote.setdefault(there, {})
+            lane, owner = int(index[position]), int(target[position])
+            by = self.remote.setdefault(owner, {})
             if lane not in by:
-                key = there + order.first
+                key = owner + order.first
                 common = order.common.get(int(cta[position]), {})
                 if not machine.barriers.passed[lane] and key not in common and key not in order.private.get(lane, {}):
                     machine.hazard(
                         "lifetime",
-                        f"shared memory of CTA {there % machine.cluster_size} of the cluster is used, and nothing says "
+                        f"shared memory of CTA {owner % machine.cluster_size} of the cluster is used, and nothing says "
                         "that it has started (a cluster barrier is missing)", lanes, position,
                     )  # fmt: skip
-            if not len(machine.living(there)):
-                what = f"shared memory of CTA {there % machine.cluster_size} of the cluster is used and it has exited"
+            if not len(machine.living(owner)):
+                what = f"shared memory of CTA {owner % machine.cluster_size} of the cluster is used and it has exited"
                 machine.hazard("lifetime", what, lanes, position)
             by[lane] = (machine.launch.time.now, machine.at)
 
@@ -310,10 +310,10 @@ class SharedMemory(ShadowedMemory):
             return np.concatenate([self.fetch(places + part, 16) for part in range(0, size, 16)], axis=2)
         words = self.data.view(WORDS[size])
         if words.shape[1] == 1:
-            found = words.reshape(-1)[places // size][:, None]
+            elements = words.reshape(-1)[places // size][:, None]
         else:
-            found = words[places >> 4, :, (places & 15) // size]
-        return found.view(np.uint8).reshape(len(places), words.shape[1], size)
+            elements = words[places >> 4, :, (places & 15) // size]
+        return elements.view(np.uint8).reshape(len(places), words.shape[1], size)
 
     def put(self, places: Any, raw: Any) -> None:
         """Write bytes, broadcastable to (n, C, size)."""

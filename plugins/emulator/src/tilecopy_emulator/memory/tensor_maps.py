@@ -100,7 +100,7 @@ class TensorMap:
         def among(name: str, count: int, low: int, high: int, step: int = 1) -> bool:
             items = items_of(getattr(self, name))
             return items is not None and len(items) == count and all(
-                is_whole(each, low, high) and each % step == 0 for each in items
+                is_whole(number, low, high) and number % step == 0 for number in items
             )  # fmt: skip
 
         try:
@@ -158,7 +158,7 @@ class TensorMap:
         fits = is_whole(address, 16, (1 << 64) - 1) and address % 16 == 0
         demand("tensor_map", "address", address, fits, "a global address, a multiple of 16")
         lists = (self.sizes, self.strides_bytes, self.box, self.element_strides)
-        padded = [number for each in lists for number in (*each, 0, 0, 0, 0, 0)[:MOST_DIMENSIONS]]
+        padded = [number for numbers in lists for number in (*numbers, 0, 0, 0, 0, 0)[:MOST_DIMENSIONS]]
         mode, atom = _MODES[self.swizzle]
         codes = list(ELEMENTS).index(self.element), len(self.sizes), mode, FILLS.index(self.fill), atom
         return _FORM.pack(TAG, *codes, address, *padded)
@@ -188,13 +188,13 @@ def decoded(raw: bytes) -> TensorMap | str:
     dtype = dict(enumerate(ELEMENTS)).get(element, "")
     swizzle = {codes: name for name, codes in _MODES.items()}.get((mode, atom), f"mode {mode}, atomicity {atom}")
     try:
-        found = TensorMap(
+        tensor_map = TensorMap(
             address, dtype, sizes, strides[: rank - 1], box, steps, swizzle, dict(enumerate(FILLS)).get(fill, "")
         )
-        found.encode()
+        tensor_map.encode()
     except LaunchError as error:
         return str(error)
-    return found
+    return tensor_map
 
 
 class TensorMaps:
@@ -215,16 +215,16 @@ class TensorMaps:
         array, offset = self._located(one, address)
         if array.space == "global":
             self._check_order(one, array, offset)
-        found = decoded(array.data[offset : offset + MAP_BYTES].tobytes())
-        if isinstance(found, str):
-            why = found or "tilecopy_emulator.tensor_map makes one; a CUtensorMap of the driver is none"
+        tensor_map = decoded(array.data[offset : offset + MAP_BYTES].tobytes())
+        if isinstance(tensor_map, str):
+            why = tensor_map or "tilecopy_emulator.tensor_map makes one; a CUtensorMap of the driver is none"
             machine.hazard(
                 "descriptor", f"{array.where(offset, MAP_BYTES)} are not a tensor map of the emulator ({why})", one
             )
-        if "atom" in found.swizzle and machine.program.arch < 100:
-            what = f"the swizzle {found.swizzle} needs sm_100; the text is for sm_{machine.program.arch}"
+        if "atom" in tensor_map.swizzle and machine.program.arch < 100:
+            what = f"the swizzle {tensor_map.swizzle} needs sm_100; the text is for sm_{machine.program.arch}"
             machine.hazard("descriptor", what, one)
-        return found
+        return tensor_map
 
     def _located(self, one: Any, address: int) -> tuple[GlobalArray, int]:
         """The array that a map lies in, and its offset there."""

@@ -116,9 +116,9 @@ class VectorClocks:
         base = self.base.get(cta)
         row = np.zeros(self.width, np.int32) if base is None else base.copy()
         np.maximum(row[: self.threads], self.floor[cta], out=row[: self.threads])
-        own = inside[self.deviates[lanes]]
-        if len(own):
-            np.maximum(row, self.rows[cta][own].max(axis=0), out=row)
+        deviating = inside[self.deviates[lanes]]
+        if len(deviating):
+            np.maximum(row, self.rows[cta][deviating].max(axis=0), out=row)
         first_warp = cta * self.warps
         if self.warp_floor[first_warp : first_warp + self.warps].any():
             for warp in np.unique(inside // 32):
@@ -130,19 +130,19 @@ class VectorClocks:
     def ordered(self, lanes: Any, keys: Any, columns: Any, times: Any) -> Any:
         """Return whether each lane knows a column of a CTA up to a time (1-D arrays of one length)."""
         if len(times) and int(times.max()) <= int(self.floor.min()):  # a barrier of all has been since
-            own = keys == lanes // self.threads + self.first
-            if own.all() and int(columns.max()) < self.threads:
-                return own
+            same_cta = keys == lanes // self.threads + self.first
+            if same_cta.all() and int(columns.max()) < self.threads:
+                return same_cta
         return self.known(lanes, keys, columns) >= times
 
     def known(self, lanes: Any, keys: Any, columns: Any) -> Any:
         """Return up to when each lane knows a column of a CTA."""
         ctas = lanes // self.threads
         have = np.zeros(len(lanes), np.int64)
-        own = np.nonzero(keys == ctas + self.first)[0]
-        if len(own):
-            have[own] = self._own(lanes[own], ctas[own], columns[own])
-        if len(own) < len(lanes) and (self.common or self.private):
+        same_cta = np.nonzero(keys == ctas + self.first)[0]
+        if len(same_cta):
+            have[same_cta] = self._own(lanes[same_cta], ctas[same_cta], columns[same_cta])
+        if len(same_cta) < len(lanes) and (self.common or self.private):
             for position in np.nonzero(keys != ctas + self.first)[0].tolist():
                 have[position] = self._foreign(int(lanes[position]), int(keys[position]), int(columns[position]))
         return have

@@ -346,13 +346,13 @@ class ShadowMemory:
         mark = np.zeros(len(self.writer), bool) if len(self.writer) < 1 << 16 else None
         if mark is not None:
             mark[cells] = True
-            found = mark[self._cell[: self.count]]
+            hits = mark[self._cell[: self.count]]
         else:
-            found = np.isin(self._cell[: self.count], cells)
+            hits = np.isin(self._cell[: self.count], cells)
         if kinds:
-            found = found & np.isin(self._kind[: self.count], kinds)
+            hits = hits & np.isin(self._kind[: self.count], kinds)
         now = 0 if stamps is None else int(strength_of(stamps[0]))
-        entries = np.nonzero(found)[0]
+        entries = np.nonzero(hits)[0]
         if now:
             entries = entries[~may_meet(now, self._stamp[entries])]
         if not len(entries):
@@ -431,8 +431,8 @@ def _grown(array: Any, size: int) -> Any:
 
 def _shifted(stamps: Any, copies: int, shifts: tuple[int, int, int]) -> Any:
     """Stamps once a copy, one row after the other, with their actors moved."""
-    found = np.tile(stamps, (copies, 1))
+    rows = np.tile(stamps, (copies, 1))
     actor = actor_of(stamps)
     step = np.select([stamps == 0, actor < BARRIER_ACTOR, actor < FLIGHT_ACTOR], [0, *shifts[:2]], shifts[2])
-    found += np.arange(copies, dtype=np.int64)[:, None] * step
-    return found.ravel()
+    rows += np.arange(copies, dtype=np.int64)[:, None] * step
+    return rows.ravel()

@@ -195,12 +195,12 @@ class Expansion:
 
     def _reached(self, name: str) -> set[str]:
         """The functions that a shared body calls, and those that they call."""
-        found, queue = set[str](), [name]
+        callees, queue = set[str](), [name]
         while queue:
-            new = self.callees.get(queue.pop(), set()) - found
-            found |= new
+            new = self.callees.get(queue.pop(), set()) - callees
+            callees |= new
             queue += new
-        return found
+        return callees
 
     def _all_shared(self) -> Iterator[_SharedBody]:
         """The shared bodies, those too that the expansion of earlier ones adds."""
@@ -360,11 +360,11 @@ class Expansion:
                     c.fail(f"{count} registers are too many", type.line)
                 c.expect(">")
                 names = [f"{name}{number}" for number in range(count)]
-            for each in names:
-                if each in scope.names:  # a variable of the module, too: its name would be the register's
-                    c.fail(f"'{each}' is declared twice", type.line)
-                self._claim(scope, each, type.line)
-                self._name_register(scope, each, type.text[1:], elements)
+            for register in names:
+                if register in scope.names:  # a variable of the module, too: its name would be the register's
+                    c.fail(f"'{register}' is declared twice", type.line)
+                self._claim(scope, register, type.line)
+                self._name_register(scope, register, type.text[1:], elements)
             if not c.accept(","):
                 break
         c.expect(";", "';' after the registers")
@@ -397,10 +397,10 @@ class Expansion:
         self._instruction(scope, guard, unless=unless, start=start)
 
     def _register(self, scope: _Scope, name: str, line: int) -> str:
-        found: str | None = scope.find(name)
-        if found is None or found not in self.registers:
+        register: str | None = scope.find(name)
+        if register is None or register not in self.registers:
             self.c.fail(f"the register '{name}' is not declared", line)
-        return found
+        return register
 
     def _instruction(self, scope: _Scope, guard: str, *, unless: bool, start: Token) -> None:
         c = self.c
@@ -514,12 +514,12 @@ class Expansion:
             return name
         if name == "WARP_SZ":
             return "32"
-        found: str | None = scope.find(name)
-        if found is not None:
-            variable = self.module.variables.get(found)
+        symbol: str | None = scope.find(name)
+        if symbol is not None:
+            variable = self.module.variables.get(symbol)
             if variable is not None and variable.extern and variable.space != "shared":
                 c.fail(f"the variable '{name}' is .extern, and no text here defines it", token.line)
-            return found
+            return symbol
         if name in SPECIAL_REGISTERS:
             return name
         if name.startswith("."):
@@ -651,7 +651,7 @@ class Expansion:
         self, pointer: str, results: list[str], arguments: list[str], emit: Callable[..., None], end: str
     ) -> None:
         """Call the function that a register has the address of: the address is compared with that of each that could be meant."""
-        sizes = [self.locals.get(each, 0) for each in (*arguments, *results)]
+        sizes = [self.locals.get(operand, 0) for operand in (*arguments, *results)]
         other = f"other function@{end}"
         self.registers[other], self.register_types[other] = 1, "pred"
         for name, function in self.module.functions.items():
@@ -730,13 +730,13 @@ class Expansion:
 
     def _arguments(self, scope: _Scope) -> list[str]:
         c = self.c
-        found: list[str] = []
+        arguments: list[str] = []
         if c.accept("("):
             while not c.accept(")"):
-                if found:
+                if arguments:
                     c.expect(",", "',' or ')'")
-                found.append(self._item(scope))
-        return found
+                arguments.append(self._item(scope))
+        return arguments
 
     def _bind(self, inner: _Scope, formal: Parameter, actual: str, emit: Callable[..., None], text: str) -> bool:
         """Give a formal its meaning; whether its value has to be moved."""

@@ -78,14 +78,14 @@ def tokens(text: str, position: int = 0, end: int | None = None, line: int = 1) 
                 raise UnsupportedPtxError("the comment that begins here is never closed", line)
             wrong = re.match(r"\S+", text[position:])
             raise UnsupportedPtxError(f"'{wrong[0] if wrong else text[position]}' is not PTX", line)
-        kind, found = str(match.lastgroup), match[0]
+        kind, lexeme = str(match.lastgroup), match[0]
         if kind == "newline":
             fresh = True
         elif kind == "comment":
-            above = found[2:].strip() if fresh else above
+            above = lexeme[2:].strip() if fresh else above
         elif kind not in ("blank", "block"):
-            yield Token(found if kind == "mark" else kind, found, line, position, match.end(), above)
+            yield Token(lexeme if kind == "mark" else kind, lexeme, line, position, match.end(), above)
             fresh, above = False, None
-        line += found.count("\n")
+        line += lexeme.count("\n")
         position = match.end()
     yield Token("end", "the end of the text", line, position, position)

@@ -81,7 +81,7 @@ class ModuleParser(Definitions):
         if self.arch < self.target.arch:  # older than what the table of instructions begins with
             self.version = max(self.version, least)
         if self.version < least:
-            wanted, have = ("{}.{}".format(*each) for each in (least, self.version))
+            wanted, have = ("{}.{}".format(*version) for version in (least, self.version))
             raise UnsupportedPtxError(f"the target {self.target} needs .version {wanted} or newer; the text has {have}")
 
     def _directive(self, word: str) -> int:
@@ -234,15 +234,15 @@ class ModuleParser(Definitions):
     def _formals(self, *, entry: bool) -> tuple[Parameter, ...]:
         c = self._cursor
         c.expect("(")
-        found: dict[str, Parameter] = {}
+        parameters: dict[str, Parameter] = {}
         while not c.accept(")"):
-            if found:
+            if parameters:
                 c.expect(",", "',' or ')'")
             formal = self._formal(entry=entry)
-            if formal.name in found:
+            if formal.name in parameters:
                 c.fail(f"the parameter {formal.name} is declared twice")
-            found[formal.name] = formal
-        return tuple(found.values())
+            parameters[formal.name] = formal
+        return tuple(parameters.values())
 
     def _formal(self, *, entry: bool) -> Parameter:
         """``.param .align 8 .b8 name[16]``, ``.param .u64 .ptr .global .align 16 name`` or ``.reg .u32 name``."""
@@ -313,13 +313,13 @@ class ModuleParser(Definitions):
 
     def _with_functions(self, variable: Variable) -> Variable:
         """A variable whose initial value has numbers in place of the names of functions."""
-        found = (
+        relocations = (
             attrs.evolve(relocation, symbol="", offset=relocation.offset + self.code_address(relocation.symbol))
             if relocation.symbol in self.functions
             else relocation
             for relocation in variable.relocations
         )
-        return attrs.evolve(variable, relocations=tuple(found)) if variable.relocations else variable
+        return attrs.evolve(variable, relocations=tuple(relocations)) if variable.relocations else variable
 
 
 def parse(text: str, entry: str | None = None) -> Program:

@@ -34,11 +34,11 @@ def variable_declarations(c: Cursor, space: str, *, extern: bool) -> list[Variab
         c.fail("the variable has no type")
     if elements * REGISTER_BITS[type] > 128:
         c.fail(f"a vector of {elements} elements of .{type} has more than 128 bits", line)
-    found = [_variable(c, space, type, elements, align, extern=extern)]
+    variables = [_variable(c, space, type, elements, align, extern=extern)]
     while c.accept(","):
-        found.append(_variable(c, space, type, elements, align, extern=extern))
+        variables.append(_variable(c, space, type, elements, align, extern=extern))
     c.expect(";", "';' after a variable")
-    return found
+    return variables
 
 
 def _variable(c: Cursor, space: str, type: str, elements: int, align: int, *, extern: bool) -> Variable:

@@ -77,8 +77,8 @@ class GlobalArray:
         first = offsets.ravel()
         pages = np.concatenate([first >> PAGE_BITS, (first + (size - 1)) >> PAGE_BITS])
         for page in np.unique(pages[~self._noted[pages]]).tolist():
-            there = self.data[page << PAGE_BITS : (page + 1) << PAGE_BITS]
-            self.journal.append((there, there.copy()))
+            contents = self.data[page << PAGE_BITS : (page + 1) << PAGE_BITS]
+            self.journal.append((contents, contents.copy()))
         self._noted[pages] = True
 
     def where(self, first: int, size: int = 1) -> str:
@@ -107,10 +107,10 @@ class GlobalMemory:
         Two arrays that are the same bytes have one address: their accesses meet.
         """
         same = self._by_bytes.setdefault((data.ctypes.data, len(data), space), [])
-        for each in same if len(data) else ():
-            if (each.base + first_bytes) % align_bytes == 0:
-                each.name, each.writable = f"{each.name} (also {name})", each.writable or writable
-                return each.base + first_bytes
+        for array in same if len(data) else ():
+            if (array.base + first_bytes) % align_bytes == 0:
+                array.name, array.writable = f"{array.name} (also {name})", array.writable or writable
+                return array.base + first_bytes
         base = ((len(self.arrays) + 1) << WINDOW_BITS) + align_bytes + -first_bytes % align_bytes
         self.arrays.append(GlobalArray(name, data, base, writable=writable, space=space))
         same.append(self.arrays[-1])
@@ -118,7 +118,7 @@ class GlobalMemory:
 
     def allocate(self, size: int, where: str) -> int | None:
         """The address of a new block of the device's heap, or None where the heap is full."""
-        full = sum(len(each.data) for each in self.heap.values()) + size > HEAP_BYTES or len(self.heap) >= MOST_BLOCKS
+        full = sum(len(block.data) for block in self.heap.values()) + size > HEAP_BYTES or len(self.heap) >= MOST_BLOCKS
         if full or len(self.arrays) >= MOST_ARRAYS:
             return None
         data = np.full(size, 0xA5, np.uint8)
@@ -145,7 +145,7 @@ class GlobalMemory:
 
     def leaks(self) -> list[str]:
         """Return what the heap still holds, in words."""
-        size = sum(len(each.data) for each in self.heap.values())
+        size = sum(len(block.data) for block in self.heap.values())
         first = next(iter(self.heap.values())).name if self.heap else ""
         return (
             [f"{len(self.heap)} blocks of malloc or new ({size} bytes) were not freed, first {first}"] if first else []
@@ -160,12 +160,12 @@ class GlobalMemory:
     def again(self, kept: list[Any]) -> GlobalMemory:
         """The arrays as they were when ``kept`` was made, which nobody has touched."""
         new = GlobalMemory()
-        for each, before in zip(self.arrays, kept, strict=False):
+        for old, before in zip(self.arrays, kept, strict=False):
             if before is not None:
-                each.data[:] = before
-            array = GlobalArray(each.name, each.data, each.base, writable=each.writable, space=each.space)
-            if each.journal is not None:
-                array.journal, array._noted = each.journal, each._noted
+                old.data[:] = before
+            array = GlobalArray(old.name, old.data, old.base, writable=old.writable, space=old.space)
+            if old.journal is not None:
+                array.journal, array._noted = old.journal, old._noted
             new.arrays.append(array)
         return new
 
@@ -182,8 +182,8 @@ def fetch(array: GlobalArray, offsets: Any, size: int) -> Any:
         return np.concatenate([fetch(array, offsets + part, 16) for part in range(0, size, 16)], axis=-1)
     data, word = array.data, WORDS[size]
     if len(data) % size == 0 and array.base % size == 0 and data.ctypes.data % size == 0:
-        found = data.view(word)[offsets // size if size > 1 else offsets]
-        return found.view(np.uint8).reshape(*offsets.shape, size)
+        words = data.view(word)[offsets // size if size > 1 else offsets]
+        return words.view(np.uint8).reshape(*offsets.shape, size)
     return data[offsets[..., None] + np.arange(size)]
 
 

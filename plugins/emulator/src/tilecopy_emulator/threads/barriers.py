@@ -148,8 +148,8 @@ class Barriers:
         cta = int(lanes[0]) // machine.threads
         state = self.named.setdefault((cta, number), _Named())
         if state.arrived and state.expected != expected:
-            there = f"by {_count(state.expected)} where {machine.name_of(next(iter(state.arrived)))} came to it"
-            machine.hazard("barrier", f"barrier {number} is expected by {_count(expected)} here, and {there}", lanes)
+            other = f"by {_count(state.expected)} where {machine.name_of(next(iter(state.arrived)))} came to it"
+            machine.hazard("barrier", f"barrier {number} is expected by {_count(expected)} here, and {other}", lanes)
         again = [lane for lane in lanes.tolist() if lane in state.arrived]
         if again:
             machine.hazard("barrier", f"arrives twice on barrier {number} in one phase", np.array(again))
@@ -229,7 +229,7 @@ class Barriers:
             launch.suspects.remove(race)
             place, come = state.arrived[other - first][0], state.arrived.get(mine - first)
             if come is None or self._apart(place, come[0]):
-                number = next(number for number, each in enumerate(launch.hazards) if each is hazard)
+                number = next(number for number, entry in enumerate(launch.hazards) if entry is hazard)
                 launch.hazards[number] = hazard.behind(*self._divergent(other, place, mine, come[0] if come else -1))
         if launch.first_only and launch.first_error is not None and not launch.suspects:
             launch.all_hazards = False
@@ -298,9 +298,9 @@ class Barriers:
             most = max(warps, key=lambda w: len(self.resized.get(w, [])))
             wanted = self.resized.get(most, [])
             for warp in warps:
-                found = [text[at] for at in self.resized.get(warp, [])]
+                texts = [text[at] for at in self.resized.get(warp, [])]
                 for number, at in enumerate(wanted):
-                    if found[number : number + 1] != [text[at]]:
+                    if texts[number : number + 1] != [text[at]]:
                         other = machine.name_of(int(np.argmax(machine.warp_of == warp)))
                         machine.hazard(
                             "aligned", f"all warps of a warpgroup must execute this; the warp of {other} does not",
@@ -417,8 +417,8 @@ class Barriers:
             if (masks == masks[0]).all():
                 machine.order.warp_barrier(members)
             else:
-                for each in np.unique(masks):
-                    machine.order.warp_barrier(members[masks == each])
+                for group_mask in np.unique(masks):
+                    machine.order.warp_barrier(members[masks == group_mask])
 
 
 def _count(expected: int | None) -> str:

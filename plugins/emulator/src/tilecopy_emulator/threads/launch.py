@@ -180,7 +180,7 @@ class Launch:
     first_only: bool = False
     first_error: HazardError | None = None
     suspects: list[tuple[Hazard, int, int]] = attrs.Factory(list)
-    told: Counter[tuple[Any, ...]] = attrs.Factory(Counter)
+    counts: Counter[tuple[Any, ...]] = attrs.Factory(Counter)
     sought: dict[tuple[int, bool, int], list[RaceQuery]] = attrs.Factory(dict)
     seen: dict[RaceQuery, tuple[int, int]] = attrs.Factory(dict)
     printed: list[tuple[str, str]] = attrs.Factory(list)
@@ -212,12 +212,12 @@ class Launch:
         alike = () if sought is None else (sought.memory, sought.writes, time_of(sought.stamp))
         place = hazard.kind, hazard.line
         if (
-            any(each is hazard for each in self.hazards)
-            or self.told[place] >= MOST_AT_A_LINE
-            or self.told[place, alike] >= MOST_ALIKE
+            any(entry is hazard for entry in self.hazards)
+            or self.counts[place] >= MOST_AT_A_LINE
+            or self.counts[place, alike] >= MOST_ALIKE
         ):
             return
-        self.told.update([place, (place, alike)])
+        self.counts.update([place, (place, alike)])
         self.hazards.append(hazard)
         self.first_error = self.first_error or error
         self.raced += [] if sought is None else [sought]
@@ -234,7 +234,7 @@ class Launch:
             )
             after = {self.targets[at], *([at + 1] if goes_on else [])} - seen
             seen |= after
-            places += [each for each in after if 0 <= each < len(self.targets)]
+            places += [target for target in after if 0 <= target < len(self.targets)]
         return end in seen
 
     @property

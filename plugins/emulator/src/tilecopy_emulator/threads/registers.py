@@ -106,9 +106,9 @@ class Registers(Threads):
         """Some lanes read a register that holds nothing: a hazard, told where nothing came from, or the bits of a trial."""
         if self.tolerant:
             type = REGISTER_TYPES[self.program.register_bits[name]]
-            found = np.broadcast_to(self.registers.get(name, np.zeros((1, 1), type)), (self.units, self.copies))[lanes]
-            self.write(name, lanes, found)
-            return found
+            trial = np.broadcast_to(self.registers.get(name, np.zeros((1, 1), type)), (self.units, self.copies))[lanes]
+            self.write(name, lanes, trial)
+            return trial
         whence = self.origins[name][lanes] if name in self.origins else np.zeros(len(known), np.int64)
         fresh = REGISTER << 60 | self.at << 32 | list(self.program.register_bits).index(name)
         whence = np.where(known, 0, np.where(whence == 0, fresh, whence))
@@ -156,8 +156,8 @@ class Registers(Threads):
         except HazardError as nothing:
             if nothing.kind != "poison":
                 raise
-            found = [self.peek(read, lanes) for read in readers]
-            return [values for values, _, _ in found], [(missing, whence) for _, missing, whence in found]
+            reads = [self.peek(read, lanes) for read in readers]
+            return [values for values, _, _ in reads], [(missing, whence) for _, missing, whence in reads]
 
     def is_fresh(self, whence: Any) -> bool:
         """Return whether a register that was never written is read right here."""
@@ -244,10 +244,10 @@ class Registers(Threads):
         if lanes is not self.lanes or lanes is FULL:
             return None
         shape = (len(lanes), self.copies)
-        found: list[Any] = [self.recent.get(name) for name in names]
-        if any(values is None or values.shape != shape for values in found):
+        rows: list[Any] = [self.recent.get(name) for name in names]
+        if any(values is None or values.shape != shape for values in rows):
             return None
-        return np.stack(found)
+        return np.stack(rows)
 
     def undefine(self, name: str, lanes: Lanes, whence: Any = 0, bits: Any = ALL_BITS) -> None:
         """Poison some bits of a register (all of them, as ever, for who uses it otherwise); who uses it is told ``whence``."""

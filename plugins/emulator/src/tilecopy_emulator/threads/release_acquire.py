@@ -81,8 +81,8 @@ class ReleaseAcquire:
     def quiet(self, access: AccessKind, *, shared: bool = False) -> bool:
         """Return whether an atomic operation takes nothing, carries nothing, and leaves no value that is looked at later."""
         launch = self.machine.launch
-        told = (self.shared or self.locks) if shared else (launch.locations or launch.locks)
-        return not (launch.polls or told or access.releases or access.exchange or self.any_fenced)
+        sync_state = (self.shared or self.locks) if shared else (launch.locations or launch.locks)
+        return not (launch.polls or sync_state or access.releases or access.exchange or self.any_fenced)
 
     def _reaches(self, location: Location, strength: int, lane: int, thread: int) -> bool:
         threads, cluster = self.machine.threads, self.machine.cluster_size
@@ -155,8 +155,8 @@ class ReleaseAcquire:
                 clock = self._as_of_fence(lane)
             reach = access.reach if access.releases else min(access.reach, int(self.strength[lane]))
             if machine.copies == 1 or shared:
-                given = self._lock(locks, key, lane, access, old, new, position, clock, reach)
-                if given:
+                unlocks = self._lock(locks, key, lane, access, old, new, position, clock, reach)
+                if unlocks:
                     table.pop(key, None)
                     self._carries(key, None, shared=shared)
                     released = True
@@ -182,36 +182,36 @@ class ReleaseAcquire:
     ) -> bool:  # fmt: skip
         """Follow a lock that is taken or given back; whether this gives it back."""
         machine = self.machine
-        found: Lock | None = locks.get(key)
-        if new is None or (found is None and not access.exchange):
+        current: Lock | None = locks.get(key)
+        if new is None or (current is None and not access.exchange):
             return False
         after = new[position if len(new) > 1 else 0].tobytes()
         who = (lane // machine.threads + machine.order.first, lane % machine.threads)
-        if found is not None and found.holder == who and after == found.free:
-            found.holder = None
+        if current is not None and current.holder == who and after == current.free:
+            current.holder = None
             for reader, candidates in list(self.candidates.items()):
                 for lock, _, learned in candidates:
-                    if lock is found:
+                    if lock is current:
                         machine.order.acquire(np.array([reader]), learned)
-                self.candidates[reader] = [x for x in candidates if x[0] is not found]
+                self.candidates[reader] = [x for x in candidates if x[0] is not current]
             if clock is not None:
-                found.sections = [*found.sections[-255:], Section(found.start, clock, reach, who[0])]
+                current.sections = [*current.sections[-255:], Section(current.start, clock, reach, who[0])]
             return True
         before = None if old is None else old[position].tobytes()
         if before is None or before == after:
             return False
-        if not access.exchange or (found is not None and (found.holder is not None or found.free != before)):
+        if not access.exchange or (current is not None and (current.holder is not None or current.free != before)):
             locks.pop(key, None)  # it is used otherwise
             return False
         machine.launch.time.now += 1
         now = machine.launch.time.now
-        if found is None:
-            found = locks[key] = Lock(before, None, now, 0)
-        found.holder, found.start = who, now
-        found.reach = access.reach if access.acquires else 0
+        if current is None:
+            current = locks[key] = Lock(before, None, now, 0)
+        current.holder, current.start = who, now
+        current.reach = access.reach if access.acquires else 0
         self.locked = True
         if not access.acquires:
-            self.taken.setdefault(lane, []).append((found, access.reach))
+            self.taken.setdefault(lane, []).append((current, access.reach))
         return False
 
     def locks_order(
@@ -223,19 +223,19 @@ class ReleaseAcquire:
             return
         machine, order = self.machine, self.machine.order
         locks = [*self.locks.values(), *machine.launch.locks.values()]
-        held = [lock for lock in locks if lock.holder and lock.reach]
+        active_locks = [lock for lock in locks if lock.holder and lock.reach]
         for lane in np.unique(lanes[bad]).tolist():
             mine = bad[lanes[bad] == lane]
-            for lock in held:
+            for lock in active_locks:
                 assert lock.holder is not None
                 key, column = lock.holder
                 if order.known(np.array([lane]), np.array([key]), np.array([column]))[0] >= lock.start:
                     self._under(lock, lane, mine, ordered, keys, columns, times, touched)
-            left = mine[~ordered[mine]]
-            if len(left) and self.candidates.get(lane):
+            rest = mine[~ordered[mine]]
+            if len(rest) and self.candidates.get(lane):
                 for _, _, clock in self.candidates.pop(lane):
                     order.acquire(np.array([lane]), clock)
-                ordered[left] = order.ordered(lanes[left], keys[left], columns[left], times[left])
+                ordered[rest] = order.ordered(lanes[rest], keys[rest], columns[rest], times[rest])
 
     def _under(
         self, lock: Lock, lane: int, positions: Any, ordered: Any, keys: Any, columns: Any, times: Any, touched: Any
@@ -243,11 +243,11 @@ class ReleaseAcquire:
         """Mark those accesses before which were made in earlier critical sections of a lock that a lane is under."""
         machine, cluster = self.machine, self.machine.cluster_size
         mine = lane // machine.threads + machine.order.first
-        left = positions[~ordered[positions]]
+        rest = positions[~ordered[positions]]
         for section in reversed(lock.sections):
-            if not len(left):
+            if not len(rest):
                 return
-            inside = left[times[left] >= section.start]
+            inside = rest[times[rest] >= section.start]
             for key in np.unique(keys[inside]).tolist() if len(inside) else ():
                 row = section.clock.rows.get(key)
                 here = inside[keys[inside] == key]
@@ -266,7 +266,7 @@ class ReleaseAcquire:
                 else:
                     name = "cta" if least == CTA else "cluster"
                     self.narrow[lane] = f"the lock between them is given back or taken with the scope .{name}"
-            left = left[~ordered[left]]
+            rest = rest[~ordered[rest]]
 
     def _seen(self, lane: int, lock: Lock, section: Section, position: int, touched: tuple[int, Any, bool]) -> None:
         """A lane that holds a lock touches what was touched under it before.

@@ -27,11 +27,11 @@ def _zero(machine: Threads, lanes: Lanes) -> Any:
 
 
 def _vector(name: str, read: Callable[[Threads, Lanes, int], Any]) -> dict[str, Read]:
-    found: dict[str, Read] = {}
+    registers: dict[str, Read] = {}
     for axis, letter in enumerate("xyz"):
-        found[f"{name}.{letter}"] = lambda machine, lanes, axis=axis: read(machine, lanes, axis)  # type: ignore[misc]
-    found[f"{name}.w"] = _zero
-    return found
+        registers[f"{name}.{letter}"] = lambda machine, lanes, axis=axis: read(machine, lanes, axis)  # type: ignore[misc]
+    registers[f"{name}.w"] = _zero
+    return registers
 
 
 def _mask(function: Callable[[Any], Any]) -> Read:

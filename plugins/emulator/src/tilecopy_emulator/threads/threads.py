@@ -148,11 +148,11 @@ class Threads:
 
     def symbol(self, name: str, lanes: Lanes) -> Any:
         """The address of a variable or parameter, in its own state space."""
-        found = self.launch.symbols.get(name)
-        if found is None:
+        location = self.launch.symbols.get(name)
+        if location is None:
             line = self.program.instructions[self.at].line
             raise UnsupportedPtxError(f"PTX line {line}: '{name}' is not declared")
-        space, address = found
+        space, address = location
         if space == "shared":
             rank = self.rank if len(self.rank) == 1 or lanes is FULL else self.rank[lanes]
             return (rank.astype(np.uint64) << np.uint64(RANK_BITS)) + np.uint64(address)
@@ -219,7 +219,7 @@ class Threads:
         """
         bad = addresses % addresses.dtype.type(size_bytes) != 0
         if bad.any():
-            position, copy = (int(each) for each in np.argwhere(self.rows(bad, lanes))[0])
+            position, copy = (int(number) for number in np.argwhere(self.rows(bad, lanes))[0])
             value = f"0x{int(self.rows(addresses, lanes)[position, copy]):x}"
             message = f"{what.format(value)} is not a multiple of {size_bytes} bytes"
             self.hazard("alignment", message, lanes, position, copy=copy)
@@ -282,10 +282,10 @@ class Threads:
         """
         index = self.index(lanes)
         mask = np.broadcast_to(np.asarray(mask).astype(np.uint32), index.shape)
-        own = (mask >> self.lane[index, 0]) & np.uint32(1)
+        own_bit = (mask >> self.lane[index, 0]) & np.uint32(1)
         kind = "barrier" if anywhere else "aligned"
         self.hazard_where(
-            own == 0, kind, lambda at: f"the mask 0x{int(mask[at]):08x} does not name the lane itself", lanes
+            own_bit == 0, kind, lambda at: f"the mask 0x{int(mask[at]):08x} does not name the lane itself", lanes
         )
         alive = self.warp_bits(self.ids[self.status != DONE])
         warps = self.warp_of[index]
@@ -302,10 +302,10 @@ class Threads:
         for lane, wanted in zip(index.tolist(), mask.tolist(), strict=True):
             waiting[lane] = wanted
         self.park(index, AT_WARP, again=not anywhere)
-        found, self.joined = self._converged(key, alive)
+        ready_lanes, self.joined = self._converged(key, alive)
         if not anywhere:
-            self.pc[found] = self.at + 1
-        return found
+            self.pc[ready_lanes] = self.at + 1
+        return ready_lanes
 
     def _converged(self, key: int | str, alive: Any) -> tuple[Any, Any]:
         """Wake the lanes whose mask has come but for lanes that have exited; returns them and the mask of each."""
@@ -375,21 +375,21 @@ class Threads:
         waiting = self.gathering.setdefault(self.at, np.zeros(self.units, bool))
         waiting[index] = True
         come, alive = (np.bincount(group[x], minlength=int(group[-1]) + 1) for x in (waiting, self.status != DONE))
-        there = alive[group[index]]
+        live = alive[group[index]]
         what = f"of its {WARPGROUP} threads are"
-        say = lambda at: f"an instruction of a warpgroup is executed where {int(there[at])} {what}"  # noqa: E731
-        self.hazard_where(there < WARPGROUP, "aligned", say, index)
+        say = lambda at: f"an instruction of a warpgroup is executed where {int(live[at])} {what}"  # noqa: E731
+        self.hazard_where(live < WARPGROUP, "aligned", say, index)
         ready = waiting & (come == WARPGROUP)[group]
-        found = np.nonzero(ready)[0]
-        waiting[found] = False
+        ready_lanes = np.nonzero(ready)[0]
+        waiting[ready_lanes] = False
         if not waiting.any():
             del self.gathering[self.at]
-        if np.array_equal(found, index):
+        if np.array_equal(ready_lanes, index):
             return lanes
         self.park(index, AT_WARP)
-        if len(found):
-            self.wake(found, self.at + 1)
-        return found
+        if len(ready_lanes):
+            self.wake(ready_lanes, self.at + 1)
+        return ready_lanes
 
     def whole_warps(self, lanes: Lanes) -> Lanes:
         """For an instruction with .aligned: lanes whose whole warp has come; the rest wait for their warps."""
