@@ -259,7 +259,7 @@ def test_the_record_says_how_a_parameter_is_made(tmp_path: Path) -> None:
     record = json.loads((tmp_path / "launch.json").read_text())
     assert record["parameters"][3] == {
         "name": "host$0", "kind": "host_bytes", "type": "bytes", "size_bytes": 16, "align_bytes": 16, "offset_bytes": 32,
-        "function": "host_bytes:make", "arrays": ["A"], "numbers": ["rows", 32],
+        "function": "tilecopy_test_helpers.host_bytes:make", "arrays": ["A"], "numbers": ["rows", 32],
     }  # fmt: skip
 
 
@@ -309,7 +309,7 @@ def test_a_recipe_of_what_no_launch_knows_is_refused() -> None:
         (lambda m, b: m.update(type="b64"), ("b64",)),
         (lambda m, b: b.update(function="host_bytes"), ("host_bytes",)),
         (lambda m, b: b.update(function="no.such.module:make"), ("no.such.module:make", "no")),
-        (lambda m, b: b.update(function="host_bytes:made"), ("function", "module")),
+        (lambda m, b: b.update(function="tilecopy_test_helpers.host_bytes:made"), ("function", "module")),
         (lambda m, b: b.update(arrays=["rows"]), ("array",)),
         (lambda m, b: b.update(numbers=["other"]), ()),
         (lambda m, b: b.update(size_bytes=5000), ("size_bytes",)),

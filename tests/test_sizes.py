@@ -262,10 +262,10 @@ def refused(make: Any, error: type[Exception], message: str) -> None:
         (
             lambda k: tc.symbol("n", lower=3, upper=3, multiple_of=2),
             tc.RequestError,
-            "no multiple of 2 is from lower 3",
+            "multiple of 2 .* lower=3",
         ),
-        (lambda k: k.size("M", multiple_of=0), tc.RequestError, "multiple_of is at least 1"),
-        (lambda k: k.size("M", upper=4.0), tc.RequestError, "upper: an integer, not 4.0"),
+        (lambda k: k.size("M", multiple_of=0), tc.RequestError, "multiple_of .* 0"),
+        (lambda k: k.size("M", upper=4.0), tc.RequestError, "upper .* 4.0"),
         (lambda k: (k.size("M"), k.size("M")), tc.RequestError, "'M' is taken"),
         (lambda k: (k.size("M"), k.build(target="sm_80")), tc.RequestError, "no param has a dimension of M"),
         (
@@ -279,15 +279,15 @@ def refused(make: Any, error: type[Exception], message: str) -> None:
             "size M is read from the shapes of the arguments, and no param",
         ),
         (lambda k: k.param("A", (k.block_id() + 1,), "int8"), tc.RequestError, "ctaid.x is neither"),
-        (lambda k: k.param("A", (k.size("M", lower=1) - 2,), "int8"), tc.LayoutError, "reaches down to -1"),
-        (lambda k: k.shared((k.size("M"), 4), "int8"), tc.LayoutError, "known when it is built"),
-        (lambda k: k.local((k.size("M"),), "int8"), tc.LayoutError, "known when it is built"),
+        (lambda k: k.param("A", (k.size("M", lower=1) - 2,), "int8"), tc.LayoutError, "M - 2 .* -1"),
+        (lambda k: k.shared((k.size("M"), 4), "int8"), tc.LayoutError, r"\(M, 4\)"),
+        (lambda k: k.local((k.size("M"),), "int8"), tc.LayoutError, r"\(M,\)"),
         (
             lambda k: k.param("A", (tc.KernelBuilder("other", threads=32).size("M"),), "int8"),
             tc.RequestError,
             "the integer M does not belong to kernel k",
         ),
-        (lambda k: k.param("A", (k.size("M"), 4), "int8")[:, :], tc.LayoutError, "it must be fixed"),
+        (lambda k: k.param("A", (k.size("M"), 4), "int8")[:, :], tc.LayoutError, "0 : M"),
         (
             lambda k: k.warp.copy(
                 k.shared((8, 4), "int8")[:, :], k.param("A", (k.size("M", upper=64), 4), "int8")[60:68, :]
@@ -296,7 +296,7 @@ def refused(make: Any, error: type[Exception], message: str) -> None:
             "outside the extent M",
         ),
         (lambda k: k.build(target="sm_80", grid=(k.thread_id() + 1,)), tc.RequestError, "tid.x is neither"),
-        (lambda k: k.build(target="sm_80", grid=(k.size("M"), 1.5)), tc.RequestError, "grid is one to three"),
+        (lambda k: k.build(target="sm_80", grid=(k.size("M"), 1.5)), tc.RequestError, r"grid .* \[1, 1.5\]"),
     ],
 )
 def test_what_is_no_size_says_why(make: Any, error: type[Exception], message: str) -> None:

@@ -364,7 +364,7 @@ HAZARDS = {
     "the mbarrier is in another CTA": ("window", "not in the CTA of its destination", load(1024).replace(", [%r2];", ", [%r8];").replace("@%p1 cp", "xor.b32 %r8, %r2, 0x1000000; @%p1 cp"), load(1024)),
     "the mask names a CTA outside of the cluster": ("window", "a mask 0x5 in a cluster of 2", multicast(5, 0, 2), multicast(3, 0, 2)),
     "a receiver is not armed": ("deadlock", ", 1024 bytes more than expected", multicast(3, 0, 2, arms=1), multicast(3, 0, 2)),
-    "the prefetch has no map": ("descriptor", "no tensor map of the emulator's", "cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%d2, {0, 0}];", "cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%d1, {0, 0}];"),
+    "the prefetch has no map": ("descriptor", "bytes 0 to 127", "cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%d2, {0, 0}];", "cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%d1, {0, 0}];"),
 }  # fmt: skip
 
 
