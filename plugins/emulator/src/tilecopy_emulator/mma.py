@@ -61,7 +61,7 @@ def _names(instruction: Instruction, at: int, fragment: Fragment) -> tuple[str, 
 def _words(machine: Machine, lanes: Lanes, readers: list[Reader]) -> tuple[Any, Any]:
     """Registers as ``(registers, warps, threads, copies)``, and where what they lack came from, without the copies."""
     values, missing = machine.sources(readers, lanes)
-    found = machine.stacked(values, lanes)
+    found = machine.stack(values, lanes)
     lacking = np.zeros(found.shape[:2], np.int64) if missing is None else np.stack([whence for _, whence in missing])
     return found.reshape(len(found), -1, 32, found.shape[2]), lacking.reshape(len(found), -1, 32)
 

@@ -213,7 +213,7 @@ def run_grid(  # noqa: C901, PLR0915 (one launch from its arguments to its repor
         return launch
 
     try:
-        kept = memory.kept(KEPT_BYTES)
+        kept = memory.copy_writable(KEPT_BYTES)
         launch = laid_out(memory)
         hazards = _hazards_of(launch, progress)
         if launch.raced and kept is not None:

@@ -35,7 +35,7 @@ class Recorder:
         from tilecopy_emulator.opcodes.operands import hold
         from tilecopy_emulator.parser import module as parser
 
-        read, compile_steps = parser._parsed, run.compile_program
+        read, compile_steps = parser._parse, run.compile_program
 
         def reading(text: str, entry: str | None) -> Any:
             program = read(text, entry)
@@ -49,7 +49,7 @@ class Recorder:
                 self._write(text, str(program.target))
             return compiled
 
-        parser._parsed, run.compile_program = reading, compiling  # type: ignore[assignment]
+        parser._parse, run.compile_program = reading, compiling  # type: ignore[assignment]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:

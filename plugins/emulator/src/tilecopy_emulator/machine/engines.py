@@ -95,7 +95,7 @@ class Engines:
                     writes=None if old.writes is None else old.writes + copy * cell_shift,
                     barrier=old.barrier + copy * place_shift if old.barrier >= 0 else -1,
                     ctas=tuple(cta + copy * ctas for cta in old.ctas),
-                    clock=None if old.clock is None else machine.order.moved(old.clock, machine.first + copy * ctas),
+                    clock=None if old.clock is None else machine.order.renumber(old.clock, machine.first + copy * ctas),
                     data=data,
                     array_write=_array_of(old.array_write, copy),
                 )
@@ -117,7 +117,7 @@ class Engines:
                     places=part.places + copy * place_shift, fetch=_fetch_of(part.fetch, copy), group=part.group.copy(),
                 ))  # fmt: skip
             for at, lane, place, clock, noinc in arrivals:
-                moved = machine.order.moved(clock, machine.first + copy * ctas)
+                moved = machine.order.renumber(clock, machine.first + copy * ctas)
                 self.arrivals.append((at, lane + copy * unit, place + copy * place_shift, moved, noinc))
         for array in machine.launch.memory.arrays:
             for number, reads in [entry for entry in array.in_flight.items() if entry[1][0].owner is in_flight]:
@@ -223,7 +223,7 @@ class Engines:
             if cta in ctas and not self._is_known(cta, actor, time):
                 self._lifetime(operation)
         for cta in ctas:
-            machine.shared.left(cta, ending)
+            machine.shared.end_cta(cta, ending)
         return ctas
 
     def _is_known(self, cta: int, actor: int, time: int) -> bool:
@@ -232,7 +232,7 @@ class Engines:
         members = machine.ids[cta * machine.threads : (cta + 1) * machine.threads]
         home, number = barrier_of(actor)
         key, column = home + order.first, order.barriers_at + number
-        if (order.known(members, np.full(len(members), key), np.full(len(members), column)) >= time).any():
+        if (order.known_times(members, np.full(len(members), key), np.full(len(members), column)) >= time).any():
             return True
         heard = [location.clock.rows for lane in members.tolist() for location in machine.flags.heard.get(lane, ())]
         return any(key in rows and rows[key][column] >= time for rows in heard)
@@ -275,7 +275,7 @@ class Engines:
         actor, times, cells = actor[plain], time_of(stamps[plain]), cells[plain]
         columns = actor % machine.threads + order.section_at[ASYNC_SHARED]
         keys = actor // machine.threads + order.first
-        fenced = order.ordered(np.full(len(actor), lane), keys, columns, times)
+        fenced = order.covers(np.full(len(actor), lane), keys, columns, times)
         if not fenced.all():
             at = int(np.argmin(fenced))
             who = machine.name_of(int(actor[at]))

@@ -59,7 +59,7 @@ class LivelockDetector:
         self._deciding: tuple[int, set[str], list[int]] = (-1, set(), [])
         self._endless: NDArray[np.int64] | None = None
 
-    def looped(self, lanes: Lanes) -> None:
+    def count_loop(self, lanes: Lanes) -> None:
         """Lanes have branched back."""
         machine = self.machine
         self.loops += 1
@@ -120,7 +120,7 @@ class LivelockDetector:
         machine = self.machine
         alone = machine.copies * int((machine.status == RUN).sum()) == 1
         plain = not machine.shared.has_objects and TENSOR not in machine.launch.sections
-        kept = machine.launch.memory.kept(MOST_BYTES) if alone and plain else None
+        kept = machine.launch.memory.copy_writable(MOST_BYTES) if alone and plain else None
         return None if kept is None else [*kept, machine.shared.data.copy(), np.copy(machine.local.data)]
 
     def _record(self) -> None:
@@ -132,7 +132,7 @@ class LivelockDetector:
         self._deciding = (-1, set(), [])
         plain = type(machine)
 
-        def noted(table: dict[int, set[str]], method: Callable[..., Any]) -> Callable[..., Any]:
+        def recorder(table: dict[int, set[str]], method: Callable[..., Any]) -> Callable[..., Any]:
             def run(names: str | list[str], *more: Any) -> Any:
                 table[machine.at].update([names] if isinstance(names, str) else names)
                 return method(machine, names, *more)
@@ -143,8 +143,8 @@ class LivelockDetector:
             reads[machine.at].add(TIME)
             return plain.clock(machine)
 
-        reading = {name: noted(reads, getattr(plain, name)) for name in ("read", "read_many")}
-        writing = {name: noted(writes, getattr(plain, name)) for name in ("write", "write_many")}
+        reading = {name: recorder(reads, getattr(plain, name)) for name in ("read", "read_many")}
+        writing = {name: recorder(writes, getattr(plain, name)) for name in ("write", "write_many")}
         vars(machine).update(reading | writing, clock=clock)
 
     def _forget(self) -> None:
@@ -231,7 +231,7 @@ class LivelockDetector:
                 machine.name_of(int(x)) for x in others[leaders] if machine.warp_of[x] != machine.warp_of[lanes[0]]
             ][:3]
             more = f"; {', '.join(firsts)} cannot go on either" if firsts else ""
-            what = f"{self._polled(instructions[reads[0]], lanes)}, which nothing can change any more{self.mbarriers.states()}"
+            what = f"{self._poll_target(instructions[reads[0]], lanes)}, which nothing can change any more{self.mbarriers.states()}"
             what = f"waits in a loop for {what}{more}"
             machine.hazard("deadlock", what, lanes, at=reads[0], threads=tuple(firsts))
         why = "it waits for nothing and changes nothing"
@@ -241,7 +241,7 @@ class LivelockDetector:
             why = "it waits for nothing and reads nothing of what it changes"
         machine.hazard("endless", f"a loop that never ends: {why}", lanes, at=at)
 
-    def _polled(self, instruction: Instruction, lanes: NDArray[np.int64]) -> str:
+    def _poll_target(self, instruction: Instruction, lanes: NDArray[np.int64]) -> str:
         """Return what a load of a loop looks at, in words."""
         machine = self.machine
         operand = next((x for x in instruction.operands if isinstance(x, Memory)), None)

@@ -201,7 +201,7 @@ class Machine(Memories):
             self.settle()
             self.pc[lanes] = target
         if back:
-            self.watch.looped(lanes)
+            self.watch.count_loop(lanes)
 
     def _limit(self, at: int) -> int:
         position = bisect_right(self.others, at)
@@ -249,7 +249,7 @@ class Machine(Memories):
         for cta in self.engines.leaving(ending):
             if self.tensor is not None:
                 self.tensor.left(cta)
-        self.barriers.left(ending)
+        self.barriers.exit_lanes(ending)
         for waiting, masks in self.converge_without_exited():
             self.barriers.warp_joined(waiting, masks)
 
@@ -305,7 +305,7 @@ class Machine(Memories):
         ctas = self.unit_ctas
         self.copies, self.unit_ctas = 1, ctas * copies
         self._lay_out()
-        self.order = self.order.copied(copies, self.first)
+        self.order = self.order.replicate(copies, self.first)
         shift = self.launch.operations - self.begun  # the copies' numbers begin after the last of this machine's
         self.launch.operations += shift * copies
         clones = self.engines.expand(copies, unit, shift)

@@ -97,9 +97,9 @@ class Mbarriers:
             for place, old in objects.items():
                 self.objects[place + shift] = attrs.evolve(
                     old, place=place + shift, initialiser=old.initialiser + lanes,
-                    near=order.moved(old.near, ctas_before), far=order.moved(old.far, ctas_before),
-                    done_near=order.moved(old.done_near, ctas_before),
-                    done_far=order.moved(old.done_far, ctas_before), used=_spread(old.used, copies, copy),
+                    near=order.renumber(old.near, ctas_before), far=order.renumber(old.far, ctas_before),
+                    done_near=order.renumber(old.done_near, ctas_before),
+                    done_far=order.renumber(old.done_far, ctas_before), used=_spread(old.used, copies, copy),
                     waiters={lane + lanes: phase for lane, phase in old.waiters.items()}, times=list(old.times),
                 )  # fmt: skip
 
@@ -165,8 +165,8 @@ class Mbarriers:
                 keys = users // machine.threads + machine.order.first
                 times = barrier.used[users]
                 order, who, columns = machine.order, np.full(len(users), lane), users % machine.threads
-                known = order.ordered(who, keys, columns, times)
-                known |= order.ordered(who, keys, columns + order.section_at[ISSUED], times)
+                known = order.covers(who, keys, columns, times)
+                known |= order.covers(who, keys, columns + order.section_at[ISSUED], times)
                 if not known.all():
                     user = machine.name_of(int(users[np.argmin(known)]))
                     machine.hazard(
@@ -270,7 +270,7 @@ class Mbarriers:
         home = barrier.place // machine.shared.size
         keys = np.full(len(members), home + machine.order.first)
         columns = np.full(len(members), machine.order.barriers_at + barrier.column)
-        known = machine.order.ordered(members, keys, columns, np.full(len(members), barrier.done_at))
+        known = machine.order.covers(members, keys, columns, np.full(len(members), barrier.done_at))
         machine.hazard_where(
             ~known, "mbarrier", f"{barrier.name}: arrives in phase {barrier.phase} with no successful wait for phase "
             f"{barrier.phase - 1} before it (more arrivals than the phase expects, or a wait is missing)",
@@ -329,7 +329,7 @@ class Mbarriers:
             in_flight = self.machine.in_flight.values()
             late = next((copy for copy in in_flight if copy.barrier == barrier.place and copy.size), None)
             if late is not None:
-                what = f"the bytes of this copy complete phase {barrier.phase - 1}, and those of {late.named()} may do so instead"
+                what = f"the bytes of this copy complete phase {barrier.phase - 1}, and those of {late.describe()} may do so instead"
                 self.machine.hazard(
                     "mbarrier", f"{barrier.name}: {what} (the phase expects fewer bytes than are sent)", one
                 )
@@ -385,7 +385,7 @@ class Mbarriers:
             members = index[at]
             home = place // machine.shared.size + machine.order.first
             column = machine.order.barriers_at + barrier.column
-            have = machine.order.known(members, np.full(len(at), home), np.full(len(at), column))
+            have = machine.order.known_times(members, np.full(len(at), home), np.full(len(at), column))
             knows = (have >= max(1, barrier.done_at)) | np.isin(members, barrier.completers)
             early = np.zeros(len(at), bool)
             if parity:

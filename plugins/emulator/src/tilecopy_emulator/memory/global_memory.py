@@ -356,7 +356,7 @@ class GlobalAccesses(ShadowedMemory):
             def set_(where: Any, values: Any, array: GlobalArray = array) -> None:
                 put(array, where, values.view(np.uint8))
 
-            bits = self.updated(access, update, offsets.ravel(), addresses[rows, 0], who, of, get, set_, shared=False)
+            bits = self.serialize(access, update, offsets.ravel(), addresses[rows, 0], who, of, get, set_, shared=False)
             old[rows, columns] = bits[:, 0]
         if machine.launch.observer is not None:
             observed.tell_access(machine, "atomic", lanes, ("global", addresses), old[..., None].view(np.uint8))

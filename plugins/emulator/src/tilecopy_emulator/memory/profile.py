@@ -22,7 +22,7 @@ def count_global(machine: Registers, lanes: Lanes, addresses: Any, sizes: Any) -
     sizes = np.broadcast_to(sizes, shape)
     moves = sizes > 0
     warps, sizes = warps[moves], sizes[moves]
-    starts = machine.launch.memory.unskewed(np.broadcast_to(addresses, shape)[moves])
+    starts = machine.launch.memory.unskew(np.broadcast_to(addresses, shape)[moves])
     counters = machine.launch.counters
     counters["global_requests"] += len(np.unique(warps))
     counters["global_sectors"] += distinct_sectors(warps, starts, sizes)
@@ -39,7 +39,7 @@ def count_bulk(machine: Registers, addresses: Any, moved: Any = True) -> None:
     addresses, moved = (np.broadcast_to(array, (len(addresses), machine.copies)) for array in (addresses, moved))
     machine.launch.counters["global_requests"] += machine.copies
     for copy in range(machine.copies):
-        first = machine.launch.memory.unskewed(addresses[moved[:, copy], copy].astype(np.uint64))
+        first = machine.launch.memory.unskew(addresses[moved[:, copy], copy].astype(np.uint64))
         machine.launch.counters["global_sectors"] += distinct_sectors(0, first, 16)
 
 

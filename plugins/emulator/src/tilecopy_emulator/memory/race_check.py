@@ -19,8 +19,8 @@ from ..memory_model.shadow import (
     ShadowMemory,
     actor_of,
     alike,
-    allowed,
     barrier_of,
+    in_scope,
     may_meet,
     scope_of,
     stamp,
@@ -58,7 +58,7 @@ def _judge(
     if not exempt.all():
         size, cluster, earlier = machine.threads, machine.cluster_size, strength_of(before)
         mine, ctas = who // size, actor_of(before) // size
-        near = allowed(strength, earlier, ctas == mine, ctas // cluster == mine // cluster) & alike(strength, earlier)
+        near = in_scope(strength, earlier, ctas == mine, ctas // cluster == mine // cluster) & alike(strength, earlier)
         exempt |= near & (actor_of(before) < BARRIER_ACTOR)
     ordered, rest = np.zeros(len(before), bool), np.nonzero(~exempt)[0]
     if len(rest):
@@ -76,7 +76,7 @@ def _ordered_in_grid(machine: Registers, threads: Any, before: Any, touched: Tou
     if machine.copies > 1:
         known = ctas - machine.first - copy * machine.unit_ctas
         known = np.where((known >= 0) & (known < machine.unit_ctas), known, -1)
-    ordered = machine.order.ordered(lane, known, columns, time_of(before)) & (actor < FLIGHT_ACTOR)
+    ordered = machine.order.covers(lane, known, columns, time_of(before)) & (actor < FLIGHT_ACTOR)
     if machine.flags.locked:
         machine.flags.locks_order(ordered, actor < BARRIER_ACTOR, lane, known, columns, time_of(before), touched)
     return ordered
@@ -98,7 +98,7 @@ def _ordered_in_unit(machine: Registers, lanes: Any, before: Any, touched: Touch
     if not locked and not many and int(time_of(before.max())) <= int(order.floor[0]):
         return np.ones(len(before), bool)  # a barrier of all has been since
     ctas, columns = _columns(machine, actor)
-    ordered = order.ordered(lanes, ctas + order.first, columns, time_of(before)) & (actor < FLIGHT_ACTOR)
+    ordered = order.covers(lanes, ctas + order.first, columns, time_of(before)) & (actor < FLIGHT_ACTOR)
     if locked:
         keys = ctas + order.first
         machine.flags.locks_order(ordered, actor < BARRIER_ACTOR, lanes, keys, columns, time_of(before), touched)
@@ -170,7 +170,7 @@ class ShadowedMemory:
                 steps = 1 if machine.many is None else len(machine.many) // machine.each
                 machine.launch.seen[sought] = machine.at + int(hits[-1]) * steps // len(cells), -1
 
-    def updated(
+    def serialize(
         self, access: AccessKind, update: Any, places: Any, keys: Any, lanes: Any, of: Any, fetch: Any, put: Any, *,
         shared: bool,
     ) -> Any:  # fmt: skip
@@ -278,9 +278,9 @@ class ShadowedMemory:
         met = [ReportedAccess(who, before, value=earlier)]
         if first_at >= 0 or conflict.together:
             first = instruction if first_at < 0 else machine.program.instructions[first_at]
-            met = [machine.reported(first, who, before, value=earlier)]
+            met = [machine.report(first, who, before, value=earlier)]
         if waited >= 0 and actor < BARRIER_ACTOR:
-            met.append(machine.reported(machine.program.instructions[waited], who, "", relation=COMPLETED))
+            met.append(machine.report(machine.program.instructions[waited], who, "", relation=COMPLETED))
             text, why = f"with no barrier since {who} waited for its copy, which counts as {before} from then on", ""
             remedy = remedy.replace("between the two", "after that wait")
         suspect = behind = None
@@ -341,6 +341,6 @@ def raise_in_flight(
     who, verb = operation.machine.name_of(pending.lane), "to it is in flight" if wrote else "still reads it"
     met = machine.in_vain(operation.at, pending, "written" if wrote else "read", who)
     machine.hazard(
-        "async", f"{where} is {action} while {operation.named(pending.lane)} {verb}: {pending.lack}", lanes, position, copy=copy,
+        "async", f"{where} is {action} while {operation.describe(pending.lane)} {verb}: {pending.lack}", lanes, position, copy=copy,
         threads=(who,), bytes=span, action=action, remedy=remedy, met=met,
     )  # fmt: skip

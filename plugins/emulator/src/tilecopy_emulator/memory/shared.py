@@ -51,7 +51,7 @@ class SharedMemory(ShadowedMemory):
         """See :meth:`Machine.expand`."""
         self._number()
         self.data = np.ascontiguousarray(self.data.transpose(1, 0, 2)).reshape(-1, 1, 16)
-        self.shadow = self.shadow.copied(copies, shifts)
+        self.shadow = self.shadow.replicate(copies, shifts)
         self.objects = np.tile(self.objects, copies)
         if self.blank is not None:
             self.blank = np.tile(self.blank, copies)
@@ -68,7 +68,7 @@ class SharedMemory(ShadowedMemory):
         values = machine.uniform(addresses, lanes).astype(np.int64)
         index = machine.index(lanes)
         offsets = values - self.origin[index]
-        if int(offsets.view(np.uint64).max()) < self.size and self._allowed(size, aligned)[offsets].all():
+        if int(offsets.view(np.uint64).max()) < self.size and self._valid_starts(size, aligned)[offsets].all():
             return self.start[index] + offsets
         cta = machine.cta_of[index]
         rank, offsets = values >> RANK_BITS, (values & RANK_MASK) - self.base
@@ -102,7 +102,7 @@ class SharedMemory(ShadowedMemory):
             return (cta - own_rank + rank) * self.size + offsets
         return cta * self.size + offsets
 
-    def _allowed(self, size: int, aligned: int) -> Any:
+    def _valid_starts(self, size: int, aligned: int) -> Any:
         """For each offset, whether an access of a size may begin there: it is aligned, and inside one variable."""
         starts = self.allowed.get((size, aligned))
         if starts is None:
@@ -141,7 +141,7 @@ class SharedMemory(ShadowedMemory):
                 machine.hazard("lifetime", what, lanes, position)
             by[lane] = (machine.launch.time.now, machine.at)
 
-    def left(self, cta: int, ending: Any) -> None:
+    def end_cta(self, cta: int, ending: Any) -> None:
         """The last threads of a CTA end: what others did to its memory must be behind it."""
         machine, order = self.machine, self.machine.order
         for lane, (time, at) in self.remote.get(cta, {}).items():
@@ -150,7 +150,7 @@ class SharedMemory(ShadowedMemory):
             members = machine.ids[cta * machine.threads : (cta + 1) * machine.threads]
             key = np.full(len(members), lane // machine.threads + order.first)
             column = np.full(len(members), lane % machine.threads)
-            if not order.ordered(members, key, column, np.full(len(members), time)).any():
+            if not order.covers(members, key, column, np.full(len(members), time)).any():
                 machine.hazard(
                     "lifetime",
                     f"CTA {cta % machine.cluster_size} of the cluster may exit before this access to its shared memory "
@@ -172,7 +172,7 @@ class SharedMemory(ShadowedMemory):
 
     def load(self, lanes: Lanes, access: AccessKind, addresses: Any) -> Any:
         """See :meth:`Machine.load`."""
-        places = self._placed(lanes, access, addresses)
+        places = self._access_places(lanes, access, addresses)
         self.check_read(lanes, places, access.bytes, access.strength, loads=True)
         raw = self.fetch(places, access.bytes)
         if access.strength:
@@ -183,7 +183,7 @@ class SharedMemory(ShadowedMemory):
             observed.tell_access(self.machine, "load", lanes, ("shared", places), raw)
         return raw
 
-    def _placed(self, lanes: Lanes, access: AccessKind, addresses: Any) -> Any:
+    def _access_places(self, lanes: Lanes, access: AccessKind, addresses: Any) -> Any:
         places = self.place(lanes, addresses, access.bytes, remote=access.space == "shared::cluster")
         if self.has_objects:
             self.refuse_objects(lanes, places, access.bytes)
@@ -193,7 +193,7 @@ class SharedMemory(ShadowedMemory):
 
     def store(self, lanes: Lanes, access: AccessKind, addresses: Any, raw: Any, origins: Any = None) -> None:
         """See :meth:`Machine.store`."""
-        places = self._placed(lanes, access, addresses)
+        places = self._access_places(lanes, access, addresses)
         try:
             self.check_write(lanes, places, access.bytes, access.strength, raw=raw)
         except IntraWarpConflict as together:
@@ -226,7 +226,7 @@ class SharedMemory(ShadowedMemory):
     def atomic(self, lanes: Lanes, access: AccessKind, addresses: Any, update: Any) -> Any:
         """See :meth:`Machine.atomic`."""
         machine = self.machine
-        places = self._placed(lanes, access, addresses)
+        places = self._access_places(lanes, access, addresses)
         self.check_read(lanes, places, access.bytes, access.strength, remember=False)
         self.check_write(lanes, places, access.bytes, access.strength, modifies=True)
         of, size = np.indices((len(places), machine.copies)), access.bytes
@@ -237,7 +237,7 @@ class SharedMemory(ShadowedMemory):
         def set_(where: Any, values: Any) -> None:
             self.put(where, values[..., None].view(np.uint8))
 
-        old = self.updated(access, update, places, places, machine.index(lanes), of, get, set_, shared=True)
+        old = self.serialize(access, update, places, places, machine.index(lanes), of, get, set_, shared=True)
         if machine.launch.observer is not None:
             observed.tell_access(machine, "atomic", lanes, ("shared", places), old[..., None].view(np.uint8))
         return old

@@ -60,7 +60,7 @@ _XOR = {"none": (0, 0), "32B": (3, 0x10), "64B": (3, 0x30), "128B": (3, 0x70), "
 """Swizzle -> how far an address is shifted down, and the bits of that which are XOR-ed into it (PTX ISA 5.5.7)."""
 
 
-def swizzled(addresses: Any, swizzle: str) -> Any:
+def swizzle_addresses(addresses: Any, swizzle: str) -> Any:
     """Return where bytes go that would stand at some shared addresses without the swizzle."""
     down, bits = _XOR[swizzle]
     return addresses ^ ((addresses >> down) & bits)
@@ -179,7 +179,7 @@ def encode_map(facts: Any) -> bytes:
 
 
 @lru_cache(maxsize=256)
-def decoded(raw: bytes) -> TensorMap | str:
+def decode(raw: bytes) -> TensorMap | str:
     """The map that 128 bytes are, or which limit it passes, "" for bytes that are none."""
     tag, element, rank, mode, fill, atom, address, *rest = _FORM.unpack(raw)
     if tag != TAG:
@@ -212,10 +212,10 @@ class TensorMaps:
     def read(self, one: Any, address: int) -> TensorMap:
         """The map at a generic address, as one lane uses it, through every check."""
         machine = self.machine
-        array, offset = self._located(one, address)
+        array, offset = self._locate(one, address)
         if array.space == "global":
             self._check_order(one, array, offset)
-        tensor_map = decoded(array.data[offset : offset + MAP_BYTES].tobytes())
+        tensor_map = decode(array.data[offset : offset + MAP_BYTES].tobytes())
         if isinstance(tensor_map, str):
             why = tensor_map or "tilecopy_emulator.tensor_map makes one; a CUtensorMap of the driver is none"
             machine.hazard(
@@ -226,7 +226,7 @@ class TensorMaps:
             machine.hazard("descriptor", what, one)
         return tensor_map
 
-    def _located(self, one: Any, address: int) -> tuple[GlobalArray, int]:
+    def _locate(self, one: Any, address: int) -> tuple[GlobalArray, int]:
         """The array that a map lies in, and its offset there."""
         machine, where = self.machine, np.full((1, 1), address, np.uint64)
         array = self.memory.array_at(one, address, where)
@@ -259,7 +259,7 @@ class TensorMaps:
         missing = np.ones(len(stamps), bool)
         for lane, time, clock in self.acquired.get(array.base + offset, ()):
             if self._before(lane, time, int(one[0])):
-                missing &= self._released(clock, stamps) < time_of(stamps)
+                missing &= self._release_times(clock, stamps) < time_of(stamps)
         if missing.any():
             who = machine.launch.name_of(int(actor_of(stamps[np.argmax(missing)])))
             machine.hazard(
@@ -272,9 +272,9 @@ class TensorMaps:
         """Return whether what another lane did is known to a lane of its own CTA."""
         order, size = self.machine.order, self.machine.threads
         keys, columns = np.array([lane // size + order.first]), np.array([other % size])
-        return other // size == lane // size and bool(order.known(np.array([lane]), keys, columns)[0] >= time)
+        return other // size == lane // size and bool(order.known_times(np.array([lane]), keys, columns)[0] >= time)
 
-    def _released(self, clock: Clock, stamps: Any) -> Any:
+    def _release_times(self, clock: Clock, stamps: Any) -> Any:
         """Return up to when the releasing fences of each stamp's thread are known to a clock."""
         at, size = self.machine.order.section_at[TENSORMAP], self.machine.threads
         actors = actor_of(stamps).tolist()
@@ -284,7 +284,7 @@ class TensorMaps:
         """``fence.proxy.tensormap::generic.acquire`` of the maps at some addresses (one per lane)."""
         machine, order = self.machine, self.machine.order
         for lane, address in zip(lanes.tolist(), addresses.tolist(), strict=True):
-            array, offset = self._located(np.array([lane]), address)
+            array, offset = self._locate(np.array([lane]), address)
             cells, _ = self.memory.cells(array, np.array([offset]), MAP_BYTES)
             if array.shadow is not None and array.shadow.writer[cells].any():
                 machine.demand_single()

@@ -88,7 +88,7 @@ class VectorClocks:
         self.common: dict[int, dict[int, Any]] = {}
         self.private: dict[int, dict[int, Any]] = {}
 
-    def copied(self, copies: int, first: int) -> VectorClocks:
+    def replicate(self, copies: int, first: int) -> VectorClocks:
         """Return a copy for each of several copies of the CTAs, numbered in a row."""
         new = VectorClocks(self.time, self.ctas * copies, self.threads, first, self.sections)
         new.floor, new.warp_floor = np.tile(self.floor, copies), np.tile(self.warp_floor, copies)
@@ -105,7 +105,7 @@ class VectorClocks:
                 new.private[lane + shift * self.threads] = {key + moved: row for key, row in known.items()}
         return new
 
-    def moved(self, clock: Clock, shift: int) -> Clock:
+    def renumber(self, clock: Clock, shift: int) -> Clock:
         """A clock with its CTAs renumbered."""
         return Clock({key + shift: row for key, row in clock.rows.items()})
 
@@ -127,15 +127,15 @@ class VectorClocks:
         row[inside] = self.time.now
         return row
 
-    def ordered(self, lanes: Any, keys: Any, columns: Any, times: Any) -> Any:
+    def covers(self, lanes: Any, keys: Any, columns: Any, times: Any) -> Any:
         """Return whether each lane knows a column of a CTA up to a time (1-D arrays of one length)."""
         if len(times) and int(times.max()) <= int(self.floor.min()):  # a barrier of all has been since
             same_cta = keys == lanes // self.threads + self.first
             if same_cta.all() and int(columns.max()) < self.threads:
                 return same_cta
-        return self.known(lanes, keys, columns) >= times
+        return self.known_times(lanes, keys, columns) >= times
 
-    def known(self, lanes: Any, keys: Any, columns: Any) -> Any:
+    def known_times(self, lanes: Any, keys: Any, columns: Any) -> Any:
         """Return up to when each lane knows a column of a CTA."""
         ctas = lanes // self.threads
         have = np.zeros(len(lanes), np.int64)

@@ -71,7 +71,7 @@ def by_engine(stamps: Any) -> Any:
     return (stamps >> STRENGTH_SHIFT) & 31 >= REDUCED
 
 
-def reduced(stamps: Any) -> Any:
+def is_reduction(stamps: Any) -> Any:
     """Return whether it was by a reduction."""
     return (stamps >> STRENGTH_SHIFT) & 31 == REDUCED
 
@@ -86,7 +86,7 @@ def scope_of(strengths: Any) -> Any:
     return (strengths + SIZES - 1) // SIZES
 
 
-def allowed(strengths: Any, before: Any, same_cta: Any, same_cluster: Any) -> Any:
+def in_scope(strengths: Any, before: Any, same_cta: Any, same_cluster: Any) -> Any:
     """Return whether two strong accesses may meet: of the same bytes, and each one's scope holds the other's thread."""
     least = np.minimum(scope_of(strengths), scope_of(before))
     return (least >= GPU) | ((least == CLUSTER) & same_cluster) | ((least == CTA) & same_cta)
@@ -162,21 +162,21 @@ class ShadowMemory:
         self._kind: Any = np.zeros(0, np.int8)
         self._compact_at = COMPACT
 
-    def copied(self, copies: int, shifts: tuple[int, int, int]) -> ShadowMemory:
+    def replicate(self, copies: int, shifts: tuple[int, int, int]) -> ShadowMemory:
         """Return a copy for each of several copies, their actors numbered in a row.
 
         ``copies``: how many; ``shifts``: threads, mbarriers and operations of one copy.
         """
         new = ShadowMemory(0, self.threads)
         cells = len(self.writer)
-        new.writer = _shifted(self.writer, copies, shifts)
-        new.reader = _shifted(self.reader, copies, shifts)
+        new.writer = _replicate_stamps(self.writer, copies, shifts)
+        new.reader = _replicate_stamps(self.reader, copies, shifts)
         if self.count:
             new.logged = np.tile(self.logged, copies)
             new.count = self.count * copies
             cell = np.arange(copies)[:, None] * cells + self._cell[: self.count]
             new._cell = cell.ravel()
-            new._stamp = _shifted(self._stamp[: self.count], copies, shifts)
+            new._stamp = _replicate_stamps(self._stamp[: self.count], copies, shifts)
             new._kind = np.tile(self._kind[: self.count], copies)
         return new
 
@@ -319,8 +319,8 @@ class ShadowMemory:
                 size = self.count + len(cells)
                 self._compact_at = max(COMPACT, 2 * size)
             grown = max(256, 2 * size)
-            self._cell, self._stamp = _grown(self._cell, grown), _grown(self._stamp, grown)
-            self._kind = _grown(self._kind, grown)
+            self._cell, self._stamp = _grow(self._cell, grown), _grow(self._stamp, grown)
+            self._kind = _grow(self._kind, grown)
         part = slice(self.count, size)
         self._cell[part], self._stamp[part], self._kind[part] = cells, stamps, kind
         self.count = size
@@ -423,13 +423,13 @@ def _writes_met(stamps: Any) -> tuple[int, ...]:
     return (WROTE, OBSERVED) if len(stamps) and strength_of(stamps[0]) else (WROTE,)
 
 
-def _grown(array: Any, size: int) -> Any:
+def _grow(array: Any, size: int) -> Any:
     new = np.zeros(size, array.dtype)
     new[: len(array)] = array
     return new
 
 
-def _shifted(stamps: Any, copies: int, shifts: tuple[int, int, int]) -> Any:
+def _replicate_stamps(stamps: Any, copies: int, shifts: tuple[int, int, int]) -> Any:
     """Stamps once a copy, one row after the other, with their actors moved."""
     rows = np.tile(stamps, (copies, 1))
     actor = actor_of(stamps)

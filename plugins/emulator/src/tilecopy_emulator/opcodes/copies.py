@@ -15,7 +15,7 @@ from ..machine.machine import Machine
 from ..memory import observed, profile
 from ..memory_model.access import WINDOW_BITS, AccessKind, at_rank
 from ..memory_model.clocks import ASYNC_GLOBAL
-from ..memory_model.shadow import BARRIER_ACTOR, REDUCED, WEAK, actor_of, by_engine, reduced, time_of
+from ..memory_model.shadow import BARRIER_ACTOR, REDUCED, WEAK, actor_of, by_engine, is_reduction, time_of
 from ..program import REGISTER_BITS, Instruction, Negated, Program
 from ..threads.arrays import GlobalArray, Reads, fetch, put
 from ..threads.operations import Operation
@@ -361,7 +361,7 @@ def check_written_global(
     shadow, found = machine.globals.shadow_of(array), [piece.cells(machine, one, array) for piece in pieces]
     before = [shadow.writer[cells] for cells, _ in found]
     for number, (cells, _) in enumerate(found if reduces else ()):
-        met = reduced(before[number])
+        met = is_reduction(before[number])
         if machine.copies > 1 and (met.any() or len(np.unique(cells)) < len(cells)):
             machine.demand_single()
         before[number] = np.where(met, 0, before[number])
@@ -455,7 +455,7 @@ def check_proxy_global(
     actor = actor_of(stamps)
     order, size = machine.order, machine.threads
     columns = actor[plain] % size + order.section_at[ASYNC_GLOBAL]
-    known = order.ordered(np.full(len(plain), one[0]), actor[plain] // size, columns, time_of(stamps[plain]))
+    known = order.covers(np.full(len(plain), one[0]), actor[plain] // size, columns, time_of(stamps[plain]))
     if not known.all():
         at = int(plain[np.argmin(known)])
         who = machine.launch.name_of(int(actor[at]))

@@ -149,7 +149,7 @@ def _store(instruction: Instruction, program: Program) -> Step:
 def _elements(machine: Machine, lanes: Lanes, readers: list[Reader], size: int) -> tuple[Any, Any]:
     """Elements of registers ``(lanes, copies, n)``, and where what they lack came from ``(lanes, n)``, or None."""
     values, lacking = machine.sources(readers, lanes)
-    words = machine.stacked(values, lanes, -1)
+    words = machine.stack(values, lanes, -1)
     origins = origins_of(lacking, 4)
     if origins is not None:
         origins = origins.reshape(len(words), -1, size).max(axis=2)

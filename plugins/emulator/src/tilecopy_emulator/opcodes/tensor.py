@@ -133,7 +133,7 @@ class TensorMemory:
         ctas, lanes = machine.unit_ctas // copies, machine.units // copies
         self.words = np.ascontiguousarray(self.words.T).reshape(-1, 1)
         self.low_alone = np.tile(self.low_alone, copies)
-        self.shadow = self.shadow.copied(copies, (lanes, ctas * BARRIER_COLUMNS, shift))
+        self.shadow = self.shadow.replicate(copies, (lanes, ctas * BARRIER_COLUMNS, shift))
         allocated, after, completed, completed_stamps = (
             self.allocated,
             self.after,
@@ -147,7 +147,7 @@ class TensorMemory:
                     attrs.evolve(x, warp=x.warp + copy * ctas * machine.warps_per_cta) for x in found
                 ]
             for (lane, group), clock in completed.items():
-                self.completed[lane + copy * lanes, group] = machine.order.moved(clock, machine.first + copy * ctas)
+                self.completed[lane + copy * lanes, group] = machine.order.renumber(clock, machine.first + copy * ctas)
             for (lane, result), stamps in completed_stamps.items():
                 moved_result = (result[0] + copy * ctas * CELLS, *result[1:]) if result else ()
                 self.completed_stamps[lane + copy * lanes, moved_result] = {

@@ -19,7 +19,7 @@ from ..alu.atomic import atomic_operation
 from ..effects import modifiers_of, written_by
 from ..machine.machine import Machine
 from ..memory import observed, profile
-from ..memory.tensor_maps import ELEMENTS, FIELDS, MAP_ALIGN_BYTES, MAP_BYTES, TAG, TensorMap, swizzled
+from ..memory.tensor_maps import ELEMENTS, FIELDS, MAP_ALIGN_BYTES, MAP_BYTES, TAG, TensorMap, swizzle_addresses
 from ..memory_model.access import RANK_BITS, RANK_MASK, AccessKind, at_rank
 from ..memory_model.clocks import TENSORMAP
 from ..program import Instruction, Memory, Program, TensorAddress
@@ -165,7 +165,7 @@ def _box_of(machine: Machine, one: Any, found: TensorMap, starts: list[Any], *, 
 def _places(machine: Machine, one: Any, found: TensorMap, box: _Box, address: Any, *, remote: bool) -> Any:
     """The places of a box's units in shared memory, checked."""
     first = int(machine.uniform(address, one)[0]) & RANK_MASK
-    steps = swizzled(first + box.linear, found.swizzle) - first
+    steps = swizzle_addresses(first + box.linear, found.swizzle) - first
     extent = int(steps.max()) + UNIT if first % ALIGN == 0 else UNIT
     return machine.shared.place(one, address, extent, remote=remote, aligned=ALIGN) + steps
 

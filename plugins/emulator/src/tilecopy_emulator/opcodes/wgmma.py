@@ -275,13 +275,13 @@ def _issue(machine: Machine, lanes: Any, form: _Form) -> None:
         groups.demand_fence(lanes, a_names)
         groups.demand_idle(lanes, a_names, "read as A", a=True)
         used |= frozenset(a_names)
-        a = matrix.values(machine.stacked((read(machine, lanes) for read in a_readers), lanes)[:, None])[0]
+        a = matrix.values(machine.stack((read(machine, lanes) for read in a_readers), lanes)[:, None])[0]
     else:
         a, reads = _in_shared(machine, firsts, left[0], form, 0)
     b, cells = _in_shared(machine, firsts, right, form, 1)
     c: Any = np.zeros((1, _ROWS, form.n))
     if accumulates:
-        c = fragment.values(machine.stacked((read(machine, lanes) for read in readers), lanes)[:, None])[0]
+        c = fragment.values(machine.stack((read(machine, lanes) for read in readers), lanes)[:, None])[0]
     raw = product(a * form.signs[0], b * form.signs[1], c, fragment.type, saturate=form.saturate)
     raw = np.broadcast_to(raw, (machine.copies, *raw.shape[1:]))
     for write, words in zip(writers, fragment.words(raw[None]), strict=True):

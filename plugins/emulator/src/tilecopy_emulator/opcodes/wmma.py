@@ -152,7 +152,7 @@ def _store(instruction: Instruction, program: Program) -> Step:
         places = _addresses(machine, lanes, address(machine, lanes), stride(machine, lanes), moved)
         if access.space[:6] == "shared":
             places = places.astype(np.uint32)
-        values = machine.stacked((read(machine, lanes) for read in readers), lanes, -1)
+        values = machine.stack((read(machine, lanes) for read in readers), lanes, -1)
         raw = np.ascontiguousarray(values).view(np.uint8)
         for number, place in enumerate(places):
             machine.store(lanes, access, place, raw[..., number * access.bytes : (number + 1) * access.bytes])
@@ -183,7 +183,7 @@ def _mma(instruction: Instruction, program: Program) -> Step:
 
     def step(machine: Machine, lanes: Lanes) -> None:
         index = machine.demand_full_warps(lanes, "a matrix product")
-        words = [machine.stacked((read(machine, lanes) for read in reader), lanes) for reader in readers]
+        words = [machine.stack((read(machine, lanes) for read in reader), lanes) for reader in readers]
         a, b, c = (
             x.values(each.reshape(len(each), -1, 32, each.shape[2]))
             for x, each in zip(fragments[1:], words, strict=True)

@@ -17,7 +17,7 @@ MOST_BRACES = 200
 class Cursor:
     """A position among the tokens of a text; every fault raises :class:`UnsupportedPtxError` with its line.
 
-    Bodies of functions are empty at first: :meth:`opened` has the tokens of one.
+    Bodies of functions are empty at first: :meth:`open_body` has the tokens of one.
     """
 
     def __init__(self, text: str) -> None:
@@ -35,7 +35,7 @@ class Cursor:
             position, line = body.end, last
         self.tokens += tokens(text, position, line=line)
 
-    def opened(self, at: int) -> int:
+    def open_body(self, at: int) -> int:
         """The position of a body's tokens, which are cut when they are wanted; ``at``: that of its brace in the module."""
         body = self._bodies.get(at)
         if body is None:

@@ -178,22 +178,22 @@ class Expansion:
         names = {name: name for name in self.module.variables}
         names |= {formal.name: formal.name for formal in entry.parameters}
         self.root = _Scope(None, "", {name: name for name in self.module.variables})
-        self._enter(_Scope(None, "", names), self.c.opened(entry.body))
+        self._enter(_Scope(None, "", names), self.c.open_body(entry.body))
         self._statements()
         if self.shared:
             self.drafts.append(_Draft(Instruction(entry.line, "exit", ("exit",), ()), self.root))
         backs = [(body, self._expand_shared(body)) for body in self._all_shared()]
         for name, body in self.shared.items():
-            if name in self._reached(name):
+            if name in self._reachable(name):
                 raise UnsupportedPtxError(
                     f"the function {name} may call itself: recursive calls are not known", body.function.line
                 )
         for body, draft in backs:
             operands = body.register, Vector(tuple(body.sites))
             draft.instruction = attrs.evolve(draft.instruction, operands=operands)
-        self.drafts = [self._resolved(draft) for draft in self.drafts]
+        self.drafts = [self._resolve(draft) for draft in self.drafts]
 
-    def _reached(self, name: str) -> set[str]:
+    def _reachable(self, name: str) -> set[str]:
         """The functions that a shared body calls, and those that they call."""
         callees, queue = set[str](), [name]
         while queue:
@@ -209,7 +209,7 @@ class Expansion:
             yield list(self.shared.values())[number]
             number += 1
 
-    def _resolved(self, draft: _Draft) -> _Draft:
+    def _resolve(self, draft: _Draft) -> _Draft:
         if not draft.unresolved:
             return draft
         instruction = draft.instruction
@@ -261,7 +261,7 @@ class Expansion:
             elif token.kind == "{":
                 self._enter(self._scope(scope), c.at)
             elif token.kind == "@":
-                self._guarded(scope)
+                self._guard(scope)
             elif token.kind == "word" and c.tokens[c.at + 1].kind == ":":
                 self._label_here(scope)
             elif token.kind == "word" and token.text.startswith("."):
@@ -384,7 +384,7 @@ class Expansion:
         if len(parts) > 1:
             self.parts[unique] = Vector(parts)
 
-    def _guarded(self, scope: _Scope) -> None:
+    def _guard(self, scope: _Scope) -> None:
         c = self.c
         start = c.advance()
         unless = c.accept("!")
@@ -645,7 +645,7 @@ class Expansion:
         self.calls[name] = None
         self.ends.append(end)
         self.caller = place
-        self._enter(inner, self.c.opened(function.body), leave)
+        self._enter(inner, self.c.open_body(function.body), leave)
 
     def _call_pointer(
         self, pointer: str, results: list[str], arguments: list[str], emit: Callable[..., None], end: str
@@ -695,7 +695,7 @@ class Expansion:
         function = body.function
         self.calls, self.ends, self.caller, self.source = {function.name: None}, [body.end], None, ""
         self.labels[body.start] = len(self.drafts)
-        self._enter(body.scope, self.c.opened(function.body))
+        self._enter(body.scope, self.c.open_body(function.body))
         self._statements()
         self.labels[body.end] = len(self.drafts)
         draft = _Draft(Instruction(function.line, f"return from {function.name}", ("brx", "idx"), ()), body.scope)

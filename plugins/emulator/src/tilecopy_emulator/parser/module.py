@@ -333,15 +333,15 @@ def parse(text: str, entry: str | None = None) -> Program:
     if not text.isascii():
         at = next(at for at, character in enumerate(text) if not character.isascii())
         raise UnsupportedPtxError(f"'{text[at]}' is not an ASCII character", text.count("\n", 0, at) + 1)
-    return _parsed(str(text), entry)
+    return _parse(str(text), entry)
 
 
 @lru_cache(maxsize=32)
 def parse_compiled(text: str, entry: str | None, file: str, source: str) -> Program:
     """Do as :func:`parse`, of what a compiler made of a source, under a file name that need not exist."""
-    return attrs.evolve(_parsed(text, entry), sources={file: source})
+    return attrs.evolve(_parse(text, entry), sources={file: source})
 
 
 @lru_cache(maxsize=32)
-def _parsed(text: str, entry: str | None) -> Program:
+def _parse(text: str, entry: str | None) -> Program:
     return ModuleParser(text).program(entry)

@@ -151,7 +151,7 @@ class GlobalMemory:
             [f"{len(self.heap)} blocks of malloc or new ({size} bytes) were not freed, first {first}"] if first else []
         )
 
-    def kept(self, most: int) -> list[Any] | None:
+    def copy_writable(self, most: int) -> list[Any] | None:
         """The bytes of the arrays that may be written, for :meth:`again`; None where they are more than ``most``."""
         if sum(len(array.data) for array in self.arrays if array.writable) > most:
             return None
@@ -169,7 +169,7 @@ class GlobalMemory:
             new.arrays.append(array)
         return new
 
-    def unskewed(self, addresses: Any) -> Any:
+    def unskew(self, addresses: Any) -> Any:
         """Addresses as if every array began at a multiple of 256 bytes, as allocations of the driver do."""
         window = (addresses >> np.uint64(WINDOW_BITS)).astype(np.int64) - 1
         skew = np.array([a.base & ((1 << WINDOW_BITS) - 1) for a in self.arrays], np.uint64)

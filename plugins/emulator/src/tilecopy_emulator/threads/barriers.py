@@ -72,13 +72,13 @@ class Barriers:
                 self.named[cta + copy * ctas, number] = attrs.evolve(
                     old,
                     arrived={lane + copy * unit: x for lane, x in old.arrived.items()},
-                    clock=order.moved(old.clock, shift),
+                    clock=order.renumber(old.clock, shift),
                     last_waited=None if old.last_waited is None else old.last_waited + copy * unit,
                     votes={lane + copy * unit: x[copy : copy + 1] for lane, x in old.votes.items()},
                 )
             for cluster, state in clusters.items():
                 self.clusters[cluster + copy] = _Cluster(
-                    state.phase, order.moved(state.clock, shift), order.moved(state.done, shift)
+                    state.phase, order.renumber(state.clock, shift), order.renumber(state.done, shift)
                 )
 
     def reach(
@@ -252,7 +252,7 @@ class Barriers:
     def _divergent(self, waits: int, place: int, passes: int, passes_at: int) -> tuple[ReportedAccess, str, str]:
         machine = self.machine
         instructions, launch = machine.program.instructions, machine.launch
-        barrier = machine.reported(instructions[place], launch.name_of(waits), "")
+        barrier = machine.report(instructions[place], launch.name_of(waits), "")
         instead = "does not" if passes_at < 0 else f"at PTX line {instructions[passes_at].line}"
         return barrier, instead, launch.name_of(passes)
 
@@ -270,7 +270,7 @@ class Barriers:
                 come = f"{len(members)} of the {int(alive[warp] | here[warp]).bit_count()} threads, {len(places)} instructions"
                 machine.hazard("barrier", f"the lanes of one warp do not reach this barrier together ({come})", members)
 
-    def left(self, ending: Any) -> None:
+    def exit_lanes(self, ending: Any) -> None:
         """Lanes have exited: barriers of all threads no longer wait for them."""
         machine = self.machine
         ctas = set(machine.cta_of[ending].tolist())

@@ -105,7 +105,7 @@ class Operation:
         """Return why it is still in flight."""
         return Pending(self.lane, self.lack) if self.explain is None else self.explain(self, cell)
 
-    def named(self, lane: int = -1) -> str:
+    def describe(self, lane: int = -1) -> str:
         """In words, with its line and the lane, by default the first that issued it."""
         who = self.machine.name_of(lane if lane >= 0 else self.lane)
         line = self.machine.program.instructions[self.at].line

@@ -65,8 +65,8 @@ class Registers(Threads):
     def in_vain(self, at: int, pending: Pending, action: str, who: str = "") -> list[ReportedAccess]:
         """Return what a hazard's report has of an operation in flight: the instruction, and a wait that does not cover it."""
         who, instructions = who or self.name_of(pending.lane), self.program.instructions
-        waits = [self.reported(instructions[pending.wait], who, "", relation=IN_VAIN)] if pending.wait >= 0 else []
-        return [self.reported(instructions[at], who, action), *waits]
+        waits = [self.report(instructions[pending.wait], who, "", relation=IN_VAIN)] if pending.wait >= 0 else []
+        return [self.report(instructions[at], who, action), *waits]
 
     def read(self, name: str, lanes: Lanes) -> Any:
         """A register as unsigned bits, shape ``(n or 1, C or 1)``."""

@@ -45,9 +45,9 @@ class ReleaseAcquire:
         self.learned = {}
         for copy in range(copies):
             for place, location in shared.items():
-                self.shared[place + copy * unit_bytes] = _moved(location, first + copy * ctas, copy * unit)
+                self.shared[place + copy * unit_bytes] = _renumber(location, first + copy * ctas, copy * unit)
             for lane, locations in heard.items():
-                self.heard[lane + copy * unit] = [_moved(x, first + copy * ctas, copy * unit) for x in locations]
+                self.heard[lane + copy * unit] = [_renumber(x, first + copy * ctas, copy * unit) for x in locations]
 
     def prepare(self, access: AccessKind) -> None:
         """Before a strong access to global memory: threads of several clusters may learn of one another.
@@ -229,13 +229,13 @@ class ReleaseAcquire:
             for lock in active_locks:
                 assert lock.holder is not None
                 key, column = lock.holder
-                if order.known(np.array([lane]), np.array([key]), np.array([column]))[0] >= lock.start:
+                if order.known_times(np.array([lane]), np.array([key]), np.array([column]))[0] >= lock.start:
                     self._under(lock, lane, mine, ordered, keys, columns, times, touched)
             rest = mine[~ordered[mine]]
             if len(rest) and self.candidates.get(lane):
                 for _, _, clock in self.candidates.pop(lane):
                     order.acquire(np.array([lane]), clock)
-                ordered[rest] = order.ordered(lanes[rest], keys[rest], columns[rest], times[rest])
+                ordered[rest] = order.covers(lanes[rest], keys[rest], columns[rest], times[rest])
 
     def _under(
         self, lock: Lock, lane: int, positions: Any, ordered: Any, keys: Any, columns: Any, times: Any, touched: Any
@@ -262,13 +262,13 @@ class ReleaseAcquire:
                 ):
                     ordered[here] = True
                     for position in here.tolist():
-                        self._seen(lane, lock, section, position, touched)
+                        self._touch(lane, lock, section, position, touched)
                 else:
                     name = "cta" if least == CTA else "cluster"
                     self.narrow[lane] = f"the lock between them is given back or taken with the scope .{name}"
             rest = rest[~ordered[rest]]
 
-    def _seen(self, lane: int, lock: Lock, section: Section, position: int, touched: tuple[int, Any, bool]) -> None:
+    def _touch(self, lane: int, lock: Lock, section: Section, position: int, touched: tuple[int, Any, bool]) -> None:
         """A lane that holds a lock touches what was touched under it before.
 
         What it reads and does not write again may tell it of all that came before; an update of its own does not.
@@ -339,7 +339,7 @@ class ReleaseAcquire:
             for written in reversed(history):
                 if written is seen or written.key < 0 or (written.key, written.column // 32) == mine:
                     break
-                known = order.ordered(
+                known = order.covers(
                     np.array([lane]), np.array([written.key]), np.array([written.column]), np.array([written.time])
                 )
                 if known[0]:
@@ -358,6 +358,6 @@ class ReleaseAcquire:
         return Clock({**clock.rows, key: row})
 
 
-def _moved(location: Location, ctas: int, lanes: int) -> Location:
+def _renumber(location: Location, ctas: int, lanes: int) -> Location:
     rows = {key + ctas: row for key, row in location.clock.rows.items()}
     return Location(Clock(rows), location.strength, location.writer + lanes, location.shared)

@@ -119,7 +119,7 @@ class Threads:
         size = self.size(lanes)
         return values if values.shape[0] == size else np.broadcast_to(values, (size, values.shape[1]))
 
-    def stacked(self, values: Iterable[Any], lanes: Lanes, axis: int = 0) -> Any:
+    def stack(self, values: Iterable[Any], lanes: Lanes, axis: int = 0) -> Any:
         """Several values with one row a lane, along a new axis."""
         return np.stack(np.broadcast_arrays(*(self.rows(value, lanes) for value in values)), axis)
 
@@ -183,7 +183,7 @@ class Threads:
         accesses = ()
         if self.program.instructions:
             instruction = self.instruction_of(lanes, position, at)
-            accesses = (self.reported(instruction, threads[0] if threads else "", action, value=value), *met)
+            accesses = (self.report(instruction, threads[0] if threads else "", action, value=value), *met)
         error = HazardError(f"{kind}: {who}{message}", kind=kind)
         hazard = Hazard(kind, who + message, accesses, threads, **more)
         error.details = {"hazard": hazard.behind(*behind) if behind else hazard, **hidden}
@@ -204,7 +204,7 @@ class Threads:
             text = message if isinstance(message, str) else message(at)
             self.hazard(kind, text, lanes, at if positions is None else int(positions[at]), **more)
 
-    def reported(self, instruction: Instruction, thread: str, action: str, **more: str) -> ReportedAccess:
+    def report(self, instruction: Instruction, thread: str, action: str, **more: str) -> ReportedAccess:
         """Return what a hazard's report has of an instruction, with the statement that it comes from."""
         line = instruction.line
         return ReportedAccess(
@@ -302,12 +302,12 @@ class Threads:
         for lane, wanted in zip(index.tolist(), mask.tolist(), strict=True):
             waiting[lane] = wanted
         self.park(index, AT_WARP, again=not anywhere)
-        ready_lanes, self.joined = self._converged(key, alive)
+        ready_lanes, self.joined = self._wake_converged(key, alive)
         if not anywhere:
             self.pc[ready_lanes] = self.at + 1
         return ready_lanes
 
-    def _converged(self, key: int | str, alive: Any) -> tuple[Any, Any]:
+    def _wake_converged(self, key: int | str, alive: Any) -> tuple[Any, Any]:
         """Wake the lanes whose mask has come but for lanes that have exited; returns them and the mask of each."""
         waiting = self.converging[key]
         ready: set[int] = set()
@@ -335,7 +335,7 @@ class Threads:
         """
         alive = self.warp_bits(self.ids[self.status != DONE])
         for key in list(self.converging):
-            lanes, masks = self._converged(key, alive)
+            lanes, masks = self._wake_converged(key, alive)
             if isinstance(key, str):
                 yield lanes, masks
             else:
