@@ -95,7 +95,7 @@ def argument_bytes(
     try:
         return _encoded(program, arguments, variables, memory)
     except LaunchError as error:
-        signature, first = _signature(program), next((each.place for each in program.instructions), None)
+        signature, first = _signature(program), next((instruction.place for instruction in program.instructions), None)
         declared = "" if signature in str(error) else f"\n  the kernel is {program.name}{signature}"
         first_lines = "".join(f"\n{line}" for line in first.lines(program.sources)) if first else ""
         raise LaunchError(f"{error}{declared}{first_lines}") from None
@@ -103,8 +103,8 @@ def argument_bytes(
 
 def _signature(program: Program) -> str:
     """The parameters as PTX declares them."""
-    sizes = (f"[{each.bytes}]" if each.is_array else "" for each in program.parameters)
-    parameters = (f".{each.type} {each.name}{size}" for each, size in zip(program.parameters, sizes, strict=True))
+    sizes = (f"[{p.bytes}]" if p.is_array else "" for p in program.parameters)
+    parameters = (f".{p.type} {p.name}{size}" for p, size in zip(program.parameters, sizes, strict=True))
     return f"({', '.join(parameters) or 'none'})"
 
 
@@ -130,22 +130,22 @@ def _encoded(
         variable = variable_named(program, name)
         values[variable.name] = _value(variable, value, name, f"{where}, variable {name}")
     _resolve([*blocks.values(), *values.values()], memory)
-    parameters, values_bytes = ({name: bytes(block.data) for name, block in each.items()} for each in (blocks, values))
+    parameters, values_bytes = ({name: bytes(block.data) for name, block in part.items()} for part in (blocks, values))
     return parameters, values_bytes
 
 
 def variable_named(program: Program, name: str) -> Variable:
     """The variable of the module that has a name, in C++ or in PTX."""
-    names = {each.name: shown_name(each) for each in program.variables if each.space in ("global", "const")}
-    fitting = [each for each in names if each == name] or [
-        each for each, known in names.items() if known == name or known.endswith(f"::{name}")
+    names = {var.name: shown_name(var) for var in program.variables if var.space in ("global", "const")}
+    fitting = [ptx_name for ptx_name in names if ptx_name == name] or [
+        ptx_name for ptx_name, known in names.items() if known == name or known.endswith(f"::{name}")
     ]
     if len(fitting) != 1:
         raise LaunchError(
             f"kernel {program.name}: {'several variables are' if fitting else 'no variable is'} called {short_repr(name)}; "
-            f"the module has {', '.join(names[each] for each in fitting or names) or 'none'}"
+            f"the module has {', '.join(names[ptx_name] for ptx_name in fitting or names) or 'none'}"
         )
-    return next(each for each in program.variables if each.name == fitting[0])
+    return next(var for var in program.variables if var.name == fitting[0])
 
 
 def _value(variable: Variable, value: Any, name: str, place: str) -> _Block:
@@ -326,11 +326,11 @@ def _span(array: Any, place: str) -> tuple[int, int]:
 
 def _mapped(arrays: list[_Array], memory: GlobalMemory) -> dict[int, int]:
     """Map arrays into the memory, those that share bytes as one; their addresses by identity."""
-    found: dict[int, int] = {}
+    addresses: dict[int, int] = {}
     group: list[_Array] = []
     end = 0
-    for each in [*sorted(arrays, key=lambda a: (a.first, a.end)), None]:
-        if group and (each is None or each.first >= end):
+    for array in [*sorted(arrays, key=lambda a: (a.first, a.end)), None]:
+        if group and (array is None or array.first >= end):
             start = group[0].first
             writable = any(other.array.flags.writeable for other in group)
             data = (
@@ -341,12 +341,12 @@ def _mapped(arrays: list[_Array], memory: GlobalMemory) -> dict[int, int]:
             name = " or ".join(dict.fromkeys(other.name for other in group))
             base = memory.add(name, np.zeros(0, "u1") if data is None else data, BASE_ALIGN_BYTES, writable=writable)
             for other in group:
-                found[id(other)] = base + other.first - start
+                addresses[id(other)] = base + other.first - start
             group, end = [], 0
-        if each is not None:
-            group.append(each)
-            end = max(end, each.end)
-    return found
+        if array is not None:
+            group.append(array)
+            end = max(end, array.end)
+    return addresses
 
 
 def _structure(parameter: Parameter, argument: Any, place: str) -> bytes:

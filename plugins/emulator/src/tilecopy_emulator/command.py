@@ -81,10 +81,10 @@ def _argument_named(names: list[str], arguments: list[Any], name: str) -> Any:
     if number >= len(names):
         return None
     value = arguments[number] if number < len(arguments) else np.empty(0)  # too few are refused later
-    for each in path:
+    for index in path:
         value = value.target if isinstance(value, Pointer) else value
         fields = value.fields if isinstance(value, Struct) else value if isinstance(value, list) else ()
-        value = fields[int(each)] if int(each) < len(fields) else None
+        value = fields[int(index)] if int(index) < len(fields) else None
     value = value.target if isinstance(value, Pointer) else value
     if not isinstance(value, np.ndarray):
         raise LaunchError(
@@ -100,7 +100,7 @@ def _annotations(error: TilecopyError, file: Path) -> list[str]:
         line = int(here[1]) if here else getattr(error, "line", 0)
         return [_workflow_command("error", str(file), line, 0, type(error).__name__, str(error))]
     commands = []
-    accesses = [(hazard, *each) for hazard in (error, *error.others) for each in enumerate(hazard.details["accesses"])]
+    accesses = [(hazard, *pair) for hazard in (error, *error.others) for pair in enumerate(hazard.details["accesses"])]
     for hazard, number, access in accesses:
         places = access["source"] or [{"file": str(file), "line": access["ptx_line"], "column": 0}]
         place = next((place for place in places if Path(place["file"]).is_relative_to(Path.cwd())), places[0])
@@ -123,7 +123,7 @@ def _workflow_command(level: str, file: str, line: int, column: int, title: str,
 
 def _escaped(text: str, more: str = "") -> str:
     """A text as workflow commands have it."""
-    return "".join(f"%{ord(each):02X}" if each in f"%\r\n{more}" else each for each in text)
+    return "".join(f"%{ord(character):02X}" if character in f"%\r\n{more}" else character for character in text)
 
 
 class _EmulateCommand(ResultCommand):

@@ -43,10 +43,10 @@ class SourceLocation:
 
     def chain(self) -> list[SourceLocation]:
         """This place and its callers, innermost first."""
-        found = [self]
-        while (caller := found[-1].caller) is not None:
-            found.append(caller)
-        return found
+        places = [self]
+        while (caller := places[-1].caller) is not None:
+            places.append(caller)
+        return places
 
     @property
     def in_library(self) -> bool:
@@ -77,8 +77,8 @@ class SourceLocation:
             except (OSError, ValueError):
                 return ""
         lines = whole.split("\n", self.line)
-        found = lines[self.line - 1].strip() if 1 <= self.line <= len(lines) else ""
-        return "".join(each if each.isprintable() else "?" for each in found[:_MOST_CHARACTERS])
+        line = lines[self.line - 1].strip() if 1 <= self.line <= len(lines) else ""
+        return "".join(character if character.isprintable() else "?" for character in line[:_MOST_CHARACTERS])
 
     def lines(self, sources: Mapping[str, str]) -> list[str]:
         """Return the place outside library headers and its callers, a line each, with the headers' place beside the first."""
@@ -126,8 +126,8 @@ class LineTable:
                 label = name.strip()
                 self._names.setdefault(label, b"")
             if _BYTES.fullmatch(rest.strip()):
-                found = bytes(int(each) for each in rest.strip()[3:].split(",") if each.strip() in _BYTE)
-                self._names[label] = self._names.get(label, b"") + found
+                name_bytes = bytes(int(number) for number in rest.strip()[3:].split(",") if number.strip() in _BYTE)
+                self._names[label] = self._names.get(label, b"") + name_bytes
 
     def knows(self, label: str) -> bool:
         """Return whether a label stands in ``.section .debug_str``."""

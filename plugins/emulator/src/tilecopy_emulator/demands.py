@@ -50,7 +50,7 @@ def items_of(value: Any) -> tuple[Any, ...] | None:
     if isinstance(value, (str, bytes, bytearray, memoryview)) or not isinstance(value, Sequence):
         return None
     try:
-        found = tuple(islice(value, MOST_ITEMS + 1))
+        entries = tuple(islice(value, MOST_ITEMS + 1))
     except Exception:  # an object's own
         return None
-    return found if len(found) <= MOST_ITEMS else None
+    return entries if len(entries) <= MOST_ITEMS else None

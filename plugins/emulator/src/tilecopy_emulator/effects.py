@@ -181,14 +181,14 @@ class Modifiers:
 def modifiers_of(opcode: tuple[str, ...]) -> Modifiers:
     """Return what the modifiers of an opcode say."""
     orders = effect_of(opcode).orders
-    found, rest = {}, []
+    fields, rest = {}, []
     for part in opcode[1:]:
         what, value = _SAID.get(part, ("", part))
-        if what and what not in found and (what != "order" or part in orders):
-            found[what] = value
+        if what and what not in fields and (what != "order" or part in orders):
+            fields[what] = value
         elif not is_hint(part):
             rest.append(part)
-    return Modifiers(**found, rest=tuple(rest))
+    return Modifiers(**fields, rest=tuple(rest))
 
 
 @lru_cache(maxsize=1 << 12)
@@ -227,25 +227,25 @@ class Parts:
 
 def parts_of(instruction: Instruction) -> Parts:
     """The parts of the opcode of ``ld`` or ``st``."""
-    name, said = instruction.opcode[0], modifiers_of(instruction.opcode)
-    type, count = said.type, said.count or 1
+    name, mods = instruction.opcode[0], modifiers_of(instruction.opcode)
+    type, count = mods.type, mods.count or 1
     known = ("volatile", "mmio", "nc") if name == "ld" else ("volatile", "mmio")
-    if type in ("", "pred", "f16x2", "bf16x2", "bf16") or any(part in _TYPES for part in said.rest):
+    if type in ("", "pred", "f16x2", "bf16x2", "bf16") or any(part in _TYPES for part in mods.rest):
         raise refuse(instruction, f"{name} does not have one type that memory has")
-    unknown = [part for part in said.rest if part not in known]
+    unknown = [part for part in mods.rest if part not in known]
     if type == "b128":  # as the registers have it
-        unknown += [f"v{count}"] if said.count else []
+        unknown += [f"v{count}"] if mods.count else []
         type, count = "b64", 2
     if unknown:
         raise refuse(instruction, f"'.{unknown[0]}' is not known here")
-    strong, volatile = said.order not in ("", "weak"), "volatile" in said.rest
-    if strong != bool(said.scope) or (volatile and strong):
+    strong, volatile = mods.order not in ("", "weak"), "volatile" in mods.rest
+    if strong != bool(mods.scope) or (volatile and strong):
         raise refuse(instruction, "a scope goes with .relaxed, .acquire and .release, and with nothing else")
     element = REGISTER_BITS[type] // 8
     total = element * count
-    if total > 32 or (total > 16 and (said.space not in ("global", "") or element < 4)) or (count == 8 and element < 4):
+    if total > 32 or (total > 16 and (mods.space not in ("global", "") or element < 4)) or (count == 8 and element < 4):
         raise refuse(instruction, f"no instruction moves {count} elements of {element} bytes in this space")
-    access = AccessKind(said.space, total, said.order or "weak", said.scope or "gpu", volatile, None, "nc" in said.rest)
+    access = AccessKind(mods.space, total, mods.order or "weak", mods.scope or "gpu", volatile, None, "nc" in mods.rest)
     return Parts(access, type, count, element)
 
 
@@ -266,12 +266,12 @@ def loads_strongly(instruction: Instruction) -> bool:
 @lru_cache(maxsize=32)
 def read_somewhere(program: Program) -> frozenset[str]:
     """Registers that some instruction of a program reads."""
-    found: set[str] = set()
+    registers: set[str] = set()
     for instruction in program.instructions:
-        found.add(instruction.guard)
+        registers.add(instruction.guard)
         for operand in instruction.operands[len(_results_of(instruction)) :]:
-            found.update(names_in(operand))
-    return frozenset(found)
+            registers.update(names_in(operand))
+    return frozenset(registers)
 
 
 @lru_cache(maxsize=32)
@@ -285,20 +285,20 @@ def loads_somewhere(program: Program) -> bool:
 def pieces(program: Program) -> tuple[int, int]:
     """Bytes that no access to shared and to global memory splits: the widest powers of two, at most 16."""
     of = [(effect_of(instruction.opcode).pieces, instruction) for instruction in program.instructions]
-    found = [(16, 16), *(measure(instruction) for measure, instruction in of if measure is not None)]
-    return min(shared for shared, _ in found), min(glob for _, glob in found)
+    sizes = [(16, 16), *(measure(instruction) for measure, instruction in of if measure is not None)]
+    return min(shared for shared, _ in sizes), min(glob for _, glob in sizes)
 
 
 @lru_cache(maxsize=32)
 def sections(program: Program) -> tuple[str, ...]:
     """The proxies whose fences matter to a program, and :data:`.memory_model.clocks.ISSUED` where that does."""
-    found: set[str] = set()
+    proxies: set[str] = set()
     for opcode in {instruction.opcode for instruction in program.instructions}:
         effect = effect_of(opcode)
-        found.update(effect.sections)
+        proxies.update(effect.sections)
         if effect.by_engine and effect.sections and "global" in opcode:
-            found.add(ASYNC_GLOBAL)
-    return tuple(name for name in (ASYNC_SHARED, ASYNC_GLOBAL, TENSORMAP, TENSOR, ISSUED) if name in found)
+            proxies.add(ASYNC_GLOBAL)
+    return tuple(name for name in (ASYNC_SHARED, ASYNC_GLOBAL, TENSORMAP, TENSOR, ISSUED) if name in proxies)
 
 
 def shared_side_not_counted(opcode: tuple[str, ...]) -> str:

@@ -48,7 +48,7 @@ class EmulatorExecutor:
 
     def extensions(self) -> list[tuple[str, str, str]]:
         """Return what other packages teach it, for ``tilecopy doctor``: what it is, whose, and why it is set aside or ""."""
-        return [(f"instructions {each.name}", each.owner, each.reason) for each in packages()]
+        return [(f"instructions {package.name}", package.owner, package.reason) for package in packages()]
 
     def launch(
         self, kernel: BuiltKernel, arguments: Sequence[Any], *, grid: Sequence[int] | int | None = None,
@@ -62,13 +62,13 @@ class EmulatorExecutor:
             UnsupportedPtxError: an instruction that the emulator does not know; the message names its statement.
         """
         demand("launch", "kernel", kernel, isinstance(kernel, BuiltKernel), "what KernelBuilder.build makes")
-        given = items_of(arguments)
+        argument_list = items_of(arguments)
         rule = "a sequence, one argument for each parameter"
-        demand(f"kernel {kernel.name}", "arguments", arguments, given is not None, rule)
+        demand(f"kernel {kernel.name}", "arguments", arguments, argument_list is not None, rule)
         if stream is not None:
             stream_handle(stream)
         try:
-            return self._launch(kernel, given or (), grid)
+            return self._launch(kernel, argument_list or (), grid)
         except UnsupportedPtxError as error:
             if origin := kernel.source_location(error.line):
                 error.args = (f"{error}\n  in: {origin}",)
@@ -99,8 +99,8 @@ class EmulatorExecutor:
                 pool=[(a.name, a.offset_bytes, a.size_bytes) for a in kernel.allocations], **self._options,
             )  # fmt: skip
         except HazardError:
-            for there, before in reversed(journal):  # an index out of its bounds is bad input: nothing is written
-                there[:] = before
+            for view, before in reversed(journal):  # an index out of its bounds is bad input: nothing is written
+                view[:] = before
             raise
 
 

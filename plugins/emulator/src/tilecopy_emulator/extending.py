@@ -93,8 +93,8 @@ def arithmetic(*forms: Form) -> dict[str, Handler]:
     its modifiers, the types, the roles of results and operands, and from the mode to a function of unsigned NumPy arrays.
     """
     table: dict[str, Sequence[Form]] = {}
-    for each in forms:
-        table[each.name] = (*table.get(each.name, ()), each)
+    for entry in forms:
+        table[entry.name] = (*table.get(entry.name, ()), entry)
 
     def handler(instruction: Instruction, program: Program) -> Step:
         return compile_arithmetic(instruction, program, table)

@@ -178,8 +178,8 @@ def value_of(raw: Any, instruction: Instruction) -> str:
         name = "b8"
     size = int(name[1:]) // 8
     if name[0] == "b":
-        elements = [f"0x{int(each):0{2 * size}x}" for each in data.view(f"<u{size}")]
+        elements = [f"0x{int(element):0{2 * size}x}" for element in data.view(f"<u{size}")]
     else:
         dtype = _FLOATS.get(name) or np.dtype(f"<{'i' if name[0] == 's' else 'u'}{size}")
-        elements = [str(each) for each in data.view(dtype)]
+        elements = [str(element) for element in data.view(dtype)]
     return elements[0] if len(elements) == 1 else f"{{{', '.join(elements)}}}"

@@ -87,7 +87,7 @@ def _argument(word: str, depth: int) -> Any:
 
 def _items(text: str, depth: int) -> list[Any]:
     """Return what stands between the commas of a structure or a list."""
-    return [_argument(each, depth + 1) for each in _parts(text)]
+    return [_argument(part, depth + 1) for part in _parts(text)]
 
 
 def _parts(text: str) -> Iterator[str]:

@@ -35,21 +35,21 @@ def _mma(instruction: Instruction, program: Program) -> Step:
     names = names_of(instruction.operands[0], result.registers, instruction)
     writers = [writer(name, result.register_type, instruction, program) for name in names]
     sources = [
-        (each, [reader(name, each.register_type, instruction, program) for name in _names(instruction, at, each)])
-        for at, each in enumerate((a, b, c), 1)
+        (matrix, [reader(name, matrix.register_type, instruction, program) for name in _names(instruction, at, matrix)])
+        for at, matrix in enumerate((a, b, c), 1)
     ]
     direction = next((part for part in opcode if part in ("rn", "rz", "rm", "rp")), "rn")
     saturate, xor = "satfinite" in modifiers, "xor" in modifiers
 
     def step(machine: Machine, lanes: Lanes) -> None:
         index = machine.demand_full_warps(lanes, "a matrix product")
-        held = [_words(machine, lanes, readers) for _, readers in sources]
-        left, right, before = (each.values(words) for (each, _), (words, _) in zip(sources, held, strict=True))
+        pairs = [_words(machine, lanes, readers) for _, readers in sources]
+        left, right, before = (matrix.values(words) for (matrix, _), (words, _) in zip(sources, pairs, strict=True))
         raw = product(left, right, before, types[0], direction=direction, saturate=saturate, xor=xor)
         for write, words in zip(writers, result.words(raw), strict=True):
             write(machine, lanes, words.reshape(len(index), -1))
-        if any(origins.any() for _, origins in held):
-            _pass_on(machine, index, result, names, [each for each, _ in sources], [origins for _, origins in held])
+        if any(origins.any() for _, origins in pairs):
+            _pass_on(machine, index, result, names, [tile for tile, _ in sources], [origins for _, origins in pairs])
 
     return step
 
@@ -61,18 +61,18 @@ def _names(instruction: Instruction, at: int, fragment: Fragment) -> tuple[str, 
 def _words(machine: Machine, lanes: Lanes, readers: list[Reader]) -> tuple[Any, Any]:
     """Registers as ``(registers, warps, threads, copies)``, and where what they lack came from, without the copies."""
     values, missing = machine.sources(readers, lanes)
-    found = machine.stack(values, lanes)
-    lacking = np.zeros(found.shape[:2], np.int64) if missing is None else np.stack([whence for _, whence in missing])
-    return found.reshape(len(found), -1, 32, found.shape[2]), lacking.reshape(len(found), -1, 32)
+    words = machine.stack(values, lanes)
+    lacking = np.zeros(words.shape[:2], np.int64) if missing is None else np.stack([whence for _, whence in missing])
+    return words.reshape(len(words), -1, 32, words.shape[2]), lacking.reshape(len(words), -1, 32)
 
 
 def _pass_on(machine: Machine, index: Any, result: Fragment, names: Any, fragments: Any, lacking: Any) -> None:
     """Make of what holds nothing in the operands rows, columns and elements of the result that hold nothing."""
-    left, right, before = (each.spread(origins) for each, origins in zip(fragments, lacking, strict=True))
+    left, right, before = (fragment.spread(origins) for fragment, origins in zip(fragments, lacking, strict=True))
     whence = np.maximum(np.maximum(left.max(axis=2)[:, :, None], right.max(axis=2)[:, None, :]), before)
     for name, origins in zip(names, result.gather(whence), strict=True):
-        found = origins.ravel()
-        machine.undefine(name, index[found != 0], found[found != 0])
+        flat = origins.ravel()
+        machine.undefine(name, index[flat != 0], flat[flat != 0])
 
 
 INSTRUCTIONS: dict[str, Handler] = {"mma": _mma}

@@ -44,9 +44,9 @@ class UnsupportedPtxError(TilecopyError, NotImplementedError):
     def __init__(self, message: str, line: int = 0) -> None:
         demand("UnsupportedPtxError", "message", message, isinstance(message, str), "a text")
         demand("UnsupportedPtxError", "line", line, is_whole(line, 0, 2**63), "the number of a line, or 0")
-        said = message if len(message) <= _MOST_CHARACTERS else f"{message[: _MOST_CHARACTERS - 3]}..."
-        said = printable(said)  # what a text repeats may move the cursor
-        super().__init__(f"PTX line {line}: {said}" if line else said)
+        text = message if len(message) <= _MOST_CHARACTERS else f"{message[: _MOST_CHARACTERS - 3]}..."
+        text = printable(text)  # what a text repeats may move the cursor
+        super().__init__(f"PTX line {line}: {text}" if line else text)
         self.line = line
 
 

@@ -99,9 +99,9 @@ def _with_checks(
             signed = values.astype(f"u{bits // 8}").view(f"i{bits // 8}")
             outside = (signed < check.lower) | (signed > check.upper)
             if outside.any():
-                position, copy = (int(each) for each in np.argwhere(outside)[0])
-                said = f"the index {int(signed[position, copy])} is outside its declared {check.lower} to {check.upper}"
-                machine.hazard("bounds", said, lanes, position, copy=copy)
+                position, copy = (int(index) for index in np.argwhere(outside)[0])
+                what = f"the index {int(signed[position, copy])} is outside its declared {check.lower} to {check.upper}"
+                machine.hazard("bounds", what, lanes, position, copy=copy)
 
         return run
 
@@ -327,15 +327,15 @@ def _place_variables(
         local = start + STACK_BYTES
         owner.append((start, local))
     for variable, data in relocated:
-        for each in variable.relocations:
-            space, address = table[each.symbol] if each.symbol else ("code", 0)
-            if space == "shared" and each.generic:
+        for entry in variable.relocations:
+            space, address = table[entry.symbol] if entry.symbol else ("code", 0)
+            if space == "shared" and entry.generic:
                 raise UnsupportedPtxError(f"the variable {variable.name} holds the address of shared memory")
-            data[each.at : each.at + 8] = np.frombuffer((address + each.offset).to_bytes(8, "little"), np.uint8)
-    found = np.full(local, -1, np.int32)
+            data[entry.at : entry.at + 8] = np.frombuffer((address + entry.offset).to_bytes(8, "little"), np.uint8)
+    owner_of_byte = np.full(local, -1, np.int32)
     for number, (start, end) in enumerate(owner):
-        found[start:end] = number
-    return found
+        owner_of_byte[start:end] = number
+    return owner_of_byte
 
 
 def _variables_after(program: Program, launch: Launch) -> dict[str, NDArray[Any]]:

@@ -23,9 +23,9 @@ def find_forms(opcode: tuple[str, ...], table: Mapping[str, Sequence[Form]] = FO
     """The forms that an opcode has in a table, with its mode; they differ in their operands only."""
     types = tuple(part for part in opcode[1:] if part in TYPES)
     modifiers = tuple(part for part in opcode[1:] if part not in TYPES)
-    found = []
-    for each in table.get(opcode[0], ()):
-        mode = each.match(types, modifiers)
+    matches = []
+    for form in table.get(opcode[0], ()):
+        mode = form.match(types, modifiers)
         if mode is not None:
-            found.append((each, mode))
-    return found
+            matches.append((form, mode))
+    return matches

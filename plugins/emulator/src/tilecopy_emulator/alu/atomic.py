@@ -81,7 +81,7 @@ ATOMICS: tuple[Form, ...] = (
 
 FAMILIES: dict[str, tuple[Form, ...]] = {
     "atom": ATOMICS,
-    "atom.shared": (*_SHARED_SUMS, *(each for each in ATOMICS if each not in _GLOBAL_SUMS)),
+    "atom.shared": (*_SHARED_SUMS, *(atomic for atomic in ATOMICS if atomic not in _GLOBAL_SUMS)),
     "atom.vector": (
         form("add", "f32", "t = t t", _sum("ftz")),
         *_NARROW_SUMS,
@@ -118,9 +118,9 @@ def scan_of(name: str, type: str) -> tuple[np.ufunc, Any, int] | None:
 
 def atomic_operation(name: str, type: str, *, noftz: bool = False, family: str = "atom") -> Compute | None:
     """The computation of an atomic operation on a type, or None when its family (:data:`FAMILIES`) has none."""
-    for each in FAMILIES[family]:
-        if each.name == name:
-            mode = each.match((type,), ("noftz",) if noftz else ())
+    for atomic in FAMILIES[family]:
+        if atomic.name == name:
+            mode = atomic.match((type,), ("noftz",) if noftz else ())
             if mode is not None:
-                return each.build(mode)
+                return atomic.build(mode)
     return None

@@ -38,8 +38,8 @@ def comparison(mode: Mode) -> Compute:
         unordered = np.isnan(x) | np.isnan(y)
         if name in ("num", "nan"):
             return unordered if name == "nan" else ~unordered
-        found = ORDERED[name.removesuffix("u") if name != "neu" else "ne"](x, y)
-        return found | unordered if name.endswith("u") else found & ~unordered
+        holds = ORDERED[name.removesuffix("u") if name != "neu" else "ne"](x, y)
+        return holds | unordered if name.endswith("u") else holds & ~unordered
 
     return compute
 
@@ -58,8 +58,8 @@ def _set_predicate(mode: Mode) -> Compute:
     compare = comparison(Mode((mode.type.removesuffix("x2"),), mode.modifiers))
 
     def compute(a: Any, b: Any, c: Any | None = None) -> Any:
-        found = [compare(x, y) for x, y in (zip(halves(a), halves(b), strict=True) if is_pair else [(a, b)])]
-        return tuple(_combined(mode, result, c) for result in (*found, ~found[0])[:2])
+        predicates = [compare(x, y) for x, y in (zip(halves(a), halves(b), strict=True) if is_pair else [(a, b)])]
+        return tuple(_combined(mode, result, c) for result in (*predicates, ~predicates[0])[:2])
 
     return compute
 
@@ -99,11 +99,11 @@ def _select_by_sign(mode: Mode) -> Compute:
 
 
 def _forms() -> list[Form]:
-    found: list[Form] = []
+    forms: list[Form] = []
     integers = "u16 u32 u64 s16 s32 s64"
     for boolean, third in (("", ""), ("(.bool)", " pred")):
         roles = f"pred pred? = t t{third}"
-        found += [
+        forms += [
             form(f"setp(.eq,.ne){boolean}", "b16 b32 b64", roles, _set_predicate),
             form(f"setp(.cmp){boolean}", integers, roles, _set_predicate),
             form(f"setp(.ucmp){boolean}", "u16 u32 u64", roles, _set_predicate),
@@ -116,7 +116,7 @@ def _forms() -> list[Form]:
         ]
         roles = f"t0 = t t{third}"
         for result in ("u32", "s32", "f32", "f16", "bf16"):
-            found += [
+            forms += [
                 form(f"set(.eq,.ne){boolean}", f"{result}.b16 {result}.b32 {result}.b64", roles, _set),
                 form(f"set(.cmp){boolean}", " ".join(f"{result}.{t}" for t in integers.split()), roles, _set),
                 form(f"set(.ucmp){boolean}", " ".join(f"{result}.{t}" for t in integers.split()[:3]), roles, _set),
@@ -124,17 +124,17 @@ def _forms() -> list[Form]:
                 form(f"set(.cmp,.fcmp){boolean}", f"{result}.f64", roles, _set),
             ]
         fp16 = "f16.f16 u16.f16 s16.f16 u32.f16 s32.f16 f16x2.f16x2 u32.f16x2 s32.f16x2"
-        found += [
+        forms += [
             form(f"set(.cmp,.fcmp){boolean}{{.ftz}}", fp16, roles, _set),
             form(f"set(.cmp,.fcmp){boolean}", f"bf16.f16 {fp16.replace('f16', 'bf16')}", roles, _set),
         ]
     every = "b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64"
-    found.append(form("selp", every, "t = t t pred", plain(lambda a, b, p: np.where(p, a, b))))
-    found += [
+    forms.append(form("selp", every, "t = t t pred", plain(lambda a, b, p: np.where(p, a, b))))
+    forms += [
         form("slct", " ".join(f"{t}.s32" for t in every.split()), "t0 = t0 t0 s32", _select_by_sign),
         form("slct{.ftz}", " ".join(f"{t}.f32" for t in every.split()), "t0 = t0 t0 f32", _select_by_sign),
     ]
-    return found
+    return forms
 
 
 FORMS: tuple[Form, ...] = tuple(_forms())

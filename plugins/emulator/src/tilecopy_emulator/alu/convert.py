@@ -28,11 +28,11 @@ def _from_words(raw: Any, type: str, low: int, high: int) -> Any:
 
 
 def _integer_to_integer(mode: Mode) -> Compute:
-    wanted, held = mode.types
-    result = np.dtype(f"{'i' if wanted[0] == 's' else 'u'}{int(wanted[1:]) // 8}")
+    target, source = mode.types
+    result = np.dtype(f"{'i' if target[0] == 's' else 'u'}{int(target[1:]) // 8}")
 
     def compute(raw: Any) -> Any:
-        values = _from_words(raw, held, *_limits(wanted)) if mode.has("sat") else view(raw, held)
+        values = _from_words(raw, source, *_limits(target)) if mode.has("sat") else view(raw, source)
         return bits(values.astype(result))
 
     return compute
@@ -40,12 +40,12 @@ def _integer_to_integer(mode: Mode) -> Compute:
 
 def _float_to_integer(mode: Mode) -> Compute:
     """Values are rounded to whole numbers and clamped; a NaN becomes 0, or the top bit alone where 64 bits take part."""
-    wanted, held = mode.types
-    format, direction = FORMATS[held], mode.one_of("rni", "rzi", "rmi", "rpi")[:2]
-    low, high = _limits(wanted)
-    width = int(wanted[1:])
-    nan = 1 << (width - 1) if held == "f64" or width == 64 else 0
-    dtype = np.dtype(f"{'i' if wanted[0] == 's' else 'u'}{width // 8}")
+    target, source = mode.types
+    format, direction = FORMATS[source], mode.one_of("rni", "rzi", "rmi", "rpi")[:2]
+    low, high = _limits(target)
+    width = int(target[1:])
+    nan = 1 << (width - 1) if source == "f64" or width == 64 else 0
+    dtype = np.dtype(f"{'i' if target[0] == 's' else 'u'}{width // 8}")
 
     def compute(raw: Any) -> Any:
         if mode.has("ftz"):
@@ -73,14 +73,14 @@ def exact_integers(raw: Any, type: str) -> Any:
 
 
 def _integer_to_float(mode: Mode) -> Compute:
-    wanted, held = mode.types
-    format, direction = FORMATS[wanted], mode.direction
+    target, source = mode.types
+    format, direction = FORMATS[target], mode.direction
 
     def compute(raw: Any) -> Any:
-        if format is F64 and held[1:] == "64":
-            result = _wide_integer_to_double(raw, held, direction)
+        if format is F64 and source[1:] == "64":
+            result = _wide_integer_to_double(raw, source, direction)
         else:
-            result = quantize(exact_integers(raw, held), format, direction)
+            result = quantize(exact_integers(raw, source), format, direction)
         return finish(encode(result, format), format, mode)
 
     return compute
@@ -97,26 +97,26 @@ def _wide_integer_to_double(raw: Any, type: str, direction: str) -> Any:
 
 
 def _float_to_float(mode: Mode) -> Compute:
-    wanted, held = FORMATS[mode.types[0]], FORMATS[mode.types[1]]
+    target, source = FORMATS[mode.types[0]], FORMATS[mode.types[1]]
     whole = mode.one_of("rni", "rzi", "rmi", "rpi")
     direction = mode.direction
-    flushes = mode.has("ftz") and held.name in ("f32", "bf16") and wanted.name != "f16"  # F2F.F16.F32 has no .FTZ
-    keeps_payload = F64 in (wanted, held) and not mode.has("sat")
+    flushes = mode.has("ftz") and source.name in ("f32", "bf16") and target.name != "f16"  # F2F.F16.F32 has no .FTZ
+    keeps_payload = F64 in (target, source) and not mode.has("sat")
 
     def compute(raw: Any) -> Any:
         if flushes:
-            raw = flush(raw, held)
-            if wanted is F64:  # FMUL.FTZ by one, which makes NaNs canonical, and F2F of that
-                raw = np.where(np.isnan(decode(raw, held)), held.dtype.type(held.nan), raw)
-        values = decode(raw, held)
+            raw = flush(raw, source)
+            if target is F64:  # FMUL.FTZ by one, which makes NaNs canonical, and F2F of that
+                raw = np.where(np.isnan(decode(raw, source)), source.dtype.type(source.nan), raw)
+        values = decode(raw, source)
         if whole:
             values = np.copysign(round_integral(values, whole[:2]), values)
-        if mode.has("ftz") and held is F64:
+        if mode.has("ftz") and source is F64:
             values = _without_tiny(values, direction)
-        result = encode(values if wanted is F64 else _fit(values, wanted, direction, mode), wanted)
+        result = encode(values if target is F64 else _fit(values, target, direction, mode), target)
         if keeps_payload:
-            result = _with_payload(result, wanted, raw, held)
-        return finish(result, wanted, mode)
+            result = _with_payload(result, target, raw, source)
+        return finish(result, target, mode)
 
     return compute
 
@@ -157,21 +157,21 @@ def _tf32_away(mode: Mode) -> Compute:
 
     def compute(raw: Any) -> Any:
         size = raw & np.uint32(0x7FFFFFFF)
-        found = np.where(size < 0x7F800000, raw + np.uint32(0x1000), raw) & np.uint32(0xFFFFE000)
+        rounded = np.where(size < 0x7F800000, raw + np.uint32(0x1000), raw) & np.uint32(0xFFFFE000)
         if mode.has("satfinite"):
-            past = found & np.uint32(0x7FFFFFFF) >= 0x7F800000
-            found = np.where(past, found - np.uint32(0x2000), found)
-        return found
+            past = rounded & np.uint32(0x7FFFFFFF) >= 0x7F800000
+            rounded = np.where(past, rounded - np.uint32(0x2000), rounded)
+        return rounded
 
     return compute
 
 
 def _fit(values: Any, format: Any, direction: str, mode: Mode, chance: Any = None) -> Any:
     """Rounded to a format; with ``.satfinite`` the largest finite value where it would overflow."""
-    found = quantize(values, format, direction, chance=chance)
+    rounded = quantize(values, format, direction, chance=chance)
     if mode.has("satfinite"):
-        found = np.where(np.isnan(found), found, np.clip(found, -format.max_finite, format.max_finite))
-    return found
+        rounded = np.where(np.isnan(rounded), rounded, np.clip(rounded, -format.max_finite, format.max_finite))
+    return rounded
 
 
 def _pair(mode: Mode) -> Compute:
@@ -207,8 +207,8 @@ def _by_chance(mode: Mode) -> Compute:
         total: Any = whole(0)
         for values, taken in zip(raw, places, strict=False):
             chance = sum((raw[-1] >> np.uint32(bit) & np.uint32(1)) * 0.5 ** (n + 1) for n, bit in enumerate(taken))
-            found = _fit(decode(values, FORMATS["f32"]), format, "rs", mode, chance)
-            part = finish(encode(found, format), format, mode)
+            rounded = _fit(decode(values, FORMATS["f32"]), format, "rs", mode, chance)
+            part = finish(encode(rounded, format), format, mode)
             total = (total << whole(format.bits)) | part.astype(whole)
         return total
 
@@ -267,8 +267,8 @@ def _exponents(mode: Mode) -> Compute:
         exponent, fraction = size >> np.uint32(23), size & np.uint32(0x7FFFFF)
         if upward:
             exponent = exponent + (np.where(exponent == 0, fraction > 0x400000, fraction != 0) & (exponent < 0xFF))
-        found = np.minimum(exponent, limit)
-        return np.where(size > 0x7F800000, np.uint32(0xFF), found).astype(np.uint8)
+        code = np.minimum(exponent, limit)
+        return np.where(size > 0x7F800000, np.uint32(0xFF), code).astype(np.uint8)
 
     def of_halves(raw: Any) -> Any:
         low, high = (part.astype(np.uint32) << np.uint32(16) for part in halves(raw))
@@ -281,8 +281,8 @@ def _powers(mode: Mode) -> Compute:
     """Two powers of two into two bf16."""
 
     def one(raw: Any) -> Any:
-        found = np.where(raw == 0, np.uint16(0x40), raw.astype(np.uint16) << np.uint16(7))
-        return np.where(raw == 0xFF, np.uint16(FORMATS["bf16"].nan), found)
+        words = np.where(raw == 0, np.uint16(0x40), raw.astype(np.uint16) << np.uint16(7))
+        return np.where(raw == 0xFF, np.uint16(FORMATS["bf16"].nan), words)
 
     def compute(raw: Any) -> Any:
         low, high = halves(raw, 8)
@@ -300,8 +300,8 @@ def _packed(mode: Mode) -> Compute:
         return np.clip(raw.view(np.int32), low, high).view(np.uint32) & np.uint32((1 << width) - 1)
 
     def compute(a: Any, b: Any, above: Any = None) -> Any:
-        found = (one(a) << np.uint32(width)) | one(b)
-        return found if above is None else found | (above << np.uint32(2 * width))
+        pair = (one(a) << np.uint32(width)) | one(b)
+        return pair if above is None else pair | (above << np.uint32(2 * width))
 
     return compute
 
@@ -312,14 +312,14 @@ def _pairs(first: tuple[str, ...], second: tuple[str, ...]) -> str:
 
 def _narrowing() -> str:
     """Pairs of integers where clamping can happen: the second holds values that the first does not."""
-    found = []
-    for wanted in INTEGERS:
-        low, high = _limits(wanted)
-        for held in INTEGERS:
-            own_low, own_high = _limits(held)
-            if own_low < low or own_high > high:
-                found.append(f"{wanted}.{held}")
-    return " ".join(found)
+    pairs = []
+    for target in INTEGERS:
+        low, high = _limits(target)
+        for source in INTEGERS:
+            source_low, source_high = _limits(source)
+            if source_low < low or source_high > high:
+                pairs.append(f"{target}.{source}")
+    return " ".join(pairs)
 
 
 _WHOLE = "(.rni,.rzi,.rmi,.rpi)"

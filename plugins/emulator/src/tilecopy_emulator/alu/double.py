@@ -48,8 +48,8 @@ def fused(a: Any, b: Any, c: Any, direction: str) -> Any:
     tail = odd(*two_sum(rest, middle))
     result = high + tail
     if direction != "rn":
-        total, left = two_sum(high, tail)
-        result = _directed(total, left, direction)
+        total, error = two_sum(high, tail)
+        result = _directed(total, error, direction)
         if direction == "rm":
             result = np.where((total == 0) & (np.signbit(product) | np.signbit(c)), -0.0, result)
     result = np.where(np.isfinite(product) & np.isfinite(c), result, product + c)
@@ -92,8 +92,8 @@ def inverse_root(a: Any) -> Any:
     product, product_low, _ = _two_product(x, square)
     lack = ((1.0 - product) - product_low) - x * square_low
     correction = root * (lack * (0.5 + 0.375 * lack))  # the second term decides near ties
-    found = np.ldexp(root + correction, -((exponent - odd_exponent) // 2))
-    return np.where(inside, found, 1.0 / np.sqrt(a))
+    inverse = np.ldexp(root + correction, -((exponent - odd_exponent) // 2))
+    return np.where(inside, inverse, 1.0 / np.sqrt(a))
 
 
 def _outside(x: Any) -> Any:

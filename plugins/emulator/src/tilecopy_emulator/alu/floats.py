@@ -90,13 +90,13 @@ def _fused_to_nearest(a: Any, b: Any, c: Any) -> Any | None:
     """
     total = np.multiply(a, b, dtype=np.float64)
     total = np.add(total, c, out=total if total.shape == np.broadcast_shapes(total.shape, c.shape) else None)
-    found = total.astype(np.float32)
-    small = np.abs(found) <= _TINY
+    rounded = total.astype(np.float32)
+    small = np.abs(rounded) <= _TINY
     if small.any() and total[small].any():
         return None
     bits = total.view(np.uint64)
     bits &= _BELOW
-    return None if (bits == _HALF).any() else found
+    return None if (bits == _HALF).any() else rounded
 
 
 def propagated(result: Any, sources: Sequence[Any]) -> Any:
@@ -106,10 +106,10 @@ def propagated(result: Any, sources: Sequence[Any]) -> Any:
     third of DFMA, DMUL in those of the first and the second, and in both the second wins; of all three of DFMA the
     second does, then the third (seen on an H200).
     """
-    found = np.broadcast_to(result, np.broadcast_shapes(result.shape, *(x.shape for x in sources)))
+    words = np.broadcast_to(result, np.broadcast_shapes(result.shape, *(x.shape for x in sources)))
     for raw in sources:
-        found = np.where(np.isnan(raw.view(np.float64)), raw | QUIET, found)
-    return found
+        words = np.where(np.isnan(raw.view(np.float64)), raw | QUIET, words)
+    return words
 
 
 def arithmetic(name: str) -> Callable[[Mode], Compute]:
@@ -126,12 +126,12 @@ def arithmetic(name: str) -> Callable[[Mode], Compute]:
             if ftz:
                 raw = tuple(flush(x, format) for x in raw)
             if single is not None:
-                found = single(*(x.view(np.float32) for x in raw))
-                return finish(_canonical(found, found.view(np.uint32), format), format, mode)
+                rounded = single(*(x.view(np.float32) for x in raw))
+                return finish(_canonical(rounded, rounded.view(np.uint32), format), format, mode)
             if fused:
-                found = _fused_to_nearest(*(x.view(np.float32) for x in raw))
-                if found is not None:
-                    return finish(_canonical(found, found.view(np.uint32), format), format, mode)
+                rounded = _fused_to_nearest(*(x.view(np.float32) for x in raw))
+                if rounded is not None:
+                    return finish(_canonical(rounded, rounded.view(np.uint32), format), format, mode)
             values = [decode(x, format) for x in raw]
             if format is F64:
                 result = encode(_DOUBLE[name](*values, direction), format)
@@ -142,8 +142,8 @@ def arithmetic(name: str) -> Callable[[Mode], Compute]:
                 return finish(propagated(result, raw), format, mode)
             exact = _EXACT[name](*values, direction)
             if nearest:
-                found = exact.astype(np.float32)
-                return finish(_canonical(found, found.view(np.uint32), format), format, mode)
+                rounded = exact.astype(np.float32)
+                return finish(_canonical(rounded, rounded.view(np.uint32), format), format, mode)
             return finish(encode(quantize(exact, format, direction, ftz=ftz), format), format, mode)
 
         return compute
@@ -211,8 +211,8 @@ def _of_upper_word(function: Callable[..., Any]) -> Callable[[Mode], Compute]:
 
         def compute(raw: Any) -> Any:
             values = function(decode(flush(raw & upper, F64), F64))
-            found = flush(encode(values, F64) & upper, F64)
-            return np.where(np.isnan(values), np.uint64(0x7FFFFFFF00000000), found)
+            words = flush(encode(values, F64) & upper, F64)
+            return np.where(np.isnan(values), np.uint64(0x7FFFFFFF00000000), words)
 
         return compute
 
@@ -281,8 +281,8 @@ def extreme(largest: bool) -> Callable[[Mode], Compute]:
         def compute(*raw: Any) -> Any:
             if mode.has("ftz"):
                 raw = tuple(flush(x, format) for x in raw)
-            found = pair(raw[0], raw[1])
-            return found if len(raw) == 2 else pair(found, raw[2])
+            winner = pair(raw[0], raw[1])
+            return winner if len(raw) == 2 else pair(winner, raw[2])
 
         return compute
 
@@ -342,26 +342,26 @@ _APPROXIMATE: dict[str, Callable[..., Any]] = {
 
 
 def _single_precision() -> list[Form]:
-    found: list[Form] = []
+    forms: list[Form] = []
     for name in ("add", "sub", "mul"):
-        found += [
+        forms += [
             form(f"{name}{{.rnd}}{{.ftz}}{{.sat}}", "f32", "t = t t", arithmetic(name)),
             form(f"{name}{{.rnd}}", "f64", "t = t t", arithmetic(name)),
             form(f"{name}{{.rnd}}{{.ftz}}", "f32x2", "t = t t", packed(arithmetic(name))),
             form(f"{name}{{.rn}}{{.ftz}}{{.sat}}", "f16 f16x2", "t = t t", packed(arithmetic(name))),
             form(f"{name}{{.rn}}", "bf16 bf16x2", "t = t t", packed(arithmetic(name))),
         ]
-    found += [
+    forms += [
         form("add{.rnd}{.sat}", "f32.f16 f32.bf16", "f32 = t f32", mixed("add")),
         form("sub{.rnd}{.sat}", "f32.f16 f32.bf16", "f32 = t f32", mixed("sub")),
         form("fma(.rnd){.sat}", "f32.f16 f32.bf16", "f32 = t t f32", mixed("fma")),
     ]
     for name in ("fma", "mad"):
-        found += [
+        forms += [
             form(f"{name}(.rnd){{.ftz}}{{.sat}}", "f32", "t = t t t", arithmetic("fma")),
             form(f"{name}(.rnd)", "f64", "t = t t t", arithmetic("fma")),
         ]
-    found += [
+    forms += [
         form("fma(.rnd){.ftz}", "f32x2", "t = t t t", packed(arithmetic("fma"))),
         form("fma.rn{.ftz}{.sat,.relu}", "f16 f16x2", "t = t t t", packed(arithmetic("fma"))),
         form("fma.rn{.relu}", "bf16 bf16x2", "t = t t t", packed(arithmetic("fma"))),
@@ -373,47 +373,47 @@ def _single_precision() -> list[Form]:
         form("sqrt(.rnd){.ftz}", "f32", "t = t", arithmetic("sqrt")),
         form("sqrt(.rnd)", "f64", "t = t", arithmetic("sqrt")),
     ]
-    return found
+    return forms
 
 
 def _approximate() -> list[Form]:
     def one(pattern: str, types: str, function: Callable[..., Any], roles: str = "t = t") -> Form:
         return form(pattern, types, roles, packed(approximation(function)), approximate=True)
 
-    found = [
+    forms = [
         one("div.approx{.ftz}", "f32", _divide_approximately(full=False), "t = t t"),
         one("div.full{.ftz}", "f32", _divide_approximately(full=True), "t = t t"),
         one("ex2.approx", "f16 f16x2", _power_of_two),
         one("ex2.approx.ftz", "bf16 bf16x2", _power_of_two),
         one("tanh.approx", "f16 bf16 f32 f16x2 bf16x2", np.tanh),
     ]
-    found += [
+    forms += [
         form("rcp.approx.ftz", "f64", "t = t", _of_upper_word(_APPROXIMATE["rcp"]), approximate=True),
         form("rsqrt.approx.ftz", "f64", "t = t", _of_upper_word(_APPROXIMATE["rsqrt"]), approximate=True),
         form("rsqrt.approx", "f64", "t = t", approximation(double.inverse_root), approximate=True),
     ]
-    found += [
+    forms += [
         one(f"{name}.approx{{.ftz}}", "f32", _APPROXIMATE[name])
         for name in ("ex2", "lg2", "sin", "cos", "rcp", "sqrt", "rsqrt")
     ]
-    return found
+    return forms
 
 
 def _signs_and_extremes() -> list[Form]:
-    found: list[Form] = []
+    forms: list[Form] = []
     for name, function in (("neg", lambda raw, f: raw ^ _sign_bit(f)), ("abs", lambda raw, f: raw & ~_sign_bit(f))):
         build = packed(_sign_change(function))
-        found += [
+        forms += [
             form(f"{name}{{.ftz}}", "f32 f16 f16x2", "t = t", build),
             form(name, "f64 bf16 bf16x2", "t = t", build),
         ]
     for name, largest in (("min", False), ("max", True)):
         build = packed(extreme(largest))
-        found += [form(f"{name}{{.ftz}}{{.NaN}}", "f32", "t = t t t", build), form(name, "f64", "t = t t", build)]
+        forms += [form(f"{name}{{.ftz}}{{.NaN}}", "f32", "t = t t t", build), form(name, "f64", "t = t t", build)]
         for both in ("", ".xorsign.abs"):
-            found.append(form(f"{name}{{.ftz}}{{.NaN}}{both}", "f32 f16 f16x2", "t = t t", build))
-            found.append(form(f"{name}{{.NaN}}{both}", "bf16 bf16x2", "t = t t", build))
-    return found
+            forms.append(form(f"{name}{{.ftz}}{{.NaN}}{both}", "f32 f16 f16x2", "t = t t", build))
+            forms.append(form(f"{name}{{.NaN}}{both}", "bf16 bf16x2", "t = t t", build))
+    return forms
 
 
 FORMS: tuple[Form, ...] = (

@@ -106,14 +106,14 @@ class Form:
         """The mode when these types and modifiers are of this form, else None."""
         if types not in self.types or len(set(modifiers)) != len(modifiers):
             return None
-        left = list(modifiers)
+        remaining = list(modifiers)
         for choices, required in self.groups:
-            found = [part for part in left if part in choices]
-            if len(found) > 1 or (required and not found):
+            matches = [part for part in remaining if part in choices]
+            if len(matches) > 1 or (required and not matches):
                 return None
-            for part in found:
-                left.remove(part)
-        return Mode(types, frozenset(modifiers)) if not left else None
+            for part in matches:
+                remaining.remove(part)
+        return Mode(types, frozenset(modifiers)) if not remaining else None
 
     def spellings(self) -> Iterable[str]:
         """Every opcode of this form, in the documented order."""
@@ -158,7 +158,7 @@ def form(pattern: str, types: str, roles: str, build: Callable[[Mode], Compute],
             choices += _NAMED.get(part.strip(" ."), (part.strip(" ."),))
         groups.append((tuple(choices), not optional))
     combinations = frozenset(tuple(combination.split(".")) for combination in types.split())
-    demand("form", "types", types, all(TYPES.issuperset(each) for each in combinations), "types such as u32 f32.f16")
+    demand("form", "types", types, all(TYPES.issuperset(parts) for parts in combinations), "types such as u32 f32.f16")
     results, sources = (tuple(part.split()) for part in (roles.partition("=")[0], roles.partition("=")[2]))
     fits = all(role.rstrip("?") in _ROLES for role in results) and all(role.rstrip("?!*") in _ROLES for role in sources)
     demand("form", "roles", roles, fits, "roles: t, t0, w, cc, or a type such as u32")

@@ -131,8 +131,8 @@ def extreme(largest: bool) -> Callable[[Mode], Compute]:
         chosen = np.maximum if largest else np.minimum
 
         def compute(a: Any, b: Any) -> Any:
-            found = chosen(view(a, mode.type), view(b, mode.type))
-            return bits(np.maximum(found, 0).astype(found.dtype) if mode.has("relu") else found)
+            winner = chosen(view(a, mode.type), view(b, mode.type))
+            return bits(np.maximum(winner, 0).astype(winner.dtype) if mode.has("relu") else winner)
 
         return compute
 
@@ -446,13 +446,13 @@ def _nth_set(mask: Any, base: Any, offset: Any) -> Any:
     undefined = (start > 31) | (wanted == -(1 << 31))
     if undefined.any():
         raise UndefinedResultError("fns from a bit above 31, or with offset -2147483648", undefined)
-    found, left = np.full(shape, -1, np.int64), np.maximum(np.abs(wanted), 1)
+    position, remaining = np.full(shape, -1, np.int64), np.maximum(np.abs(wanted), 1)
     for distance in range(32):
         place = start + distance * np.sign(wanted)
         here = (place >= 0) & (place < 32) & ((mask >> (place & 31)) & 1 != 0) & ((wanted != 0) | (distance == 0))
-        left = left - here
-        found = np.where(here & (left == 0) & (found < 0), place, found)
-    return found.astype(np.uint32)
+        remaining = remaining - here
+        position = np.where(here & (remaining == 0) & (position < 0), place, position)
+    return position.astype(np.uint32)
 
 
 FORMS: tuple[Form, ...] = (

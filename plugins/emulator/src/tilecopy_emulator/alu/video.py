@@ -118,4 +118,4 @@ def _forms() -> list[Form]:
 
 
 FORMS = tuple(_forms())
-NAMES = frozenset(each.name for each in FORMS)
+NAMES = frozenset(form.name for form in FORMS)

@@ -96,7 +96,7 @@ def compile_cuda(
         raise LaunchError(f"the source {name} has {len(source)} characters; at most {_MOST_OF_SOURCE} are compiled")
     path = Path(name).resolve()
     words = [f"--gpu-architecture=compute_{str(target_of(target)).removeprefix('sm_')}", "-lineinfo", "--device-int128"]
-    words += [] if any(each.lstrip("-").startswith("std") for each in nvrtc_options or ()) else ["--std=c++17"]
+    words += [] if any(option.lstrip("-").startswith("std") for option in nvrtc_options or ()) else ["--std=c++17"]
     folders = header_folders()
     words += [UNROLL_LIMIT, *(nvrtc_options or ()), f"-I{path.parent}", *(f"-I{folder}" for folder in folders)]
     standard = standard_headers("", folders)
@@ -188,8 +188,8 @@ def _device_part(unit: _Unit, first: _Compiled, missing: list[str], folders: lis
         hosts = {name: hosts[name] | more[name] for name in files}
     gone = sorted(hosts[""], key=lambda each: each.start)
     parts = {
-        "left out as host code": [f"{each.name or 'a declaration'} (line {each.first})" for each in gone],
-        "left out, because they are not found": [f"#include <{each}>" for each in missing],
+        "left out as host code": [f"{decl.name or 'a declaration'} (line {decl.first})" for decl in gone],
+        "left out, because they are not found": [f"#include <{header}>" for header in missing],
     }
     notes = [f"{why}: {_listed(names)}" for why, names in parts.items() if names]
     unit = attrs.evolve(unit, left_out=tuple(notes))
@@ -229,14 +229,14 @@ def _local_files(
         for name in included(text):
             if name in texts or name in missing or name == "cub/cub.cuh":
                 continue
-            places = [each / name for each in (folder, path.parent, *map(Path, includes))]
+            places = [root / name for root in (folder, path.parent, *map(Path, includes))]
             if name in known and not places[0].is_file():
                 continue
             local = next((place for place in places if place.is_file()), None)
             if local is not None and len(texts) < _MOST_HEADERS:
                 texts[name] = local.read_text(encoding="utf-8", errors="replace")
                 queue.append((texts[name], local.parent))
-            elif name.startswith("thrust/") or not any((Path(each) / name).is_file() for each in [*folders, *includes]):
+            elif name.startswith("thrust/") or not any((Path(root) / name).is_file() for root in [*folders, *includes]):
                 missing[name] = None
     return texts, list(missing)
 
@@ -256,14 +256,14 @@ def _select(unit: _Unit, ptx: str, entry: str | None, name: str) -> tuple[str, s
     entries = re.findall(r"\.entry\s+([\w$]+)", ptx)
     if entry in entries:
         return ptx, str(entry)
-    named = [each for each in entries if readable(each) == entry]
+    named = [mangled for mangled in entries if readable(mangled) == entry]
     if len(named) == 1:
         return ptx, named[0]
     if entry is None and len(entries) == 1:
         return ptx, entries[0]
     instances = launched_instances(source_file(unit.written[""]))
     if entry is None:
-        wanted = [each for listed in instances.values() for each in listed] if not entries else []
+        wanted = [text for listed in instances.values() for text in listed] if not entries else []
     else:
         wanted = instances.get(entry.rpartition("::")[2]) or [entry]
     compiled = _compile(unit, wanted[0]) if len(wanted) == 1 else _Compiled("", "")
@@ -276,8 +276,8 @@ def _select(unit: _Unit, ptx: str, entry: str | None, name: str) -> tuple[str, s
         raise AssemblerError(
             f"NVRTC refuses {wanted[0]} of the source {name}:\n{printable(compiled.log[:_MOST_OF_LOG].rstrip())}"
         )
-    listed = [*map(_readable_if_unique(entries), entries), *(each for listed in instances.values() for each in listed)]
-    listed += [f"{each}<...>" for each, known in instances.items() if not known]
+    listed = [*map(_readable_if_unique(entries), entries), *(text for listed in instances.values() for text in listed)]
+    listed += [f"{template}<...>" for template, known in instances.items() if not known]
     has = f"it has: {_listed(listed) or 'none'}"
     if entry is None:
         raise LaunchError(f"the source {name} has several kernels, or templates alone: name one, {has}")
@@ -308,7 +308,7 @@ def _as_in_source(text: str, entry: str, unit: _Unit) -> str:
 
 def _is_text(value: Any) -> bool:
     """Return whether a value is a text that C can have."""
-    return isinstance(value, str) and "\0" not in value and not any("\ud800" <= each <= "\udfff" for each in value)
+    return isinstance(value, str) and "\0" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
 
 
 def _compile(unit: _Unit, entry: str | None = None) -> _Compiled:
@@ -362,15 +362,15 @@ def run_nvcc(source: str, path: Path, target: str, options: Sequence[str]) -> _C
     if nvcc is None:
         return _Compiled("", "nvcc would compile the host code, too, but is not installed")
     with tempfile.TemporaryDirectory() as folder:
-        copy, made = Path(folder) / f"{path.stem}.cu", Path(folder) / "made.ptx"
+        copy, ptx = Path(folder) / f"{path.stem}.cu", Path(folder) / "made.ptx"
         copy.write_text(source, encoding="utf-8")
         words: list[str | Path] = [nvcc, "-ptx", "-lineinfo", f"-arch={target}", f"-I{path.parent}", *options]
-        words += ["-o", made, copy]
+        words += ["-o", ptx, copy]
         try:
             done = subprocess.run(words, capture_output=True, text=True, timeout=_NVCC_SECONDS, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             return _Compiled("", f"nvcc cannot be run: {error}")
         log = (done.stderr or done.stdout).replace(str(copy), str(path))
-        if done.returncode or not made.exists():
+        if done.returncode or not ptx.exists():
             return _Compiled("", f"nvcc refuses the file, too:\n{log[:_MOST_OF_LOG]}")
-        return _Compiled(made.read_text(encoding="utf-8", errors="replace").replace(str(copy), str(path)), "")
+        return _Compiled(ptx.read_text(encoding="utf-8", errors="replace").replace(str(copy), str(path)), "")

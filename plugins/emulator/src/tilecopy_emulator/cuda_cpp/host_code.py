@@ -97,13 +97,13 @@ _INCLUDE = re.compile(r'\s*#\s*include\s*[<"]([^">\n]+)')
 
 def included(text: str) -> list[str]:
     """The names of the headers that a text includes."""
-    matches = (_INCLUDE.match(each.text) for each in tokens_of(text) if each.kind == "line")
+    matches = (_INCLUDE.match(token.text) for token in tokens_of(text) if token.kind == "line")
     return [match[1] for match in matches if match]
 
 
 def tokens_of(text: str) -> tuple[Token, ...]:
     """Split C++ into tokens; comments and spaces are left out."""
-    tokens = (Token(str(each.lastgroup), each[0], each.start()) for each in _TOKEN.finditer(text))
+    tokens = (Token(str(match.lastgroup), match[0], match.start()) for match in _TOKEN.finditer(text))
     return tuple(attrs.evolve(x, kind="string") if x.kind == "end" else x for x in tokens if x.kind != "space")
 
 
@@ -136,17 +136,17 @@ def without(file: SourceFile, left_out: Collection[Declaration]) -> str:
     """The text of a file with spaces in place of some declarations; lines keep their numbers, preprocessor lines stay."""
     kept = [x for x in file.tokens if x.kind == "line" and not re.match(r"\s*#\s*(pragma|include)", x.text)]
     parts, at = [], 0
-    for each in sorted(left_out, key=lambda each: each.start):
-        if each.start < at:
+    for declaration in sorted(left_out, key=lambda declaration: declaration.start):
+        if declaration.start < at:
             continue
-        parts.append(file.text[at : each.start])
-        at = each.start
+        parts.append(file.text[at : declaration.start])
+        at = declaration.start
         for line in kept:
-            if each.start < line.start < each.end:
+            if declaration.start < line.start < declaration.end:
                 parts += [re.sub(r"[^\n]", " ", file.text[at : line.start]), line.text]
                 at = line.end
-        parts.append(re.sub(r"[^\n]", " ", file.text[at : each.end]))
-        at = each.end
+        parts.append(re.sub(r"[^\n]", " ", file.text[at : declaration.end]))
+        at = declaration.end
     return "".join([*parts, file.text[at:]])
 
 
@@ -166,7 +166,7 @@ def host_declarations(file: SourceFile, kernels: Collection[str]) -> set[Declara
 
 def needs_host(file: SourceFile, missing: Collection[str]) -> bool:
     """Return whether NVRTC is sure to refuse a file: outside every ``#if`` it has a host function, or a header that is missing."""
-    functions = {each.start for each in host_declarations(file, ()) if each.kind == "function"}
+    functions = {declaration.start for declaration in host_declarations(file, ()) if declaration.kind == "function"}
     depth = 0
     for token in file.tokens:
         if token.kind == "line":
@@ -230,7 +230,7 @@ class _Reader:
     def __init__(self, text: str, tokens: list[Token], markers: frozenset[str]) -> None:
         self.tokens, self.markers, self.at, self.classes = tokens, markers, 0, 0
         self.read: list[Declaration] = []
-        self.lines = [each.start() for each in re.finditer("\n", text)]
+        self.lines = [newline.start() for newline in re.finditer("\n", text)]
 
     def declarations(self, depth: int = 0) -> None:
         """Read up to the end, or the brace that closes a namespace or a class."""

@@ -20,7 +20,7 @@ def launched_instances(file: SourceFile) -> dict[str, list[str]]:
     Constants of the launching function are put in place of their names, and so are its own template arguments, where the file
     shows them. A template whose parameters all have default arguments is launched as ``name<>``.
     """
-    templates = {each.name: each for each in file.kernels if each.head[0].text == "template"}
+    templates = {kernel.name: kernel for kernel in file.kernels if kernel.head[0].text == "template"}
     by_template: dict[str, dict[str, None]] = {name: {} for name in templates}
     for name, arguments, function in _uses(file, "<<<"):
         base = name.rpartition("::")[2]
@@ -39,8 +39,8 @@ def launched_instances(file: SourceFile) -> dict[str, list[str]]:
 def _uses(file: SourceFile, before: str) -> Iterator[tuple[str, tuple[Token, ...], Declaration | None]]:
     """Each ``name<arguments>`` that stands before a mark, and the function that it is in; the mark is ``<<<`` or ``(``."""
     tokens = file.tokens
-    functions = [each for each in file.declarations if each.kind == "function"]
-    macros = [inner for each in tokens if each.kind == "line" and before in each.text for inner in _macro_body(each)]
+    functions = [declaration for declaration in file.declarations if declaration.kind == "function"]
+    macros = [inner for line in tokens if line.kind == "line" and before in line.text for inner in _macro_body(line)]
     for sequence in (tokens, macros):
         for at, token in enumerate(sequence):
             if token.text != before or not at:
@@ -60,7 +60,7 @@ def _uses(file: SourceFile, before: str) -> Iterator[tuple[str, tuple[Token, ...
             while start >= 2 and sequence[start - 1].text == "::" and sequence[start - 2].kind == "word":
                 start -= 2
                 name = f"{sequence[start].text}::{name}"
-            inside = [each for each in functions if sequence is tokens and each.start <= token.start < each.end]
+            inside = [func for func in functions if sequence is tokens and func.start <= token.start < func.end]
             yield name, arguments, inside[-1] if inside else None
 
 
@@ -71,7 +71,7 @@ def _macro_body(line: Token) -> Sequence[Token]:
 
 def _resolved(file: SourceFile, arguments: Sequence[Token], function: Declaration | None, rounds: int) -> Iterator[str]:
     """Template arguments with the constants of their function in place of its names, once for each way to call it."""
-    written = " ".join(each.text for each in arguments)
+    written = " ".join(token.text for token in arguments)
     if function is None:
         if _known_outside(file, arguments):
             yield written
@@ -97,17 +97,17 @@ def _resolved(file: SourceFile, arguments: Sequence[Token], function: Declaratio
             replaced, passed_values = written, re.split(r"\s*,\s*(?![^<(]*[>)])", values)
             for parameter, value in zip(parameters, passed_values, strict=False):
                 replaced = re.sub(rf"\b{parameter}\b", value, replaced)
-            if not any(re.search(rf"\b{each}\b", replaced) for each in parameters[len(passed_values) :]):
+            if not any(re.search(rf"\b{parameter}\b", replaced) for parameter in parameters[len(passed_values) :]):
                 yield replaced
 
 
 def _known_outside(file: SourceFile, arguments: Sequence[Token]) -> bool:
     """Return whether a macro's template arguments mean something outside it: no parameter of the macro is among them."""
     parameters = set()
-    for line in (each.text for each in file.tokens if each.kind == "line"):
+    for line in (token.text for token in file.tokens if token.kind == "line"):
         if macro := re.match(r"\s*#\s*define\s+\w+\(([^)]*)\)", line):
             parameters |= set(re.findall(r"\w+", macro[1]))
-    return not any(each.text in parameters for each in arguments)
+    return not any(token.text in parameters for token in arguments)
 
 
 def template_parameters(function: Declaration) -> dict[str, bool]:

@@ -32,7 +32,7 @@ def header_folders() -> list[str]:
         with LOCK:
             from cuda.pathfinder import find_nvidia_header_directory
 
-        return [folder for each in _LIBRARIES if (folder := find_nvidia_header_directory(each))]
+        return [folder for library in _LIBRARIES if (folder := find_nvidia_header_directory(library))]
     except Exception:  # an older locator's; a source without includes needs none
         return []
 

@@ -33,13 +33,13 @@ def _results_of(form: Form, operand: Operand, instruction: Instruction) -> list[
 
 
 def _chosen(instruction: Instruction, table: Mapping[str, Sequence[Form]]) -> tuple[Form, Mode]:
-    found = find_forms(instruction.opcode, table)
-    if not found:
+    matches = find_forms(instruction.opcode, table)
+    if not matches:
         raise refuse(instruction, f"this form of {instruction.opcode[0]} is not known")
-    for form, mode in found:
+    for form, mode in matches:
         if _count(form.sources) == len(instruction.operands) - 1:
             return form, mode
-    wanted = " or ".join(str(_count(form.sources) + 1) for form, _ in found)
+    wanted = " or ".join(str(_count(form.sources) + 1) for form, _ in matches)
     raise refuse(instruction, f"it takes {wanted} operands, not {len(instruction.operands)}")
 
 

@@ -32,8 +32,8 @@ def _atomic(instruction: Instruction, program: Program) -> Step:
     noftz = "noftz" in parts.rest or (parts.count > 0 and type in _NARROW)  # several have it though they may not say so
     family = "atom.vector" if parts.count else "atom"
     compute, in_shared = (
-        atomic_operation(operation, type, noftz=noftz, family=each) if type else None
-        for each in (family, family if parts.count else "atom.shared")
+        atomic_operation(operation, type, noftz=noftz, family=family_name) if type else None
+        for family_name in (family, family if parts.count else "atom.shared")
     )
     if (
         compute is None
@@ -46,14 +46,14 @@ def _atomic(instruction: Instruction, program: Program) -> Step:
         raise refuse(instruction, "red has no result to acquire by")
     operands = list(operands_of(instruction, (3 if operation == "cas" else 2) + returns))
     count = 2 if type == "b128" else parts.count or 1
-    each = "b64" if type == "b128" else type
+    kind = "b64" if type == "b128" else type
     write = (
-        [writer(x, each, instruction, program) for x in names_of(operands.pop(0), count, instruction)]
+        [writer(x, kind, instruction, program) for x in names_of(operands.pop(0), count, instruction)]
         if returns
         else []
     )
     address = data_address(operands.pop(0), parts.space, instruction, program)
-    readers = [[reader(x, each, instruction, program) for x in names_of(y, count, instruction)] for y in operands]
+    readers = [[reader(x, kind, instruction, program) for x in names_of(y, count, instruction)] for y in operands]
     size = 16 if type == "b128" else REGISTER_BITS[type] // 8
     scan = None if parts.count else scan_of(operation, type)
     access = AccessKind(
@@ -123,8 +123,8 @@ def _wide(
 
         old = machine.atomic(lanes, access, address(machine, lanes), update)
         halves = np.ascontiguousarray(old)[..., None].view(np.uint64)
-        for number, each in enumerate(write):
-            each(machine, lanes, halves[..., number])
+        for number, write_half in enumerate(write):
+            write_half(machine, lanes, halves[..., number])
 
     return step
 
@@ -135,11 +135,11 @@ _BYTES = {"e4m3x4": "b32", "e5m2x4": "b32"}
 
 def _multicast_parts(instruction: Instruction) -> Parts:
     """Return what the opcode of ``multimem`` says."""
-    said = modifiers_of(instruction.opcode)
-    type, count = said.type or next(_BYTES[part] for part in said.rest if part in _BYTES), said.count or 1
-    order = said.order or ("relaxed" if "red" in instruction.opcode else "weak")
+    mods = modifiers_of(instruction.opcode)
+    type, count = mods.type or next(_BYTES[part] for part in mods.rest if part in _BYTES), mods.count or 1
+    order = mods.order or ("relaxed" if "red" in instruction.opcode else "weak")
     element = REGISTER_BITS[type] // 8
-    return Parts(AccessKind(said.space, count * element, order, said.scope or "sys"), type, count, element)
+    return Parts(AccessKind(mods.space, count * element, order, mods.scope or "sys"), type, count, element)
 
 
 def _multicast_load(instruction: Instruction, program: Program) -> Step:

@@ -69,13 +69,13 @@ def _discard(instruction: Instruction, program: Program) -> Step:
         where = address(machine, lanes)
         machine.demand_aligned(lanes, where, LINE_BYTES, "the global address {}")
         for offset in range(0, LINE_BYTES, access.bytes):
-            there = where + where.dtype.type(offset)
-            pieces = machine.globals.locate(lanes, machine.globals.spread(lanes, there), access.bytes)
+            addresses = where + where.dtype.type(offset)
+            pieces = machine.globals.locate(lanes, machine.globals.spread(lanes, addresses), access.bytes)
             raw: Any = np.empty((machine.size(lanes), machine.copies, access.bytes), np.uint8)
             for array, chosen, offsets in pieces:
                 part = array.data[offsets[..., None] + np.arange(access.bytes)]
                 raw[slice(None) if chosen is None else chosen] = part ^ _SCRAMBLED
-            machine.store(lanes, access, there, raw)
+            machine.store(lanes, access, addresses, raw)
 
     return step
 

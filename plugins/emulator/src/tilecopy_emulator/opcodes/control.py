@@ -107,9 +107,9 @@ def _set_registers(instruction: Instruction, program: Program) -> Step:
 
 
 def _fence(instruction: Instruction, program: Program) -> Step:
-    said = modifiers_of(instruction.opcode)
-    strength = SCOPES[said.scope or "gpu"]  # membar.gl
-    acquires, releases = said.order != "release", said.order != "acquire"
+    mods = modifiers_of(instruction.opcode)
+    strength = SCOPES[mods.scope or "gpu"]  # membar.gl
+    acquires, releases = mods.order != "release", mods.order != "acquire"
 
     def step(machine: Machine, lanes: Lanes) -> None:
         machine.flags.fence(lanes, strength, acquires=acquires, releases=releases)

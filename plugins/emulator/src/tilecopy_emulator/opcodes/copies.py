@@ -113,23 +113,23 @@ def _source(machine: Machine, lanes: Lanes, addresses: Any, size: int, keep: Any
         for number in np.unique(addresses[chosen] >> np.uint64(WINDOW_BITS)).tolist():
             here = chosen & (addresses >> np.uint64(WINDOW_BITS) == number)
             rows, columns = np.nonzero(here)
-            found = memory.array_at(lanes, number << WINDOW_BITS, addresses, here)
-            offsets = addresses[here].view(np.int64) - found.base
-            bad = (offsets < 0) | (offsets + count > len(found.data))
+            target = memory.array_at(lanes, number << WINDOW_BITS, addresses, here)
+            offsets = addresses[here].view(np.int64) - target.base
+            bad = (offsets < 0) | (offsets + count > len(target.data))
             if bad.any():
                 whole = np.zeros(shape, bool)
                 whole[here] = bad
-                memory.outside(lanes, found, addresses.view(np.int64) - found.base, whole, count)
+                memory.outside(lanes, target, addresses.view(np.int64) - target.base, whole, count)
             covered = -(-count // memory.cell) * memory.cell
-            memory.check_read(found, lanes, offsets, covered, 0, here, remember=False)
-            reads = Reads(machine.in_flight, addresses.view(np.int64) - found.base, count, here)
-            found.in_flight.setdefault(machine.launch.operations + 1, []).append(reads)
-            raw_parts.append((found, here, offsets, count))
+            memory.check_read(target, lanes, offsets, covered, 0, here, remember=False)
+            reads = Reads(machine.in_flight, addresses.view(np.int64) - target.base, count, here)
+            target.in_flight.setdefault(machine.launch.operations + 1, []).append(reads)
+            raw_parts.append((target, here, offsets, count))
 
     def read_parts(rows: Any) -> Any:
         raw = np.zeros((*shape, size), np.uint8)
-        for found, here, offsets, count in raw_parts:
-            raw[here, :count] = found.data[offsets[:, None] + np.arange(count)]
+        for target, here, offsets, count in raw_parts:
+            raw[here, :count] = target.data[offsets[:, None] + np.arange(count)]
         return raw[rows]
 
     return read_parts
@@ -287,15 +287,15 @@ def issue_copy(
         array_write = check_written_global(machine, one, array, pieces, reduces=compute is not None)
         data["array_to"], data["offsets_to"] = array, offsets + steps[:, None]
     else:
-        place_to, there = ("shared", received), int(received[0]) // shared.size
-        if source[0] != "global" and there == lane // machine.threads:
+        place_to, cta = ("shared", received), int(received[0]) // shared.size
+        if source[0] != "global" and cta == lane // machine.threads:
             what = "the destination of a bulk copy is the CTA itself; it must be another of the cluster"
             machine.hazard("window", what, one)
-        if barrier // shared.size != there:
+        if barrier // shared.size != cta:
             machine.hazard("window", "the mbarrier of a bulk copy is not in the CTA of its destination", one)
         writes = check_received(machine, one, received, size, reduces=compute is not None)
         data["place_to"] = received + steps
-        ctas.append(there)
+        ctas.append(cta)
     start_operation(
         machine, lane, kind, reads=reads, writes=writes, barrier=barrier, size=size, ctas=tuple(ctas),
         array_write=array_write, in_flight=in_flight, data=data, reduces=compute is not None,
@@ -335,9 +335,9 @@ class Piece:
 
     def cells(self, machine: Machine, one: Any, array: GlobalArray) -> tuple[Any, Any]:
         """ShadowMemory cells, and the thread of each."""
-        cells, each = machine.globals.cells(array, self.offsets, self.size)
+        cells, cells_per_offset = machine.globals.cells(array, self.offsets, self.size)
         threads = np.broadcast_to(machine.grid_thread[int(one[0])], self.chosen.shape)[self.chosen]
-        return cells, np.repeat(threads, each)
+        return cells, np.repeat(threads, cells_per_offset)
 
 
 def check_read_global(machine: Machine, one: Any, array: GlobalArray, pieces: Sequence[Piece]) -> None:
@@ -358,16 +358,16 @@ def check_written_global(
     """Bytes that an engine writes, likewise; returns what is in flight, as :class:`Operation` has it. Reductions may meet one another."""
     if not array.writable or array.space != "global":
         machine.hazard("read-only", f"{array.name} is written and may not be", one)
-    shadow, found = machine.globals.shadow_of(array), [piece.cells(machine, one, array) for piece in pieces]
-    before = [shadow.writer[cells] for cells, _ in found]
-    for number, (cells, _) in enumerate(found if reduces else ()):
+    shadow, cells_by_piece = machine.globals.shadow_of(array), [piece.cells(machine, one, array) for piece in pieces]
+    before = [shadow.writer[cells] for cells, _ in cells_by_piece]
+    for number, (cells, _) in enumerate(cells_by_piece if reduces else ()):
         met = is_reduction(before[number])
         if machine.copies > 1 and (met.any() or len(np.unique(cells)) < len(cells)):
             machine.demand_single()
         before[number] = np.where(met, 0, before[number])
-    plain = [ordinary(machine, stamps, threads) for stamps, (_, threads) in zip(before, found, strict=True)]
+    plain = [ordinary(machine, stamps, threads) for stamps, (_, threads) in zip(before, cells_by_piece, strict=True)]
     flat, strength = [], REDUCED if reduces else WEAK
-    for number, (piece, (cells, _)) in enumerate(zip(pieces, found, strict=True)):
+    for number, (piece, (cells, _)) in enumerate(zip(pieces, cells_by_piece, strict=True)):
         lanes = np.repeat(one, len(piece.chosen))
         machine.globals.check_write(array, lanes, piece.offsets, piece.size, strength, piece.chosen)
         check_proxy_global(machine, one, array, cells, before[number], plain[number], "written")
@@ -439,8 +439,8 @@ def ordinary(machine: Machine, stamps: Any, threads: Any) -> Any:
     if not len(written):
         return written
     actor = actor_of(stamps[written])
-    own = by_engine(stamps[written]) & (actor == threads[written])  # it has waited
-    plain = written[(actor < BARRIER_ACTOR) & ~own]
+    own_writes = by_engine(stamps[written]) & (actor == threads[written])  # it has waited
+    plain = written[(actor < BARRIER_ACTOR) & ~own_writes]
     if len(plain):
         machine.demand_single()
     return plain
@@ -547,7 +547,7 @@ def _send(instruction: Instruction, program: Program, type: str, count: int, com
     size = count * dtype.itemsize
 
     def step(machine: Machine, lanes: Lanes) -> None:
-        found = gather(machine, lanes, readers, dtype)
+        elements = gather(machine, lanes, readers, dtype)
         index, shared = machine.index(lanes), machine.shared
         places = shared.place(lanes, to(machine, lanes), size, remote=True)
         barriers = shared.place(lanes, phase(machine, lanes), 8, remote=True)
@@ -561,13 +561,13 @@ def _send(instruction: Instruction, program: Program, type: str, count: int, com
                 machine.hazard("window", "the destination of red.async is the CTA itself; it must be another", one)
             cells, _ = shared.cells_from(place, size)
             shared.check_write(one, place, size, WEAK if compute is None else REDUCED)
-            row = row_of(found, position)
+            row = row_of(elements, position)
             start_operation(
                 machine, lane, kind, writes=cells, barrier=where, size=size, ctas=(int(place[0]) // shared.size,),
                 reduces=compute is not None, data={"place_to": place, "row": row, "compute": compute, "element": dtype.itemsize},
             )  # fmt: skip
         if machine.launch.observer is not None:
-            observed.tell_access(machine, "store" if compute is None else "atomic", lanes, ("shared", places), found)
+            observed.tell_access(machine, "store" if compute is None else "atomic", lanes, ("shared", places), elements)
 
     return step
 

@@ -103,8 +103,8 @@ def places_of(machine: Machine, lane: int, cta: int, offsets: Any) -> Any:
 
 def units_of(found: Descriptor, rows: int, k: int, type: str, *, mn_major: bool) -> Any:
     """Addresses of the units of an operand of so many rows of M or N and columns, as :func:`matrix_of` takes them."""
-    each = 8 * UNIT // ELEMENT_BITS[type]
-    return found.mn_major(rows // each, k) if mn_major else found.k_major(rows, k // each)
+    elems_per_unit = 8 * UNIT // ELEMENT_BITS[type]
+    return found.mn_major(rows // elems_per_unit, k) if mn_major else found.k_major(rows, k // elems_per_unit)
 
 
 def widened(raw: Any, bits: int) -> Any:

@@ -62,10 +62,10 @@ def data_address(operand: Operand, space: str, instruction: Instruction, program
     base = operand.base if isinstance(operand, Memory) else ""
     if not space and program.register_bits.get(base) == 32:
         raise refuse(instruction, f"the register {base} has 32 bits where a generic address is wanted")
-    there = next((variable.space for variable in program.variables if variable.name == base), "")
-    if space and there and there != space.partition("::")[0]:
-        raise refuse(instruction, f"the variable {base} is in .{there}")
-    window = np.uint64(0 if space else {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(there, 0))
+    declared_space = next((variable.space for variable in program.variables if variable.name == base), "")
+    if space and declared_space and declared_space != space.partition("::")[0]:
+        raise refuse(instruction, f"the variable {base} is in .{declared_space}")
+    window = np.uint64(0 if space else {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(declared_space, 0))
     return (lambda machine, lanes: read(machine, lanes) + window) if window else read
 
 
@@ -240,18 +240,18 @@ def several(instructions: list[Instruction], steps: list[Step], program: Program
 def runs(program: Program) -> list[tuple[int, int]]:
     """Return where loads or stores stand in a row that can be done as one: first and how many."""
     targets = set(program.labels.values())
-    found: list[tuple[int, int]] = []
+    groups: list[tuple[int, int]] = []
     first, key = 0, None
     for at, instruction in enumerate([*program.instructions, None]):
         this = None if instruction is None else _alike(instruction, program)
         if this is None or this != key or at in targets or at - first >= 64:
             if key is not None and at - first > 1:
-                found.append((first, at - first))
+                groups.append((first, at - first))
             first, key = at, this
         elif key[1] in {name for i in program.instructions[first:at] for name in written_by(i)}:
-            found += [(first, at - first)] if at - first > 1 else []
+            groups += [(first, at - first)] if at - first > 1 else []
             first = at
-    return found
+    return groups
 
 
 def _alike(instruction: Instruction, program: Program) -> tuple[tuple[str, ...], str] | None:
@@ -272,8 +272,8 @@ def origins_of(lacking: Any, element: int) -> Any:
     """For :meth:`Machine.store`, of the second of :meth:`Machine.sources`: registers of so many bytes side by side."""
     if lacking is None:
         return None
-    each = [np.where(bits[:, None].view(np.uint8)[:, :element] != 0, whence[:, None], 0) for bits, whence in lacking]
-    return np.concatenate(each, axis=1)
+    parts = [np.where(bits[:, None].view(np.uint8)[:, :element] != 0, whence[:, None], 0) for bits, whence in lacking]
+    return np.concatenate(parts, axis=1)
 
 
 def gather(machine: Machine, lanes: Lanes, readers: list[Reader], dtype: Any) -> Any:
@@ -335,9 +335,9 @@ def _store_zeros(instruction: Instruction, program: Program) -> Step:
 
 def _store_async(instruction: Instruction, program: Program) -> Step:
     """``st.async.release`` to global memory: what the thread did before is there before it is."""
-    said = modifiers_of(instruction.opcode)
-    size = REGISTER_BITS[said.type] // 8
-    return store(instruction, program, Parts(AccessKind(said.space, size, "release", said.scope), said.type, 1, size))
+    mods = modifiers_of(instruction.opcode)
+    size = REGISTER_BITS[mods.type] // 8
+    return store(instruction, program, Parts(AccessKind(mods.space, size, "release", mods.scope), mods.type, 1, size))
 
 
 INSTRUCTIONS: dict[str, Handler] = {

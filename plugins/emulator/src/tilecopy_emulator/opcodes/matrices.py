@@ -58,23 +58,23 @@ class _Form:
         """From elements of rows ``(rows, copies, n)`` to those of lanes: ``(lanes, copies, n)``."""
         copies = rows.shape[1]
         flat = rows.reshape(-1, self.tiles * self.rows, copies, rows.shape[2]).swapaxes(2, 3)
-        found = np.empty((len(flat), 32, len(self.lane) // 32, copies), rows.dtype)
-        found[:, self.lane, self.element] = flat.reshape(len(flat), -1, copies)
-        return np.ascontiguousarray(found.swapaxes(2, 3)).reshape(-1, copies, found.shape[2])
+        elements = np.empty((len(flat), 32, len(self.lane) // 32, copies), rows.dtype)
+        elements[:, self.lane, self.element] = flat.reshape(len(flat), -1, copies)
+        return np.ascontiguousarray(elements.swapaxes(2, 3)).reshape(-1, copies, elements.shape[2])
 
     def taken(self, lanes: Any) -> Any:
         """The reverse of :meth:`given`."""
         copies = lanes.shape[1]
-        found = lanes.reshape(-1, 32, copies, lanes.shape[2])[:, self.lane, :, self.element]
-        found = found.swapaxes(0, 1).reshape(found.shape[1], self.tiles * self.rows, -1, copies)
-        return np.ascontiguousarray(found.swapaxes(2, 3)).reshape(-1, copies, found.shape[2])
+        elements = lanes.reshape(-1, 32, copies, lanes.shape[2])[:, self.lane, :, self.element]
+        elements = elements.swapaxes(0, 1).reshape(elements.shape[1], self.tiles * self.rows, -1, copies)
+        return np.ascontiguousarray(elements.swapaxes(2, 3)).reshape(-1, copies, elements.shape[2])
 
 
 @lru_cache(maxsize=32)
 def _form(name: str, shape: str, tiles: int, packed: int, *, trans: bool) -> _Form:
     rows, size, steps = _FORMS[name, shape, trans]
-    each = rows * 16 // size // 32
-    return _Form(tiles, rows, size, packed, *laid((tiles, 0, each), *steps))
+    elems_per_lane = rows * 16 // size // 32
+    return _Form(tiles, rows, size, packed, *laid((tiles, 0, elems_per_lane), *steps))
 
 
 def _form_of(instruction: Instruction) -> _Form:
@@ -168,8 +168,8 @@ def _transpose(instruction: Instruction, program: Program) -> Step:
         elements, origins = _elements(machine, lanes, readers, as_rows.bytes)
         write(machine, lanes, as_columns.given(as_rows.taken(elements)).view(np.uint32)[:, :, 0])
         if origins is not None:
-            found = as_columns.given(as_rows.taken(origins[:, None]))[:, 0]
-            machine.poison_found((name,), 4, index, np.repeat(found, as_rows.bytes, axis=1))
+            elem_origins = as_columns.given(as_rows.taken(origins[:, None]))[:, 0]
+            machine.poison_found((name,), 4, index, np.repeat(elem_origins, as_rows.bytes, axis=1))
 
     return step
 

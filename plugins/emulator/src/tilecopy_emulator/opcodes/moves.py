@@ -108,15 +108,15 @@ def _convert_address(machine: Machine, lanes: Lanes, opcode: Any, write: Writer,
 def _is_space(machine: Machine, lanes: Lanes, opcode: Any, write: Writer, read: Reader) -> None:
     address, space = read(machine, lanes), opcode[1]
     if space in _SAME:
-        held = [array.space == space.partition("::")[0] for array in machine.launch.memory.arrays]
-        window = np.minimum(address >> np.uint64(WINDOW_BITS), np.uint64(len(held) + 1)).astype(np.int64)
-        found = np.array([False, *held, space == "global"])[window]
+        in_space = [array.space == space.partition("::")[0] for array in machine.launch.memory.arrays]
+        window = np.minimum(address >> np.uint64(WINDOW_BITS), np.uint64(len(in_space) + 1)).astype(np.int64)
+        inside = np.array([False, *in_space, space == "global"])[window]
     else:
-        found = address >> np.uint64(32) == np.uint64(_WINDOWS[space] >> 32)
+        inside = address >> np.uint64(32) == np.uint64(_WINDOWS[space] >> 32)
     if space in ("shared", "shared::cta"):
-        own = machine.rank if machine.rank.shape[0] == 1 else machine.rank[lanes]
-        found = found & ((address >> np.uint64(RANK_BITS)) & np.uint64(0xFF) == own.astype(np.uint64))
-    write(machine, lanes, found)
+        rank = machine.rank if machine.rank.shape[0] == 1 else machine.rank[lanes]
+        inside = inside & ((address >> np.uint64(RANK_BITS)) & np.uint64(0xFF) == rank.astype(np.uint64))
+    write(machine, lanes, inside)
 
 
 def _map_address(instruction: Instruction, program: Program) -> Step:

@@ -103,10 +103,10 @@ def _loaded(machine: Machine, lane: Any, access: AccessKind, address: Any) -> by
 
 def _text_at(machine: Machine, lane: Any, address: int) -> str:
     """The text of C at an address."""
-    found = bytearray()
-    while len(found) < _MOST_TEXT and (byte := _loaded(machine, lane, _BYTE, [address + len(found)])[0]):
-        found.append(byte)
-    return found.decode("utf-8", "replace")
+    characters = bytearray()
+    while len(characters) < _MOST_TEXT and (byte := _loaded(machine, lane, _BYTE, [address + len(characters)])[0]):
+        characters.append(byte)
+    return characters.decode("utf-8", "replace")
 
 
 class _Arguments:

@@ -18,7 +18,7 @@ from ..alu import double
 from ..alu.formats import F32, F64, FORMATS, decode, encode, quantize
 
 _OTHER_BITS = {"e2m1": 8, "e2m3": 8, "e3m2": 8, "s32": 32, "s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}
-ELEMENT_BITS = {name: each.bits for name, each in FORMATS.items()} | _OTHER_BITS
+ELEMENT_BITS = {name: format.bits for name, format in FORMATS.items()} | _OTHER_BITS
 """Bits that an element of each type takes in a register or in shared memory (those of 4 and 6 bits stand in bytes)."""
 _BYTE_FLOATS = {"e2m1": (2, 2, 1), "e2m3": (0, 2, 3), "e3m2": (0, 3, 2)}
 """Of floats of less than 8 bits in a byte: bits below them, of the exponent, of the fraction."""
@@ -56,29 +56,29 @@ class Fragment:
     def values(self, words: Any) -> Any:
         """The matrix, shape ``(groups, copies, rows, columns)``, of registers ``(registers, groups, threads, copies)``."""
         values = values_of(words, self.type)
-        each = self.per_register
-        found = values[self.element // each, :, self.thread, :, self.element % each]  # (elements, groups, copies)
-        return found.transpose(1, 2, 0).reshape(*found.shape[1:], self.rows, self.columns)
+        count = self.per_register
+        elements = values[self.element // count, :, self.thread, :, self.element % count]  # (elements, groups, copies)
+        return elements.transpose(1, 2, 0).reshape(*elements.shape[1:], self.rows, self.columns)
 
     def words(self, raw: Any) -> Any:
         """Registers of the bits of a matrix; the reverse of :meth:`values`, but for decoding."""
         groups, copies = raw.shape[:2]
         threads, count = int(self.thread.max()) + 1, self.registers * self.per_register
-        found = np.empty((groups, threads, copies, count), raw.dtype)
-        found[:, self.thread, :, self.element] = raw.reshape(groups, copies, -1).transpose(2, 0, 1)
+        elements = np.empty((groups, threads, copies, count), raw.dtype)
+        elements[:, self.thread, :, self.element] = raw.reshape(groups, copies, -1).transpose(2, 0, 1)
         width = 8 if self.type == "f64" else 4
-        return found.view(f"u{width}").transpose(3, 0, 1, 2)
+        return elements.view(f"u{width}").transpose(3, 0, 1, 2)
 
     def spread(self, origins: Any) -> Any:
         """Return for each element what a register ``(registers, groups, threads)`` says: ``(groups, rows, columns)``."""
-        found = origins[self.element // self.per_register, :, self.thread]
-        return found.T.reshape(-1, self.rows, self.columns)
+        elem_origins = origins[self.element // self.per_register, :, self.thread]
+        return elem_origins.T.reshape(-1, self.rows, self.columns)
 
     def gather(self, origins: Any) -> Any:
         """Return for each register the greatest that its elements ``(groups, rows, columns)`` say."""
-        found: Any = np.zeros((self.registers, int(self.thread.max()) + 1, len(origins)), np.int64)
-        np.maximum.at(found, (self.element // self.per_register, self.thread), origins.reshape(len(origins), -1).T)
-        return found.swapaxes(1, 2)
+        greatest: Any = np.zeros((self.registers, int(self.thread.max()) + 1, len(origins)), np.int64)
+        np.maximum.at(greatest, (self.element // self.per_register, self.thread), origins.reshape(len(origins), -1).T)
+        return greatest.swapaxes(1, 2)
 
 
 def laid(*steps: tuple[int, int, int]) -> tuple[Any, Any]:

@@ -128,9 +128,9 @@ def _demand_address(
         if spaces != ("local",):
             raise refuse(instruction, "a number is an address in .local memory only")
     else:
-        own = spaces_of(program).get(base, "param")
-        if own not in {space.partition("::")[0] for space in spaces or _SPACES[:3]}:
-            raise refuse(instruction, f"{base} is in .{own}, the address of another space is wanted")
+        base_space = spaces_of(program).get(base, "param")
+        if base_space not in {space.partition("::")[0] for space in spaces or _SPACES[:3]}:
+            raise refuse(instruction, f"{base} is in .{base_space}, the address of another space is wanted")
 
 
 def _demand_alike(vector: Vector, instruction: Instruction, program: Program) -> None:
@@ -153,8 +153,8 @@ def _demand_alike(vector: Vector, instruction: Instruction, program: Program) ->
 
 def demand_together(program: Program) -> None:
     """Refuse what no assembler takes in one kernel: tcgen05 of two CTA groups, more than 48 KiB of static shared memory."""
-    named = {name for each in program.instructions for operand in each.operands for name in names_in(operand)}
-    static = sum(each.bytes for each in program.variables if each.space == "shared" and each.name in named)
+    named = {name for i in program.instructions for operand in i.operands for name in names_in(operand)}
+    static = sum(var.bytes for var in program.variables if var.space == "shared" and var.name in named)
     if static > MOST_STATIC_BYTES:
         raise UnsupportedPtxError(
             f"{program.name} has {static} bytes of static shared memory; the limit is {MOST_STATIC_BYTES}, more must be dynamic"

@@ -92,16 +92,16 @@ def packages(*, own: bool = False) -> tuple[Package, ...]:
     """The entry points of other packages, or this one's ``own``, in the order of names; imported at the first call."""
     from tilecopy_core.registry import load_unique
 
-    found = []
+    entries = []
     for source in _sources():
         if (source.package.lower().replace("_", "-") == _OWN_PACKAGE) != own:
             continue
         make = partial(_table, owner=f"entry point '{source.name}' ({source.owner})", taken=() if own else handlers())
         try:
-            found.append(Package(source.name, source.owner, load_unique([source], make)))
+            entries.append(Package(source.name, source.owner, load_unique([source], make)))
         except PluginError as error:
-            found.append(Package(source.name, source.owner, reason=str(error)))
-    return tuple(found)
+            entries.append(Package(source.name, source.owner, reason=str(error)))
+    return tuple(entries)
 
 
 def _table(plugin: Any, owner: str, taken: Collection[str]) -> dict[str, Handler]:
@@ -134,19 +134,19 @@ def _known() -> dict[str, Handler]:
 @cache
 def handlers() -> dict[str, Handler]:
     """Every prefix that the emulator knows by itself, and its handler; bulk copies and matrix products come by entry point."""
-    return _known() | {prefix: handler for each in packages(own=True) for prefix, handler in each.table.items()}
+    return _known() | {prefix: handler for package in packages(own=True) for prefix, handler in package.table.items()}
 
 
 @cache
 def _others() -> dict[str, Handler]:
     """The handlers of other packages, a prefix that two of them have being nobody's; and bulk prefetches where they have none."""
     owners: dict[str, list[str]] = {}
-    found: dict[str, Handler] = {"cp.async.bulk.prefetch": cache_lines.bulk_prefetch}
+    by_prefix: dict[str, Handler] = {"cp.async.bulk.prefetch": cache_lines.bulk_prefetch}
     for package in packages():
         for prefix, handler in package.table.items():
             owners.setdefault(prefix, []).append(f"'{package.name}' ({package.owner})")
-            found[prefix] = handler if len(owners[prefix]) == 1 else _disputed(prefix, owners[prefix])
-    return found
+            by_prefix[prefix] = handler if len(owners[prefix]) == 1 else _disputed(prefix, owners[prefix])
+    return by_prefix
 
 
 def _disputed(prefix: str, owners: list[str]) -> Handler:
@@ -186,7 +186,7 @@ def _step(instruction: Instruction, program: Program, *, in_ptx: bool) -> Step:
                     raise
                 refusal, refused = refuse(instruction, f"PTX has no '{instruction.spelled}'"), length
                 break
-    aside = [f"'{each.name}': {each.reason}"[:_MOST_TOLD_CHARACTERS] for each in packages() if each.reason]
+    aside = [f"'{package.name}': {package.reason}"[:_MOST_TOLD_CHARACTERS] for package in packages() if package.reason]
     if aside:
         more = f"; and {len(aside) - _MOST_TOLD} more: tilecopy doctor" if len(aside) > _MOST_TOLD else ""
         refusal.args = (f"{refusal}; set aside: instructions of entry point {'; '.join(aside[:_MOST_TOLD])}{more}",)

@@ -60,8 +60,8 @@ HALVES = {"ld": "pack::16b", "st": "unpack::16b"}
 
 def _distinct(values: Any) -> list[int]:
     """Return which values there are; mostly there is one."""
-    found: list[int] = (values[:1] if (values == values[:1]).all() else np.unique(values)).tolist()
-    return found
+    distinct: list[int] = (values[:1] if (values == values[:1]).all() else np.unique(values)).tolist()
+    return distinct
 
 
 def load_places(shape: str, count: int, split: int = 0) -> tuple[Any, Any]:
@@ -124,8 +124,8 @@ class TensorMemory:
         """The machine's, made at the first use."""
         if machine.tensor is None:
             machine.tensor = cls(machine)
-        found: TensorMemory = machine.tensor
-        return found
+        memory: TensorMemory = machine.tensor
+        return memory
 
     def expand(self, copies: int, shift: int, made: dict[tuple[int, int], Operation]) -> None:
         """See :meth:`Machine.expand`."""
@@ -142,9 +142,9 @@ class TensorMemory:
         )
         self.allocated, self.after, self.completed, self.completed_stamps = {}, {}, {}, {}
         for copy in range(copies):
-            for cta, found in allocated.items():
+            for cta, allocations in allocated.items():
                 self.allocated[cta + copy * ctas] = [
-                    attrs.evolve(x, warp=x.warp + copy * ctas * machine.warps_per_cta) for x in found
+                    attrs.evolve(x, warp=x.warp + copy * ctas * machine.warps_per_cta) for x in allocations
                 ]
             for (lane, group), clock in completed.items():
                 self.completed[lane + copy * lanes, group] = machine.order.renumber(clock, machine.first + copy * ctas)
@@ -180,8 +180,8 @@ class TensorMemory:
 
     def inside(self, lanes: Any, cta: int, first: int, last: int, rows: tuple[int, int], position: int = 0) -> None:
         """Columns (and lanes) must be allocated."""
-        for each in self.allocated.get(cta, []):
-            if each.base <= first and last < each.base + each.columns and rows[0] >= 0 and rows[1] < LANES:
+        for span in self.allocated.get(cta, []):
+            if span.base <= first and last < span.base + span.columns and rows[0] >= 0 and rows[1] < LANES:
                 return
         have = ", ".join(f"[{a.base}, {a.base + a.columns})" for a in self.allocated.get(cta, [])) or "none"
         self.machine.hazard(
@@ -251,15 +251,15 @@ class TensorMemory:
         except Conflict as conflict:
             self._raise_race(conflict, lanes, position, leader, action)
         in_flight = self.stores if action == "read" else [*self.stores, *self.loads]
-        if not in_flight or not np.isin(flat, np.concatenate([each.cells.ravel() for each in in_flight])).any():
+        if not in_flight or not np.isin(flat, np.concatenate([transfer.cells.ravel() for transfer in in_flight])).any():
             return
-        for each in in_flight:
-            hit = np.isin(flat, each.cells)
+        for transfer in in_flight:
+            hit = np.isin(flat, transfer.cells)
             if hit.any():
-                kind = "st" if each in self.stores else "ld"
+                kind = "st" if transfer in self.stores else "ld"
                 machine.hazard(
                     "async", f"{self.where(int(flat[np.argmax(hit)]))}: tensor memory is {action} while a tcgen05.{kind} of "
-                    f"{machine.name_of(each.leader)} is in flight (tcgen05.wait::{kind} is missing)", lanes, position,
+                    f"{machine.name_of(transfer.leader)} is in flight (tcgen05.wait::{kind} is missing)", lanes, position,
                 )  # fmt: skip
 
     def _raise_race(self, conflict: Conflict, lanes: Any, position: int, leader: int, action: str) -> None:
@@ -293,10 +293,10 @@ class TensorMemory:
         """A CTA has ended."""
         if self.allocated.get(cta):
             machine = self.machine
-            found = self.allocated[cta][0]
-            what = f"{found.columns} columns at {found.base} (a dealloc is missing)"
+            allocation = self.allocated[cta][0]
+            what = f"{allocation.columns} columns at {allocation.base} (a dealloc is missing)"
             what = f"the CTA ends with tensor memory allocated: {what}"
-            machine.hazard("tensor", what, np.array([cta * machine.threads]), at=found.at)
+            machine.hazard("tensor", what, np.array([cta * machine.threads]), at=allocation.at)
 
     def finish(self) -> None:
         """All have ended."""
@@ -305,10 +305,10 @@ class TensorMemory:
 
 
 def _group(instruction: Instruction) -> int:
-    found = [part for part in instruction.opcode if part in ("cta_group::1", "cta_group::2")]
-    if len(found) != 1:
+    groups = [part for part in instruction.opcode if part in ("cta_group::1", "cta_group::2")]
+    if len(groups) != 1:
         raise refuse(instruction, "a .cta_group is wanted")
-    return int(found[0][-1])
+    return int(groups[0][-1])
 
 
 def _warps(machine: Machine, lanes: Lanes) -> list[tuple[int, int, int]]:
@@ -384,17 +384,17 @@ def _dealloc(machine: Machine, lanes: Lanes, opcode: Any, taddr: Reader, count: 
         one, at = np.array([lane]), int(np.searchsorted(index, lane))
         base, size = int(bases[at]), int(columns[at])
         mine = memory.allocated.get(cta, [])
-        found = [a for a in mine if (a.base, a.columns) == (base, size)]
-        if not found:
+        matches = [a for a in mine if (a.base, a.columns) == (base, size)]
+        if not matches:
             have = ", ".join(f"{a.columns} columns at {a.base}" for a in mine) or "nothing"
             machine.hazard("tensor", f"dealloc of {size} columns at {base}; allocated: {have}", one)
-        if found[0].warp != warp:
+        if matches[0].warp != warp:
             machine.hazard("tensor", "a warp deallocates what another warp has allocated", one)
         cells = _columns(cta, base, size)
         touched = cells[(memory.shadow.writer[cells] != 0) | (memory.shadow.reader[cells] != 0)]
         memory.touch(one, 0, lane, touched, "freed", fenced=False)
         memory.shadow.forget(cells)
-        mine.remove(found[0])
+        mine.remove(matches[0])
     machine.launch.version += 1
 
 
@@ -428,8 +428,8 @@ def _cp(instruction: Instruction, program: Program) -> Step:
         words = machine.uniform(descriptor(machine, lanes), lanes)
         for position, lane in enumerate(machine.index(lanes).tolist()):
             cta = int(machine.cta_of[lane])
-            for each in [cta] if group == 1 else [cta & ~1, cta | 1]:
-                _issue(machine, lane, each, int(places[position]), int(words[position]), shape, group, packed)
+            for receiver in [cta] if group == 1 else [cta & ~1, cta | 1]:
+                _issue(machine, lane, receiver, int(places[position]), int(words[position]), shape, group, packed)
 
     return step
 
@@ -531,9 +531,9 @@ def _complete_commit(machine: Machine, operation: Operation) -> None:
     # a commit covers all earlier operations of its thread, also those that came to be known by another mbarrier
     row = np.zeros(machine.order.width, np.int32)
     row[machine.order.barriers_at + barrier.column] = machine.launch.time.now
-    own = Clock({barrier.place // machine.shared.size + machine.order.first: row})
+    commit_clock = Clock({barrier.place // machine.shared.size + machine.order.first: row})
     who = operation.lane, operation.data["group"]
-    memory.completed[who] = join([memory.completed.get(who, NOTHING), own])
+    memory.completed[who] = join([memory.completed.get(who, NOTHING), commit_clock])
     clock = join([operation.clock or NOTHING, memory.completed[who]])
     machine.mbarriers.arrive_for(barrier, operation.lane, clock)
 
@@ -623,10 +623,10 @@ def _transfer(instruction: Instruction, program: Program) -> Step:  # noqa: C901
             else:
                 memory.low_alone[cells] = halves
                 for number, read in enumerate(readers):
-                    found = np.broadcast_to(read(machine, lanes_here), (len(lanes_here), machine.copies))
-                    memory.words[spots[:, number]] = found & 0xFFFF if halves else found
+                    register_words = np.broadcast_to(read(machine, lanes_here), (len(lanes_here), machine.copies))
+                    memory.words[spots[:, number]] = register_words & 0xFFFF if halves else register_words
                     if halves:
-                        memory.words[spots[:, number] + 1] = found >> 16
+                        memory.words[spots[:, number] + 1] = register_words >> 16
                 memory.stores.append(_Transfer(lanes_here, cells, [], None, machine.at, first))
             if machine.launch.observer is not None:
                 words = np.ascontiguousarray(memory.words[spots.ravel()])[..., None].view(np.uint8)

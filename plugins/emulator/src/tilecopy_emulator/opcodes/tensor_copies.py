@@ -60,13 +60,13 @@ class _Where:
         maps = list(self.maps(machine, lanes))
         bits = [np.ascontiguousarray(read(machine, lanes)).astype(np.uint32) for read in self.starts]
         starts = [bit.view(np.int32).astype(np.int64) for bit in bits]
-        for position, (one, found) in enumerate(maps):
-            if len(found.sizes) != self.dimensions:
-                what = f"the tensor map has {len(found.sizes)} dimensions, the instruction {self.dimensions}"
+        for position, (one, tensor_map) in enumerate(maps):
+            if len(tensor_map.sizes) != self.dimensions:
+                what = f"the tensor map has {len(tensor_map.sizes)} dimensions, the instruction {self.dimensions}"
                 machine.hazard("descriptor", what, one)
             first = [copies.row_of(start, position)[0] for start in starts]
-            box = _box_of(machine, one, found, first, apart=self.apart, stores=stores)
-            yield position, one, found, box
+            box = _box_of(machine, one, tensor_map, first, apart=self.apart, stores=stores)
+            yield position, one, tensor_map, box
 
 
 def _where(instruction: Instruction, program: Program) -> _Where:
@@ -120,7 +120,7 @@ class _Box:
     def pieces(self, machine: Machine) -> list[copies.Piece]:
         """The bytes inside the tensor, by how many of a unit there are."""
         shape, cell = (len(self.linear), machine.copies), machine.globals.cell
-        kept, offsets = (np.broadcast_to(each, shape) for each in (self.kept, self.offsets))
+        kept, offsets = (np.broadcast_to(array, shape) for array in (self.kept, self.offsets))
         counts = np.unique(kept[kept > 0]).tolist()
         return [copies.Piece(kept == count, offsets[kept == count], -(-count // cell) * cell) for count in counts]
 
@@ -149,7 +149,7 @@ def _box_of(machine: Machine, one: Any, found: TensorMap, starts: list[Any], *, 
         inside = (index >= 0) & (index < extent)
         offsets = (index * stride)[:, None] + offsets
         kept = inside[:, None] * kept
-        offsets, kept = (each.reshape(-1, each.shape[-1]) for each in (offsets, kept))
+        offsets, kept = (grid.reshape(-1, grid.shape[-1]) for grid in (offsets, kept))
     array = machine.globals.array_at(one, found.address, np.full((1, 1), found.address, np.uint64))
     if array.space != "global":
         machine.hazard("bounds", f"the tensor lies in {array.name}, which is memory of space .{array.space}", one)
@@ -178,7 +178,7 @@ def tensor_copy(instruction: Instruction, program: Program) -> Step:
 def _load(instruction: Instruction, program: Program) -> Step:
     where, multicast = _where(instruction, program), "multicast::cluster" in instruction.opcode
     to, _, barrier, *rest = operands_of(instruction, 3 + multicast)
-    target, phase = (address_reader(each, instruction, program) for each in (to, barrier))
+    target, phase = (address_reader(operand, instruction, program) for operand in (to, barrier))
     mask = reader(rest[0], "u16", instruction, program) if multicast else None
     remote, paired = "shared::cluster" in instruction.opcode, "cta_group::2" in instruction.opcode
 
@@ -187,7 +187,7 @@ def _load(instruction: Instruction, program: Program) -> Step:
         for addresses in (targets, barriers):
             machine.uniform(addresses, lanes)
         masks = None if mask is None else machine.uniform(mask(machine, lanes), lanes)
-        for position, one, found, box in list(where.boxes(machine, lanes)):
+        for position, one, tensor_map, box in list(where.boxes(machine, lanes)):
             pieces = box.pieces(machine)
             copies.check_read_global(machine, one, box.array, pieces)
             in_flight = [piece.reads(machine) for piece in pieces] or None
@@ -198,17 +198,17 @@ def _load(instruction: Instruction, program: Program) -> Step:
                 elif not paired:
                     signal = at_rank(signal, rank)
                 barrier = copies.mbarrier_of(machine, one, signal)
-                places = _places(machine, one, found, box, to, remote=remote)
-                home, there = barrier // machine.shared.size, int(places[0]) // machine.shared.size
-                if home != there and not (paired and home // 2 == there // 2):
+                places = _places(machine, one, tensor_map, box, to, remote=remote)
+                home, cta = barrier // machine.shared.size, int(places[0]) // machine.shared.size
+                if home != cta and not (paired and home // 2 == cta // 2):
                     machine.hazard("window", "the mbarrier of a tensor copy is not in the CTA of its destination", one)
                 data = {
                     "array_from": box.array, "offsets_from": box.offsets, "kept": box.kept, "place_to": places,
-                    "fill": found.fill_bytes(UNIT), "compute": None,
+                    "fill": tensor_map.fill_bytes(UNIT), "compute": None,
                 }  # fmt: skip
                 copies.start_operation(
                     machine, int(one[0]), "tensor copy", writes=copies.check_received(machine, one, places, UNIT),
-                    barrier=barrier, size=UNIT * len(places), ctas=(there,), in_flight=in_flight, data=data,
+                    barrier=barrier, size=UNIT * len(places), ctas=(cta,), in_flight=in_flight, data=data,
                 )  # fmt: skip
                 if machine.launch.observer is not None:
                     observed.tell_transfer(
@@ -235,8 +235,8 @@ def _store(instruction: Instruction, program: Program, operation: str = "") -> S
         boxes = list(where.boxes(machine, lanes, stores=True))
         if any((box.kept != box.kept[:, :1]).any() for *_, box in boxes):
             machine.demand_single()
-        for position, one, found, box in boxes:
-            _start_store(machine, one, found, box, copies.row_of(origins, position), operation)
+        for position, one, tensor_map, box in boxes:
+            _start_store(machine, one, tensor_map, box, copies.row_of(origins, position), operation)
             if machine.launch.profile:
                 profile.count_bulk(machine, box.array.base + box.offsets, box.kept > 0)
 
@@ -362,7 +362,7 @@ def _publish(instruction: Instruction, program: Program) -> Step:
     to, origin, count = operands_of(instruction, 3)
     if immediate(count, instruction, "the size") != MAP_BYTES:
         raise refuse(instruction, f"the size is {MAP_BYTES}")
-    target, source = (address_reader(each, instruction, program) for each in (to, origin))
+    target, source = (address_reader(operand, instruction, program) for operand in (to, origin))
 
     def step(machine: Machine, lanes: Lanes) -> None:
         machine.demand_whole_warps(lanes)

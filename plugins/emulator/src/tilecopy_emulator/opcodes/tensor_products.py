@@ -109,15 +109,15 @@ class _Product:
         c: Any = np.zeros((1, self.m, self.n))
         kept = data["kept_lanes"]
         if self.accumulates:
-            held = memory.words[cells].transpose(2, 0, 1)
+            accumulators = memory.words[cells].transpose(2, 0, 1)
             if self.d == "f16":
-                held = held.astype(np.uint16)
+                accumulators = accumulators.astype(np.uint16)
             else:
                 memory.demand_upper(cells[kept], one, 0, operation.at)
-            c = values_of(held, self.d)[..., 0] * self.scale
+            c = values_of(accumulators, self.d)[..., 0] * self.scale
         raw = product(a * self.signs[0], b * self.signs[1], c, self.d, saturate=self.saturates)
-        found = np.broadcast_to(raw, (machine.copies, self.m, self.n)).transpose(1, 2, 0)
-        memory.words[cells[kept]] = found[kept]
+        bits = np.broadcast_to(raw, (machine.copies, self.m, self.n)).transpose(1, 2, 0)
+        memory.words[cells[kept]] = bits[kept]
         memory.low_alone[cells[kept]] = self.d == "f16"
 
 
@@ -143,11 +143,11 @@ def _mma(instruction: Instruction, program: Program) -> Step:
     readers += masks
 
     def step(machine: Machine, lanes: Lanes) -> None:
-        found = [machine.uniform(read(machine, lanes), lanes) for read in readers]
+        operand_values = [machine.uniform(read(machine, lanes), lanes) for read in readers]
         if group == 2 and machine.cluster_size % 2:
             machine.hazard("window", "cta_group::2 needs a cluster of CTA pairs", lanes)
         for position, lane in enumerate(machine.index(lanes).tolist()):
-            taddr, a, b, word, accumulates, *masked = (int(values[position]) for values in found)
+            taddr, a, b, word, accumulates, *masked = (int(values[position]) for values in operand_values)
             form = _Product.read(machine, np.array([lane]), word, kind, group)
             form = attrs.evolve(form, accumulates=bool(accumulates), scale=scale)
             off = np.array([mask >> bit & 1 for mask in masked for bit in range(32)], bool)
@@ -163,11 +163,11 @@ def _issue(
     ctas = [cta] if group == 1 else [cta & ~1, cta | 1]
     right = Descriptor.read(machine, one, words[1], TCGEN05)
     what: Any = (form.n // group, form.k, form.b)
-    found = [operand_in_shared(machine, one, each, right, *what, mn_major=form.transposed[1]) for each in ctas]
-    place_b, cells_b = np.stack([places for places, _ in found]), np.concatenate([cells for _, cells in found])
-    earlier = [each for each in machine.in_flight.values() if each.lane == lane and each.kind in _PIPELINED]
-    for number, each in enumerate(ctas):
-        cells = form.cells(each, taddr, form.n)
+    b_parts = [operand_in_shared(machine, one, peer, right, *what, mn_major=form.transposed[1]) for peer in ctas]
+    place_b, cells_b = np.stack([places for places, _ in b_parts]), np.concatenate([cells for _, cells in b_parts])
+    earlier = [other for other in machine.in_flight.values() if other.lane == lane and other.kind in _PIPELINED]
+    for number, peer in enumerate(ctas):
+        cells = form.cells(peer, taddr, form.n)
         data: dict[str, Any] = {"product": form, "place_b": place_b, "cells": cells}
         after, same = (
             {in_flight_stamp(x.actor) for x in earlier if result_of(x.data) == result}
@@ -177,16 +177,16 @@ def _issue(
         reads = cells_b
         if in_tensor:
             columns = form.k * ELEMENT_BITS[form.a] // 32
-            data["cells_a"] = _touched(machine, one, each, form, words[0], columns, "read", after)
+            data["cells_a"] = _touched(machine, one, peer, form, words[0], columns, "read", after)
         else:
             where = Descriptor.read(machine, one, words[0], TCGEN05)
             what = (form.m, form.k, form.a)
-            data["place_a"], cells_a = operand_in_shared(machine, one, each, where, *what, mn_major=form.transposed[0])
+            data["place_a"], cells_a = operand_in_shared(machine, one, peer, where, *what, mn_major=form.transposed[0])
             reads = np.union1d(reads, cells_a)
         lanes = cells[:, 0] % CELLS // COLUMNS + 128 * number
         data["kept_lanes"] = ~off[lanes] if len(off) else np.ones(form.m, bool)
         for action in ("read", "written") if form.accumulates else ("written",):
-            _touched(machine, one, each, form, taddr, form.n, action, after | same, data["kept_lanes"])
+            _touched(machine, one, peer, form, taddr, form.n, action, after | same, data["kept_lanes"])
         operation = machine.engines.start(
             "tcgen05.mma", lane, completes_late, "a tcgen05.commit of its thread and a wait for it are missing",
             reads=np.unique(reads), ctas=tuple(ctas), data=data,

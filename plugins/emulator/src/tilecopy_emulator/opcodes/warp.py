@@ -34,9 +34,9 @@ class _Group:
 
     def table(self, values: Any, fill: Any) -> Any:
         """Values of shape ``(n, copies)`` laid out as ``(sets, 32, copies)``."""
-        found = np.full((self.count, 32, values.shape[1]), fill, values.dtype)
-        found[self.group, self.lane] = values
-        return found
+        table = np.full((self.count, 32, values.shape[1]), fill, values.dtype)
+        table[self.group, self.lane] = values
+        return table
 
 
 def _together(machine: Machine, lanes: Lanes, mask: Reader | None) -> _Group | None:
@@ -79,8 +79,8 @@ def _shuffle(instruction: Instruction, program: Program) -> Step:
         segment, last = (c >> 8) & 31, c & 31
         most, least = (here.lane & segment) | (last & ~segment), here.lane & segment
         source = {"up": here.lane - b, "down": here.lane + b, "bfly": here.lane ^ b, "idx": least | b & ~segment}[kind]
-        found = source >= most if kind == "up" else source <= most
-        source = np.where(found, source, here.lane)
+        in_range = source >= most if kind == "up" else source <= most
+        source = np.where(in_range, source, here.lane)
         present = here.table(np.ones((len(source), 1), np.bool_), fill=False)
         strange = ~present[here.group, source, 0]
         if strange.any():
@@ -101,12 +101,12 @@ def _shuffle(instruction: Instruction, program: Program) -> Step:
             values[mine] = theirs
         write(machine, here.lanes, here.table(values, 0)[here.group, source])
         if lacking:
-            bits, whence = (np.zeros((len(mine), 1), each.dtype) for each in lacking[0])
+            bits, whence = (np.zeros((len(mine), 1), column.dtype) for column in lacking[0])
             bits[mine, 0], whence[mine, 0] = lacking[0]
-            bits, whence = (here.table(each, 0)[here.group, source, 0] for each in (bits, whence))
+            bits, whence = (here.table(column, 0)[here.group, source, 0] for column in (bits, whence))
             bad = bits != 0
             machine.undefine(both.first, machine.index(here.lanes)[bad], whence[bad], bits[bad])
-        write_found(machine, here.lanes, found[:, None])
+        write_found(machine, here.lanes, in_range[:, None])
 
     return step
 
@@ -186,10 +186,10 @@ def _redux_floats(instruction: Instruction, program: Program) -> Step:
 
     def reduce(here: _Group, values: Any) -> Any:
         table = here.table(values & kept, neutral)
-        found = table[:, 0]
+        reduction = table[:, 0]
         for lane in range(1, 32):
-            found = pair(found, table[:, lane])
-        return found
+            reduction = pair(reduction, table[:, lane])
+        return reduction
 
     return _reduction(instruction, program, "f32", "f32", reduce)
 

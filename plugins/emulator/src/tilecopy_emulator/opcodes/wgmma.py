@@ -64,8 +64,8 @@ class Warpgroups:
         """The machine's, made at the first use."""
         if machine.warpgroups is None:
             machine.warpgroups = cls(machine)
-        found: Warpgroups = machine.warpgroups
-        return found
+        warpgroups: Warpgroups = machine.warpgroups
+        return warpgroups
 
     def expand(self, copies: int, unit: int, ctas: int, made: dict[tuple[int, int], Operation]) -> None:
         """See :meth:`Machine.expand`."""
@@ -73,13 +73,13 @@ class Warpgroups:
         self.touched = {name: np.tile(times, copies) for name, times in self.touched.items()}
         self.columns = {(cta + c * ctas, group): n for (cta, group), n in self.columns.items() for c in range(copies)}
         in_flight, self.in_flight = self.in_flight, []
-        for each in in_flight:
+        for mma in in_flight:
             for copy in range(copies):
                 still_open = np.zeros(unit * copies, bool)
-                still_open[copy * unit : (copy + 1) * unit] = each.open
-                operation = made.get((each.operation.number, copy), each.operation)
-                lanes, group = each.lanes + copy * unit, np.tile(each.group, copies)
-                new = attrs.evolve(each, operation=operation, lanes=lanes, open=still_open, group=group)
+                still_open[copy * unit : (copy + 1) * unit] = mma.open
+                operation = made.get((mma.operation.number, copy), mma.operation)
+                lanes, group = mma.lanes + copy * unit, np.tile(mma.group, copies)
+                new = attrs.evolve(mma, operation=operation, lanes=lanes, open=still_open, group=group)
                 self.in_flight.append(new)
 
     def column(self, first: int) -> tuple[int, int]:
@@ -98,19 +98,19 @@ class Warpgroups:
         A, which may be that of several; ``type``: of the accumulators that they are for another product, which may be
         those of several.
         """
-        for each in self.in_flight:
-            shared = each.names.intersection(names).intersection(each.accumulators if a else names)
-            if not shared or not each.open[lanes].any() or (each.accumulators, each.type) == (names, type):
+        for mma in self.in_flight:
+            shared = mma.names.intersection(names).intersection(mma.accumulators if a else names)
+            if not shared or not mma.open[lanes].any() or (mma.accumulators, mma.type) == (names, type):
                 continue
             name = min(shared).partition("@")[0]
-            position = int(np.argmax(each.open[lanes]))
+            position = int(np.argmax(mma.open[lanes]))
             pending, instruction = (
-                self._lack(each, int(lanes[position])),
-                self.machine.program.instructions[each.operation.at],
+                self._lack(mma, int(lanes[position])),
+                self.machine.program.instructions[mma.operation.at],
             )
             self.machine.hazard(
                 "async", f"register {name} is {what} while wgmma.mma_async of PTX line {instruction.line} is in flight: {pending.lack}",
-                lanes, position, remedy=pending.remedy, met=self.machine.in_vain(each.operation.at, pending, ""),
+                lanes, position, remedy=pending.remedy, met=self.machine.in_vain(mma.operation.at, pending, ""),
             )  # fmt: skip
 
     def _lack(self, product: _Product, lane: int) -> Pending:
@@ -119,7 +119,7 @@ class Warpgroups:
 
     def why_in_flight(self, operation: Operation, _: int) -> Pending:
         """Return what a product lacks, see :class:`Operation`."""
-        return next(self._lack(each, operation.lane) for each in self.in_flight if each.operation is operation)
+        return next(self._lack(mma, operation.lane) for mma in self.in_flight if mma.operation is operation)
 
     def touch(self, lanes: Lanes, names: frozenset[str]) -> None:
         """Another instruction is about to read or write registers of products."""
@@ -151,31 +151,31 @@ class Warpgroups:
         machine = self.machine
         waiting = np.zeros(machine.units, bool)
         waiting[lanes] = True
-        for each in self.in_flight:
-            ready = each.lanes[(waiting & each.open & (each.group < self.committed - newest))[each.lanes]]
+        for mma in self.in_flight:
+            ready = mma.lanes[(waiting & mma.open & (mma.group < self.committed - newest))[mma.lanes]]
             if not len(ready):
-                each.operation.waited = machine.at if waiting[each.lanes].any() else each.operation.waited
+                mma.operation.waited = machine.at if waiting[mma.lanes].any() else mma.operation.waited
                 continue
-            cta, column = self.column(int(each.lanes[0]))
-            if not each.done:
-                each.done = machine.launch.time.now
-                machine.engines.done(each.operation, BARRIER_ACTOR | (cta * BARRIER_COLUMNS + column))
+            cta, column = self.column(int(mma.lanes[0]))
+            if not mma.done:
+                mma.done = machine.launch.time.now
+                machine.engines.done(mma.operation, BARRIER_ACTOR | (cta * BARRIER_COLUMNS + column))
             row = np.zeros(machine.order.width, np.int32)
-            row[machine.order.barriers_at + column] = each.done
+            row[machine.order.barriers_at + column] = mma.done
             machine.order.learn(cta, ready - cta * machine.threads, row)
-            each.open[ready] = False
-        self.in_flight = [each for each in self.in_flight if each.open.any()]
+            mma.open[ready] = False
+        self.in_flight = [mma for mma in self.in_flight if mma.open.any()]
         machine.launch.time.now += 1
         machine.launch.version += 1
 
     def leaving(self, ending: Any) -> None:
         """Lanes exit."""
-        for each in self.in_flight:
-            position = int(np.argmax(each.open[ending]))
-            if each.open[ending][position]:
+        for mma in self.in_flight:
+            position = int(np.argmax(mma.open[ending]))
+            if mma.open[ending][position]:
                 self.machine.hazard(
-                    "lifetime", f"the thread exits while this product is in flight: {self._lack(each, int(ending[position]))}",
-                    ending, position, at=each.operation.at,
+                    "lifetime", f"the thread exits while this product is in flight: {self._lack(mma, int(ending[position]))}",
+                    ending, position, at=mma.operation.at,
                 )  # fmt: skip
 
 
@@ -213,12 +213,12 @@ def _mma(instruction: Instruction, program: Program) -> Step:
     if shape is None or len(types) != 3:
         raise refuse(instruction, "this form of wgmma.mma_async is not known")
     n, k = map(int, shape.groups())
-    from_registers = any(isinstance(each, Vector) for each in operands[1:2])
+    from_registers = any(isinstance(source, Vector) for source in operands[1:2])
     floats, halves = types[0] != "s32", types[1] in ("f16", "bf16")
     count = 4 + 2 * floats + halves * (2 - from_registers)
     if len(operands) != count:
         raise refuse(instruction, f"it takes {count} operands, not {len(operands)}")
-    numbers = [_number(each, instruction) for each in operands[4:]]
+    numbers = [_number(source, instruction) for source in operands[4:]]
     signs = numbers[:2] if floats else [1, 1]
     transposed = [0] * (2 - len(numbers[2:])) + numbers[2:]
     if not {*signs} <= {1, -1} or not {*transposed} <= {0, 1}:
@@ -233,8 +233,8 @@ def _mma(instruction: Instruction, program: Program) -> Step:
     a: Any
     if from_registers:
         fragment = operand(_ROWS, k, types[1], 4)
-        left = names_of(operands[1], fragment.registers, instruction)
-        a = fragment, left, [reader(name, "b32", instruction, program) for name in left]
+        a_names = names_of(operands[1], fragment.registers, instruction)
+        a = fragment, a_names, [reader(name, "b32", instruction, program) for name in a_names]
     else:
         a = reader(operands[1], "b64", instruction, program)
     form = _Form(
@@ -265,7 +265,7 @@ def _issue(machine: Machine, lanes: Any, form: _Form) -> None:
     for values in deciding:
         what = "the threads of a warpgroup give different descriptors or predicates"
         machine.hazard_where(values != values[0], "aligned", what, lanes)
-    right, accumulates, *left = (int(values[0]) for values in deciding)
+    b_word, accumulates, *a_words = (int(values[0]) for values in deciding)
     fragment, names, readers, writers = form.result
     groups.demand_fence(lanes, names)
     groups.demand_idle(lanes, names, "an accumulator", type=fragment.type)
@@ -277,8 +277,8 @@ def _issue(machine: Machine, lanes: Any, form: _Form) -> None:
         used |= frozenset(a_names)
         a = matrix.values(machine.stack((read(machine, lanes) for read in a_readers), lanes)[:, None])[0]
     else:
-        a, reads = _in_shared(machine, firsts, left[0], form, 0)
-    b, cells = _in_shared(machine, firsts, right, form, 1)
+        a, reads = _in_shared(machine, firsts, a_words[0], form, 0)
+    b, cells = _in_shared(machine, firsts, b_word, form, 1)
     c: Any = np.zeros((1, _ROWS, form.n))
     if accumulates:
         c = fragment.values(machine.stack((read(machine, lanes) for read in readers), lanes)[:, None])[0]
@@ -298,9 +298,9 @@ def _issue(machine: Machine, lanes: Any, form: _Form) -> None:
 
 def _in_shared(machine: Machine, firsts: Any, word: int, form: _Form, which: int) -> tuple[Any, Any]:
     """A or B by its descriptor: values ``(copies, rows, k)``, and the cells that hold them."""
-    found, cta = Descriptor.read(machine, firsts[:1], word, WGMMA), int(machine.cta_of[firsts[0]])
+    descriptor, cta = Descriptor.read(machine, firsts[:1], word, WGMMA), int(machine.cta_of[firsts[0]])
     what: Any = ((_ROWS, form.n)[which], form.k, form.types[which])
-    places, cells = operand_in_shared(machine, firsts, cta, found, *what, mn_major=form.transposed[which])
+    places, cells = operand_in_shared(machine, firsts, cta, descriptor, *what, mn_major=form.transposed[which])
     return matrix_of(machine.shared.fetch(places, UNIT), *what, mn_major=form.transposed[which]), cells
 
 
@@ -327,11 +327,11 @@ def _ordering(instruction: Instruction, program: Program) -> Step:
 def watch(program: Program, steps: list[Step], lengths: list[int]) -> None:
     """Have every instruction that uses registers of products say so first."""
     instructions = program.instructions
-    products = [each for each in instructions if each.opcode[:2] == ("wgmma", "mma_async")]
-    names = {name for each in products for part in each.operands[:2] if isinstance(part, Vector) for name in part.items}
+    products = [mma for mma in instructions if mma.opcode[:2] == ("wgmma", "mma_async")]
+    names = {name for mma in products for part in mma.operands[:2] if isinstance(part, Vector) for name in part.items}
     for at, step in enumerate(list(steps)) if names else ():
-        covered = [each for each in instructions[at : at + lengths[at]] if each.opcode[0] != "wgmma"]
-        used = frozenset(name for each in covered for part in each.operands for name in names_in(part)) & names
+        covered = [other for other in instructions[at : at + lengths[at]] if other.opcode[0] != "wgmma"]
+        used = frozenset(name for other in covered for part in other.operands for name in names_in(part)) & names
         if used:
             steps[at] = _telling(step, used)
 

@@ -46,8 +46,8 @@ class _Fragment:
         m, n, k = _SHAPES[shape]
         rows, columns = {"a": (m, k), "b": (k, n)}.get(matrix, (m, n))
         slots = 16 if type == "f16" and matrix in "ab" else rows * columns // 32
-        each = 1 if type in ("tf32", "f32", "f64", "s32") else 4 // _BYTES[type]
-        return cls(rows, columns, type, slots // each, "b64" if type == "f64" else "b32")
+        per_register = 1 if type in ("tf32", "f32", "f64", "s32") else 4 // _BYTES[type]
+        return cls(rows, columns, type, slots // per_register, "b64" if type == "f64" else "b32")
 
     @property
     def bytes(self) -> int:
@@ -130,8 +130,8 @@ def _load(instruction: Instruction, program: Program) -> Step:
         places = _addresses(machine, lanes, address(machine, lanes), stride(machine, lanes), moved)
         if access.space[:6] == "shared":
             places = places.astype(np.uint32)
-        found = [machine.rows(machine.load(lanes, access, place), lanes) for place in places]
-        raw = np.concatenate(np.broadcast_arrays(*found), axis=-1)  # (lanes, copies, bytes of all slots)
+        slots = [machine.rows(machine.load(lanes, access, place), lanes) for place in places]
+        raw = np.concatenate(np.broadcast_arrays(*slots), axis=-1)  # (lanes, copies, bytes of all slots)
         words = np.ascontiguousarray(raw).view(f"u{int(fragment.width[1:]) // 8}")
         for number, write in enumerate(writers):
             write(machine, lanes, words[..., number])
@@ -185,8 +185,8 @@ def _mma(instruction: Instruction, program: Program) -> Step:
         index = machine.demand_full_warps(lanes, "a matrix product")
         words = [machine.stack((read(machine, lanes) for read in reader), lanes) for reader in readers]
         a, b, c = (
-            x.values(each.reshape(len(each), -1, 32, each.shape[2]))
-            for x, each in zip(fragments[1:], words, strict=True)
+            x.values(stack.reshape(len(stack), -1, 32, stack.shape[2]))
+            for x, stack in zip(fragments[1:], words, strict=True)
         )
         bits = product(a, b.swapaxes(-1, -2), c, types[0], saturate="satfinite" in opcode)
         for write, values in zip(writers, fragments[0].words(bits), strict=True):
