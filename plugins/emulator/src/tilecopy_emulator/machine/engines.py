@@ -348,48 +348,48 @@ class Engines:
         newer = int(self.bulk_committed[operation.lane]) - operation.group - 1
         return in_group(operation.lane, "cp.async.bulk", newer, operation.waited)
 
-    def _owners(self, each: _Copies, rows: Any) -> Any:
+    def _owners(self, batch: _Copies, rows: Any) -> Any:
         """Whose the bytes are once a lane has waited: its own, or also known by the mbarrier that tracks them."""
-        owners = each.lanes[rows].astype(np.int64)
-        if each.tracked is None:
+        owners = batch.lanes[rows].astype(np.int64)
+        if batch.tracked is None:
             return owners
         machine = self.machine
-        for place in np.unique(each.tracked[rows]).tolist():
+        for place in np.unique(batch.tracked[rows]).tolist():
             barrier = self.mbarriers.objects.get(place)
             if barrier is not None:
-                here = each.tracked[rows] == place
+                here = batch.tracked[rows] == place
                 owners[here] = self.mbarriers.actor(barrier)
                 row = np.zeros(machine.order.width, np.int32)
                 row[machine.order.barriers_at + barrier.column] = machine.launch.time.now
                 home = place // machine.shared.size
-                machine.order.learn(home, each.lanes[rows][here] - home * machine.threads, row)
+                machine.order.learn(home, batch.lanes[rows][here] - home * machine.threads, row)
         return owners
 
-    def _over(self, each: _Copies) -> None:
-        self.machine.in_flight.pop(each.operation.number, None)
+    def _over(self, batch: _Copies) -> None:
+        self.machine.in_flight.pop(batch.operation.number, None)
         for array in self.machine.launch.memory.arrays:
-            array.in_flight.pop(each.operation.number, None)
+            array.in_flight.pop(batch.operation.number, None)
 
-    def _part(self, each: _Copies, rows: Any) -> _Copies:
+    def _part(self, batch: _Copies, rows: Any) -> _Copies:
         for array in self.machine.launch.memory.arrays:
-            if reads := array.in_flight.get(each.operation.number):
-                array.in_flight[each.operation.number] = [part.of_rows(rows) for part in reads]
+            if reads := array.in_flight.get(batch.operation.number):
+                array.in_flight[batch.operation.number] = [part.of_rows(rows) for part in reads]
         return attrs.evolve(
-            each, lanes=each.lanes[rows], places=each.places[rows], group=each.group[rows],
-            fetch=lambda inner: each.fetch(rows[inner]), tracked=None if each.tracked is None else each.tracked[rows],
+            batch, lanes=batch.lanes[rows], places=batch.places[rows], fetch=lambda inner: batch.fetch(rows[inner]),
+            group=batch.group[rows], tracked=None if batch.tracked is None else batch.tracked[rows],
         )  # fmt: skip
 
-    def _complete_copies(self, each: _Copies, rows: Any, actors: Any) -> None:
+    def _complete_copies(self, batch: _Copies, rows: Any, actors: Any) -> None:
         machine, shared = self.machine, self.machine.shared
-        raw = each.fetch(rows)
-        places = each.places[rows]
+        raw = batch.fetch(rows)
+        places = batch.places[rows]
         shared.put(places, np.broadcast_to(raw, (len(rows), machine.copies, raw.shape[2])))
         cells, count = shared.cells_from(places, raw.shape[2])
         stamps = np.repeat(stamp(machine.launch.time.now, WEAK, actors), count)
-        shared.shadow.complete(each.operation.actor, cells, stamps)
-        shared.seek(shared.shadow, cells, stamps, writes=True, copy=each.operation.at)
+        shared.shadow.complete(batch.operation.actor, cells, stamps)
+        shared.seek(shared.shadow, cells, stamps, writes=True, copy=batch.operation.at)
         for array in machine.launch.memory.arrays:
-            for part in array.in_flight.get(each.operation.number, ()):
+            for part in array.in_flight.get(batch.operation.number, ()):
                 machine.globals.remember(array, part.of_rows(rows), self._in_grid(actors))
         machine.launch.version += 1
 

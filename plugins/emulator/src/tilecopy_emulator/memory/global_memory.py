@@ -258,7 +258,7 @@ class GlobalAccesses(ShadowedMemory):
             warp = -1 if self.machine.threads % 32 else int(threads[conflict.position]) // 32
             self.raise_race(
                 conflict, array.where(first), strength, lanes, position_of(chosen, offsets, at), (first, last),
-                writes=more.get("writes", False), values=values, there=lambda: fetch(array, np.array([low]), size),
+                writes=more.get("writes", False), values=values, fetch=lambda: fetch(array, np.array([low]), size),
                 near=lambda actor: actor // 32 == warp, key=array.base,
             )  # fmt: skip
 

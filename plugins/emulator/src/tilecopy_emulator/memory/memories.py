@@ -40,29 +40,29 @@ class Memories(Registers):
             self.tell(who, origins)
         return raw
 
-    def poison_loaded(self, names: Sequence[str], element: int, each: int = 0) -> None:
+    def poison_loaded(self, names: Sequence[str], element: int, width: int = 0) -> None:
         """What the load that has just been done found never written: its registers are poison, and say where it is from.
 
         Whoever uses one is at fault, and the load is what is told. Where nothing in the program reads any of its
         registers, it is not a look-ahead that may be in vain: the load itself is at fault.
 
-        ``names``: the registers, one after another; ``element``: bytes of each; ``each``: lanes of one instruction,
+        ``names``: the registers, one after another; ``element``: bytes of each; ``width``: lanes of one instruction,
         where several in a row have been done as one (with all their registers).
         """
         taken, self.unwritten = self.unwritten, []
         for lanes, origins in taken:
             count, index = origins.shape[1] // element, self.index(lanes)
-            step = each or len(index)
+            step = width or len(index)
             for number, first in enumerate(range(0, len(index), step)):
                 part = slice(first, first + step)
                 self.poison_found(names[number * count : (number + 1) * count], element, index[part], origins[part])
 
-    def poison_found(self, names: Sequence[str], element: int, lanes: Lanes, found: Any) -> None:
+    def poison_found(self, names: Sequence[str], element: int, lanes: Lanes, byte_origins: Any) -> None:
         """Do as :meth:`poison_loaded`, for one instruction: its registers, and the origins of each lane's bytes."""
-        if found.any() and read_somewhere(self.program).isdisjoint(names):
-            self.tell(lanes, found)
+        if byte_origins.any() and read_somewhere(self.program).isdisjoint(names):
+            self.tell(lanes, byte_origins)
         for part, name in enumerate(names):
-            origins = found[:, part * element : (part + 1) * element]
+            origins = byte_origins[:, part * element : (part + 1) * element]
             bad = origins.any(axis=1)
             whole = np.repeat(origins[:, -1:] != 0, 8, axis=1)  # a wider register holds copies of the sign
             whole[:, :element] = origins != 0

@@ -167,7 +167,7 @@ class ShadowedMemory:
             if len(hits) and copy >= 0:
                 machine.launch.seen[sought] = copy, machine.at
             elif len(hits) and (machine.many is None or len(cells) % len(machine.many) == 0):
-                steps = 1 if machine.many is None else len(machine.many) // machine.each
+                steps = 1 if machine.many is None else len(machine.many) // machine.width
                 machine.launch.seen[sought] = machine.at + int(hits[-1]) * steps // len(cells), -1
 
     def serialize(
@@ -226,7 +226,7 @@ class ShadowedMemory:
 
     def raise_race(
         self, conflict: Conflict, where: str, strength: int, lanes: Lanes, at: tuple[int, int], span: tuple[int, int],
-        *, writes: bool, values: tuple[Any, Any, Any] | None, there: Callable[[], Any], near: Callable[[int], bool],
+        *, writes: bool, values: tuple[Any, Any, Any] | None, fetch: Callable[[], Any], near: Callable[[int], bool],
         key: int = 0,
     ) -> NoReturn:  # fmt: skip
         """Raise the hazard of two accesses that nothing orders.
@@ -234,7 +234,7 @@ class ShadowedMemory:
         ``conflict``: what :meth:`hold` has found; ``where``: the bytes in words; ``strength``: of the access now;
         ``lanes``: who makes it; ``at``: which of them, and its copy; ``span``: the bytes; ``writes``: whether it
         writes; ``values``: of a write: its own, those that its instruction writes to the same place, and the actors
-        that write them; ``there``: gives the bytes that are there; ``near``: whether an actor is of the same warp;
+        that write them; ``fetch``: gives the bytes that are there; ``near``: whether an actor is of the same warp;
         ``key``: of the memory, as in :meth:`hold`.
 
         Raises:
@@ -246,7 +246,7 @@ class ShadowedMemory:
             "written" if writes else "read",
             "written" if conflict.wrote else "read",
         )
-        new, old, same = None, there(), False
+        new, old, same = None, fetch(), False
         if values is not None:
             new, together, whose = values
             old = together[whose == actor] if conflict.together else old

@@ -300,7 +300,7 @@ class SharedMemory(ShadowedMemory):
                 values = rows[at], rows[places == low], index[::count][places == low]
             self.raise_race(
                 conflict, self.where(first), strength, lanes, (at, 0), (first % self.size, last % self.size),
-                writes=more.get("writes", False), values=values, there=lambda: self.fetch(places[at : at + 1], size),
+                writes=more.get("writes", False), values=values, fetch=lambda: self.fetch(places[at : at + 1], size),
                 near=lambda actor: bool(warp_of[actor] == warp),
             )  # fmt: skip
 

@@ -173,7 +173,7 @@ class _Several:
         index, count = machine.index(lanes), len(self.offsets)
         base = machine.rows(machine.read(self.base, lanes), lanes)
         addresses = (base + self.offsets.astype(base.dtype)[:, None, None]).reshape(-1, base.shape[1])
-        machine.many, machine.each = np.tile(index, count), len(index)
+        machine.many, machine.width = np.tile(index, count), len(index)
         return machine.many, addresses
 
     def one_by_one(self, machine: Machine, lanes: Lanes) -> None:

@@ -136,7 +136,7 @@ class Launch:
         hazards: those of the run; raced: of their races the earlier accesses, for another run to look for.
         first_only: it goes on only until it is known whether a barrier is behind the first hazard, which ``first_error`` raised.
         suspects: races whose earlier thread waits at a barrier, with the later and the earlier thread of the grid: a divergent barrier?
-        told: how often what has been recorded, see :meth:`record`.
+        counts: how often what has been recorded, see :meth:`record`.
         sought: what this run looks for, by memory, direction and time; seen: the instruction that made it, and the wait that completed it or -1.
         printed: the thread and the text of each ``printf``, in the order in which they ran here.
         notes: what the report says besides; a note that is there already is not repeated.

@@ -271,7 +271,7 @@ class Registers(Threads):
         lane's bytes start; ``unwritten``: of each lane's bytes, which were never written, shape (n, bytes); ``blank``:
         the origins of those that somebody wrote with nothing; None where nobody did.
         """
-        at = self.at + (np.arange(len(places)) // self.each if lanes is self.many else np.zeros(len(places), np.int64))
+        at = self.at + (np.arange(len(places)) // self.width if lanes is self.many else np.zeros(len(places), np.int64))
         origins = (kind << 60 | at << 32 | places)[:, None] + np.arange(unwritten.shape[1])
         self.unwritten.append((lanes, np.where(unwritten, origins, 0 if blank is None else blank)))
 

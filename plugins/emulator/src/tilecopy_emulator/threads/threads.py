@@ -63,7 +63,7 @@ class Threads:
         key = 0 if self.copies > 1 else first
         self.order = VectorClocks(launch.time, self.unit_ctas, self.threads, key, launch.sections)
         self.many: Any = None
-        self.each = 1
+        self.width = 1
         self.converging: dict[int | str, dict[int, int]] = {}
         self.gathering: dict[int, Any] = {}
         self.joined: Any = None
@@ -237,7 +237,7 @@ class Threads:
         instructions = self.program.instructions
         at = self.at if at < 0 else at
         if lanes is not None and lanes is self.many:
-            at += position // self.each
+            at += position // self.width
         return instructions[min(at, len(instructions) - 1)]
 
     def settle(self) -> None:
