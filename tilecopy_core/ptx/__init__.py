@@ -16,21 +16,11 @@ from .lines import (
     instructions_in,
     names_in,
     parse_lines,
-    statements,
 )
 from .operands import STEM, TYPE_BITS, Access, Address, Operand, Register, TensorPlace, Vector, Written, masked_access
 
 __all__ = ["IMMEDIATE_REACH_BYTES", "MBARRIER_TX_LIMIT", "POOL", "SETP", "STEM", "TYPE_BITS", "Access", "Address"]
 __all__ += ["AnyLine", "Bindings", "Emitter", "Form", "Instruction", "KernelBindings", "Label", "Line", "LineAccess"]
 __all__ += ["Needs", "Operand", "PtxBuilder", "Recipe", "Register", "Role", "SharedPlan", "TensorPlace", "Text"]
-__all__ += [
-    "Vector",
-    "Written",
-    "declared_in",
-    "forms_of",
-    "instruction_of",
-    "instructions_in",
-    "masked_access",
-    "merge",
-]
-__all__ += ["names_in", "opcode_words", "parse_lines", "pure_once", "statements"]
+__all__ += ["Vector", "Written", "declared_in", "forms_of", "instruction_of", "instructions_in", "masked_access"]
+__all__ += ["merge", "names_in", "opcode_words", "parse_lines", "pure_once"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any, TypeAlias
@@ -180,18 +180,6 @@ def _split(text: str) -> list[str]:
             operands.append(piece.strip())
         depth += sum(map(piece.count, "[{(")) - sum(map(piece.count, "]})"))
     return [operand.rstrip() for operand in operands]
-
-
-def statements(lines: Iterable[AnyLine]) -> Iterator[Line | Label | str]:
-    """Some lines with their text taken apart; a statement of text may go on in the line that follows."""
-    text = ""
-    for line in lines:
-        if isinstance(line, Text):
-            text += f"{line}\n"
-        else:
-            yield from (*parse_lines(text), line)
-            text = ""
-    yield from parse_lines(text)
 
 
 def names_in(operand: object) -> list[str]:

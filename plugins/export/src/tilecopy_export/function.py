@@ -12,6 +12,7 @@ from itertools import takewhile
 from typing import Any
 
 import attrs
+from tilecopy.emitted_text import statements
 from tilecopy.integer_text import unique_name
 from tilecopy.module_text import header_target
 
@@ -31,7 +32,6 @@ from tilecopy_core.ptx import (
     Register,
     Written,
     names_in,
-    statements,
 )
 from tilecopy_partitions import HostBytes, TensorMap
 

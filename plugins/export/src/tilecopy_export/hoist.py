@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import attrs
+from tilecopy.emitted_text import statements as parts_of
 
 from tilecopy_core.ptx import AnyLine, Line, Register, names_in
-from tilecopy_core.ptx import statements as parts_of
 
 from .arguments import MARK
 from .function import AsmOperand, CopyFunction, RegisterMove, branches

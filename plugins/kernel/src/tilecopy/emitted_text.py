@@ -7,11 +7,11 @@ cannot see; the emulator does.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from tilecopy_core import Plan, PluginError, Registry
 from tilecopy_core.errors import pattern
-from tilecopy_core.ptx import AnyLine, Label, Line, PtxBuilder, Text, declared_in, statements
+from tilecopy_core.ptx import AnyLine, Label, Line, PtxBuilder, Text, declared_in, parse_lines
 
 _SPECIAL = """
     tid ntid laneid warpid nwarpid ctaid nctaid smid nsmid gridid clock clock_hi clock64 globaltimer globaltimer_lo
@@ -100,6 +100,18 @@ def _why_unbalanced(statement: str, scopes: list[set[str]]) -> str | None:
 def is_special(name: str) -> bool:
     """Return True for the name of a special register, such as ``%tid``, which needs no declaration."""
     return name[:1] == "%" and (name[1:] in SPECIAL_REGISTERS or _NUMBERED.match(name[1:]) is not None)
+
+
+def statements(lines: Iterable[AnyLine]) -> Iterator[Line | Label | str]:
+    """Some lines with their text taken apart; a statement of text may go on in the line that follows."""
+    text = ""
+    for line in lines:
+        if isinstance(line, Text):
+            text += f"{line}\n"
+        else:
+            yield from (*parse_lines(text), line)
+            text = ""
+    yield from parse_lines(text)
 
 
 def are_checked(lines: Sequence[AnyLine]) -> bool:

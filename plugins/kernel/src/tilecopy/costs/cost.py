@@ -24,12 +24,11 @@ from tilecopy_core.ptx import (
     Register,
     SharedPlan,
     Written,
-    statements,
 )
 from tilecopy_core.registry import Registry, default_registry
 from tilecopy_partitions import TensorMap
 
-from ..emitted_text import emit_checked
+from ..emitted_text import emit_checked, statements
 from ..harness import stand_ins
 from .interpreter import GLOBAL_STEP_BYTES, SHARED_STEP_BYTES, CopyInterpreter, live_registers
 from .traffic import BANK_BYTES, BANKS, SECTOR_BYTES
