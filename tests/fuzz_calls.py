@@ -71,7 +71,6 @@ def starting_calls(w):
     tc.target_of("sm_90")
     plugin.Option("size", (int,), "how many", False, 3, True)
     w.option.fits(3)
-    w.option.missing_in(w.request)
     plugin.structural_equal(w.n, 3)
 
 

@@ -61,7 +61,8 @@ def not_as_declared(variant: Variant, request: CopyRequest, looked: dict[str, st
 
 def options_missing(variant: Variant, request: CopyRequest) -> tuple[str | None, tuple[str, ...]]:
     """Return why a request lacks what a record requires, by the first such option, and the names of all; or None and ()."""
-    missing = [option for option in variant.options if option.missing_in(request)]
+    required = (True,) if request.active.cta_threads is None else (True, IN_A_KERNEL)
+    missing = [o for o in variant.options if o.required in required and request.options.get(o.name) is None]
     if not missing:
         return None, ()
     first = missing[0]

@@ -170,12 +170,6 @@ class Option:
             return False
         return isinstance(value, self.types) and (not isinstance(value, bool) or bool in self.types)
 
-    def missing_in(self, request: CopyRequest) -> bool:
-        """Return whether a request leaves out what it must give; ``None`` counts as left out."""
-        if not self.required or request.options.get(self.name) is not None:
-            return False
-        return self.required is True or request.active.cta_threads is not None
-
 
 RELAXED = Option(
     "relaxed",

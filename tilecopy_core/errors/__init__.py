@@ -110,17 +110,14 @@ def short_repr(value: object) -> str:
     except BaseException:
         text = f"<{type(value).__name__} object>"
     if not text.isprintable():
-        text = "".join(map(_printable, text[:_SHOWN_CHARACTERS]))
+        characters = [c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:_SHOWN_CHARACTERS]]
+        text = "".join(characters)
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
 
 
 def without_addresses(text: str) -> str:
     """Return a text without the addresses of objects in it, which differ in every process."""
     return _OBJECT_ADDRESS.sub("", text) if " at 0x" in text else text
-
-
-def _printable(character: str) -> str:
-    return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
 
 
 def integer(value: Any) -> int | None:

@@ -473,7 +473,6 @@ def _between(low: int, largest: int) -> int:
 
 
 def _bits_within(atom: Atom) -> int | None:
-    """Return the bits that an atom's bounds and divisor allow."""
     if atom.lower is None or atom.upper is None or atom.lower < 0:
         return None
     return _between(_low_bit(atom.divisor) or 1, atom.upper)

@@ -92,11 +92,9 @@ class _Scale:
         return mul(value, self.more) // self.fewer
 
     def of_iter(self, it: Iter) -> Iter:
-        """Return an iter of as many steps."""
         return Iter(it.extent, self.of(it.stride, "the stride", it.axis), it.axis)
 
     def of_swizzle(self, swizzle: Swizzle) -> Swizzle:
-        """Return a swizzle that keeps the same bytes together."""
         chunk_elems, rest = divmod(swizzle.chunk_elems * self.more, self.fewer)
         if rest or chunk_elems & (chunk_elems - 1):
             raise LayoutError(

@@ -55,9 +55,6 @@ class IndexEmitter(Emitter):
         """The block of a depth; from inside a block that keeps its values to itself, as that one sees it."""
         return self.blocks[depth] if depth >= self._floor else Sunk(self.blocks[depth], self.blocks[self._floor])
 
-    def _symbol(self, symbol: Symbol) -> Register:
-        return self._bound[symbol][0] if symbol in self._bound else self.bindings.symbol(self, symbol)
-
     # ------------------------------------------------------------------------------------------- values
 
     def _fits(self, value: Int) -> bool:
@@ -111,7 +108,7 @@ class IndexEmitter(Emitter):
 
         def compute() -> Register:
             if isinstance(atom, Symbol):
-                natural = self._symbol(atom)
+                natural = self._bound[atom][0] if atom in self._bound else self.bindings.symbol(self, atom)
             else:
                 natural = _LOWERED.get(atom.op, IndexEmitter._one_instruction)(self, block, atom)
             if natural.bits < bits:

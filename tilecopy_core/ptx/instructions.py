@@ -128,17 +128,13 @@ class Role:
     def of(cls, text: str) -> Role:
         """Return the role that the table writes as ``r``, ``w``, ``x``, ``n``, ``[r]``, ``[w:shared]``, ``[r*]`` or ``(w)``.
 
-        The ``nbytes`` of an address are 1 where the opcode says how many, which :meth:`in_opcode` fills in.
+        The ``nbytes`` of an address are 1 where the opcode says how many.
         """
         what, _, space = text.strip("[()]").partition(":")
         letter, kind = what[0], _KINDS.get(what[0], "")
         reads, writes = letter in "rxnb", letter in "wxb"
         is_typed = text[0] == "[" and what in ("r", "w", "x")
         return cls(reads, writes, text[0] == "[", text[0] == "(", kind, space, int(is_typed))
-
-    def in_opcode(self, space: str | None, nbytes: int) -> Role:
-        """Return the role in an opcode that names a state space (None: it does not) and has a type of so many bytes."""
-        return evolve(self, space=self.space if space is None else space, nbytes=self.nbytes * nbytes)
 
 
 _KINDS = {"n": "size", "b": "mbarrier", "p": "prefetch"}
@@ -393,7 +389,10 @@ def _roles_of(opcode: str) -> tuple[Role, ...]:
     if not any(role.is_address for role in row):
         return row
     spaces, nbytes = iter([_STATE_SPACES[part] for part in parts if part in _STATE_SPACES]), _accessed_bytes(parts)
-    return tuple(role.in_opcode(next(spaces, None), nbytes) if role.is_address else role for role in row)
+    return tuple(
+        evolve(role, space=next(spaces, role.space), nbytes=role.nbytes * nbytes) if role.is_address else role
+        for role in row
+    )
 
 
 def _accessed_bytes(parts: Sequence[str]) -> int:

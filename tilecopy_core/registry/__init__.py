@@ -34,25 +34,7 @@ else:  # pluggy is imported with the first dispatch
         },
     )
 
-__all__ = [
-    "Installed",
-    "KnownVariant",
-    "LOCK",
-    "Plugin",
-    "PluginWarning",
-    "SlowPluginWarning",
-    "Registry",
-    "Source",
-    "VARIANTS_GROUP",
-    "WrapperError",
-]
-__all__ += [
-    "__version__",
-    "by_name",
-    "canonical",
-    "default_registry",
-    "distributions",
-    "exporter",
-    "installed_sources",
-]
-__all__ += ["known_variants", "load_unique", "lazy_attributes", "short_error", "warn_outside"]
+__all__ = ["Installed", "KnownVariant", "LOCK", "Plugin", "PluginWarning", "SlowPluginWarning", "Registry", "Source"]
+__all__ += ["VARIANTS_GROUP", "WrapperError", "__version__", "by_name", "canonical", "default_registry"]
+__all__ += ["distributions", "exporter", "installed_sources", "known_variants", "load_unique", "lazy_attributes"]
+__all__ += ["short_error", "warn_outside"]

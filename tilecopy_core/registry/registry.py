@@ -149,7 +149,9 @@ class Registry:
                 if not source.incompatible and not source.needs:
                     claims.setdefault(source.name, []).append(source)
             names = {source.name for source in sources}
-            disabled, priorities = self._disabled_variants(names), self._own_priorities(names)
+            disabled, listed = self._disabled_variants(names), parsed_priorities(self._environ.get(VARIABLE, ""))
+            self._check_named(VARIABLE, listed, names)
+            self._check_named("Registry(priorities=)", self._priorities, names)
             self._loading = True
             try:
                 plugins = [self._outcome(source, claims.get(source.name, []), disabled) for source in sources]
@@ -163,7 +165,7 @@ class Registry:
                         raise PluginError(f"variant {plugin.name}: {plugin.reason}")
                     self._warn_once((plugin.source,), f"variant {plugin.name} is set aside: {plugin.reason}")
             wrappers = {hook: _around(hook, plugins) for hook in (*HOOKS, DISPATCH)}
-            self._table = table = Table(tuple(plugins), environment, wrappers, priorities)
+            self._table = table = Table(tuple(plugins), environment, wrappers, listed | self._priorities)
             return table
 
     def _disabled_variants(self, names: set[str]) -> dict[str, str]:
@@ -178,15 +180,7 @@ class Registry:
             reasons |= dict.fromkeys(left_out, f"disabled by {variable}={text}")
         return reasons
 
-    def _own_priorities(self, names: set[str]) -> dict[str, Priority]:
-        """The user's own priorities: those of the environment, then of this registry."""
-        listed = parsed_priorities(self._environ.get(VARIABLE, ""))
-        self._check_named(VARIABLE, listed, names)
-        self._check_named("Registry(priorities=)", self._priorities, names)
-        return {**listed, **self._priorities}
-
     def _check_named(self, where: str, listed: Iterable[str], names: set[str]) -> None:
-        """Raise PluginError for a name that no variant has."""
         for name in sorted(name for name in listed if name not in names and name not in known_variants()):
             hint = did_you_mean(name, names | set(known_variants()))
             raise PluginError(f"{where} names {name!r}, and no such variant is installed{hint}")
@@ -318,7 +312,6 @@ class Registry:
             self._warn_once(("slow", plugin, hook), message, SlowPluginWarning)
 
     def _set_aside(self, call: WrapperCall) -> None:
-        """Set a wrapper aside that did what it may not."""
         wrapper = call.wrapper
         reason = f"{wrapper.source.owner} is faulty: its wrapper of {call.hook} {call.fault}; {wrapper.source.advice}"
         if self.strict or call.wrote:
