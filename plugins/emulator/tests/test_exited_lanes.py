@@ -112,3 +112,23 @@ def test_a_barrier_of_a_number_of_threads_counts_whole_warps(exits: str) -> None
 def test_threads_that_arrive_may_exit_before_the_barrier_completes() -> None:
     body = "setp.lt.u32 %p1, %t, 32; @!%p1 bra LAST; bar.arrive 1, 64; ret; LAST: bar.sync 1, 64;"
     assert run(body, "before", block=64, living=50)[32:] == [77] * 18
+
+
+@pytest.mark.parametrize("threads", [1, 32])
+def test_a_copy_in_flight_when_its_lane_exits_is_a_hazard(threads: int) -> None:
+    """Nothing waits for ``cp.async`` of a thread that has exited."""
+    text = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 source)
+{
+    .shared .align 16 .b8 s[512];
+    .reg .b64 %d<2>; .reg .b32 %r<4>;
+    ld.param.u64 %d0, [source]; mov.u32 %r0, s; mov.u32 %r1, %tid.x; mad.lo.u32 %r2, %r1, 16, %r0;
+    cp.async.ca.shared.global [%r2], [%d0], 16;
+    ret;
+}"""
+    with pytest.raises(HazardError) as raised:
+        run_ptx(text, [np.zeros(16, np.uint8)], grid=1, block=threads)
+    assert raised.value.kind == "async"
