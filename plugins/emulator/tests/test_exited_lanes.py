@@ -131,4 +131,4 @@ def test_a_copy_in_flight_when_its_lane_exits_is_a_hazard(threads: int) -> None:
 }"""
     with pytest.raises(HazardError) as raised:
         run_ptx(text, [np.zeros(16, np.uint8)], grid=1, block=threads)
-    assert raised.value.kind == "async"
+    assert raised.value.kind == "lifetime"
