@@ -153,7 +153,9 @@ def tests() -> list[Part]:
     parts = [
         script("emulator and GPU agree", "tools/agreement.py", seconds=300),
         pytest_of("every variant's suite, its GPU part", *suites, only="gpu", seconds=300),
-        pytest_of("GPU tests", "tests/test_cuda.py", "tests/test_gpu_variants.py", seconds=300),
+        pytest_of(
+            "GPU tests", "tests/test_cuda.py", "tests/test_gpu_variants.py", only="not holds_its_memory", seconds=300
+        ),
         pytest_of("machine code as good as ptxas'", "tests/test_loaded_code.py"),
         pytest_of("GPU tests of exported copies", *exported, only="gpu"),
         pytest_of("GPU tests of relayouts", "plugins/relayout/tests/test_gpu_relayout.py", only="gpu"),
@@ -198,6 +200,9 @@ def tests() -> list[Part]:
 def benchmarks(*, peers: bool) -> list[Part]:
     """Return the parts that measure, each with the GPU to itself."""
     return [
+        pytest_of(
+            "memory of many kernels", "tests/test_cuda.py", only="holds_its_memory"
+        ),  # it reads what the GPU has free
         benchmark("gemm"),
         benchmark("attention"),
         *(benchmark(name) for name in ("round_trip", "pipeline", "dsmem", "edges", "bulk", "tma", "launch")),
