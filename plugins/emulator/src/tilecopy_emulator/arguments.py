@@ -93,7 +93,7 @@ def argument_bytes(
 ) -> tuple[dict[str, bytes], dict[str, bytes]]:
     """The bytes of each parameter, and of the variables of the module that are set; arrays are mapped into the memory."""
     try:
-        return _encoded(program, arguments, variables, memory)
+        return _encode(program, arguments, variables, memory)
     except LaunchError as error:
         signature, first = _signature(program), next((instruction.place for instruction in program.instructions), None)
         declared = "" if signature in str(error) else f"\n  the kernel is {program.name}{signature}"
@@ -108,7 +108,7 @@ def _signature(program: Program) -> str:
     return f"({', '.join(parameters) or 'none'})"
 
 
-def _encoded(
+def _encode(
     program: Program, arguments: Sequence[Any], variables: Mapping[str, Any], memory: GlobalMemory
 ) -> tuple[dict[str, bytes], dict[str, bytes]]:
     where = f"kernel {program.name}"
@@ -276,7 +276,7 @@ def _resolve(blocks: Iterable[_Block], memory: GlobalMemory) -> None:
                 arrays.append(target)
             else:
                 whole.append(target)
-    addresses = _mapped(arrays, memory)
+    addresses = _map_arrays(arrays, memory)
     targets = {id(target): target for block in whole for _, target, _ in block.addresses if isinstance(target, _Block)}
     for target in targets.values():
         data = np.frombuffer(target.data, np.uint8)
@@ -324,7 +324,7 @@ def _span(array: Any, place: str) -> tuple[int, int]:
     return first, first + array.nbytes
 
 
-def _mapped(arrays: list[_Array], memory: GlobalMemory) -> dict[int, int]:
+def _map_arrays(arrays: list[_Array], memory: GlobalMemory) -> dict[int, int]:
     """Map arrays into the memory, those that share bytes as one; their addresses by identity."""
     addresses: dict[int, int] = {}
     group: list[_Array] = []

@@ -117,11 +117,11 @@ def _annotations(error: TilecopyError, file: Path) -> list[str]:
 
 def _workflow_command(level: str, file: str, line: int, column: int, title: str, text: str) -> str:
     values = {"file": file} | ({"line": line} if line else {}) | ({"col": column} if column else {}) | {"title": title}
-    head = ",".join(f"{key}={_escaped(str(value), ':,')}" for key, value in values.items())
-    return f"::{level} {head}::{_escaped(text)}"
+    head = ",".join(f"{key}={_escape(str(value), ':,')}" for key, value in values.items())
+    return f"::{level} {head}::{_escape(text)}"
 
 
-def _escaped(text: str, more: str = "") -> str:
+def _escape(text: str, more: str = "") -> str:
     """A text as workflow commands have it."""
     return "".join(f"%{ord(character):02X}" if character in f"%\r\n{more}" else character for character in text)
 

@@ -90,7 +90,7 @@ def _with_checks(
     steps, lengths = list(compiled[0]), compiled[1]
     by_line = {check.line: check for check in checks}
 
-    def checked(step: Step, check: IndexAssertion) -> Step:
+    def with_check(step: Step, check: IndexAssertion) -> Step:
         bits = program.register_bits[check.register]
 
         def run(machine: Machine, lanes: Any) -> None:
@@ -107,7 +107,7 @@ def _with_checks(
 
     for number, instruction in enumerate(program.instructions):
         if instruction.line in by_line:
-            steps[number] = checked(steps[number], by_line[instruction.line])
+            steps[number] = with_check(steps[number], by_line[instruction.line])
     return steps, lengths
 
 

@@ -15,8 +15,8 @@ from .floats import arithmetic
 from .floats import extreme as float_extreme
 from .formats import F64, decode, encode
 from .forms import Compute, Form, Mode, form, plain
+from .integers import elementwise
 from .integers import extreme as integer_extreme
-from .integers import packed
 
 
 def _sum(*modifiers: str) -> Callable[[Mode], Compute]:
@@ -67,7 +67,7 @@ _GLOBAL_SUMS = (form("add", "f32", "t = t t", _sum("ftz")), form("add", "f64", "
 _SHARED_SUMS = (form("add", "f32 f64", "t = t t", _sum()),)
 """In shared memory they are a loop around the instructions of registers."""
 _NARROW_SUMS = (form("add.noftz", "f16 bf16", "t = t t", _sum()),)
-_PAIR_SUMS = (form("add.noftz", "f16x2 bf16x2", "t = t t", packed(_sum())),)
+_PAIR_SUMS = (form("add.noftz", "f16x2 bf16x2", "t = t t", elementwise(_sum())),)
 
 ATOMICS: tuple[Form, ...] = (
     form("exch", "b32 b64 b128", "t = t t", plain(lambda old, new: np.broadcast_to(new, old.shape))),
@@ -86,8 +86,8 @@ FAMILIES: dict[str, tuple[Form, ...]] = {
         form("add", "f32", "t = t t", _sum("ftz")),
         *_NARROW_SUMS,
         *_PAIR_SUMS,
-        form("min.noftz", "f16 bf16 f16x2 bf16x2", "t = t t", packed(_extreme(largest=False))),
-        form("max.noftz", "f16 bf16 f16x2 bf16x2", "t = t t", packed(_extreme(largest=True))),
+        form("min.noftz", "f16 bf16 f16x2 bf16x2", "t = t t", elementwise(_extreme(largest=False))),
+        form("max.noftz", "f16 bf16 f16x2 bf16x2", "t = t t", elementwise(_extreme(largest=True))),
     ),
     "cp.reduce.async.bulk": (
         *_integers("u32 s32 u64", "u32 s32 u64 s64", "b32 b64"),

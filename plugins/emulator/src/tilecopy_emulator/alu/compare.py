@@ -10,7 +10,7 @@ import numpy as np
 
 from .formats import FORMATS, decode, encode, flush
 from .forms import Compute, Form, Mode, form, plain
-from .integers import halves, joined, view
+from .integers import halves, join_halves, view
 
 ORDERED: dict[str, Callable[[Any, Any], Any]] = {x: getattr(operator, x) for x in ("eq", "ne", "lt", "le", "gt", "ge")}
 """Comparisons of arrays by their names in PTX."""
@@ -47,7 +47,7 @@ def comparison(mode: Mode) -> Compute:
 _ALL = {*ORDERED, *_UNSIGNED, "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"}
 
 
-def _combined(mode: Mode, result: Any, other: Any | None) -> Any:
+def _combine(mode: Mode, result: Any, other: Any | None) -> Any:
     function = _BOOLEAN.get(mode.one_of("and", "or", "xor"))
     return result if function is None or other is None else function(result, other)
 
@@ -59,7 +59,7 @@ def _set_predicate(mode: Mode) -> Compute:
 
     def compute(a: Any, b: Any, c: Any | None = None) -> Any:
         predicates = [compare(x, y) for x, y in (zip(halves(a), halves(b), strict=True) if is_pair else [(a, b)])]
-        return tuple(_combined(mode, result, c) for result in (*predicates, ~predicates[0])[:2])
+        return tuple(_combine(mode, result, c) for result in (*predicates, ~predicates[0])[:2])
 
     return compute
 
@@ -75,12 +75,12 @@ def _set(mode: Mode) -> Compute:
         true = np.full(1, (1 << 8 * size) - 1, f"u{size}")
 
     def one(a: Any, b: Any, c: Any) -> Any:
-        return np.where(_combined(mode, compare(a, b), c), true, true.dtype.type(0))
+        return np.where(_combine(mode, compare(a, b), c), true, true.dtype.type(0))
 
     def compute(a: Any, b: Any, c: Any | None = None) -> Any:
         if not is_pair:
             return one(a, b, c)
-        return joined(*(one(x, y, c) for x, y in zip(halves(a), halves(b), strict=True)))
+        return join_halves(*(one(x, y, c) for x, y in zip(halves(a), halves(b), strict=True)))
 
     return compute
 

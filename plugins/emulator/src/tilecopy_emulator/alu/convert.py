@@ -9,7 +9,7 @@ import numpy as np
 from .floats import finish
 from .formats import F64, FORMATS, Format, decode, encode, flush, odd, quantize, round_integral, two_sum
 from .forms import Compute, Form, Mode, form
-from .integers import bits, halves, joined, view
+from .integers import bits, halves, join_halves, view
 
 INTEGERS = ("u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64")
 _WIDE_INTEGERS = INTEGERS[1:4] + INTEGERS[5:]
@@ -181,7 +181,7 @@ def _pair(mode: Mode) -> Compute:
     def one(raw: Any) -> Any:
         return finish(encode(_fit(decode(raw, FORMATS["f32"]), format, direction, mode), format), format, mode)
 
-    return lambda high, low: joined(one(low), one(high))
+    return lambda high, low: join_halves(one(low), one(high))
 
 
 _BYTES = [range(16, 32), range(31, 15, -1), range(16), range(15, -1, -1)]
@@ -224,7 +224,7 @@ def _pair_of_bytes(mode: Mode) -> Compute:
 
     def compute(raw: Any) -> Any:
         low, high = halves(raw)
-        return joined(one(low), one(high))
+        return join_halves(one(low), one(high))
 
     return compute
 
@@ -236,7 +236,7 @@ def _from_bytes(mode: Mode) -> Compute:
     def compute(raw: Any) -> Any:
         low, high = halves(raw, 8)
         parts = [finish(encode(decode(x, source), format), format, mode) for x in (low, high)]
-        return joined(parts[0], parts[1])
+        return join_halves(parts[0], parts[1])
 
     return compute
 
@@ -255,7 +255,7 @@ def _pair_of_nibbles(mode: Mode) -> Compute:
 def _from_nibbles(mode: Mode) -> Compute:
     """The halves of one byte into two f16."""
     bytes_in = _from_bytes(mode)
-    return lambda raw: bytes_in(joined(raw & np.uint8(0xF), raw >> np.uint8(4)))
+    return lambda raw: bytes_in(join_halves(raw & np.uint8(0xF), raw >> np.uint8(4)))
 
 
 def _exponents(mode: Mode) -> Compute:
@@ -272,9 +272,9 @@ def _exponents(mode: Mode) -> Compute:
 
     def of_halves(raw: Any) -> Any:
         low, high = (part.astype(np.uint32) << np.uint32(16) for part in halves(raw))
-        return joined(one(low), one(high))
+        return join_halves(one(low), one(high))
 
-    return of_halves if mode.type == "bf16x2" else lambda high, low: joined(one(low), one(high))
+    return of_halves if mode.type == "bf16x2" else lambda high, low: join_halves(one(low), one(high))
 
 
 def _powers(mode: Mode) -> Compute:
@@ -286,12 +286,12 @@ def _powers(mode: Mode) -> Compute:
 
     def compute(raw: Any) -> Any:
         low, high = halves(raw, 8)
-        return joined(one(low), one(high))
+        return join_halves(one(low), one(high))
 
     return compute
 
 
-def _packed(mode: Mode) -> Compute:
+def _pack(mode: Mode) -> Compute:
     """``cvt.pack``: two clamped integers side by side, the first above, below the low bits of a third."""
     wanted = mode.types[0]
     width, (low, high) = int(wanted[1:]), _limits(wanted)
@@ -364,11 +364,11 @@ FORMS: tuple[Form, ...] = (
     form("cvt(.rz,.rp){.satfinite}", "ue8m0x2.f32", "b16 = t t", _exponents),
     form("cvt(.rz,.rp){.satfinite}", "ue8m0x2.bf16x2", "b16 = t", _exponents),
     form("cvt.rn", "bf16x2.ue8m0x2", "t0 = b16", _powers),
-    form("cvt.pack.sat", "u16.s32 s16.s32", "b32 = t t", _packed),
+    form("cvt.pack.sat", "u16.s32 s16.s32", "b32 = t t", _pack),
     form(
         "cvt.pack.sat",
         " ".join(f"{type}.s32.b32" for type in ("u8", "s8", "u4", "s4", "u2", "s2")),
         "b32 = s32 s32 b32",
-        _packed,
+        _pack,
     ),
 )

@@ -25,7 +25,7 @@ def add(a: Any, b: Any, direction: str) -> Any:
         return a + b
     total, rest = two_sum(a, b)
     zero = (total == 0) & (rest == 0)
-    result = _directed(total, rest, direction)
+    result = _round_toward(total, rest, direction)
     if direction == "rm":
         result = np.where(zero & (np.signbit(a) | np.signbit(b)), -0.0, result)
     return _exactly(result, "add", (a, b), direction, np.isinf(total))
@@ -36,10 +36,10 @@ def multiply(a: Any, b: Any, direction: str) -> Any:
     product, rest, unsafe = _two_product(a, b)
     if direction == "rn":
         return product
-    return _exactly(_directed(product, rest, direction), "mul", (a, b), direction, unsafe)
+    return _exactly(_round_toward(product, rest, direction), "mul", (a, b), direction, unsafe)
 
 
-def fused(a: Any, b: Any, c: Any, direction: str) -> Any:
+def fma(a: Any, b: Any, c: Any, direction: str) -> Any:
     """``a * b + c`` with one rounding."""
     product, low, unsafe = _two_product(a, b)
     unsafe = unsafe | ((c != 0) & _outside(c))
@@ -49,7 +49,7 @@ def fused(a: Any, b: Any, c: Any, direction: str) -> Any:
     result = high + tail
     if direction != "rn":
         total, error = two_sum(high, tail)
-        result = _directed(total, error, direction)
+        result = _round_toward(total, error, direction)
         if direction == "rm":
             result = np.where((total == 0) & (np.signbit(product) | np.signbit(c)), -0.0, result)
     result = np.where(np.isfinite(product) & np.isfinite(c), result, product + c)
@@ -68,7 +68,7 @@ def divide(a: Any, b: Any, direction: str) -> Any:
     rest = (a - product) - low
     rest = np.where(np.signbit(b), -rest, rest)
     unsafe = (unsafe | _outside(a) | _outside(b)) & (a != 0) & (b != 0)
-    return _exactly(_directed(quotient, rest, direction), "div", (a, b), direction, unsafe)
+    return _exactly(_round_toward(quotient, rest, direction), "div", (a, b), direction, unsafe)
 
 
 def square_root(a: Any, direction: str) -> Any:
@@ -78,7 +78,7 @@ def square_root(a: Any, direction: str) -> Any:
         return root
     product, low, unsafe = _two_product(root, root)
     rest = (a - product) - low
-    return _exactly(_directed(root, rest, direction), "sqrt", (a,), direction, unsafe & (a > 0))
+    return _exactly(_round_toward(root, rest, direction), "sqrt", (a,), direction, unsafe & (a > 0))
 
 
 def inverse_root(a: Any) -> Any:
@@ -118,7 +118,7 @@ def _split(a: Any) -> tuple[Any, Any]:
     return high, a - high
 
 
-def _directed(nearest: Any, rest: Any, direction: str) -> Any:
+def _round_toward(nearest: Any, rest: Any, direction: str) -> Any:
     """A result rounded to nearest moved to the neighbour that a direction wants; ``rest`` is what was left out."""
     if direction == "rn":
         return nearest

@@ -5,7 +5,7 @@ Formats up to 32 bits are computed in float64 with the rest rounded to odd, so t
 number of 25 bits than float64 can tell. f64 is in :mod:`.double`.
 
 Which NaN comes out is a fact of the hardware: f32 and narrower give the one of their format; f64 units pass an operand's
-(:func:`propagated`). Found on an H200 (driver 580.159, sm_90) and in the SASS of ptxas 13.0 for sm_90.
+(:func:`propagate_nan`). Found on an H200 (driver 580.159, sm_90) and in the SASS of ptxas 13.0 for sm_90.
 
 Functions for which the ISA gives an error bound only (``.approx``, ``.full``) are computed in float64 and rounded once:
 inside the bound, but the last bits of hardware may differ. Their forms are marked ``approximate``.
@@ -21,7 +21,7 @@ import numpy as np
 from . import double
 from .formats import F64, FORMATS, OUTSIDE, Format, decode, encode, flush, odd_sum, quantize
 from .forms import Compute, Form, Mode, form
-from .integers import packed
+from .integers import elementwise
 
 QUIET = np.uint64(1 << 51)
 """The bit of f64 that makes a NaN quiet."""
@@ -42,7 +42,7 @@ _DOUBLE: dict[str, Operation] = {
     "add": double.add,
     "sub": lambda a, b, direction: double.add(a, -b, direction),
     "mul": double.multiply,
-    "fma": double.fused,
+    "fma": double.fma,
     "div": double.divide,
     "rcp": lambda a, direction: double.divide(np.ones(1), a, direction),
     "sqrt": double.square_root,
@@ -99,7 +99,7 @@ def _fused_to_nearest(a: Any, b: Any, c: Any) -> Any | None:
     return None if (bits == _HALF).any() else rounded
 
 
-def propagated(result: Any, sources: Sequence[Any]) -> Any:
+def propagate_nan(result: Any, sources: Sequence[Any]) -> Any:
     """f64 results with the sign and payload of the last operand that is a NaN, made quiet.
 
     The adder, the multiplier and the fused unit do that: DADD has its operands in the places of the first and the
@@ -139,7 +139,7 @@ def arithmetic(name: str) -> Callable[[Mode], Compute]:
                     raw = raw[::-1]
                 elif len(raw) == 3:
                     raw = (raw[0], raw[2], raw[1])
-                return finish(propagated(result, raw), format, mode)
+                return finish(propagate_nan(result, raw), format, mode)
             exact = _EXACT[name](*values, direction)
             if nearest:
                 rounded = exact.astype(np.float32)
@@ -151,28 +151,28 @@ def arithmetic(name: str) -> Callable[[Mode], Compute]:
     return build
 
 
-def _guarded(mode: Mode) -> Compute:
+def _fma_oob(mode: Mode) -> Compute:
     """``fma.oob``: zero where a factor is what tensor copies fill with, of either sign, whatever is added."""
     compute = arithmetic("fma")(mode)
 
-    def guarded(a: Any, b: Any, c: Any) -> Any:
+    def guard(a: Any, b: Any, c: Any) -> Any:
         outside = (a & 0x7FFF == OUTSIDE) | (b & 0x7FFF == OUTSIDE)
         return np.where(outside, FORMATS[mode.type].dtype.type(0), compute(a, b, c))
 
-    return guarded
+    return guard
 
 
-def mixed(name: str) -> Callable[[Mode], Compute]:
+def mixed_precision(name: str) -> Callable[[Mode], Compute]:
     """``add.f32.f16`` and the like: narrow operands, exactly widened, and a last one in f32."""
 
     def build(mode: Mode) -> Compute:
         narrow = FORMATS[mode.type]
         compute = arithmetic(name)(Mode(("f32",), mode.modifiers))
 
-        def widened(raw: Any) -> Any:
+        def widen(raw: Any) -> Any:
             return decode(raw, narrow).astype(np.float32).view(np.uint32)
 
-        return lambda *raw: compute(*(widened(x) for x in raw[:-1]), raw[-1])
+        return lambda *raw: compute(*(widen(x) for x in raw[:-1]), raw[-1])
 
     return build
 
@@ -196,7 +196,7 @@ def approximation(function: Callable[..., Any]) -> Callable[[Mode], Compute]:
             direction = "rz" if format.bits == 16 else "rn"
             rounded = values if format is F64 else quantize(values, format, direction, ftz=mode.has("ftz"))
             result = encode(rounded, format)
-            return finish(propagated(result, raw) if format is F64 else result, format, mode)
+            return finish(propagate_nan(result, raw) if format is F64 else result, format, mode)
 
         return compute
 
@@ -242,7 +242,7 @@ def _sign_change(function: Callable[[Any, Format], Any]) -> Callable[[Mode], Com
             if mode.has("ftz"):
                 raw = flush(raw, format)
             result = function(raw, format)
-            return propagated(result, [raw]) if format is F64 else _canonical(decode(raw, format), result, format)
+            return propagate_nan(result, [raw]) if format is F64 else _canonical(decode(raw, format), result, format)
 
         return compute
 
@@ -347,14 +347,14 @@ def _single_precision() -> list[Form]:
         forms += [
             form(f"{name}{{.rnd}}{{.ftz}}{{.sat}}", "f32", "t = t t", arithmetic(name)),
             form(f"{name}{{.rnd}}", "f64", "t = t t", arithmetic(name)),
-            form(f"{name}{{.rnd}}{{.ftz}}", "f32x2", "t = t t", packed(arithmetic(name))),
-            form(f"{name}{{.rn}}{{.ftz}}{{.sat}}", "f16 f16x2", "t = t t", packed(arithmetic(name))),
-            form(f"{name}{{.rn}}", "bf16 bf16x2", "t = t t", packed(arithmetic(name))),
+            form(f"{name}{{.rnd}}{{.ftz}}", "f32x2", "t = t t", elementwise(arithmetic(name))),
+            form(f"{name}{{.rn}}{{.ftz}}{{.sat}}", "f16 f16x2", "t = t t", elementwise(arithmetic(name))),
+            form(f"{name}{{.rn}}", "bf16 bf16x2", "t = t t", elementwise(arithmetic(name))),
         ]
     forms += [
-        form("add{.rnd}{.sat}", "f32.f16 f32.bf16", "f32 = t f32", mixed("add")),
-        form("sub{.rnd}{.sat}", "f32.f16 f32.bf16", "f32 = t f32", mixed("sub")),
-        form("fma(.rnd){.sat}", "f32.f16 f32.bf16", "f32 = t t f32", mixed("fma")),
+        form("add{.rnd}{.sat}", "f32.f16 f32.bf16", "f32 = t f32", mixed_precision("add")),
+        form("sub{.rnd}{.sat}", "f32.f16 f32.bf16", "f32 = t f32", mixed_precision("sub")),
+        form("fma(.rnd){.sat}", "f32.f16 f32.bf16", "f32 = t t f32", mixed_precision("fma")),
     ]
     for name in ("fma", "mad"):
         forms += [
@@ -362,10 +362,10 @@ def _single_precision() -> list[Form]:
             form(f"{name}(.rnd)", "f64", "t = t t t", arithmetic("fma")),
         ]
     forms += [
-        form("fma(.rnd){.ftz}", "f32x2", "t = t t t", packed(arithmetic("fma"))),
-        form("fma.rn{.ftz}{.sat,.relu}", "f16 f16x2", "t = t t t", packed(arithmetic("fma"))),
-        form("fma.rn{.relu}", "bf16 bf16x2", "t = t t t", packed(arithmetic("fma"))),
-        form("fma.rn.oob{.relu}", "f16 bf16 f16x2 bf16x2", "t = t t t", packed(_guarded)),
+        form("fma(.rnd){.ftz}", "f32x2", "t = t t t", elementwise(arithmetic("fma"))),
+        form("fma.rn{.ftz}{.sat,.relu}", "f16 f16x2", "t = t t t", elementwise(arithmetic("fma"))),
+        form("fma.rn{.relu}", "bf16 bf16x2", "t = t t t", elementwise(arithmetic("fma"))),
+        form("fma.rn.oob{.relu}", "f16 bf16 f16x2 bf16x2", "t = t t t", elementwise(_fma_oob)),
         form("div(.rnd){.ftz}", "f32", "t = t t", arithmetic("div")),
         form("div(.rnd)", "f64", "t = t t", arithmetic("div")),
         form("rcp(.rnd){.ftz}", "f32", "t = t", arithmetic("rcp")),
@@ -378,7 +378,7 @@ def _single_precision() -> list[Form]:
 
 def _approximate() -> list[Form]:
     def one(pattern: str, types: str, function: Callable[..., Any], roles: str = "t = t") -> Form:
-        return form(pattern, types, roles, packed(approximation(function)), approximate=True)
+        return form(pattern, types, roles, elementwise(approximation(function)), approximate=True)
 
     forms = [
         one("div.approx{.ftz}", "f32", _divide_approximately(full=False), "t = t t"),
@@ -402,13 +402,13 @@ def _approximate() -> list[Form]:
 def _signs_and_extremes() -> list[Form]:
     forms: list[Form] = []
     for name, function in (("neg", lambda raw, f: raw ^ _sign_bit(f)), ("abs", lambda raw, f: raw & ~_sign_bit(f))):
-        build = packed(_sign_change(function))
+        build = elementwise(_sign_change(function))
         forms += [
             form(f"{name}{{.ftz}}", "f32 f16 f16x2", "t = t", build),
             form(name, "f64 bf16 bf16x2", "t = t", build),
         ]
     for name, largest in (("min", False), ("max", True)):
-        build = packed(extreme(largest))
+        build = elementwise(extreme(largest))
         forms += [form(f"{name}{{.ftz}}{{.NaN}}", "f32", "t = t t t", build), form(name, "f64", "t = t t", build)]
         for both in ("", ".xorsign.abs"):
             forms.append(form(f"{name}{{.ftz}}{{.NaN}}{both}", "f32 f16 f16x2", "t = t t", build))

@@ -145,14 +145,14 @@ def halves(raw: Any, width: int = 16) -> tuple[Any, Any]:
     return raw.astype(narrow), (raw >> raw.dtype.type(width)).astype(narrow)
 
 
-def joined(low: Any, high: Any) -> Any:
+def join_halves(low: Any, high: Any) -> Any:
     """Packed registers from halves."""
     width = low.dtype.itemsize * 8
     wide = np.dtype(f"u{width // 4}")
     return low.astype(wide) | (high.astype(wide) << wide.type(width))
 
 
-def packed(build: Callable[[Mode], Compute]) -> Callable[[Mode], Compute]:
+def elementwise(build: Callable[[Mode], Compute]) -> Callable[[Mode], Compute]:
     """An instruction on elements, on ``x2`` types too."""
 
     def build_packed(mode: Mode) -> Compute:
@@ -164,7 +164,7 @@ def packed(build: Callable[[Mode], Compute]) -> Callable[[Mode], Compute]:
 
         def both(*raw: Any) -> Any:
             parts = [halves(x, width) for x in raw]
-            return joined(compute(*(p[0] for p in parts)), compute(*(p[1] for p in parts)))
+            return join_halves(compute(*(p[0] for p in parts)), compute(*(p[1] for p in parts)))
 
         return both
 
@@ -457,7 +457,7 @@ def _nth_set(mask: Any, base: Any, offset: Any) -> Any:
 
 FORMS: tuple[Form, ...] = (
     form("fns", "b32", "t = t t s32", plain(_nth_set)),
-    form("add", f"{_INTEGERS} u16x2 s16x2", "t = t t", packed(_sum(1))),
+    form("add", f"{_INTEGERS} u16x2 s16x2", "t = t t", elementwise(_sum(1))),
     form("add.sat", "s32", "t = t t", _sum(1)),
     form("sub", _INTEGERS, "t = t t", _sum(-1)),
     form("sub.sat", "s32", "t = t t", _sum(-1)),
@@ -474,10 +474,10 @@ FORMS: tuple[Form, ...] = (
     form("rem", _INTEGERS, "t = t t", _divide(remainder=True)),
     form("abs", "s16 s32 s64", "t = t", lambda mode: lambda a: np.where(view(a, mode.type) < 0, -a, a)),
     form("neg", "s16 s32 s64", "t = t", plain(lambda a: np.zeros_like(a) - a)),
-    form("min", f"{_INTEGERS} u16x2 s16x2", "t = t t", packed(extreme(largest=False))),
-    form("max", f"{_INTEGERS} u16x2 s16x2", "t = t t", packed(extreme(largest=True))),
-    form("min.relu", "s32 s16x2", "t = t t", packed(extreme(largest=False))),
-    form("max.relu", "s32 s16x2", "t = t t", packed(extreme(largest=True))),
+    form("min", f"{_INTEGERS} u16x2 s16x2", "t = t t", elementwise(extreme(largest=False))),
+    form("max", f"{_INTEGERS} u16x2 s16x2", "t = t t", elementwise(extreme(largest=True))),
+    form("min.relu", "s32 s16x2", "t = t t", elementwise(extreme(largest=False))),
+    form("max.relu", "s32 s16x2", "t = t t", elementwise(extreme(largest=True))),
     *_carry_forms(),
     form("and", f"{_BITS} pred", "t = t t", plain(lambda a, b: a & b)),
     form("or", f"{_BITS} pred", "t = t t", plain(lambda a, b: a | b)),

@@ -36,7 +36,7 @@ def computation(name: str, mode: Mode, marks: Mapping[int, str] | None = None) -
             return _low(_multiply_add(mode, marks, left, right, c))
         value = _combine(name, mode, left, right)
         if mode.has("sat"):
-            value = _clamped(value, types[0], target[1])
+            value = _clamp(value, types[0], target[1])
         third = _part(c, "", types[0])
         if mode.has("add"):
             value = value + third
@@ -66,7 +66,7 @@ def _signed(values: Any, bits: int) -> Any:
     return (values << (64 - bits)) >> (64 - bits)
 
 
-def _clamped(values: Any, type: str, bits: int) -> Any:
+def _clamp(values: Any, type: str, bits: int) -> Any:
     least = -(1 << (bits - 1)) if type == "s32" else 0
     return np.clip(values, least, least + (1 << bits) - 1)
 
@@ -93,7 +93,7 @@ def _multiply_add(mode: Mode, marks: Mapping[int, str], left: Any, right: Any, c
     total = (-product if minus else product) + (-third if negated[3] else third) + int(mode.has("po"))
     total = total >> (7 if mode.has("shr7") else 15 if mode.has("shr15") else 0)
     if mode.has("sat"):
-        total = _clamped(total, "s32" if is_signed else "u32", 32)
+        total = _clamp(total, "s32" if is_signed else "u32", 32)
     return (total & 0xFFFFFFFF).astype(np.int64)
 
 

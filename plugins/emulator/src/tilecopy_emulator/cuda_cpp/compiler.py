@@ -25,7 +25,7 @@ from ..parser.module import parse_compiled
 from ..program import Program, printable
 from ..run import Report
 from .headers import IMPLICIT, implicit_names, stand_in, standard_headers
-from .host_code import at_lines, host_declarations, included, marker_macros, needs_host, source_file, without
+from .host_code import at_lines, header_names, host_declarations, marker_macros, needs_host, source_file, without
 from .instances import launched_instances, parameter_names
 from .precompiled import UNROLL_LIMIT, header_folders, precompiling
 
@@ -191,7 +191,7 @@ def _device_part(unit: _Unit, first: _Compiled, missing: list[str], folders: lis
         "left out as host code": [f"{decl.name or 'a declaration'} (line {decl.first})" for decl in gone],
         "left out, because they are not found": [f"#include <{header}>" for header in missing],
     }
-    notes = [f"{why}: {_listed(names)}" for why, names in parts.items() if names]
+    notes = [f"{why}: {_list_names(names)}" for why, names in parts.items() if names]
     unit = attrs.evolve(unit, left_out=tuple(notes))
     if compiled.ptx or not notes:
         return unit, compiled if compiled.ptx else first
@@ -207,7 +207,7 @@ def _wants_implicit(log: str) -> bool:
     return not implicit_names().isdisjoint(re.findall(r'identifier "(\w+)" is undefined', log))
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     """Names for a note, of which the first few are enough."""
     more = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
@@ -226,7 +226,7 @@ def _local_files(
     queue = [(source, path.parent)]
     while queue:
         text, folder = queue.pop()
-        for name in included(text):
+        for name in header_names(text):
             if name in texts or name in missing or name == "cub/cub.cuh":
                 continue
             places = [root / name for root in (folder, path.parent, *map(Path, includes))]
@@ -278,7 +278,7 @@ def _select(unit: _Unit, ptx: str, entry: str | None, name: str) -> tuple[str, s
         )
     listed = [*map(_readable_if_unique(entries), entries), *(text for listed in instances.values() for text in listed)]
     listed += [f"{template}<...>" for template, known in instances.items() if not known]
-    has = f"it has: {_listed(listed) or 'none'}"
+    has = f"it has: {_list_names(listed) or 'none'}"
     if entry is None:
         raise LaunchError(f"the source {name} has several kernels, or templates alone: name one, {has}")
     log = "".join(f"\n{line}" for line in printable(compiled.log).split("\n") if "error:" in line)

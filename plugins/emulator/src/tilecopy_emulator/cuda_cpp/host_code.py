@@ -95,7 +95,7 @@ class SourceFile:
 _INCLUDE = re.compile(r'\s*#\s*include\s*[<"]([^">\n]+)')
 
 
-def included(text: str) -> list[str]:
+def header_names(text: str) -> list[str]:
     """The names of the headers that a text includes."""
     matches = (_INCLUDE.match(token.text) for token in tokens_of(text) if token.kind == "line")
     return [match[1] for match in matches if match]

@@ -30,7 +30,7 @@ def launched_instances(file: SourceFile) -> dict[str, list[str]]:
             if all(template_parameters(templates[base]).values()):
                 by_template[base][f"{name}<>"] = None
             continue
-        for resolved in _resolved(file, arguments, function, _MOST_ROUNDS):
+        for resolved in _resolve(file, arguments, function, _MOST_ROUNDS):
             spaced = re.sub(r" ?(::|,) ?", lambda mark: mark[1] + " " * (mark[1] == ","), resolved)
             by_template[base][f"{name}<{spaced}>"] = None
     return {name: list(instances) for name, instances in by_template.items()}
@@ -69,7 +69,7 @@ def _macro_body(line: Token) -> Sequence[Token]:
     return tokens_of(line.text.replace("\\\n", "  ").lstrip().removeprefix("#"))
 
 
-def _resolved(file: SourceFile, arguments: Sequence[Token], function: Declaration | None, rounds: int) -> Iterator[str]:
+def _resolve(file: SourceFile, arguments: Sequence[Token], function: Declaration | None, rounds: int) -> Iterator[str]:
     """Template arguments with the constants of their function in place of its names, once for each way to call it."""
     written = " ".join(token.text for token in arguments)
     if function is None:
@@ -93,7 +93,7 @@ def _resolved(file: SourceFile, arguments: Sequence[Token], function: Declaratio
     for name, passed, caller in _uses(file, "(") if rounds else ():
         if name != function.name or not passed:
             continue
-        for values in _resolved(file, passed, caller, rounds - 1):
+        for values in _resolve(file, passed, caller, rounds - 1):
             replaced, passed_values = written, re.split(r"\s*,\s*(?![^<(]*[>)])", values)
             for parameter, value in zip(parameters, passed_values, strict=False):
                 replaced = re.sub(rf"\b{parameter}\b", value, replaced)

@@ -248,7 +248,7 @@ class Machine(Memories):
         self.launch.version += 1
         for cta in self.engines.leaving(ending):
             if self.tensor is not None:
-                self.tensor.left(cta)
+                self.tensor.end_cta(cta)
         self.barriers.exit_lanes(ending)
         for waiting, masks in self.converge_without_exited():
             self.barriers.warp_joined(waiting, masks)

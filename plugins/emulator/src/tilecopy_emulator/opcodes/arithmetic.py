@@ -73,12 +73,12 @@ def compile_arithmetic(instruction: Instruction, program: Program, table: Mappin
     def step(machine: Machine, lanes: Lanes) -> None:
         operands = [read(machine, lanes) for read in readers]
         if compares and machine.trial >= 0:
-            operands[:2] = _compared(machine, lanes, readers)
+            operands[:2] = _comparison_sides(machine, lanes, readers)
         try:
             with np.errstate(all="ignore"):
                 result = compute(*operands)
         except UndefinedResultError as error:
-            _undefined(machine, lanes, error)
+            _raise_undefined(machine, lanes, error)
         if only is not None:
             only(machine, lanes, result[0] if isinstance(result, tuple) else result)
             return
@@ -91,7 +91,7 @@ def compile_arithmetic(instruction: Instruction, program: Program, table: Mappin
 _SOME = 0x3F803F803F803F80  # a float of any width, neither 0 nor flushed to it; -1 is a NaN
 
 
-def _compared(machine: Machine, lanes: Lanes, readers: list[Reader]) -> list[Any]:
+def _comparison_sides(machine: Machine, lanes: Lanes, readers: list[Reader]) -> list[Any]:
     """The two sides of a comparison: where one holds nothing, a pair that compares in one of the possible ways."""
     before, machine.missing = machine.missing, np.zeros_like(machine.missing)
     sides = [read(machine, lanes) for read in readers[:2]]
@@ -101,7 +101,7 @@ def _compared(machine: Machine, lanes: Lanes, readers: list[Reader]) -> list[Any
     return [np.where(nothing, np.asarray(x).astype(side.dtype), side) for x, side in zip(pair, sides, strict=True)]
 
 
-def _undefined(machine: Machine, lanes: Lanes, error: UndefinedResultError) -> None:
+def _raise_undefined(machine: Machine, lanes: Lanes, error: UndefinedResultError) -> None:
     bad: Any = machine.rows(error.lanes, lanes).any(axis=1)
     machine.hazard("arithmetic", error.message, lanes, int(np.argmax(bad)))
 
@@ -120,13 +120,13 @@ def _video(instruction: Instruction, program: Program) -> Step:
         raise refuse(instruction, "a part of the third source, or of a result that is combined with it, is not PTX")
     if negated and (name != "vmad" or "po" in plain.opcode):
         raise refuse(instruction, "only sources of vmad without .po are negated")
-    forms = [_marked(form, marks) for form, _ in find_forms(plain.opcode)]
+    forms = [_mark(form, marks) for form, _ in find_forms(plain.opcode)]
     if merges:
         forms = [attrs.evolve(form, sources=("u32",) * 3) for form in forms]
     return compile_arithmetic(plain, program, {name: forms})
 
 
-def _marked(form: Form, marks: dict[int, str]) -> Form:
+def _mark(form: Form, marks: dict[int, str]) -> Form:
     def build(mode: Mode) -> Compute:
         return video.computation(form.name, mode, marks)
 

@@ -76,7 +76,7 @@ def atomic_step(
     def update_of(values: list[Any]) -> Callable[..., Any]:
         def update(old: Any, rows: Any, columns: Any, *, shared: bool = False) -> Any:
             with np.errstate(all="ignore"):
-                return (in_shared if shared else compute)(old, *(_picked(value, rows, columns) for value in values))
+                return (in_shared if shared else compute)(old, *(_pick(value, rows, columns) for value in values))
 
         return update
 
@@ -96,7 +96,7 @@ def atomic_step(
     return step
 
 
-def _picked(value: Any, rows: Any, columns: Any) -> Any:
+def _pick(value: Any, rows: Any, columns: Any) -> Any:
     return value[rows if value.shape[0] > 1 else 0, columns if value.shape[1] > 1 else 0]
 
 
@@ -114,10 +114,10 @@ def _wide(
         ]
 
         def update(old: Any, rows: Any, columns: Any, *, shared: bool = False) -> Any:
-            new = np.broadcast_to(_picked(values[-1], rows, columns), old.shape)
+            new = np.broadcast_to(_pick(values[-1], rows, columns), old.shape)
             if not compare:
                 return new
-            wanted = np.broadcast_to(_picked(values[0], rows, columns), old.shape)
+            wanted = np.broadcast_to(_pick(values[0], rows, columns), old.shape)
             words = [np.ascontiguousarray(x)[..., None].view(np.uint64) for x in (old, wanted)]
             return np.where((words[0] == words[1]).all(axis=-1), new, old)
 

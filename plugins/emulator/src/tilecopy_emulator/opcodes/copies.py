@@ -472,7 +472,7 @@ def complete(machine: Machine, operation: Operation) -> None:
     if "row" in data:
         raw = data["row"]
     elif "array_from" in data:
-        raw = _fetched(data["array_from"], data["offsets_from"], data)
+        raw = _fetch(data["array_from"], data["offsets_from"], data)
     else:
         raw = shared.fetch(data["place_from"], 16)
     machine.launch.version += 1
@@ -480,11 +480,11 @@ def complete(machine: Machine, operation: Operation) -> None:
         _put(data["array_to"], data["offsets_to"], np.broadcast_to(raw, (len(raw), machine.copies, 16)), data)
         return
     places = data["place_to"]
-    shared.put(places, raw if data["compute"] is None else _combined(data, shared.fetch(places, raw.shape[2]), raw))
+    shared.put(places, raw if data["compute"] is None else _combine(data, shared.fetch(places, raw.shape[2]), raw))
     machine.engines.complete_on_mbarrier(operation)
 
 
-def _fetched(array: GlobalArray, offsets: Any, data: dict[str, Any]) -> Any:
+def _fetch(array: GlobalArray, offsets: Any, data: dict[str, Any]) -> Any:
     kept = data["kept"]
     if kept is None or (kept == 16).all():
         return fetch(array, offsets, 16)
@@ -506,10 +506,10 @@ def _put(array: GlobalArray, offsets: Any, raw: Any, data: dict[str, Any]) -> No
             pieces = np.arange(0, count, data["element"])
             at = offsets[kept == count, copy][:, None] + pieces
             new = raw[kept == count, copy, :count].reshape(*at.shape, -1)
-            put(array, at, _combined(data, fetch(array, at, data["element"]), new))
+            put(array, at, _combine(data, fetch(array, at, data["element"]), new))
 
 
-def _combined(data: dict[str, Any], old: Any, raw: Any) -> Any:
+def _combine(data: dict[str, Any], old: Any, raw: Any) -> Any:
     if data["compute"] is None:
         return raw
     kind = f"u{data['element']}"

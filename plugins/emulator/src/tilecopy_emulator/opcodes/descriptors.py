@@ -14,7 +14,7 @@ import numpy as np
 from ..machine.machine import Machine
 from ..memory_model.access import RANK_BITS
 from .copies import check_sent
-from .matrices import unpacked
+from .matrices import unpack
 from .products import ELEMENT_BITS, values_of
 
 UNIT = 16
@@ -107,15 +107,15 @@ def units_of(found: Descriptor, rows: int, k: int, type: str, *, mn_major: bool)
     return found.mn_major(rows // elems_per_unit, k) if mn_major else found.k_major(rows, k // elems_per_unit)
 
 
-def widened(raw: Any, bits: int) -> Any:
+def widen(raw: Any, bits: int) -> Any:
     """Units of 16 narrow elements as bytes, as the tensor core reads them: those of 4 bits stand in the middle."""
-    return unpacked(raw, bits) << (2 if bits == 4 else 0)
+    return unpack(raw, bits) << (2 if bits == 4 else 0)
 
 
 def matrix_of(raw: Any, rows: int, k: int, type: str, *, mn_major: bool) -> Any:
     """Values ``(copies, rows, k)`` of the bytes of an operand's units ``(units, copies, 16)``."""
     if bits := PADDED_BITS.get(type):
-        raw = widened(raw, bits)
+        raw = widen(raw, bits)
     values = values_of(np.ascontiguousarray(raw).view(np.uint32), type).swapaxes(0, 1)
     matrix = values.reshape(raw.shape[1], *((k, rows) if mn_major else (rows, k)))
     return matrix.swapaxes(1, 2) if mn_major else matrix

@@ -18,7 +18,7 @@ from ..memory_model.access import AccessKind
 from ..program import Instruction, Program
 from .loads import names_of, origins_of, shared_address
 from .operands import Handler, Lanes, Reader, Step, demand_count, reader, refuse, writer
-from .products import laid
+from .products import layout
 
 _ROW = AccessKind("shared", 16)
 _FORMS = {  # rows, bytes of an element in a register, and the steps of a matrix's rows and elements over lanes and a lane's elements
@@ -54,7 +54,7 @@ class _Form:
         """Return the registers of a lane."""
         return len(self.lane) * self.bytes // 128
 
-    def given(self, rows: Any) -> Any:
+    def to_lanes(self, rows: Any) -> Any:
         """From elements of rows ``(rows, copies, n)`` to those of lanes: ``(lanes, copies, n)``."""
         copies = rows.shape[1]
         flat = rows.reshape(-1, self.tiles * self.rows, copies, rows.shape[2]).swapaxes(2, 3)
@@ -62,8 +62,8 @@ class _Form:
         elements[:, self.lane, self.element] = flat.reshape(len(flat), -1, copies)
         return np.ascontiguousarray(elements.swapaxes(2, 3)).reshape(-1, copies, elements.shape[2])
 
-    def taken(self, lanes: Any) -> Any:
-        """The reverse of :meth:`given`."""
+    def to_rows(self, lanes: Any) -> Any:
+        """The reverse of :meth:`to_lanes`."""
         copies = lanes.shape[1]
         elements = lanes.reshape(-1, 32, copies, lanes.shape[2])[:, self.lane, :, self.element]
         elements = elements.swapaxes(0, 1).reshape(elements.shape[1], self.tiles * self.rows, -1, copies)
@@ -74,7 +74,7 @@ class _Form:
 def _form(name: str, shape: str, tiles: int, packed: int, *, trans: bool) -> _Form:
     rows, size, steps = _FORMS[name, shape, trans]
     elems_per_lane = rows * 16 // size // 32
-    return _Form(tiles, rows, size, packed, *laid((tiles, 0, elems_per_lane), *steps))
+    return _Form(tiles, rows, size, packed, *layout((tiles, 0, elems_per_lane), *steps))
 
 
 def _form_of(instruction: Instruction) -> _Form:
@@ -96,7 +96,7 @@ def _rows(machine: Machine, lanes: Lanes, form: _Form, addresses: Any) -> tuple[
     return index[giving], addresses[giving]
 
 
-def unpacked(rows: Any, bits: int) -> Any:
+def unpack(rows: Any, bits: int) -> Any:
     """Rows of bytes with 16 narrow elements each, one to a byte."""
     places = np.arange(16) * bits
     wide = rows[..., places // 8].astype(np.uint16) | rows[..., places // 8 + 1].astype(np.uint16) << 8
@@ -113,8 +113,8 @@ def _load(instruction: Instruction, program: Program) -> Step:
     def step(machine: Machine, lanes: Lanes) -> None:
         who, addresses = _rows(machine, lanes, form, address(machine, lanes))
         raw = np.ascontiguousarray(machine.shared.load(who, _ROW, addresses))
-        raw = unpacked(raw, form.packed) if form.packed else raw
-        words = form.given(raw.view(f"u{form.bytes}")).view(np.uint32)
+        raw = unpack(raw, form.packed) if form.packed else raw
+        words = form.to_lanes(raw.view(f"u{form.bytes}")).view(np.uint32)
         for number, write in enumerate(writers):
             write(machine, lanes, words[:, :, number])
         if machine.unwritten:
@@ -122,7 +122,7 @@ def _load(instruction: Instruction, program: Program) -> Step:
             if form.packed:
                 first = np.arange(16) * form.packed
                 origins = np.maximum(origins[:, first // 8], origins[:, (first + form.packed - 1) // 8])
-            elements = form.given(origins.reshape(len(who), 1, -1, form.bytes).max(axis=3))[:, 0]
+            elements = form.to_lanes(origins.reshape(len(who), 1, -1, form.bytes).max(axis=3))[:, 0]
             machine.poison_found(names, 4, lanes, np.repeat(elements, form.bytes, axis=1))
 
     return step
@@ -138,9 +138,9 @@ def _store(instruction: Instruction, program: Program) -> Step:
     def step(machine: Machine, lanes: Lanes) -> None:
         who, addresses = _rows(machine, lanes, form, address(machine, lanes))
         elements, origins = _elements(machine, lanes, readers, form.bytes)
-        raw = form.taken(elements).view(np.uint8)
+        raw = form.to_rows(elements).view(np.uint8)
         if origins is not None:
-            origins = np.repeat(form.taken(origins[:, None])[:, 0], form.bytes, axis=1)
+            origins = np.repeat(form.to_rows(origins[:, None])[:, 0], form.bytes, axis=1)
         machine.shared.store(who, _ROW, addresses, raw, origins)
 
     return step
@@ -166,9 +166,9 @@ def _transpose(instruction: Instruction, program: Program) -> Step:
     def step(machine: Machine, lanes: Lanes) -> None:
         index = machine.demand_full_warps(lanes, "a matrix is moved")
         elements, origins = _elements(machine, lanes, readers, as_rows.bytes)
-        write(machine, lanes, as_columns.given(as_rows.taken(elements)).view(np.uint32)[:, :, 0])
+        write(machine, lanes, as_columns.to_lanes(as_rows.to_rows(elements)).view(np.uint32)[:, :, 0])
         if origins is not None:
-            elem_origins = as_columns.given(as_rows.taken(origins[:, None]))[:, 0]
+            elem_origins = as_columns.to_lanes(as_rows.to_rows(origins[:, None]))[:, 0]
             machine.poison_found((name,), 4, index, np.repeat(elem_origins, as_rows.bytes, axis=1))
 
     return step

@@ -192,8 +192,8 @@ def writer(operand: Operand, type: str, instruction: Instruction, program: Progr
     if type[0] != "s":
         return lambda machine, lanes, values: machine.write(name, lanes, values.astype(_UNSIGNED[width]))
 
-    def extended(machine: Machine, lanes: Lanes, values: Any) -> None:
+    def write_extended(machine: Machine, lanes: Lanes, values: Any) -> None:
         signed = values.view(f"i{width_of(type) // 8}").astype(f"i{width // 8}")
         machine.write(name, lanes, signed.view(_UNSIGNED[width]))
 
-    return extended
+    return write_extended

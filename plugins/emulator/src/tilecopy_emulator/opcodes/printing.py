@@ -45,9 +45,7 @@ def _each_lane(
             for lane in machine.index(lanes).tolist():
                 one = np.array([lane])
                 arguments = [
-                    int.from_bytes(
-                        _loaded(machine, one, AccessKind("local", size), machine.symbol(name, one)), "little"
-                    )
+                    int.from_bytes(_load(machine, one, AccessKind("local", size), machine.symbol(name, one)), "little")
                     for name, size in zip(names, sizes, strict=False)
                 ]
                 result = call(machine, one, arguments)
@@ -62,7 +60,7 @@ def _each_lane(
 
 
 def _print(machine: Machine, lane: Any, arguments: list[int]) -> int:
-    text, count = _formatted(_Arguments(machine, lane, arguments[1]), _text_at(machine, lane, arguments[0]))
+    text, count = _format(_Arguments(machine, lane, arguments[1]), _text_at(machine, lane, arguments[0]))
     machine.launch.printed.append((machine.name_of(int(lane[0])), text))
     return count
 
@@ -97,14 +95,14 @@ def _not_a_function(machine: Machine, lanes: Lanes, opcode: Any, address: Reader
     machine.hazard("bounds", what, lanes)
 
 
-def _loaded(machine: Machine, lane: Any, access: AccessKind, address: Any) -> bytes:
+def _load(machine: Machine, lane: Any, access: AccessKind, address: Any) -> bytes:
     return bytes(machine.load(lane, access, np.asarray(address, np.uint64).reshape(-1, 1))[0, 0])
 
 
 def _text_at(machine: Machine, lane: Any, address: int) -> str:
     """The text of C at an address."""
     characters = bytearray()
-    while len(characters) < _MOST_TEXT and (byte := _loaded(machine, lane, _BYTE, [address + len(characters)])[0]):
+    while len(characters) < _MOST_TEXT and (byte := _load(machine, lane, _BYTE, [address + len(characters)])[0]):
         characters.append(byte)
     return characters.decode("utf-8", "replace")
 
@@ -119,7 +117,7 @@ class _Arguments:
         """The next argument, by its code of :mod:`struct`; it stands at a multiple of its size."""
         size = struct.calcsize(code)
         self._at = -(-self._at // size) * size
-        raw = bytes(_loaded(self._machine, self._lane, _BYTE, [self._at + byte])[0] for byte in range(size))
+        raw = bytes(_load(self._machine, self._lane, _BYTE, [self._at + byte])[0] for byte in range(size))
         self._at += size
         return struct.unpack(f"<{code}", raw)[0]
 
@@ -128,11 +126,11 @@ class _Arguments:
         return _text_at(self._machine, self._lane, self.take("Q"))
 
 
-def _formatted(arguments: _Arguments, format: str) -> tuple[str, int]:
+def _format(arguments: _Arguments, format: str) -> tuple[str, int]:
     """A format with its arguments, and how many conversions it has."""
     count = 0
 
-    def converted(found: re.Match[str]) -> str:
+    def convert(found: re.Match[str]) -> str:
         nonlocal count
         letter, wide = found["letter"], found["size"] in ("ll", "l", "j", "z", "t")
         if letter == "%":
@@ -157,7 +155,7 @@ def _formatted(arguments: _Arguments, format: str) -> tuple[str, int]:
             letter = "s"
         return str(f"{shape}{letter}" % value)
 
-    return _CONVERSION.sub(converted, format), count
+    return _CONVERSION.sub(convert, format), count
 
 
 INSTRUCTIONS: dict[str, Handler] = {

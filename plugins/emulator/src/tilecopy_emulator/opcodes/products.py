@@ -81,7 +81,7 @@ class Fragment:
         return greatest.swapaxes(1, 2)
 
 
-def laid(*steps: tuple[int, int, int]) -> tuple[Any, Any]:
+def layout(*steps: tuple[int, int, int]) -> tuple[Any, Any]:
     """Thread and element of each place of an array, row by row: its extents, each with its step over both."""
     thread = element = np.zeros(1, np.int64)
     for extent, by_thread, by_element in steps:
@@ -96,7 +96,7 @@ def _fragment(rows: int, columns: int, type: str, warps: int, each: int) -> Frag
     """The one pattern of all of them: runs of ``each`` elements, four threads beside each other, eight rows of those."""
     eights, runs = rows // (8 * warps), columns // (4 * each)
     down, along = ((warps, 32, 0), (eights, 0, each), (8, 4, 0)), ((runs, 0, eights * each), (4, 1, 0), (each, 0, 1))
-    return Fragment(rows, columns, type, *laid(*down, *along))
+    return Fragment(rows, columns, type, *layout(*down, *along))
 
 
 def operand(rows: int, k: int, type: str, warps: int = 1) -> Fragment:
@@ -151,7 +151,7 @@ def product(
         if type == "f64":
             for k in range(a.shape[-1]):
                 left, right, c = np.broadcast_arrays(a[..., :, None, k], b[..., None, :, k], c)
-                c = double.fused(left, right, c, direction)
+                c = double.fma(left, right, c, direction)
             return encode(np.ascontiguousarray(c), F64)
         columns = b.swapaxes(-1, -2)
         rows = min(16, a.shape[-2])  # at a time: for more, BLAS starts threads, which wait longer than they multiply

@@ -127,14 +127,14 @@ def _table(plugin: Any, owner: str, taken: Collection[str]) -> dict[str, Handler
 
 
 @cache
-def _known() -> dict[str, Handler]:
+def _builtin() -> dict[str, Handler]:
     return {prefix: handler for module in _OWN for prefix, handler in module.INSTRUCTIONS.items()}
 
 
 @cache
 def handlers() -> dict[str, Handler]:
     """Every prefix that the emulator knows by itself, and its handler; bulk copies and matrix products come by entry point."""
-    return _known() | {prefix: handler for package in packages(own=True) for prefix, handler in package.table.items()}
+    return _builtin() | {prefix: handler for package in packages(own=True) for prefix, handler in package.table.items()}
 
 
 @cache
@@ -145,11 +145,11 @@ def _others() -> dict[str, Handler]:
     for package in packages():
         for prefix, handler in package.table.items():
             owners.setdefault(prefix, []).append(f"'{package.name}' ({package.owner})")
-            by_prefix[prefix] = handler if len(owners[prefix]) == 1 else _disputed(prefix, owners[prefix])
+            by_prefix[prefix] = handler if len(owners[prefix]) == 1 else _conflict(prefix, owners[prefix])
     return by_prefix
 
 
-def _disputed(prefix: str, owners: list[str]) -> Handler:
+def _conflict(prefix: str, owners: list[str]) -> Handler:
     def refuse(instruction: Instruction, program: Program) -> Step:
         raise PluginError(
             f"PTX line {instruction.line}: '{instruction.text}': '{prefix}' is named by two entry points of {GROUP}, "
@@ -167,7 +167,7 @@ def _step(instruction: Instruction, program: Program, *, in_ptx: bool) -> Step:
     """
     refusal = UnsupportedPtxError(f"'{instruction.text}': '{instruction.opcode[0]}' is not known", instruction.line)
     refused = 0
-    for table in (_known, handlers, _others):
+    for table in (_builtin, handlers, _others):
         names = table()
         for length in range(len(instruction.opcode), refused, -1):
             handler = names.get(".".join(instruction.opcode[:length]))

@@ -33,7 +33,7 @@ from ..memory_model.shadow import (
 from ..program import Instruction, Program, Vector
 from ..threads.operations import Operation, completes_late
 from .copies import check_sent
-from .descriptors import TCGEN05, Descriptor, places_of, widened
+from .descriptors import TCGEN05, Descriptor, places_of, widen
 from .loads import address_reader, immediate, shared_address, with_operands
 from .matrices import PACKED_BITS
 from .operands import Handler, Lanes, Reader, Step, agree, demand_count, reader, refuse, writer
@@ -159,8 +159,8 @@ class TensorMemory:
         self.last_size = {cta + c * ctas: n for cta, n in self.last_size.items() for c in range(copies)}
         self.relinquished = {cta + c * ctas for cta in self.relinquished for c in range(copies)}
         if self.loads or self.stores or self.copies:
-            self.loads = [self._copied(x, c, ctas, lanes) for x in self.loads for c in range(copies)]
-            self.stores = [self._copied(x, c, ctas, lanes) for x in self.stores for c in range(copies)]
+            self.loads = [self._copy_of(x, c, ctas, lanes) for x in self.loads for c in range(copies)]
+            self.stores = [self._copy_of(x, c, ctas, lanes) for x in self.stores for c in range(copies)]
             self.copies = {
                 (lane + c * lanes, group): [
                     made[old.number, c] for old in operations if (old.number, c) in made
@@ -169,7 +169,7 @@ class TensorMemory:
                 for c in range(copies)
             }  # fmt: skip
 
-    def _copied(self, old: _Transfer, copy: int, ctas: int, lanes: int) -> _Transfer:
+    def _copy_of(self, old: _Transfer, copy: int, ctas: int, lanes: int) -> _Transfer:
         values = None if old.values is None else old.values[..., copy : copy + 1]
         cells, leader = old.cells + copy * ctas * CELLS, old.leader + copy * lanes
         return attrs.evolve(old, lanes=old.lanes + copy * lanes, cells=cells, values=values, leader=leader)
@@ -289,7 +289,7 @@ class TensorMemory:
             threads=(who,),
         )  # fmt: skip
 
-    def left(self, cta: int) -> None:
+    def end_cta(self, cta: int) -> None:
         """A CTA has ended."""
         if self.allocated.get(cta):
             machine = self.machine
@@ -301,7 +301,7 @@ class TensorMemory:
     def finish(self) -> None:
         """All have ended."""
         for cta in self.allocated:
-            self.left(cta)
+            self.end_cta(cta)
 
 
 def _group(instruction: Instruction) -> int:
@@ -518,7 +518,7 @@ def _complete_commit(machine: Machine, operation: Operation) -> None:
             machine.engines.done(copy, actor)
             continue
         raw = machine.shared.fetch(data["place_rows"], 16)  # (rows * units, C, 16)
-        raw = widened(raw, data["packed"]) if data["packed"] else raw
+        raw = widen(raw, data["packed"]) if data["packed"] else raw
         words = np.ascontiguousarray(raw).view(np.uint32).transpose(0, 2, 1)  # (rows * units, 4, C)
         spots = data["cells"]
         flat = words.reshape(spots.shape[1], spots.shape[2], -1)

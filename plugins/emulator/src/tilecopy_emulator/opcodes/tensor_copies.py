@@ -244,7 +244,7 @@ def _store(instruction: Instruction, program: Program, operation: str = "") -> S
 
 
 def _start_store(machine: Machine, one: Any, found: TensorMap, box: _Box, source: Any, name: str) -> None:
-    compute = _computed(machine, one, found, name) if name else None
+    compute = _reduction(machine, one, found, name) if name else None
     places, cell = _places(machine, one, found, box, source, remote=False), machine.shared.cell
     reads, kept = [np.zeros(0, np.int64)], box.kept[:, 0]
     for count in np.unique(kept[kept > 0]).tolist():
@@ -262,7 +262,7 @@ def _start_store(machine: Machine, one: Any, found: TensorMap, box: _Box, source
         observed.tell_transfer(machine, np.repeat(one, len(places)), ("shared", places), box.where, UNIT, box.kept)
 
 
-def _computed(machine: Machine, one: Any, found: TensorMap, name: str) -> Any:
+def _reduction(machine: Machine, one: Any, found: TensorMap, name: str) -> Any:
     """Return what a reduction computes, by the map's element type."""
     bits = 8 * found.element_bytes
     for type in (ELEMENTS[found.element], f"b{bits}"):

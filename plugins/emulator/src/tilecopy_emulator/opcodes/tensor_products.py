@@ -177,7 +177,7 @@ def _issue(
         reads = cells_b
         if in_tensor:
             columns = form.k * ELEMENT_BITS[form.a] // 32
-            data["cells_a"] = _touched(machine, one, peer, form, words[0], columns, "read", after)
+            data["cells_a"] = _touch(machine, one, peer, form, words[0], columns, "read", after)
         else:
             where = Descriptor.read(machine, one, words[0], TCGEN05)
             what = (form.m, form.k, form.a)
@@ -186,7 +186,7 @@ def _issue(
         lanes = cells[:, 0] % CELLS // COLUMNS + 128 * number
         data["kept_lanes"] = ~off[lanes] if len(off) else np.ones(form.m, bool)
         for action in ("read", "written") if form.accumulates else ("written",):
-            _touched(machine, one, peer, form, taddr, form.n, action, after | same, data["kept_lanes"])
+            _touch(machine, one, peer, form, taddr, form.n, action, after | same, data["kept_lanes"])
         operation = machine.engines.start(
             "tcgen05.mma", lane, completes_late, "a tcgen05.commit of its thread and a wait for it are missing",
             reads=np.unique(reads), ctas=tuple(ctas), data=data,
@@ -198,7 +198,7 @@ def _issue(
         memory.copies.setdefault((lane, group), []).append(operation)
 
 
-def _touched(
+def _touch(
     machine: Machine, one: Any, cta: int, form: _Product, taddr: int, columns: int, action: str, after: Set[int], kept: Any = True
 ) -> Any:  # fmt: skip
     """Cells of tensor memory, allocated and in order."""

@@ -69,10 +69,10 @@ class _Fragment:
         return outer[:, :, None].astype(np.uint64) * stride + inner[:, :, None].astype(np.uint64)
 
 
-_Moved = tuple[_Fragment, bool, AccessKind]
+_FragmentAccess = tuple[_Fragment, bool, AccessKind]
 
 
-def _moved(instruction: Instruction) -> _Moved:
+def _fragment_access(instruction: Instruction) -> _FragmentAccess:
     """The fragment that is loaded or stored, whether by rows, and how each element is accessed."""
     opcode = instruction.opcode
     shape = next(part for part in opcode if part in _SHAPES)
@@ -80,7 +80,7 @@ def _moved(instruction: Instruction) -> _Moved:
     return _Fragment.of(opcode[2], shape, type), "row" in opcode, AccessKind(modifiers_of(opcode).space, _BYTES[type])
 
 
-def _addresses(machine: Machine, lanes: Lanes, base: Any, stride: Any, moved: _Moved) -> Any:
+def _addresses(machine: Machine, lanes: Lanes, base: Any, stride: Any, moved: _FragmentAccess) -> Any:
     """Addresses of the elements in each slot, shape (slots, lanes, copies).
 
     The first must be a multiple of the fragment's bytes (PTX ISA, matrix storage for wmma). No GPU asks for more than
@@ -101,7 +101,7 @@ def _addresses(machine: Machine, lanes: Lanes, base: Any, stride: Any, moved: _M
     return first[None] + offsets * np.uint64(access.bytes)
 
 
-def _stride(instruction: Instruction, program: Program, number: int, moved: _Moved) -> Reader:
+def _stride(instruction: Instruction, program: Program, number: int, moved: _FragmentAccess) -> Reader:
     """The distance of rows or columns in elements: an operand, a multiple of 16 bytes as the CUDA C++ guide says, or as the matrix is packed."""
     if len(instruction.operands) > number:
         read = reader(instruction.operands[number], "u32", instruction, program)
@@ -119,7 +119,7 @@ def _stride(instruction: Instruction, program: Program, number: int, moved: _Mov
 
 def _load(instruction: Instruction, program: Program) -> Step:
     demand_count(instruction, 2, 3)
-    moved = fragment, _, access = _moved(instruction)
+    moved = fragment, _, access = _fragment_access(instruction)
     names = names_of(instruction.operands[0], fragment.registers, instruction)
     writers = [writer(name, fragment.width, instruction, program) for name in names]
     address = data_address(instruction.operands[1], access.space, instruction, program)
@@ -141,7 +141,7 @@ def _load(instruction: Instruction, program: Program) -> Step:
 
 def _store(instruction: Instruction, program: Program) -> Step:
     demand_count(instruction, 2, 3)
-    moved = fragment, _, access = _moved(instruction)
+    moved = fragment, _, access = _fragment_access(instruction)
     address = data_address(instruction.operands[0], access.space, instruction, program)
     names = names_of(instruction.operands[1], fragment.registers, instruction)
     readers = [reader(name, fragment.width, instruction, program) for name in names]
