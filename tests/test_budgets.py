@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = {
-    "core": 8_210,
+    "core": 8_180,
     "bulk": 240,
     "cli": 2_020,
     "cuda": 1_860,

@@ -225,12 +225,8 @@ class ActiveThreads:
             return attrs.evolve(self, undecided=self.undecided or repr(condition))
         operands = list(condition.operands())
         symbols = frozenset().union(*map(symbols_of, operands))
-        if (
-            symbols
-            and self.cta_threads is not None
-            and all(map(is_int_like, operands))
-            and all(map(is_thread_id, symbols))
-        ):
+        is_by_thread = all(map(is_int_like, operands)) and all(map(is_thread_id, symbols))
+        if symbols and is_by_thread and self.cta_threads is not None:
             return attrs.evolve(self, mask=tuple((mask & by_thread(condition, self.cta_threads)).tolist()))
         return self.decided_by(repr(condition), [value for values in deciding for value in values or ()])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from types import SimpleNamespace
@@ -370,10 +370,9 @@ def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry:
     outcomes: list[Outcome] = []
     looked: dict[str, str | None] = {}
     packed = in_bytes(request)
+    forms = (request,) if packed is None else (request, packed)  # a variant may take elements of 4 bits by itself
     for plugin in candidates:
-        for form in (
-            (request,) if packed is None else (request, packed)
-        ):  # a variant may take elements of 4 bits by itself
+        for form in forms:
             seen = _seen_by(plugin, form, table)
             outcome = _against(plugin, seen, looked) or _answer(plugin, "tilecopy_predicate", seen, demanded, registry)
             if not isinstance(outcome, Outcome) or outcome.kind != "declined":
@@ -424,10 +423,8 @@ def _notes(
     registers = integer(attribute(partition, "registers_per_thread")) or 0
     if instructions > _MANY_INSTRUCTIONS or registers > request.most_registers:
         with suppress(PluginError):
-            notes: tuple[Note, ...] = exporter("notes")(
-                request, chosen, partition, outcomes, registry, demanded=demanded
-            )
-            return notes
+            notes: Callable[..., tuple[Note, ...]] = exporter("notes")
+            return notes(request, chosen, partition, outcomes, registry, demanded=demanded)
     return ()
 
 

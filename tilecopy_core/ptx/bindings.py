@@ -93,12 +93,6 @@ class SharedPlan:
             raise PtxError(f"{end} bytes of shared memory ({sizes}) are more than the {limit} of {target}")
         return cls({b.memory: b for b in buffers}, offsets, end, end > STATIC_SHARED_LIMIT_BYTES)
 
-    def place_of(self, buffer: Buffer) -> tuple[str, int]:
-        """The variable that holds a shared buffer, and the buffer's start in it; a PtxError if the kernel has no such buffer."""
-        if buffer.memory not in self.buffers:
-            raise PtxError(f"the shared buffer {buffer.name} does not belong to this kernel")
-        return (POOL, self.offsets[buffer.memory]) if self.dynamic else (f"smem_{buffer.name}", 0)
-
 
 @attrs.define(slots=False, eq=False)
 class KernelBindings:
@@ -125,9 +119,11 @@ class KernelBindings:
         return pure_once(emitter, root, ("pointer", buffer.memory), "cvta.to.global.u64", "b64", loaded)
 
     def shared_base(self, emitter: Emitter, buffer: Buffer) -> Register:
-        """A shared variable, or its place in the dynamic pool."""
-        variable, start = self.shared.place_of(buffer)
-        root = emitter.blocks[0]
+        """A shared variable, or its place in the dynamic pool; a PtxError if the kernel has no such buffer."""
+        shared, root = self.shared, emitter.blocks[0]
+        if buffer.memory not in shared.buffers:
+            raise PtxError(f"the shared buffer {buffer.name} does not belong to this kernel")
+        variable, start = (POOL, shared.offsets[buffer.memory]) if shared.dynamic else (f"smem_{buffer.name}", 0)
         base = pure_once(emitter, root, ("variable", buffer.memory), "mov.u32", "b32", Written(variable))
         return pure_once(emitter, root, ("shared", buffer.memory), "add.s32", "b32", base, start) if start else base
 

@@ -240,6 +240,4 @@ def pure_once(emitter: Emitter, block: Block, key: Key, opcode: str, type: str, 
 def _shapes(operands: Sequence[Operand]) -> str:
     """What of some operands decides which version of the ISA an instruction needs."""
     predicates = [isinstance(operand, Register) and operand.type == "pred" for operand in operands]
-    return ", ".join(
-        "_" if operand == "_" else "xp"[is_one] for operand, is_one in zip(operands, predicates, strict=True)
-    )
+    return ", ".join(["_" if o == "_" else "xp"[is_one] for o, is_one in zip(operands, predicates, strict=True)])

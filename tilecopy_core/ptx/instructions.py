@@ -273,18 +273,6 @@ class Form:
         return not rest
 
 
-def _table() -> str:
-    """Return the text of ``opcodes.txt``, also from a zip file; `importlib.resources` takes a hundred times as long to import.
-
-    Raises:
-        PtxError: the file was not installed, or not bundled into a frozen program.
-    """
-    try:
-        return (get_data(__package__, "opcodes.txt") or b"").decode()
-    except OSError as error:
-        raise PtxError(f"tilecopy-core is not complete: {error}; reinstall it, or bundle its data files") from error
-
-
 def _first_of(choices: tuple[str, ...], text: str) -> tuple[int, int]:
     """Return where the first dot and choice begin and end that a text has as whole parts, or (0, 0).
 
@@ -311,7 +299,11 @@ def _read_table() -> tuple[dict[str, str], dict[str, list[tuple[str, Needs]]], d
     forms: dict[str, list[tuple[str, Needs]]] = {}
     roles: dict[str, tuple[Role, ...]] = {}
     needs = Needs()
-    for line in _table().splitlines():
+    try:  # also from a zip file; `importlib.resources` takes a hundred times as long to import
+        table = (get_data(__package__, "opcodes.txt") or b"").decode()
+    except OSError as error:  # it was not installed, or not bundled into a frozen program
+        raise PtxError(f"tilecopy-core is not complete: {error}; reinstall it, or bundle its data files") from error
+    for line in table.splitlines():
         first, *rest = line.split() or ["#"]
         if first[0] == "$":
             parts[first[1:]] = rest[0]

@@ -227,10 +227,8 @@ class Registry:
 
     def _warn_once(self, key: tuple[Any, ...], message: str, category: type[Warning] = PluginWarning) -> None:
         if key not in self._warned:
-            warn_outside(
-                message, category
-            )  # a filter that makes an error of it does so for every copy that is affected
-            self._warned.add(key)
+            warn_outside(message, category)
+            self._warned.add(key)  # not where a filter makes an error of it: every copy that is affected raises it
 
     def refresh(self) -> bool:
         """Look once more at what is installed, as after ``pip install`` in a notebook; return whether a plugin was added.
@@ -242,11 +240,7 @@ class Registry:
         with LOCK:
             forget_distributions()
             versions = {package: version for (_, package), version in self._seen.items()}
-            added = [
-                source
-                for source in installed_sources(VARIANTS_GROUP)
-                if (source.name, source.package) not in self._seen
-            ]
+            added = [s for s in installed_sources(VARIANTS_GROUP) if (s.name, s.package) not in self._seen]
             for source in added:
                 self._seen[source.name, source.package] = source.version
                 before = versions.get(source.package, source.version)
