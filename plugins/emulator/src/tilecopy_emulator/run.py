@@ -77,7 +77,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         rows = [("threads", self.threads), ("instructions", sum(self.instructions.values()))]
-        counts = [(f"  {name}", count) for name, count in sorted(self.instructions.items(), key=lambda each: -each[1])]
+        counts = [(f"  {name}", count) for name, count in sorted(self.instructions.items(), key=lambda row: -row[1])]
         return html_table([*rows, *counts, *self.counters.items()])
 
 

@@ -132,14 +132,14 @@ def _without_tiny(values: Any, direction: str) -> Any:
     return np.where(np.abs(values) < bound, np.copysign(0.0, values), values)
 
 
-def _with_payload(result: Any, wanted: Format, raw: Any, held: Format) -> Any:
+def _with_payload(result: Any, target: Format, raw: Any, source: Format) -> Any:
     """NaNs of f64 to or from another type keep the sign and the upper bits of the payload, and become quiet."""
-    kept, had = wanted.precision - 1, held.precision - 1
+    kept, had = target.precision - 1, source.precision - 1
     whole = raw.astype(np.uint64)
-    sign = (whole >> np.uint64(held.bits - 1)) << np.uint64(wanted.bits - 1)
+    sign = (whole >> np.uint64(source.bits - 1)) << np.uint64(target.bits - 1)
     payload = ((whole & np.uint64((1 << had) - 1)) << np.uint64(52 - had)) >> np.uint64(52 - kept)
-    quiet = np.uint64((1 << (wanted.bits - 1)) - (1 << (kept - 1)))  # the exponent, and the first bit of the fraction
-    return np.where(np.isnan(decode(raw, held)), (sign | quiet | payload).astype(wanted.dtype), result)
+    quiet = np.uint64((1 << (target.bits - 1)) - (1 << (kept - 1)))  # the exponent, and the first bit of the fraction
+    return np.where(np.isnan(decode(raw, source)), (sign | quiet | payload).astype(target.dtype), result)
 
 
 def _same(mode: Mode) -> Compute:

@@ -186,7 +186,7 @@ def _device_part(unit: _Unit, first: _Compiled, missing: list[str], folders: lis
         if all(more[name] <= hosts[name] for name in files):
             break
         hosts = {name: hosts[name] | more[name] for name in files}
-    gone = sorted(hosts[""], key=lambda each: each.start)
+    gone = sorted(hosts[""], key=lambda decl: decl.start)
     parts = {
         "left out as host code": [f"{decl.name or 'a declaration'} (line {decl.first})" for decl in gone],
         "left out, because they are not found": [f"#include <{header}>" for header in missing],

@@ -185,7 +185,7 @@ def at_lines(file: SourceFile, lines: Iterable[int]) -> set[Declaration]:
     declarations = set()
     for line in lines:
         here = [entry for entry in file.declarations if entry.first <= line <= entry.last]
-        if here and not (nearest := min(here, key=lambda each: each.end - each.start)).marked:
+        if here and not (nearest := min(here, key=lambda entry: entry.end - entry.start)).marked:
             declarations.add(nearest)
     macros = {entry.head[0].text for entry in declarations if entry.kind == "other"} - {*_TYPES}
     macros = {name for name in macros if not _OTHERS.fullmatch(name)}

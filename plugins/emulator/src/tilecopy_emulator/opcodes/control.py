@@ -63,10 +63,10 @@ def _bar(instruction: Instruction, program: Program) -> Step:
             return
         votes = np.broadcast_to(machine.rows(vote(machine, lanes), lanes), (machine.size(lanes), machine.copies))
 
-        def done(members: Any, given: dict[int, Any]) -> None:
+        def done(members: Any, ballots: dict[int, Any]) -> None:
             assert write is not None
-            total = np.stack(list(given.values())).sum(axis=0)
-            result: Any = {"popc": total.astype(np.uint32), "and": total == len(given), "or": total > 0}[reduce]
+            total = np.stack(list(ballots.values())).sum(axis=0)
+            result: Any = {"popc": total.astype(np.uint32), "and": total == len(ballots), "or": total > 0}[reduce]
             write(machine, members, result[None])
 
         machine.barriers.reach(lanes, numbers, counts, waits=True, aligned=aligned, votes=votes, done=done)

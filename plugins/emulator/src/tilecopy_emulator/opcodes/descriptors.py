@@ -101,10 +101,10 @@ def places_of(machine: Machine, lane: int, cta: int, offsets: Any) -> Any:
     return places
 
 
-def units_of(found: Descriptor, rows: int, k: int, type: str, *, mn_major: bool) -> Any:
+def units_of(descriptor: Descriptor, rows: int, k: int, type: str, *, mn_major: bool) -> Any:
     """Addresses of the units of an operand of so many rows of M or N and columns, as :func:`matrix_of` takes them."""
     elems_per_unit = 8 * UNIT // ELEMENT_BITS[type]
-    return found.mn_major(rows // elems_per_unit, k) if mn_major else found.k_major(rows, k // elems_per_unit)
+    return descriptor.mn_major(rows // elems_per_unit, k) if mn_major else descriptor.k_major(rows, k // elems_per_unit)
 
 
 def widen(raw: Any, bits: int) -> Any:
@@ -122,9 +122,9 @@ def matrix_of(raw: Any, rows: int, k: int, type: str, *, mn_major: bool) -> Any:
 
 
 def operand_in_shared(
-    machine: Machine, lanes: Any, cta: int, found: Descriptor, rows: int, k: int, type: str, *, mn_major: bool
+    machine: Machine, lanes: Any, cta: int, descriptor: Descriptor, rows: int, k: int, type: str, *, mn_major: bool
 ) -> tuple[Any, Any]:
     """The places of the units of an operand, which each of some lanes must know to be written, and their shared cells."""
-    places = places_of(machine, int(lanes[0]), cta, units_of(found, rows, k, type, mn_major=mn_major))
+    places = places_of(machine, int(lanes[0]), cta, units_of(descriptor, rows, k, type, mn_major=mn_major))
     cells = [check_sent(machine, np.array([lane]), places, UNIT) for lane in lanes]
     return places, np.unique(cells[0])

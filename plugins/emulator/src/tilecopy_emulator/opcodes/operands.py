@@ -54,10 +54,10 @@ def hold(instruction: Instruction, program: Program) -> Needed:
     return table_row
 
 
-def _demand(found: Needed, instruction: Instruction, program: Program) -> None:
-    ways = [needs.version for needs in found.ways if needs.met_by(program.target)]
+def _demand(needed: Needed, instruction: Instruction, program: Program) -> None:
+    ways = [needs.version for needs in needed.ways if needs.met_by(program.target)]
     if not ways:
-        raise refuse(instruction, f"it needs {found.needs}; the target is {program.target}")
+        raise refuse(instruction, f"it needs {needed.needs}; the target is {program.target}")
     if min(ways) > program.version:
         wanted, have = ("{}.{}".format(*version) for version in (min(ways), program.version))
         raise refuse(instruction, f"it needs PTX ISA {wanted}; the text has .version {have}")

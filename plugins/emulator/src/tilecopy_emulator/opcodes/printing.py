@@ -130,16 +130,16 @@ def _format(arguments: _Arguments, format: str) -> tuple[str, int]:
     """A format with its arguments, and how many conversions it has."""
     count = 0
 
-    def convert(found: re.Match[str]) -> str:
+    def convert(match: re.Match[str]) -> str:
         nonlocal count
-        letter, wide = found["letter"], found["size"] in ("ll", "l", "j", "z", "t")
+        letter, wide = match["letter"], match["size"] in ("ll", "l", "j", "z", "t")
         if letter == "%":
             return "%"
         count += 1
-        width, precision = (arguments.take("i") if x == "*" else int(x or 0) for x in found.group("width", "precision"))
-        flags = found["flags"] + ("-" if width < 0 else "")
+        width, precision = (arguments.take("i") if x == "*" else int(x or 0) for x in match.group("width", "precision"))
+        flags = match["flags"] + ("-" if width < 0 else "")
         shape = f"%{flags}{min(abs(width), _MOST_WIDE) or ''}"
-        if found["precision"] is not None and precision >= 0:
+        if match["precision"] is not None and precision >= 0:
             shape += f".{min(precision, _MOST_WIDE)}"
         value: Any
         if letter in "di":

@@ -92,10 +92,10 @@ def layout(*steps: tuple[int, int, int]) -> tuple[Any, Any]:
 
 
 @lru_cache(maxsize=256)
-def _fragment(rows: int, columns: int, type: str, warps: int, each: int) -> Fragment:
-    """The one pattern of all of them: runs of ``each`` elements, four threads beside each other, eight rows of those."""
-    eights, runs = rows // (8 * warps), columns // (4 * each)
-    down, along = ((warps, 32, 0), (eights, 0, each), (8, 4, 0)), ((runs, 0, eights * each), (4, 1, 0), (each, 0, 1))
+def _fragment(rows: int, columns: int, type: str, warps: int, size: int) -> Fragment:
+    """The one pattern of all of them: runs of ``size`` elements, four threads beside each other, eight rows of those."""
+    eights, runs = rows // (8 * warps), columns // (4 * size)
+    down, along = ((warps, 32, 0), (eights, 0, size), (8, 4, 0)), ((runs, 0, eights * size), (4, 1, 0), (size, 0, 1))
     return Fragment(rows, columns, type, *layout(*down, *along))
 
 

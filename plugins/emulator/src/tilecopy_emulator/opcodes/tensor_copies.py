@@ -125,9 +125,9 @@ class _Box:
         return [copies.Piece(kept == count, offsets[kept == count], -(-count // cell) * cell) for count in counts]
 
 
-def _box_of(machine: Machine, one: Any, found: TensorMap, starts: list[Any], *, apart: bool, stores: bool) -> _Box:
+def _box_of(machine: Machine, one: Any, tensor: TensorMap, starts: list[Any], *, apart: bool, stores: bool) -> _Box:
     """Return where a box lies, its starts checked; the bytes inside the tensor must lie in the map's array."""
-    size, units = found.element_bytes, found.box[0] * found.element_bytes // UNIT
+    size, units = tensor.element_bytes, tensor.box[0] * tensor.element_bytes // UNIT
     first = starts[0]
     if (first * size % UNIT).any():
         bad = int(first[first * size % UNIT != 0][0])
@@ -135,37 +135,37 @@ def _box_of(machine: Machine, one: Any, found: TensorMap, starts: list[Any], *, 
         machine.hazard("alignment", f"{what}; a multiple of {UNIT} bytes is needed (a GPU ends the context)", one)
     for dimension, start in enumerate(starts if stores else ()):
         if (start < 0).any():
-            what = f"a store begins at {int(start.min())} in dimension {min(dimension, len(found.sizes) - 1)}"
+            what = f"a store begins at {int(start.min())} in dimension {min(dimension, len(tensor.sizes) - 1)}"
             machine.hazard("bounds", f"{what}; it may not begin before the tensor (a GPU ends the context)", one)
     if apart:
         indices = [np.stack(starts[1:])]
     else:
-        steps = [np.arange(0, found.box[d], found.element_strides[d])[:, None] for d in range(1, len(found.sizes))]
+        steps = [np.arange(0, tensor.box[d], tensor.element_strides[d])[:, None] for d in range(1, len(tensor.sizes))]
         indices = [start + step for start, step in zip(starts[1:], steps, strict=True)]
     column = first + np.arange(units)[:, None] * (UNIT // size)
     offsets = column * size
-    kept = np.where(column < 0, 0, np.clip((found.sizes[0] - column) * size, 0, UNIT))
-    for index, extent, stride in zip(indices, found.sizes[1:], found.strides_bytes, strict=True):
+    kept = np.where(column < 0, 0, np.clip((tensor.sizes[0] - column) * size, 0, UNIT))
+    for index, extent, stride in zip(indices, tensor.sizes[1:], tensor.strides_bytes, strict=True):
         inside = (index >= 0) & (index < extent)
         offsets = (index * stride)[:, None] + offsets
         kept = inside[:, None] * kept
         offsets, kept = (grid.reshape(-1, grid.shape[-1]) for grid in (offsets, kept))
-    array = machine.globals.array_at(one, found.address, np.full((1, 1), found.address, np.uint64))
+    array = machine.globals.array_at(one, tensor.address, np.full((1, 1), tensor.address, np.uint64))
     if array.space != "global":
         machine.hazard("bounds", f"the tensor lies in {array.name}, which is memory of space .{array.space}", one)
-    offsets = offsets + (found.address - array.base)
+    offsets = offsets + (tensor.address - array.base)
     bad = (kept > 0) & ((offsets < 0) | (offsets + kept > len(array.data)))
     if bad.any():
         machine.globals.outside(np.repeat(one, len(bad)), array, offsets, bad, UNIT)
     rows = np.arange(len(offsets) // units)[:, None]
-    linear = (rows * found.span_bytes + np.arange(units) * UNIT).ravel()
+    linear = (rows * tensor.span_bytes + np.arange(units) * UNIT).ravel()
     return _Box(array, offsets, kept, linear)
 
 
-def _places(machine: Machine, one: Any, found: TensorMap, box: _Box, address: Any, *, remote: bool) -> Any:
+def _places(machine: Machine, one: Any, tensor: TensorMap, box: _Box, address: Any, *, remote: bool) -> Any:
     """The places of a box's units in shared memory, checked."""
     first = int(machine.uniform(address, one)[0]) & RANK_MASK
-    steps = swizzle_addresses(first + box.linear, found.swizzle) - first
+    steps = swizzle_addresses(first + box.linear, tensor.swizzle) - first
     extent = int(steps.max()) + UNIT if first % ALIGN == 0 else UNIT
     return machine.shared.place(one, address, extent, remote=remote, aligned=ALIGN) + steps
 
@@ -243,15 +243,15 @@ def _store(instruction: Instruction, program: Program, operation: str = "") -> S
     return step
 
 
-def _start_store(machine: Machine, one: Any, found: TensorMap, box: _Box, source: Any, name: str) -> None:
-    compute = _reduction(machine, one, found, name) if name else None
-    places, cell = _places(machine, one, found, box, source, remote=False), machine.shared.cell
+def _start_store(machine: Machine, one: Any, tensor: TensorMap, box: _Box, source: Any, name: str) -> None:
+    compute = _reduction(machine, one, tensor, name) if name else None
+    places, cell = _places(machine, one, tensor, box, source, remote=False), machine.shared.cell
     reads, kept = [np.zeros(0, np.int64)], box.kept[:, 0]
     for count in np.unique(kept[kept > 0]).tolist():
         reads.append(copies.check_sent(machine, one, places[kept == count], -(-count // cell) * cell))
     data = {
         "array_to": box.array, "offsets_to": box.offsets, "kept": box.kept, "place_from": places, "compute": compute,
-        "element": found.element_bytes,
+        "element": tensor.element_bytes,
     }  # fmt: skip
     copies.start_operation(
         machine, int(one[0]), "tensor reduction" if name else "tensor copy", reads=np.concatenate(reads), data=data,
@@ -262,14 +262,14 @@ def _start_store(machine: Machine, one: Any, found: TensorMap, box: _Box, source
         observed.tell_transfer(machine, np.repeat(one, len(places)), ("shared", places), box.where, UNIT, box.kept)
 
 
-def _reduction(machine: Machine, one: Any, found: TensorMap, name: str) -> Any:
+def _reduction(machine: Machine, one: Any, tensor: TensorMap, name: str) -> Any:
     """Return what a reduction computes, by the map's element type."""
-    bits = 8 * found.element_bytes
-    for type in (ELEMENTS[found.element], f"b{bits}"):
+    bits = 8 * tensor.element_bytes
+    for type in (ELEMENTS[tensor.element], f"b{bits}"):
         noftz = name == "add" and bits == 16
         if compute := atomic_operation(name, type, noftz=noftz, family="cp.reduce.async.bulk"):
             return compute
-    return machine.hazard("descriptor", f"there is no .{name} of elements of type {found.element}", one)
+    return machine.hazard("descriptor", f"there is no .{name} of elements of type {tensor.element}", one)
 
 
 def tensor_prefetch(instruction: Instruction, program: Program) -> Step:

@@ -64,7 +64,7 @@ def _shuffle(instruction: Instruction, program: Program) -> Step:
     results = instruction.operands[0]
     both = results if isinstance(results, Pair) else Pair(str(results), "_")
     write = writer(both.first, "b32", instruction, program)
-    write_found = writer(both.second, "pred", instruction, program)
+    write_in_range = writer(both.second, "pred", instruction, program)
     types = ("b32", "b32", "b32", "u32")
     sources = zip(instruction.operands[1:], types, strict=True)
     value, by, clamp, mask = (reader(operand, type, instruction, program) for operand, type in sources)
@@ -106,7 +106,7 @@ def _shuffle(instruction: Instruction, program: Program) -> Step:
             bits, whence = (here.table(column, 0)[here.group, source, 0] for column in (bits, whence))
             bad = bits != 0
             machine.undefine(both.first, machine.index(here.lanes)[bad], whence[bad], bits[bad])
-        write_found(machine, here.lanes, in_range[:, None])
+        write_in_range(machine, here.lanes, in_range[:, None])
 
     return step
 
