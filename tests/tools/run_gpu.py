@@ -140,7 +140,7 @@ def benchmark(name: str, *arguments: str, seconds: int = 120, show: int = 24) ->
 def tests() -> list[Part]:
     """Return the parts that check results, of which several may run at the same time."""
     views = [f"tests/test_{name}.py" for name in ("views", "sizes", "index_from_memory", "edges")]
-    exported = [f"tests/test_{name}.py" for name in ("export", "export_examples", "launchers")]
+    exported = [f"tests/test_{name}.py" for name in ("export", "export_examples", "exported_launches")]
     tensor = [
         "plugins/tma/tests/test_tma.py",
         "plugins/ldmatrix/tests/test_ldmatrix.py",

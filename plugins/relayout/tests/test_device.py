@@ -10,9 +10,9 @@ from typing import Any
 
 import attrs
 import fake_gpu
+import fake_planner
 import numpy as np
 import pytest
-import standin
 from tilecopy import LaunchError, RequestError
 from tilecopy_relayout import relayout
 from tilecopy_relayout.arrays import frameworks
@@ -41,17 +41,17 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
 
     def plan_relayout(*arguments: Any, **options: Any) -> Any:
         found.plans += 1
-        plan = standin.plan_relayout(*arguments, **options)
+        plan = fake_planner.plan_relayout(*arguments, **options)
         assert plan.target == "sm_90"
 
-        def bind(executor: str | None, gpus: Any) -> standin.Bound:
+        def bind(executor: str | None, gpus: Any) -> fake_planner.Bound:
             assert executor == "cuda" and gpus.source == gpus.destination == gpus.launching
 
             def launch(source: int, result: int, stream: Any) -> None:
                 found.launches.append((source, result, stream))
                 plan.bind("cuda")(source, result, stream)
 
-            return standin.Bound(launch)
+            return fake_planner.Bound(launch)
 
         return type("Plan", (), {"bind": staticmethod(bind)})
 

@@ -16,7 +16,7 @@ from tilecopy_test_helpers.mentions import mentions
 pytest.importorskip("click")
 pytest.importorskip("rich")
 
-import standin
+import fake_planner
 from tilecopy import RequestError
 from tilecopy_cli import npy
 from tilecopy_cli.commands import tilecopy
@@ -30,7 +30,7 @@ A = np.random.default_rng(0).integers(0, 256, 6 * 8 * 5 * 4, np.uint8).view(np.f
 @pytest.fixture(autouse=True)
 def standin_planner(monkeypatch: pytest.MonkeyPatch) -> None:
     """What moves the words is not what is tested here."""
-    monkeypatch.setattr(planner, "plan_relayout", standin.plan_relayout)
+    monkeypatch.setattr(planner, "plan_relayout", fake_planner.plan_relayout)
 
 
 @pytest.fixture
@@ -126,10 +126,10 @@ def test_a_result_that_differs_is_not_written(
     stored: Path, monkeypatch: pytest.MonkeyPatch, existing: bytes | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def forgets(self: Any, source: Any, result: Any, stream: Any) -> None:
-        standin.words(result)[...] = standin.words(source).transpose(*self.axes, len(self.axes))
-        standin.words(result)[..., -1, :] ^= 1
+        fake_planner.words(result)[...] = fake_planner.words(source).transpose(*self.axes, len(self.axes))
+        fake_planner.words(result)[..., -1, :] ^= 1
 
-    monkeypatch.setattr(standin.Plan, "_on_arrays", forgets)
+    monkeypatch.setattr(fake_planner.Plan, "_on_arrays", forgets)
     out = stored.with_name("out.npy")
     if existing is not None:
         out.write_bytes(existing)

@@ -21,7 +21,7 @@ def gpu() -> None:
     why = get_executor("cuda").unavailable_reason()
     if why is not None:
         pytest.skip(f"no GPU: {why}")
-    if "standin" in getattr(sys.modules.get("tilecopy_relayout.planner.plan"), "__name__", ""):
+    if "fake_planner" in getattr(sys.modules.get("tilecopy_relayout.planner.plan"), "__name__", ""):
         pytest.skip("the planner is not there: its stand-in takes no device addresses")
 
 

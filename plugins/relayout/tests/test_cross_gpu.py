@@ -7,9 +7,9 @@ import threading
 from typing import Any
 
 import fake_gpu
+import fake_planner
 import numpy as np
 import pytest
-import standin
 from tilecopy import LaunchError, RequestError
 from tilecopy_relayout import plan_relayout, relayout
 from tilecopy_relayout.arrays import frameworks
@@ -169,7 +169,7 @@ def test_both_gpus_wait_for_one_another(machine: fake_gpu.Machine, monkeypatch: 
 
 
 def test_the_elements_arrive(machine: fake_gpu.Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planner, "plan_relayout", standin.plan_relayout)
+    monkeypatch.setattr(planner, "plan_relayout", fake_planner.plan_relayout)
     for _ in range(2):
         x, y = on_gpu(1), on_gpu(3, (6, 4))
         x.host[...] = A
