@@ -33,17 +33,12 @@ def why_not_in_bytes(request: CopyRequest) -> str:
             (dst, _, dst_phase), (src, _, src_phase) = (_as_bytes(x, around=True) for x in (request.dst, request.src))
         except LayoutError:
             return str(error)
-        boxes = f"from {_text_in_bytes(src)} to {_text_in_bytes(dst)}"
-        return f"{error}; or copy the whole bytes, {boxes}" if dst_phase == src_phase else str(error)
+        names = [f"{x.buffer.name}.view(dtype='uint8'){str(x).removeprefix(x.buffer.name)}" for x in (src, dst)]
+        advice = f"; or copy the whole bytes, from {names[0]} to {names[1]}"
+        return f"{error}{advice}" if dst_phase == src_phase else str(error)
     if dst_place != src_place:
         return f"neighbours in a byte must lie along the same dimension of {request.src} and {request.dst}"
     return f"copy bytes, from {src.buffer.name}.view(dtype='uint8') to {dst.buffer.name}.view(dtype='uint8')"
-
-
-def _text_in_bytes(region: Region) -> str:
-    """Return a region of bytes as a user of the elements writes it."""
-    name = region.buffer.name
-    return f"{name}.view(dtype='uint8'){str(region).removeprefix(name)}"
 
 
 def _as_bytes(region: Region, *, around: bool = False) -> tuple[Region, int, int]:

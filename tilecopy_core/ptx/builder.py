@@ -114,7 +114,6 @@ class PtxBuilder(IndexEmitter):
         return vector
 
     def _opcode(self, name: str, address: Address, bits: int, vector: Vector) -> str:
-        """The opcode of an access at an address that allows it."""
         if bits == 256 and (address.space != "global" or self.target.arch < 100):
             raise PtxError(f"{name} of 256 bits needs global memory and sm_100; found {address.space}, {self.target}")
         if address.align_bytes % (bits // 8):
