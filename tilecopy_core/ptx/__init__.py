@@ -5,7 +5,7 @@ from .bindings import POOL, Bindings, KernelBindings, Recipe, SharedPlan
 from .builder import PtxBuilder
 from .emitter import Emitter, pure_once
 from .index import IMMEDIATE_REACH_BYTES, SETP
-from .instructions import Form, Instruction, Needs, Role, forms_of, instruction_of, merge, opcode_words
+from .instructions import Instruction, Needs, OpcodeForm, Role, forms_of, instruction_of, merge, opcode_words
 from .lines import (
     AnyLine,
     Label,
@@ -20,7 +20,7 @@ from .lines import (
 from .operands import STEM, TYPE_BITS, Access, Address, Operand, Register, TensorPlace, Vector, Written, masked_access
 
 __all__ = ["IMMEDIATE_REACH_BYTES", "MBARRIER_TX_LIMIT", "POOL", "SETP", "STEM", "TYPE_BITS", "Access", "Address"]
-__all__ += ["AnyLine", "Bindings", "Emitter", "Form", "Instruction", "KernelBindings", "Label", "Line", "LineAccess"]
+__all__ += ["AnyLine", "Bindings", "Emitter", "Instruction", "KernelBindings", "Label", "Line", "LineAccess"]
 __all__ += ["Needs", "Operand", "PtxBuilder", "Recipe", "Register", "Role", "SharedPlan", "TensorPlace", "Text"]
 __all__ += ["Vector", "Written", "declared_in", "forms_of", "instruction_of", "instructions_in", "masked_access"]
-__all__ += ["merge", "names_in", "opcode_words", "parse_lines", "pure_once"]
+__all__ += ["merge", "names_in", "opcode_words", "OpcodeForm", "parse_lines", "pure_once"]

@@ -20,7 +20,7 @@ from ..errors.patterns import pattern
 from ..errors.records import frozen
 from .operands import Address, Register
 
-__all__ = ["Form", "Instruction", "Needs", "Place", "Role", "forms_of", "instruction_of", "opcode_words"]
+__all__ = ["OpcodeForm", "Instruction", "Needs", "Place", "Role", "forms_of", "instruction_of", "opcode_words"]
 
 
 @frozen
@@ -253,7 +253,7 @@ _GROUP = pattern(r"(?:\{([^}]*)\}|\(([^)]*)\)|\.([\w:.]+))(\+?)")
 
 
 @frozen
-class Form:
+class OpcodeForm:
     """A frozen record of one form of an opcode: its fixed start, and groups of parts, of which one must or may stand in the opcode."""
 
     start: str
@@ -342,7 +342,7 @@ def opcode_words() -> Collection[str]:
 
 
 @cache
-def forms_of(word: str) -> tuple[Form, ...]:
+def forms_of(word: str) -> tuple[OpcodeForm, ...]:
     """Return the forms of the opcodes that begin with a word, those of the oldest targets first."""
     parts, forms, _ = _read_table()
     opcode_forms = []
@@ -355,7 +355,7 @@ def forms_of(word: str) -> tuple[Form, ...]:
             if not joined:
                 groups.append((tuple(one[1:] for one in beside), not optional))
                 beside = [""]
-        opcode_forms.append(Form(start, tuple(groups), needs))
+        opcode_forms.append(OpcodeForm(start, tuple(groups), needs))
     return tuple(sorted(opcode_forms, key=lambda form: (bool(form.needs.targets), form.needs.arch, form.needs.version)))
 
 

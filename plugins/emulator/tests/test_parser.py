@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tilecopy_emulator import UnsupportedPtxError, parse
-from tilecopy_emulator.program import Memory, Negated, Offset, Pair, Relocation, Vector
+from tilecopy_emulator.program import Braces, Memory, Negated, Offset, Pair, Relocation
 from tilecopy_test_helpers.mentions import mentions
 
 HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
@@ -44,7 +44,7 @@ def test_operands():
     assert operands("ld.shared.b32 %r0, [%d1+-4];") == ("%r0", Memory("%d1", -4))
     assert operands("ld.shared.b32 %r0, [s+-8];") == ("%r0", Memory("s", -8))
     assert operands("ld.shared.b32 %r0, [0x40];") == ("%r0", Memory("", 64))
-    assert operands("mov.b64 {%r1, _}, %d0;") == (Vector(("%r1", "_")), "%d0")
+    assert operands("mov.b64 {%r1, _}, %d0;") == (Braces(("%r1", "_")), "%d0")
     assert operands("setp.lt.and.u32 _|%p1, %r0, 1, !%p2;") == (Pair("_", "%p1"), "%r0", "1", Negated("%p2"))
     assert operands("mov.u32 %r0, s+16;") == ("%r0", Offset("s", 16))
     assert operands("mov.u32 %r0, %tid.x;") == ("%r0", "%tid.x")

@@ -48,6 +48,7 @@ from .opcodes.copies import demand_bulk_size, global_bytes, issue_copy
 from .opcodes.loads import address_reader, demand_parts
 from .opcodes.operands import Handler, Lanes, Reader, Step, Writer, is_constant, reader, refuse, width_of, writer
 from .program import (
+    Braces,
     Instruction,
     Memory,
     Negated,
@@ -56,7 +57,6 @@ from .program import (
     Program,
     TensorAddress,
     UnsupportedPtxError,
-    Vector,
 )
 
 __all__ = [
@@ -79,7 +79,7 @@ __all__ += [
     "TensorAddress",
     "UndefinedResultError",
     "UnsupportedPtxError",
-    "Vector",
+    "Braces",
     "Writer",
 ]
 __all__ += ["address_reader", "arithmetic", "check_global", "demand_parts", "form", "is_constant", "reader", "refuse"]

@@ -79,7 +79,7 @@ class TensorAddress:
 
 
 @attrs.frozen
-class Vector:
+class Braces:
     """A braced operand: ``{%r0, %r1}``; ``_`` where nothing is wanted."""
 
     items: tuple[str, ...]
@@ -108,7 +108,7 @@ class Offset:
     offset: int
 
 
-Operand = str | Memory | TensorAddress | Vector | Pair | Negated | Offset
+Operand = str | Memory | TensorAddress | Braces | Pair | Negated | Offset
 """A string is a register, a special register, a variable, a label, or a constant (``"-12"``, ``"0f3F800000"``,
 ``"0d3FF0000000000000"``: whole numbers in decimal, floating-point ones by their bits)."""
 
@@ -119,7 +119,7 @@ def names_in(operand: Operand) -> tuple[str, ...]:
         return (operand.base,)
     if isinstance(operand, TensorAddress):
         return operand.base, *operand.coordinates
-    if isinstance(operand, Vector):
+    if isinstance(operand, Braces):
         return operand.items
     if isinstance(operand, Pair):
         return operand.first, operand.second

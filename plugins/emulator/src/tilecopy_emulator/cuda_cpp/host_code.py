@@ -35,7 +35,7 @@ _MOST_DEEP = 1000
 
 
 @attrs.frozen
-class Token:
+class CppToken:
     """A word, number, string, mark, or preprocessor line of C++."""
 
     kind: str
@@ -61,7 +61,7 @@ class Declaration:
     kind: str
     name: str
     marked: bool
-    head: tuple[Token, ...]
+    head: tuple[CppToken, ...]
     start: int
     end: int
     first: int
@@ -82,7 +82,7 @@ class SourceFile:
     """
 
     text: str
-    tokens: tuple[Token, ...]
+    tokens: tuple[CppToken, ...]
     declarations: tuple[Declaration, ...]
     fault: str = ""
 
@@ -101,9 +101,9 @@ def header_names(text: str) -> list[str]:
     return [match[1] for match in matches if match]
 
 
-def tokens_of(text: str) -> tuple[Token, ...]:
+def tokens_of(text: str) -> tuple[CppToken, ...]:
     """Split C++ into tokens; comments and spaces are left out."""
-    tokens = (Token(str(match.lastgroup), match[0], match.start()) for match in _TOKEN.finditer(text))
+    tokens = (CppToken(str(match.lastgroup), match[0], match.start()) for match in _TOKEN.finditer(text))
     return tuple(attrs.evolve(x, kind="string") if x.kind == "end" else x for x in tokens if x.kind != "space")
 
 
@@ -198,9 +198,9 @@ class _UnclosedError(Exception):
     """A bracket is not closed."""
 
 
-def _one_branch(tokens: Sequence[Token]) -> list[Token]:
+def _one_branch(tokens: Sequence[CppToken]) -> list[CppToken]:
     """The tokens but preprocessor lines; of an ``#if`` whose branches open or close brackets, one branch alone."""
-    kept: list[Token] = []
+    kept: list[CppToken] = []
     depth = 0
     stack: list[
         tuple[int, int, str]
@@ -227,7 +227,7 @@ def _one_branch(tokens: Sequence[Token]) -> list[Token]:
 class _Reader:
     """Reads declarations one after another."""
 
-    def __init__(self, text: str, tokens: list[Token], markers: frozenset[str]) -> None:
+    def __init__(self, text: str, tokens: list[CppToken], markers: frozenset[str]) -> None:
         self.tokens, self.markers, self.at, self.classes = tokens, markers, 0, 0
         self.read: list[Declaration] = []
         self.lines = [newline.start() for newline in re.finditer("\n", text)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from .host_code import Declaration, SourceFile, Token, tokens_of
+from .host_code import CppToken, Declaration, SourceFile, tokens_of
 
 _MOST_ROUNDS = 3
 """Functions that pass their template arguments on to a launch, one inside another."""
@@ -36,7 +36,7 @@ def launched_instances(file: SourceFile) -> dict[str, list[str]]:
     return {name: list(instances) for name, instances in by_template.items()}
 
 
-def _uses(file: SourceFile, before: str) -> Iterator[tuple[str, tuple[Token, ...], Declaration | None]]:
+def _uses(file: SourceFile, before: str) -> Iterator[tuple[str, tuple[CppToken, ...], Declaration | None]]:
     """Each ``name<arguments>`` that stands before a mark, and the function that it is in; the mark is ``<<<`` or ``(``."""
     tokens = file.tokens
     functions = [declaration for declaration in file.declarations if declaration.kind == "function"]
@@ -64,12 +64,14 @@ def _uses(file: SourceFile, before: str) -> Iterator[tuple[str, tuple[Token, ...
             yield name, arguments, inside[-1] if inside else None
 
 
-def _macro_body(line: Token) -> Sequence[Token]:
+def _macro_body(line: CppToken) -> Sequence[CppToken]:
     """The tokens of a ``#define``."""
     return tokens_of(line.text.replace("\\\n", "  ").lstrip().removeprefix("#"))
 
 
-def _resolve(file: SourceFile, arguments: Sequence[Token], function: Declaration | None, rounds: int) -> Iterator[str]:
+def _resolve(
+    file: SourceFile, arguments: Sequence[CppToken], function: Declaration | None, rounds: int
+) -> Iterator[str]:
     """Template arguments with the constants of their function in place of its names, once for each way to call it."""
     written = " ".join(token.text for token in arguments)
     if function is None:
@@ -101,7 +103,7 @@ def _resolve(file: SourceFile, arguments: Sequence[Token], function: Declaration
                 yield replaced
 
 
-def _known_outside(file: SourceFile, arguments: Sequence[Token]) -> bool:
+def _known_outside(file: SourceFile, arguments: Sequence[CppToken]) -> bool:
     """Return whether a macro's template arguments mean something outside it: no parameter of the macro is among them."""
     parameters = set()
     for line in (token.text for token in file.tokens if token.kind == "line"):

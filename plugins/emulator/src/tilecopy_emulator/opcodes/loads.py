@@ -15,7 +15,7 @@ from tilecopy import HazardError
 from ..effects import Parts, effect_of, is_hint, loads_somewhere, modifiers_of, parts_of, written_by
 from ..machine.machine import Machine
 from ..memory_model.access import LOCAL_WINDOW, SHARED_WINDOW, AccessKind
-from ..program import REGISTER_BITS, Instruction, Memory, Operand, Program, UnsupportedPtxError, Vector
+from ..program import REGISTER_BITS, Braces, Instruction, Memory, Operand, Program, UnsupportedPtxError
 from .operands import Handler, Lanes, Reader, Step, constant_bits, demand_count, is_constant, reader, refuse, writer
 
 
@@ -94,7 +94,7 @@ def with_operands(*roles: str) -> Callable[[Callable[..., None]], Handler]:
 
 def names_of(operand: Any, count: int, instruction: Instruction) -> tuple[str, ...]:
     """The registers of an operand, one or in braces."""
-    names = operand.items if isinstance(operand, Vector) else (operand,)
+    names = operand.items if isinstance(operand, Braces) else (operand,)
     if len(names) != count:
         raise refuse(instruction, f"{count} registers are wanted")
     return tuple(names)

@@ -35,7 +35,7 @@ PACKED_BITS = {"b6x16_p32": 6, "b4x16_p64": 4}
 
 
 @attrs.frozen(eq=False)
-class _Form:
+class _Move:
     """What an instruction moves.
 
     ``tiles``: how many matrices; ``rows``: of each; ``bytes``: of an element; ``packed``: bits of an element in shared
@@ -71,13 +71,13 @@ class _Form:
 
 
 @lru_cache(maxsize=32)
-def _form(name: str, shape: str, tiles: int, packed: int, *, trans: bool) -> _Form:
+def _form(name: str, shape: str, tiles: int, packed: int, *, trans: bool) -> _Move:
     rows, size, steps = _FORMS[name, shape, trans]
     elems_per_lane = rows * 16 // size // 32
-    return _Form(tiles, rows, size, packed, *layout((tiles, 0, elems_per_lane), *steps))
+    return _Move(tiles, rows, size, packed, *layout((tiles, 0, elems_per_lane), *steps))
 
 
-def _form_of(instruction: Instruction) -> _Form:
+def _form_of(instruction: Instruction) -> _Move:
     name, parts = instruction.opcode[0], set(instruction.opcode)
     shape = next((part for part in instruction.opcode if part[0] == "m" and part[1].isdigit()), "")
     trans, packed = "trans" in parts, next((bits for format, bits in PACKED_BITS.items() if format in parts), 0)
@@ -86,7 +86,7 @@ def _form_of(instruction: Instruction) -> _Form:
     return _form(name, shape, next(count for count in (1, 2, 4) if f"x{count}" in parts), packed, trans=trans)
 
 
-def _rows(machine: Machine, lanes: Lanes, form: _Form, addresses: Any) -> tuple[Any, Any]:
+def _rows(machine: Machine, lanes: Lanes, form: _Move, addresses: Any) -> tuple[Any, Any]:
     """The lanes that give the addresses of rows, and these."""
     index = machine.demand_full_warps(lanes, "a matrix is moved")
     addresses = machine.rows(addresses, lanes)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..machine.machine import Machine
 from ..memory_model.access import LOCAL_WINDOW, RANK_BITS, SHARED_WINDOW, WINDOW_BITS
-from ..program import Instruction, Program, Vector
+from ..program import Braces, Instruction, Program
 from .loads import immediate, with_operands
 from .operands import Handler, Lanes, Reader, Step, Writer, demand_count, reader, refuse, width_of, writer
 
@@ -17,9 +17,9 @@ def _move(instruction: Instruction, program: Program) -> Step:
     demand_count(instruction, 2)
     type = instruction.opcode[1]
     destination, source = instruction.operands
-    if isinstance(source, Vector):
+    if isinstance(source, Braces):
         return _pack(instruction, program, type, source)
-    if isinstance(destination, Vector):
+    if isinstance(destination, Braces):
         return _unpack(instruction, program, type, destination)
     write = writer(destination, type, instruction, program)
     read = reader(source, type, instruction, program)
@@ -33,7 +33,7 @@ def _move(instruction: Instruction, program: Program) -> Step:
 def _move_wide(instruction: Instruction, program: Program) -> Step:
     """``mov.b128``: between registers of 128 bits, and pairs of 64."""
     demand_count(instruction, 2)
-    names = [operand.items if isinstance(operand, Vector) else () for operand in instruction.operands]
+    names = [operand.items if isinstance(operand, Braces) else () for operand in instruction.operands]
     if any(len(name) != 2 for name in names):
         raise refuse(instruction, "128 bits, or two registers of 64, are wanted")
     writers = [writer(name, "b64", instruction, program) for name in names[0]]
@@ -46,7 +46,7 @@ def _move_wide(instruction: Instruction, program: Program) -> Step:
     return step
 
 
-def _part(instruction: Instruction, type: str, vector: Vector) -> int:
+def _part(instruction: Instruction, type: str, vector: Braces) -> int:
     """Bits of an element of a packed move."""
     width = width_of(type)
     part = width // len(vector.items)
@@ -55,7 +55,7 @@ def _part(instruction: Instruction, type: str, vector: Vector) -> int:
     return part
 
 
-def _pack(instruction: Instruction, program: Program, type: str, source: Vector) -> Step:
+def _pack(instruction: Instruction, program: Program, type: str, source: Braces) -> Step:
     part = _part(instruction, type, source)
     write = writer(instruction.operands[0], type, instruction, program)
     readers = [reader(item, f"b{part}", instruction, program) for item in source.items]
@@ -70,7 +70,7 @@ def _pack(instruction: Instruction, program: Program, type: str, source: Vector)
     return step
 
 
-def _unpack(instruction: Instruction, program: Program, type: str, destination: Vector) -> Step:
+def _unpack(instruction: Instruction, program: Program, type: str, destination: Braces) -> Step:
     part = _part(instruction, type, destination)
     writers = [writer(item, f"b{part}", instruction, program) for item in destination.items]
     read = reader(instruction.operands[1], type, instruction, program)
@@ -159,7 +159,7 @@ def _rank_of_address(instruction: Instruction, program: Program) -> Step:
 def _branch_indexed(instruction: Instruction, program: Program) -> Step:
     """``brx.idx``: to the label that an index picks."""
     targets = instruction.operands[1]
-    assert isinstance(targets, Vector)
+    assert isinstance(targets, Braces)
     read = reader(instruction.operands[0], "u32", instruction, program)
     places = [program.labels[name] for name in targets.items]
 

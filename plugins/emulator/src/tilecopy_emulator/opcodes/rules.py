@@ -14,6 +14,7 @@ from tilecopy_core.ptx.instructions import Place
 
 from ..program import (
     REGISTER_BITS,
+    Braces,
     Instruction,
     Memory,
     Operand,
@@ -21,7 +22,6 @@ from ..program import (
     Program,
     TensorAddress,
     UnsupportedPtxError,
-    Vector,
     names_in,
     spaces_of,
 )
@@ -68,7 +68,7 @@ def demand_operands(instruction: Instruction, needed: Needed, program: Program) 
             spec = needed.operands[position] if position < len(needed.operands) else None
             spaces = spec.spaces if isinstance(spec, Place) else _space_of(instruction.opcode)
             _demand_address(operand, spaces, instruction, program)
-        elif isinstance(operand, Vector):
+        elif isinstance(operand, Braces):
             _demand_alike(operand, instruction, program)
         elif position in ranges and is_constant(operand) and not _may_be(operand, ranges[position]):
             raise refuse(instruction, f"operand {position + 1} cannot be {operand}")
@@ -107,7 +107,7 @@ def _demand_result(operand: Operand, instruction: Instruction) -> None:
     whole = operand.first if isinstance(operand, Pair) else operand
     if opcode[0] == "elect" and (not isinstance(operand, Pair) or operand.second == "_"):
         raise refuse(instruction, "elect gives a predicate: _|p")
-    if opcode[0] == "ldmatrix" and not isinstance(operand, Vector):
+    if opcode[0] == "ldmatrix" and not isinstance(operand, Braces):
         raise refuse(instruction, "ldmatrix writes registers in braces")
     if whole == "_" and not discards:
         raise refuse(instruction, f"the result of {opcode[0]} cannot be left out")
@@ -133,7 +133,7 @@ def _demand_address(
             raise refuse(instruction, f"{base} is in .{base_space}, the address of another space is wanted")
 
 
-def _demand_alike(vector: Vector, instruction: Instruction, program: Program) -> None:
+def _demand_alike(vector: Braces, instruction: Instruction, program: Program) -> None:
     types = [program.register_types[name] for name in vector.items if name in program.register_types]
     if len(types) < len(vector.items):
         for name in vector.items:

@@ -30,7 +30,7 @@ from ..memory_model.shadow import (
     stamp,
     time_of,
 )
-from ..program import Instruction, Program, Vector
+from ..program import Braces, Instruction, Program
 from ..threads.operations import Operation, completes_late
 from .copies import check_sent
 from .descriptors import TCGEN05, Descriptor, places_of, widen
@@ -80,7 +80,7 @@ def load_places(shape: str, count: int, split: int = 0) -> tuple[Any, Any]:
 
 
 @attrs.define(eq=False)
-class _Transfer:
+class _InFlight:
     """``tcgen05.ld`` or ``st`` of one warp that has not been waited for."""
 
     lanes: Any
@@ -112,8 +112,8 @@ class TensorMemory:
         self.last_size: dict[int, int] = {}
         self.relinquished: set[int] = set()
         self.after: dict[int, dict[int, Any]] = {}
-        self.loads: list[_Transfer] = []
-        self.stores: list[_Transfer] = []
+        self.loads: list[_InFlight] = []
+        self.stores: list[_InFlight] = []
         self.copies: dict[tuple[int, int], list[Operation]] = {}
         self.completed: dict[tuple[int, int], Clock] = {}
         self.completed_stamps: dict[tuple[int, tuple[int, ...]], set[int]] = {}
@@ -169,7 +169,7 @@ class TensorMemory:
                 for c in range(copies)
             }  # fmt: skip
 
-    def _copy_of(self, old: _Transfer, copy: int, ctas: int, lanes: int) -> _Transfer:
+    def _copy_of(self, old: _InFlight, copy: int, ctas: int, lanes: int) -> _InFlight:
         values = None if old.values is None else old.values[..., copy : copy + 1]
         cells, leader = old.cells + copy * ctas * CELLS, old.leader + copy * lanes
         return attrs.evolve(old, lanes=old.lanes + copy * lanes, cells=cells, values=values, leader=leader)
@@ -566,7 +566,7 @@ def _transfer(instruction: Instruction, program: Program) -> Step:  # noqa: C901
     shape, count, halves = _form(instruction)
     operands = list(instruction.operands)
     registers = operands.pop(0) if kind == "ld" else operands.pop()
-    if not isinstance(registers, Vector):
+    if not isinstance(registers, Braces):
         raise refuse(instruction, "registers in braces are wanted")
     split = 0
     if shape == "16x32bx2":
@@ -619,7 +619,7 @@ def _transfer(instruction: Instruction, program: Program) -> Step:  # noqa: C901
                     if name != "_":
                         machine.undefine(name, lanes_here)
                         machine.loading.add(name)
-                memory.loads.append(_Transfer(lanes_here, cells, writers, values, machine.at, first))
+                memory.loads.append(_InFlight(lanes_here, cells, writers, values, machine.at, first))
             else:
                 memory.low_alone[cells] = halves
                 for number, read in enumerate(readers):
@@ -627,7 +627,7 @@ def _transfer(instruction: Instruction, program: Program) -> Step:  # noqa: C901
                     memory.words[spots[:, number]] = register_words & 0xFFFF if halves else register_words
                     if halves:
                         memory.words[spots[:, number] + 1] = register_words >> 16
-                memory.stores.append(_Transfer(lanes_here, cells, [], None, machine.at, first))
+                memory.stores.append(_InFlight(lanes_here, cells, [], None, machine.at, first))
             if machine.launch.observer is not None:
                 words = np.ascontiguousarray(memory.words[spots.ravel()])[..., None].view(np.uint8)
                 who = np.repeat(lanes_here, spots.shape[1])

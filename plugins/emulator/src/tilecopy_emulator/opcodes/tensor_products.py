@@ -38,7 +38,7 @@ _PIPELINED = ("tcgen05.mma", "tcgen05.cp")
 
 
 @attrs.frozen
-class _Product:
+class _MmaKind:
     """What an instruction descriptor says.
 
     ``m, n, k``: the shape; ``a, b, d``: the types; ``signs``: of A and B; ``transposed``: whether M and N are
@@ -59,7 +59,7 @@ class _Product:
     scale: float = 1.0
 
     @classmethod
-    def read(cls, machine: Machine, one: Any, word: int, kind: str, group: int) -> _Product:
+    def read(cls, machine: Machine, one: Any, word: int, kind: str, group: int) -> _MmaKind:
         """The fields, checked."""
         k, types, results = KINDS[kind]
         a, b = (types.get(word >> at & 7, "") for at in (7, 10))
@@ -148,7 +148,7 @@ def _mma(instruction: Instruction, program: Program) -> Step:
             machine.hazard("window", "cta_group::2 needs a cluster of CTA pairs", lanes)
         for position, lane in enumerate(machine.index(lanes).tolist()):
             taddr, a, b, word, accumulates, *masked = (int(values[position]) for values in operand_values)
-            form = _Product.read(machine, np.array([lane]), word, kind, group)
+            form = _MmaKind.read(machine, np.array([lane]), word, kind, group)
             form = attrs.evolve(form, accumulates=bool(accumulates), scale=scale)
             off = np.array([mask >> bit & 1 for mask in masked for bit in range(32)], bool)
             _issue(machine, lane, form, taddr, (a, b), off, group, in_tensor=in_tensor)
@@ -157,7 +157,7 @@ def _mma(instruction: Instruction, program: Program) -> Step:
 
 
 def _issue(
-    machine: Machine, lane: int, form: _Product, taddr: int, words: tuple[int, int], off: Any, group: int, *, in_tensor: bool
+    machine: Machine, lane: int, form: _MmaKind, taddr: int, words: tuple[int, int], off: Any, group: int, *, in_tensor: bool
 ) -> None:  # fmt: skip
     memory, one, cta = TensorMemory.of(machine), np.array([lane]), int(machine.cta_of[lane])
     ctas = [cta] if group == 1 else [cta & ~1, cta | 1]
@@ -199,7 +199,7 @@ def _issue(
 
 
 def _touch(
-    machine: Machine, one: Any, cta: int, form: _Product, taddr: int, columns: int, action: str, after: Set[int], kept: Any = True
+    machine: Machine, one: Any, cta: int, form: _MmaKind, taddr: int, columns: int, action: str, after: Set[int], kept: Any = True
 ) -> Any:  # fmt: skip
     """Cells of tensor memory, allocated and in order."""
     memory, cells = TensorMemory.of(machine), form.cells(cta, taddr, columns)

@@ -17,7 +17,7 @@ import numpy as np
 from ..machine.machine import Machine
 from ..memory_model.clocks import BARRIER_COLUMNS
 from ..memory_model.shadow import BARRIER_ACTOR
-from ..program import Instruction, Program, Vector, names_in
+from ..program import Braces, Instruction, Program, names_in
 from ..threads.operations import Operation, Pending, completes_late, in_group
 from ..threads.threads import WARPGROUP
 from .descriptors import UNIT, WGMMA, Descriptor, matrix_of, operand_in_shared
@@ -180,7 +180,7 @@ class Warpgroups:
 
 
 @attrs.frozen(eq=False)
-class _Form:
+class _Mma:
     """One ``wgmma.mma_async`` of a program.
 
     ``result``: fragment, names, readers and writers of the accumulators; ``a``: fragment, names and readers of A in
@@ -213,7 +213,7 @@ def _mma(instruction: Instruction, program: Program) -> Step:
     if shape is None or len(types) != 3:
         raise refuse(instruction, "this form of wgmma.mma_async is not known")
     n, k = map(int, shape.groups())
-    from_registers = any(isinstance(source, Vector) for source in operands[1:2])
+    from_registers = any(isinstance(source, Braces) for source in operands[1:2])
     floats, halves = types[0] != "s32", types[1] in ("f16", "bf16")
     count = 4 + 2 * floats + halves * (2 - from_registers)
     if len(operands) != count:
@@ -237,7 +237,7 @@ def _mma(instruction: Instruction, program: Program) -> Step:
         a = fragment, a_names, [reader(name, "b32", instruction, program) for name in a_names]
     else:
         a = reader(operands[1], "b64", instruction, program)
-    form = _Form(
+    form = _Mma(
         result, a, reader(operands[2], "b64", instruction, program), reader(operands[3], "pred", instruction, program),
         (signs[0], signs[1]), (bool(transposed[0]), bool(transposed[1])), (types[1], types[2]), n, k,
         "satfinite" in opcode,
@@ -259,7 +259,7 @@ def _number(operand: Any, instruction: Instruction) -> int:
     return bits - (bits >> 31 << 32)
 
 
-def _issue(machine: Machine, lanes: Any, form: _Form) -> None:
+def _issue(machine: Machine, lanes: Any, form: _Mma) -> None:
     groups, firsts, cta = Warpgroups.of(machine), lanes[::32], int(machine.cta_of[lanes[0]])
     deciding = form.deciding(machine, lanes)
     for values in deciding:
@@ -296,7 +296,7 @@ def _issue(machine: Machine, lanes: Any, form: _Form) -> None:
     groups.in_flight.append(_Product(operation, names, fragment.type, used, lanes, still_open, groups.committed.copy()))
 
 
-def _in_shared(machine: Machine, firsts: Any, word: int, form: _Form, which: int) -> tuple[Any, Any]:
+def _in_shared(machine: Machine, firsts: Any, word: int, form: _Mma, which: int) -> tuple[Any, Any]:
     """A or B by its descriptor: values ``(copies, rows, k)``, and the cells that hold them."""
     descriptor, cta = Descriptor.read(machine, firsts[:1], word, WGMMA), int(machine.cta_of[firsts[0]])
     what: Any = ((_ROWS, form.n)[which], form.k, form.types[which])
@@ -328,7 +328,7 @@ def watch(program: Program, steps: list[Step], lengths: list[int]) -> None:
     """Have every instruction that uses registers of products say so first."""
     instructions = program.instructions
     products = [mma for mma in instructions if mma.opcode[:2] == ("wgmma", "mma_async")]
-    names = {name for mma in products for part in mma.operands[:2] if isinstance(part, Vector) for name in part.items}
+    names = {name for mma in products for part in mma.operands[:2] if isinstance(part, Braces) for name in part.items}
     for at, step in enumerate(list(steps)) if names else ():
         covered = [other for other in instructions[at : at + lengths[at]] if other.opcode[0] != "wgmma"]
         used = frozenset(name for other in covered for part in other.operands for name in names_in(part)) & names

@@ -22,6 +22,7 @@ from ..program import (
     DECLARABLE,
     REGISTER_BITS,
     TAKES_PART,
+    Braces,
     Instruction,
     Memory,
     Negated,
@@ -32,7 +33,6 @@ from ..program import (
     TensorAddress,
     UnsupportedPtxError,
     Variable,
-    Vector,
 )
 from ..threads.special import SPECIAL_REGISTERS
 from .cursor import Cursor, whole_number
@@ -159,7 +159,7 @@ class Expansion:
         self.labels: dict[str, int] = {}
         self.registers: dict[str, int] = {CARRY: 1}
         self.register_types: dict[str, str] = {}
-        self.parts: dict[str, Vector] = {}  # of a vector, and of a register of 128 bits, which is two of 64
+        self.parts: dict[str, Braces] = {}  # of a vector, and of a register of 128 bits, which is two of 64
         self.variables: list[Variable] = []
         self.numbers = 0
         self.calls: dict[str, None] = {}
@@ -189,7 +189,7 @@ class Expansion:
                     f"the function {name} may call itself: recursive calls are not known", body.function.line
                 )
         for body, draft in backs:
-            operands = body.register, Vector(tuple(body.sites))
+            operands = body.register, Braces(tuple(body.sites))
             draft.instruction = attrs.evolve(draft.instruction, operands=operands)
         self.drafts = [self._resolve(draft) for draft in self.drafts]
 
@@ -221,7 +221,7 @@ class Expansion:
             targets = draft.scope.find(name, "targets")
             if targets is None:
                 raise UnsupportedPtxError(f"'{name}' is not a list of .branchtargets", instruction.line)
-            operands[1] = Vector(tuple(self._label(target, draft) for target in targets))
+            operands[1] = Braces(tuple(self._label(target, draft) for target in targets))
         return _Draft(attrs.evolve(instruction, operands=tuple(operands)), draft.scope)
 
     def _label(self, name: str, draft: _Draft) -> str:
@@ -382,7 +382,7 @@ class Expansion:
         self.registers.update(dict.fromkeys(parts, REGISTER_BITS[type]))
         self.register_types.update(dict.fromkeys(parts, type))
         if len(parts) > 1:
-            self.parts[unique] = Vector(parts)
+            self.parts[unique] = Braces(parts)
 
     def _guard(self, scope: _Scope) -> None:
         c = self.c
@@ -463,7 +463,7 @@ class Expansion:
         if token.kind == "[":
             return self._address(scope)
         if token.kind == "{":
-            return Vector(self._items(scope))
+            return Braces(self._items(scope))
         if c.accept("!"):
             name = c.word("a predicate")
             register = self._register(scope, name, token.line)

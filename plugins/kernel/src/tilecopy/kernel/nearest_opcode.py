@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
-from tilecopy_core.ptx import Form, forms_of, opcode_words
+from tilecopy_core.ptx import OpcodeForm, forms_of, opcode_words
 from tilecopy_core.registry import LOCK
 
 _ALIKE = 0.8
@@ -28,7 +28,7 @@ def nearest_opcode(opcode: str) -> str:
     return max(opcodes, key=likeness, default="")
 
 
-def _nearest_of(form: Form, opcode: str) -> str:
+def _nearest_of(form: OpcodeForm, opcode: str) -> str:
     """Return the opcode of a form that has the most in common with one that is not of it."""
     nearest, unmatched = form.start, opcode.split(".")[1:]
     for part in form.start.split(".")[1:]:
