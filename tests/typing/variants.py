@@ -9,7 +9,7 @@ import tilecopy_ldgsts
 import tilecopy_ldmatrix.store
 import tilecopy_ragged.asynchronous
 import tilecopy_reg
-import tilecopy_regperm.across
+import tilecopy_regperm.shfl
 import tilecopy_tcgen05_cp
 import tilecopy_tcgen05_ldst
 import tilecopy_tma.store
@@ -28,7 +28,7 @@ VARIANTS: list[VariantPlugin] = [
     tilecopy_ragged.asynchronous,
     tilecopy_reg,
     tilecopy_regperm,
-    tilecopy_regperm.across,
+    tilecopy_regperm.shfl,
     tilecopy_tcgen05_cp,
     tilecopy_tcgen05_ldst.load,
     tilecopy_tcgen05_ldst.store,
