@@ -400,9 +400,9 @@ def is_disputed(form: Form, mode: Mode) -> bool:
     unsigned = "u32" in mode.types[1:]
     if form.name == "vmad":
         return unsigned and (mode.has("sat") or mode.has("shr7") or mode.has("shr15"))
-    if form.name in ("vadd", "vsub", "vabsdiff") and mode.has("sat") and mode.types[0] == "u32":
-        return unsigned
-    return form.name[0] == "v" and (mode.has("min") or mode.has("max"))
+    if form.name[0] == "v" and (mode.has("min") or mode.has("max")):
+        return True
+    return form.name in ("vadd", "vsub", "vabsdiff") and unsigned and mode.has("sat") and mode.types[0] == "u32"
 
 
 def hash_of(text: str) -> int:
