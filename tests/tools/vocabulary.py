@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,7 +35,7 @@ PER = re.compile(
     r"\b(?:one|two|a piece|elements?|bytes?|instructions?|threads?|registers?|values?) a (?:thread|warp|dimension|row|lane|cta|copy|block|kernel|line|time|launch|element|tile|word)s?\b",
     re.IGNORECASE,
 )
-VERBLESS = re.compile(r"(?:Of|Those of|The same|As|Its)\b")
+VERBLESS = re.compile(r"(?:Of|Those|The same|As|Its)\b")
 
 
 def product_files(below: Iterable[str] = ()) -> list[Path]:
@@ -81,6 +82,20 @@ def docstrings(tree: ast.Module, *, public: bool = False) -> Iterator[tuple[int,
                 yield node.body[0].lineno, text.splitlines()[0]
 
 
+def attribute_docstrings(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the line and the first line of every text that stands below an assignment."""
+    for node in ast.walk(tree):
+        statements = getattr(node, "body", ())
+        if isinstance(statements, list):
+            for before, text in pairwise(statements):
+                if (
+                    isinstance(before, ast.Assign | ast.AnnAssign)
+                    and isinstance(text, ast.Expr)
+                    and text_of(text.value)
+                ):
+                    yield text.lineno, text_of(text.value).splitlines()[0]
+
+
 def text_of(node: ast.expr) -> str:
     """Return a literal's text with an f-string's values as ``{...}``, or an empty one."""
     if isinstance(node, ast.Constant):
@@ -116,7 +131,7 @@ def matching(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, str]]:
 
 def verbless(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield the docstrings that begin with none of a verb or a noun."""
-    for number, line in docstrings(tree):
+    for number, line in [*docstrings(tree), *attribute_docstrings(tree)]:
         if VERBLESS.match(line):
             yield number, line
 

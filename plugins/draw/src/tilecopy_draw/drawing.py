@@ -26,7 +26,7 @@ FigureMaker = Callable[[Selection], Iterator[Figure]]
 KINDS = ("moves", "banks", "fragment", "bulk")
 LEAST_WIDTH, MOST_WIDTH = 480, 4096
 MOST_ELEMENTS = 1 << 20
-"""Of a layout that is drawn by itself."""
+"""Most elements of a layout that is drawn by itself."""
 _ELEMENTS = {0: "complex128", 1: "uint64", 3: "uint16", 4: "uint8"}
 """By the ``per_element`` of a swizzle."""
 

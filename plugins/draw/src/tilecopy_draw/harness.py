@@ -18,7 +18,7 @@ from tilecopy.harness import (
 from tilecopy_core.plugin import Iter, bounds_of, evaluate, short_repr, substitute, symbols_of
 
 MOST_BYTES = 1 << 26
-"""Of a memory that is run."""
+"""Most bytes of one memory of a copy that is run."""
 TMEM_COLUMNS = 512
 
 

@@ -23,7 +23,7 @@ from .harness import DrawHarness
 
 NO_PLACE = -1
 COLUMN_BYTES, LANE_BYTES = 4, 2048
-"""Of tensor memory, as the emulator's observer counts its bytes."""
+"""Bytes of a column and of a lane of tensor memory, as the emulator's observer counts them."""
 WARPS = 64
 """More warps than a CTA has."""
 TOLD = ("instruction", "line", "thread", "cta", "byte", "bytes", "read")

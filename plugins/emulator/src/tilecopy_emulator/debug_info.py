@@ -23,7 +23,7 @@ _FOLDER = re.compile(r".*[\\/]include[\\/]")
 _LOCAL = re.compile(r"_ZZ.*E([1-9][0-9]{0,2})([A-Za-z_]\w*)")
 _BYTE = frozenset(map(str, range(256)))
 _MOST_BYTES, _MOST_CHARACTERS, _MOST_CALLERS = 1 << 24, 200, 100
-"""Of a source file that is read for its lines, of a line that is shown, and of a place's chain."""
+"""Most bytes of a source file that is read for its lines, characters of a line, and callers of a location."""
 
 
 @attrs.frozen

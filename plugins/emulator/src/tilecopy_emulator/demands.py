@@ -13,7 +13,7 @@ from tilecopy_core import TilecopyError
 from tilecopy_core.registry import LOCK
 
 MOST_ITEMS = 1 << 16
-"""Of a sequence; no kernel has so many parameters."""
+"""Most items of a sequence; no kernel has so many parameters."""
 
 
 def short_repr(value: object) -> str:

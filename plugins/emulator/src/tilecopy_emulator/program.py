@@ -17,7 +17,7 @@ from .demands import demand, is_whole
 _SM90 = Target(90)
 
 _MOST_CHARACTERS = 1000
-"""Of a message, which repeats what it is about."""
+"""Most characters of a message, which quotes the text that it is about."""
 REGISTER_BITS = {
     "pred": 1,
     **{f"{kind}{bits}": bits for kind in "bsuf" for bits in (8, 16, 32, 64) if (kind, bits) != ("f", 8)},

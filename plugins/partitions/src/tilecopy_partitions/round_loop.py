@@ -29,7 +29,7 @@ from .vector_partition import Guard, Side, VectorPartition
 UNROLL_LIMIT = 64
 """Rounds that are written out; a copy of more is a rolled loop (the assembler's time grows faster than the text)."""
 EDGE_UNROLL_LIMIT = 16
-"""The same where a box overhangs: few boxes do, and each of its rounds costs predicates beside the access."""
+"""Rounds that are written out where a box overhangs: few boxes do, and each round costs predicates beside the access."""
 FEW_ROUNDS = 4
 """Rounds up to which guards cost an inlined copy less than a branch (2 to 4 percent of the GEMM of bench_export.py)."""
 REGISTER_BUDGET = 64

@@ -49,9 +49,9 @@ variant = Variant(
 VALID = (scope_in("thread", "warp", "warpgroup", "cta"), valid_copy, whole_byte_elements, relaxed_to_global)
 """What holds for every pair of memories and the record does not declare."""
 PREDICATE = (*VALID, no_replica)
-"""The same and more between global and shared memory."""
+"""Checks of copies between global and shared memory."""
 FRAGMENT_PREDICATE = (*VALID, why_not_fragment)
-"""The same where one side is a register fragment."""
+"""Checks of copies in which one side is a register fragment."""
 
 
 @hookimpl

@@ -11,7 +11,7 @@ from tilecopy_core import RequestError
 from tilecopy_core.errors import integer, short_repr
 
 MOST_DIMS = 64
-"""Of an array, as NumPy and torch have it."""
+"""Most dimensions of an array, as in NumPy and torch."""
 PERMUTATION = "a permutation such as (0, 2, 3, 1), or a pattern such as 'b c h w -> b h w c'"
 """What axes are."""
 _MOST = 2**62

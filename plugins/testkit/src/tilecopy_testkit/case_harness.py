@@ -61,7 +61,7 @@ class HarnessConfig:
         options: Mapping[str, OptionMaker] | None = None,
         arguments: Mapping[str, ArgumentMaker] | None = None,
     ) -> HarnessConfig:
-        """Those that follow from a record."""
+        """Return the configuration that follows from a record."""
         known = COMPLETIONS.get(variant.completion, ()) if steps is None else tuple(steps)
         return cls(variant, registry, known, OPTIONS | dict(options or {}), dict(arguments or {}))
 

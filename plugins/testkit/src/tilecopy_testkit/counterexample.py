@@ -11,7 +11,7 @@ from tilecopy_core.errors import TEXT, instance_of, integer_in, optional
 from .copy_case import CopyCase
 
 MOST_LINES, MOST_CHARACTERS = 12, 120
-"""Of a difference of two texts that is shown."""
+"""Most lines of a difference of two texts that is shown, and most characters of each."""
 _CASE = optional(instance_of("a CopyCase", CopyCase))
 
 

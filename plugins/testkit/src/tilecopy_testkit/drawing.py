@@ -12,11 +12,11 @@ from .mutators import mutate
 from .tensor_memory_cases import tensor_case, tensor_fragment_case
 
 MOST_BYTES = 16384
-"""Of the memory behind an operand."""
+"""Most bytes of the memory behind an operand."""
 MOST_REGISTERS = 256
 """Elements of a fragment that a thread has."""
 MOST_COLUMNS = 128
-"""Of 32 bits of tensor memory."""
+"""Most columns of tensor memory, of 32 bits each."""
 MOST_TURNS = 16
 """Elements of shared memory that each thread fills and shows."""
 

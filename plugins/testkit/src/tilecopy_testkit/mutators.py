@@ -353,4 +353,4 @@ MUTATORS: tuple[Mutator, ...] = (
     *(_lengthen, _lengthen, _lengthen, _add_dimension, _add_dimension, _slice, _pad_rows, _move_start, _permute),
     *(_cut_edge, _cut_edge, _with_dynamic_shape, _multicast, _interleave, _over_warps),
 )
-"""Those that come more than once are drawn more often."""
+"""The mutators of a case; one that is listed several times is drawn that much more often."""

@@ -63,7 +63,7 @@ def _integers(add: str, extremes: str, bits: str) -> tuple[Form, ...]:
 
 
 _GLOBAL_SUMS = (form("add", "f32", "t = t t", _sum("ftz")), form("add", "f64", "t = t t", _double_sum))
-"""Of the L2 cache, which flushes subnormal f32 (the ISA has it for global memory)."""
+"""Sums in the L2 cache, which flushes subnormal f32 (PTX ISA, atom, for global memory)."""
 _SHARED_SUMS = (form("add", "f32 f64", "t = t t", _sum()),)
 """In shared memory they are a loop around the instructions of registers."""
 _NARROW_SUMS = (form("add.noftz", "f16 bf16", "t = t t", _sum()),)

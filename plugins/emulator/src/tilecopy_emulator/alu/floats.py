@@ -27,7 +27,7 @@ QUIET = np.uint64(1 << 51)
 """The bit of f64 that makes a NaN quiet."""
 
 Operation = Callable[..., Any]
-"""Of float64 values and a direction; rounded to odd unless it computes in f64."""
+"""A function of float64 values and a rounding direction; it rounds to odd unless it computes in f64."""
 
 _EXACT: dict[str, Operation] = {
     "add": odd_sum,

@@ -21,7 +21,7 @@ _LIBRARIES = ("cudart", "cccl", "cutlass", "curand")
 """What NVIDIA's locator calls the header folders of wheels and of an installed toolkit."""
 _INCLUDES = re.compile(r"^[ \t]*#[ \t]*include\b", re.MULTILINE)
 _HEAP_BYTES, _MOST_BYTES = 1 << 29, 1 << 30
-"""Of NVRTC's memory that can be precompiled, and of the files of one process; a precompiled header has 70 to 400 MB."""
+"""Bytes of NVRTC's heap for precompiled headers, and of all files of a process; a precompiled header has 70 to 400 MB."""
 UNROLL_LIMIT = "-D_CCCL_META_UNROLL_LIMIT=10"
 """How many overloads libcu++ writes out of each metafunction: with nvcc 10, with NVRTC 16, which takes three times as long to parse."""
 

@@ -24,7 +24,7 @@ class LocalMemory:
         self.changes = 0
         self.bottom = machine.launch.symbols.get(STACK, ("", self.size))[1]
         self.top = np.full(machine.units, self.bottom)
-        """Of each thread's stack, where the program has one."""
+        """The top of each thread's stack, where the program has one."""
 
     def expand(self, copies: int) -> None:
         """See :meth:`Machine.expand`."""

@@ -21,7 +21,7 @@ from .shared import SharedMemory
 from .tensor_maps import TensorMaps
 
 LINE_BYTES = 128
-"""Of a cache line."""
+"""Bytes of a cache line."""
 
 
 class Memories(Registers):

@@ -21,7 +21,7 @@ _OTHER_BITS = {"e2m1": 8, "e2m3": 8, "e3m2": 8, "s32": 32, "s8": 8, "u8": 8, "s4
 ELEMENT_BITS = {name: format.bits for name, format in FORMATS.items()} | _OTHER_BITS
 """Bits that an element of each type takes in a register or in shared memory (those of 4 and 6 bits stand in bytes)."""
 _BYTE_FLOATS = {"e2m1": (2, 2, 1), "e2m3": (0, 2, 3), "e3m2": (0, 3, 2)}
-"""Of floats of less than 8 bits in a byte: bits below them, of the exponent, of the fraction."""
+"""By float type of less than 8 bits: the bits below it in its byte, those of its exponent, and those of its fraction."""
 
 
 @attrs.frozen(eq=False)

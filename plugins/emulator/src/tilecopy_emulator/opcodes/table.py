@@ -58,7 +58,7 @@ GROUP = "tilecopy.instructions.v1"
 """The entry-point group; the number is the version of the machine's interface."""
 _OWN_PACKAGE = "tilecopy-emulator"
 _MOST_PREFIXES = 1 << 14
-"""Of a package; the ISA has some hundred opcodes."""
+"""Most opcode prefixes of a package; the ISA has some hundred opcodes."""
 _MOST_TOLD, _MOST_TOLD_CHARACTERS = 4, 300
 """Packages that were set aside in one message, and of each."""
 

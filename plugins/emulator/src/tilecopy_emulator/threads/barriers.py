@@ -51,7 +51,7 @@ class Barriers:
         self.passed = np.zeros(machine.units, np.int64)
         self.resized: dict[int, list[int]] = {}
         self.mixed: dict[int, dict[int, int]] = {}
-        """Of a CTA whose threads came to a barrier of all by different instructions: which lane came by which, the last time."""
+        """By CTA whose threads reached a barrier of the whole CTA by different instructions: the last instruction of each lane."""
 
     def expand(self, copies: int, ctas: int, unit: int) -> None:
         """See :meth:`Machine.expand`."""

@@ -26,7 +26,7 @@ from .rendezvous import Rendezvous
 from .shards import Shards
 
 _LEAST_BYTES = 1 << 21
-"""Of the memory that results are written to: what the driver gives at least."""
+"""Least bytes of the memory that results are written to: the granularity of the driver."""
 _MOST_GRAPHS = 64
 """Graphs of a kind of call, one for each address of the array; the oldest is forgotten first."""
 _NON_BLOCKING = 1
