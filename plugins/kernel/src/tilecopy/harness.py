@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import attrs
 
 from tilecopy_core import Buffer, Region, RequestError, Target, TileLayout, Variant, target_of
-from tilecopy_core.errors import TEXT, Validator, frozen, one_of, tuple_of
+from tilecopy_core.errors import frozen
 from tilecopy_core.plugin import Option
+
+from .validators import FUNCTION, TEXT, one_of, tuple_of
 
 if TYPE_CHECKING:
     from .kernel import KernelBuilder, Mbarrier
@@ -55,7 +57,7 @@ class Step:
     name: str = attrs.field(validator=TEXT)
     when: Literal["before", "after"] = attrs.field(validator=one_of("before", "after"))
     who: Literal["all", "issuer"] = attrs.field(validator=one_of("all", "issuer"))
-    write: Callable[[Harness], object] = attrs.field(validator=Validator("a function", callable))
+    write: Callable[[Harness], object] = attrs.field(validator=FUNCTION)
     spaces: tuple[str, ...] = attrs.field(
         default=("global", "shared", "local", "tmem"),
         validator=tuple_of(one_of("global", "shared", "local", "tmem")),

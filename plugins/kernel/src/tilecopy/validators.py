@@ -1,4 +1,4 @@
-"""Validators of what users pass to functions of any package: those of the core, and those of paths, functions and sequences.
+"""Validators of what users pass to functions of any package: those of the core, and those of paths, functions and mappings.
 
 A function is decorated with :func:`checked`; where that is too late or too slow, ``VALIDATOR.check(value, where, name)`` does the same.
 Records are checked by attrs, which takes each of these as ``validator=``.
@@ -7,8 +7,7 @@ Records are checked by attrs, which takes each of these as ``validator=``.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ __all__ = [
     "checked",
     "instance_of",
     "integer_in",
-    "items_of",
     "mapping_of",
     "one_of",
     "optional",
@@ -52,18 +50,3 @@ def mapping_of(validator: Validator) -> Validator:
             isinstance(value, Mapping) and all(isinstance(name, str) and validator.fits(value[name]) for name in value)
         ),
     )
-
-
-def items_of(values: Any, most: int = 1 << 16) -> tuple[Any, ...] | None:
-    """Return the items of a sequence, of an array of one dimension, or of an iterator, which is read to ``most`` + 1 items.
-
-    Returns None for anything else, text and bytes among them, and for more than ``most`` items.
-    """
-    listed = isinstance(values, (Sequence, Iterator)) or hasattr(type(values), "__array__")
-    if not listed or isinstance(values, (str, bytes, bytearray, memoryview)):
-        return None
-    try:
-        items = tuple(islice(values, most + 1))
-    except Exception:  # an object's own
-        return None
-    return items if len(items) <= most else None
