@@ -92,7 +92,7 @@ def test_torch_streams_graphs_and_gradients(torch: Any) -> None:
     stream.synchronize()
     assert made.equal(x.t())
     out, graph = torch.zeros(500, 300, device="cuda"), torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, stream=torch.cuda.Stream()):  # torch's own is of the first GPU that captured
         relayout(x, (1, 0), out=out)
     x.mul_(3)
     graph.replay()
