@@ -798,7 +798,7 @@ def test_a_block_whose_box_lies_inside_skips_the_loop_of_the_edge() -> None:
 def test_what_is_better_is_named_when_asked() -> None:
     plan = tc.plan(TILE[:, :], A[0:128, :], op="copy_async", scope=tc.thread(), target="sm_90a", variant="ldgsts")
     said = plan.explain()
-    assert "better: bulk needs 5 instructions in all, not 1,123; ask for it by variant='bulk'" in said
+    assert "better: bulk needs 5 instructions in all instead of 1,123; to use it, pass variant='bulk'" in said
     assert len(said.splitlines()) <= 10
 
 

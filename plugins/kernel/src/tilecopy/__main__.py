@@ -1,4 +1,4 @@
-"""``python -m tilecopy``: the command line, with this interpreter."""
+"""``python -m tilecopy``, which runs the command line with this interpreter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Assemblers: PTX text to machine code with no GPU, by nvJitLink (in process) or ptxas (a program)."""
+"""Assemblers, which turn PTX text into machine code without a GPU: nvJitLink (a library) and ptxas (a program)."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ _ASSEMBLER = one_of(*ASSEMBLERS)
 _INSTALL = {"nvjitlink": "pip install cuda-python nvidia-nvjitlink", "ptxas": "pip install nvidia-cuda-nvcc"}
 
 TIMEOUT_S = 300.0
-"""Seconds that ptxas may take for one module: thousands of unrolled copies take some."""
+"""The seconds that ptxas may take for one module. A module with thousands of unrolled copies takes long."""
 _VERSION_TIMEOUT_S = 20.0
 
 
 def ptxas_path() -> str | None:
-    """Return the ptxas of the PATH, else of an installed wheel, else None; whether it works is another question.
+    """Return the path of ptxas, on the PATH or else in an installed wheel, or None. It is not run here.
 
-    A file or folder of that name on the PATH that cannot be executed is given too, where no program is: it is what the
-    user has put there.
+    If no program on the PATH is called ptxas, a file or folder there with that name is returned, because the user put it
+    there.
     """
     path = shutil.which("ptxas")
     if path is not None:
@@ -64,7 +64,7 @@ def ptxas_path() -> str | None:
 
 
 def how_to_install(assembler: str) -> str:
-    """Return the command that installs an assembler, or that there is none for this system.
+    """Return the command that installs an assembler, or a sentence that says that this system has no such package.
 
     Raises:
         AssemblerError: the name is not one of :data:`ASSEMBLERS`.
@@ -74,7 +74,7 @@ def how_to_install(assembler: str) -> str:
 
 
 def available_assemblers() -> dict[str, str]:
-    """Return the path (ptxas) or the version of each assembler that works here."""
+    """Return a dict from each assembler that works here to its version (nvJitLink) or its path (ptxas)."""
     return {name: version if name == "nvjitlink" else _ptxas_path() for name, version, _ in _tried() if version}
 
 
@@ -85,7 +85,7 @@ def available_assemblers() -> dict[str, str]:
     timeout_s=Validator("a positive number of seconds", lambda value: type(value) in (int, float) and 0 < value < 1e9),
 )
 def assemble(ptx: str, target: Target | str, assembler: str | None = None, *, timeout_s: float = TIMEOUT_S) -> bytes:
-    """Return machine code for a target.
+    """Return the machine code of a PTX module for a target.
 
     Args:
         ptx: the text of a module.
@@ -103,7 +103,7 @@ def assemble(ptx: str, target: Target | str, assembler: str | None = None, *, ti
 def _assemble(
     ptx: str, target: Target, assembler: str | None, timeout_s: float, *, describe: bool = False
 ) -> tuple[bytes, str]:
-    """Machine code, and what the assembler says of it: all that it can say if it is to describe it."""
+    """Return the machine code and the assembler's log, with the registers and spills in it if ``describe`` is set."""
     name = _first_that_works() if assembler is None else assembler
     try:
         text = ptx.encode()
@@ -116,11 +116,11 @@ def _assemble(
 
 @attrs.frozen
 class Resources:
-    """What a kernel takes of a multiprocessor, as an assembler says it.
+    """A frozen record of the registers and the shared memory of a kernel, as an assembler reports them.
 
     Attributes:
-        registers: registers of each thread, of 32 bits.
-        spill_bytes: bytes of each thread that are stored to local memory, because the registers do not suffice.
+        registers: 32-bit registers of each thread.
+        spill_bytes: bytes that each thread stores to local memory because it has too few registers.
         shared_bytes: bytes of shared memory of each CTA.
     """
 
@@ -132,12 +132,12 @@ class Resources:
 _USED = pattern(r"[Uu]sed (\d+) registers(?:.*?\b(\d+) bytes smem)?")
 _SPILLED = pattern(r"(\d+) bytes spill stores")
 _DESCRIBE = ("-verbose", "-no-cache")
-"""Options of nvJitLink. With a driver it caches what it compiles, and of a text from its cache it does not say what spills."""
+"""Options of nvJitLink. With a driver it caches machine code, and for a cached text it does not report the spills."""
 
 
 @checked(AssemblerError, ptx=TEXT, assembler=optional(_ASSEMBLER))
 def resources_of(ptx: str, target: Target | str, assembler: str | None = None) -> Resources:
-    """Return what the kernel of a module takes; shared memory that the launch adds does not count.
+    """Return the registers and the static shared memory of the kernel in a module.
 
     Args:
         ptx: the text of a module with one kernel.
@@ -151,12 +151,12 @@ def resources_of(ptx: str, target: Target | str, assembler: str | None = None) -
     log = _assemble(ptx, target_of(target), assembler, TIMEOUT_S, describe=True)[1]
     used, spilled = _USED.search(log), _SPILLED.search(log)
     if used is None:
-        raise AssemblerError(f"the assembler does not say how many registers the kernel takes; it says:\n{log}")
+        raise AssemblerError(f"the assembler's log does not have the kernel's number of registers:\n{log}")
     return Resources(int(used[1]), int(spilled[1]) if spilled else 0, int(used[2] or 0))
 
 
 def _tried() -> Iterator[tuple[str, str, str]]:
-    """Each assembler with its version, or why it does not work."""
+    """Yield the name of each assembler, its version or "", and the reason that it does not work or ""."""
     for name in ASSEMBLERS:
         try:
             yield name, assembler_version(name), ""
@@ -170,14 +170,14 @@ def _first_that_works() -> str:
         if version:
             return name
         reasons.append(reason)
-    raise AssemblerError("no assembler works here: " + "; ".join(reasons))
+    raise AssemblerError("no assembler works on this machine: " + "; ".join(reasons))
 
 
 def assembler_version(name: str) -> str:
     """Return the version that an assembler reports.
 
     Raises:
-        AssemblerError: it is not one of :data:`ASSEMBLERS`, is not installed, or does not run; the message says what to do.
+        AssemblerError: the name is not one of :data:`ASSEMBLERS`, or the assembler is not installed or does not run.
     """
     _ASSEMBLER.check(name, "assembler_version", "name", AssemblerError)
     if name == "nvjitlink":
@@ -199,7 +199,7 @@ def assembler_version(name: str) -> str:
 
 @cache
 def _loaded_nvjitlink() -> tuple[Any, str]:
-    """Return the bindings of nvJitLink and its version, loaded once: a thread that assembles waits for no other."""
+    """Return the bindings of nvJitLink and its version. They are loaded once, so that later calls take no lock."""
     with LOCK:
         from cuda.bindings import nvjitlink
 
@@ -229,14 +229,14 @@ def _link(nvjitlink: Any, version: str, ptx: bytes, target: Target, options: Seq
     try:
         handle = nvjitlink.create(len(options), options)
     except nvjitlink.nvJitLinkError as error:
-        raise AssemblerError(f"nvJitLink {version} does not take the target {target}: {error}") from error
+        raise AssemblerError(f"nvJitLink {version} does not support the target {target}: {error}") from error
     try:
         try:
             nvjitlink.add_data(handle, nvjitlink.InputType.PTX, ptx, len(ptx), "tilecopy.ptx")
             nvjitlink.complete(handle)
         except nvjitlink.nvJitLinkError as error:
             text = _log(nvjitlink, handle, "error")
-            raise AssemblerError(f"nvJitLink refuses the PTX for {target}: {error}\n{text}") from error
+            raise AssemblerError(f"nvJitLink rejected the PTX for {target}: {error}\n{text}") from error
         cubin = bytearray(nvjitlink.get_linked_cubin_size(handle))
         nvjitlink.get_linked_cubin(handle, cubin)
         return bytes(cubin), _log(nvjitlink, handle, "info")
@@ -245,7 +245,7 @@ def _link(nvjitlink: Any, version: str, ptx: bytes, target: Target, options: Seq
 
 
 def _log(nvjitlink: Any, handle: int, kind: str) -> str:
-    """Return what nvJitLink says, in its log of errors or of information."""
+    """Return the text of nvJitLink's log of a kind, "error" or "info"."""
     log = bytearray(getattr(nvjitlink, f"get_{kind}_log_size")(handle))
     getattr(nvjitlink, f"get_{kind}_log")(handle, log)
     return log.rstrip(b"\0").decode(errors="replace").strip()
@@ -253,7 +253,7 @@ def _log(nvjitlink: Any, handle: int, kind: str) -> str:
 
 # ---------------------------------------------------------------------------------------------------------- ptxas
 
-_REMEDY = f"take it off the PATH, or put the CUDA toolkit's there ({_INSTALL['ptxas']} brings one)"
+_REMEDY = f"remove it from the PATH, or put the CUDA toolkit's ptxas before it ({_INSTALL['ptxas']} installs one)"
 
 
 def _ptxas_path() -> str:
@@ -274,21 +274,21 @@ def _ptxas(ptx: bytes, target: Target, timeout_s: float) -> tuple[bytes, str]:
             if done.returncode < 0:
                 raise AssemblerError(f"{path} died of {_signal(-done.returncode)} on the PTX for {target}\n{log}")
             if done.returncode:
-                raise AssemblerError(f"ptxas refuses the PTX for {target} (exit status {done.returncode})\n{log}")
+                raise AssemblerError(f"ptxas rejected the PTX for {target} (exit status {done.returncode})\n{log}")
             if not result.is_file():
                 raise AssemblerError(
                     f"{path} exited with status 0 but wrote no machine code for {target}; {_REMEDY}\n{log}"
                 )
             return result.read_bytes(), log
     except OSError as error:
-        raise AssemblerError(f"the files that {path} reads and writes: {error}") from error
+        raise AssemblerError(f"the temporary files for {path} cannot be read or written: {error}") from error
 
 
 def _run(path: str, arguments: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
     """Run a program to its end.
 
     Raises:
-        AssemblerError: the file is not a program of this machine, or does not end in time.
+        AssemblerError: the file is not a program that this machine can run, or it does not end in time.
     """
     try:
         return subprocess.run(
@@ -301,9 +301,9 @@ def _run(path: str, arguments: Sequence[str], timeout_s: float) -> subprocess.Co
             timeout=timeout_s,
         )
     except subprocess.TimeoutExpired as error:
-        raise AssemblerError(f"{path} {arguments[0]} does not end within {timeout_s:g} seconds") from error
+        raise AssemblerError(f"{path} {arguments[0]} did not end within {timeout_s:g} seconds") from error
     except OSError as error:
-        what = "a folder" if Path(path).is_dir() else "not a program that can run here"
+        what = "a folder" if Path(path).is_dir() else "not a program that this machine can run"
         raise AssemblerError(f"{path} is {what} ({error.strerror}); {_REMEDY}") from error
 
 

@@ -1,4 +1,4 @@
-"""Executors and other packages that can be installed: what an error tells to install.
+"""The names of executors and of other packages, for error messages that say how to install them.
 
 tests/test_packages.py compares :data:`KNOWN_EXECUTORS` with plugins/*/pyproject.toml.
 """
@@ -12,12 +12,12 @@ KNOWN_PACKAGES: dict[str, str] = {
     "tilecopy-relayout": "pip install plugins/gmem_smem plugins/ragged plugins/reg plugins/regperm plugins/relayout",
     "tilecopy-testkit": "pip install plugins/cli plugins/emulator plugins/testkit",
 }
-"""Packages that are neither variants nor executors, and how to install each and what it needs from a checkout."""
+"""Packages that are neither variants nor executors: name -> command that installs it from a checkout."""
 
 
 def install_line(package: str) -> str:
-    """Return how to install a package and what it needs from a checkout; see :func:`tilecopy_partitions.catalog.install_line`."""
-    # When it is asked for: an import of the package takes as long as a first plan.
+    """Return the command that installs a package; see :func:`tilecopy_partitions.catalog.install_line`."""
+    # Imported when it is needed, because the import takes as long as a first plan.
     from tilecopy_partitions.catalog import install_line as line_of
 
     return line_of(package)

@@ -1,4 +1,4 @@
-"""The compilers that run in this process: a fork waits for them."""
+"""A lock that makes a fork wait until no thread of this process runs a compiler's library."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from contextlib import contextmanager
 from tilecopy_core.registry import LOCK
 
 _compilers: list[int] = []
-"""The threads (by identifier) that are in a compiler now."""
+"""The identifiers of the threads that run a compiler now."""
 _changed = threading.Condition()
 
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Let a compiler's library run, in any number of threads at once, while no fork happens.
+    """Return a context manager within which a thread may call a compiler's library. Several threads may hold it at once.
 
-    A fork waits until every thread has left its compiler, because the library has locks of its own. The body must not take
-    ``LOCK``, so import the library before: the thread that forks holds ``LOCK`` while it waits.
+    A fork waits until every thread has left its compiler, because the library has its own locks. The body must not take
+    ``LOCK``, because the thread that forks holds it while it waits. Import the library before.
     """
     thread = threading.get_ident()
     with LOCK, _changed:  # LOCK: no thread enters while a fork waits
@@ -35,7 +35,7 @@ def compiling() -> Iterator[None]:
 def _before_fork() -> None:
     LOCK.acquire()
     _changed.acquire()
-    # A fork within a compiler, by a signal handler for example, waits for the others alone.
+    # A thread that forks within a compiler, for example in a signal handler, waits only for the other threads.
     thread = threading.get_ident()
     _changed.wait_for(lambda: all(other == thread for other in _compilers))
 

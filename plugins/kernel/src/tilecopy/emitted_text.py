@@ -1,8 +1,7 @@
-"""Checks of the text that a variant's emit hook wrote.
+"""Checks of the PTX that a variant's emit hook wrote.
 
-A hook writes text, and text can be anything. These checks are cheap and look at the lines of one copy alone: something
-was emitted, it does not end the kernel, its blocks close, and it names only registers that exist. Wrong addresses they
-cannot see; the emulator does.
+These checks are cheap and look only at the lines of one copy: there is an instruction, none ends the kernel, blocks
+are closed, and every register is declared. They do not detect wrong addresses; the emulator does.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ _NUMBERED = pattern(r"(pm\d+(_64)?|envreg\d+|reserved_smem_offset_\d+)\Z")
 
 
 def emit_checked(plan: Plan, ptx: PtxBuilder, registry: Registry | None = None) -> None:
-    """Write a plan's copy, and look at the text that its variant wrote.
+    """Write a plan's copy, and check the PTX that its variant wrote.
 
-    The variant is looked up by its name in the registry, by default the process's. Raises PluginError where the text cannot
-    stand in a kernel, and what :meth:`.Plan.emit` raises.
+    The variant is looked up by its name in the registry, by default that of the process. Raises PluginError if the PTX is not
+    valid in a kernel, and the errors of :meth:`.Plan.emit`.
     """
     ptx.recent.clear()
     around = list(ptx.blocks)
     plan.emit(ptx, registry)
     why = None
     if ptx.blocks != around:
-        why = "it leaves a block (if_, loop) open, or closes one that is not its own"
+        why = "it leaves a block (if_, loop) open, or closes one that it did not open"
     elif not are_checked(ptx.recent):
         why = why_malformed(ptx.recent, ptx.register_names(), may_be_empty=plan.request.may_exceed_bounds)
     if why is not None:
@@ -46,11 +45,11 @@ def emit_checked(plan: Plan, ptx: PtxBuilder, registry: Registry | None = None) 
 
 
 def why_malformed(lines: Iterable[AnyLine], registers: Collection[str], *, may_be_empty: bool = False) -> str | None:
-    """Return why the text of one copy cannot stand in a kernel, or None.
+    """Return the reason that the PTX of one copy is not valid in a kernel, or None.
 
     The reason is one sentence that quotes the statement: no instruction at all (unless it may be empty), a ``ret`` or ``exit``,
-    a brace without its partner, a statement without its end, a branch to a label that is not there, or a register that
-    nobody declares. ``registers`` are the names that are declared around it, with or without their ``%``.
+    an unbalanced brace, a statement without ``;``, a branch to a label that the copy does not have, or a register without
+    a declaration. ``registers`` are the names that the kernel declares, with or without ``%``.
     """
     scopes = [{name.lstrip("%") for name in registers}]
     emitted = list(statements(lines))
@@ -68,28 +67,28 @@ def why_malformed(lines: Iterable[AnyLine], registers: Collection[str], *, may_b
     labels = {label.name for label in emitted if isinstance(label, Label)}
     for branch in instructions:
         if branch.name == "bra" and branch.operands and branch.operands[0] not in labels:
-            return f"it emits '{str(branch).strip()}', and no label {branch.operands[0]} of its own"
+            return f"it emits '{str(branch).strip()}' but does not emit the label {branch.operands[0]}"
     return None if instructions or may_be_empty else "it emits no instruction"
 
 
 def _why_wrong(line: Line, scopes: Sequence[Collection[str]]) -> str | None:
-    """Return why an instruction cannot stand in a copy: it ends the kernel, or names a register that no scope declares."""
+    """Return the reason that an instruction is not valid in a copy, or None: it ends the kernel, or a register is not declared."""
     name = line.name
     if name in ("ret", "exit"):
-        return f"'{str(line).strip()}': {name} ends the kernel, and a copy may not"
+        return f"'{str(line).strip()}', but a copy must not end the kernel with {name}"
     for register in (name[1:] for name in line.names if name[0] == "%"):
         if not (is_special(f"%{register}") or any(register in scope for scope in scopes)):
-            return f"'{str(line).strip()}', and no register %{register} is declared"
+            return f"'{str(line).strip()}', but the register %{register} is not declared"
     return None
 
 
 def _why_unbalanced(statement: str, scopes: list[set[str]]) -> str | None:
-    """Open or close a scope, or declare registers in the last; return why the text cannot stand there."""
+    """Open or close a scope, or declare registers in the last; return the reason that the text is not valid, or None."""
     if statement == "{":
         scopes.append(set())
     elif statement == "}":
         scopes.pop()
-        return None if scopes else "a '}' that closes no block of its own"
+        return None if scopes else "a '}' without a '{' before it"
     elif not statement.endswith(";"):
         return f"'{statement}' without its ';'"
     else:
@@ -98,12 +97,12 @@ def _why_unbalanced(statement: str, scopes: list[set[str]]) -> str | None:
 
 
 def is_special(name: str) -> bool:
-    """Return True for the name of a special register, such as ``%tid``, which needs no declaration."""
+    """Return True if the name is that of a special register, such as ``%tid``, which needs no declaration."""
     return name[:1] == "%" and (name[1:] in SPECIAL_REGISTERS or _NUMBERED.match(name[1:]) is not None)
 
 
 def statements(lines: Iterable[AnyLine]) -> Iterator[Line | Label | str]:
-    """Some lines with their text taken apart; a statement of text may go on in the line that follows."""
+    """Yield lines with their text parsed into statements. A statement may continue in the next text."""
     text = ""
     for line in lines:
         if isinstance(line, Text):
@@ -115,7 +114,7 @@ def statements(lines: Iterable[AnyLine]) -> Iterator[Line | Label | str]:
 
 
 def are_checked(lines: Sequence[AnyLine]) -> bool:
-    """Return True if some lines have instructions, and each was checked as it was written."""
+    """Return True if the lines have instructions, and each was checked when it was written."""
     has_instructions = False
     for line in lines:
         if isinstance(line, Line):

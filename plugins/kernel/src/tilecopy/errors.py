@@ -1,4 +1,4 @@
-"""The errors of running kernels: launches, assemblers, and what the emulator finds."""
+"""The errors of running kernels: launch errors, assembler errors, and hazards that the emulator finds."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from tilecopy_core import TilecopyError
 
 
 class LaunchError(TilecopyError, RuntimeError):
-    """A kernel could not be loaded or launched: arguments, device, driver or JIT."""
+    """A kernel could not be loaded or launched, because of its arguments, the device, the driver or the JIT compiler."""
 
 
 class AssemblerError(TilecopyError, RuntimeError):
-    """An assembler or compiler (nvJitLink, ptxas, NVRTC) is missing or refused its text; the message holds its log."""
+    """An assembler or compiler (nvJitLink, ptxas, NVRTC) is missing or rejected the PTX; the message has its log."""
 
 
 class HazardError(TilecopyError, RuntimeError):
-    """The emulator saw an execution that the hardware leaves undefined.
+    """The emulator found a hazard: an execution whose result the hardware does not define.
 
     Attributes:
-        kind: short name of the rule that was broken, such as ``"poison"`` or ``"race"``.
+        kind: the short name of the broken rule, such as ``"poison"`` or ``"race"``.
         line: 1-based line of the PTX text, or 0 when no single line is at fault.
-        threads: the threads that it is about, in words; the one that executes the line first.
-        bytes: first and last byte of the access that is at fault, from the start of its memory, or None.
-        cause: what is behind it, if that is known, such as ``"scope"`` or the state of a barrier.
-        details: what else the emulator says of it, as JSON has it: its accesses and what would order them.
-        others: the run's hazards with other causes, in the order in which they were found, if all were asked for.
+        threads: descriptions of the threads involved; the first is the one that executes the line.
+        bytes: the first and last byte of the faulty access, counted from the start of its memory, or None.
+        cause: the cause if it is known, such as ``"scope"`` or the state of a barrier.
+        details: more facts as JSON values: the accesses, and what would order them.
+        others: if all hazards were requested, those of the run with other causes, in the order in which they were found.
     """
 
     def __init__(

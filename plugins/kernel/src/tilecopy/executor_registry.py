@@ -1,6 +1,6 @@
-"""Finding what runs a built kernel: executors by name, and the one that is taken when none is named.
+"""The registry of executors, which run built kernels: look-up by name, and the default.
 
-The executors themselves (:mod:`tilecopy.executors`) stand above built kernels, which ask here when they are called.
+A built kernel looks up its executor here when it is called; :mod:`tilecopy.executors` is a layer above built kernels.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ EXECUTORS_GROUP = "tilecopy.executors.v1"
 
 
 class Kernel(Protocol):
-    """What is asked of a kernel here: a :class:`~tilecopy.BuiltKernel` is one."""
+    """A kernel with a name, such as a :class:`~tilecopy.BuiltKernel`."""
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The kernel's name, for messages."""
 
 
 class Executor(Protocol):
-    """Something that runs kernels. An entry point of the group ``tilecopy.executors.v1`` returns one when it is called.
+    """An object that runs kernels. An entry point of the group ``tilecopy.executors.v1`` returns one when it is called.
 
-    It may also have a method ``prepare``, which takes what ``launch`` takes, checks the arguments once and returns a
-    function of no arguments that launches (:meth:`BuiltKernel.prepare`). Without it each such call is a ``launch``. An executor with a
-    method ``devices`` has GPUs, and these methods take the ``device=`` of a call. A method ``extensions`` gives ``tilecopy doctor``
-    what extends it: for each what it is, whose, and why it cannot be used or "".
+    It may also have a method ``prepare``, which takes the arguments of ``launch``, checks them once and returns a function
+    without arguments that launches (:meth:`BuiltKernel.prepare`). Without ``prepare`` each such call is a ``launch``. An executor
+    with a method ``devices`` has GPUs, and its methods take the ``device=`` of a call. A method ``extensions`` lists the extensions
+    of the executor for ``tilecopy doctor``: a description, the package, and the reason that it cannot be used or "".
     """
 
     name: str
 
     def unavailable_reason(self, kernel: Any = None) -> str | None:
-        """Return why it cannot run (that kernel) here, or None."""
+        """Return the reason that the executor cannot run here (or cannot run this kernel), or None."""
 
     def launch(
         self,
@@ -49,20 +49,20 @@ class Executor(Protocol):
         grid: Sequence[int] | int | None = None,
         stream: Any = None,
     ) -> Any:
-        """Check the arguments and run."""
+        """Check the arguments and run the kernel."""
 
 
 _made: dict[str, Executor] = {}
 
 
 def _claimants() -> Mapping[str, list[Source]]:
-    """Return the installed executors that this core can load, by name; of a first-party name only the first party."""
+    """Return the packages that declare each executor's name. For a first-party name, only the first-party package."""
     return _found_on(tuple(map(str, sys.path)))
 
 
 @lru_cache(maxsize=1)
 def _found_on(path: tuple[str, ...]) -> Mapping[str, list[Source]]:
-    """Return what is installed on a path, which is read once."""
+    """Return the same for a given ``sys.path``. Each path is read once."""
     sources_by_name = by_name(EXECUTORS_GROUP)
     for name, sources in sources_by_name.items():
         sources_by_name[name] = [s for s in sources if canonical(s.package) == KNOWN_EXECUTORS.get(name)] or sources
@@ -70,15 +70,15 @@ def _found_on(path: tuple[str, ...]) -> Mapping[str, list[Source]]:
 
 
 def executors() -> dict[str, str]:
-    """Installed executors: name -> distribution and version."""
+    """Return the installed executors as a dict from name to distribution and version."""
     return {name: " and ".join(source.owner for source in sources) for name, sources in _claimants().items()}
 
 
 def get_executor(name: str) -> Executor:
-    """Return an installed executor, made once.
+    """Return the installed executor of a name. It is created once.
 
     Raises:
-        LaunchError: none has that name; the message says what to install.
+        LaunchError: no executor has that name; the message says what to install.
         PluginError: it fails to load, is not an executor, or two packages claim its name.
     """
     if not isinstance(name, str):
@@ -91,7 +91,7 @@ def get_executor(name: str) -> Executor:
             raise LaunchError(
                 f"executor {short_repr(name)} is not installed{known} (installed: {installed}){did_you_mean(name, claimants)}"
             )
-        with LOCK:  # made once, whichever thread is first
+        with LOCK:  # two threads must not create it twice
             if name not in _made:
                 try:
                     _made[name] = load_unique(claimants[name], _made_by)
@@ -101,10 +101,10 @@ def get_executor(name: str) -> Executor:
 
 
 def unavailable_reason(name: str) -> str | None:
-    """Return why an executor cannot run here (it may not be installed), or None.
+    """Return the reason that an executor cannot run here, for example that it is not installed, or None.
 
     Raises:
-        PluginError: it is broken.
+        PluginError: the executor fails to load, or is not valid.
     """
     try:
         return get_executor(name).unavailable_reason()
@@ -122,10 +122,10 @@ def _made_by(plugin: Any) -> Executor:
 
 
 def choose_executor(name: str | None, kernel: Kernel) -> Executor:
-    """Return the executor of that name; by default the GPU where there is one, else any other that is installed.
+    """Return the executor of a name. The default is the GPU if one can run here, else another installed executor that can.
 
     Raises:
-        LaunchError: there is none, with the reason for each.
+        LaunchError: no executor can run here; the message has the reason of each.
     """
     if name is not None:
         return get_executor(name)
@@ -145,4 +145,4 @@ def choose_executor(name: str | None, kernel: Kernel) -> Executor:
         reasons.append(f"{candidate}: {why}")
     if "emulator" not in executors():
         reasons.append(f"emulator: {install_line(KNOWN_EXECUTORS['emulator'])}")
-    raise LaunchError(f"nothing can run kernel {kernel.name}: {'; '.join(reasons)}")
+    raise LaunchError(f"no executor can run kernel {kernel.name}: {'; '.join(reasons)}")

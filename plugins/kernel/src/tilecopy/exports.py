@@ -1,4 +1,4 @@
-"""Copies that leave for CUDA C++, by the package that writes it."""
+"""Copies exported to CUDA C++, which tilecopy-export writes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from tilecopy_core.registry import exporter
 
 
 def cuda_header(functions: Sequence[str]) -> str:
-    """Return a self-contained header: exported functions, and the steps that complete their copies, in namespace ``tilecopy``.
+    """Return a C++ header with exported functions and those that complete their copies, in namespace ``tilecopy``.
 
     Args:
-        functions: texts of :meth:`tilecopy_core.Plan.cuda`.
+        functions: results of :meth:`tilecopy_core.Plan.cuda`.
 
     Raises:
-        RequestError: something else, or two functions of one name.
-        PluginError: the package that writes CUDA C++ is not installed; the message says which.
+        RequestError: a text is not such a result, or two functions have the same name.
+        PluginError: the package that writes CUDA C++ is not installed; the message names it.
     """
     text: str = exporter("cuda_header")(functions)
     return text

@@ -1,4 +1,4 @@
-"""Writing files all or nothing: a failure leaves what was there, and no reader sees half a file."""
+"""Functions that write files atomically: a failure leaves the old files, and no reader sees a part of a new one."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _KINDS = {
 
 
 def check_writable(path: str | Path) -> None:
-    """Check that :func:`write_files` can write a file, without changing it.
+    """Raise OSError if :func:`write_files` cannot write a file. The file is not changed.
 
     Raises:
-        OSError: the path names something other than a regular file, the file is read-only, or its directory is missing or
-            takes no new file.
+        OSError: the path is not that of a regular file, the file is read-only, or its directory is missing or cannot be
+            written.
     """
     target = Path(os.path.realpath(path))
     try:
@@ -38,7 +38,7 @@ def check_writable(path: str | Path) -> None:
             raise FileNotFoundError(errno.ENOENT, f"the directory {target.parent} does not exist") from None
     else:
         if (kind := _KINDS.get(stat.S_IFMT(mode))) is not None:
-            raise FileExistsError(errno.EEXIST, f"it is {kind}; give the name of a file")
+            raise FileExistsError(errno.EEXIST, f"it is {kind}; pass the path of a regular file")
         if not mode & stat.S_IWUSR or not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, f"it is read-only (mode {stat.S_IMODE(mode):04o})")
     probe = _temporary_name(target)
@@ -47,16 +47,16 @@ def check_writable(path: str | Path) -> None:
 
 
 def write_files(contents: Mapping[Path, Iterable[Any]]) -> None:
-    """Write files: first all of them beside their targets, then each takes its target's place in one step.
+    """Write all files to temporary files in the targets' folders, then rename each of them to its target.
 
-    Symbolic links stay, and the file that they name is replaced. A file that exists keeps its permission bits. On Windows, a file
-    that another process has open cannot be replaced.
+    A symbolic link stays a link: the file that it points to is replaced. An existing file keeps its permission bits. On Windows, a
+    file that another process has open cannot be replaced.
 
     Args:
-        contents: the parts of each file, bytes or flat byte arrays, written one after the other.
+        contents: path -> the parts of the file, as bytes or flat byte arrays, written one after the other.
 
     Raises:
-        OSError: :func:`check_writable` refuses a path, or the writing fails; every file is then as it was.
+        OSError: :func:`check_writable` fails for a path, or writing fails; no file is changed then.
     """
     with ExitStack() as cleanup:
         replacements = []

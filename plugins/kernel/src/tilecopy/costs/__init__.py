@@ -1,4 +1,4 @@
-"""What a copy costs, counted from its text: :func:`cost`, :func:`compare`, and how memory traffic is counted."""
+"""The cost of a copy, counted from its PTX: :func:`cost`, :func:`compare`, and functions that count memory traffic."""
 
 from .compare import Comparison, compare
 from .cost import Cost, cost

@@ -1,4 +1,4 @@
-"""``tc.compare(dst, src, ..)``: every variant that accepts one copy, side by side."""
+"""``tc.compare(dst, src, ..)``, which lists the cost of one copy with each variant that accepts it."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ _COLUMNS = (
 
 _PRINTED = ("variant", "op", "by", "instr", "bytes", "regs", "sectors", "wavefronts", "cycles")
 WIDTH = 80
-"""Columns of a terminal, which the printed table fits."""
+"""The number of columns of a terminal. The printed table is not wider."""
 
 
 @frozen
 class ComparisonRow:
-    """One row of a comparison: a way to do the copy.
+    """One row of a comparison: a plan of the copy and its cost.
 
     Attributes:
-        plan: by the variant.
-        cost: what it takes.
+        plan: the plan of the copy by one variant for one target.
+        cost: the cost of the plan.
     """
 
     plan: Plan
@@ -115,13 +115,13 @@ def _of_ideal(count: int | None, ideal: int) -> str:
 
 @frozen
 class Comparison:
-    """The ways to do a copy, the cheapest first. It prints as a table 80 columns wide, in one group per target.
+    """The plans of one copy by different variants, the cheapest first. It prints as a table, with a group per target.
 
-    Ways with unknown traffic come last, and the lines behind a target's name the instructions that are not counted.
+    Plans with unknown traffic come last. Lines below the rows of a target name the instructions that are not counted.
 
     Attributes:
-        rows: those that accept, in the order of their costs, target by target.
-        declined: by target and variant, why it declines.
+        rows: the variants that accept the copy, target by target, the cheapest first.
+        declined: (target, variant) -> the reason that the variant declines.
     """
 
     rows: tuple[ComparisonRow, ...]
@@ -129,7 +129,7 @@ class Comparison:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The headings of the cells of a row."""
+        """The heading of each cell of a row."""
         return _COLUMNS
 
     def __str__(self) -> str:
@@ -165,24 +165,24 @@ def compare(
     outside: Any = None,
     **options: Any,
 ) -> Comparison:
-    """Return every variant that accepts a copy, with what it costs, on each target.
+    """Return the cost of a copy with each variant that accepts it, on each target.
 
-    A variant that is made for one thread is asked for a copy by the first thread of the scope. An option that it needs and
-    that is not given, such as ``mbar=``, is stood in for.
+    A variant whose copies are issued by one thread gets a copy by the first thread of the scope. If a variant needs an
+    option that you do not pass, such as ``mbar=``, a placeholder is used.
 
     Args:
         dst: destination region.
         src: source region.
-        scope: who copies, as :func:`tilecopy.plan` takes it.
-        targets: architectures, one or more.
-        op: ``copy`` or ``copy_async``; by default variants of both.
-        registry: the variants to ask; by default the installed ones.
-        outside: lets regions overhang their buffers, as :func:`tilecopy.plan` takes it.
-        options: each for the variants that declare it.
+        scope: the threads that copy, see :func:`tilecopy.plan`.
+        targets: one or more architectures.
+        op: ``copy`` or ``copy_async``; by default both.
+        registry: the variants to compare; by default the installed ones.
+        outside: lets regions overhang their buffers, see :func:`tilecopy.plan`.
+        options: options of the copy. Each is passed to the variants that declare it.
 
     Raises:
-        RequestError, LayoutError, TargetError: the copy has no meaning, or no variant takes an option.
-        NoVariantError: no variant accepts it on any of the targets.
+        RequestError, LayoutError, TargetError: the copy is not valid, or no variant has an option that you pass.
+        NoVariantError: no variant accepts the copy on any of the targets.
     """
     optional(one_of(*OPS)).check(op, "compare", "op")
     instance_of("a Scope such as warp()", Scope).check(scope, "compare", "scope")
@@ -200,7 +200,7 @@ def compare(
     for name in options:
         if name not in taken:
             raise RequestError(
-                f"option {name!r} is not known to any variant; they take {', '.join(sorted(taken)) or 'none'}"
+                f"no installed variant has an option {name!r}; the options are {', '.join(sorted(taken)) or 'none'}"
                 f"{did_you_mean(name, taken)}"
             )
     rows: list[ComparisonRow] = []
@@ -233,16 +233,16 @@ def compare(
         plan(dst, src, op=op or OPS[0], **first, **options)  # raises what says why, the nearest reason first
         reasons_text = "; ".join(f"{name} on {target} ({why})" for (target, name), why in declined.items())
         raise NoVariantError(
-            f"no variant's cost can be counted: {reasons_text}", {name: why for (_, name), why in declined.items()}
+            f"the cost of no variant can be counted: {reasons_text}", {name: why for (_, name), why in declined.items()}
         )
     return Comparison(tuple(rows), declined)
 
 
 def way(record: Variant, request: CopyRequest, registry: Registry) -> ComparisonRow:
-    """Return a copy by one variant, with the options that it declares and stand-ins for those that it needs.
+    """Return the row of one variant: its plan of a copy, with placeholders for options that it requires, and the cost.
 
     Raises:
-        NoVariantError: it does not lower the copy.
+        NoVariantError: the variant declines the copy.
         PluginError, PtxError: its instructions cannot be written.
     """
     names = {option.name for option in record.options}

@@ -1,4 +1,4 @@
-"""``tc.cost(plan)``: what one copy takes, counted from its text and its addresses; no emulator and no GPU is asked."""
+"""``tc.cost(plan)``, which counts the cost of one copy from its PTX and its addresses, without a GPU or the emulator."""
 
 from __future__ import annotations
 
@@ -36,15 +36,16 @@ from .traffic import BANK_BYTES, BANKS, SECTOR_BYTES
 
 @frozen
 class PathModel:
-    """The cost of one data path between global memory and an SM beside the bytes; 0 where nothing was measured.
+    """The coefficients of the time that one data path between global memory and an SM takes beyond moving the bytes.
 
     Attributes:
-        crowded: the share of DRAM time that is added when :data:`CROWD_BYTES` are under way in each SM. It grows with the square of the bytes.
-        narrow: the share that is added for rows of half of :data:`WHOLE_BYTES`. It grows with the bytes under way.
-        partial: bytes of DRAM for each byte of a sector that is touched and not moved.
-        split: cycles for each sector of global memory that lies in several sectors of shared memory.
-        piece: cycles for each contiguous piece.
-        queue_bytes: the fewest bytes under way: no copy waits for the one before it.
+        crowded: the fraction of DRAM time that is added when :data:`CROWD_BYTES` are in flight in each SM. It grows with the square of
+            the bytes in flight.
+        narrow: the fraction that is added for rows of half of :data:`WHOLE_BYTES`. It grows with the bytes in flight.
+        partial: DRAM bytes per byte of a touched sector that is not moved.
+        split: cycles per sector of global memory that is spread over several sectors of shared memory.
+        piece: cycles per contiguous piece.
+        queue_bytes: the fewest bytes in flight, because copies do not wait for each other.
     """
 
     crowded: float = 0.0
@@ -66,71 +67,70 @@ PATH_MODELS = {
         crowded=0.065, narrow=0.085, split=0.73, partial=2.0, piece=3.1, queue_bytes=120_000
     ),
 }
-"""What was fitted to half of the measured copies of ``tests/data/costs_h200.json.gz``, as all numbers here that the hardware does not give."""
+"""Coefficients fitted to half of the measured copies in ``tests/data/costs_h200.json.gz``; 0 where nothing was measured."""
 DRAM_BYTES = 19.2
-"""Bytes that an SM of an H200 reads or writes in a cycle when all do."""
+"""DRAM bytes per cycle of each SM of an H200 while all SMs copy."""
 WHOLE_BYTES = {"load": 128, "store": 256}
-"""Shorter rows are narrow: a line of L2 is read, or written, in parts. Rows of half of this cost the most."""
+"""The bytes of a row below which an L2 line is read or written in parts. Rows of half of this cost the most."""
 CROWD_BYTES = 120_000
-"""Bytes under way in an SM, by all its CTAs: 16 MB on an H200. More of them push sectors out of L2 before their neighbours are asked for."""
+"""Bytes in flight per SM (16 MB on an H200). More evict sectors from L2 before their neighbours are requested."""
 L2_BYTES = 50.0
-"""Bytes of sectors that an SM gets of L2 in a cycle, those that it asks for again among them."""
+"""Bytes per cycle that an SM reads from L2, with the sectors that it reads again."""
 SCHEDULERS = 4
-"""Warp instructions that an SM issues in a cycle."""
+"""Warp instructions that an SM issues per cycle."""
 LATENCY, TURN = 450.0, 640.0
-"""Cycles until a load of global memory arrives while DRAM is busy, and those of the barriers around one to shared memory."""
+"""Cycles of a load from global memory while DRAM is busy, and of the barriers around a copy to shared memory."""
 SM_THREADS, SM_CTAS, SM_REGISTERS, SM_SHARED_BYTES, CTA_SHARED_BYTES = 2048, 32, 1 << 16, 227 * 1024, 1024
-"""What an SM has for its CTAs, and the shared memory that each of them takes beside its own."""
+"""The limits of an SM, and the bytes of shared memory that the hardware reserves for each CTA."""
 OTHER_REGISTERS = 16
-"""Registers of a kernel around a copy."""
+"""Registers per thread that a kernel uses beside those of the copy."""
 SHARPNESS = {"load": 2.5, "store": 4.0}
-"""How little of one limit shows under another; stores wait for nothing, so that less of it shows."""
+"""The exponent of the p-norm that joins the limits. It is larger for stores, which overlap more."""
 _FAR = 4096
-"""What a size is taken to be about where nothing says more."""
+"""The value that is assumed for a size that has no bounds."""
 
 
 @total_ordering
 @frozen(order=False)
 class Cost:
-    """The cost of one copy; ``a < b`` if ``a`` is expected to take less of the GPU's time per byte.
+    """The cost of one copy. ``a < b`` if ``a`` is expected to take less of the GPU's time per byte.
 
-    The order is that of :attr:`cycles` for each byte, then of instructions for each byte, then of registers. Costs with unknown traffic
-    come after all others. The order compares ways to move a large array, copy by copy, on a GPU that is busy with them, and is made for an
-    H200.
+    Costs are ordered by :attr:`cycles` per byte, then by instructions per byte, then by registers. Costs with unknown traffic come after
+    all others. The order is meant for an H200 on which all SMs move a large array by copies of this kind.
 
-    The traffic of an instruction is unknown where its addresses come from memory, where a loop around it has unknown turns, or where
-    the table of instructions does not have it. :attr:`sectors`, :attr:`wavefronts` and :attr:`cycles` are then None, and other counts
-    of traffic are those of the instructions that are counted.
+    The traffic of an instruction is unknown if its addresses come from memory, if the iteration count of a loop around it is unknown, or
+    if the table of instructions does not have it. :attr:`sectors`, :attr:`wavefronts` and :attr:`cycles` are then None, and the other
+    counts of traffic leave that instruction out.
 
     Attributes:
-        variant: who moves it.
-        threads: of the scope.
-        cta_threads: of the CTA around it; those of the scope where no kernel is.
-        copies_per_cta: how many instances of the scope the CTA has.
-        nbytes: bytes that one instance of the scope moves.
-        stores: whether global memory is written.
-        instructions: executed by all threads of the scope, with those that compute addresses.
-        max_instructions_per_thread: executed by the thread that executes most.
-        requests: instructions of warps.
-        access_bytes: bytes that one access of a thread moves, the widest first.
-        registers: 32-bit registers of a thread that hold values at once.
-        sectors: sectors of 32 bytes that requests touch in global memory; None where they are unknown.
-        ideal_sectors: those that the bytes inside the arrays fill.
-        data_path: who moves most bytes at once: ``registers``, ``cp.async``, ``bulk`` or ``tensor``; "" where memory is not touched.
-        merged_sectors: sectors where neighbouring words of a thread are one access, as in machine code.
-        merged_wavefronts: the same of wavefronts.
-        split_sectors: sectors that a copy past the registers finds or leaves in several sectors of shared memory.
-        lines: lines of 128 bytes that the requests of loads and stores touch in global memory.
-        wavefronts: turns of the 32 banks that requests to shared memory take; engines are not counted. None where they are unknown.
-        ideal_wavefronts: those that the bytes fill which are read or written there.
-        touched_sector_bytes: of the sectors that are touched, each once.
-        contiguous_pieces: of those.
-        bulk_copies: bulk and tensor copies.
-        bulk_rows: contiguous pieces in them.
-        in_flight_bytes: asked of global memory before the first is waited for.
-        shared_bytes: shared memory of a CTA for the operands.
-        upper_bound: lines whose conditions are not known before the launch were counted in full.
-        not_counted: opcodes whose traffic is unknown.
+        variant: the name of the variant.
+        threads: the number of threads of the scope.
+        cta_threads: the number of threads of the CTA; that of the scope if there is no kernel.
+        copies_per_cta: the number of instances of the scope in the CTA.
+        nbytes: the bytes that one instance of the scope moves.
+        stores: True if the copy writes global memory.
+        instructions: the instructions of all threads of the scope, with those that compute addresses.
+        max_instructions_per_thread: the instructions of the thread that executes the most.
+        requests: the instructions of all warps; the lanes of a warp count once.
+        access_bytes: the widths of one thread's accesses in bytes, the widest first.
+        registers: the most 32-bit registers of a thread that hold values at the same time.
+        sectors: the 32-byte sectors of global memory that all requests touch; None if unknown.
+        ideal_sectors: the fewest sectors that can hold the bytes inside the arrays.
+        data_path: the path that moves the widest accesses: ``registers``, ``cp.async``, ``bulk`` or ``tensor``; "" without memory.
+        merged_sectors: the sectors if neighbouring words of a thread are one access, as in machine code.
+        merged_wavefronts: the wavefronts, counted like ``merged_sectors``.
+        split_sectors: the sectors that an asynchronous copy spreads over several sectors of shared memory.
+        lines: the 128-byte lines of global memory that loads and stores touch.
+        wavefronts: the wavefronts of requests to shared memory, without bulk and tensor copies; None if unknown.
+        ideal_wavefronts: the fewest wavefronts that can move the bytes that are read or written there.
+        touched_sector_bytes: the bytes of all touched sectors, each counted once.
+        contiguous_pieces: the number of contiguous pieces of those sectors.
+        bulk_copies: the number of bulk and tensor copies.
+        bulk_rows: the number of contiguous pieces in the bulk and tensor copies.
+        in_flight_bytes: the bytes that are requested from global memory before the first wait.
+        shared_bytes: the bytes of shared memory that the operands take in a CTA.
+        upper_bound: True if conditions are unknown before the launch, so that the lines that they guard count in full.
+        not_counted: the opcodes whose traffic is unknown.
     """
 
     variant: str
@@ -164,7 +164,7 @@ class Cost:
 
     @property
     def limits(self) -> dict[str, float]:
-        """Cycles of an SM that each limit alone takes for this copy: DRAM, L2, lanes, issue, engine and latency."""
+        """The cycles that the copy would take on an SM if only this limit held: DRAM, L2, lanes, issue, engine, latency."""
         direction = "store" if self.stores else "load"
         path = PATH_MODELS.get((self.data_path, direction), PathModel())
         under_way = max(path.queue_bytes, self.active_per_sm * self.nbytes) / CROWD_BYTES
@@ -188,7 +188,7 @@ class Cost:
 
     @property
     def active_per_sm(self) -> int:
-        """Instances of the scope that are active on an SM at once."""
+        """The number of instances of the scope that are active on an SM at the same time."""
         threads = -(-self.cta_threads // 32) * 32
         registers_per_thread = -(-(self.registers + OTHER_REGISTERS) // 8) * 8
         registers = SM_REGISTERS // (threads * registers_per_thread)
@@ -197,14 +197,16 @@ class Cost:
 
     @property
     def cycles(self) -> float | None:
-        """Cycles of an SM that the copy takes where all SMs do nothing else: what the limits give together; None where traffic is unknown."""
+        """The cycles of an SM per copy while all SMs make such copies, or None if the traffic is unknown."""
         return None if self.not_counted else self._counted_cycles
 
     @property
     def _counted_cycles(self) -> float:
-        """The cycles of the traffic that is counted."""
+        """The cycles for the traffic that is counted."""
         limits = self.limits
-        limits["lanes"] = max(limits["lanes"], limits.pop("issue"))  # both are instructions; they overlap in full
+        limits["lanes"] = max(
+            limits["lanes"], limits.pop("issue")
+        )  # they overlap in full, because both are instructions
         sharpness = SHARPNESS["store" if self.stores else "load"]
         return float(sum(limit**sharpness for limit in limits.values()) ** (1 / sharpness))
 
@@ -238,28 +240,28 @@ class Cost:
 
 
 def count_text(count: float | None) -> str:
-    """Return a count as it is printed, ``unknown`` for None."""
+    """Return the text of a count: ``unknown`` for None."""
     return "unknown" if count is None else f"{count:,.0f}"
 
 
 @checked(
-    plan=instance_of("a Plan, as plan() and a kernel's .plans give it", Plan),
+    plan=instance_of("a Plan, from plan() or a kernel's .plans", Plan),
     registry=optional(instance_of("a Registry", Registry)),
 )
 def cost(plan: Plan, registry: Registry | None = None) -> Cost:
     """Return the cost of a plan's copy: instructions, registers, and traffic of global and shared memory.
 
-    Everything is counted from the text that the variant writes and from the addresses of each thread. Arrays are taken to begin
-    at multiples of 256 bytes, block ids to be those of a CTA whose box lies inside, sizes and scalars to be no rounder
-    than they are declared.
+    Everything is counted from the PTX that the variant writes and from the addresses of each thread. The count assumes that arrays
+    begin at multiples of 256 bytes, that the CTA's box is inside the array, and that sizes and scalars have no divisors but those
+    that are declared.
 
     Args:
-        plan: what :func:`tilecopy.plan` gave, or one of a kernel's ``plans``.
-        registry: where the variant is looked up by its name; by default the process's.
+        plan: a result of :func:`tilecopy.plan`, or one of a kernel's ``plans``.
+        registry: the registry that has the plan's variant; by default that of the process.
 
     Raises:
-        RequestError: the plan is for a kernel alone, such as one with memory that only the kernel has.
-        PluginError: the variant is not there any more, or is faulty.
+        RequestError: the copy can only be written in its kernel, for example because of memory that only the kernel has.
+        PluginError: the variant is not installed any more, or is faulty.
     """
     plugin = (registry or default_registry()).table().plugin_named(plan.variant)
     options = dict(plan.request.options)
@@ -275,7 +277,7 @@ def cost(plan: Plan, registry: Registry | None = None) -> Cost:
     try:
         counters = CopyInterpreter(lines, outside.known, outside.symbols, outside.tids, outside.aside).counters
     except (IndexError, KeyError, TypeError, ValueError, ArithmeticError) as error:
-        raise PluginError(f"variant {plan.variant} ({plan.package}): its text cannot be counted: {error}") from error
+        raise PluginError(f"variant {plan.variant} ({plan.package}): its PTX cannot be counted: {error}") from error
     bits = {
         f"{ptx.mark}{STEM[type]}{n}": TYPE_BITS[type]
         for type, count in ptx.register_counts.items()
@@ -321,7 +323,7 @@ def cost(plan: Plan, registry: Registry | None = None) -> Cost:
 
 
 def _instances(request: CopyRequest, threads: int) -> int:
-    """Return the instances of the scope in a CTA whose threads reach the copy."""
+    """Return the number of instances of the scope in a CTA that execute the copy."""
     mask = request.active.mask
     active = threads if mask is None else sum(mask)
     return max(1, active // request.scope.threads)
@@ -338,10 +340,10 @@ def _with_address(region: Region) -> Region:
 
 
 class _CountedBindings(KernelBindings):
-    """The bindings of a copy that is counted: each operand has a value.
+    """The bindings of a copy whose cost is counted, in which each operand has a value.
 
     Attributes:
-        known: by register and special register, its value in each thread.
+        known: register or special register -> its value in each thread.
         symbols: the value of every symbol.
         tids: index in the CTA of each thread of the scope.
     """
@@ -398,16 +400,16 @@ class _CountedBindings(KernelBindings):
 
     @property
     def aside(self) -> set[int]:
-        """The addresses of shared memory that holds neither operand."""
+        """The base addresses of shared memory that holds neither operand."""
         return {base for memory, base in self._bases.items() if memory not in self._operands}
 
     def fragment_registers(self, region: Region) -> set[str]:
-        """Return the registers of a fragment, which hold values before or after the copy."""
+        """Return the names of the registers that hold the fragment of a region."""
         return {register.name for register in self._words.get(region.buffer.memory, ())}
 
 
 def _one(found: Symbol, about: int = 1) -> int:
-    """Return an allowed value near another, a multiple of no more than what the symbol declares."""
+    """Return a value near ``about`` that the symbol may have, with no divisor but the declared one."""
     value = max(found.lower or 0, about)
     value = (-(-value // found.multiple_of) | (about > 1)) * found.multiple_of
     if found.upper is not None and value > found.upper:
@@ -416,7 +418,7 @@ def _one(found: Symbol, about: int = 1) -> int:
 
 
 def _assume_values(request: CopyRequest) -> dict[Symbol, int]:
-    """Return values of the symbols of a request with which, if possible, its boxes lie inside."""
+    """Return values for the symbols of a request. If possible, its boxes are inside their arrays with them."""
     sizes: set[Symbol] = set()
     starts: set[Symbol] = set()
     for region in (request.dst, request.src):
@@ -433,7 +435,7 @@ def _assume_values(request: CopyRequest) -> dict[Symbol, int]:
 
 
 def _accessed_bytes(request: CopyRequest, space: str, values: dict[Symbol, int]) -> int:
-    """Return the bytes inside the arrays that a copy accesses in a state space: what it reads, and what it writes, fills too."""
+    """Return the number of bytes inside the arrays that a copy reads or writes in a state space, with fills."""
     total = 0
     for region, other in ((request.src, request.dst), (request.dst, request.src)):
         if region.buffer.space != space:
@@ -447,10 +449,10 @@ def _accessed_bytes(request: CopyRequest, space: str, values: dict[Symbol, int])
 
 
 def _spans_inside(region: Region, values: dict[Symbol, int]) -> list[tuple[int, int]]:
-    """Return the first and the end of a box's coordinates inside its array, by dimension.
+    """Return the range of coordinates of a box that are inside its array, by dimension.
 
-    Dimensions of extent 1 come first, as one, since two regions may have different numbers of them. A dimension whose start depends
-    on the thread is inside.
+    All dimensions of extent 1 become the first range, because two regions may have different numbers of them. A dimension whose start
+    depends on the thread is inside.
     """
     spans, is_there = [], True
     for start, extent, size in zip(region.starts, region.extents, region.buffer.shape, strict=True):

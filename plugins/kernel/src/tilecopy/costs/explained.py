@@ -1,4 +1,4 @@
-"""The lines of ``plan.explain()`` about costs: the plan's cost, and a variant that needs far fewer instructions."""
+"""Lines of ``plan.explain()`` about costs: the plan's own, and a variant that needs far fewer instructions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .compare import ComparisonRow, way
 from .cost import Cost, cost
 
 QUARTER = 4
-"""A variant is named where it needs less than one such part of the instructions."""
+"""A variant is named if it needs less than the instructions divided by this."""
 
 
 def explained(plan: Plan) -> list[tuple[str, str]]:
-    """Return the lines ``cost`` and ``better``; none if the plan's instructions cannot be written here."""
+    """Return the lines ``cost`` and ``better``, or no lines if the cost of the plan cannot be counted."""
     try:
         plan_cost = cost(plan)
     except TilecopyError:
@@ -26,7 +26,7 @@ def explained(plan: Plan) -> list[tuple[str, str]]:
 
 
 def _better(plan: Plan, own: Cost) -> str:
-    """Return a note of the cheapest variant that accepts the copy and needs less than a quarter of the instructions, or ""."""
+    """Return a note that names the cheapest variant with less than a quarter of the instructions, or ""."""
     registry = default_registry()
     candidates: list[tuple[ComparisonRow, tuple[str, ...]]] = []
     for outcome in plan.outcomes:
@@ -45,9 +45,9 @@ def _better(plan: Plan, own: Cost) -> str:
     ranked = sorted(fewer, key=lambda each: (each[0].plan.variant not in named, each[0].cost))
     best, lacks = next(
         candidate for candidate in ranked if candidate[0].cost.instructions <= least
-    )  # what a note names, of equals
+    )  # of variants with equal costs, one that a note names
     needed = "".join(f", with {name}=" for name in lacks)
     return (
-        f"{best.plan.variant} needs {best.cost.instructions:,} instructions in all, not {own.instructions:,}; ask for it by "
-        f"variant={best.plan.variant!r}{needed}"
+        f"{best.plan.variant} needs {best.cost.instructions:,} instructions in all instead of {own.instructions:,}; to use it, "
+        f"pass variant={best.plan.variant!r}{needed}"
     )

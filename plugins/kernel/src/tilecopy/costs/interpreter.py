@@ -1,8 +1,8 @@
-"""An abstract interpreter of one copy's PTX, for all threads of its scope: what each line moves, and how often it is executed.
+"""An abstract interpreter, which counts what the PTX of one copy executes and moves, for all threads of its scope.
 
-This is arithmetic of addresses and of conditions on them, and no emulator: nothing is loaded, stored or waited for. A value
-that comes from memory is unknown, and so is what is made of it. A line that an unknown condition guards counts in full. What an
-instruction reads, writes and moves stands in the core's table of instructions; one that is not in it may do anything.
+It computes addresses and the conditions on them. Unlike the emulator, it does not load, store or wait. A value from memory is
+unknown, and so is a value computed from it. A line that an unknown condition guards counts in full. The core's table of
+instructions says what an instruction reads, writes and moves. One that is not in it may do anything.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from tilecopy_core.ptx import Label, Line, LineAccess, Register, TensorPlace, na
 from .traffic import LINE_BYTES, SECTOR_BYTES, distinct_sectors, distinct_wavefronts
 
 AHEAD = 4
-"""Loads of a thread under way where each is packed into a word with the one before it."""
+"""The loads of a thread in flight while each is packed into a word with the one before it."""
 WIDEST_BYTES = 16
 """The widest access of a thread."""
 MERGED_BYTES = {"shared": 2, "global": 4}
-"""The narrowest accesses of a thread that machine code merges with their neighbours, up to four."""
+"""The fewest bytes of an access that machine code merges with its neighbours, up to four accesses."""
 GLOBAL_STEP_BYTES, SHARED_STEP_BYTES = 1 << 40, 1 << 20
-"""Memories of global and of shared memory begin at multiples of these, so that a generic address says which of them it is of."""
+"""Buffers begin at multiples of these in global and in shared memory, so that a generic address shows its state space."""
 TRAFFIC = ("global", "shared")
 """The state spaces whose traffic is counted."""
 WIDEST_REQUEST_BYTES = 32
-"""The most bytes of a thread in one request."""
+"""The most bytes that a thread moves in one request."""
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "eq": np.equal,
     "ne": np.not_equal,
@@ -64,7 +64,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "selp": lambda a, b, chosen: np.where(chosen, a, b),
     "bfe": lambda a, at, count: (a >> at) & ((1 << count) - 1),
 }
-"""What the builder computes addresses and conditions with; ``mul.hi`` and the like of other emitters are unknown."""
+"""The instructions that the builder writes for addresses and conditions. The result of others, such as ``mul.hi``, is unknown."""
 
 
 @attrs.define
@@ -72,21 +72,21 @@ class Counters:
     """The counters of an interpreter.
 
     Attributes:
-        instructions: of all threads.
-        max_instructions_per_thread: of the thread that executes most.
-        requests: instructions of warps.
-        accesses: bytes of an access -> how many of them threads issue.
-        sectors, lines: of 32 and 128 bytes that requests touch in global memory.
-        wavefronts: of requests to shared memory; ``shared_requests`` is how many there are.
-        merged_sectors, merged_wavefronts: the same where neighbouring words of a thread are one access, as in machine code.
-        bulk_copies: copies that an engine makes (bulk and tensor copies), ``bulk_rows`` contiguous pieces in them.
-        split_sectors: sectors that a copy past the registers finds or leaves in several sectors of shared memory.
-        data_paths: who moves bytes: ``registers``, ``cp.async``, ``bulk``, ``tensor``.
-        touched: numbers of the sectors that are touched, to be joined.
-        batch_bytes: the most bytes that loads ask for before the first of them is needed.
-        upper_bound: a line was counted in full whose condition is not known.
-        unknown: by state space, ``global`` or ``shared``, the opcodes whose traffic there is in no counter: their addresses, their bytes
-            or how often they are executed are not known.
+        instructions: the instructions of all threads.
+        max_instructions_per_thread: the instructions of the thread that executes the most.
+        requests: the instructions of all warps; the lanes of a warp count once.
+        accesses: bytes of an access -> number of such accesses by threads.
+        sectors, lines: the 32-byte sectors and 128-byte lines of global memory that requests touch.
+        wavefronts, shared_requests: the wavefronts of requests to shared memory, and the number of these requests.
+        merged_sectors, merged_wavefronts: the counts if neighbouring words of a thread are one access, as in machine code.
+        bulk_copies, bulk_rows: the number of bulk and tensor copies, and of contiguous pieces in them.
+        split_sectors: the sectors that an asynchronous copy spreads over several sectors of shared memory.
+        data_paths: the paths that move bytes: ``registers``, ``cp.async``, ``bulk``, ``tensor``.
+        touched: arrays of the numbers of touched sectors.
+        batch_bytes: the most bytes that loads request before the first of them is needed.
+        upper_bound: True if a line with an unknown condition was counted in full.
+        unknown: state space, ``global`` or ``shared`` -> the opcodes whose traffic there is not counted, because their addresses, bytes or
+            number of executions are unknown.
     """
 
     instructions: int = 0
@@ -110,15 +110,15 @@ class Counters:
 
 
 class CopyInterpreter:
-    """An interpreter of the lines of a copy, which runs once.
+    """An interpreter of the lines of a copy. It runs when it is created; ``counters`` has the result.
 
     Args:
         lines: instructions and labels, in order.
-        known: by register or special register, the value that it has from outside: integers, one per thread, or the tensor
-            map whose address it is.
-        symbols: values of the symbols that tensor maps are made of.
+        known: register or special register -> its value before the copy: an integer for each thread, or the tensor map at
+            this address.
+        symbols: values of the symbols in tensor maps.
         tids: index in the CTA of each thread of the scope.
-        aside: first places of memory of 1 MiB that holds no operand, such as a barrier: what goes there is an instruction alone.
+        aside: base addresses of shared memory that holds no operand, such as a barrier. Accesses to it count only as instructions.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class CopyInterpreter:
         self._arriving: set[str] = set()
         self._words: dict[tuple[Any, ...], list[tuple[Any, Any, Any]]] = {}
         self._backward = _loops(lines)
-        self._repeats = 0  # loops around a line whose turns are not known
+        self._repeats = 0  # loops around a line whose iteration count is unknown
         self._go(0, len(lines))
         self._merge()
         self.counters.max_instructions_per_thread = int(self._executed.max(initial=0))
@@ -166,7 +166,7 @@ class CopyInterpreter:
             number += 1
 
     def _turns(self, head: int, branch: int) -> None:
-        """A loop, all its turns at once: its counter has one more dimension, and what turns hand on to each other is not known."""
+        """Run all iterations of a loop at once: its counter gets one more dimension, and loop-carried values are unknown."""
         counter, turns = self._counter(branch)
         body = [line for line in self._lines[head + 1 : branch] if isinstance(line, Line)]
         self._forget(_loop_carried(body) - ({counter} if turns else set()))
@@ -183,9 +183,9 @@ class CopyInterpreter:
                 self._values[name] = value[-1]
 
     def _counter(self, branch: int) -> tuple[str, int]:
-        """Return the counter of a loop that ends in ``add``, ``setp.lt`` and ``bra``, and its turns; 0 where they are not known.
+        """Return the counter of a loop that ends in ``add``, ``setp.lt`` and ``bra``, and its iteration count, 0 if unknown.
 
-        The counter has its values of all turns afterwards.
+        Afterwards the counter has its values in all iterations.
         """
         last = [line for line in self._lines[max(0, branch - 2) : branch + 1] if isinstance(line, Line)]
         if len(last) < 3:
@@ -236,7 +236,7 @@ class CopyInterpreter:
     def _branch(self, line: Line, mask: Any) -> None:
         target = str(line.operands[0])
         if target not in self._labels_ahead(line):
-            return  # a loop's own
+            return  # the backward branch of a loop
         known = line.guard is None or self._of(line.guard) is not None
         self._left[target] = self._left.get(target, np.zeros_like(mask)) | mask
         if known:
@@ -245,7 +245,7 @@ class CopyInterpreter:
     # ------------------------------------------------------------------------------------------- values
 
     def _of(self, operand: Any) -> Any:
-        """The value of an operand in each thread; None where it is not known."""
+        """Return the value of an operand in each thread, or None if it is unknown."""
         if isinstance(operand, int):
             return operand
         if isinstance(operand, Register):
@@ -296,7 +296,7 @@ class CopyInterpreter:
     # ------------------------------------------------------------------------------------------- memory
 
     def _moves(self, line: Line, mask: Any) -> bool:
-        """Whether a line is an access to memory, which is then counted."""
+        """Count a line if it accesses memory, and return True if it does."""
         if line.name == "call" or not line.roles:
             if line.name == "call" or any(str(operand).startswith("[") for operand in line.operands):
                 self._unknown(line.opcode)
@@ -322,12 +322,14 @@ class CopyInterpreter:
         elif line.name in ("ldmatrix", "stmatrix"):
             parts = line.opcode.split(".")
             count = 4 if "x4" in parts else 2 if "x2" in parts else 1
-            rows = mask & (self._lanes < count * (16 if "m16n16" in parts else 8))  # a lane for each row's address
+            rows = mask & (
+                self._lanes < count * (16 if "m16n16" in parts else 8)
+            )  # each of these lanes has the address of a row
             self._plain(line.opcode, "shared", first.address, 16, rows, loads=False)
         else:
             results = _written_by(line)
             for access, space in sides:
-                # an engine makes the accesses of .async instructions to shared memory, and those of a size that is an operand
+                # Shared memory of .async instructions, and accesses with a size operand, do not use the threads' load and store path.
                 by_engine = line.size is not None or (".async" in line.opcode and space == "shared")
                 size = 0 if by_engine or access.bytes is None else access.bytes
                 loads = access.loads and bool(results)
@@ -343,7 +345,7 @@ class CopyInterpreter:
         count = 3 + line.opcode.endswith("cache_hint")  # the policy is the last operand
         last = self._of(line.operands[3]) if len(line.operands) > count else False
         self.counters.upper_bound |= last is None
-        # whether the source is ignored, or the bytes of it that are read
+        # the last operand is a predicate (the source is ignored), or the number of bytes that are read
         part = np.asarray(False if last is None else last)
         read = mask & (~part if part.dtype == bool else part > 0)
         self._plain(line.opcode, "global", line.operands[1], size, read, loads=True, waits=False)
@@ -354,12 +356,12 @@ class CopyInterpreter:
             self._split(*(np.broadcast_to(place, read.shape)[read] for place in places))
 
     def _unknown(self, opcode: str, *spaces: str) -> None:
-        """Note that the traffic of an instruction in some state spaces, "" for any, is not counted."""
+        """Record that the traffic of an instruction in these state spaces ("" for any) is not counted."""
         for space in spaces if spaces and "" not in spaces else TRAFFIC:
             self.counters.unknown[space].add(opcode)
 
     def _space(self, access: LineAccess) -> str:
-        """The state space of an access, "" where it is generic and its address is not known."""
+        """Return the state space of an access, or "" if it is generic and its address is unknown."""
         if access.space:
             return access.space.partition("::")[0]
         place = self._place(access.address)
@@ -367,7 +369,7 @@ class CopyInterpreter:
         return "global" if least >= GLOBAL_STEP_BYTES else "shared" if least >= SHARED_STEP_BYTES else ""
 
     def _place(self, operand: Any) -> Any:
-        """The byte that an address is, in each thread; None where it is not known."""
+        """Return the address of an operand in each thread, or None if it is unknown."""
         base, _, offset = str(operand).strip("[] ").partition("+")
         start, step = self._of(base), self._of(offset or 0)
         return (
@@ -387,18 +389,18 @@ class CopyInterpreter:
         waits: bool = True,
         merges: bool = True,
     ) -> None:
-        """An access of every thread of a mask.
+        """Count an access by every thread of a mask.
 
         Args:
-            opcode: of the instruction.
-            space: ``global`` or ``shared``; "" where it is not known.
-            where: the address.
-            size: bytes of a thread; 0 where they are not known.
+            opcode: the opcode of the instruction.
+            space: ``global`` or ``shared``, or "" if it is unknown.
+            where: the address operand.
+            size: bytes per thread, or 0 if they are unknown.
             mask: the threads.
-            loads: whether it asks for bytes, which a store after it needs.
-            counts: whether it is an access of its own, not the other side of one.
-            waits: whether the loads are needed by stores.
-            merges: whether machine code may join it with its neighbours.
+            loads: True if it reads bytes that a later store needs.
+            counts: False for the second side of an access, which is counted once.
+            waits: True if stores wait for the loads.
+            merges: True if machine code may merge it with its neighbours.
         """
         place = self._place(where)
         if space == "shared" and place is not None and int(np.max(place)) >> 20 << 20 in self._aside:
@@ -433,9 +435,9 @@ class CopyInterpreter:
         self.counters.touched += [addresses // SECTOR_BYTES, (addresses + size - 1) // SECTOR_BYTES]
 
     def _merge(self) -> None:
-        """What the accesses since the last label take, neighbouring words of a thread as one: so the machine code has them."""
+        """Count the accesses since the last label with neighbouring words of a thread merged, as in machine code."""
         for (space, loads, merges, size, _), accesses in self._words.items():
-            if loads:  # stores merge in the order that they have; others between them keep them apart
+            if loads:  # stores merge only in their order: another store between two of them prevents it
                 accesses.sort(key=lambda access: int(access[0][0]) if access[0].size else 0)
             while accesses:
                 addresses, requests, lanes = accesses[0]
@@ -465,7 +467,7 @@ class CopyInterpreter:
         self._arriving.clear()
 
     def _prefetch(self, opcode: str, where: Any, mask: Any) -> None:
-        """What threads bring to a cache, or an engine for them: the copies that read the bytes there have their sectors."""
+        """Count a prefetch. Its sectors are counted with the copies that read the bytes."""
         number = int(mask.sum())
         if ".bulk." in opcode:
             self.counters.bulk_rows += number
@@ -475,13 +477,13 @@ class CopyInterpreter:
         self.counters.lines += len(np.unique(places // LINE_BYTES))
 
     def _bulk(self, opcode: str, sides: Sequence[tuple[Any, str]], size: Any, mask: Any) -> None:
-        """Bulk copies: each one contiguous piece.
+        """Count bulk copies, each of one contiguous piece.
 
         Args:
-            opcode: of the instruction.
-            sides: addresses and their state spaces.
-            size: bytes of a copy; None where they are not known.
-            mask: the threads that issue one.
+            opcode: the opcode of the instruction.
+            sides: the addresses and their state spaces.
+            size: bytes per copy, or None if they are unknown.
+            mask: the threads that issue a copy.
         """
         number = int(mask.sum())
         self.counters.bulk_copies += number
@@ -496,7 +498,7 @@ class CopyInterpreter:
         self.counters.accesses[size] = self.counters.accesses.get(size, 0) + number
         self._batch += size * number if far is not None else 0
         if place is None:
-            return  # from shared memory to shared memory, or from where it is not known
+            return  # from shared memory to shared memory, or from an unknown address
         starts = np.broadcast_to(place, mask.shape)[mask].astype(np.int64)
         units = starts[:, None] + np.arange(0, size, 16)
         self._engine(np.broadcast_to(np.arange(number)[:, None], units.shape).reshape(-1), units.reshape(-1))
@@ -506,14 +508,14 @@ class CopyInterpreter:
             self._split(units + apart[:, None], units)
 
     def _engine(self, copies: Any, units: Any) -> None:
-        """What an engine moves of global memory: units of 16 bytes, and the copy of each."""
+        """Count the sectors of global memory that bulk or tensor copies move, given 16-byte units and the copy of each."""
         sectors = distinct_sectors(copies, units, 16)
         self.counters.sectors += sectors
         self.counters.merged_sectors += sectors
         self.counters.touched.append(units // SECTOR_BYTES)
 
     def _split(self, shared: Any, places: Any) -> None:
-        """Counts the sectors of global memory whose units lie in several sectors of shared memory."""
+        """Count the sectors of global memory that are spread over several sectors of shared memory."""
         sectors, parts = places.reshape(-1) // SECTOR_BYTES, shared.reshape(-1) // SECTOR_BYTES
         order = np.lexsort((parts, sectors))
         sectors, parts = sectors[order], parts[order]
@@ -521,7 +523,7 @@ class CopyInterpreter:
         self.counters.split_sectors += len(np.unique(sectors[1:][apart]))
 
     def _boxes(self, opcode: str, place: TensorPlace | None, mask: Any) -> None:
-        """Tensor copies: the rows of each box that lie inside the array."""
+        """Count tensor copies, with the rows of each box that are inside the array."""
         number = int(mask.sum())
         self.counters.bulk_copies += number
         self.counters.data_paths.add("tensor")
@@ -558,7 +560,7 @@ def _written_by(line: Line) -> set[str]:
 
 
 def _loop_carried(lines: Iterable[Line]) -> set[str]:
-    """The registers that a loop's body writes after it has read them: the next turn reads another value."""
+    """Return the loop-carried registers: those that the body reads before it writes them."""
     read: set[str] = set()
     written: set[str] = set()
     for line in lines:
@@ -570,7 +572,7 @@ def _loop_carried(lines: Iterable[Line]) -> set[str]:
 
 
 def _loops(lines: Sequence[Line | Label | str]) -> dict[int, int]:
-    """Place of a label -> place of the last branch back to it."""
+    """Return a dict from the line of each label to the line of the last branch back to it."""
     labels = {line.name: number for number, line in enumerate(lines) if isinstance(line, Label)}
     last_branches = {}
     for number, line in enumerate(lines):
@@ -582,7 +584,7 @@ def _loops(lines: Sequence[Line | Label | str]) -> dict[int, int]:
 def live_registers(
     lines: Sequence[Line | Label | str], before: set[str], after: set[str], bits: Mapping[str, int]
 ) -> int:
-    """Return the most 32-bit registers that hold a value at once.
+    """Return the most 32-bit registers that hold a value at the same time.
 
     Args:
         lines: instructions and labels, in order.

@@ -1,4 +1,4 @@
-"""Notes of a plan that costs much: what is likely a mistake, and what to do instead."""
+"""Notes on plans with a high cost: the likely mistake, and what to do instead."""
 
 from __future__ import annotations
 
@@ -14,55 +14,55 @@ from tilecopy_core.errors import attribute, frozen, integer
 from tilecopy_core.integers import add, mul
 
 _MOST_INSTRUCTIONS = 128
-"""Instructions of one copy that a thread may issue; past that, other ways to do the copy are looked at."""
+"""The instructions per thread of a copy above which other variants are compared."""
 _QUARTER = 4
-"""Another way is named if it needs at most one such part of the instructions."""
+"""Another variant is named if it needs at most the instructions divided by this."""
 _BOX = 256
-"""Elements that a box of a tensor copy has at most along a dimension."""
+"""The most elements of a tensor copy's box along a dimension."""
 _AXES = {"warp": "laneid", "warpgroup": "tid_in_wg", "cta": "tx"}
 
 
 def _past(most: int, partition: Any, what: str) -> int:
-    """What a partition says that a thread needs of something, where that is more than the most; else 0."""
+    """Return the count that a partition has under the name ``what`` if it is above ``most``, else 0."""
     count = integer(attribute(partition, what)) or 0
     return count if count > most else 0
 
 
 def _of_instructions(count: int, chosen: str, other: Variant, lacks: Sequence[str]) -> Note:
-    """That ``other``, made for one thread, accepts the copy or ``lacks`` only these options; one thread issues ``count`` instructions."""
+    """Return a note that ``other``, whose copies one thread issues, accepts the copy, or would with the options in ``lacks``."""
     if lacks:
         needed = ", ".join(f"{option.name}= ({option.meaning})" for option in other.options if option.name in lacks)
-        remedy = f"it lacks only {needed}: try it with that"
+        remedy = f"it only needs {needed}: pass that too"
     else:
-        remedy = f"it accepts: ask for it by variant={other.name!r}"
+        remedy = f"it accepts the copy: pass variant={other.name!r}"
     return Note(
         "instructions",
-        f"one thread issues {count:,} instructions; variant {other.name} is made for one thread and may need far fewer; {remedy}; "
-        f"its completion is {other.completion}; variant={chosen!r} says that this one is meant",
+        f"one thread issues {count:,} instructions; variant {other.name} is for copies by one thread and may need far fewer; {remedy}; "
+        f"its completion is {other.completion}; to keep {chosen}, pass variant={chosen!r}",
         other.name,
     )
 
 
 def _of_registers(count: int, request: CopyRequest) -> Note:
-    """That a thread has no such number of registers, with the fragment of the copy that takes the most."""
+    """Return a note that a thread has fewer registers than ``count``, with the largest fragment of the copy."""
     fragments = [region.buffer for region in (request.dst, request.src) if region.buffer.space == "local"]
     buffer = max(fragments, key=lambda each: attribute(each, "registers_per_thread") or 0)
     layout, kind, threads = buffer.memory.layout, request.scope.kind, request.scope.threads
-    remedy = "copy a smaller tile at a time, or share it out over more threads"
+    remedy = "copy a smaller tile at a time, or distribute it over more threads"
     if kind != "thread" and isinstance(layout, TileLayout) and layout.axes == (m,):
-        remedy = f"its layout names no thread axis, so each of {threads} threads holds all of it; give it one that shares it out"
+        remedy = f"its layout has no thread axis, so each of the {threads} threads holds all of it; give it a layout with a thread axis"
         per_thread, rest = divmod(layout.size, threads)
         remedy += "" if rest else f", such as layout=TileLayout(S[({threads}, {per_thread}) : (1 @ {_AXES[kind]}, 1)])"
     return Note(
         "registers",
-        f"fragment {buffer.name}: {count:,} registers of each thread, which has {request.most_registers} at most; the rest goes to "
-        f"local memory; {remedy}",
+        f"fragment {buffer.name} needs {count:,} registers per thread, and a thread has at most {request.most_registers}; the rest "
+        f"spills to local memory; {remedy}",
     )
 
 
 @frozen
 class _Way:
-    """Another variant that takes a copy, or would with the options that it ``lacks``; ``count`` instructions per thread, 0 if unknown."""
+    """A variant that accepts a copy, or would with the options in ``lacks``; ``count`` is its instructions per thread, 0 if unknown."""
 
     record: Variant
     priority: int
@@ -71,13 +71,13 @@ class _Way:
 
 
 def _instructions_per_thread(request: CopyRequest, partition: Any) -> int:
-    """Return how many instructions that move data each thread issues, as far as a partition says; a load and its store are two."""
+    """Return the number of loads, stores and copies that each thread issues, 0 if the partition does not say."""
     count = integer(attribute(partition, "instructions_per_thread")) or 0
     return 2 * count if request.op == "copy" and {*request.spaces} == {"global", "shared"} else count
 
 
 def _way(outcome: Outcome, request: CopyRequest, registry: Registry) -> _Way | None:
-    """Return the way of a variant that was not chosen, or None; without an option that it needs it may raise, and None is returned."""
+    """Return the cost of a variant that was not chosen, or None if it declines or raises."""
     plugin = registry.table().plugin_named(outcome.name)
     with suppress(Exception):
         if plugin and (plugin.record.threads == "one" or not outcome.lacks):
@@ -90,16 +90,16 @@ def _way(outcome: Outcome, request: CopyRequest, registry: Registry) -> _Way | N
 
 
 def _fewer(count: int, outcomes: list[Outcome], request: CopyRequest, registry: Registry) -> list[_Way]:
-    """Return the ways that need at most a quarter of the instructions, the highest priority first."""
+    """Return the variants that need at most a quarter of the instructions, the highest priority first."""
     ways = filter(None, (_way(outcome, request, registry) for outcome in outcomes))
     fewer = [way for way in ways if _QUARTER * way.count <= count]
     return sorted(fewer, key=lambda way: (-way.priority, way.record.name))
 
 
 def _with_fewer_dimensions(request: CopyRequest) -> CopyRequest | None:
-    """Return the copy with each dimension that both sides copy whole joined to the one before it; the last stays.
+    """Return the copy with each dimension that both sides copy whole merged into the one before it, except the last.
 
-    None where nothing can be joined.
+    Return None if no dimensions can be merged.
     """
     sides = request.dst, request.src
     kept = [[dim for dim, extent in enumerate(side.extents) if extent > 1] for side in sides]
@@ -120,7 +120,7 @@ def _is_whole(region: Region, dim: int) -> bool:
 
 
 def _with_joined(region: Region, dims: set[int]) -> Region:
-    """Return the same box of a view in which some dimensions, copied whole, are one with those before them."""
+    """Return the same box of a view in which these dimensions are merged into those before them."""
     parts: list[tuple[Int, Int, int]] = []
     for dim, (size, start, extent) in enumerate(zip(region.buffer.shape, region.starts, region.extents, strict=True)):
         outer_size, outer_start, outer_extent = parts.pop() if dim in dims else (1, 0, 1)
@@ -131,13 +131,13 @@ def _with_joined(region: Region, dims: set[int]) -> Region:
 
 
 def _as_written(region: Region) -> str:
-    """Return a box of a view as a person writes it."""
+    """Return the Python expression of a box of a view."""
     name = region.buffer.name
     return f"{name}.view(shape={region.buffer.shape}){str(region).removeprefix(name)}"
 
 
 def _without_rest(request: CopyRequest) -> Iterator[tuple[CopyRequest, str]]:
-    """Yield the copy without what is left of a dimension after boxes of :data:`_BOX` elements, and what the rest is."""
+    """Yield the copy without the elements that remain after whole boxes along a dimension, and a description of those."""
     sides = request.src, request.dst
     kept = [[dim for dim, extent in enumerate(side.extents) if extent > 1] for side in sides]
     for dims in zip(*kept, strict=True):
@@ -147,18 +147,18 @@ def _without_rest(request: CopyRequest) -> Iterator[tuple[CopyRequest, str]]:
                 evolve(side, extents=(*side.extents[:dim], extent - rest, *side.extents[dim + 1 :]))
                 for side, dim in zip(sides, dims, strict=True)
             )
-            yield evolve(request, src=src, dst=dst), f"the last {rest} of {extent} along dimension {dims[0]}"
+            yield evolve(request, src=src, dst=dst), f"the last {rest} of {extent} elements along dimension {dims[0]}"
 
 
 def _of_copies(count: int, request: CopyRequest, chosen: str, outcomes: list[Outcome], registry: Registry) -> Note:
-    """Return the note that one thread issues ``count`` asynchronous copies, with a notation that needs fewer."""
+    """Return a note that one thread issues ``count`` asynchronous copies, and how to write the copy with fewer."""
     start, asked = f"one thread issues {count:,} asynchronous copies", [*outcomes, Outcome(chosen, "not asked", "")]
     notations: list[tuple[CopyRequest, str]] = []
     with suppress(LayoutError, RequestError):
         if joined := _with_fewer_dimensions(request):
             views = f"from {_as_written(joined.src)} to {_as_written(joined.dst)}"
             notations.append((joined, f"if you copy {views}"))
-    notations += [(part, f"if you copy {rest} by another copy") for part, rest in _without_rest(request)]
+    notations += [(part, f"if you copy {rest} separately") for part, rest in _without_rest(request)]
     for other, how in notations:
         for way in _fewer(count, asked, other, registry)[:1]:
             name, needed = way.record.name, f"{way.count:,} " if way.count else "fewer "
@@ -166,10 +166,10 @@ def _of_copies(count: int, request: CopyRequest, chosen: str, outcomes: list[Out
             return Note("copies", f"{start}; variant {name} needs {needed}{how}{lacks}", name)
     plugin = registry.table().plugin_named(chosen)
     if plugin is not None and plugin.record.threads != "one":
-        return Note("copies", f"{start}; let more threads share them: copy by the scope of the CTA (k.cta.copy_async)")
+        return Note("copies", f"{start}; distribute them over more threads: copy by the CTA (k.cta.copy_async)")
     share = {
-        ("global", "shared"): ", or let the threads of the CTA share the copy by another variant (k.cta.copy_async)",
-        ("shared", "global"): ", or let the threads of the CTA copy (k.cta.copy)",
+        ("global", "shared"): ", or copy with all threads of the CTA by another variant (k.cta.copy_async)",
+        ("shared", "global"): ", or copy with all threads of the CTA (k.cta.copy)",
     }.get(request.spaces, "")
     text = f"{start}, one for each piece that is contiguous on both sides; choose layouts with longer pieces{share}"
     return Note("copies", text)
@@ -178,7 +178,7 @@ def _of_copies(count: int, request: CopyRequest, chosen: str, outcomes: list[Out
 def notes(
     request: CopyRequest, chosen: str, partition: Any, outcomes: list[Outcome], registry: Registry, *, demanded: bool
 ) -> tuple[Note, ...]:
-    """Return the notes of a choice; only where a thread issues too much are variants that were not chosen asked for more."""
+    """Return the notes on a chosen variant. Other variants are called only if a thread issues too many instructions."""
     notes: list[Note] = []
     count = _instructions_per_thread(request, partition)
     if count > _MOST_INSTRUCTIONS:
@@ -191,7 +191,7 @@ def notes(
 def _of_too_many(
     count: int, request: CopyRequest, chosen: str, outcomes: list[Outcome], registry: Registry, *, demanded: bool
 ) -> list[Note]:
-    """Return the note of a copy of which each thread issues ``count`` instructions, if there is a better way."""
+    """Return the note on a copy of which each thread issues ``count`` instructions, if another way needs fewer."""
     single = request.scope.kind == "thread"
     able = [o for o in outcomes if o.priority is not None or (single and o.lacks)]
     ways = _fewer(count, able, request, registry)
@@ -203,8 +203,8 @@ def _of_too_many(
         best = min(accepting, key=lambda way: way.count)
         who = "one thread" if single else "each thread"
         text = (
-            f"{who} issues {count:,} instructions; variant {best.record.name} accepts the copy and needs {best.count:,}: ask for it "
-            f"by variant={best.record.name!r}; its completion is {best.record.completion}; variant={chosen!r} says that this one is meant"
+            f"{who} issues {count:,} instructions; variant {best.record.name} accepts the copy and needs {best.count:,}: pass "
+            f"variant={best.record.name!r}; its completion is {best.record.completion}; to keep {chosen}, pass variant={chosen!r}"
         )
         return [Note("instructions", text, best.record.name)]
     if single and request.op == "copy_async" and not demanded:

@@ -1,4 +1,4 @@
-"""What accesses cost in memory: sectors of 32 bytes of global memory, wavefronts of 32 banks of shared memory.
+"""Counts of memory traffic: 32-byte sectors of global memory, and wavefronts of shared memory (32 banks).
 
 The emulator's profile and :func:`tilecopy.cost` count by these functions.
 """
@@ -11,19 +11,19 @@ import numpy as np
 import numpy.ma
 
 SECTOR_BYTES, LINE_BYTES = 32, 128
-"""A sector of global memory, and a line of four."""
+"""The bytes of a sector of global memory, and of a line of four sectors."""
 BANKS, BANK_BYTES = 32, 4
-"""Banks of shared memory, each a word wide."""
+"""The number of banks of shared memory, and the bytes of a bank's word."""
 
 
 def distinct_sectors(requests: Any, addresses: Any, sizes_bytes: Any, unit_bytes: int = SECTOR_BYTES) -> int:
-    """Return the number of sectors that requests touch; one that two requests touch counts twice.
+    """Return the number of sectors that requests touch. A sector that two requests touch counts twice.
 
     Args:
-        requests: number of each access's request (of its warp), or of all.
-        addresses: first byte of each access.
-        sizes_bytes: of each access, or of all: 1 to ``unit_bytes`` bytes.
-        unit_bytes: bytes of what is counted, such as 128 for lines.
+        requests: the request of each access, as an integer per warp and instruction, or one integer for all.
+        addresses: the first byte of each access.
+        sizes_bytes: the bytes of each access, 1 to ``unit_bytes``, or one integer for all.
+        unit_bytes: the bytes of the unit that is counted: 32 for sectors, 128 for lines.
     """
     first = np.asarray(addresses).astype(np.int64)
     last = first + np.asarray(sizes_bytes).astype(np.int64) - 1
@@ -37,14 +37,14 @@ def distinct_sectors(requests: Any, addresses: Any, sizes_bytes: Any, unit_bytes
 def distinct_wavefronts(requests: Any, lanes: Any, places: Any, size_bytes: int) -> int:
     """Return the number of wavefronts that requests to shared memory take.
 
-    A request of more than 4 bytes per thread is served 128 bytes' worth of threads at a time; each part takes as many
-    wavefronts as the most different words that fall on one bank.
+    The hardware splits a request of more than 4 bytes per thread into parts of 128 bytes. Each part takes as many
+    wavefronts as the most distinct words that are in one bank.
 
     Args:
-        requests: number of each access's request (of its warp).
-        lanes: lane of each access in its warp.
-        places: first byte of each access in shared memory.
-        size_bytes: of each access.
+        requests: the request of each access, as an integer per warp and instruction.
+        lanes: the lane of each access in its warp.
+        places: the first byte of each access in shared memory.
+        size_bytes: the bytes of an access.
     """
     words = max(1, size_bytes // BANK_BYTES)
     part = np.asarray(requests).astype(np.int64) * 8 + np.asarray(lanes).astype(np.int64) * words // BANKS

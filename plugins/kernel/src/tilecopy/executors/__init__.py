@@ -1,4 +1,4 @@
-"""What runs a built kernel: executors, which come by entry point ``tilecopy.executors.v1``, and what they are made of.
+"""Executors, which run built kernels (entry points ``tilecopy.executors.v1``), and the parts from which they are built.
 
 A package that has an executor, or that launches kernels itself, imports from here.
 """
