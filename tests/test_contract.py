@@ -161,7 +161,7 @@ def test_an_ignorable_option_leaves_the_fallbacks() -> None:
     found = planned(special, plain, hint=3)
     assert found.variant == "plain" and plain.seen == [{}] and special.seen == []
     assert dict(found.request.options) == {} and [note.kind for note in found.notes] == ["option"]
-    left_out = "option hint was left out: plain does not take it, and the copy is right without it"
+    left_out = "option hint is ignored: plain does not take it, and the copy is correct without it"
     assert f"note: {left_out}" in found.explain() and "has no tcgen05" in found.declined["special"]
     special = Words("special", priority=20, options=(HINT,))
     found = planned(special, plain, hint=3)

@@ -105,12 +105,12 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
         (
             lambda: plan(memory("shared")[:, :], memory(dtype="float16")[:, :]),
             tc.RequestError,
-            "copy float16 global A[32x32] -> float32 shared s[32x32], scope warp, sm_90a: destination s[0:32, 0:32] is float32, source A[0:32, 0:32] is float16; a copy does not convert",
+            "copy float16 global A[32x32] -> float32 shared s[32x32], scope warp, sm_90a: destination s[0:32, 0:32] has dtype float32 but source A[0:32, 0:32] has float16; a copy does not convert dtypes",
         ),
         (
             lambda: plan(memory("shared")[:, :], memory()[0:16, :]),
             tc.RequestError,
-            "copy float32 global A[16x32] -> float32 shared s[32x32], scope warp, sm_90a: destination extents (32, 32) and source extents (16, 32) differ (extents of 1 aside)",
+            "copy float32 global A[16x32] -> float32 shared s[32x32], scope warp, sm_90a: destination extents (32, 32) and source extents (16, 32) must be equal (extents of 1 are ignored)",
         ),
         (
             lambda: plan(memory("shared")[:, :], memory()[:, :], op="move"),
@@ -136,7 +136,7 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
                 scope=tc.thread(),
             ),
             tc.NoVariantError,
-            "option mbar is one mbarrier of the CTA, such as mbar[0]; it is required and was not given",
+            "option mbar is required but was not given; it must be one mbarrier of the CTA, such as mbar[0]",
         ),
         (
             lambda: declined("ldgsts", memory("shared")[:, :], memory()[:, :], op="copy_async", target="sm_75"),
@@ -156,7 +156,7 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
         (
             lambda: declined("gmem_smem", memory("shared", (33, 1))[:, :], memory(shape=(33, 1))[:, :]),
             tc.NoVariantError,
-            "33 elements are not divisible by the 32 threads of the warp",
+            "the 33 elements must be divisible by the 32 threads of the warp",
         ),
         (
             lambda: tc.Variant(name="v", op="copies", priority=1, summary="s", spaces=()),
@@ -168,7 +168,11 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
             tc.PluginError,
             "Option 'hint': ignorable must be True or False, got 'yes'",
         ),
-        (lambda: tc.Decline(""), tc.PluginError, "Decline: reason must be a text: operand, value and rule, got ''"),
+        (
+            lambda: tc.Decline(""),
+            tc.PluginError,
+            "Decline: reason must be a non-empty string that names operand, value and rule, got ''",
+        ),
     ],
 )
 def test_what_is_said(refused: Callable[[], Any], error: type[tc.TilecopyError], message: str) -> None:

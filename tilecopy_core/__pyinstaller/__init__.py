@@ -1,4 +1,4 @@
-"""Where PyInstaller finds the hook of tilecopy: the entry-point group ``pyinstaller40`` names it. tilecopy never imports this package."""
+"""The PyInstaller hook of tilecopy, which PyInstaller finds by the entry-point group ``pyinstaller40``."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from pathlib import Path
 
 
 def get_hook_dirs() -> list[str]:
-    """Return the folder of the hooks, as PyInstaller asks for it."""
+    """Return the folder of the hooks for PyInstaller."""
     return [str(Path(__file__).parent)]

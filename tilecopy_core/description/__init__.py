@@ -1,4 +1,4 @@
-"""What a copy is: the scope of threads, the target, the request, and the rules that every copy keeps."""
+"""The description of a copy: the scope of threads, the target, the request, and the rules for every copy."""
 
 from .request import OPS, CopyRequest, Variant, check_operands, check_request
 from .scope import (

@@ -1,7 +1,7 @@
-"""Checks that predicates are made of: each looks at a request and gives a reason to decline, or None.
+"""Checks for the predicates of variants: each returns a reason to decline a request, or None.
 
-A predicate is a table of them: ``tilecopy_predicate`` returns ``first_failure(request, TABLE)``. What the record
-declares (op, spaces, architecture, threads, options) dispatch has checked already, by the first functions here.
+A predicate is a table of them: ``tilecopy_predicate`` returns ``first_failure(request, TABLE)``. Dispatch has already
+checked what the record declares (op, spaces, architecture, threads, options), with the first functions here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Check = Callable[[CopyRequest], str | None]
 
 
 def first_failure(request: CopyRequest, table: Iterable[Check]) -> Verdict:
-    """Accept when every check passes, else decline with the reason of the first that fails."""
+    """Return Accept if every check passes, else Decline with the reason of the first check that fails."""
     for check in table:
         reason = check(request)
         if reason is not None:
@@ -27,9 +27,9 @@ def first_failure(request: CopyRequest, table: Iterable[Check]) -> Verdict:
 
 
 def of_another_kind(variant: Variant, request: CopyRequest) -> str | None:
-    """Return why a record's op, spaces and architecture do not fit a request, or None."""
+    """Return why the op, memory spaces or target of a request do not fit a variant's record, or None."""
     if variant.op != request.op:
-        return f"it lowers {variant.op}, this is a {request.op}"
+        return f"it lowers {variant.op}, but this copy is a {request.op}"
     if request.spaces not in variant.spaces:
         pair, taken = "{} -> {}".format(*request.spaces), ", ".join(f"{s} -> {d}" for s, d in variant.spaces)
         return f"memory pair {pair} is not one of {taken}"
@@ -37,9 +37,9 @@ def of_another_kind(variant: Variant, request: CopyRequest) -> str | None:
 
 
 def not_as_declared(variant: Variant, request: CopyRequest, looked: dict[str, str | None]) -> str | None:
-    """Return why the threads that reach a copy, or an option that it gives, do not fit a record, or None.
+    """Return why the active threads, an overhang or an option of a request do not fit a variant's record, or None.
 
-    ``looked`` has what was found of its threads for other records, by what those declare of them, and gains what is found.
+    ``looked`` caches the reason about threads under the record's ``threads``, because many records declare the same.
     """
     if variant.threads not in looked:
         check = {"all": all_threads_active, "one": single_thread}.get(variant.threads)
@@ -51,7 +51,7 @@ def not_as_declared(variant: Variant, request: CopyRequest, looked: dict[str, st
     names = [option.name for option in variant.options]
     if unknown := sorted(set(request.options).difference(names)):  # it would be lost in silence
         near = did_you_mean(unknown[0], names)
-        return f"option {unknown[0]!r} is unknown to it (it takes {', '.join(names) or 'none'}){near}"
+        return f"it does not take option {unknown[0]!r} (its options: {', '.join(names) or 'none'}){near}"
     for option in variant.options:
         value = request.options.get(option.name)
         if value is not None and not option.fits(value):
@@ -60,32 +60,32 @@ def not_as_declared(variant: Variant, request: CopyRequest, looked: dict[str, st
 
 
 def options_missing(variant: Variant, request: CopyRequest) -> tuple[str | None, tuple[str, ...]]:
-    """Return why a request lacks what a record requires, by the first such option, and the names of all; or None and ()."""
+    """Return a reason that names the first required option missing in a request, and the names of all; or None and ()."""
     required = (True,) if request.active.cta_threads is None else (True, IN_A_KERNEL)
     missing = [o for o in variant.options if o.required in required and request.options.get(o.name) is None]
     if not missing:
         return None, ()
     first = missing[0]
     where = f" {IN_A_KERNEL}" if first.required == IN_A_KERNEL else ""
-    why = f"option {first.name} is {first.meaning}; it is required{where} and was not given"
+    why = f"option {first.name} is required{where} but was not given; it must be {first.meaning}"
     return why, tuple(option.name for option in missing)
 
 
 def why_not_asked(variant: Variant, request: CopyRequest) -> str | None:
-    """Return why a request is kept from a variant by what its record declares, before any of its hooks; or None."""
+    """Return why a variant's record alone excludes a request, before any hook is called; or None."""
     why = of_another_kind(variant, request) or not_as_declared(variant, request, {})
     return why or options_missing(variant, request)[0]
 
 
 def edges_declined(variant: Variant, request: CopyRequest) -> str | None:
-    """Return why a copy whose regions may overhang does not go to a variant: it does not declare ``edges``; or None."""
+    """Return a reason if a region of the copy may overhang and the variant does not declare ``edges``, else None."""
     if variant.edges or not request.may_exceed_bounds:
         return None
     dims = [(region, dim) for region in (request.src, request.dst) for dim in range(len(region.starts))]
     region, dim = next((region, dim) for region, dim in dims if any(region.exceeds(dim)))
     why = f"{region} may overhang dimension {dim} of {region.buffer.name} (outside={request.outside})"
-    advice = "let starts be proved inside (bounds of scalars, a static grid), or copy the tiles at the edge with a variant that lowers edges"
-    return f"{why}, and {variant.name} copies whole boxes alone; {advice}"
+    advice = "declare bounds of scalars or a static grid that keep it inside, or copy edge tiles with a variant that masks them"
+    return f"{why}, but {variant.name} cannot mask elements out of bounds; {advice}"
 
 
 def scope_in(*kinds: str) -> Check:
@@ -99,21 +99,23 @@ def scope_in(*kinds: str) -> Check:
 
 
 def all_threads_active(request: CopyRequest) -> str | None:
-    """Check that every thread of the scope reaches the copy; the reason names the axis that was narrowed."""
+    """Check that every thread of the scope reaches the copy; the reason names the axis along which some do not."""
     return request.active.why_not_all(request.scope) or why_not_shared(request)
 
 
 def single_thread(request: CopyRequest) -> str | None:
-    """Check that one thread alone reaches the copy: each active thread would issue it again."""
+    """Check that exactly one thread reaches the copy, because each active thread would issue it again."""
     if request.scope.kind != "thread":
-        return f"scope {request.scope.kind}: a single thread issues this copy"
+        return f"the scope must be thread, because a single thread issues this copy, got {request.scope.kind}"
     active = request.active
     count = active.count()
     if count is None and active.cta_threads is not None:
         around = active.undecided or active.deciding[0][0]
-        return f"the enclosing condition '{around}' cannot be shown to leave a single thread"
+        return (
+            f"exactly one thread must reach the copy, but the enclosing condition '{around}' is not proved to leave one"
+        )
     if count is not None and count != 1:
-        return f"{count} threads reach the copy and each would issue it; put it inside if_(thread_id() == 0)"
+        return f"exactly one thread must reach the copy, but {count} do; put it inside if_(thread_id() == 0)"
     return None
 
 
@@ -122,7 +124,7 @@ valid_copy: Check = why_invalid
 
 
 def whole_byte_elements(request: CopyRequest) -> str | None:
-    """Check that elements are whole bytes: two elements to a byte have no address of their own."""
+    """Check that elements are whole bytes, because an element of less than a byte has no address."""
     dtype = request.src.buffer.dtype
     if dtype.bits < 8:
         return f"elements of {dtype.bits} bits ({dtype}) are not addressable: {why_not_in_bytes(request)}"
@@ -138,20 +140,20 @@ def no_replica(request: CopyRequest) -> str | None:
 
 
 def relaxed_to_global(request: CopyRequest) -> str | None:
-    """Check that option ``relaxed`` is given for stores to global memory alone."""
+    """Check that option ``relaxed`` is given only for stores to global memory."""
     if request.relaxed and request.dst.buffer.space != "global":
-        return f"option relaxed is about stores to global memory; the destination {request.dst} is in {request.dst.buffer.space}"
+        return f"option relaxed needs a destination in global memory, but {request.dst} is in {request.dst.buffer.space} memory"
     return None
 
 
 def mbarrier_of(request: CopyRequest) -> Region | None:
-    """Return the mbarrier of option ``mbar``: one element, or the first of a buffer; None where it is left out."""
+    """Return the mbarrier of option ``mbar`` (of a buffer, its first element), or None if the option is not given."""
     mbar = request.options.get("mbar")
     return mbar[0] if isinstance(mbar, Buffer) else mbar
 
 
 def one_mbarrier(request: CopyRequest) -> str | None:
-    """Check that option ``mbar`` is one mbarrier in shared memory (a plan with no kernel around it may leave it out)."""
+    """Check that option ``mbar``, if given, is one mbarrier in shared memory."""
     mbar = mbarrier_of(request)
     if mbar is not None and (mbar.buffer.space != "shared" or mbar.buffer.dtype.bits != 64 or mbar.size != 1):
         return f"option mbar must be one mbarrier in shared memory, such as mbar[0], got {mbar!r}"
@@ -159,9 +161,9 @@ def one_mbarrier(request: CopyRequest) -> str | None:
 
 
 def fits_one_phase(request: CopyRequest) -> str | None:
-    """Check that all bytes of the copy complete on one phase of an mbarrier."""
+    """Check that one phase of an mbarrier can count all bytes of the copy."""
     if request.src.nbytes > MBARRIER_TX_LIMIT:
-        return f"{request.src.nbytes} bytes complete on one mbarrier phase, which counts at most {MBARRIER_TX_LIMIT}"
+        return f"one mbarrier phase counts at most {MBARRIER_TX_LIMIT} bytes, but the copy has {request.src.nbytes}"
     return None
 
 
@@ -169,5 +171,5 @@ def divides_threads(request: CopyRequest) -> str | None:
     """Check that the element count is a multiple of the scope's thread count."""
     count, threads = request.dst.size, request.scope.threads
     if count % threads:
-        return f"{count} elements are not divisible by the {threads} threads of the {request.scope.kind}"
+        return f"the {count} elements must be divisible by the {threads} threads of the {request.scope.kind}"
     return None

@@ -1,4 +1,4 @@
-"""Copies of elements of less than a byte as copies of bytes, for variants that address whole bytes."""
+"""Copies of elements smaller than a byte, rewritten as copies of bytes for variants that address whole bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .request import CopyRequest
 
 
 def in_bytes(request: CopyRequest) -> CopyRequest | None:
-    """Return the request with both sides as uint8, or None where that is another copy or elements have whole bytes anyway.
+    """Return the equal request with both sides as uint8, or None if there is none or the elements are whole bytes already.
 
     Two neighbours of 4 bits must share a byte in the same dimension on both sides, and boxes must begin and end between bytes.
     """
@@ -25,7 +25,7 @@ def in_bytes(request: CopyRequest) -> CopyRequest | None:
 
 
 def why_not_in_bytes(request: CopyRequest) -> str:
-    """Return why :func:`in_bytes` has no such request for elements of less than a byte, and what to do."""
+    """Return why :func:`in_bytes` returns None for elements smaller than a byte, and what to do."""
     try:
         (dst, dst_place, *_), (src, src_place, *_) = _as_bytes(request.dst), _as_bytes(request.src)
     except LayoutError as error:
@@ -37,7 +37,7 @@ def why_not_in_bytes(request: CopyRequest) -> str:
         advice = f"; or copy the whole bytes, from {names[0]} to {names[1]}"
         return f"{error}{advice}" if dst_phase == src_phase else str(error)
     if dst_place != src_place:
-        return f"neighbours in a byte must lie along the same dimension of {request.src} and {request.dst}"
+        return f"the elements that share a byte must be neighbours along the same dimension of {request.src} and {request.dst}"
     return f"copy bytes, from {src.buffer.name}.view(dtype='uint8') to {dst.buffer.name}.view(dtype='uint8')"
 
 

@@ -39,28 +39,28 @@ RESERVED = frozenset({"dst", "src", "op", "scope", "target", "variant", "active"
 _ENUMERATE_LIMIT = 1 << 24
 
 COMPLETIONS: dict[str, tuple[str, ...]] = {
-    "barrier": ("the threads that copied go on with it; other threads after a barrier (cta_sync)",),
+    "barrier": ("the copying threads may use the data at once; other threads need a barrier (cta_sync) first",),
     "cp_async_group": (
         "cp_async_commit() by the threads that copied",
-        "cp_async_wait(n) by the same threads; n newer groups may be left",
+        "cp_async_wait(n) by the same threads; n newer groups may stay pending",
         "a barrier (cta_sync) before other threads read",
     ),
     "mbarrier": (
-        "arrive_expect_tx(bytes) on the mbarrier, by one thread of the CTA that receives",
-        "wait(phase) on it, by every thread that reads",
+        "arrive_expect_tx(bytes) on the mbarrier by one thread of the receiving CTA",
+        "wait(phase) on the mbarrier by every thread that reads the data",
     ),
     "bulk_group": (
-        "before: fence_proxy_async() by the threads that wrote the source, then a barrier",
+        "before the copy: fence_proxy_async() by the threads that wrote the source, then a barrier",
         "bulk_commit() by the thread that copied",
-        "bulk_wait(n) by the same thread; n newer groups may be left; read=True where only the source is to be free again",
+        "bulk_wait(n) by the same thread; n newer groups may stay pending; with read=True only until the source is free",
     ),
     "tcgen05_commit": (
         "tcgen05_commit(mbar) by the thread that copied",
-        "wait(phase) on that mbarrier, by every thread that reads or overwrites the source",
+        "wait(phase) on that mbarrier by every thread that reads the data or overwrites the source",
     ),
     "wgmma_group": (
         "wgmma.commit_group.sync.aligned by the warpgroup",
-        "wgmma.wait_group.sync.aligned n by the warpgroup; n newer groups may be left",
+        "wgmma.wait_group.sync.aligned n by the warpgroup; n newer groups may stay pending",
     ),
 }
 """How the caller learns that a copy is done: the words that :attr:`Variant.completion` may have, each with its steps in
@@ -97,18 +97,18 @@ def _field(rule: str, fits: Callable[[Any], bool] = _is_text, **more: Any) -> An
 
 def _default_steps(variant: Variant) -> tuple[str, ...]:
     if variant.completion == "undeclared":
-        return ("its record does not say; see the documentation of the package",)
+        return ("the variant does not declare its completion; see the documentation of its package",)
     return COMPLETIONS.get(variant.completion, ()) if isinstance(variant.completion, str) else ()
 
 
 @frozen
 class Accept:
-    """The answer that the variant can do this copy, at its record's priority or at another, which is an integer (else a PluginError).
+    """The answer of a variant that can do a copy, with its record's priority or another.
 
-    A lower one leaves the copy to another variant that does it as well.
+    A lower priority leaves the copy to another variant that does it equally well. Raises PluginError if the priority is not an integer.
     """
 
-    priority: int | None = _field("an integer of 64 bits, or None", optional(ANY_INTEGER).fits, default=None)
+    priority: int | None = _field("a 64-bit integer or None", optional(ANY_INTEGER).fits, default=None)
 
     def __bool__(self) -> bool:
         return True
@@ -116,9 +116,9 @@ class Accept:
 
 @frozen
 class Decline:
-    """The answer that the variant does not do this copy; a person reads the reason. Raises PluginError where it is not a text."""
+    """The answer of a variant that cannot do a copy, with the reason. Raises PluginError if the reason is not a string."""
 
-    reason: str = _field("a text: operand, value and rule")
+    reason: str = _field("a non-empty string that names operand, value and rule")
 
     def __bool__(self) -> bool:
         return False
@@ -129,7 +129,7 @@ Verdict = Accept | Decline
 
 @frozen
 class Option:
-    """A frozen record of one option of a variant; dispatch refuses what does not fit it before any hook is called.
+    """A frozen record of one option of a variant; dispatch rejects other values before it calls a hook.
 
     Raises PluginError where a field is malformed.
 
@@ -144,13 +144,13 @@ class Option:
             installed one of the op that declares it says so.
     """
 
-    name: str = _field("a keyword such as 'mbar'", lambda value: isinstance(value, str) and value.isidentifier())
+    name: str = _field("an identifier such as 'mbar'", lambda value: isinstance(value, str) and value.isidentifier())
     types: tuple[type, ...] = _field(
         "a type or a tuple of types",
         lambda values: values != () and all(isinstance(kind, type) for kind in values),
         converter=lambda value: value if isinstance(value, tuple) else (value,),
     )
-    meaning: str = _field("a text that says what the value is")
+    meaning: str = _field("a non-empty string that says what the value is")
     required: bool | str = _field(
         f"True, False or {IN_A_KERNEL!r}", lambda value: FLAG.fits(value) or value == IN_A_KERNEL, default=False
     )
@@ -159,9 +159,9 @@ class Option:
 
     def __attrs_post_init__(self) -> None:
         if self.default is not None and (self.required or not self.fits(self.default)):
-            rule = "an option that is required has none" if self.required else "it is of one of the option's types"
+            rule = "a required option must not have one" if self.required else "it must have one of the option's types"
             raise PluginError(
-                f"Option {self.name}: default is {short_repr(self.default)}, required {self.required}, types {short_repr(self.types)}: {rule}"
+                f"Option {self.name} of types {short_repr(self.types)} has default {short_repr(self.default)}, required {self.required}: {rule}"
             )
 
     def fits(self, value: object) -> bool:
@@ -174,7 +174,7 @@ class Option:
 RELAXED = Option(
     "relaxed",
     (bool,),
-    "True where other CTAs may write the same elements of global memory with the same values, so that stores are st.relaxed.gpu",
+    "True if other CTAs may write the same values to the same elements of global memory (stores are then st.relaxed.gpu)",
     default=False,
 )
 """For variants that store to global memory: accesses that are strong at a scope with all their threads race with none of
@@ -185,8 +185,8 @@ those (PTX ISA, memory consistency model: morally strong operations)."""
 class Variant:
     """A frozen record of what a variant does and needs: the attribute ``variant`` of a plugin.
 
-    Dispatch holds every request against it before it calls a hook: op, spaces, architecture, threads and options. What
-    is declared here need not be checked by a hook. Raises PluginError where a field is malformed.
+    Before dispatch calls a hook it checks every request against the record: op, spaces, architecture, threads and options.
+    A hook need not check them again. Raises PluginError where a field is malformed.
 
     Attributes:
         name: the same as its entry point.
@@ -206,8 +206,8 @@ class Variant:
 
     name: str = _field("the name of the entry point")
     op: str = _field(f"one of {', '.join(OPS)}")
-    priority: int = _field("an integer of 64 bits", ANY_INTEGER.fits)
-    summary: str = _field("one line that says what it does")
+    priority: int = _field("a 64-bit integer", ANY_INTEGER.fits)
+    summary: str = _field("one line that says what the variant does")
     spaces: tuple[tuple[str, str], ...] = _field(
         "pairs of names, (source, destination)",
         lambda pairs: (
@@ -226,39 +226,41 @@ class Variant:
         default=attrs.Factory(lambda self: "barrier" if self.op == "copy" else "undeclared", takes_self=True),
     )
     completion_steps: tuple[str, ...] = _field(
-        "what the caller does after the copy (for a completion of the variant's own), as texts in order",
+        "a non-empty tuple of strings, the caller's steps after the copy (required for a completion of the variant's own)",
         lambda value: _are_texts(value) and value != (),
         default=attrs.Factory(_default_steps, takes_self=True),
         converter=_tuple,
     )
-    threads: str = _field("one of all, one, any", lambda value: value in ("all", "one", "any"), default="all")
+    threads: str = _field("'all', 'one' or 'any'", lambda value: value in ("all", "one", "any"), default="all")
     edges: bool = _field(FLAG.rule, FLAG.fits, default=False)
-    features: tuple[str, ...] = _field("names of features, such as ('tma',)", _are_texts, default=(), converter=_tuple)
+    features: tuple[str, ...] = _field(
+        "a tuple of names of features, such as ('tma',)", _are_texts, default=(), converter=_tuple
+    )
 
     def __attrs_post_init__(self) -> None:
         names = sorted([*RESERVED, *[option.name for option in self.options]])
         if twice := [name for name in names if names.count(name) > 1]:
             raise PluginError(
-                f"Variant {self.name!r}: options has {twice[0]!r} twice, or it is a parameter that every copy has"
+                f"Variant {self.name!r}: the names of options must be unique and not parameters of every copy, got {twice[0]!r}"
             )
 
     def why_unusable(self) -> str | None:
-        """Return why this core can do nothing with a well-formed record (an op or a space that it does not have), or None."""
+        """Return why this core cannot use a well-formed record (an unknown op, space or feature), or None."""
         spaces = [("the space", "spaces", space, SPACES) for pair in self.spaces for space in pair]
         features = [("the feature", "features", feature, (*FEATURES, *TARGETS)) for feature in self.features]
         for what, plural, name, known in [("op", "ops", self.op, OPS), *spaces, *features]:
             if name not in known:
                 near = did_you_mean(name, known)
-                return f"its record has {what} {name!r}; the {plural} are {', '.join(known)}{near}"
+                return f"its record names {what} {name!r}, which is unknown; the {plural} are {', '.join(known)}{near}"
         return None
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Return the targets that have what it needs, the oldest first."""
+        """The names of the targets that have all features of the variant, the oldest first."""
         return tuple(name for name in TARGETS if self.why_not_on(target_of(name)) is None)
 
     def why_not_on(self, target: Target) -> str | None:
-        """Return what a target lacks of what the variant needs, or None."""
+        """Return which feature of the variant a target lacks, or None."""
         for feature in self.features:
             if not target.has(feature):
                 lacks = f"has no {feature}" if feature in FEATURES else "does not have it"
@@ -266,12 +268,12 @@ class Variant:
         return None
 
     def option(self, request: CopyRequest, name: str) -> Any:
-        """Return the value that a request gives an option, or the option's default; a PluginError for one that is not declared."""
+        """Return the value of an option in a request, or its default. Raises PluginError for an option that is not declared."""
         for option in self.options:
             if option.name == name:
                 value = request.options.get(name)
                 return option.default if value is None else value
-        raise PluginError(f"Variant {self.name!r}: it declares no option {short_repr(name)}")
+        raise PluginError(f"Variant {self.name!r} does not declare an option {short_repr(name)}")
 
 
 _set_fields = Variant.__init__
@@ -279,11 +281,11 @@ _set_fields = Variant.__init__
 
 @wraps(_set_fields)
 def _init(self: Variant, *values: Any, **fields: Any) -> None:
-    """Refuse what records of tilecopy-core 0.1 had in place of ``features``."""
+    """Reject the arguments that ``features`` replaced in tilecopy-core 0.2."""
     for name in ("min_arch", "specific", "instructions"):
         if name in fields:
             raise TypeError(
-                f"Variant has no argument {name!r}: write features=, such as features=('cp.async',) or features=('sm_90',)"
+                f"Variant takes no argument {name!r}: use features=, such as features=('cp.async',) or features=('sm_90',)"
             )
     _set_fields(self, *values, **fields)
 
@@ -326,12 +328,14 @@ def _options(value: Any) -> Options:
 
 
 def _as_region(value: Any) -> Any:
-    """Return what stands for a region as that region, an integer of a framework as a plain one, anything else as it is."""
+    """Return the region of an object with ``as_region()``, a framework's integer as an int, and anything else unchanged."""
     as_region = attribute(value, "as_region")
     try:
         return plain(value) if as_region is None else as_region()
     except Exception as error:  # an object's own
-        raise RequestError(f"options: as_region() of {short_repr(value)} must return a region, got an error") from error
+        raise RequestError(
+            f"options: as_region() of {short_repr(value)} must return a region, but it raised an error"
+        ) from error
 
 
 @frozen(kw_only=True)
@@ -399,27 +403,27 @@ class CopyRequest:
 
     @property
     def most_registers(self) -> int:
-        """Return the registers of 32 bits that a thread has at most: 255, or fewer where the CTAs of an SM share its 65,536."""
+        """The most 32-bit registers of a thread: 255, or fewer if the CTAs of an SM must share its 65,536."""
         threads = self.active.cta_threads or min(self.scope.threads, MAX_CTA_THREADS)
         return min(MOST_REGISTERS, SM_REGISTERS // (threads * self.min_ctas_per_sm))
 
     @property
     def spaces(self) -> tuple[str, str]:
-        """Return source and destination space."""
+        """The memory spaces of source and destination."""
         return self.src.buffer.space, self.dst.buffer.space
 
     @property
     def fill(self) -> tuple[int, ...] | None:
-        """Return the repeated 32-bit words that stand for elements outside; None where the destination stays as it is there."""
+        """The repeating 32-bit words that fill elements out of bounds, or None if those elements are not written."""
         return self.outside.words if self.outside is not None and self.outside.kind == "fill" else None
 
     @property
     def relaxed(self) -> bool:
-        """Return whether stores may meet those of other CTAs: option :data:`RELAXED`."""
+        """True if other CTAs may store to the same elements (option :data:`RELAXED`)."""
         return self.options.get(RELAXED.name) is True
 
     def side_in(self, space: str) -> Region:
-        """Return the operand that lies in a space (the destination when both do)."""
+        """Return the operand in a memory space; of two the destination."""
         return self.dst if self.dst.buffer.space == space else self.src
 
 
@@ -429,7 +433,7 @@ def _shown_region(region: Region) -> str:
 
 
 def check_request(request: CopyRequest) -> None:
-    """Refuse a request that no variant could give a meaning.
+    """Raise an error for a request that has no meaning for any variant.
 
     Raises RequestError for dtypes or extents that differ, and LayoutError where the destination's layout puts two elements
     in one place, or a region leaves its buffer without ``outside=``.
@@ -442,7 +446,7 @@ def check_request(request: CopyRequest) -> None:
 
 
 def check_operands(request: CopyRequest) -> None:
-    """Check a request like :func:`check_request`, of regions that are known to lie inside."""
+    """Check a request like :func:`check_request`, but assume that its regions lie inside their buffers."""
     if reason := why_invalid(request):
         raise RequestError(f"{request}: {reason}")
     if request.may_exceed_bounds and (symbolic(request.dst.buffer.shape) or not why_aliasing(request.dst.buffer[()])):
@@ -452,25 +456,27 @@ def check_operands(request: CopyRequest) -> None:
 
 
 def why_invalid(request: CopyRequest) -> str | None:
-    """Return why source and destination do not match (dtype, extents, layouts), or None."""
+    """Return why source and destination differ in dtype or extents, or None."""
     dst, src = request.dst, request.src
     dst_dtype, src_dtype = dst.buffer.dtype, src.buffer.dtype
     if dst_dtype is not src_dtype and dst_dtype != src_dtype:  # nearly always one record of the table
-        return f"destination {dst} is {dst_dtype}, source {src} is {src_dtype}; a copy does not convert"
+        return (
+            f"destination {dst} has dtype {dst_dtype} but source {src} has {src_dtype}; a copy does not convert dtypes"
+        )
     if [each for each in dst.extents if each != 1] != [extent for extent in src.extents if extent != 1]:
-        return f"destination extents {dst.extents} and source extents {src.extents} differ (extents of 1 aside)"
+        return f"destination extents {dst.extents} and source extents {src.extents} must be equal (extents of 1 are ignored)"
     return None
 
 
 def why_aliasing(region: Region) -> str | None:
-    """Return why two coordinates of a region share a place, or None; symbolic strides are taken to be past all others."""
+    """Return why two coordinates of a region may have the same address, or None; symbolic strides count as the largest."""
     layout = region.sliced_layout() or region.buffer.layout
     if not isinstance(layout, TileLayout):
         return None  # the box of an array whose extents are not known is always a layout
     tile = layout.unswizzled
     steps = sorted((it for it in tile.shard if it.extent > 1 and isinstance(it.stride, int)), key=lambda it: it.stride)
     if still := next((it for it in steps if it.stride == 0), None):
-        return f"{region} has an iter of extent {still.extent} and stride 0: its elements share one address"
+        return f"{region} has an iter of extent {still.extent} and stride 0, so its elements have the same address"
     reached: dict[str, int] = {}
     for it in steps:
         if it.stride <= reached.get(it.axis.name, 0):
@@ -480,7 +486,7 @@ def why_aliasing(region: Region) -> str | None:
         return None  # every stride is past all that the smaller ones reach: one place each
     tile = TileLayout.of(steps)
     if tile.size > _ENUMERATE_LIMIT:
-        return f"{region} has overlapping strides and {tile.size} elements, too many to compare one by one"
+        return f"{region} has overlapping strides, and its {tile.size} elements are too many to compare their addresses"
     flat: Any = np.arange(tile.size)
     places, scale = np.zeros_like(flat), 1
     for axis in tile.axes:
@@ -488,12 +494,12 @@ def why_aliasing(region: Region) -> str | None:
         places += values * scale
         scale *= int(values.max(initial=0)) + 1
     if (count := len(set(places.tolist()))) != tile.size:
-        return f"{region} puts {tile.size} elements in {count} places of {tile}"
+        return f"{region} has {tile.size} elements at only {count} different addresses (layout {tile})"
     return None
 
 
 def why_not_shared(request: CopyRequest) -> str | None:
-    """Return why the threads of the scope do not copy one box together: a start or a layout differs between them; or None."""
+    """Return why a start or a layout is not the same in all threads of the scope, which copy one box together; or None."""
     for region in (request.dst, request.src):
         placed_by = region.buffer.placed_by()
         for what, other, values in (("layout", "other elements", placed_by), ("start", "another box", region.starts)):
@@ -501,7 +507,7 @@ def why_not_shared(request: CopyRequest) -> str | None:
                 if differs_within(value, request.scope):
                     where = f"the start {value}" if what == "start" else f"{value} in the layout {region.buffer.layout}"
                     return (
-                        f"{where} of {region} differs between the threads of a {request.scope.kind}: each would copy "
-                        f"{other}; copy at scope thread, or let the {what} depend on nothing finer than the scope"
+                        f"{where} of {region} differs between the threads of a {request.scope.kind}, so each would copy "
+                        f"{other}; use scope thread, or a {what} that is equal in all threads of the scope"
                     )
     return None

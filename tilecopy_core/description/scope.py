@@ -1,4 +1,4 @@
-"""The threads of a copy: scopes, the place of a thread in them, and which threads are active."""
+"""The threads of a copy: scopes, the index of a thread in its scope, and which threads are active."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CTA_THREADS = integer_in(1, MAX_CTA_THREADS)
 
 @frozen(repr=False)
 class Scope:
-    """The threads that do one copy together: so many ``threads``, of the kind thread, warp, warpgroup, cta or cluster."""
+    """A frozen record of the threads that do one copy together: their number, and thread, warp, warpgroup, cta or cluster."""
 
     kind: str = attrs.field(validator=one_of("thread", "warp", "warpgroup", "cta", "cluster"))
     threads: int = attrs.field(validator=integer_in(1, 16 * MAX_CTA_THREADS))
@@ -35,34 +35,34 @@ class Scope:
 
     @property
     def tid(self) -> Int:
-        """Return the thread's index in the scope, as a symbol bounded by its size."""
+        """The thread's index in the scope, a symbol bounded by the scope's size."""
         return tid_symbol(self.threads)
 
     def thread_index(self, tid: Int) -> Int:
-        """Return the index within the scope of the thread whose index in the CTA is ``tid``."""
+        """Return the index in the scope of the thread with index ``tid`` in its CTA."""
         return 0 if self.kind == "thread" else tid % self.threads if self.kind != "cta" else tid
 
 
 def thread() -> Scope:
-    """Return the scope of each active thread on its own."""
+    """Return the scope of one thread: each active thread copies by itself."""
     return Scope("thread", 1)
 
 
 def warp() -> Scope:
-    """Return the scope of the 32 threads of each warp."""
+    """Return the scope of one warp, 32 threads."""
     return Scope("warp", WARP_THREADS)
 
 
 def warpgroup() -> Scope:
-    """Return the scope of the 128 threads of each four consecutive warps."""
+    """Return the scope of four consecutive warps, 128 threads."""
     return Scope("warpgroup", WARPGROUP_THREADS)
 
 
 def cta(threads: int) -> Scope:
-    """Return the scope of all threads of the CTA. Raises RequestError where these are not 1 to 1024."""
+    """Return the scope of all threads of a CTA. Raises RequestError unless there are 1 to 1024."""
     count = plain(threads)
     if not _CTA_THREADS.fits(count):
-        one = "; it has one dimension here" if isinstance(threads, (tuple, list)) else ""
+        one = "; give one integer, because a CTA has one dimension here" if isinstance(threads, (tuple, list)) else ""
         raise RequestError(f"a CTA must have 1 to {MAX_CTA_THREADS} threads, got {short_repr(threads)}{one}")
     return Scope("cta", int(count))
 
@@ -75,20 +75,20 @@ def tid_symbol(cta_threads: int | None) -> Int:
 
 
 def axis_index(axis: Axis, tid: Int) -> Int:
-    """Return where a thread lies along an axis. Raises RequestError for one that does not count threads or warps of a CTA."""
+    """Return the index of a thread along an axis. Raises RequestError if the axis does not count threads or warps of a CTA."""
     if axis.kind != "thread" or axis.finer not in _SIZES:
-        raise RequestError(f"axis {axis} does not count the threads of a CTA")
+        raise RequestError(f"axis_index: the axis must count threads or warps of a CTA, got {axis}")
     threads = _SIZES[axis.finer]
     place = tid // threads
     return place % (_SIZES[axis.coarser] // threads) if axis.coarser in _SIZES else place
 
 
 def by_thread(value: Int | Condition, cta_threads: int) -> Any:
-    """Return an integer's value, or a condition's truth, in each thread of a CTA, whose index alone it depends on, else RequestError."""
+    """Return an integer's or condition's value in each thread of a CTA; RequestError unless it depends only on the thread's index."""
 
     def number(operand: Int) -> Any:
         if not is_int_like(operand) or not all(map(is_thread_id, symbols_of(operand))):
-            raise RequestError(f"by_thread: the value {short_repr(value)} depends on more than the thread's index")
+            raise RequestError(f"by_thread: the value must depend only on the thread's index, got {short_repr(value)}")
         return evaluate(operand, dict.fromkeys(symbols_of(operand), np.arange(cta_threads)))
 
     values = value.evaluate(number) if isinstance(value, Condition) else number(value)
@@ -102,13 +102,13 @@ def is_thread_id(symbol: Symbol) -> bool:
 
 @cache
 def _lane_of(size: int, threads: int) -> tuple[Symbol, Symbol, Int]:
-    """Return the group of a thread, its lane among the ``size`` threads of that, and its index in a CTA by the two."""
+    """Return symbols for a thread's group and its lane in a group of ``size`` threads, and its index in the CTA from them."""
     group, lane = Symbol("group", 0, (threads - 1) // size), Symbol("lane", 0, size - 1, varies="thread")
     return group, lane, of_atom(group) * size + of_atom(lane)
 
 
 def differs_within(value: Int, scope: Scope) -> bool:
-    """Return whether two threads of one instance of a scope can see different values of an integer."""
+    """Return whether an integer may have different values in two threads of one warp, warpgroup or CTA, as the scope says."""
     if scope.kind == "thread" or not _may_differ(value):
         return False
     symbols = symbols_of(value)
@@ -136,7 +136,7 @@ def _depends_on(value: Any, lane: Symbol, group: Symbol) -> bool:
 
 
 def _made_of(atom: Atom) -> tuple[Any, ...]:
-    """Return what decides an atom. A quotient goes up with its dividend, so that one of a minimum is that of either side."""
+    """Return the integers that an atom depends on; a quotient of a minimum depends on the quotient of either side."""
     if atom.op == "//":
         dividend, by = atom.operands
         for least, factor in terms_of(dividend):
@@ -172,25 +172,25 @@ class ActiveThreads:
             )
 
     def why_not_all(self, scope: Scope) -> str | None:
-        """Return why not every thread of the scope takes part, naming the axis that was narrowed; None when all do."""
+        """Return why some threads of the scope may not be active, with the axis along which they are not; None if all are."""
         if scope.kind == "thread":
             return None
         size = _SIZES.get(scope.kind)
         if self.cta_threads is not None:
             if size is not None and self.cta_threads % size:
-                return f"a CTA of {self.cta_threads} threads has no full last {scope.kind} ({size} threads)"
+                return f"the last {scope.kind} of a CTA of {self.cta_threads} threads has fewer than {size} threads"
             if scope.kind == "cta" and scope.threads != self.cta_threads:
-                return f"the scope has {scope.threads} threads, the CTA {self.cta_threads}"
+                return f"the scope has {scope.threads} threads but the CTA has {self.cta_threads}"
         return self.why_split(scope)
 
     def why_split(self, scope: Scope) -> str | None:
-        """Return why some threads of a scope may be active and others not, naming the axis that was narrowed; None where they are together."""
+        """Return why some threads of a scope may be active and others not, with the axis along which they differ; else None."""
         size, warps = _SIZES.get(scope.kind), "wid_in_wg" if scope.kind == "warpgroup" else "warpid"
         differing = [(text, value) for text, value in self.deciding if differs_within(value, scope)]
         if self.undecided or differing:
             unsure = self.undecided or differing[0][0]
             axis = "laneid" if self.undecided or differs_within(differing[0][1], warp()) else warps
-            return f"not every thread of the {scope.kind} can be shown to be active: the enclosing condition '{unsure}' may narrow {axis}"
+            return f"every thread of the {scope.kind} must be active, but the enclosing condition '{unsure}' may differ along {axis}"
         if self.mask is None or all(self.mask):
             return None
         mask, size = np.array(self.mask), size or len(self.mask)
@@ -201,10 +201,12 @@ class ActiveThreads:
         lanes_whole = all(len(set(group[i : i + 32])) == 1 for group in partial for i in range(0, len(group), 32))
         axis = warps if lanes_whole else "laneid"
         active = f"{int(partial[0].sum())} of the {len(partial[0])} threads of the {scope.kind}"
-        return f"an enclosing condition leaves {active} active (narrowed axis: {axis})"
+        return (
+            f"every thread must be active, but an enclosing condition leaves {active} active (they differ along {axis})"
+        )
 
     def count(self) -> int | None:
-        """Return how many threads of the CTA are active; None where that is not known."""
+        """Return the number of active threads of the CTA, or None if it is not known."""
         if self.cta_threads is None or self.undecided:
             return None
         if any(differs_within(value, Scope("cta", self.cta_threads)) for _, value in self.deciding):
@@ -212,7 +214,7 @@ class ActiveThreads:
         return self.cta_threads if self.mask is None else sum(self.mask)
 
     def narrowed_by(self, condition: Condition) -> ActiveThreads:
-        """Return the threads that reach the inside of ``if condition``."""
+        """Return the threads that are active inside ``if condition``."""
         return reduce(ActiveThreads._narrow, condition.conjuncts(), self)
 
     def _narrow(self, condition: Condition) -> ActiveThreads:
@@ -231,16 +233,16 @@ class ActiveThreads:
         return self.decided_by(repr(condition), [value for values in deciding for value in values or ()])
 
     def decided_by(self, text: str, values: Iterable[Int]) -> ActiveThreads:
-        """Return the threads inside a loop or condition that depends on some integers."""
+        """Return the threads that are active inside a loop or condition that depends on some integers."""
         added = tuple((text, value) for value in values if _may_differ(value))
         return attrs.evolve(self, deciding=self.deciding + added) if added else self
 
 
 def _deciding(leaf: Condition) -> tuple[Int, ...] | None:
-    """Return the integers that threads agree on where they agree on a comparison; None where those are not known.
+    """Return integers such that threads with equal values of them agree on a comparison; None if those are not known.
 
-    Of data, these are what decides where it lies: threads that load one place have one value. Of two integers, the difference, or its sign alone. A difference is below 0 where its quotient by anything is; of that,
-    what the lane adds to multiples is dropped.
+    For loaded data they are the address: threads that load one address get one value. For two integers they are the
+    difference, or its sign: the quotient by a large power of two, which drops what a lane adds to a multiple.
     """
     left, right, op = leaf.left, leaf.right, leaf.op
     if not (is_int_like(left) and is_int_like(right)):

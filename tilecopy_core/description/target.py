@@ -45,7 +45,7 @@ STATIC_SHARED_LIMIT_BYTES = 48 * 1024
 
 @frozen(repr=False, cache_hash=True)  # tables of what targets have look them up
 class Target:
-    """An architecture to lower for, such as ``sm_90a``, whose ``arch`` is 90.
+    """A frozen record of an architecture to lower for, such as ``sm_90a``, whose ``arch`` is 90.
 
     The ``suffix`` is ``""``, ``"a"`` (this architecture alone) or ``"f"`` (its family).
     """
@@ -57,7 +57,7 @@ class Target:
         arch, suffix = self.arch, self.suffix
         if type(arch) is not int or type(suffix) is not str or suffix not in _ARCHITECTURES.get(arch, (0, ()))[1]:
             raise TargetError(
-                f"Target: no target has arch {short_repr(arch)} and suffix {short_repr(suffix)}; they are {', '.join(TARGETS)}"
+                f"Target: no target has arch {short_repr(arch)} and suffix {short_repr(suffix)}; the targets are {', '.join(TARGETS)}"
             )
 
     def __str__(self) -> str:
@@ -68,16 +68,16 @@ class Target:
 
     @property
     def ptx_version(self) -> Version:
-        """Return the lowest PTX ISA version that knows this target."""
+        """The lowest PTX ISA version that supports this target."""
         return _ARCHITECTURES[self.arch][1][self.suffix]
 
     @property
     def shared_limit_bytes(self) -> int:
-        """Return the most shared memory that one block can opt in to."""
+        """The most bytes of shared memory that one CTA can opt in to."""
         return _ARCHITECTURES[self.arch][0] * 1024
 
     def has(self, feature: str) -> bool:
-        """Return whether it has what a feature needs: a name of :data:`FEATURES`, or of a target such as ``"sm_90"``.
+        """Return whether the target has a feature: a name of :data:`FEATURES`, or of a target such as ``"sm_90"``.
 
         Raises:
             TargetError: the feature is unknown.
@@ -90,10 +90,10 @@ class Target:
         return any(self.is_or_follows(target_of(name)) for name in names)
 
     def is_or_follows(self, first: Target) -> bool:
-        """Return whether it has what ``first`` has.
+        """Return whether this target has every feature of the target ``first``.
 
-        A plain target stands for all from there on, one with suffix f for those of its family with a suffix from there on, one
-        with suffix a for itself.
+        A target without a suffix covers all newer ones; one with suffix f covers newer ones of its family that have a suffix;
+        one with suffix a covers itself.
         """
         if first.suffix == "a":
             return self == first
@@ -101,7 +101,7 @@ class Target:
         return self.arch >= first.arch and (not first.suffix or in_family)
 
     def runs_on(self, major: int, minor: int) -> bool:
-        """Return whether a module for this target runs on a GPU of that compute capability."""
+        """Return whether a module for this target runs on a GPU of a compute capability."""
         capability = major * 10 + minor
         if self.suffix == "a":
             return capability == self.arch
@@ -109,7 +109,7 @@ class Target:
 
 
 def target_of(value: Target | str) -> Target:
-    """Return the target of a name such as ``"sm_90a"``. Raises TargetError where the name is not one of :data:`TARGETS`."""
+    """Return the target with a name such as ``"sm_90a"``. Raises TargetError if the name is not in :data:`TARGETS`."""
     if isinstance(value, Target):
         return value
     if not isinstance(value, str) or value not in _BY_NAME:
@@ -125,7 +125,7 @@ TARGETS: tuple[str, ...] = tuple(_BY_NAME)
 
 
 def targets_with(feature: str) -> str:
-    """Return the targets that have a feature, in words."""
+    """Return a phrase that lists the targets with a feature, such as ``"sm_90 or newer"``."""
     first = FEATURES.get(feature, feature)
     if first in TARGETS and not target_of(first).suffix:
         return f"{first} or newer"

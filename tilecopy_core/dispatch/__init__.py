@@ -1,4 +1,4 @@
-"""From a request to a plan: which variant is chosen, and why the others are not."""
+"""Dispatch: choosing a variant for a request, and the reasons against the other variants."""
 
 from .plan import Note, Plan, demanded_names, dispatch, plan, tell
 from .reasons import Outcome

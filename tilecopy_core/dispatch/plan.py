@@ -1,4 +1,4 @@
-"""Dispatch: every variant that can be meant is asked, the best that accepts partitions, and the plan says why."""
+"""Dispatch: ask the candidate variants, choose the one with the highest priority that accepts, and return a plan."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..registry.priorities import Priority
 from .reasons import Outcome, OutcomeKind, by_kind, no_variant
 
 _MANY_INSTRUCTIONS = 64
-"""Instructions of each thread up to which a plan has no notes about its cost."""
+"""The most instructions per thread for which a plan has no note about its cost."""
 
 if TYPE_CHECKING:
     from ..ptx.builder import PtxBuilder
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 @frozen
 class Note:
-    """Why a plan is likely a mistake, and what to do; or what was left out of the request.
+    """A frozen record of a likely mistake in a plan and its remedy, or of an option that the plan ignores.
 
-    The kind is ``instructions`` or ``registers``, of which a thread needs too many, ``copies``: one thread issues too many
-    asynchronous copies, or ``option``: one was left out, which is not a mistake. The text is one line for a person to read;
-    ``other`` is the variant that is named instead, or "".
+    The kind is ``instructions`` or ``registers`` (a thread needs too many), ``copies`` (one thread issues too many
+    asynchronous copies), or ``option`` (an option is ignored, which is not a mistake). The text is one line for people;
+    ``other`` is the variant that it recommends, or "".
     """
 
     kind: Literal["instructions", "registers", "copies", "option"]
@@ -49,7 +49,7 @@ class Note:
 
 @frozen(eq=False, repr=False)
 class Plan:
-    """The outcome of a dispatch: data alone, which may be copied and pickled.
+    """The result of a dispatch, which can be copied and pickled.
 
     The chosen ``variant`` is given by its name, its ``priority`` (and what set it, ``priority_origin``: "" for the variant
     itself), the ``package`` that it comes from (a distribution with its
@@ -88,22 +88,22 @@ class Plan:
 
     @property
     def declined(self) -> dict[str, str]:
-        """Return, for every other variant, why it was not chosen."""
+        """The reason why each other variant was not chosen, by its name."""
         return {outcome.name: outcome.reason for outcome in self.outcomes}
 
     @property
     def summary(self) -> str:
-        """Return the partition in one line, as the variant describes it."""
+        """The variant's one-line description of its partition."""
         return self._describe(self.partition, "summary()")
 
     @property
     def edge_summary(self) -> str:
-        """Return the partition of boxes that exceed their arrays in one line; "" where every box lies inside."""
+        """A one-line description of the partition for tiles that exceed their arrays, or "" if every tile lies inside."""
         edge = getattr(self.partition, "edge", None)
         return "" if edge is None else self._describe(edge, "summary()")
 
     def _describe(self, partition: Any, what: Literal["summary()", "narrowed"]) -> str:
-        """Return what a partition says of itself, or of why no wider vector was taken; or that it raises."""
+        """Return a partition's summary, or its reasons against wider vectors; if that raises an error, a text about the error."""
         try:
             if what == "narrowed":
                 return "; ".join(map(str, getattr(partition, "narrowed", ())))
@@ -115,7 +115,7 @@ class Plan:
             return f"({self.package} is faulty: {what} of its partition raised {short_error(error)})"
 
     def emit(self, ptx: PtxBuilder, registry: Registry | None = None) -> None:
-        """Write the copy's instructions to ``ptx``. The variant is looked up in ``registry``, by default the process's, by its name.
+        """Write the copy's instructions to ``ptx``. The variant is looked up by name in ``registry``, by default the process's.
 
         Raises:
             RequestError: the plan was made without an option that the instructions need.
@@ -126,13 +126,15 @@ class Plan:
         plugin = registry.table().plugin_named(self.variant)
         if plugin is None or plugin.variant is None:
             absent = getattr(known_variants().get(self.variant), "install", "it is not installed")
-            gone = f"variant {self.variant} ({self.package}) made this plan and cannot be used here"
+            gone = f"this plan needs variant {self.variant} ({self.package}), which cannot be used here"
             raise PluginError(f"{gone}: {absent if plugin is None else plugin.reason}")
         request, who = self.request, f"variant {self.variant} ({plugin.source.owner})"
         for option in plugin.record.options:
             if option.required and request.options.get(option.name) is None:
-                what = f"option {option.name} is {option.meaning}"
-                raise RequestError(f"{who}: {what}; a plan may leave it out, instructions cannot")
+                what = f"option {option.name} must be {option.meaning}"
+                raise RequestError(
+                    f"{who}: {what}, and the plan was made without it: pass it to plan to emit instructions"
+                )
         ptx.comment(f"{request.op} {request.dst} <- {request.src} ({self.variant}, {request.scope})")
         try:
             answer = registry.call(plugin, "tilecopy_emit", request=request, partition=self.partition, ptx=ptx)
@@ -145,8 +147,8 @@ class Plan:
             raise PluginError(f"{who}: tilecopy_emit raised {short_error(error)}; {plugin.source.advice}") from error
         if answer is not None:
             raise PluginError(
-                f"{who}: tilecopy_emit answered {short_repr(answer)}; it writes instructions and answers nothing "
-                f"(tilecopy_partition is the last that may decline); {plugin.source.advice}"
+                f"{who}: tilecopy_emit must return None, got {short_repr(answer)} "
+                f"(a variant may decline in tilecopy_partition at the latest); {plugin.source.advice}"
             )
 
     def cuda(self, name: str, registry: Registry | None = None) -> str:
@@ -165,9 +167,9 @@ class Plan:
         return str(exporter("cuda_function")(self, name, registry))
 
     def explain(self) -> str:
-        """At most ten lines: the copy, who does it, its split and cost, what completes it, and why others do not do it.
+        """Return at most ten lines: the copy, its variant, partition, cost and completion, and why other variants were not chosen.
 
-        What it costs, and which variant would need less than a quarter of the instructions, the package ``tilecopy`` counts when this is called.
+        The package ``tilecopy``, if installed, adds the cost, and a variant that needs less than a quarter of the instructions.
         """
         sides = self.partition, *([self.partition.edge] if self.edge_summary else ())
         notes = [note.text for note in self.notes] + [self._describe(side, "narrowed") for side in sides]
@@ -188,15 +190,15 @@ class Plan:
         return "\n".join(f"{name}: {' '.join(text.split())}" for name, text in rows if text)
 
     def _chosen(self) -> str:
-        """Return the variant, and those that could do the copy too."""
+        """Return the chosen variant, and the others that accept the copy."""
         priority = Priority(self.priority, self.priority_origin)
-        text = f"{self.variant} ({priority}){', asked for by variant=' * self.demanded}."
+        text = f"{self.variant} ({priority}){', demanded by variant=' * self.demanded}."
         able = [(o, Priority(o.priority, o.priority_origin)) for o in self.outcomes if o.priority is not None]
         also = ", ".join(f"{o.name} ({theirs}{', later by name' * (o.kind == 'tied')})" for o, theirs in able)
         return f"{text} Also possible: {also}." if also else text
 
     def _not_chosen(self) -> str:
-        """Return why others do not do the copy; those that never could by their names alone."""
+        """Return why other variants were not chosen; variants for other kinds of copies are only listed."""
         outcomes = [o for o in self.outcomes if o.kind in ("declined", "lacks option", "faulty", "set aside")]
         reasons = [f"{o.name} ({o.reason})" for o in sorted(outcomes, key=lambda o: -o.nearness)]
         for why, far in by_kind(self.outcomes, self.request.op).items():
@@ -218,7 +220,7 @@ def plan(
     cluster: int | None = None,
     **options: Any,
 ) -> Plan:
-    """Choose a variant for one copy and partition it; needs no kernel and no GPU.
+    """Return the plan of one copy: the chosen variant and its partition. It needs no kernel and no GPU.
 
     Args:
         dst: destination region.
@@ -268,9 +270,9 @@ def plan(
 
 
 def ptx_text(plan: Plan, name: str = "copy", registry: Registry | None = None) -> str:
-    """Return a PTX module with one kernel of a name that does a plan's copy and nothing else.
+    """Return a PTX module with one kernel that does only a plan's copy.
 
-    The operands come from outside, or are there with the kernel:
+    The operands are parameters or are declared in the module:
 
     - a global array is a parameter ``param_NAME`` of 64 bits, its address;
     - a symbol of starts, sizes, strides and options is a parameter ``param_NAME`` of 32 bits where its bounds are within those
@@ -303,10 +305,10 @@ def _registry(value: Registry | None) -> Registry:
 
 
 def dispatch(request: CopyRequest, variant: str | Sequence[str] | None, registry: Registry) -> Plan:
-    """Choose a variant for a request that is known to be valid, as :func:`plan` does.
+    """Return the plan of a request that is known to be valid, as :func:`plan` does.
 
-    What a record alone can tell (op, spaces, architecture) is found out once for requests of a kind; so a dispatch costs
-    what its candidates cost, however many variants are installed.
+    Which records fit an op, memory spaces and a target is computed once for each such combination, so the time of a
+    dispatch depends on its candidates and not on the number of installed variants.
     """
     demanded = demanded_names(variant)
     registry.table()  # as the environment is now
@@ -322,7 +324,7 @@ def dispatch(request: CopyRequest, variant: str | Sequence[str] | None, registry
 
 
 def demanded_names(variant: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names that ``variant=`` gives, in order; () where it is None.
+    """Return the names in the argument ``variant=`` in order, or () if it is None.
 
     Raises:
         RequestError: it is not a name or a sequence of different names.
@@ -337,7 +339,7 @@ def demanded_names(variant: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 def tell(plan: Plan, registry: Registry, where: str = "") -> None:
-    """Warn of a plan's likely mistakes, of each kind once: at ``where`` (a ``file:line``), else at the first caller outside."""
+    """Warn of a plan's likely mistakes, once per kind, at ``where`` (a ``file:line``) or at the first caller outside tilecopy."""
     for note in plan.notes:
         if note.kind != "option":
             registry.advise(note.kind, f"{plan.request}: {note.text}", where)
@@ -345,7 +347,7 @@ def tell(plan: Plan, registry: Registry, where: str = "") -> None:
 
 @cache
 def _own_hook() -> Plugin:
-    """The core's own hook, for wrappers to stand around."""
+    """Return the core's implementation of the hook, which wrappers can wrap."""
     from ..registry.hook_calls import Plugin, hook_manager, hooks_of
     from ..registry.hookspecs import hookimpl
 
@@ -356,14 +358,14 @@ def _own_hook() -> Plugin:
 
 
 def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry: Registry) -> Plan:
-    """The election, as the hook of its name says."""
+    """Return the plan: the core's implementation of the hook :func:`.hookspecs.tilecopy_dispatch`."""
     table = registry.table()
     candidates, others = _candidates_of(table, request, demanded)
     for name in demanded:
         named = table.plugin_named(name)
         if named is not None and named.variant is None and named.status != "disabled":
-            reason = named.reason or "it wraps the hooks of others and lowers nothing"
-            raise PluginError(f"variant {short_repr(name)} was asked for by name and cannot be used: {reason}")
+            reason = named.reason or "it wraps the hooks of variants and cannot lower a copy"
+            raise PluginError(f"variant= names {short_repr(name)}, which cannot be used: {reason}")
         if named is None and name not in known_variants():
             raise no_variant(request, demanded, others, table)
     accepted: list[tuple[Priority, Plugin, CopyRequest]] = []
@@ -411,14 +413,14 @@ def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry:
 
 
 def _left_out(option: str, chosen: str) -> Note:
-    """Return the note that the chosen variant does not take an option that was given, and may leave it out."""
-    return Note("option", f"option {option} was left out: {chosen} does not take it, and the copy is right without it")
+    """Return the note that the chosen variant ignores an option that it does not declare."""
+    return Note("option", f"option {option} is ignored: {chosen} does not take it, and the copy is correct without it")
 
 
 def _notes(
     request: CopyRequest, chosen: str, partition: Any, outcomes: list[Outcome], registry: Registry, *, demanded: bool
 ) -> tuple[Note, ...]:
-    """Return what another package says of a choice that costs much; () where it costs little or none is installed."""
+    """Return another package's notes on a plan of high cost; () if the cost is low or no such package is installed."""
     instructions = integer(attribute(partition, "instructions_per_thread")) or 0
     registers = integer(attribute(partition, "registers_per_thread")) or 0
     if instructions > _MANY_INSTRUCTIONS or registers > request.most_registers:
@@ -429,7 +431,7 @@ def _notes(
 
 
 def _candidates_of(table: Table, request: CopyRequest, demanded: tuple[str, ...]) -> tuple[list[Plugin], list[Outcome]]:
-    """The variants whose records fit a request's op, spaces and target, and why the others' do not."""
+    """Return the variants whose records fit a request's op, spaces and target, and the reasons against the others."""
     key = (request.op, request.spaces, request.target, demanded)
     if key in table.sifted:
         return table.sifted[key]
@@ -444,7 +446,7 @@ def _candidates_of(table: Table, request: CopyRequest, demanded: tuple[str, ...]
             others.append(Outcome(name, "set aside", plugin.reason))
         elif demanded and plugin.name not in demanded and plugin.variant.op == request.op:
             names = short_repr(demanded if len(demanded) > 1 else demanded[0])
-            others.append(Outcome(plugin.name, "not asked", f"not asked: variant={names} was demanded"))
+            others.append(Outcome(plugin.name, "not asked", f"not asked, because of variant={names}"))
         elif why := of_another_kind(plugin.variant, request):
             kind: OutcomeKind = "declined" if request.spaces in plugin.variant.spaces else "other memory"
             others.append(Outcome(plugin.name, kind if plugin.variant.op == request.op else "other op", why))
@@ -453,13 +455,13 @@ def _candidates_of(table: Table, request: CopyRequest, demanded: tuple[str, ...]
     for name in demanded if len(demanded) > 1 else ():
         if table.plugin_named(name) is None and name in known_variants():
             others.append(Outcome(name, "set aside", f"not installed: {known_variants()[name].install}"))
-    if not demanded or candidates:  # a name that nobody has is not worth keeping
+    if not demanded or candidates:  # an unknown name is not worth caching
         table.sifted[key] = candidates, others
     return candidates, others
 
 
 def _seen_by(plugin: Plugin, request: CopyRequest, table: Table) -> CopyRequest:
-    """A request without the options that a variant does not declare and may leave out."""
+    """Return the request without the options that the variant does not declare and may ignore."""
     if not request.options or not table.ignorable:
         return request
     declared = {option.name for option in plugin.record.options}
@@ -468,7 +470,7 @@ def _seen_by(plugin: Plugin, request: CopyRequest, table: Table) -> CopyRequest:
 
 
 def _against(plugin: Plugin, request: CopyRequest, looked: dict[str, str | None]) -> Outcome | None:
-    """Why this request's threads or options do not fit a variant's record, or None."""
+    """Return the outcome of a variant whose record does not fit the request's threads or options, else None."""
     if why := not_as_declared(plugin.record, request, looked):
         return Outcome(plugin.name, "declined", why, nearness=1)
     why, lacks = options_missing(plugin.record, request)
@@ -476,9 +478,9 @@ def _against(plugin: Plugin, request: CopyRequest, looked: dict[str, str | None]
 
 
 def _answer(plugin: Plugin, hook: str, request: CopyRequest, demanded: tuple[str, ...], registry: Registry) -> Any:
-    """What a hook answers: an Accept, a partition, or the outcome of a variant that declines or fails.
+    """Return a hook's result: an Accept, a partition, or the outcome of a variant that declines or fails.
 
-    A fault declines this one request, unless the variant was demanded by name.
+    A faulty hook declines this one request; if the variant was demanded by name, PluginError is raised.
     """
     cause: BaseException | None = None
     registry.table()  # a plugin that was added or removed meanwhile may make the table invalid, which is not this one's fault
@@ -492,7 +494,7 @@ def _answer(plugin: Plugin, hook: str, request: CopyRequest, demanded: tuple[str
         if isinstance(answer, Decline):
             return Outcome(plugin.name, "declined", answer.reason, nearness=2 if hook == "tilecopy_predicate" else 3)
         if hook == "tilecopy_predicate" and not isinstance(answer, Accept):
-            fault = f"{hook} answered {short_repr(answer)}, not Accept() or Decline(reason)"
+            fault = f"{hook} must return Accept() or Decline(reason), got {short_repr(answer)}"
         elif answer is None:
             fault = f"{hook} returned None"
         else:
@@ -509,10 +511,10 @@ def _outranked_outcome(
 ) -> Outcome:
     kind: OutcomeKind = "outranked"
     if demanded:
-        why = f"accepts; it comes after {chosen.name} in variant={short_repr(demanded)}"
+        why = f"it accepts, but {chosen.name} comes first in variant={short_repr(demanded)}"
     elif ours.value == theirs.value:
-        kind, why = "tied", f"accepts; it has the {theirs} of {chosen.name} too, and the first by name is taken"
+        kind, why = "tied", f"it accepts, but {chosen.name} has {theirs} too and comes first by name"
     else:
         after = f"{ours.value}{f' ({ours.origin})' * bool(ours.origin)}"
-        why = f"accepts; {theirs} comes after {chosen.name}'s {after}"
+        why = f"it accepts, but its {theirs} is lower than {chosen.name}'s {after}"
     return Outcome(other.name, kind, why, priority=theirs.value, priority_origin=theirs.origin)

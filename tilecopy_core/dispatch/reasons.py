@@ -1,4 +1,4 @@
-"""Why variants were not chosen, and the error that says why none lowers a copy."""
+"""The reasons why variants were not chosen, and the error for a copy that no variant lowers."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ OutcomeKind: TypeAlias = Literal[
 
 @frozen
 class Outcome:
-    """Why one variant was not chosen; the reason is for a person to read.
+    """A frozen record of why one variant was not chosen; the reason is a text for people.
 
     Attributes:
-        name: of the variant; with its distribution where another plugin has the name.
-        kind: ``declined`` by itself or for what its record declares; ``lacks option``: it would need one that was not
-            given; ``faulty``: its hook failed; ``outranked`` or ``tied``: it accepts, and a higher priority or an
-            earlier name was taken; ``other op`` or ``other memory``: of the copies that it lowers; ``not asked``: another was
-            demanded; ``set aside``.
-        lacks: names of the options that it would need.
-        priority: that counts for the variant, where it accepts; ``priority_origin`` is what set it, "" for the variant itself.
-        nearness: how far it came: 0 its record excludes such copies, 1 this one's threads or options; 2 its predicate declines, 3 its
-            partition does, or it lacks but an option.
+        name: the variant's name, with its distribution if another plugin has the same name.
+        kind: ``declined``: its record or a hook declined; ``lacks option``: a required option was not given; ``faulty``:
+            its hook failed; ``outranked`` or ``tied``: it accepts, but a variant with a higher priority or an earlier
+            name was chosen; ``other op`` or ``other memory``: it lowers other copies; ``not asked``: another variant was
+            demanded; ``set aside``: it could not be loaded.
+        lacks: the names of the required options that were not given.
+        priority: the variant's priority if it accepts; ``priority_origin`` is what set it, "" for the variant itself.
+        nearness: how far it came: 0 its record excludes such copies, 1 its record excludes the threads or options,
+            2 its predicate declines, 3 its partition declines or only an option is missing.
     """
 
     name: str
@@ -47,11 +47,11 @@ class Outcome:
 
 
 _FAR = {"other op": "only for {}", "other memory": "only for other memory pairs", "not asked": "not asked"}
-"""Kinds of outcomes that need no reason of their own, and what is said of them and the other ops."""
+"""Kinds of outcomes that are listed together, and the text for each; ``{}`` is the other ops."""
 
 
 def by_kind(outcomes: Iterable[Outcome], op: str) -> dict[str, list[Outcome]]:
-    """The variants that could not do a copy of an op whatever it is like, by why."""
+    """Return the outcomes of variants that lower other kinds of copies or were not asked, grouped by the reason."""
     others = ", ".join(other_op for other_op in OPS if other_op != op)
     outcomes_by_kind: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
@@ -63,10 +63,10 @@ def by_kind(outcomes: Iterable[Outcome], op: str) -> dict[str, list[Outcome]]:
 def no_variant(
     request: CopyRequest, demanded: tuple[str, ...], outcomes: list[Outcome], table: Table
 ) -> NoVariantError:
-    """The error that says why nobody lowers a copy, variant by variant, and what to install that might."""
+    """Return the error for a copy that no variant lowers: the reason of each variant, and which packages to install."""
     declined = {outcome.name: outcome.reason for outcome in outcomes}
-    none = "no installed variant lowers" if outcomes else "no variant is installed, so none lowers"
-    who = f"variant {' or '.join(map(short_repr, demanded))} does not lower" if demanded else none
+    none = "no installed variant can lower" if outcomes else "no variant is installed that could lower"
+    who = f"variant {' or '.join(map(short_repr, demanded))} cannot lower" if demanded else none
     unknown = _unknown_option(request, demanded, table)
     first_party = known_variants()
     near = [o for o in outcomes if o.kind not in _FAR or o.name in demanded]
@@ -84,10 +84,10 @@ def no_variant(
     for name, other in first_party.items():
         fits = other.op == request.op and request.spaces in other.spaces and other.edges >= request.may_exceed_bounds
         if name not in declined and (name in demanded or (not demanded and fits)):
-            lines.append(f"{name}: not installed; it takes such copies: {other.install}")
+            lines.append(f"{name}: not installed, but it lowers such copies: {other.install}")
     lines.insert(1, f"{who} this copy: {request}")
     if not first_party and (unknown_names or not demanded):
-        lines.append(_missing_metadata() or f"others that could be installed are not known here: {KNOWN}")
+        lines.append(_missing_metadata() or f"for a list of variants that you can install, {KNOWN}")
     for why, (first, *more) in by_kind(outcomes, request.op).items() if not demanded else ():
         together = ", ".join(outcome.name for outcome in (first, *more))
         lines.append(f"{why}: {together}" if more else f"{first.name}: {first.reason}")
@@ -96,17 +96,17 @@ def no_variant(
 
 
 def _missing_metadata() -> str:
-    """Return what to do if tilecopy is imported and the metadata of its packages are not there, or ""."""
+    """Return a message if tilecopy is imported but the metadata of its packages are missing, else ""."""
     if ("tilecopy" in sys.modules or getattr(sys, "frozen", False)) and not distributions(declaring=KNOWN_GROUP):
         return (
-            "tilecopy is imported, but its metadata (the folders tilecopy*.dist-info) are not on sys.path, so no variant is "
-            "found: bundle them into the program (docs/packages.md, Frozen programs)"
+            "tilecopy is imported, but no variant was found because its metadata (the folders tilecopy*.dist-info) are not on "
+            "sys.path: bundle them into the program (docs/packages.md, Frozen programs)"
         )
     return ""
 
 
 def _unknown_option(request: CopyRequest, demanded: tuple[str, ...], table: Table) -> str:
-    """Return the sentence about an option that no installed variant of the op takes, or ""."""
+    """Return a message about an option that no installed variant of the op takes, or ""."""
     op, named = request.op, [table.plugin_named(name) for name in demanded]
     if demanded and not any(plugin is not None and plugin.variant is not None for plugin in named):
         return ""
@@ -118,5 +118,5 @@ def _unknown_option(request: CopyRequest, demanded: tuple[str, ...], table: Tabl
         if option_name not in takers:
             taken = ", ".join(f"{name} ({', '.join(sorted(who))})" for name, who in sorted(takers.items())) or "none"
             near = did_you_mean(option_name, takers)
-            return f"option {option_name!r} is not known to any installed variant of {op}; they take {taken}{near}"
+            return f"no installed variant of {op} takes option {option_name!r}; their options are {taken}{near}"
     return ""

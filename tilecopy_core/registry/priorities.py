@@ -75,9 +75,7 @@ def checked_priorities(values: Any, origin: str) -> dict[str, Priority]:
         if not isinstance(name, str) or not name.strip():
             raise RequestError(f"{origin}: a variant must be a name such as 'tma', got {short_repr(name)}")
         if number is None or number.bit_length() > 63:
-            raise RequestError(
-                f"{origin}: the priority of {name!r} must be an integer of 64 bits, got {short_repr(value)}"
-            )
+            raise RequestError(f"{origin}: the priority of {name!r} must be a 64-bit integer, got {short_repr(value)}")
         checked[name] = Priority(number, origin)
     return checked
 

@@ -34,7 +34,7 @@ from tilecopy_cli.commands import tilecopy
         (
             ("plan", "global int8 [8]", "shared int8 [9]"),
             2,
-            "tilecopy: RequestError: copy int8 global src[8] -> int8 shared dst[9], scope cta(128), sm_90a: destination extents (9,) and source extents (8,) differ (extents of 1 aside)",
+            "tilecopy: RequestError: copy int8 global src[8] -> int8 shared dst[9], scope cta(128), sm_90a: destination extents (9,) and source extents (8,) must be equal (extents of 1 are ignored)",
         ),
         (
             ("plan", "globl int8 [8]", "shared int8 [8]"),

@@ -55,7 +55,7 @@ variant = Variant(
     ),
     completion="mbarrier",
     completion_steps=(
-        "before: fence_proxy_async() by the threads that wrote the source, then a barrier",
+        "before the copy: fence_proxy_async() by the threads that wrote the source, then a barrier",
         "arrive_expect_tx(bytes of all copies) on mbar, by one thread of the destination CTA",
         "wait(phase) on mbar, by every thread of the destination CTA that reads",
     ),

@@ -35,7 +35,7 @@ variant = Variant(
     summary="prmt and mov between register fragments that keep every element in its thread",
     spaces=(("local", "local"),),
     completion="barrier",
-    completion_steps=("the threads that copied go on with it; no barrier, for a thread's registers are its own",),
+    completion_steps=("the copying threads may use the data at once; registers need no barrier",),
     threads="all",
 )
 

@@ -37,9 +37,9 @@ variant = Variant(
     options=(Option("cta_group", (int,), "1 or 2, the CTAs that take part; by default those of the kernel, else 1"),),
     completion="tcgen05_commit",
     completion_steps=(
-        "before: fence_proxy_async() by the threads that wrote the source, then a barrier",
+        "before the copy: fence_proxy_async() by the threads that wrote the source, then a barrier",
         "tcgen05_commit(mbar) by the thread that copied",
-        "wait(phase) on that mbarrier, by every thread that reads the tensor memory or overwrites the source",
+        "wait(phase) on that mbarrier by every thread that reads the tensor memory or overwrites the source",
         "tcgen05_fence_after() where a barrier stands between the wait and tcgen05_ld",
     ),
     threads="one",

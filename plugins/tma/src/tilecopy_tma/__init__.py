@@ -45,9 +45,9 @@ variant = Variant(
     ),
     completion="mbarrier",
     completion_steps=(
-        "before: fence_proxy_async() by threads that wrote the destination, then a barrier",
+        "before the copy: fence_proxy_async() by threads that wrote the destination, then a barrier",
         "arrive_expect_tx(bytes of all boxes, also where they overhang) on mbar, by one thread of each CTA that receives",
-        "wait(phase) on mbar, by every thread that reads",
+        "wait(phase) on mbar by every thread that reads the data",
     ),
     threads="one",
     edges=True,
