@@ -674,20 +674,20 @@ def header(shape: object, descr: object = "<f4", order: object = False) -> str:
     return repr({"descr": descr, "fortran_order": order, "shape": shape})
 
 
-UNREAD = "not a .npy file that NumPy reads: "
+UNREAD = "not a valid .npy file: "
 BAD_FILES = {
     "empty": (b"", UNREAD),
     "magic alone": (b"\x93NUMPY", UNREAD),
     "no header": (npy("", b""), UNREAD),
     "half a header": (npy(header((4,)), b"", length=400), UNREAD),
     "a version to come": (npy(header((4,)), version=9), UNREAD),
-    "a header of 4 GB": (npy(header((4,)), version=2, length=2**32 - 1), "longer than"),
-    "terabytes": (npy(header((10**12,))), "claims 4000000000000 bytes"),
-    "more than numbers": (npy(header((10**26,))), "claims"),
+    "a header of 4 GB": (npy(header((4,)), version=2, length=2**32 - 1), str(2**32 - 1)),
+    "terabytes": (npy(header((10**12,))), "4000000000000 bytes"),
+    "more than numbers": (npy(header((10**26,))), f"{4 * 10**26} bytes"),
     "far more": (npy(header((10**30, 10**30))), "over 10**30"),
     "thousands of digits": (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (%s,)}" % ("9" * 5000)), UNREAD),
-    "a product": (npy(header((2**40, 2**40))), "claims"),
-    "one byte short": (npy(header((4,)), b"\0" * 15), "claims 16 bytes"),
+    "a product": (npy(header((2**40, 2**40))), f"{2**82} bytes"),
+    "one byte short": (npy(header((4,)), b"\0" * 15), "16 bytes"),
     "no elements, too wide": (npy(header((0, 10**26))), UNREAD),
     "100 dimensions": (npy(header((1,) * 100)), UNREAD),
     "a bool in the shape": (npy(header((True, 4))), "(True, 4)"),
@@ -704,10 +704,10 @@ BAD_FILES = {
     "latin-1 bytes": (npy(b"\xff\xfe\x00"), UNREAD),
     "no such dtype": (npy(header((4,), "<q9")), UNREAD),
     "a dtype of another kind": (npy(header((4,), {"a": 1})), UNREAD),
-    "objects": (npy(header((4,), "|O")), "plain elements"),
-    "objects in a record": (npy(header((4,), [("a", "<f4"), ("b", "|O")])), "plain elements"),
-    "no bytes": (npy(header((4,), "|V0")), "plain elements"),
-    "unending strings": (npy(header((4,), "<U400000000")), "claims"),
+    "objects": (npy(header((4,), "|O")), "dtype('O')"),
+    "objects in a record": (npy(header((4,), [("a", "<f4"), ("b", "|O")])), "('b', 'O')"),
+    "no bytes": (npy(header((4,), "|V0")), f"{np.dtype('V0')!r}"),
+    "unending strings": (npy(header((4,), "<U400000000")), f"{16 * 400000000} bytes"),
 }
 
 
@@ -1221,7 +1221,7 @@ def test_doctor_says_what_works(tmp_path: Path, package: Callable[..., str]) -> 
             tilecopy("doctor", "--json", PATH=f"{tools}:{os.environ['PATH']}", PYTHONPATH=path).stdout
         )
     }
-    assert not found["assembler ptxas"]["found"] and "does not run" in found["assembler ptxas"]["detail"]
+    assert not found["assembler ptxas"]["found"] and str(tools / "ptxas") in found["assembler ptxas"]["detail"]
     assert found["executor slow"]["found"] and not found["executor absent"]["found"]
     (tools / "ptxas").write_text("#!/bin/sh\nexit 0\n")
     rows = json.loads(tilecopy("doctor", "--json", PATH=f"{tools}:{os.environ['PATH']}").stdout)

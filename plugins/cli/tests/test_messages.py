@@ -13,18 +13,18 @@ from tilecopy_cli.commands import tilecopy
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (("rnu",), 2, "tilecopy: there is no command 'rnu'; did you mean run?; see 'tilecopy --help'"),
+        (("rnu",), 2, "tilecopy: No such command 'rnu'; did you mean run?; see 'tilecopy --help'"),
         (("run", "in.npy"), 2, "tilecopy: Missing argument 'DESTINATION'; see 'tilecopy run --help'"),
         (("run", "nofile.npy", "out.npy"), 1, "tilecopy: nofile.npy: no such file"),
         (
             ("run", "in.npy", "out.npy", "--tile", "0x4"),
             2,
-            "tilecopy: Invalid value for '--tile': '0x4' is not ROWSxCOLUMNS, such as 128x64, each at least 1 and below 2**31; see 'tilecopy run --help'",
+            "tilecopy: Invalid value for '--tile': must be ROWSxCOLUMNS, such as 128x64, each from 1 to 2**31 - 1, got '0x4'; see 'tilecopy run --help'",
         ),
         (
             ("run", "in.npy", "out.npy", "--swizzle", "32B", "--pad", "2"),
             2,
-            "tilecopy: RequestError: --swizzle and --pad both change how the tile lies in shared memory; give one",
+            "tilecopy: RequestError: --swizzle and --pad both set the layout of the tile in shared memory: use only one of them",
         ),
         (
             ("run", "in.npy", "out.npy", "--target", "sm_1"),
@@ -44,7 +44,7 @@ from tilecopy_cli.commands import tilecopy
         (
             ("plan", "global int8 [8]", "shared int8 [8]", "--scope", "wrap"),
             2,
-            "tilecopy: RequestError: scope 'wrap' is not thread, warp, warpgroup or cta:THREADS; did you mean warp?",
+            "tilecopy: RequestError: scope must be thread, warp, warpgroup or cta:THREADS, got 'wrap'; did you mean warp?",
         ),
         (
             ("plan", "global int8 [8]", "shared int8 [8]", "--op", "copyasync"),

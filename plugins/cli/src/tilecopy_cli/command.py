@@ -1,4 +1,4 @@
-"""What a subcommand of ``tilecopy`` imports: results, options of a copy, types of options, ``.npy`` files in and out.
+"""The classes and functions for subcommands of ``tilecopy``: results, copy options, option types, ``.npy`` input and output.
 
 A package declares its ``click.Command`` under the entry-point group ``tilecopy.commands.v1``.
 """

@@ -30,9 +30,9 @@ _ROW = dict.fromkeys(
 ) | {"priority": None}
 """The columns of `tilecopy variants`, still empty."""
 _PRECEDENCE = (
-    "variant= chooses the variant of a copy. Without it, the variant with the highest priority is taken, of those that accept the "
-    "copy; of equal priorities, the first by name. TILECOPY_PRIORITY=NAME=40,NAME=10 sets priorities of your own. "
-    "TILECOPY_DISABLE=NAME,NAME and TILECOPY_ONLY=NAME,NAME leave variants out."
+    "variant= chooses the variant of a copy. Without it, tilecopy uses the variant with the highest priority among those that "
+    "accept the copy (if priorities are equal, the first by name). TILECOPY_PRIORITY=NAME=40,NAME=10 sets priorities. "
+    "TILECOPY_DISABLE=NAME,NAME and TILECOPY_ONLY=NAME,NAME exclude variants."
 )
 
 
@@ -50,10 +50,10 @@ def tilecopy() -> None:
 @click.argument("source", type=FilePath())
 @click.argument("destination", type=FilePath())
 @click.option("--tile", type=Tile(), default="128x64", show_default=True, help="Rows and columns of a tile.")
-@click.option("--threads", type=click.IntRange(1, 1024), default=128, show_default=True, help="Threads of a CTA.")
-@click.option("--swizzle", type=Choice("mode", ("32B", "64B", "128B")), help="Swizzle the tile in shared memory.")
+@click.option("--threads", type=click.IntRange(1, 1024), default=128, show_default=True, help="Threads per CTA.")
+@click.option("--swizzle", type=Choice("mode", ("32B", "64B", "128B")), help="Swizzle mode in shared memory.")
 @click.option(
-    "--pad", type=click.IntRange(0, MAX_SHARED_ELEMS), default=0, help="Elements added to each row in shared memory."
+    "--pad", type=click.IntRange(0, MAX_SHARED_ELEMS), default=0, help="Padding elements per row in shared memory."
 )
 @click.option("--variant", help="Variant to use; fail if it declines. Default: highest priority.")
 @click.option("--target", type=TARGET, help=f"Architecture: {', '.join(TARGETS)}.")
@@ -114,7 +114,7 @@ def plan_command(**copy: Any) -> Result:
 
 @tilecopy.command("compare", short_help="Compare the variants that can do one copy.")
 @region_options(
-    click.option("--op", type=Choice("op", OPS), help="Only variants of this op. Default: both ops."),
+    click.option("--op", type=Choice("op", OPS), help="List only variants of this op. Default: both ops."),
     click.option(
         "--target",
         "targets",
@@ -126,12 +126,12 @@ def plan_command(**copy: Any) -> Result:
     ),
 )
 def compare_command(**copy: Any) -> Result:
-    """List every variant that accepts one copy, with what it costs, the cheapest first.
+    """List every variant that accepts a copy, with its cost, cheapest first.
 
-    Arguments are those of `tilecopy plan`. The column "op" says `async` for copy_async. The columns "instr" and "regs" are the
-    instructions and registers of one thread; "bytes" is the size of one access; "sectors" of global memory and "wavefronts" of
-    shared memory are those of all threads; "cycles" is what an SM of a busy H200 is expected to take. A count that is not known is
-    "unknown" (null in JSON); such variants come last, and a line names their instructions.
+    The arguments are those of `tilecopy plan`. The column "op" says `async` for copy_async. The columns "instr" and "regs" are the
+    instructions and registers of one thread. "bytes" is the size of one access. "sectors" of global memory and "wavefronts" of
+    shared memory count all threads. "cycles" is the expected time on one SM of a busy H200. A count that tilecopy cannot compute
+    is "unknown" (null in JSON); variants with such a count come last, and a line names their instructions.
     """
     comparison = compare(**copy)
     rows = [
@@ -147,7 +147,7 @@ def compare_command(**copy: Any) -> Result:
 @tilecopy.command("ptx", short_help="Print the PTX of a kernel that does one copy.")
 @copy_options
 def ptx_command(src: Region, dst: Region, scope: Scope, op: str, target: str, **how: Any) -> Result:
-    """Print the PTX of a kernel that does one copy. Arguments are those of `tilecopy plan`."""
+    """Print the PTX of a kernel that does one copy. The arguments are those of `tilecopy plan`."""
     kernel = KernelBuilder("copy", threads=32 if scope.kind == "thread" else scope.threads)
     record, outside = record_of(how.pop("variant")), how.pop("outside")
     regions = {"src": declare(kernel, src), "dst": declare(kernel, dst)}
@@ -167,7 +167,7 @@ def ptx_command(src: Region, dst: Region, scope: Scope, op: str, target: str, **
 
 @tilecopy.command(short_help="List the installed variants, and what is wrong with broken ones.")
 def variants() -> Result:
-    """List the variants: those that are installed, those that were set aside and why, and those that can be installed."""
+    """List the variants: the installed ones, those that cannot be used and why, and those that you can install."""
     rows: list[dict[str, Any]] = []
     registry = default_registry()
     for plugin in registry.plugins():

@@ -1,4 +1,4 @@
-"""The options that commands of one copy share, and the fields of a plan in JSON."""
+"""Options shared by the commands that take one copy, and the JSON form of a plan."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SPLIT = ("outer", "threads", "vec", "vec_bits")
 
 
 def check_names(**given: str | None) -> None:
-    """Raise click.UsageError for the name of a variant or an executor that is not known."""
+    """Raise click.UsageError if the name of a variant or executor is unknown."""
     for option, value in given.items():
         if value is None:
             continue
@@ -42,7 +42,7 @@ def check_names(**given: str | None) -> None:
 
 @checked(found=instance_of("a Plan", Plan))
 def plan_to_dict(found: Plan) -> dict[str, Any]:
-    """Return a plan as ``--json`` prints it."""
+    """Return a plan as the dict that ``--json`` prints."""
     edge = getattr(found.partition, "edge", None)
     return {
         "copy": str(found.request),
@@ -63,7 +63,7 @@ def _split(partition: Any) -> dict[str, Any]:
 
 
 def record_of(variant: str | None) -> Variant | None:
-    """Return the record of a variant; None without a name, or if it is not installed."""
+    """Return the record of a variant, or None if the name is None or the variant is not installed."""
     plugin = default_registry().table().plugin_named(variant) if variant else None
     return None if plugin is None else plugin.variant
 
@@ -74,7 +74,7 @@ _HOW = (
         type=Choice("op", OPS),
         default="copy",
         show_default=True,
-        help="The copy is synchronous or asynchronous.",
+        help="Synchronous (copy) or asynchronous (copy_async).",
     ),
     click.option("--target", type=TARGET, default="sm_90a", show_default=True, help="Architecture to lower for."),
     click.option("--variant", help="Variant to use; fail if it declines. Default: highest priority."),
@@ -82,12 +82,12 @@ _HOW = (
 
 
 def copy_options(command: Callable[..., Result]) -> Any:
-    """Decorate a command of one copy: its options become the arguments of :func:`plan`; the source comes first."""
+    """Decorate a command that takes one copy: its options are parsed into the arguments of :func:`plan`."""
     return _in_words(command, _HOW)
 
 
 def region_options(*more: Callable[[Any], Any]) -> Callable[[Callable[..., Result]], Any]:
-    """Return a decorator that adds a copy's regions, scope and ``outside=``, and more options."""
+    """Return a decorator that adds options to a command: a copy's regions, scope and ``outside=``, and those of ``more``."""
     return lambda command: _in_words(command, more)
 
 
@@ -115,7 +115,7 @@ def _in_words(command: Callable[..., Result], more: Sequence[Callable[[Any], Any
         click.option(
             "--outside",
             type=Fill(),
-            help="Let regions reach past their arrays: the value of elements outside, or keep to leave them.",
+            help="Allow regions to exceed their arrays. Elements outside get this value, or stay unchanged (keep).",
         ),
     )
     return functools.reduce(lambda given, option: option(given), reversed(options), run_with_regions)

@@ -1,4 +1,4 @@
-"""Checks of this machine: GPU, assemblers, executors, variants, other packages. Each is tried."""
+"""Checks of this machine: GPU, assemblers, executors, variants and packages."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from .packages import packages, problems
 
 @attrs.frozen
 class DoctorCheck:
-    """One line of ``tilecopy doctor``.
+    """A frozen record of one line of ``tilecopy doctor``.
 
     Attributes:
         what: its kind and name.
-        state: ``found`` (it works here), ``unusable`` (it is there and does not work) or ``missing``.
+        state: ``found`` (it works here), ``unusable`` (it is installed but does not work) or ``missing``.
         detail: what it is, or what is missing and what to install.
     """
 
@@ -34,12 +34,12 @@ class DoctorCheck:
 
     @property
     def found(self) -> bool:
-        """True if it works here."""
+        """True if this part works on this machine."""
         return self.state == "found"
 
 
 def check_machine() -> list[DoctorCheck]:
-    """Return a check of everything that tilecopy can use, found or missing."""
+    """Return one check for each thing that tilecopy can use, installed or not."""
     usable = _executors()
     return [*_gpus(usable), *_assemblers(), _compute_cache(), *usable, *_extensions(usable), *_variants(), *_packages()]
 
@@ -50,14 +50,14 @@ def _gpus(usable: list[DoctorCheck]) -> list[DoctorCheck]:
         others = [
             check.what.removeprefix("executor ") for check in usable if check.found and check.what != "executor cuda"
         ]
-        nothing = f"nothing here runs kernels; {install_line(KNOWN_EXECUTORS['emulator'])}"
+        nothing = f"no installed executor can run kernels here; {install_line(KNOWN_EXECUTORS['emulator'])}"
         return [DoctorCheck("GPU", "missing", f"{why}; {f'kernels run on the {others[0]}' if others else nothing}")]
     cuda: Any = get_executor("cuda")
     return [DoctorCheck(f"GPU {device.ordinal}", "found", str(device)) for device in cuda.devices()]
 
 
 def _why_not(executor: str) -> str | None:
-    """Why an installed executor cannot run here, or None."""
+    """Return why an installed executor cannot run here, or None if it can."""
     try:
         return unavailable_reason(executor)
     except KeyboardInterrupt:
@@ -74,7 +74,7 @@ def _assemblers() -> list[DoctorCheck]:
             version = assembler_version(name)
             state, detail = "found", f"{path}, {version}" if path else version
         except AssemblerError as error:
-            state, detail = ("unusable", f"it does not run: {error}") if path else ("missing", how_to_install(name))
+            state, detail = ("unusable", f"cannot be run: {error}") if path else ("missing", how_to_install(name))
         checks.append(DoctorCheck(f"assembler {name}", state, detail))
     return checks
 
@@ -87,7 +87,7 @@ def _compute_cache() -> DoctorCheck:
     cache = ComputeCache.of_environment()
     if cache.disabled:
         return DoctorCheck(
-            "driver's compute cache", "missing", "CUDA_CACHE_DISABLE=1: each process compiles its kernels"
+            "driver's compute cache", "missing", "CUDA_CACHE_DISABLE=1 is set: each process compiles its kernels"
         )
     detail = cache.problem or f"{cache.folder}, up to {cache.limit_bytes / 2**20:g} MiB"
     return DoctorCheck("driver's compute cache", "unusable" if cache.problem else "found", detail)
@@ -136,7 +136,7 @@ def _variants() -> list[DoctorCheck]:
 
 
 def _packages() -> list[DoctorCheck]:
-    """Return what is known of each package that extends tilecopy, with where it lies, and of those that could be installed."""
+    """Return a check for each package that extends tilecopy, with its folder, and for each that can be installed."""
     checks = []
     faults = problems()
     installed = {package.name: package for package in packages()}

@@ -1,4 +1,4 @@
-"""What the command line adds to the errors of the core: files, and how they are named."""
+"""The error about files, and the form in which messages name a file."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from tilecopy_core.errors import TilecopyError, short_repr
 
 
 class FileError(TilecopyError):
-    """A file cannot be read or written as asked."""
+    """Raised when a file cannot be read or written."""
 
 
 def printable_name(name: object) -> str:
-    """Return a file's name for a message: unchanged if it prints and has no blank ends, else quoted with escapes."""
+    """Return a file's name for a message: quoted with escapes if it is not printable or begins or ends with a blank."""
     text = str(name) if isinstance(name, (str, PurePath)) else short_repr(name)
     return text if text.isprintable() and text.strip() == text != "" else ascii(text)

@@ -1,4 +1,4 @@
-"""Layouts, buffers and regions as words on the command line, read without ``eval`` and within bounds."""
+"""Parsers of layouts, regions and scopes on the command line. They use no ``eval`` and limit the size of the input."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ def evaluate_expression(text: str, names: dict[str, Any]) -> Any:
     """Return the value of an expression of integers, names, calls, subscripts, ``...`` and ``+ - * // % @``.
 
     Raises:
-        RequestError: anything else, or more than the bounds of this module: characters, depth, size of integers.
-        TilecopyError: what a layout finds wrong with its parts.
+        RequestError: the expression has other parts, or exceeds a limit of this module: characters, depth, size of integers.
+        TilecopyError: a layout in the expression is invalid.
     """
     if len(text) > MAX_CHARACTERS:
         raise RequestError(f"an expression must have at most {MAX_CHARACTERS} characters, got {len(text)}")
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except SyntaxError as error:
-        raise RequestError(f"{text!r} is not an expression: {error.msg}") from None
-    except (ValueError, MemoryError, RecursionError):  # null bytes; what the parser's own stack does not hold
-        raise RequestError(f"{text[:60]!r} is not an expression that can be read") from None
+        raise RequestError(f"{text!r} is not a valid expression: {error.msg}") from None
+    except (ValueError, MemoryError, RecursionError):  # null bytes; deeper than the parser's stack
+        raise RequestError(f"{text[:60]!r} cannot be parsed as an expression") from None
     with _faults_of(text):
         return _walk(tree, names, 0)
 
 
 @contextmanager
 def _faults_of(text: str) -> Iterator[None]:
-    """Turn the errors of layouts that get unsuitable operands into a RequestError with the text."""
+    """Turn errors about operands of layouts into a RequestError with the text."""
     try:
         yield
     except TilecopyError:
@@ -70,7 +70,7 @@ def _faults_of(text: str) -> Iterator[None]:
     except ZeroDivisionError:
         raise RequestError(f"{text!r} divides by zero") from None
     except Exception as error:
-        raise RequestError(f"{text!r} has no meaning: {error}") from None
+        raise RequestError(f"{text!r} cannot be evaluated: {error}") from None
 
 
 _OPERATORS: dict[type[ast.operator], Any] = {
@@ -85,7 +85,7 @@ _OPERATORS: dict[type[ast.operator], Any] = {
 
 def _walk(node: ast.AST, names: dict[str, Any], depth: int) -> Any:
     if depth > MAX_DEPTH:
-        raise RequestError(f"an expression must be nested at most {MAX_DEPTH} deep")
+        raise RequestError(f"an expression must have at most {MAX_DEPTH} levels of nesting")
 
     def value(part: ast.AST) -> Any:
         return _walk(part, names, depth + 1)
@@ -110,34 +110,34 @@ def _walk(node: ast.AST, names: dict[str, Any], depth: int) -> Any:
             if _look_up(function, names) is _FUNCTIONS.get(function):
                 keywords = {str(keyword.arg): value(keyword.value) for keyword in node.keywords}
                 return _FUNCTIONS[function](*map(value, node.args), **keywords)
-    raise RequestError(f"{ast.unparse(node)!r} is not allowed in an expression")
+    raise RequestError(f"{ast.unparse(node)!r} is not allowed: use integers, names, calls, subscripts, + - * // % @")
 
 
 def _look_up(name: str, names: dict[str, Any]) -> Any:
     if name not in names:
         known = ", ".join(names) or "none"
-        raise RequestError(f"the name {name!r} is not known here; the names are {known}{did_you_mean(name, names)}")
+        raise RequestError(f"unknown name {name!r}; the allowed names are {known}{did_you_mean(name, names)}")
     return names[name]
 
 
 def _operand(value: Any, node: ast.AST) -> Any:
-    if isinstance(value, (str, tuple, slice, EllipsisType)):  # they too have + * and %, without bounds
-        raise RequestError(f"{ast.unparse(node)!r}: {value!r} is not a number")
+    if isinstance(value, (str, tuple, slice, EllipsisType)):  # they have + * and %, too, without limits
+        raise RequestError(f"{ast.unparse(node)!r}: an operand must be a number, got {value!r}")
     return value
 
 
 def _check_size(value: Any) -> Any:
     if isinstance(value, int) and not -MAX_INTEGER <= value <= MAX_INTEGER:
-        raise RequestError("an integer must be from -(2**63 - 1) to 2**63 - 1")
+        raise RequestError(f"an integer must be from -(2**63 - 1) to 2**63 - 1, got {short_repr(value)}")
     return value
 
 
 def parse_layout(text: str) -> TileLayout:
-    """Return a layout such as ``S[(32, 8) : (1 @ laneid, 1)]`` or ``SwizzledLayout(swizzle("128B", "float16"), TileLayout(S[8, 64]))``."""
+    """Parse a layout such as ``S[(32, 8) : (1 @ laneid, 1)]`` or ``SwizzledLayout(swizzle("128B", "float16"), TileLayout(S[8, 64]))``."""
     value = evaluate_expression(text, _LAYOUT_NAMES)
     if not isinstance(value, TileLayout):
         value_text = f"the function {value.__name__}" if value in _FUNCTIONS.values() else repr(value)
-        raise RequestError(f"{text!r} is {value_text}, not a layout such as S[(32, 8) : (1 @ laneid, 1)]")
+        raise RequestError(f"{text!r} must be a layout such as S[(32, 8) : (1 @ laneid, 1)], got {value_text}")
     return value
 
 
@@ -145,9 +145,9 @@ _BUFFER = re.compile(r"\s*(\w+)\s+(\w+)\s*\[([^\]]*)\]\s*(\[.*\])?\s*\Z", re.ASC
 
 
 def parse_region(text: str, layout: str | None, name: str) -> Region:
-    """Return a region such as ``global float16 [4096, 64] [bx*128 : bx*128+128, :]``: space, dtype, shape, box.
+    """Parse a region such as ``global float16 [4096, 64] [bx*128 : bx*128+128, :]``: space, dtype, shape and box.
 
-    ``gmem``, ``smem`` and ``reg`` are taken for ``global``, ``shared`` and ``local``; ``f16``, ``bf16``, ``f32``, ``f64`` for the dtypes.
+    ``gmem``, ``smem`` and ``reg`` mean ``global``, ``shared`` and ``local``. ``f16``, ``bf16``, ``f32`` and ``f64`` are dtypes.
 
     Raises:
         RequestError: the words do not have that form.
@@ -158,7 +158,7 @@ def parse_region(text: str, layout: str | None, name: str) -> Region:
     match = _BUFFER.match(text)
     if match is None:
         raise RequestError(
-            f"{name}: {text!r} is not `space dtype [shape] [region]`, as in 'global float16 [4096, 64] [0:128, :]'"
+            f"{name} must be 'space dtype [shape] [region]', such as 'global float16 [4096, 64] [0:128, :]', got {text!r}"
         )
     space, dtype = SPACE_ALIASES.get(match[1], match[1]), DTYPE_ALIASES.get(match[2], match[2])
     for word, what, known in ((space, "space", SPACES), (dtype, "dtype", DTYPES)):
@@ -177,15 +177,15 @@ _SCOPES = {"thread": thread, "warp": warp, "warpgroup": warpgroup}
 
 
 def parse_scope(text: str) -> Scope:
-    """Return the scope of ``thread``, ``warp``, ``warpgroup`` or ``cta:128``.
+    """Parse a scope: ``thread``, ``warp``, ``warpgroup`` or, for example, ``cta:128``.
 
     Raises:
-        RequestError: it is none of them.
+        RequestError: the text is not a scope.
     """
     kind, colon, count = text.partition(":")
     if kind == "cta" and re.fullmatch(r"[0-9]{1,9}", count):
         return cta(int(count))
     if kind not in _SCOPES or colon:
         near = did_you_mean(kind, [*_SCOPES, "cta:128"]) if not colon else ""
-        raise RequestError(f"scope {short_repr(text)} is not thread, warp, warpgroup or cta:THREADS{near}")
+        raise RequestError(f"scope must be thread, warp, warpgroup or cta:THREADS, got {short_repr(text)}{near}")
     return _SCOPES[kind]()

@@ -1,4 +1,4 @@
-"""The group of subcommands: tilecopy's and those of other packages, and how all of them end."""
+"""The click group of all subcommands, built-in ones and those of other packages, with their errors and exit statuses."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from .streams import (
 )
 
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
-"""Exit statuses: it was done; it failed; the input is invalid. An error's attribute ``exit_status`` stands in their place."""
+"""Exit statuses: done, failed, invalid input. An error with an attribute ``exit_status`` exits with that instead."""
 _SIGPIPE = getattr(signal, "SIGPIPE", 13)  # Windows does not name it
 _UNTITLED = {"UsageError", "Stopped", "FileError", "OSError"}
 COMMANDS_GROUP = "tilecopy.commands.v1"
-"""Entry points of this group are subcommands: their name, and a click.Command."""
+"""The entry-point group of subcommands; each entry point refers to a click.Command."""
 
 
 @attrs.frozen(eq=False)
 class Result:
-    """The result of a command.
+    """A frozen record of a command's result.
 
     Attributes:
-        data: for ``--json``.
-        text: for people; made when it is printed, for the terminal that is there then.
+        data: what ``--json`` prints.
+        text: returns the text for people. It is called when the text is printed, because it depends on the terminal's width.
     """
 
     data: Any
@@ -54,11 +54,11 @@ class Result:
 
 
 class ResultCommand(click.Command):
-    """A command that returns a :class:`Result`, which alone reaches standard output; adds ``--json`` and ``--debug``."""
+    """A command that returns a :class:`Result`; only this goes to standard output. Adds ``--json`` and ``--debug``."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        for name, text in (("--json", "Print JSON for a program to read."), ("--debug", "Show an error's traceback.")):
+        for name, text in (("--json", "Print the result as JSON."), ("--debug", "Show an error's traceback.")):
             self.params.append(click.Option([name], is_flag=True, expose_value=False, callback=_keep, help=text))
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -73,37 +73,37 @@ def _keep(ctx: click.Context, option: click.Parameter, value: bool) -> None:
 
 
 class SuggestingGroup(click.Group):
-    """A group whose commands return a :class:`Result`. A misspelt command gets the nearest name, a missing one the help."""
+    """A group of commands that return a :class:`Result`. It suggests a name for an unknown command."""
 
     command_class = ResultCommand
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the subcommand of a name; an unknown name is an error with the nearest one."""
+        """Return the subcommand with a name; an unknown name is a usage error that suggests the nearest one."""
         name = ctx.meta["tilecopy.asked"] = args[0]
         known = ctx.resilient_parsing or name.startswith("-") or name in self.commands
         if not known and name not in (names := self.list_commands(ctx)):
-            ctx.fail(f"there is no command {name!r}{did_you_mean(name, names)}")
+            ctx.fail(f"No such command {name!r}{did_you_mean(name, names)}")
         return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Show the help if no subcommand is given, as wrong usage."""
-        if not args and not ctx.resilient_parsing:  # a shell that completes asks with no word, too
+        """Print the help and exit with status 2 if no subcommand is given."""
+        if not args and not ctx.resilient_parsing:  # a shell's completion also calls it without arguments
             click.echo(ctx.get_help(), err=True)
             ctx.exit(WRONG_USAGE)
         return super().parse_args(ctx, args)
 
 
 class TilecopyGroup(SuggestingGroup):
-    """The group of all subcommands; those of other packages are imported when they run, or for the list of all."""
+    """The group of all subcommands. Those of other packages are imported when they run or when all are listed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of tilecopy's subcommands, then of other packages', each sorted."""
+        """Return the names of the built-in subcommands, then of other packages', each sorted."""
         return [*super().list_commands(ctx), *sorted(set(by_name(COMMANDS_GROUP)) - set(self.commands))]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a subcommand. If it fails to load, it is left out with one line, or is an error if the user named it."""
+        """Return a subcommand. If it fails to load, warn and return None, or raise an error if the user named it."""
         if cmd_name in self.commands:
             return self.commands[cmd_name]
         sources = by_name(COMMANDS_GROUP).get(cmd_name)
@@ -113,20 +113,20 @@ class TilecopyGroup(SuggestingGroup):
             with prints_to_stderr():
                 command = load_unique(sources)
             if not isinstance(command, click.Command):
-                raise PluginError(f"{sources[0].owner} gives {type(command).__name__}, not a click.Command")
+                raise PluginError(f"{sources[0].owner} must declare a click.Command, got {type(command).__name__}")
         except PluginError as error:
             if ctx.meta.get("tilecopy.asked") == cmd_name:
                 raise PluginError(f"command {cmd_name}: {error}") from error
-            say(f"tilecopy: command {cmd_name} is left out: {error}")
+            say(f"tilecopy: command {cmd_name} is not available: {error}")
             return None
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of subcommands; warn of a package that declares a name of tilecopy's own."""
+        """Write the list of subcommands, and warn of each package that declares the name of a built-in one."""
         for name, sources in by_name(COMMANDS_GROUP).items():
             if name in self.commands:
                 owners = ", ".join(source.owner for source in sources)
-                say(f"tilecopy: command {name} ({owners}) is left out: the name is tilecopy's own")
+                say(f"tilecopy: command {name} of {owners} is ignored: tilecopy has a built-in command of that name")
         super().format_commands(ctx, formatter)
 
     def main(
@@ -137,13 +137,13 @@ class TilecopyGroup(SuggestingGroup):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run and end the program: 0 done, 1 failed, 2 invalid input; by a signal, as that signal ends a program."""
+        """Run the command and exit with 0 (done), 1 (failed), 2 (invalid input), or by the signal that stopped it."""
         words = list(sys.argv[1:] if args is None else args)
         name = prog_name or "tilecopy"
         if not standalone_mode or (complete_var or f"_{name}_COMPLETE".replace("-", "_").upper()) in os.environ:
             return super().main(words, prog_name, complete_var, standalone_mode, **extra)
 
-        def call() -> None:  # not click's main, which turns a reader that has gone into a failure
+        def call() -> None:  # not click's main, which reports a closed pipe as a failure
             with self.make_context(name, words, **extra) as ctx:
                 self.invoke(ctx)
 
@@ -151,7 +151,7 @@ class TilecopyGroup(SuggestingGroup):
 
 
 def _run(call: Callable[[], None], words: list[str]) -> int:
-    """The exit status of a call, its error told: to people on standard error, to programs as an object on standard output."""
+    """Run a call and return its exit status. Print an error on standard error and, for ``--json``, on standard output."""
     options = words[: words.index("--")] if "--" in words else words
     status = DONE
     open_standard_streams()
@@ -176,14 +176,14 @@ def _run(call: Callable[[], None], words: list[str]) -> int:
         if isinstance(error, Stopped):
             end_by(error.number)
     if not flush_output(sys.stdout) and status == DONE:
-        say("tilecopy: standard output cannot be written")
+        say("tilecopy: cannot write to standard output")
         status = FAILED
     flush_output(sys.stderr)
     return status
 
 
 def _more_of(error: BaseException) -> dict[str, Any]:
-    """What programs are told of a hazard beyond its message."""
+    """Return the fields of a hazard that ``--json`` prints beside its message."""
     if not isinstance(error, HazardError):
         return {}
     names = ("kind", "line", "threads", "bytes", "cause")
@@ -193,7 +193,7 @@ def _more_of(error: BaseException) -> dict[str, Any]:
 
 
 def _failure(error: BaseException) -> tuple[str, str, int]:
-    """The kind of an error, what is said of it, and the exit status."""
+    """Return the name of an error's type, its message and its exit status."""
     kind = type(error).__name__
     match error:
         case Stopped():
@@ -205,7 +205,7 @@ def _failure(error: BaseException) -> tuple[str, str, int]:
             return kind, error.format_message(), error.exit_code
         case click.Abort():
             return kind, "aborted", FAILED
-        case LayoutError() | RequestError() | TargetError():  # the words alone are at fault
+        case LayoutError() | RequestError() | TargetError():  # the input is invalid
             return kind, _message_of(error), WRONG_USAGE
         case TilecopyError():
             return kind, _message_of(error), FAILED
@@ -213,7 +213,7 @@ def _failure(error: BaseException) -> tuple[str, str, int]:
             return kind, "not enough memory", FAILED
         case OSError():
             return "OSError", f"{error.filename or 'standard output'}: {error.strerror or error}", FAILED
-    return kind, f"{error} (unexpected; --debug shows where)", FAILED
+    return kind, f"{error} (unexpected; use --debug for the traceback)", FAILED
 
 
 def _message_of(error: TilecopyError) -> str:

@@ -1,4 +1,4 @@
-"""A job of `tilecopy run` as data, and the kernel that it needs."""
+"""The options, the kernel and the report of `tilecopy run`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .npy import bytes_of
 
 @attrs.frozen
 class Job:
-    """The options of ``tilecopy run``; ``pad`` in elements per row, None where an option is not given."""
+    """The options of ``tilecopy run``, None where one is not given; ``pad`` is in elements per row."""
 
     tile: tuple[int, int] = (128, 64)
     threads: int = 128
@@ -31,7 +31,7 @@ class Job:
 
 @attrs.frozen(eq=False)
 class TiledCopy:
-    """A kernel that copies an array to its second parameter in ``count`` tiles of some rows and columns, one CTA per tile."""
+    """A kernel that copies its first parameter to its second in ``count`` tiles, one CTA per tile."""
 
     tile: tuple[int, int]
     count: int
@@ -40,14 +40,14 @@ class TiledCopy:
 
 @attrs.frozen(eq=False)
 class RunReport:
-    """The result of a job.
+    """A frozen record of what `tilecopy run` did.
 
     Attributes:
         shape, dtype, order, bytes: of the array; the order is ``C`` or ``F``.
-        tiled: what copied it, or None where there is nothing to copy.
-        seconds: of the copy alone (a median on the GPU).
-        runs: how many copies that is the median of.
-        executor: which ran it.
+        tiled: the kernel that copied it, or None if the array is empty.
+        seconds: time of the copy alone (the median on the GPU).
+        runs: number of copies that were timed.
+        executor: the executor that ran the kernel.
         verified: how the result was checked.
     """
 
@@ -64,14 +64,14 @@ class RunReport:
 
     @property
     def gb_per_s(self) -> float:
-        """Read and written."""
+        """Throughput in GB/s; each byte counts twice, as read and as written."""
         return 2 * self.bytes / self.seconds / 1e9 if self.seconds else 0.0
 
 
 def as_rows(array: Any) -> Any:
-    """Return the memory of a C- or Fortran-contiguous array as a 2-D view of unsigned words, no byte copied.
+    """Return a 2-D view of unsigned words on the memory of a C- or Fortran-contiguous array.
 
-    The axes are taken in memory order, all but the last together as rows; a vector is one row.
+    The axes are in memory order; all but the last are merged into rows. A vector is one row.
     """
     last = (array if array.flags.c_contiguous else array.T).shape[-1:]
     size = array.dtype.itemsize
@@ -80,9 +80,9 @@ def as_rows(array: Any) -> Any:
 
 
 def tile_of(job: Job, shape: tuple[int, int]) -> tuple[int, int]:
-    """Return the rows and columns of a tile, cut to the array; an array of one row gets a tile of one row of as many elements.
+    """Return the rows and columns of a tile, at most those of the array. The tile of a one-row array has one row.
 
-    An extent past the number of threads is cut to a multiple of it: a prime one would leave a single thread that divides it.
+    An extent above the number of threads is rounded up to a multiple of it, because a prime extent would leave one thread.
     """
     asked = job.tile if shape[0] > 1 else (1, prod(job.tile))
     rows, columns = (
@@ -95,19 +95,19 @@ def tile_of(job: Job, shape: tuple[int, int]) -> tuple[int, int]:
 def shared_layout(job: Job, tile: tuple[int, int], dtype: str) -> Layout:
     """Return the layout of a tile in shared memory: row-major, padded or swizzled."""
     if job.pad and job.swizzle:
-        raise RequestError("--swizzle and --pad both change how the tile lies in shared memory; give one")
+        raise RequestError("--swizzle and --pad both set the layout of the tile in shared memory: use only one of them")
     rows, columns = tile
     plain = TileLayout(S[(rows, columns) : (columns + job.pad, 1)])
     return SwizzledLayout(swizzle(job.swizzle, dtype), plain) if job.swizzle else plain
 
 
 def tiled_copy(job: Job, shape: tuple[int, int], dtype: str, target: Target) -> TiledCopy:
-    """Return the kernel for a 2-D array that is not empty: one CTA per tile; elements outside the array are left alone.
+    """Return the kernel that copies a 2-D array that is not empty, one CTA per tile.
 
     Raises:
-        RequestError: options that exclude each other.
-        NoVariantError: no installed variant lowers the copies; tiles that do not divide the array need one that lowers
-            edges, and the message says which package has one.
+        RequestError: two options exclude each other.
+        NoVariantError: no installed variant lowers the copies. Tiles that do not divide the array need a variant that
+            lowers edges; the message names its package.
     """
     tile = tile_of(job, shape)
     across, down = (-(-extent // step) for extent, step in zip(reversed(shape), reversed(tile), strict=True))

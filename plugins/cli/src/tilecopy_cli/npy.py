@@ -1,4 +1,4 @@
-"""Reading .npy files: NumPy reads them, and what a header claims is checked against the file before anything is allocated."""
+"""A reader of .npy files that checks the size in the header against the file before it allocates memory."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from .errors import FileError, printable_name
 from .npy_header import UNREADABLE, read_header
 
 _SPAN_BYTES = 1 << 18
-"""The most that is read at once where elements of a box lie apart in the file: several pages of a disk."""
+"""The most bytes of one read where the elements of a box are not contiguous in the file."""
 
 
 @attrs.frozen(eq=False)
 class NpyFile:
-    """A .npy file that is read whole, or box by box (:meth:`read`).
+    """A .npy file that is read whole, or one box at a time (:meth:`read`).
 
     Attributes:
         path: of the file.
         header: its bytes up to the first element.
-        array: the elements, C- or Fortran-contiguous. Of a mapped file only shape, strides and dtype may be used: an element
-            that is past the end of a file which has shrunk ends the process (SIGBUS).
+        array: the elements, C- or Fortran-contiguous. Use only shape, strides and dtype if the file is mapped: if the file
+            has shrunk, reading an element past its end stops the process (SIGBUS).
         descr: the dtype as the header writes it, which NumPy may not know.
-        rest_bytes: bytes after the array, which nothing reads.
-        stamp: what identifies the state of the file that was read; see :func:`file_signature`.
+        rest_bytes: bytes after the array, which are not read.
+        stamp: identifies the state of the file that was read; see :func:`file_signature`.
     """
 
     path: Path
@@ -68,11 +68,11 @@ class NpyFile:
 
     @property
     def left_out(self) -> str:
-        """A remark on what is in the file and not in the array, for a report; "" if there is nothing."""
-        return f"; the {self.rest_bytes} bytes after the array are left out" if self.rest_bytes else ""
+        """The part of a report about bytes after the array, or "" if there are none."""
+        return f"; the {self.rest_bytes} bytes after the array were not copied" if self.rest_bytes else ""
 
     def check_unchanged(self) -> None:
-        """Check that nobody has written the file since it was opened.
+        """Check that the file has not changed since it was opened.
 
         Raises:
             FileError: its size or the time of its last change differs.
@@ -82,9 +82,9 @@ class NpyFile:
                 raise FileError(f"{printable_name(self.path)}: the file changed while it was read")
 
 
-@checked(FileError, status=instance_of("what os.stat gives", os.stat_result))
+@checked(FileError, status=instance_of("an os.stat_result", os.stat_result))
 def file_signature(status: os.stat_result) -> tuple[int, ...]:
-    """Return device, inode, size and time of the last change, which stay equal until the file is written."""
+    """Return a file's device, inode, size and modification time; the tuple differs after the file was written."""
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
@@ -97,8 +97,8 @@ def read_npy(path: str | Path, *, mapped: bool = False) -> NpyFile:
         mapped: leave the elements in the file, for arrays that are larger than memory; see :meth:`NpyFile.read`.
 
     Raises:
-        FileError: it is not a regular file, not a .npy file, holds objects, claims more than it holds, or changed while
-            it was read.
+        FileError: it is not a regular file or not a .npy file, its elements are objects, it is shorter than its header
+            declares, or it changed while it was read.
     """
     path = Path(path)
     with _reading(path):
@@ -108,7 +108,7 @@ def read_npy(path: str | Path, *, mapped: bool = False) -> NpyFile:
         with os.fdopen(handle, "rb") as file:
             before = os.fstat(file.fileno())
             if not stat.S_ISREG(before.st_mode):
-                raise FileError(f"{printable_name(path)}: not a .npy file but a device, FIFO or socket")
+                raise FileError(f"{printable_name(path)}: must be a .npy file, got a device, FIFO or socket")
             npy = _read(file, path, before.st_size, printable_name(path), mapped)
             npy = attrs.evolve(npy, stamp=file_signature(before))
             npy.check_unchanged()
@@ -123,13 +123,13 @@ def _reading(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise FileError(f"{printable_name(path)}: no such file") from None
     except IsADirectoryError:
-        raise FileError(f"{printable_name(path)}: not a .npy file but a directory") from None
+        raise FileError(f"{printable_name(path)}: must be a .npy file, got a directory") from None
     except OSError as error:
         raise FileError(f"{printable_name(path)}: cannot be read: {error.strerror or error}") from None
 
 
 def _read_box(file: BinaryIO, offset_bytes: int, box: Any, strides_bytes: Sequence[int]) -> None:
-    """Fill an array from a file: the largest spans of at most ``_SPAN_BYTES`` are read whole, with what lies between.
+    """Fill an array from a file in reads of at most ``_SPAN_BYTES``, which include the bytes between the elements.
 
     Args:
         file: unbuffered.
@@ -152,7 +152,7 @@ def _read_box(file: BinaryIO, offset_bytes: int, box: Any, strides_bytes: Sequen
         file.seek(offset_bytes + first * stride)
         span = file.read(span_bytes)
         if len(span) < span_bytes:
-            raise FileError(f"{printable_name(file.name)}: the file ended while it was read")
+            raise FileError(f"{printable_name(file.name)}: the file became shorter while it was read")
         part[...] = np.ndarray(part.shape, part.dtype, span, 0, tuple(strides_bytes))
 
 
@@ -160,12 +160,12 @@ def _read(file: BinaryIO, path: str | Path, size_bytes: int, name: str, mapped: 
     header = read_header(file, name)
     header_bytes, shape, dtype = file.tell(), header.shape, header.dtype
     if dtype.hasobject or dtype.itemsize == 0 or dtype.subdtype is not None:
-        raise FileError(f"{name}: not a .npy file of plain elements (dtype {short_repr(dtype)})")
+        raise FileError(f"{name}: elements must be plain values without Python objects, got dtype {short_repr(dtype)}")
     claimed, available = math.prod(shape) * dtype.itemsize, size_bytes - header_bytes
     if claimed > available:
         number = str(claimed) if claimed < 10**30 else "over 10**30"
         raise FileError(
-            f"{name}: the header claims {number} bytes of elements (shape {short_repr(shape)}, {dtype}), the file has {available}"
+            f"{name}: the header declares {number} bytes of elements (shape {short_repr(shape)}, {dtype}), but the file has {available}"
         )
     order: Any = "F" if header.fortran_order else "C"
     array: Any
@@ -176,7 +176,7 @@ def _read(file: BinaryIO, path: str | Path, size_bytes: int, name: str, mapped: 
             array = np.empty(shape, dtype, order)
             memory = np.fromfile(file, np.uint8, claimed)
             if memory.size < claimed:
-                raise FileError(f"{name}: the file ended while it was read")
+                raise FileError(f"{name}: the file became shorter while it was read")
             array = np.ndarray(shape, dtype, memory, order=order) if claimed else array
     except (MemoryError, ValueError) as error:  # more dimensions than NumPy has, or a size beyond its integers
         raise FileError(f"{name}: {UNREADABLE}: shape {short_repr(shape)}: {short_error(error)}") from None
@@ -185,5 +185,5 @@ def _read(file: BinaryIO, path: str | Path, size_bytes: int, name: str, mapped: 
 
 
 def bytes_of(array: Any) -> Any:
-    """Return the memory of a C- or Fortran-contiguous array as flat bytes; nothing is copied."""
+    """Return a flat view of bytes on the memory of a C- or Fortran-contiguous array."""
     return (array if array.flags.c_contiguous else array.T).reshape(-1).view(np.uint8)

@@ -1,4 +1,4 @@
-"""Headers of .npy files: read without NumPy's dtypes where only the size of an element matters, and written in any version."""
+"""A reader and a writer of the headers of .npy files. They accept dtypes of ml_dtypes, which NumPy does not know."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tilecopy_core.errors import short_repr
 from .errors import FileError
 
 _MAX_BYTES = 1 << 16
-"""Longer ones are refused: a literal is parsed in memory many times its length (np.load stops at 10,000)."""
+"""The longest header that is read, because parsing takes memory of many times its length (np.load stops at 10,000)."""
 _VERSIONS = {(1, 0): (2, "latin1"), (2, 0): (4, "latin1"), (3, 0): (4, "utf8")}
-"""Bytes of the header's length, and the encoding of its text."""
+"""The version of a header -> the bytes of its length field and the encoding of its text."""
 _SCALAR = re.compile(r"np\.u?int(?:8|16|32|64)\((-?\d+)\)|(?<=\d)L\b")
 """Integers as NumPy 2 and Python 2 write them: ``np.int64(3)`` and ``3L``."""
 _ITEMSIZES = {"bfloat16": 2} | dict.fromkeys(("int2", "uint2", "int4", "uint4", "float4_e2m1fn"), 1)
-"""Bytes of dtypes of ml_dtypes, each of which NumPy gives whole bytes, by the name that may stand for them."""
+"""The name of a dtype of ml_dtypes -> the bytes of an element in a NumPy array."""
 _ALIGN = 64
-UNREADABLE = "not a .npy file that NumPy reads"
+UNREADABLE = "not a valid .npy file"
 
 
 @attrs.frozen
@@ -32,9 +32,9 @@ class Header:
     """The fields of the header of a .npy file.
 
     Attributes:
-        descr: the dtype as it is written there.
+        descr: the dtype as the header writes it.
         dtype: a dtype of NumPy with the same size, ``V1`` for the float8 types that NumPy does not know.
-        fortran_order: whether the first dimension changes fastest.
+        fortran_order: True if the first dimension changes fastest.
         shape: extents.
     """
 
@@ -45,25 +45,25 @@ class Header:
 
 
 def read_header(file: BinaryIO, name: str) -> Header:
-    """Read the header of a file, which is then at the first element.
+    """Read the header of a file, and leave the file's position at the first element.
 
     Raises:
-        FileError: it is not the header of a .npy file, or of a version or dtype that is not known.
+        FileError: the file has no .npy header, or its version or dtype is unknown.
     """
     magic = file.read(np.lib.format.MAGIC_LEN)
     if magic[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
-        raise FileError(f"{name}: an archive such as .npz; unzip it, and pass its members, which are .npy files")
+        raise FileError(
+            f"{name}: must be a .npy file, got an archive such as .npz: unzip it and pass a .npy file from it"
+        )
     if magic[:-2] != np.lib.format.MAGIC_PREFIX or len(magic) < np.lib.format.MAGIC_LEN:
-        raise FileError(f"{name}: {UNREADABLE}: it does not begin with {np.lib.format.MAGIC_PREFIX!r}")
+        raise FileError(f"{name}: {UNREADABLE}: it must begin with {np.lib.format.MAGIC_PREFIX!r}, got {magic[:-2]!r}")
     version = magic[-2], magic[-1]
     if version not in _VERSIONS:
-        raise FileError(
-            f"{name}: {UNREADABLE}: version {version[0]}.{version[1]} of .npy files is not known; the versions are 1.0 to 3.0"
-        )
+        raise FileError(f"{name}: {UNREADABLE}: its version must be 1.0, 2.0 or 3.0, got {version[0]}.{version[1]}")
     length_bytes, encoding = _VERSIONS[version]
     length = int.from_bytes(file.read(length_bytes), "little")
     if length > _MAX_BYTES:
-        raise FileError(f"{name}: a header of {length} bytes is longer than the {_MAX_BYTES} that are read")
+        raise FileError(f"{name}: the header must have at most {_MAX_BYTES} bytes, got {length}")
     raw = file.read(length)
     if len(raw) < length:
         raise FileError(f"{name}: {UNREADABLE}: the file ends inside its header of {length} bytes")
@@ -72,7 +72,7 @@ def read_header(file: BinaryIO, name: str) -> Header:
         fields = ast.literal_eval(_SCALAR.sub(r"\1", text))
     except Exception:  # Python's parser raises anything
         raise FileError(
-            f"{name}: {UNREADABLE}: its header is not a literal: {short_repr(raw.decode('latin1').strip())}"
+            f"{name}: {UNREADABLE}: its header must be a Python literal, got {short_repr(raw.decode('latin1').strip())}"
         ) from None
     if not isinstance(fields, dict) or set(fields) != {"descr", "fortran_order", "shape"}:
         raise FileError(
@@ -81,7 +81,7 @@ def read_header(file: BinaryIO, name: str) -> Header:
     shape, fortran_order, descr = fields["shape"], fields["fortran_order"], fields["descr"]
     if not isinstance(shape, tuple) or any(type(extent) is not int or extent < 0 for extent in shape):
         raise FileError(
-            f"{name}: {UNREADABLE}: its shape must be a tuple of integers of at least 0, got {short_repr(shape)}"
+            f"{name}: {UNREADABLE}: its shape must be a tuple of non-negative integers, got {short_repr(shape)}"
         )
     if not isinstance(fortran_order, bool):
         raise FileError(
@@ -96,7 +96,7 @@ def read_header(file: BinaryIO, name: str) -> Header:
 
 
 def _as_bytes(descr: Any) -> Any:
-    """A description in which elements that NumPy does not know are bytes: float8 types (``<f1``), and names of ml_dtypes."""
+    """Return a dtype description with raw bytes for the types NumPy does not know: float8 (``<f1``) and names of ml_dtypes."""
     if isinstance(descr, list):
         return [(field[0], _as_bytes(field[1]), *field[2:]) for field in descr]
     if not isinstance(descr, str):
@@ -107,7 +107,7 @@ def _as_bytes(descr: Any) -> Any:
 
 
 def header_of(descr: Any, shape: tuple[int, ...]) -> bytes:
-    """Return the header of a C-contiguous file, of the lowest version that can say it."""
+    """Return the header of a C-contiguous array, in the lowest version of the format that can express it."""
     fields = {"descr": descr, "fortran_order": False, "shape": shape}
     for write in (np.lib.format.write_array_header_1_0, np.lib.format.write_array_header_2_0):
         written = io.BytesIO()

@@ -1,4 +1,4 @@
-"""The output file of a job: refused before the work if it cannot be written, and replaced in one step when it is complete."""
+"""The output file of a job: it is checked before the work starts, and replaced in one step when the result is complete."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilecopy_core.errors import checked
 from .errors import FileError, printable_name
 
 Parts = Iterable[Any]
-"""What is written, one after the other: bytes or flat byte arrays."""
+"""The contents of a file in order: bytes or flat byte arrays."""
 
 
 @contextmanager
@@ -25,14 +25,14 @@ def output_file(path: str | Path) -> Iterator[Callable[[Parts], None]]:
     """Check that a file can be written, and yield the function that writes it (:func:`tilecopy.files.write_files`).
 
     Raises:
-        FileError: the path is ``-``, it cannot be written, or the writing fails (the file is then as it was).
+        FileError: the path is ``-``, it cannot be written, or writing fails (the file is then unchanged).
     """
     name = printable_name(path)
     if os.fspath(path) == "-":
-        raise FileError("-: standard output has the report; give the output the name of a file")
+        raise FileError("-: the output must be a file, because the report goes to standard output: pass a file name")
     with _errors(name):
         check_writable(path)
-    unchanged = "; it is as it was" if Path(path).exists() else "; nothing was written"
+    unchanged = "; the file is unchanged" if Path(path).exists() else "; nothing was written"
 
     def write(parts: Parts) -> None:
         with _errors(name, unchanged):

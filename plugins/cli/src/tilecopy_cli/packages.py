@@ -1,4 +1,4 @@
-"""What is wrong with the installed packages that extend tilecopy: copies, groups, requirements, names that are taken twice."""
+"""Problems of installed packages that extend tilecopy: old copies, unknown groups, unmet requirements, repeated names."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ READERS = {
 
 
 def packages() -> list[Installed]:
-    """Return the installed distributions that declare an entry point of tilecopy, or mean to."""
+    """Return the installed distributions whose entry points mention tilecopy."""
     return distributions(declaring="tilecopy")
 
 
 def problems() -> dict[str, list[str]]:
-    """Return what is wrong with each of :func:`packages`, by name; a package with nothing wrong has an empty list."""
+    """Return the problems of each of :func:`packages`, by the package's name; the list is empty if it has none."""
     installed = packages()
     claims: dict[tuple[str, str], list[str]] = {}
     for package in installed:
@@ -43,7 +43,7 @@ def problems() -> dict[str, list[str]]:
             *_unknown_groups(package),
             *_unmet(package),
             *(
-                f"{' and '.join(claims[point])} both declare {point[1]!r} of {point[0]}: uninstall one of them"
+                f"{' and '.join(claims[point])} declare the same {point[1]!r} in {point[0]}: uninstall all but one"
                 for point in dict.fromkeys(_points(package))
                 if len(claims[point]) > 1
             ),
@@ -53,19 +53,19 @@ def problems() -> dict[str, list[str]]:
 
 
 def _points(package: Installed) -> list[tuple[str, str]]:
-    """Return group and name of each entry point of tilecopy's groups; none where they cannot be read."""
+    """Return the group and name of each entry point of tilecopy's groups, or nothing if they cannot be read."""
     try:
         return [
             (point.group, point.name) for point in package.metadata.entry_points if point.group.startswith("tilecopy.")
         ]
-    except Exception:  # the registry says so where it loads them
+    except Exception:  # the registry reports it when it loads them
         return []
 
 
 def _copies(package: Installed) -> Iterator[str]:
     if package.other_versions:
         others = ", ".join(package.other_versions)
-        yield f"{Path(package.location).parent} also has {others}: delete what an earlier installation left behind"
+        yield f"{Path(package.location).parent} also has version {others} from an earlier installation: delete it"
     for location in package.shadowed:
         yield f"{location} is not used, because {Path(package.location).parent} comes first on sys.path"
 
@@ -74,22 +74,22 @@ def _unknown_groups(package: Installed) -> Iterator[str]:
     try:
         text = package.metadata.read_text("entry_points.txt") or ""
     except UnicodeDecodeError:
-        yield "entry_points.txt is not UTF-8, so no group of it is read: save it as UTF-8"
+        yield "entry_points.txt is not UTF-8, so tilecopy cannot read its groups: save it as UTF-8"
         return
     if text.startswith("\ufeff"):
-        yield "entry_points.txt starts with a byte order mark, so its first group is not read: save it without one"
+        yield "entry_points.txt starts with a byte order mark, so its first group is ignored: save it without the mark"
     for group in dict.fromkeys(re.findall(r"^\ufeff?\[\s*(tilecopy[^\]]*?)\s*\]", text, re.MULTILINE | re.IGNORECASE)):
         if group not in READERS:
-            yield f"the entry-point group {group!r} is not read by any package{did_you_mean(group, READERS)}"
+            yield f"no package reads the entry-point group {group!r}{did_you_mean(group, READERS)}"
 
 
 def _unmet(package: Installed) -> Iterator[str]:
-    """Return the requirements that are not met in this environment, those of extras left out."""
+    """Yield the requirements that are not met in this environment, without those of extras."""
     for text in package.requirements:
         try:
             requirement = Requirement(text)
         except InvalidRequirement:
-            yield f"its requirement {text!r} is not valid (PEP 508)"
+            yield f"its requirement {text!r} is not valid under PEP 508"
             continue
         if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
             continue
@@ -99,4 +99,4 @@ def _unmet(package: Installed) -> Iterator[str]:
             yield f"it requires {requirement}, which is not installed: pip install '{requirement}'"
             continue
         if not requirement.specifier.contains(have, prereleases=True):
-            yield f"it requires {requirement}, and {requirement.name} {have} is installed"
+            yield f"it requires {requirement}, but {requirement.name} {have} is installed"

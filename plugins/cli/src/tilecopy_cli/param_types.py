@@ -1,4 +1,4 @@
-"""Types of options: choices with suggestions, tiles, paths."""
+"""Types of command-line options: choices with suggestions, tiles, fill values and paths."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import click
 from tilecopy_core.errors import did_you_mean
 
 MAX_SHARED_ELEMS = 227 * 1024
-"""The largest shared memory of any GPU, in bytes: no row of a tile holds more elements."""
+"""The bytes of the largest shared memory of any GPU; a row of a tile cannot have more elements."""
 
 _MOST_DIGITS = 200
-"""Characters of a number: far more than any dtype tells apart."""
+"""The longest text of a number, far more digits than the precision of any dtype."""
 
 
 class Choice(click.ParamType):  # type: ignore[type-arg]
-    """One of a few names, some of which may have a shorter one."""
+    """A choice from a list of names, which may have aliases."""
 
     def __init__(self, what: str, names: Iterable[str], aliases: Mapping[str, str] | None = None) -> None:
         self.name = what
@@ -28,7 +28,7 @@ class Choice(click.ParamType):  # type: ignore[type-arg]
         self.aliases = aliases or {}
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name, or fail with the nearest one and all names."""
+        """Return the name, or fail with a message that lists all names and suggests the nearest."""
         value = self.aliases.get(value, value)
         if value in self.names:
             return str(value)
@@ -36,35 +36,35 @@ class Choice(click.ParamType):  # type: ignore[type-arg]
         return self.fail(f"{value!r} is not one of {', '.join(self.names)}{near}", param, ctx)
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str | None:
-        """Return the names, if there are only a few."""
+        """Return the names for the help if there are fewer than six."""
         return f"[{'|'.join(self.names)}]" if len(self.names) < 6 else None
 
 
 class Tile(click.ParamType):  # type: ignore[type-arg]
-    """``ROWSxCOLUMNS``."""
+    """The shape of a tile, written as ``ROWSxCOLUMNS``."""
 
     name = "rowsxcolumns"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        """Return both extents, at least 1 and below 2**31."""
+        """Return the rows and the columns, each at least 1 and below 2**31."""
         if isinstance(value, tuple):
             return value
         match = re.fullmatch(r"([0-9]{1,10})x([0-9]{1,10})", value)
         rows, columns = (int(match[1]), int(match[2])) if match else (0, 0)
         if not (0 < rows < 2**31 and 0 < columns < 2**31):
-            self.fail(f"{value!r} is not ROWSxCOLUMNS, such as 128x64, each at least 1 and below 2**31", param, ctx)
+            self.fail(f"must be ROWSxCOLUMNS, such as 128x64, each from 1 to 2**31 - 1, got {value!r}", param, ctx)
         return rows, columns
 
 
 class Fill(click.ParamType):  # type: ignore[type-arg]
-    """``zero``, ``keep`` or a number: what ``outside=`` takes."""
+    """A value of ``outside=``: ``zero``, ``keep`` or a number."""
 
     name = "zero|keep|number"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> str | int | float | complex:
-        """Return the word, or the number that Python reads: an integer stays an integer, and ``-0.0`` stays ``-0.0``."""
+        """Return ``zero``, ``keep``, or the number as Python parses it: ``1`` as an int, ``-0.0`` with its sign."""
         if value in ("zero", "keep") or not isinstance(value, str):
             return value  # type: ignore[no-any-return]
         for kind in (int, float, complex) if len(value) <= _MOST_DIGITS else ():
@@ -75,11 +75,11 @@ class Fill(click.ParamType):  # type: ignore[type-arg]
             if not cmath.isinf(number) or "inf" in value.lower():  # 1e999 does not mean infinity
                 return number
         near = did_you_mean(value, ("zero", "keep"))
-        return self.fail(f"{value!r} is not zero, keep or a number such as 0, -1.5, inf, nan or 1+2j{near}", param, ctx)
+        return self.fail(f"must be zero, keep or a number such as -1.5, inf or 1+2j, got {value!r}{near}", param, ctx)
 
 
 class FilePath(click.ParamType):  # type: ignore[type-arg]
-    """The name of a file."""
+    """A file name."""
 
     name = "file"
 
@@ -88,5 +88,5 @@ class FilePath(click.ParamType):  # type: ignore[type-arg]
         if isinstance(value, Path):
             return value
         if not value or value.endswith("/") or "\0" in value:
-            self.fail(f"{value!r} is not the name of a file", param, ctx)
+            self.fail(f"must be the name of a file, got {value!r}", param, ctx)
         return Path(value)

@@ -1,4 +1,4 @@
-"""A progress bar on standard error, if that is a terminal."""
+"""A progress bar on standard error, shown only if that is a terminal."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from rich.progress import (
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar with the elapsed time, which moves from the first second; yield the function that reports progress.
+    """Show a progress bar with the elapsed time, and yield the function that updates it.
 
     Args:
-        what: is counted, such as ``"tiles"``; ``"bytes"`` are shown in their units and with their speed.
+        what: the unit of the count, such as ``"tiles"``; with ``"bytes"`` the bar shows prefixes and the speed.
 
     Yields:
-        A function of what is done and of all; until it is called, how much there is to do is not known.
+        A function of the count that is done and the total. The bar has no total until the first call.
     """
     counted = (DownloadColumn(), TransferSpeedColumn()) if what == "bytes" else (MofNCompleteColumn(),)
     columns = (TextColumn(what), BarColumn(), *counted, TimeElapsedColumn(), TimeRemainingColumn())

@@ -1,4 +1,4 @@
-"""The main job: copy a real array, tile by tile through shared memory, and verify every byte of the result."""
+"""The job of `tilecopy run`: copy an array tile by tile through shared memory, and verify every byte of the result."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from .npy import bytes_of, file_signature, read_npy
 from .output import output_file
 
 Progress = Callable[[int, int], None]
-"""Called with tiles done and tiles in all."""
+"""A function of the number of tiles done and of the total."""
 
 
 def choose_target(job: Job) -> tuple[Target, str]:
-    """Return target and executor of a job: those of the options, else the GPU's, else sm_90 on the emulator."""
+    """Return the target and executor of a job: those of its options, else those of the GPU, else sm_90 and the emulator."""
     why = unavailable_reason("cuda")
     name = job.executor or ("cuda" if why is None else "emulator")
     if job.target is None and why is None:
@@ -36,9 +36,9 @@ def choose_target(job: Job) -> tuple[Target, str]:
 
 
 def copy_file(source: Path, destination: Path, job: Job, progress: Progress = lambda done, total: None) -> RunReport:
-    """Copy an array file tile by tile; the result is verified before the output file appears or changes.
+    """Copy an array file tile by tile, and verify the result before the output file is created or replaced.
 
-    The header of the output is that of the input, byte for byte: the two files compare equal.
+    The header is copied byte for byte, so that the two files compare equal.
 
     Raises:
         FileError: the input cannot be read, or the output cannot be written.
@@ -62,13 +62,11 @@ def copy_file(source: Path, destination: Path, job: Job, progress: Progress = la
             raise TilecopyError(f"verification failed: {wrong} of {array.nbytes} bytes differ; nothing was written")
         if over_itself and _has_changed(destination, read.stamp):
             raise FileError(
-                f"{printable_name(destination)}: the file changed while it was copied over itself; it is unchanged"
+                f"{printable_name(destination)}: the file changed while it was copied onto itself; the copy was not written"
             )
         write((read.header, bytes_of(result)))
     order = "C" if array.flags.c_contiguous else "F"
-    verified = (
-        f"all {array.nbytes} bytes equal to the input's; the result was filled with other bytes before{read.left_out}"
-    )
+    verified = f"all {array.nbytes} bytes are equal to the input's, and each differed before the copy{read.left_out}"
     return RunReport(
         array.shape, str(array.dtype), order, tiled, array.nbytes, seconds, runs, executor, str(target), verified
     )
@@ -82,7 +80,7 @@ def _has_changed(path: Path, stamp: tuple[int, ...]) -> bool:
 
 
 def _run_here(name: str, tiled: TiledCopy, words: Any, made: Any, progress: Progress) -> tuple[float, int]:
-    """Run on host arrays, once; where the executor's class takes ``progress=`` (of CTAs, each a tile) it reports them."""
+    """Run once on host arrays. Pass ``progress=`` to the executor if its class has this parameter; one CTA is one tile."""
     executor = get_executor(name)
     reports: Any = type(executor)
     if "progress" in inspect.signature(reports).parameters:
@@ -95,7 +93,7 @@ def _run_here(name: str, tiled: TiledCopy, words: Any, made: Any, progress: Prog
 
 
 def _run_cuda(name: str, tiled: TiledCopy, words: Any, made: Any, progress: Progress) -> tuple[float, int]:
-    """Run on device arrays, some times."""
+    """Run several times on device arrays, and return the median time and the number of runs."""
     from tilecopy_cuda import CudaExecutor, DeviceArray, time_on_device
 
     executor: Any = get_executor(name)

@@ -1,4 +1,4 @@
-"""Standard streams and signals: only results reach standard output, and no end prints a traceback."""
+"""Standard streams and signals: only results go to standard output, and a signal ends the program without a traceback."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from typing import Any, NoReturn, TextIO
 from .errors import FileError
 
 
-class Stopped(KeyboardInterrupt):  # which goes through what guards us from plugins
-    """A signal asked the program to end; open files are closed on the way out."""
+class Stopped(KeyboardInterrupt):  # handlers of errors in plugins do not catch it
+    """Raised when a signal ends the program, so that open files are closed first."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name}")
@@ -25,7 +25,7 @@ class Stopped(KeyboardInterrupt):  # which goes through what guards us from plug
 
 
 def open_standard_streams() -> None:
-    """Give a closed stream's number to the null device, or the next file opened would get it, and what is printed there."""
+    """Open the null device for each closed standard stream; otherwise the next opened file would get its number."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -53,10 +53,10 @@ def stop_signals() -> Iterator[None]:
 
 
 def end_by(number: int) -> NoReturn:
-    """End as the signal would have ended it, so that shells and make see what happened (status 128 + number).
+    """End the process by a signal, so that shells and make see the signal (status 128 + number).
 
-    On Windows, `os.kill` ends the process with the signal's number as its status, which other errors have too: there
-    the status is 128 + number.
+    On Windows the status is always 128 + number, because `os.kill` would exit with the number alone, which other errors
+    use, too.
     """
     if sys.platform != "win32":
         with suppress(ValueError):  # another thread than the main one
@@ -67,7 +67,7 @@ def end_by(number: int) -> NoReturn:
 
 @contextmanager
 def one_line_warnings() -> Iterator[None]:
-    """Print warnings, such as of a plugin that was set aside, as one line without source text."""
+    """Print each warning on one line, without its source text."""
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         say(f"tilecopy: {category.__name__}: {message}")
@@ -79,7 +79,7 @@ def one_line_warnings() -> Iterator[None]:
 
 @contextmanager
 def prints_to_stderr() -> Iterator[None]:
-    """Send what plugins print, or the programs and libraries that they call, to standard error."""
+    """Redirect standard output to standard error, for plugins and the programs and libraries that they call."""
     kept = None
     if sys.stdout is sys.__stdout__ and sys.stdout is not None:
         sys.stdout.flush()
@@ -95,21 +95,21 @@ def prints_to_stderr() -> Iterator[None]:
 
 
 def emit(text: str) -> None:
-    """Write a result to standard output, now.
+    """Write a result to standard output, and flush it.
 
     Raises:
-        FileError: it is closed.
-        OSError: it is full, or its reader has gone.
+        FileError: standard output is closed.
+        OSError: the device is full, or the reader has closed the pipe.
     """
     if sys.stdout is None:
-        raise FileError("standard output is closed")
+        raise FileError("cannot write the result: standard output is closed")
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
     sys.stdout.flush()
 
 
 def say(text: str) -> None:
-    """Write a message to standard error, if anyone can read it; control characters come escaped."""
+    """Write a message to standard error if it is open, with control characters escaped."""
     safe = "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
     if sys.stderr is not None:  # which print would take for standard output
         with suppress(OSError, ValueError):
@@ -117,7 +117,7 @@ def say(text: str) -> None:
 
 
 def flush_output(stream: TextIO | None) -> bool:
-    """Return True if a stream could be flushed; if not, its buffer is dropped, or Python would complain at its end."""
+    """Flush a stream, and return True on success. On failure drop its buffer, so that Python prints no error at exit."""
     if stream is None:
         return True
     try:

@@ -1,4 +1,4 @@
-"""Plain text that the commands print: it fits the terminal, and names are never markup."""
+"""Plain text of the commands, wrapped to the width of the terminal: tables, lines and the report of `tilecopy run`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .errors import printable_name
 from .job import RunReport, TiledCopy
 
 _PIPE_COLUMNS = 200
-"""Where the output is not a terminal and COLUMNS is not set: whole lines for grep."""
+"""The width if the output is not a terminal and COLUMNS is not set, wide enough for grep."""
 
 _LAST_COLUMN = 20
-"""The fewest columns in which prose is readable."""
+"""The narrowest last column of a table."""
 
 
 def table(rows: Iterable[Sequence[object]], columns: Sequence[str] = (), *, indent: int = 0) -> str:
-    """Return rows in columns. The last column takes what is left of the width, and wraps there; if that is too little, each row is a paragraph."""
+    """Return rows in aligned columns; the last column wraps. If it would be too narrow, each row is a paragraph."""
     lines = [[str(cell) for cell in row] for row in ([columns, *rows] if columns else rows)]
     if not lines:
         return ""
@@ -42,7 +42,7 @@ def run_text(outcome: RunReport, destination: object) -> str:
     """Return the report of `tilecopy run`."""
     array = f"{outcome.dtype}{list(outcome.shape)} in {outcome.order} order"
     head = wrap_text(f"{array}, {outcome.bytes} bytes, {outcome.target}")
-    how = f"median of {outcome.runs} runs by device events" if outcome.executor == "cuda" else "one run, emulated"
+    how = f"median of {outcome.runs} runs, timed by CUDA events" if outcome.executor == "cuda" else "one run, emulated"
     moved = (
         f"moved {2 * outcome.bytes} bytes (read + written) in {outcome.seconds * 1e3:.3f} ms on {outcome.executor} "
         f"({how}): {outcome.gb_per_s:.2f} GB/s"
@@ -52,7 +52,7 @@ def run_text(outcome: RunReport, destination: object) -> str:
 
 
 def wrap_text(text: str) -> str:
-    """Return a line as lines that fit the terminal; words stay whole."""
+    """Return a line wrapped to the width of the terminal, with no word broken."""
     wrap = textwrap.TextWrapper(_columns(), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
     return f"{wrap.fill(text.rstrip())}\n"
 
