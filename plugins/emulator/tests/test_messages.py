@@ -87,17 +87,17 @@ def run(body: str, threads: int = 64) -> None:
         (
             lambda: run("", threads=2048),
             tc.LaunchError,
-            "kernel k: a block of (2048, 1, 1) threads; at most 1024, and 64 in z",
+            "kernel k: block must have at most 1024 threads (64 in z), got (2048, 1, 1)",
         ),
         (
             lambda: run_ptx(HEAD + "ret; }", [], grid=1, block=32),
             tc.LaunchError,
-            "kernel k: 0 arguments for 1 parameters (.u64 A): []",
+            "kernel k: the number of arguments must be 1 (.u64 A), got 0: []",
         ),
         (
             lambda: run_ptx(HEAD + "ret; }", [np.zeros(1, object)], grid=1, block=32),
             tc.LaunchError,
-            "kernel k, argument 0 (A): an array of Python objects: array([0], dtype=object)",
+            "kernel k, argument 0 (A): the array must hold numbers, got Python objects: array([0], dtype=object)",
         ),
         (
             lambda: run_ptx("garbage", [], grid=1, block=32),

@@ -1,10 +1,10 @@
-"""Runs the PTX text of tilecopy kernels with no GPU, exactly and strictly.
+"""An emulator that runs PTX without a GPU and reports what is undefined on hardware.
 
-Where hardware is only undefined, this raises :class:`tilecopy.HazardError`: uninitialised memory or registers,
-races, misaligned or outside accesses, missing waits, fences and barriers.
+It raises :class:`tilecopy.HazardError` for uninitialised memory or registers, races, misaligned or
+out-of-bounds accesses, missing waits, fences and barriers.
 
-The words: a *space* is a state space of PTX, a *memory* holds its bytes; an *access* is what one instruction does to them;
-a *place* is a byte of shared memory, counted over the CTAs of a machine; a *cell* is the bytes that share a stamp.
+Terms: a *space* is a state space of PTX, and a *memory* holds its bytes. An *access* is a read or write by one instruction.
+A *place* is a byte of shared memory, counted over the CTAs of a machine. A *cell* is the bytes that share a stamp.
 """
 
 import numpy.ma  # noqa: F401 (np.unique asks for it: with the package, no fork shall meet it half imported)

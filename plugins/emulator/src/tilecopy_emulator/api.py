@@ -1,4 +1,4 @@
-"""Running any PTX text on host arrays: :func:`run_ptx`."""
+"""The function :func:`run_ptx`, which runs a kernel of any PTX text on host arrays."""
 
 from __future__ import annotations
 
@@ -40,53 +40,53 @@ def run_ptx(
     variables: Mapping[str, Any] | None = None,
     all_hazards: bool = False,
 ) -> Report:
-    """Run a kernel of any PTX text, whoever wrote it, with no GPU.
+    """Run a kernel of any PTX text without a GPU.
 
     Args:
-        text: a PTX module, or what :func:`parse` made of one.
-        arguments: in the order of the parameters. For a pointer, an array (NumPy, or a CPU array with DLPack), which is
-            changed in place; two arrays that share memory share it in the kernel too. ``None`` is the null pointer. A :class:`Pointer`
+        text: a PTX module, or the :class:`Program` that :func:`parse` returned.
+        arguments: in the order of the parameters. For a pointer, an array (NumPy, or a CPU array with DLPack), which the kernel
+            changes in place; two arrays that share memory share it in the kernel too. ``None`` is the null pointer. A :class:`Pointer`
             or a list of pointers and structures is put into global memory. For a number, an integer or a float. For a structure passed
             by value, a :class:`Struct` or its bytes (``bytes``, or a NumPy scalar, structured array or array of ``uint8`` of that
-            size); for a half or a bfloat16, a number too. For a tensor map or its address, a :class:`TensorMap`, whose address may be
+            size); for a half or a bfloat16, also a number. For a tensor map or its address, a :class:`TensorMap`, whose address may be
             an array.
-        entry: name of the kernel; may be left out where the text has only one.
-        grid: CTAs, one to three extents.
+        entry: name of the kernel; optional if the text has only one.
+        grid: CTAs of the grid, one to three extents.
         block: threads of a CTA, one to three extents.
-        cluster: CTAs of a cluster; by default what ``.reqnctapercluster`` says, else one.
+        cluster: CTAs of a cluster; by default ``.reqnctapercluster``, or one CTA.
         dynamic_shared_bytes: size of the ``.extern .shared`` arrays.
         profile: count memory sectors and bank conflicts too (slower).
-        allow: what is not a hazard here: ``("same-value",)`` lets several threads write the same value to the same place with
-            no barrier between. Who reads it must still be ordered after all of them. ``"unfenced-init"`` lets a bulk copy use
+        allow: hazards to allow: ``("same-value",)`` lets several threads write the same value to the same place without a
+            barrier. A thread that reads it must still be ordered after all of them. ``"unfenced-init"`` lets a bulk copy use
             an mbarrier whose ``mbarrier.init`` was not fenced (``fence.mbarrier_init`` or ``fence.proxy.async``).
-        observer: called with each :class:`AccessEvent` and :class:`Transfer`, in the order in which they run here (slower).
-        progress: called with CTAs done and CTAs in all.
+        observer: called with each :class:`AccessEvent` and :class:`Transfer`, in the order in which they run (slower).
+        progress: called with the number of CTAs that have ended, and the number of all CTAs.
         variables: values of ``__constant__`` and ``__device__`` variables of the module, by name: a number, an array, a :class:`Struct` or a
             :class:`Pointer`. Values are copied; ``Report.variables`` has what the variables hold after the run.
-        all_hazards: go on after a hazard where that is possible; the :class:`HazardError` of the first then has one for each
-            other cause in ``others``.
+        all_hazards: continue after a hazard if possible. The :class:`HazardError` of the first hazard then has one for
+            each other cause in ``others``.
 
     Returns:
-        What the run did.
+        A report of the run.
 
     Raises:
-        UnsupportedPtxError: the text is not PTX or has something that the emulator does not know; names the line.
+        UnsupportedPtxError: the text is not PTX, or the emulator does not support a part of it; the message names the line.
         LaunchError: the arguments do not fit the parameters, or the extents do not fit the kernel or the hardware.
-        HazardError: an execution that the hardware leaves undefined.
+        HazardError: the kernel does something that is undefined on hardware.
     """
     program = text if isinstance(text, Program) else parse(text, entry)
     where = f"kernel {program.name}"
     ctas, threads, size = _extents(program, grid, block, cluster)
     fits = is_whole(dynamic_shared_bytes, 0, MAX_SHARED_BYTES)
-    demand(where, "dynamic_shared_bytes", dynamic_shared_bytes, fits, f"0 to {MAX_SHARED_BYTES}")
+    demand(where, "dynamic_shared_bytes", dynamic_shared_bytes, fits, f"an integer from 0 to {MAX_SHARED_BYTES}")
     _, _, shared_bytes = lay_out_shared(program, dynamic_shared_bytes, ())
     if shared_bytes > MAX_SHARED_BYTES:
         raise LaunchError(
-            f"{where}: {shared_bytes} bytes of shared memory, static and dynamic; at most {MAX_SHARED_BYTES}"
+            f"{where}: shared memory, static and dynamic, must be at most {MAX_SHARED_BYTES} bytes, got {shared_bytes}"
         )
     memory = GlobalMemory()
     fits = variables is None or (isinstance(variables, Mapping) and all(isinstance(name, str) for name in variables))
-    demand(where, "variables", variables, fits, "a dictionary of values by the names of variables")
+    demand(where, "variables", variables, fits, "a dictionary from names of variables to values")
     parameters, values = argument_bytes(program, arguments, variables or {}, memory)
     report = run_grid(
         program, grid=ctas, block=threads, cluster=size, parameters=parameters, memory=memory,
@@ -101,11 +101,11 @@ def run_ptx(
 
 
 def _extent(name: str, value: Sequence[int] | int, where: str) -> Dim3:
-    """One to three positive integers, filled up with ones."""
+    """Return one to three positive integers as three, padded with ones."""
     listed = items_of(value)
     try:
         sizes = [0 if is_flag(x) else operator.index(x) for x in ((value,) if listed is None else listed[:4])]
-    except Exception:  # an object's own
+    except Exception:  # raised by a method of the object
         sizes = []
     fits = 1 <= len(sizes) <= 3 and min(sizes) >= 1 and max(sizes) < 1 << 63
     demand(where, name, value, fits, "one to three positive integers")
@@ -115,32 +115,32 @@ def _extent(name: str, value: Sequence[int] | int, where: str) -> Dim3:
 def _extents(
     program: Program, grid: Sequence[int] | int, block: Sequence[int] | int, cluster: Sequence[int] | int | None
 ) -> tuple[Dim3, Dim3, Dim3 | None]:
-    """Grid, block and cluster, checked against the kernel and the hardware."""
+    """Return the grid, block and cluster, checked against the kernel and the hardware."""
     where = f"kernel {program.name}"
     ctas, threads = _extent("grid", grid, where), _extent("block", block, where)
     if any(size > most for size, most in zip(ctas, MAX_GRID, strict=True)):
-        raise LaunchError(f"{where}: a grid of {ctas} CTAs; at most {MAX_GRID}")
+        raise LaunchError(f"{where}: grid must be at most {MAX_GRID} CTAs, got {ctas}")
     if prod(ctas) > MOST_CTAS:
         raise BudgetError(
-            f"{where}: a grid of {prod(ctas)} CTAs; the emulator runs at most {MOST_CTAS} in one launch. Launch a smaller grid"
+            f"{where}: the emulator runs at most {MOST_CTAS} CTAs in one launch, got {prod(ctas)}: launch a smaller grid"
         )
     if prod(threads) > MAX_THREADS or threads[2] > MAX_BLOCK_Z:
-        raise LaunchError(f"{where}: a block of {threads} threads; at most {MAX_THREADS}, and {MAX_BLOCK_Z} in z")
+        raise LaunchError(f"{where}: block must have at most {MAX_THREADS} threads ({MAX_BLOCK_Z} in z), got {threads}")
     if program.block is not None and threads != program.block:
-        raise LaunchError(f"{where}: a block of {threads} threads, and .reqntid says {program.block}")
+        raise LaunchError(f"{where}: block must be {program.block} because of .reqntid, got {threads}")
     if program.max_threads and prod(threads) > program.max_threads:
-        raise LaunchError(f"{where}: {prod(threads)} threads in a block, and .maxntid says {program.max_threads}")
+        raise LaunchError(f"{where}: .maxntid allows {program.max_threads} threads per block, got {prod(threads)}")
     if cluster is None:
         size = program.cluster
     else:
         size = _extent("cluster", cluster, where)
         if program.cluster is not None and size != program.cluster:
-            raise LaunchError(f"{where}: a cluster of {size} CTAs, and .reqnctapercluster says {program.cluster}")
+            raise LaunchError(f"{where}: cluster must be {program.cluster} because of .reqnctapercluster, got {size}")
     if size is not None:
         if prod(size) > MAX_CLUSTER:
-            raise LaunchError(f"{where}: a cluster of {size} CTAs; at most {MAX_CLUSTER}")
+            raise LaunchError(f"{where}: cluster must have at most {MAX_CLUSTER} CTAs, got {size}")
         if any(a % b for a, b in zip(ctas, size, strict=True)):
-            raise LaunchError(f"{where}: a grid of {ctas} CTAs is not made of whole clusters of {size}")
+            raise LaunchError(f"{where}: grid must be a multiple of cluster {size} in each dimension, got {ctas}")
         if prod(size) > 1 and program.arch < 90:
-            raise LaunchError(f"{where}: clusters need sm_90, the text is for sm_{program.arch}")
+            raise LaunchError(f"{where}: the target must be sm_90 or newer for clusters, got sm_{program.arch}")
     return ctas, threads, size

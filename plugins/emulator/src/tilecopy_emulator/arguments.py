@@ -1,4 +1,4 @@
-"""The arguments of a launch as bytes of the kernel's parameters; arrays are mapped into the memory."""
+"""The conversion of a launch's arguments to the bytes of the kernel's parameters."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from .signatures import DTYPES, parameter_types
 from .threads.arrays import GlobalMemory
 
 BASE_ALIGN_BYTES = 256
-"""Alignment of the arrays, as of allocations of the driver."""
+"""The alignment of arrays, which is that of the driver's allocations."""
 _ADDRESS = struct.Struct("<Q")
 
 
 @attrs.frozen(eq=False, init=False)
 class Struct:
-    """A structure of C++ as an argument: its fields in order, each at a multiple of its own size, as a compiler lays them out.
+    """A C++ structure as an argument; its fields are laid out in order, each at a multiple of its size, as a compiler does it.
 
     A field is a number (an ``int`` has 4 bytes, a ``float`` is a float32, a ``bool`` has 1 byte; ``numpy.int64(3)`` has the size of its
-    type), a :class:`Pointer`, ``None`` for a null pointer, an array or ``bytes`` that lie in the structure, or another Struct.
+    type), a :class:`Pointer`, ``None`` for a null pointer, an array or ``bytes`` inside the structure, or another Struct.
 
     Attributes:
         fields: the fields.
@@ -44,7 +44,7 @@ class Struct:
 
 @attrs.frozen(eq=False)
 class Pointer:
-    """The address of something, as an argument or in a :class:`Struct`.
+    """A pointer, as an argument or as a field of a :class:`Struct`.
 
     Attributes:
         target: an array, which the kernel changes in place; or a :class:`Struct`, a :class:`TensorMap` or a list of Structs and Pointers,
@@ -56,7 +56,7 @@ class Pointer:
 
 @attrs.frozen(eq=False)
 class _Array:
-    """An array whose address a kernel gets: the memory from its first byte to its last."""
+    """An array whose address a kernel gets, with the addresses of its first byte and of its end."""
 
     name: str
     array: Any
@@ -66,13 +66,13 @@ class _Array:
 
 @attrs.define(eq=False)
 class _Block:
-    """Bytes that hold addresses, which are known when everything is mapped.
+    """Bytes that contain addresses, which are filled in after everything is mapped.
 
     Attributes:
         name: for messages.
         data: the bytes.
-        align: of the first one.
-        addresses: where an address belongs, whose, and what its bytes are.
+        align: alignment of the first byte.
+        addresses: the offset of each address, its target, and the function from the address to its bytes.
     """
 
     name: str
@@ -91,7 +91,7 @@ class _Block:
 def argument_bytes(
     program: Program, arguments: Sequence[Any], variables: Mapping[str, Any], memory: GlobalMemory
 ) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    """The bytes of each parameter, and of the variables of the module that are set; arrays are mapped into the memory."""
+    """Return the bytes of each parameter and of the module variables that are set; map arrays into the memory."""
     try:
         return _encode(program, arguments, variables, memory)
     except LaunchError as error:
@@ -102,7 +102,7 @@ def argument_bytes(
 
 
 def _signature(program: Program) -> str:
-    """The parameters as PTX declares them."""
+    """Return the parameters as PTX declares them."""
     sizes = (f"[{p.bytes}]" if p.is_array else "" for p in program.parameters)
     parameters = (f".{p.type} {p.name}{size}" for p, size in zip(program.parameters, sizes, strict=True))
     return f"({', '.join(parameters) or 'none'})"
@@ -117,7 +117,7 @@ def _encode(
         raise LaunchError(f"{where}: arguments must be a sequence, got {short_repr(arguments)}")
     if len(items) != len(program.parameters):
         raise LaunchError(
-            f"{where}: {len(items)} arguments for {len(program.parameters)} parameters {_signature(program)}: {short_repr(arguments)}"
+            f"{where}: the number of arguments must be {len(program.parameters)} {_signature(program)}, got {len(items)}: {short_repr(arguments)}"
         )
     blocks, types = {}, parameter_types(program.name) or ()
     if len(types) != len(items):
@@ -135,21 +135,21 @@ def _encode(
 
 
 def variable_named(program: Program, name: str) -> Variable:
-    """The variable of the module that has a name, in C++ or in PTX."""
+    """Return the module variable with a name, in C++ or in PTX."""
     names = {var.name: shown_name(var) for var in program.variables if var.space in ("global", "const")}
     fitting = [ptx_name for ptx_name in names if ptx_name == name] or [
         ptx_name for ptx_name, known in names.items() if known == name or known.endswith(f"::{name}")
     ]
     if len(fitting) != 1:
         raise LaunchError(
-            f"kernel {program.name}: {'several variables are' if fitting else 'no variable is'} called {short_repr(name)}; "
-            f"the module has {', '.join(names[ptx_name] for ptx_name in fitting or names) or 'none'}"
+            f"kernel {program.name}: {'several variables are' if fitting else 'no variable is'} named {short_repr(name)}; "
+            f"the module's variables are {', '.join(names[ptx_name] for ptx_name in fitting or names) or 'none'}"
         )
     return next(var for var in program.variables if var.name == fitting[0])
 
 
 def _value(variable: Variable, value: Any, name: str, place: str) -> _Block:
-    """The block of a variable's value."""
+    """Return the block of a variable's value."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if is_number and variable.bytes == max(1, REGISTER_BITS[variable.type] // 8):
         parameter = Parameter(name, variable.type, variable.bytes, variable.align, 0)
@@ -163,7 +163,7 @@ def _value(variable: Variable, value: Any, name: str, place: str) -> _Block:
 
 
 def _argument(parameter: Parameter, type: str, argument: Any, place: str) -> _Block:
-    """The block of one argument; ``type`` is the parameter's type in C++, or "" where it is not known."""
+    """Return the block of one argument; ``type`` is the parameter's type in C++, or "" if it is not known."""
     name = parameter.name
     if parameter.is_array:
         if parameter.bytes == 2 and isinstance(argument, (int, float)) and not isinstance(argument, bool):
@@ -181,7 +181,7 @@ def _argument(parameter: Parameter, type: str, argument: Any, place: str) -> _Bl
     if argument is not None and not isinstance(argument, (Pointer, TensorMap, list, tuple)):
         array = _as_array(argument, place)
         if isinstance(argument, Struct):
-            rule = f"a structure for a parameter .{parameter.type}: pass Pointer(Struct(...)) for its address"
+            rule = f"the parameter is .{parameter.type}, got a structure: pass Pointer(Struct(...)) for its address"
             raise LaunchError(f"{place}: {rule}")
         if array is None:
             number = _number(parameter, argument, place)
@@ -191,9 +191,8 @@ def _argument(parameter: Parameter, type: str, argument: Any, place: str) -> _Bl
                 )
             return _Block(name, bytearray(number))
     if parameter.bytes != 8 or (array is not None and type in DTYPES):
-        kind = "an address" if array is None else "an array"
-        rule = f"{kind} for a parameter {type or '.' + parameter.type}, which holds no address"
-        raise LaunchError(f"{place}: {rule}: {short_repr(argument)}")
+        rule = f"the parameter is {type or '.' + parameter.type}, which is not a pointer"
+        raise LaunchError(f"{place}: {rule}, got {short_repr(argument)}: pass a number")
     if array is not None:
         _check_dtype(array.dtype, type, place)
     return _block_of(
@@ -202,7 +201,7 @@ def _argument(parameter: Parameter, type: str, argument: Any, place: str) -> _Bl
 
 
 def _check_dtype(dtype: Any, type: str, place: str) -> None:
-    """Refuse an array of numbers that a kernel would read as others: of another size, or integers for floats of 4 or 8 bytes."""
+    """Raise an error for an array whose numbers have another size than the kernel's, or are integers for floats of 4 or 8 bytes."""
     wanted = np.dtype(DTYPES[type[:-1]]) if type[:-1] in DTYPES else None
     if wanted is None or dtype.type is np.void or dtype.itemsize == 1 or dtype.kind == "c":
         return
@@ -212,7 +211,7 @@ def _check_dtype(dtype: Any, type: str, place: str) -> None:
 
 
 def _block_of(value: Any, name: str, place: str) -> _Block:
-    """The bytes of a field, and the addresses in them."""
+    """Return the bytes of a field, and the addresses in them."""
     if value is None:
         return _Block(name, bytearray(8), 8)
     if isinstance(value, Struct) and not value.fields:
@@ -232,7 +231,7 @@ def _block_of(value: Any, name: str, place: str) -> _Block:
         return _Block(name, bytearray(value))
     if isinstance(value, bool):
         return _Block(name, bytearray([value]))
-    if isinstance(value, (int, float)) and not isinstance(value, np.generic):  # float64 is a float
+    if isinstance(value, (int, float)) and not isinstance(value, np.generic):  # numpy.float64 is a subclass of float
         parameter = Parameter(name, "f32" if isinstance(value, float) else "b32", 4, 4, 0)
         return _Block(name, bytearray(_number(parameter, value, f"{place}, {name}")), 4)
     plain = value if isinstance(value, np.generic) else _as_array(value, place)
@@ -257,20 +256,20 @@ def _block_of_fields(value: Struct | list[Any] | tuple[Any, ...], name: str, pla
 
 
 def _target(target: Any, name: str, place: str) -> _Array | _Block:
-    """Return what a pointer points to."""
+    """Return the target of a pointer, as an array or a block."""
     if isinstance(target, (Struct, Pointer, TensorMap, list, tuple)):
         return _block_of(target, name, place)
     array = _as_array(target, place)
     if array is None:
-        rule = f"{name}: a pointer must point to an array, a Struct, a TensorMap or a list"
+        rule = f"{name}: the target of a pointer must be an array, a Struct, a TensorMap or a list"
         raise LaunchError(f"{place}: {rule}, got {type(target).__name__} {short_repr(target)}")
     return _Array(name, array, *_span(array, place))
 
 
 def _resolve(blocks: Iterable[_Block], memory: GlobalMemory) -> None:
-    """Map what the blocks point to into the memory, and put its addresses into them."""
+    """Map the targets of the blocks into the memory, and write their addresses into the blocks."""
     whole, arrays = list(blocks), list[_Array]()
-    for block in whole:  # which grows
+    for block in whole:  # the loop appends to it
         for _, target, _ in block.addresses:
             if isinstance(target, _Array):
                 arrays.append(target)
@@ -289,43 +288,43 @@ def _resolve(blocks: Iterable[_Block], memory: GlobalMemory) -> None:
 
 
 def _as_array(argument: Any, place: str) -> Any:
-    """An argument as a NumPy array over the same memory, or None when it is not an array."""
+    """Return an argument as a NumPy array over the same memory, or None if it is not an array."""
     if isinstance(argument, np.ndarray):
         return argument
     try:
         exchanged = not isinstance(argument, np.generic) and bool(argument.__dlpack_device__)
-    except Exception:  # an object's own
+    except Exception:  # raised by a method of the object
         exchanged = False
     if not exchanged:
         return None
     try:
         device, _ = argument.__dlpack_device__()
-    except Exception as error:  # a framework's own
+    except Exception as error:  # an exception class of the framework
         raise LaunchError(
             f"{place}: {short_repr(argument)} cannot be viewed as a NumPy array: {short_repr(error)}"
         ) from error
     if int(device) != 1:
-        raise LaunchError(f"{place}: the array is on a device (DLPack type {int(device)}); pass an array of the host")
+        raise LaunchError(f"{place}: the array must be in host memory, got DLPack device type {int(device)}")
     try:
         return np.from_dlpack(argument)
-    except Exception as error:  # likewise
+    except Exception as error:  # also of the framework
         raise LaunchError(f"{place}: {type(argument).__name__} cannot be viewed as a NumPy array: {error}") from error
 
 
 def _span(array: Any, place: str) -> tuple[int, int]:
-    """Addresses of an array's first byte and of the one after its last."""
+    """Return the addresses of an array's first byte and of the byte after its last."""
     if array.dtype.hasobject:
-        raise LaunchError(f"{place}: an array of Python objects: {short_repr(array)}")
+        raise LaunchError(f"{place}: the array must hold numbers, got Python objects: {short_repr(array)}")
     if type(array) is not np.ndarray and isinstance(array, np.ma.MaskedArray):
-        raise LaunchError(f"{place}: {short_repr(array)}, whose mask a kernel does not see; pass a.filled(value)")
+        raise LaunchError(f"{place}: the array must not be masked, got {short_repr(array)}: pass array.filled(value)")
     if not (array.flags.c_contiguous or array.flags.f_contiguous):
-        raise LaunchError(f"{place}: the array has gaps (strides {array.strides}); pass np.ascontiguousarray(..) of it")
+        raise LaunchError(f"{place}: the array must be contiguous, got strides {array.strides}: pass array.copy()")
     first = int(array.ctypes.data)
     return first, first + array.nbytes
 
 
 def _map_arrays(arrays: list[_Array], memory: GlobalMemory) -> dict[int, int]:
-    """Map arrays into the memory, those that share bytes as one; their addresses by identity."""
+    """Map arrays into the memory, those that share bytes as one; return their addresses by identity."""
     addresses: dict[int, int] = {}
     group: list[_Array] = []
     end = 0
@@ -350,7 +349,7 @@ def _map_arrays(arrays: list[_Array], memory: GlobalMemory) -> dict[int, int]:
 
 
 def _structure(parameter: Parameter, argument: Any, place: str) -> bytes:
-    """The bytes of a structure passed by value."""
+    """Return the bytes of a structure that is passed by value."""
     how = "pass Struct(...), its bytes, or a NumPy scalar or structured array of that size"
     try:
         known = isinstance(argument, (np.ndarray, np.generic)) and not argument.dtype.hasobject
@@ -366,43 +365,43 @@ def _structure(parameter: Parameter, argument: Any, place: str) -> bytes:
         and argument.dtype != np.uint8
     ):
         raise LaunchError(
-            f"{place}: the parameter is a structure of {parameter.bytes} bytes, got an array of {argument.dtype}: {how}. For an array of "
-            f"numbers in a structure pass Struct(array)"
+            f"{place}: the parameter is a structure of {parameter.bytes} bytes, got an array of {argument.dtype}: {how}; "
+            f"pass Struct(array) for an array of numbers in a structure"
         )
     if len(raw) != parameter.bytes:
-        raise LaunchError(f"{place}: {len(raw)} bytes for a structure of {parameter.bytes}: {short_repr(argument)}")
+        raise LaunchError(f"{place}: its size must be {parameter.bytes} bytes, got {len(raw)}: {short_repr(argument)}")
     return raw
 
 
 def _half(parameter: Parameter, type: str, value: float, place: str) -> bytes:
-    """The bytes of a number for a parameter of type half or bfloat16."""
+    """Return the bytes of a number for a parameter of type half or bfloat16."""
     if type not in ("__half", "__nv_bfloat16"):
         raise LaunchError(
-            f"{place}: the parameter may be a half or a bfloat16, got {value!r}: pass numpy.float16({value!r}) or "
+            f"{place}: the type of {value!r} must be given, because the parameter may be a half or a bfloat16: pass numpy.float16({value!r}) or "
             f"ml_dtypes.bfloat16({value!r}), on the command line float16:{value!r} or bfloat16:{value!r}"
         )
     form = F16 if type == "__half" else BF16
     rounded = quantize(np.array([value], np.float64), form, "rn")
     if math.isfinite(value) and not np.isfinite(rounded).all():
-        raise LaunchError(f"{place}: {value!r} does not fit into .{form.name}")
+        raise LaunchError(f"{place}: {value!r} is out of the range of .{form.name}")
     return np.asarray(encode(rounded, form)).astype("<u2").tobytes()
 
 
 def _number(parameter: Parameter, argument: Any, place: str) -> bytes:
-    """The bytes of a number."""
+    """Return the bytes of a number."""
     size, kind = parameter.bytes, parameter.type[0]
     raw = isinstance(argument, np.generic) and argument.dtype.itemsize == size
-    if raw and (argument.dtype.kind == "V" or (argument.dtype.kind == "f" and kind in "fb")):  # V: of ml_dtypes
+    if raw and (argument.dtype.kind == "V" or (argument.dtype.kind == "f" and kind in "fb")):  # V: a type of ml_dtypes
         return bytes(argument.tobytes())
     if isinstance(argument, (float, np.floating)) and kind in "fb" and size in (2, 4, 8):
         return _float(argument, parameter, place)
     if isinstance(argument, (float, np.floating)):
-        raise LaunchError(f"{place}: the float {argument!r} for a parameter .{parameter.type}")
+        raise LaunchError(f"{place}: the parameter is .{parameter.type}, got the float {argument!r}: pass an integer")
     try:
         value = operator.index(argument)
-    except Exception:  # an object's own
+    except Exception:  # raised by a method of the object
         raise LaunchError(
-            f"{place}: an array, an integer or a float is wanted for .{parameter.type}, not {type(argument).__name__} "
+            f"{place}: the argument for .{parameter.type} must be an array, an integer or a float, got {type(argument).__name__} "
             f"{short_repr(argument)}"
         ) from None
     if kind == "f":
@@ -412,12 +411,12 @@ def _number(parameter: Parameter, argument: Any, place: str) -> bytes:
     if kind == "u" and -(1 << (8 * size - 1)) <= value < 0:
         low = value  # compilers declare signed parameters as .u32 too
     if not low <= value <= high:
-        raise LaunchError(f"{place}: {short_repr(value)} does not fit into .{parameter.type}")
+        raise LaunchError(f"{place}: {short_repr(value)} is out of the range of .{parameter.type}")
     return (value & ((1 << 8 * size) - 1)).to_bytes(size, "little")
 
 
 def _float(value: Any, parameter: Parameter, place: str) -> bytes:
-    """The bytes of a number as a float; a finite one stays finite."""
+    """Return the bytes of a number as a float; a finite number must stay finite."""
     try:
         with np.errstate(over="ignore"):
             number = np.array(float(value), f"f{parameter.bytes}")
@@ -425,5 +424,5 @@ def _float(value: Any, parameter: Parameter, place: str) -> bytes:
     except OverflowError:
         fits = False
     if not fits:
-        raise LaunchError(f"{place}: {short_repr(value)} does not fit into .{parameter.type}")
+        raise LaunchError(f"{place}: {short_repr(value)} is out of the range of .{parameter.type}")
     return number.tobytes()

@@ -1,4 +1,4 @@
-"""The bulk engine's instructions, known by the entry point that a third party's would use.
+"""The instructions of the bulk copy engine; an entry point registers them, as it registers those of other packages.
 
 ``cp.async.bulk`` (global to shared memory, shared to global, CTA to CTA, and the groups), ``cp.reduce.async.bulk``, prefetches, and tensor copies.
 """

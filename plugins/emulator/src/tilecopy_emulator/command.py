@@ -1,4 +1,4 @@
-"""The command ``tilecopy emulate``: a file of PTX or CUDA C++ run on files of arrays, made-up arrays and numbers."""
+"""The command ``tilecopy emulate``, which runs a file of PTX or CUDA C++ on files of arrays, new arrays and numbers."""
 
 from __future__ import annotations
 
@@ -30,39 +30,39 @@ from .run import ALLOWABLE, Report
 
 _CUDA = (".cu", ".cuh")
 HAZARD, REFUSED, OUT_OF_BUDGET = 1, 3, 4
-"""Exit statuses besides 0, and 2 for wrong usage."""
+"""Exit statuses other than 0, and 2 for wrong usage."""
 
 
 def _dim3(_: Any, __: Any, text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
     if not re.fullmatch(r"[1-9][0-9]{0,18}([,x][1-9][0-9]{0,18}){0,2}", text):
-        raise click.BadParameter(f"{short_repr(text)} is not one to three extents, such as 32 or 32,8")
+        raise click.BadParameter(f"must be one to three positive integers, such as 32 or 32,8, got {short_repr(text)}")
     return tuple(int(part) for part in re.split("[,x]", text))
 
 
 def _text_of(file: Path) -> str:
-    """The text of a regular file, or of standard input for ``-``."""
+    """Return the text of a regular file, or of standard input for ``-``."""
     try:
         if str(file) == "-":
             return sys.stdin.buffer.read().decode("utf-8-sig")
         if file.exists() and not file.is_file():
-            raise LaunchError(f"{file} is not a regular file")
+            raise LaunchError(f"{file} must be a regular file, such as kernel.cu")
         with suppress(UnicodeDecodeError) if file.suffix.lower() in _CUDA else nullcontext():
             return file.read_text(encoding="utf-8-sig")  # editors on Windows write a byte-order mark
-        return file.read_text(encoding="latin-1")  # comments of older files
+        return file.read_text(encoding="latin-1")  # comments in older files
     except (OSError, UnicodeDecodeError) as error:
         name = "standard input" if str(file) == "-" else file
         raise LaunchError(f"{name} cannot be read: {_why(error)}") from error
 
 
 def _why(error: OSError | UnicodeDecodeError) -> str:
-    """Return what is wrong with a file, in words alone."""
+    """Return the reason of a file error, without its number and path."""
     return str(getattr(error, "strerror", None) or error)
 
 
 def _assignments(_: Any, parameter: click.Parameter, texts: tuple[str, ...]) -> list[tuple[str, Any]]:
-    """Names, and the file or the value of each."""
+    """Return names, each with its file or value."""
     assigned = []
     for text in texts:
         name, _equals, value = text.partition("=")
@@ -75,12 +75,12 @@ def _assignments(_: Any, parameter: click.Parameter, texts: tuple[str, ...]) -> 
 
 
 def _argument_named(names: list[str], arguments: list[Any], name: str) -> Any:
-    """The array of a parameter (its name, or its number from 0), or of a field of it (``p.0``); None where no parameter is called so."""
+    """Return the array of a parameter (by name, or by number from 0) or of its field (``p.0``); None if there is no such parameter."""
     base, *path = re.split(r"\.(?=[0-9]{1,3}(?:\.|$))", name)
     number = int(base) if re.fullmatch("[0-9]{1,3}", base) else names.index(base) if base in names else len(names)
     if number >= len(names):
         return None
-    value = arguments[number] if number < len(arguments) else np.empty(0)  # too few are refused later
+    value = arguments[number] if number < len(arguments) else np.empty(0)  # a missing argument is an error later
     for index in path:
         value = value.target if isinstance(value, Pointer) else value
         fields = value.fields if isinstance(value, Struct) else value if isinstance(value, list) else ()
@@ -88,13 +88,13 @@ def _argument_named(names: list[str], arguments: list[Any], name: str) -> Any:
     value = value.target if isinstance(value, Pointer) else value
     if not isinstance(value, np.ndarray):
         raise LaunchError(
-            f"--save {name}: this argument is not an array; a field of a structure is {names[number]}.0, {names[number]}.1, ..."
+            f"--save {name}: the argument must be an array; for a field of a structure write {names[number]}.0, {names[number]}.1, ..."
         )
     return value
 
 
 def _annotations(error: TilecopyError, file: Path) -> list[str]:
-    """An error as GitHub's workflow commands, a line each: an error at its line, of a hazard a notice at each access that it meets."""
+    """Return an error as GitHub workflow commands: an error at its line, and a notice at each other access of a hazard."""
     if not isinstance(error, HazardError):
         here = re.search(rf"{re.escape(file.name)}\((\d+)\): error", str(error))
         line = int(here[1]) if here else getattr(error, "line", 0)
@@ -122,15 +122,15 @@ def _workflow_command(level: str, file: str, line: int, column: int, title: str,
 
 
 def _escape(text: str, more: str = "") -> str:
-    """A text as workflow commands have it."""
+    """Return a text with the escapes of workflow commands."""
     return "".join(f"%{ord(character):02X}" if character in f"%\r\n{more}" else character for character in text)
 
 
 class _EmulateCommand(ResultCommand):
-    """The command with its exit statuses, and with errors as annotations."""
+    """The command ``emulate``, with its exit statuses, and with errors as annotations."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it and print its answer; an error carries the exit status."""
+        """Run the command and print its result; an error carries the exit status."""
         try:
             return super().invoke(ctx)
         except (TilecopyError, MemoryError) as error:
@@ -151,10 +151,10 @@ class _EmulateCommand(ResultCommand):
 )
 @click.argument("file", type=FilePath())
 @click.argument("arguments", nargs=-1)
-@click.option("--entry", help="The kernel, if the file has several; for CUDA C++ as in C++, such as axpy<float>.")
-@click.option("--grid", callback=_dim3, default="1", show_default=True, help="CTAs: X, X,Y or X,Y,Z.")
-@click.option("--block", callback=_dim3, help="Threads of a CTA; by default what .reqntid says.")
-@click.option("--cluster", callback=_dim3, help="CTAs of a cluster; by default what .reqnctapercluster says.")
+@click.option("--entry", help="The name of the kernel, if the file has several; in CUDA C++ such as axpy<float>.")
+@click.option("--grid", callback=_dim3, default="1", show_default=True, help="Number of CTAs: X, X,Y or X,Y,Z.")
+@click.option("--block", callback=_dim3, help="Threads per CTA; by default .reqntid.")
+@click.option("--cluster", callback=_dim3, help="CTAs per cluster; by default .reqnctapercluster.")
 @click.option(
     "--dynamic-shared",
     "dynamic_shared_bytes",
@@ -174,16 +174,16 @@ class _EmulateCommand(ResultCommand):
     "values",
     callback=_assignments,
     multiple=True,
-    help="NAME=VALUE: set a __constant__ or __device__ variable of the file; VALUE is written as an argument is.",
+    help="NAME=VALUE: set a __constant__ or __device__ variable of the file; VALUE has the form of an argument.",
 )
 @click.option("--profile", is_flag=True, help="Count memory sectors and bank conflicts.")
 @click.option(
     "--allow",
     multiple=True,
     type=click.Choice(ALLOWABLE),
-    help="Allow one hazard: threads that write the same value; an mbarrier's init that was not fenced.",
+    help="Allow a hazard: threads that write the same value without a barrier, or an mbarrier.init without a fence.",
 )
-@click.option("--target", default="sm_90", show_default=True, help="What CUDA C++ is compiled for.")
+@click.option("--target", default="sm_90", show_default=True, help="GPU architecture to compile CUDA C++ for.")
 @click.option("--nvrtc", "options", multiple=True, help="An option of NVRTC for CUDA C++, such as --nvrtc=-DN=4.")
 @click.option(
     "--annotations",
@@ -198,17 +198,17 @@ def emulate(  # noqa: C901, PLR0912 (one option of the command line after anothe
 
     ARGUMENTS are in the order of the kernel's parameters: an integer, a float, null, FILE.npy, or a new array
     zeros|ones|arange|random:TYPE:SHAPE, such as arange:float32:64x64, full:TYPE:SHAPE:VALUE or randint:TYPE:SHAPE:LOW:HIGH. A structure
-    is {3,0.5} or struct:zeros:float32:64,3, where an array stands for its address. int64:3 or float16:0.5 gives a number a type.
-    Files are not changed; --save writes an array.
+    is {3,0.5} or struct:zeros:float32:64,3; an array in it is a pointer to the array. int64:3 or float16:0.5 gives a number a type.
+    The files of arrays do not change; --save writes an array.
 
-    Exit status: 0 no hazard; 1 a hazard; 2 wrong usage; 3 the file or the launch cannot be run; 4 it needs more memory or CTAs than the emulator has.
+    Exit status: 0 no hazard; 1 a hazard; 2 wrong usage; 3 an error in the file or the launch; 4 more memory or CTAs needed than the emulator has.
     """
     for word in (str(file), *arguments):
         if word.startswith("--"):  # numbers may begin with a dash, so click lets unknown options pass
             known = [option for parameter in click.get_current_context().command.params for option in parameter.opts]
             raise click.NoSuchOption(word, possibilities=get_close_matches(word, known))
     if annotations and click.get_current_context().meta.get("tilecopy.json"):
-        raise click.UsageError("--annotations and --json both write to standard output; give one")
+        raise click.UsageError("--annotations and --json both write to standard output; use only one of them")
     text = _text_of(file)
     if file.suffix.lower() in _CUDA:
         program = compile_cuda(text, entry=entry, target=target, options=options, name=str(file))
@@ -219,11 +219,11 @@ def emulate(  # noqa: C901, PLR0912 (one option of the command line after anothe
             if "__global__" not in text:
                 raise
             name = "standard input" if str(file) == "-" else file
-            raise LaunchError(f"{name} is CUDA C++, not PTX; give it as a file that ends in .cu or .cuh") from error
+            raise LaunchError(f"{name} is CUDA C++, not PTX: its name must end in .cu or .cuh") from error
     if block is None:
         block = program.block
     if block is None:
-        raise LaunchError(f"kernel {program.name} has no .reqntid: say --block")
+        raise LaunchError(f"kernel {program.name} has no .reqntid: set --block")
     names = [parameter.name for parameter in program.parameters]
     kernel_arguments = [argument_of(word) for word in arguments]
     outputs = [(name, _argument_named(names, kernel_arguments, name), path) for name, path in saves]
@@ -265,13 +265,13 @@ def emulate(  # noqa: C901, PLR0912 (one option of the command line after anothe
 
 
 def _in_words(report: Report, kernel: str) -> str:
-    """The report of a run without a hazard."""
+    """Return the text for the report of a run without a hazard."""
     lines = [f"{thread}: {printable(text.rstrip())}" for thread, text in report.printed]
     lines.append(f"{kernel}: {report.threads} threads, {sum(report.instructions.values())} instructions, no hazard")
     lines += [f"  note: {printable(note)}" for note in report.notes]
     if report.approximate:
-        lines.append(f"  the last bits of hardware may differ: {', '.join(report.approximate)}")
+        lines.append(f"  the last bits may differ from a GPU's: {', '.join(report.approximate)}")
     lines += [f"  {name}: {count}" for name, count in sorted(report.counters.items())]
     if report.not_counted:
-        lines.append(f"  shared memory is not counted for: {', '.join(report.not_counted)}")
+        lines.append(f"  not counted, accesses to shared memory by: {', '.join(report.not_counted)}")
     return "".join(f"{line}\n" for line in lines)

@@ -1,4 +1,4 @@
-"""Where an instruction comes from: the ``.file`` and ``.loc`` directives that compilers write with line information.
+"""Source locations of instructions, from the ``.file`` and ``.loc`` directives of compilers.
 
 Source: PTX ISA, section 11.5 (debugging directives).
 """
@@ -18,21 +18,21 @@ _IN_TEMPLATE = re.compile(r"L[a-z]n?\d+E|Ul|[ST][0-9A-Z]*_|\d+|.")
 _LIBRARY = re.compile(
     r"[\\/](?:(?:site|dist)-packages|cuda(?:-[\d.]+)?[\\/](?:.*[\\/])?include|cuda[\\/]std|tilecopy_emulator|cccl|libcudacxx|cub|thrust|cooperative_groups|usr[\\/]include)[\\/]"
 )
-"""A folder of headers that the user of a kernel has not written."""
+"""A directory of headers that the author of a kernel did not write."""
 _FOLDER = re.compile(r".*[\\/]include[\\/]")
 _LOCAL = re.compile(r"_ZZ.*E([1-9][0-9]{0,2})([A-Za-z_]\w*)")
 _BYTE = frozenset(map(str, range(256)))
 _MOST_BYTES, _MOST_CHARACTERS, _MOST_CALLERS = 1 << 24, 200, 100
-"""Most bytes of a source file that is read for its lines, characters of a line, and callers of a location."""
+"""The largest number of bytes of a source file, of characters of a line, and of callers of a location."""
 
 
 @attrs.frozen
 class SourceLocation:
-    """A place in a source file.
+    """A location in a source file.
 
-    ``file``: its name, as the compiler wrote it; ``line``: from 1; ``column``: from 1; 0 where there is none;
-    ``function``: the mangled name of the function that was inlined there, or ""; ``caller``: where that function was
-    inlined or called, or None.
+    ``file``: its name, as the compiler wrote it; ``line``: from 1; ``column``: from 1, or 0 if it is not known;
+    ``function``: the mangled name of the function that was inlined there, or ""; ``caller``: the location where that
+    function was inlined or called, or None.
     """
 
     file: str
@@ -42,7 +42,7 @@ class SourceLocation:
     caller: SourceLocation | None = None
 
     def chain(self) -> list[SourceLocation]:
-        """This place and its callers, innermost first."""
+        """Return this location and its callers, innermost first."""
         places = [self]
         while (caller := places[-1].caller) is not None:
             places.append(caller)
@@ -50,23 +50,23 @@ class SourceLocation:
 
     @property
     def in_library(self) -> bool:
-        """Return whether it lies in a header of the CUDA toolkit or of an installed package."""
+        """True if the location is in a header of the CUDA toolkit or of an installed package."""
         return _LIBRARY.search(self.file) is not None and not self.file.endswith(".cu")
 
     def outside_libraries(self) -> SourceLocation:
-        """Return the innermost place that lies outside library headers, or this one."""
+        """Return the innermost location outside library headers, or this one."""
         return next((place for place in self.chain() if not place.in_library), self)
 
     @property
     def shown_file(self) -> str:
-        """The file's name, from the current folder on where it lies in there."""
+        """The file's path, relative to the current directory if it is inside."""
         try:
             return str(Path(self.file).relative_to(Path.cwd()))
-        except (ValueError, OSError):  # it lies elsewhere, or the folder has gone
+        except (ValueError, OSError):  # it is outside, or the directory was deleted
             return self.file
 
     def text(self, sources: Mapping[str, str]) -> str:
-        """The line itself, from ``sources`` by file name or from the file; "" where it cannot be read."""
+        """Return the source line, from ``sources`` by file name or from the file; "" if it cannot be read."""
         whole = sources.get(self.file)
         if whole is None:
             path = Path(self.file)
@@ -81,7 +81,7 @@ class SourceLocation:
         return "".join(character if character.isprintable() else "?" for character in line[:_MOST_CHARACTERS])
 
     def lines(self, sources: Mapping[str, str]) -> list[str]:
-        """Return the place outside library headers and its callers, a line each, with the headers' place beside the first."""
+        """Return one line for the location outside library headers (with that in the header) and one for each caller."""
         chain = self.chain()
         first = chain.index(self.outside_libraries())
         lines = []
@@ -95,7 +95,7 @@ class SourceLocation:
 
 @attrs.frozen
 class LineDirective:
-    """``.loc file line column, function_name label + offset, inlined_at file line column``, the last two parts optional."""
+    """A ``.loc file line column, function_name label + offset, inlined_at file line column``; the last two parts are optional."""
 
     file: int
     line: int
@@ -106,7 +106,7 @@ class LineDirective:
 
 
 class LineTable:
-    """The places that a module's directives name."""
+    """The source locations in a module's directives."""
 
     def __init__(self) -> None:
         self._files: dict[int, str] = {}
@@ -114,11 +114,11 @@ class LineTable:
         self._seen: dict[tuple[int, int, int], SourceLocation] = {}
 
     def file(self, number: int, name: str) -> bool:
-        """Take a ``.file`` directive; False where another one has its number."""
+        """Add a ``.file`` directive; return False if another one has its number."""
         return self._files.setdefault(number, name) is name
 
     def strings(self, text: str) -> None:
-        """Take the body of ``.section .debug_str``, which holds the names of functions."""
+        """Add the body of ``.section .debug_str``, which has the names of functions."""
         label = ""
         for line in text.split("\n"):
             name, colon, rest = line.rpartition(":")
@@ -130,11 +130,11 @@ class LineTable:
                 self._names[label] = self._names.get(label, b"") + name_bytes
 
     def knows(self, label: str) -> bool:
-        """Return whether a label stands in ``.section .debug_str``."""
+        """Return True if ``.section .debug_str`` has a label."""
         return label in self._names
 
     def loc(self, line: LineDirective, caller: SourceLocation | None) -> SourceLocation | None:
-        """The place of a ``.loc`` directive, in a function that was called at ``caller``; None where its file is not named."""
+        """Return the location of a ``.loc`` directive, in a function called at ``caller``; None if its file has no directive."""
         file = self._files.get(line.file)
         if file is None:
             return None
@@ -148,7 +148,7 @@ class LineTable:
 
 
 def readable(name: str) -> str:
-    """The name of a function, or of a variable inside one, from its mangled name; "" where that takes more than names."""
+    """Return the demangled name of a function, or of a variable in one; "" if the mangled name has more than names."""
     if local := _LOCAL.fullmatch(name):
         return local[2][: int(local[1])] if len(local[2]) >= int(local[1]) else ""
     start = _MANGLED.match(name)
@@ -166,7 +166,7 @@ def readable(name: str) -> str:
 
 
 def _after_template(name: str, at: int) -> int:
-    """Return where a mangled name goes on after the template arguments at a place, if there are any."""
+    """Return the position after the template arguments of a mangled name, if it has any at a position."""
     depth = 0
     while at < len(name) and (depth or name[at] == "I"):
         token = _IN_TEMPLATE.match(name, at)

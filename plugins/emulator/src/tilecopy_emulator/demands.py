@@ -1,4 +1,4 @@
-"""What callers pass, held against what it may be; nothing here runs while a kernel does."""
+"""Checks of what callers pass; none of them runs while a kernel runs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tilecopy_core import TilecopyError
 from tilecopy_core.registry import LOCK
 
 MOST_ITEMS = 1 << 16
-"""Most items of a sequence; no kernel has so many parameters."""
+"""The largest number of items in a sequence; no kernel has so many parameters."""
 
 
 def short_repr(value: object) -> str:
-    """A value for a message, as the core writes it: its module is imported when the first message is."""
+    """Return a short repr of a value for a message; the core's module is imported for the first message."""
     with LOCK:
         from tilecopy_core.plugin import short_repr as by_the_core
 
@@ -27,30 +27,30 @@ def short_repr(value: object) -> str:
 def demand(
     where: str, name: str, value: Any, fits: bool, rule: str, error: Callable[[str], TilecopyError] = LaunchError
 ) -> None:
-    """Refuse a value that does not fit."""
+    """Raise an error if a value does not fit; ``rule`` follows "must be" in its message."""
     if not fits:
-        raise error(f"{where}: {name} is {rule}, not {short_repr(value)}")
+        raise error(f"{where}: {name} must be {rule}, got {short_repr(value)}")
 
 
 def is_whole(value: Any, low: int, high: int) -> bool:
-    """Return whether a value is a plain or NumPy integer of a range."""
+    """Return True if a value is a plain or NumPy integer in a range."""
     try:
         return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(low <= value <= high)
-    except Exception:  # an object's own
+    except Exception:  # raised by a method of the object
         return False
 
 
 def is_flag(value: Any) -> bool:
-    """Return whether a value is a truth."""
+    """Return True if a value is a plain or NumPy bool."""
     return isinstance(value, (bool, np.bool_))
 
 
 def items_of(value: Any) -> tuple[Any, ...] | None:
-    """Return what a sequence other than a text or bytes has; None for anything else, and for more than anybody passes."""
+    """Return the items of a sequence other than text or bytes; None for anything else, and for too many items."""
     if isinstance(value, (str, bytes, bytearray, memoryview)) or not isinstance(value, Sequence):
         return None
     try:
         entries = tuple(islice(value, MOST_ITEMS + 1))
-    except Exception:  # an object's own
+    except Exception:  # raised by a method of the object
         return None
     return entries if len(entries) <= MOST_ITEMS else None

@@ -1,7 +1,7 @@
-"""The table of instructions: by opcode, what kind it is and how it moves memory, and what follows from it for a program.
+"""The table of instructions: the kind and the memory accesses of each opcode, and what they imply for a program.
 
-How an opcode may be spelt and what its operands are stands in the core's table (:mod:`tilecopy_core.ptx.instructions`) and is not
-repeated here; what its modifiers say is read by :func:`modifiers_of`.
+The spelling and the operands of an opcode are in the core's table (:mod:`tilecopy_core.ptx.instructions`) and are not
+repeated here; :func:`modifiers_of` parses its modifiers.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ _SAID: dict[str, tuple[str, Any]] = {
 }
 
 Pieces = Callable[[Instruction], tuple[int, int]]
-"""Bytes of shared and of global memory that an instruction may read or write apart from their neighbours, at most 16."""
+"""The granularity of an instruction's accesses to shared and to global memory, in bytes, at most 16."""
 
 
 @attrs.frozen
 class Effect:
-    """A row of the table: what kind the instructions of an opcode are, and how they move memory.
+    """A row of the table: the kind of an opcode's instructions, and their memory accesses.
 
     Attributes:
         name: the opcode, or a dotted prefix of it.
-        kind: what it is to those who order threads and accesses; a branch goes to its label.
-        registers_only: it makes registers of registers: what it reads matters where what it writes does.
-        passes_on: where a source holds nothing, so does a result: all of it, or the bits that depend on that; "": a hazard is told.
-        loads: the memory that it may read: any, that of the space which it names, or none.
-        polled: a loop may wait for what it reads.
-        orders: the memory semantics that it may name.
-        pieces: how small its accesses may be; None: no smaller than 16 bytes.
-        sections: the clock's sections that it needs (see :mod:`.memory_model.clocks`).
-        by_engine: an engine moves the bytes, not the thread: shared memory always has a part in it, or where the opcode names it.
-        sums: it adds products up in an order that the ISA leaves open.
+        kind: its role in the order of threads and accesses; a branch goes to its label.
+        registers_only: it computes registers from registers, so its sources matter only if its results do.
+        passes_on: an undefined source makes the result undefined: all of it, or the bits that depend on it; "": it is a hazard.
+        loads: the memory that it may read: any, that of the space in its opcode, or none.
+        polled: a loop may wait for the value that it reads.
+        orders: the memory semantics that its opcode may have.
+        pieces: the function for the granularity of its accesses; None: 16 bytes or more.
+        sections: the sections of the clock that it needs (see :mod:`.memory_model.clocks`).
+        by_engine: a copy engine moves the bytes, not the thread: always to or from shared memory, or if the opcode names it.
+        sums: it adds products in an order that the ISA leaves open.
     """
 
     name: str = ""
@@ -150,23 +150,23 @@ EFFECTS = {
         Effect("tcgen05.mma", pieces=_in_shared(4), sections=(ASYNC_SHARED, TENSOR), by_engine="always", sums=True),
     )
 }
-"""By opcode, the longest prefix counts; what is not here reads all its operands, and maybe memory."""
+"""The rows by opcode; the longest prefix counts. Any other opcode reads all its operands, and may read memory."""
 
 
 @lru_cache(maxsize=1 << 12)
 def effect_of(opcode: tuple[str, ...]) -> Effect:
-    """Return what the table says of an opcode."""
+    """Return the row of the table for an opcode."""
     names = (".".join(opcode[:length]) for length in range(len(opcode), 0, -1))
     return next((EFFECTS[name] for name in names if name in EFFECTS), Effect())
 
 
 @attrs.frozen
 class Modifiers:
-    """What the modifiers of an opcode that accesses memory say, in whatever order; of several spaces or types the first counts.
+    """The parsed modifiers of an opcode that accesses memory, in any order; of several spaces or types the first counts.
 
-    ``space``: as :class:`AccessKind` has it, or ""; ``order``: memory semantics, or ""; ``scope``: or ""; ``count``:
-    elements of a vector, or 0; ``type``: of an element, or "" where registers have none such; ``rest``: all others but
-    hints about caches, in order.
+    ``space``: as in :class:`AccessKind`, or ""; ``order``: memory semantics, or ""; ``scope``: or ""; ``count``:
+    elements of a vector, or 0; ``type``: of an element, or "" if no register has it; ``rest``: all others in order,
+    without cache hints.
     """
 
     space: str = ""
@@ -179,7 +179,7 @@ class Modifiers:
 
 @lru_cache(maxsize=1 << 12)
 def modifiers_of(opcode: tuple[str, ...]) -> Modifiers:
-    """Return what the modifiers of an opcode say."""
+    """Return the parsed modifiers of an opcode."""
     orders = effect_of(opcode).orders
     fields, rest = {}, []
     for part in opcode[1:]:
@@ -193,7 +193,7 @@ def modifiers_of(opcode: tuple[str, ...]) -> Modifiers:
 
 @lru_cache(maxsize=1 << 12)
 def _result_count(opcode: tuple[str, ...]) -> int:
-    """Return how many of the first operands of an opcode are registers that it writes; those of a package's own instructions are not known."""
+    """Return the number of leading operands that an opcode writes; it is not known for instructions of other packages."""
     roles = instruction_of(".".join(opcode)).roles
     return next((n for n, role in enumerate(roles) if role.is_address or not role.writes), len(roles))
 
@@ -205,19 +205,19 @@ def _results_of(instruction: Instruction) -> tuple[Operand, ...]:
 
 
 def written_by(instruction: Instruction) -> tuple[str, ...]:
-    """The registers that an instruction writes."""
+    """Return the registers that an instruction writes."""
     carry = (CARRY,) if "cc" in instruction.opcode else ()
     return (*(x for operand in _results_of(instruction) for x in names_in(operand) if x != "_"), *carry)
 
 
 def is_hint(part: str) -> bool:
-    """Return whether a part of an opcode is about caches only."""
+    """Return True if a modifier is only a cache hint."""
     return part in CACHE_HINTS or part.startswith(("L1::", "L2::"))
 
 
 @attrs.frozen
 class Parts:
-    """What the opcode of a load or store says."""
+    """The parsed opcode of a load or store."""
 
     access: AccessKind
     type: str
@@ -226,37 +226,37 @@ class Parts:
 
 
 def parts_of(instruction: Instruction) -> Parts:
-    """The parts of the opcode of ``ld`` or ``st``."""
+    """Return the parsed opcode of an ``ld`` or ``st``."""
     name, mods = instruction.opcode[0], modifiers_of(instruction.opcode)
     type, count = mods.type, mods.count or 1
     known = ("volatile", "mmio", "nc") if name == "ld" else ("volatile", "mmio")
     if type in ("", "pred", "f16x2", "bf16x2", "bf16") or any(part in _TYPES for part in mods.rest):
-        raise refuse(instruction, f"{name} does not have one type that memory has")
+        raise refuse(instruction, f"{name} must have one type that memory can hold, such as .b32")
     unknown = [part for part in mods.rest if part not in known]
-    if type == "b128":  # as the registers have it
+    if type == "b128":  # the type of its registers
         unknown += [f"v{count}"] if mods.count else []
         type, count = "b64", 2
     if unknown:
-        raise refuse(instruction, f"'.{unknown[0]}' is not known here")
+        raise refuse(instruction, f"the modifier '.{unknown[0]}' is not supported here")
     strong, volatile = mods.order not in ("", "weak"), "volatile" in mods.rest
     if strong != bool(mods.scope) or (volatile and strong):
-        raise refuse(instruction, "a scope goes with .relaxed, .acquire and .release, and with nothing else")
+        raise refuse(instruction, "a scope must be given with .relaxed, .acquire and .release, and only with them")
     element = REGISTER_BITS[type] // 8
     total = element * count
     if total > 32 or (total > 16 and (mods.space not in ("global", "") or element < 4)) or (count == 8 and element < 4):
-        raise refuse(instruction, f"no instruction moves {count} elements of {element} bytes in this space")
+        raise refuse(instruction, f"an access in this state space cannot have {count} elements of {element} bytes")
     access = AccessKind(mods.space, total, mods.order or "weak", mods.scope or "gpu", volatile, None, "nc" in mods.rest)
     return Parts(access, type, count, element)
 
 
 def may_load(instruction: Instruction) -> bool:
-    """Return whether an instruction may read memory (what is not known here may)."""
+    """Return True if an instruction may read memory; an opcode without a row may."""
     effect = effect_of(instruction.opcode)
     return effect.loads != "none" and not effect.registers_only
 
 
 def loads_strongly(instruction: Instruction) -> bool:
-    """Return whether an instruction may load from memory by a strong access, and does not write there."""
+    """Return True if an instruction may be a strong load that does not write memory."""
     kind = effect_of(instruction.opcode).kind
     if kind == "load":
         return bool(parts_of(instruction).access.strength)
@@ -265,7 +265,7 @@ def loads_strongly(instruction: Instruction) -> bool:
 
 @lru_cache(maxsize=32)
 def read_somewhere(program: Program) -> frozenset[str]:
-    """Registers that some instruction of a program reads."""
+    """Return the registers that some instruction of a program reads."""
     registers: set[str] = set()
     for instruction in program.instructions:
         registers.add(instruction.guard)
@@ -276,14 +276,14 @@ def read_somewhere(program: Program) -> frozenset[str]:
 
 @lru_cache(maxsize=32)
 def loads_somewhere(program: Program) -> bool:
-    """Return whether some instruction of a program loads from shared or local memory, or may."""
+    """Return True if an instruction of a program may load from shared or local memory."""
     named = {i.opcode for i in program.instructions if effect_of(i.opcode).loads == "named"}
     return any(modifiers_of(opcode).space not in ("global", "const", "param") for opcode in named)
 
 
 @lru_cache(maxsize=32)
 def pieces(program: Program) -> tuple[int, int]:
-    """Bytes that no access to shared and to global memory splits: the widest powers of two, at most 16."""
+    """Return the sizes that no access to shared and to global memory splits: the largest powers of two, at most 16 bytes."""
     of = [(effect_of(instruction.opcode).pieces, instruction) for instruction in program.instructions]
     sizes = [(16, 16), *(measure(instruction) for measure, instruction in of if measure is not None)]
     return min(shared for shared, _ in sizes), min(glob for _, glob in sizes)
@@ -291,7 +291,7 @@ def pieces(program: Program) -> tuple[int, int]:
 
 @lru_cache(maxsize=32)
 def sections(program: Program) -> tuple[str, ...]:
-    """The proxies whose fences matter to a program, and :data:`.memory_model.clocks.ISSUED` where that does."""
+    """Return the proxies whose fences matter to a program, and :data:`.memory_model.clocks.ISSUED` if that matters."""
     proxies: set[str] = set()
     for opcode in {instruction.opcode for instruction in program.instructions}:
         effect = effect_of(opcode)
@@ -302,13 +302,13 @@ def sections(program: Program) -> tuple[str, ...]:
 
 
 def shared_side_not_counted(opcode: tuple[str, ...]) -> str:
-    """The instruction's name if it moves shared memory by an engine, whose wavefronts no model here knows; else ``""``."""
+    """Return the instruction's name if a copy engine accesses shared memory for it, because those wavefronts are not counted; else ``""``."""
     effect = effect_of(opcode)
     touches = effect.by_engine == "always" or any(part.startswith("shared") for part in opcode)
     return effect.name if effect.by_engine and touches else ""
 
 
 def is_approximate(opcode: tuple[str, ...]) -> bool:
-    """Return whether the ISA gives an error bound for an opcode instead of bits."""
+    """Return True if the ISA gives an error bound for an opcode instead of bits."""
     sums = effect_of(opcode).sums and {"s32", "f64", "kind::i8"}.isdisjoint(opcode)
     return sums or "approx" in opcode or "full" in opcode

@@ -1,4 +1,4 @@
-"""The emulator as an executor of tilecopy: kernels called with host arrays run here."""
+"""The executor "emulator", which runs kernels that are called with host arrays."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from .threads.arrays import GlobalMemory
 
 
 class EmulatorExecutor:
-    """Runs kernels on the CPU.
+    """An executor that runs kernels on the CPU.
 
     Args:
         profile: count memory sectors and bank conflicts too (slower).
-        progress: called with CTAs done and CTAs in all.
-        observer: called with each :class:`AccessEvent` and :class:`Transfer`, in the order in which they run here (slower).
-        all_hazards: as of :func:`run_ptx`.
+        progress: called with the number of CTAs that have ended, and the number of all CTAs.
+        observer: called with each :class:`AccessEvent` and :class:`Transfer`, in the order in which they run (slower).
+        all_hazards: see :func:`run_ptx`.
     """
 
     name = "emulator"
@@ -43,27 +43,27 @@ class EmulatorExecutor:
             self._options[name] = function
 
     def unavailable_reason(self, kernel: BuiltKernel | None = None) -> str | None:
-        """Why it cannot run a kernel here; it always can."""
+        """Return None, because the emulator can run every kernel."""
         return None
 
     def extensions(self) -> list[tuple[str, str, str]]:
-        """Return what other packages teach it, for ``tilecopy doctor``: what it is, whose, and why it is set aside or ""."""
+        """Return the instructions that other packages add, for ``tilecopy doctor``: name, package, and why it is ignored or ""."""
         return [(f"instructions {package.name}", package.owner, package.reason) for package in packages()]
 
     def launch(
         self, kernel: BuiltKernel, arguments: Sequence[Any], *, grid: Sequence[int] | int | None = None,
         stream: Any = None,
     ) -> Report:  # fmt: skip
-        """Run a kernel on host arrays (NumPy, or CPU arrays with DLPack); the arrays themselves are written. A stream has no effect.
+        """Run a kernel on host arrays (NumPy, or CPU arrays with DLPack), which it changes in place. A stream has no effect.
 
         Raises:
-            LaunchError: an argument does not fit its parameter, the stream is none, or the grid is too large to be run here.
-            HazardError: an execution that the hardware leaves undefined.
-            UnsupportedPtxError: an instruction that the emulator does not know; the message names its statement.
+            LaunchError: an argument does not fit its parameter, the stream is not valid, or the grid is too large.
+            HazardError: the kernel does something that is undefined on hardware.
+            UnsupportedPtxError: the emulator does not support an instruction; the message names its statement.
         """
-        demand("launch", "kernel", kernel, isinstance(kernel, BuiltKernel), "what KernelBuilder.build makes")
+        demand("launch", "kernel", kernel, isinstance(kernel, BuiltKernel), "a kernel from KernelBuilder.build")
         argument_list = items_of(arguments)
-        rule = "a sequence, one argument for each parameter"
+        rule = "a sequence with one argument for each parameter"
         demand(f"kernel {kernel.name}", "arguments", arguments, argument_list is not None, rule)
         if stream is not None:
             stream_handle(stream)
@@ -78,8 +78,8 @@ class EmulatorExecutor:
         host = HostArguments.of(kernel, arguments, grid)
         if (ctas := prod(host.binding.grid)) > MOST_CTAS:
             raise BudgetError(
-                f"kernel {kernel.name}: a grid of {ctas} CTAs; the emulator runs at most {MOST_CTAS} in one launch. "
-                "Launch a smaller grid, or run it on a GPU"
+                f"kernel {kernel.name}: the emulator runs at most {MOST_CTAS} CTAs in one launch, got {ctas}: "
+                "launch a smaller grid, or run it on a GPU"
             )
         program, memory = parse(kernel.ptx), GlobalMemory()
         addresses = {
@@ -99,10 +99,10 @@ class EmulatorExecutor:
                 pool=[(a.name, a.offset_bytes, a.size_bytes) for a in kernel.allocations], **self._options,
             )  # fmt: skip
         except HazardError:
-            for view, before in reversed(journal):  # an index out of its bounds is bad input: nothing is written
+            for view, before in reversed(journal):  # an index outside its bounds is bad input, so nothing is written
                 view[:] = before
             raise
 
 
 executor = EmulatorExecutor
-"""What the entry point names: called with no arguments, it gives the executor."""
+"""The object of the entry point; a call without arguments returns the executor."""

@@ -1,35 +1,35 @@
-"""What a package needs to teach the emulator an instruction.
+"""The interface for packages that add instructions to the emulator.
 
 Register a module (or any object) under the entry-point group ``tilecopy.instructions.v1``::
 
     [project.entry-points."tilecopy.instructions.v1"]
     acme = "acme_tilecopy.instructions"
 
-It has ``INSTRUCTIONS``: a mapping from an opcode, or from the longest dotted prefix that is yours (``"cp.async.acme"``), to a
-*handler*. A handler is called once for each instruction of a program, with the :class:`Instruction` and the :class:`Program`; it
-checks every modifier and operand, raises :func:`refuse` (naming the line) for what it does not do, and returns a *step*.
+It has ``INSTRUCTIONS``: a mapping from an opcode, or from your longest dotted prefix (``"cp.async.acme"``), to a
+*handler*. A handler is called once for each instruction of a program, with the :class:`Instruction` and the :class:`Program`. It
+checks every modifier and operand, raises :func:`refuse` (which names the line) for what it does not support, and returns a *step*.
 The machine calls the step with itself and the lanes whenever lanes execute the instruction; the guard has been applied.
 
 Values. A step reads operands by :func:`reader` and writes results by :func:`writer`: unsigned bits, in arrays of shape
-``(lanes or 1, copies or 1)``. A *copy* is a CTA (or cluster) that has so far done the same as the others of its batch: values may
-differ between copies, order and control may not. So whatever decides a shared address, a branch or an order goes through
-``machine.uniform(values, lanes)`` (one value per lane) before the first side effect. Arrays that were read or written are
-never changed in place. :func:`arithmetic` makes handlers of :func:`form` tables, for instructions on registers alone.
+``(lanes or 1, copies or 1)``. A *copy* is a CTA (or cluster) that has so far executed the same as the others of its batch: values may
+differ between copies, order and control flow may not. A value that decides a shared address, a branch or an order goes through
+``machine.uniform(values, lanes)`` (one value per lane) before the first side effect. Never change arrays in place that were
+read or written. :func:`arithmetic` makes handlers from :func:`form` tables, for instructions on registers only.
 
 Memory. :func:`address_reader` reads an operand in brackets. ``machine.load(lanes, access, addresses)`` gives the bytes of an
-:class:`AccessKind` in an array ``(lanes or 1, copies or 1, bytes)``; ``machine.store(lanes, access, addresses, raw)`` writes them. Both judge
+:class:`AccessKind` in an array ``(lanes or 1, copies or 1, bytes)``; ``machine.store(lanes, access, addresses, raw)`` writes them. Both check
 bounds, alignment, poison, races and proxies.
 
-Order. ``clock = machine.order.release(machine.index(lanes))`` is what lanes have done and know; ``machine.order.acquire(lanes, clock)`` lets
-others know it. ``machine.converge(lanes, mask)`` brings the lanes of a ``.sync`` instruction together and returns those that are complete.
+Order. ``clock = machine.order.release(machine.index(lanes))`` is what happened before in the lanes; ``machine.order.acquire(lanes, clock)``
+orders other lanes after it. ``machine.converge(lanes, mask)`` joins the lanes of a ``.sync`` instruction and returns those that are complete.
 
-Asynchronous copies. :func:`start_copy` starts the bulk engine as ``cp.async.bulk`` does: it lands as late as the memory model lets
-it, and completes on an mbarrier (its bytes are counted there) or in the bulk group of the thread. :func:`check_global` holds an address and
-a size alone against the arrays.
+Asynchronous copies. :func:`start_copy` starts a bulk copy as ``cp.async.bulk`` does: it completes as late as the memory model lets
+it, on an mbarrier (which counts its bytes) or in the bulk group of the thread. :func:`check_global` only checks an address and
+a size against the arrays.
 
 Faults. ``machine.hazard(kind, message, lanes, position)`` raises :class:`tilecopy.HazardError` for one of the lanes.
 
-The emulator's own ``cp.async.bulk`` comes by such an entry point (:mod:`tilecopy_emulator.bulk`).
+The emulator's own ``cp.async.bulk`` is registered by such an entry point (:mod:`tilecopy_emulator.bulk`).
 """
 
 from __future__ import annotations
@@ -87,10 +87,10 @@ __all__ += ["start_copy", "width_of", "writer"]
 
 
 def arithmetic(*forms: Form) -> dict[str, Handler]:
-    """Handlers for instructions on registers alone, from forms as :func:`form` makes them.
+    """Return handlers for instructions on registers only, from the forms that :func:`form` makes.
 
     For example ``arithmetic(form("acme.avg", "u32 u64", "t = t t", lambda mode: lambda a, b: (a & b) + ((a ^ b) >> 1)))``: the opcode with
-    its modifiers, the types, the roles of results and operands, and from the mode to a function of unsigned NumPy arrays.
+    its modifiers, the types, the roles of results and operands, and a function from the mode to a function of unsigned NumPy arrays.
     """
     table: dict[str, Sequence[Form]] = {}
     for entry in forms:
@@ -103,16 +103,16 @@ def arithmetic(*forms: Form) -> dict[str, Handler]:
 
 
 def check_global(machine: Machine, lane: int, address: Any, size_bytes: int) -> None:
-    """Hold what the bulk engine is given of global memory against the arrays: aligned, a multiple of 16 bytes, inside one.
+    """Check global bytes of a bulk copy: they must be aligned, a multiple of 16 bytes, and inside one array.
 
     Args:
-        machine: in whose step this is called.
-        lane: who gives it (a number of ``machine.index(lanes)``).
+        machine: the machine whose step calls this.
+        lane: the lane that issues the copy (a number of ``machine.index(lanes)``).
         address: of shape ``(1, copies or 1)``.
-        size_bytes: how much.
+        size_bytes: number of bytes.
 
     Raises:
-        HazardError: it is not.
+        HazardError: they are not.
     """
     one = np.array([lane])
     demand_bulk_size(machine, one, size_bytes)
@@ -122,19 +122,19 @@ def check_global(machine: Machine, lane: int, address: Any, size_bytes: int) -> 
 def start_copy(
     machine: Machine, lane: int, size_bytes: int, *, to: tuple[str, Any], source: tuple[str, Any], mbarrier: Any = None
 ) -> None:
-    """Start a copy of the bulk engine for one lane.
+    """Start a bulk copy for one lane.
 
     Args:
-        machine: in whose step this is called.
-        lane: who issues it (a number of ``machine.index(lanes)``).
+        machine: the machine whose step calls this.
+        lane: the lane that issues the copy (a number of ``machine.index(lanes)``).
         size_bytes: a multiple of 16.
         to: state space (``"global"``, ``"shared::cta"``, ``"shared::cluster"``) and address, of shape ``(1, copies or 1)``.
         source: state space and address.
-        mbarrier: shared address of the mbarrier whose phase counts the bytes; without one, the copy belongs to the bulk group
+        mbarrier: shared address of the mbarrier whose phase counts the bytes; without one, the copy is in the bulk group
             of the lane.
 
     Raises:
-        HazardError: the size or an address is not aligned or outside, or the bytes are not ready for the async proxy.
+        HazardError: the size or an address is misaligned or out of bounds, or the bytes were not fenced for the async proxy.
     """
     one = np.array([lane])
     demand_bulk_size(machine, one, size_bytes)

@@ -1,4 +1,4 @@
-"""Hazards as data, and the one place where their text is written: for people, for JSON and for a code host."""
+"""Records of hazards, and their text: for people, for JSON and for the annotations of a code host."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .program import Instruction
 _FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 _WIDTHS = ("8", "16", "32", "64")
 DIVERGENT = "divergent"
-"""The cause of a barrier that some threads pass by."""
+"""The cause of a hazard at a barrier that only some threads reach."""
 MOST_HAZARDS = 100
-"""Hazards of one run that are reported."""
+"""The largest number of hazards that one run reports."""
 COMPLETED, IN_VAIN = "the wait for it", "a wait that does not cover it"
-"""Relations of the waits that complete a copy, and that do not."""
+"""Relations of waits to a copy: a wait that completes it, and a wait that does not."""
 
 
 @attrs.frozen
@@ -28,14 +28,14 @@ class ReportedAccess:
     """A frozen record of one instruction that a hazard is about.
 
     Attributes:
-        thread: who executes it, in words.
-        action: ``"read"`` or ``"written"``; "" where the hazard is about no access.
-        line: of the PTX text; 0 where it is not known.
+        thread: the name of the thread that executes it.
+        action: ``"read"`` or ``"written"``; "" if the instruction does not access memory.
+        line: its line in the PTX text; 0 if it is not known.
         text: the instruction.
-        place: in the source, or None.
-        value: what it reads or writes, in words; "" where that is not known.
-        origin: the statement of a KernelBuilder that it comes from, or "".
-        relation: what it is to the first of the hazard's accesses, in words.
+        place: its location in the source, or None.
+        value: the value that it reads or writes, as text; "" if it is not known.
+        origin: the statement of a KernelBuilder that emitted it, or "".
+        relation: how it relates to the first access of the hazard, such as "before that".
     """
 
     thread: str
@@ -49,12 +49,12 @@ class ReportedAccess:
 
     @property
     def source_line(self) -> tuple[str, int]:
-        """The file and line outside library headers, or the line of PTX and no file."""
+        """The file and line outside library headers, or "" and the line of the PTX text."""
         place = self.place.outside_libraries() if self.place else None
         return (place.file, place.line) if place else ("", self.line)
 
     def data(self, sources: Mapping[str, str]) -> dict[str, Any]:
-        """Return the access as JSON has it; of the source's places those outside library headers come first, innermost first."""
+        """Return the access as a JSON object; source locations outside library headers come first, innermost first."""
         places = [] if self.place is None else self.place.chain()
         return {
             "thread": self.thread,
@@ -77,12 +77,12 @@ class Hazard:
 
     Attributes:
         kind: the rule that was broken; the README lists the kinds.
-        message: what happened, with the thread.
-        accesses: the one that broke the rule, then those that it met; none where the program has no instructions.
-        threads: all that it is about, in words.
+        message: what happened; it begins with the thread.
+        accesses: the access that broke the rule, then those that it conflicts with; empty if the program has no instructions.
+        threads: the names of all threads of the hazard.
         bytes: first and last byte of the access, from the start of its memory, or None.
         cause: the reason in one word, if it is known.
-        remedy: what would order the accesses, in words, or "".
+        remedy: how to order the accesses, as text, or "".
     """
 
     kind: str
@@ -100,30 +100,30 @@ class Hazard:
 
     @property
     def root(self) -> tuple[str, frozenset[tuple[str, int]]]:
-        """Return what hazards with one cause have in common: the kind and the lines of the first two accesses."""
+        """The key that hazards of one cause share: the kind, and the lines of the first two accesses."""
         accesses = self.accesses[: 1 if self.cause == DIVERGENT else 2]
         return self.kind, frozenset(access.source_line for access in accesses)
 
     def behind(self, barrier: ReportedAccess, instead: str, other: str) -> Hazard:
-        """Return the hazard of a divergent barrier that this race shows.
+        """Return the hazard of the divergent barrier that caused this race.
 
-        ``barrier``: the barrier, and the earlier thread of the race, which waits there; ``instead``: what the later one
-        does, in words; ``other``: the later one.
+        ``barrier``: the barrier, where the earlier thread of the race waits; ``other``: the name of the later thread;
+        ``instead``: what the later thread does, such as "does not".
         """
         race = self.message.partition(": ")[2]
         first = attrs.evolve(self.accesses[0], relation="an access that it does not order")
         return attrs.evolve(
             self,
             kind="barrier",
-            message=f"{barrier.thread}: a divergent barrier: this thread waits here and {other} {instead}, so {race}",
+            message=f"{barrier.thread}: divergent barrier: this thread waits here, but {other} {instead}; therefore {race}",
             accesses=(barrier, first, *self.accesses[1:]),
             threads=(barrier.thread, other),
             cause=DIVERGENT,
-            remedy="a barrier that all threads of the CTA reach: move it out of the branch or loop",
+            remedy="move the barrier out of the branch or loop, so that all threads of the CTA reach it",
         )
 
     def error(self, sources: Mapping[str, str]) -> HazardError:
-        """Return the exception for users, with the lines of the sources."""
+        """Return the hazard as an exception; its text quotes the lines of the sources."""
         error = HazardError(
             "\n".join(self._lines(sources)),
             kind=self.kind, line=self.line, threads=self.threads, bytes=self.bytes, cause=self.cause,
@@ -147,11 +147,11 @@ class Hazard:
             lines.append(f"  values: {before.value} was {before.action}, {now.value} is written{same}")
         elif values and values[0]:
             lines.append(f"  value: {values[0]}")
-        return [*lines, f"  what orders them: {self.remedy}"] if self.remedy else lines
+        return [*lines, f"  fix: {self.remedy}"] if self.remedy else lines
 
 
 def as_one_error(hazards: Sequence[Hazard], sources: Mapping[str, str]) -> HazardError:
-    """Return the exception of the first hazard, with one for each other cause in its ``others`` and its notes."""
+    """Return the exception of the first hazard; its ``others`` and its notes have one hazard for each other cause."""
     causes: dict[Any, Hazard] = {}
     covered: set[Any] = set()
     for hazard in hazards:
@@ -165,13 +165,13 @@ def as_one_error(hazards: Sequence[Hazard], sources: Mapping[str, str]) -> Hazar
     for other in others:
         error.add_note(str(other))
     if others:
-        shown = f", of which the first {MOST_HAZARDS} are shown" if len(causes) > MOST_HAZARDS else ""
-        error.add_note(f"{len(causes)} hazards{shown}; later ones may follow from earlier ones")
+        shown = f" (the first {MOST_HAZARDS} are shown)" if len(causes) > MOST_HAZARDS else ""
+        error.add_note(f"{len(causes)} hazards{shown}; a later hazard may be a consequence of an earlier one")
     return error
 
 
 def value_of(raw: Any, instruction: Instruction) -> str:
-    """Bytes (the last axis; the first lane's) as the instruction's type reads them: ``1.5``, ``-3``, ``0x3f800000``, ``{1, 2}``."""
+    """Return the first lane's bytes as text, by the type of the instruction: ``1.5``, ``-3``, ``0x3f800000``, ``{1, 2}``."""
     data = np.ascontiguousarray(np.reshape(raw, (-1, raw.shape[-1]))[0], np.uint8)
     name = modifiers_of(instruction.opcode).type
     if name[1:] not in _WIDTHS or len(data) % (int(name[1:]) // 8):

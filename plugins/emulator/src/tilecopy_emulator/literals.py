@@ -1,4 +1,4 @@
-"""The grammar of arguments on the command line.
+"""The parser of arguments on the command line.
 
 ==========================================  =====================================================================
 ``12``, ``-1``, ``0x10``                    an integer
@@ -8,10 +8,10 @@
 ``x.npy``                                   the array of a file
 ``zeros:T:SHAPE``, ``ones:``, ``arange:``   a new array of a dtype and a shape, such as ``zeros:float32:64x64``
 ``full:T:SHAPE:VALUE``                      an array of one value
-``random:T:SHAPE[:SEED]``                   random numbers: of a normal distribution, or all integers of the dtype
+``random:T:SHAPE[:SEED]``                   random numbers: normally distributed, or all integers of the dtype
 ``randint:T:SHAPE:LOW:HIGH[:SEED]``         random integers from LOW to HIGH - 1 (without LOW from 0)
 ``bytes:HEX``                               the bytes of a structure
-``{FIELD,...}``, ``struct:FIELD,...``       a structure; a field is any of these, an array its address; ``{}`` has none
+``{FIELD,...}``, ``struct:FIELD,...``       a structure; a field has any of these forms, an array is a pointer; ``{}`` is empty
 ``[ITEM,...]``                              structures, or addresses of arrays, one after another in global memory
 ==========================================  =====================================================================
 """
@@ -36,7 +36,7 @@ _EXTENT = "[0-9]{1,19}"
 _INTEGER = r"[+-]?(?:[0-9]{1,40}|0[xX][0-9a-fA-F]{1,40})"
 _ARRAY = re.compile(rf"([a-z]+):(\w+):({_EXTENT}(?:[,x]{_EXTENT})*)((?::[^:]+)*)")
 _NUMBERS = {"zeros": (0, 0), "ones": (0, 0), "arange": (0, 0), "random": (0, 1), "full": (1, 1), "randint": (1, 3)}
-"""How many numbers follow the shape of an array, at least and at most."""
+"""The least and the largest number of values after the shape of an array."""
 _MOST_BRACES = 50
 _FORMS = (
     "a number, null, TYPE:NUMBER, FILE.npy, an array as zeros|ones|arange|random:TYPE:SHAPE (zeros:float32:64x64), full:TYPE:SHAPE:VALUE or "
@@ -45,10 +45,10 @@ _FORMS = (
 
 
 def argument_of(word: str) -> Any:
-    """Return the argument of a kernel that a word of the command line means: see the table of this module.
+    """Return the kernel argument for a word of the command line; the table of this module has the forms.
 
     Raises:
-        click.BadParameter: it has none of the forms, or a value does not fit.
+        click.BadParameter: the word has none of the forms, or a value does not fit its dtype.
         FileError: a file cannot be read.
     """
     return _argument(word.strip(), 0)
@@ -56,7 +56,7 @@ def argument_of(word: str) -> Any:
 
 def _argument(word: str, depth: int) -> Any:
     if depth > _MOST_BRACES:
-        raise click.BadParameter(f"braces are nested at most {_MOST_BRACES} deep")
+        raise click.BadParameter(f"braces must be nested at most {_MOST_BRACES} deep")
     if word == "null":
         return None
     if word == "{}":
@@ -86,12 +86,12 @@ def _argument(word: str, depth: int) -> Any:
 
 
 def _items(text: str, depth: int) -> list[Any]:
-    """Return what stands between the commas of a structure or a list."""
+    """Return the items of a structure or a list, which commas separate."""
     return [_argument(part, depth + 1) for part in _parts(text)]
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The parts of a text between the commas that no braces hold."""
+    """Yield the parts of a text between the commas outside braces."""
     start, depth = 0, 0
     for match in re.finditer(r"[][{},]", f"{text},"):
         depth += (match[0] in "[{") - (match[0] in "]}")
@@ -101,14 +101,14 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _number(text: str) -> int | float | None:
-    """An integer or a floating-point number, or None."""
+    """Return an integer or a floating-point number, or None."""
     if re.fullmatch(_INTEGER, text):
         return int(text, 0 if "x" in text.lower() else 10)
     try:
         number = float(text)
     except ValueError:
         return None
-    return None if math.isinf(number) and "inf" not in text.lower() else number  # nobody asks for infinity by 1e999
+    return None if math.isinf(number) and "inf" not in text.lower() else number  # 1e999 is hardly meant as infinity
 
 
 def _dtype(name: str) -> Any:
@@ -117,13 +117,13 @@ def _dtype(name: str) -> Any:
         dtype = np.dtype(name)
     except TypeError:
         dtype = _ml_dtype(name)
-    if dtype is None or dtype.kind not in "biufcV" or dtype.type is np.void:  # ml_dtypes' are of kind V
-        raise click.BadParameter(f"{short_repr(name)} is not a type of numbers, such as float32")
+    if dtype is None or dtype.kind not in "biufcV" or dtype.type is np.void:  # types of ml_dtypes have kind V
+        raise click.BadParameter(f"the dtype must be a type of numbers such as float32, got {short_repr(name)}")
     return dtype
 
 
 def _ml_dtype(name: str) -> Any:
-    """A type of ml_dtypes, or None."""
+    """Return a type of ml_dtypes, or None."""
     try:
         import ml_dtypes
     except ImportError:
@@ -137,7 +137,7 @@ def _ml_dtype(name: str) -> Any:
 
 
 def _scalar(word: str, dtype: Any, number: float) -> Any:
-    """A number of a dtype, which must hold it."""
+    """Return a number of a dtype, or raise an error if it is out of range."""
     try:
         with np.errstate(over="raise"):
             scalar = np.array(number if dtype.kind in "biu" else float(number)).astype(dtype)[()]
@@ -145,11 +145,11 @@ def _scalar(word: str, dtype: Any, number: float) -> Any:
             return scalar
     except (ArithmeticError, ValueError):
         pass
-    raise click.BadParameter(f"{short_repr(word)}: {number} does not fit into {dtype.name}")
+    raise click.BadParameter(f"{short_repr(word)}: {number} is out of the range of {dtype.name}")
 
 
 def _array(word: str, kind: str, type: str, shape: tuple[int, ...], texts: list[str]) -> Any:
-    """A new array."""
+    """Return a new array."""
     dtype, numbers = _dtype(type), [_number(text) for text in texts]
     whole = [number for number in numbers if isinstance(number, int)]
     if None in numbers or (kind != "full" and len(whole) < len(numbers)):
@@ -173,6 +173,6 @@ def _array(word: str, kind: str, type: str, shape: tuple[int, ...], texts: list[
             return rng.integers(0, np.iinfo(dtype).max, shape, dtype, endpoint=True)
         return rng.standard_normal(shape).astype(dtype)
     except MemoryError:
-        raise click.BadParameter(f"{short_repr(word)}: there is no room for such an array") from None
+        raise click.BadParameter(f"{short_repr(word)}: not enough memory for this array") from None
     except ValueError as error:  # NumPy's: too large, an empty range, a negative seed
         raise click.BadParameter(f"{short_repr(word)}: {error}") from None

@@ -1,7 +1,7 @@
-"""``mma.sync`` of dense matrices: a warp's matrix product, known by its entry point.
+"""The instruction ``mma.sync`` for dense matrices: a warp's matrix product, registered by an entry point.
 
-The fragments are those of PTX ISA 9.7.15.5, one rule for all shapes; :mod:`.opcodes.products` has it, and what is said there of
-the rounding of sums. Sparse and block-scaled products, and ``m8n8k4`` of f16, are not known.
+The fragments are those of PTX ISA 9.7.15.5, with one rule for all shapes. :mod:`.opcodes.products` has the rule, and explains
+the rounding of sums. Sparse and block-scaled products, and ``m8n8k4`` of f16, are not supported.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def _mma(instruction: Instruction, program: Program) -> Step:
     types = [part for part in opcode[4:] if part in ELEMENT_BITS]
     modifiers = {part for part in opcode[4:] if part not in ELEMENT_BITS}
     if shape is None or len(types) != 4 or not modifiers <= _MODIFIERS:
-        raise refuse(instruction, "this form of mma is not known")
+        raise refuse(instruction, "this form of mma is not supported")
     m, n, k = map(int, shape.groups())
     if k * ELEMENT_BITS[types[1]] < (256 if types[1] == "f64" else 128):  # m8n8k4 of f16, by quarters of a warp
-        raise refuse(instruction, "this form of mma is not known")
+        raise refuse(instruction, "this form of mma is not supported")
     demand_count(instruction, 4)
     result, a, b, c = total(m, n, types[0]), operand(m, k, types[1]), operand(n, k, types[2]), total(m, n, types[3])
     names = names_of(instruction.operands[0], result.registers, instruction)
@@ -59,7 +59,7 @@ def _names(instruction: Instruction, at: int, fragment: Fragment) -> tuple[str, 
 
 
 def _words(machine: Machine, lanes: Lanes, readers: list[Reader]) -> tuple[Any, Any]:
-    """Registers as ``(registers, warps, threads, copies)``, and where what they lack came from, without the copies."""
+    """Return registers as ``(registers, warps, threads, copies)``, and the origins of their undefined bits, without the copies."""
     values, missing = machine.sources(readers, lanes)
     words = machine.stack(values, lanes)
     lacking = np.zeros(words.shape[:2], np.int64) if missing is None else np.stack([whence for _, whence in missing])
@@ -67,7 +67,7 @@ def _words(machine: Machine, lanes: Lanes, readers: list[Reader]) -> tuple[Any, 
 
 
 def _pass_on(machine: Machine, index: Any, result: Fragment, names: Any, fragments: Any, lacking: Any) -> None:
-    """Make of what holds nothing in the operands rows, columns and elements of the result that hold nothing."""
+    """Mark the rows, columns and elements of the result that depend on undefined operands as undefined."""
     left, right, before = (fragment.spread(origins) for fragment, origins in zip(fragments, lacking, strict=True))
     whence = np.maximum(np.maximum(left.max(axis=2)[:, :, None], right.max(axis=2)[:, None, :]), before)
     for name, origins in zip(names, result.gather(whence), strict=True):

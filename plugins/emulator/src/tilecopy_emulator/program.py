@@ -1,4 +1,4 @@
-"""A PTX kernel as data: instructions, labels, registers, parameters, variables. :func:`.parser.module.parse` makes one from text."""
+"""Records of a PTX kernel: instructions, labels, registers, parameters, variables. :func:`.parser.module.parse` creates them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .demands import demand, is_whole
 _SM90 = Target(90)
 
 _MOST_CHARACTERS = 1000
-"""Most characters of a message, which quotes the text that it is about."""
+"""The largest number of characters in a message, because messages quote the text."""
 REGISTER_BITS = {
     "pred": 1,
     **{f"{kind}{bits}": bits for kind in "bsuf" for bits in (8, 16, 32, 64) if (kind, bits) != ("f", 8)},
@@ -25,37 +25,37 @@ REGISTER_BITS = {
     "bf16": 16,
     "bf16x2": 32,
 }
-"""Width of each type in bits (predicates 1)."""
+"""The width of each type in bits (1 for predicates)."""
 DECLARABLE = frozenset(REGISTER_BITS) - {"bf16", "bf16x2"}
-"""Types that registers and variables can be declared with; bits of bf16 lie in those of ``.b16`` and ``.b32``."""
+"""Types of declared registers and variables; bf16 is declared as ``.b16`` or ``.b32``."""
 TAKES_PART = "takes part"
-"""The opcode that stands for the comment by which an exported copy says who executes it: no instruction of PTX."""
+"""The opcode of the comment in which an exported copy names its threads; it is not a PTX instruction."""
 CARRY = "the carry flag"
-"""The register that stands for the condition code (``.cc``)."""
+"""The name of the register of the condition code (``.cc``)."""
 
 
 class UnsupportedPtxError(TilecopyError, NotImplementedError):
-    """The text is not PTX, or has something that the emulator does not know; the message names the line.
+    """The text is not PTX, or the emulator does not support a part of it; the message names the line.
 
     Attributes:
         line: 1-based line of the text, or 0.
     """
 
     def __init__(self, message: str, line: int = 0) -> None:
-        demand("UnsupportedPtxError", "message", message, isinstance(message, str), "a text")
+        demand("UnsupportedPtxError", "message", message, isinstance(message, str), "a string")
         demand("UnsupportedPtxError", "line", line, is_whole(line, 0, 2**63), "the number of a line, or 0")
         text = message if len(message) <= _MOST_CHARACTERS else f"{message[: _MOST_CHARACTERS - 3]}..."
-        text = printable(text)  # what a text repeats may move the cursor
+        text = printable(text)  # control characters of the text could move the cursor
         super().__init__(f"PTX line {line}: {text}" if line else text)
         self.line = line
 
 
 class BudgetError(LaunchError):
-    """The launch fits the kernel, and needs more memory or more CTAs than the emulator may use."""
+    """The launch needs more memory or more CTAs than the emulator may use."""
 
 
 def printable(text: str) -> str:
-    """A text for a message, in which lines and tabs stay."""
+    """Return a text with escapes for control characters other than line ends and tabs."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode("ascii") for c in text)
@@ -71,7 +71,7 @@ class Memory:
 
 @attrs.frozen
 class TensorAddress:
-    """Where a box begins in a tensor: ``[base + offset, {c0, c1}]``; a map's address, and coordinates, innermost first."""
+    """The start of a box in a tensor: ``[base + offset, {c0, c1}]``; the map's address, and coordinates, innermost first."""
 
     base: str
     offset: int
@@ -80,14 +80,14 @@ class TensorAddress:
 
 @attrs.frozen
 class Braces:
-    """A braced operand: ``{%r0, %r1}``; ``_`` where nothing is wanted."""
+    """A braced operand: ``{%r0, %r1}``; ``_`` for an unused element."""
 
     items: tuple[str, ...]
 
 
 @attrs.frozen
 class Pair:
-    """Two results: ``p|q``; ``_`` where one is not wanted."""
+    """Two results: ``p|q``; ``_`` for an unused result."""
 
     first: str
     second: str
@@ -95,14 +95,14 @@ class Pair:
 
 @attrs.frozen
 class Negated:
-    """A predicate operand turned round: ``!p``."""
+    """A negated predicate operand: ``!p``."""
 
     name: str
 
 
 @attrs.frozen
 class Offset:
-    """The address of a variable and a distance, used as a value: ``table+16``."""
+    """The address of a variable plus an offset, used as a value: ``table+16``."""
 
     base: str
     offset: int
@@ -110,11 +110,11 @@ class Offset:
 
 Operand = str | Memory | TensorAddress | Braces | Pair | Negated | Offset
 """A string is a register, a special register, a variable, a label, or a constant (``"-12"``, ``"0f3F800000"``,
-``"0d3FF0000000000000"``: whole numbers in decimal, floating-point ones by their bits)."""
+``"0d3FF0000000000000"``: integers in decimal, floating-point numbers by their bits)."""
 
 
 def names_in(operand: Operand) -> tuple[str, ...]:
-    """The registers, variables and constants that an operand names."""
+    """Return the registers, variables and constants that an operand names."""
     if isinstance(operand, (Memory, Offset)):
         return (operand.base,)
     if isinstance(operand, TensorAddress):
@@ -137,9 +137,9 @@ class Instruction:
         operands: parsed; registers and labels by their names in :class:`Program`.
         guard: predicate register, or "".
         unless: the guard is negated.
-        source: the comment above it that names the copy it belongs to, or "".
-        spelled: the opcode as the text has it; "" where a call was expanded.
-        place: where the compiler's line information has it, or None.
+        source: the comment above it that names its copy, or "".
+        spelled: the opcode as written; "" if a call was expanded.
+        place: its location from the compiler's line information, or None.
     """
 
     line: int
@@ -157,9 +157,9 @@ class Instruction:
 class Parameter:
     """A parameter of the entry, or a parameter or a result of a function.
 
-    ``name``: unique in the program; ``type``: PTX type of it, or of its elements; ``bytes``: size; ``align``: in bytes; ``offset``: of
-    the entry's, in the parameter space; ``is_array``: a structure passed by value (``.b8 name[16]``); ``space``: ``param`` or ``reg``;
-    ``elements``: of a vector of registers.
+    ``name``: unique in the program; ``type``: its PTX type, or that of its elements; ``bytes``: size; ``align``: in bytes; ``offset``:
+    in the parameter space of the entry; ``is_array``: a structure passed by value (``.b8 name[16]``); ``space``: ``param`` or ``reg``;
+    ``elements``: number of registers in a vector.
     """
 
     name: str
@@ -174,7 +174,7 @@ class Parameter:
 
 @attrs.frozen
 class Relocation:
-    """An address in a variable's initial value: at byte ``at``, that of ``symbol`` plus ``offset``; without a symbol, ``offset`` alone."""
+    """An address in a variable's initial value, at byte ``at``: the address of ``symbol`` plus ``offset``, or only ``offset`` without a symbol."""
 
     at: int
     symbol: str
@@ -188,10 +188,10 @@ class Variable:
 
     Attributes:
         name: unique in the program.
-        space: ``global``, ``const``, ``shared`` or ``local`` (one for each thread).
+        space: ``global``, ``const``, ``shared`` or ``local`` (one per thread).
         align: in bytes.
         bytes: size; 0 for an array of unknown size.
-        data: initial bytes, of which the rest are zero; None where there is no initial value.
+        data: initial bytes, followed by zeros; None if there is no initial value.
         extern: declared ``.extern``.
         relocations: addresses in the initial value.
         type: PTX type of its elements.
@@ -208,7 +208,7 @@ class Variable:
 
 
 def shown_name(variable: Variable) -> str:
-    """The name of a variable in C++, or in PTX where that takes more than names."""
+    """Return the name of a variable in C++, or its PTX name if that cannot be demangled."""
     return readable(variable.name) or variable.name
 
 
@@ -218,21 +218,21 @@ class Program:
 
     Attributes:
         name: of the entry.
-        arch: number in ``.target``.
+        arch: number in ``.target``, such as 90.
         instructions: in order.
         labels: name -> index of the instruction that follows.
         register_bits: register name -> width (predicates 1).
-        register_types: register name -> the type that it is declared with.
+        register_types: register name -> its declared type.
         parameters: in order.
         variables: of the module, the entry, and the functions that it calls.
-        threads: of a CTA, from ``.reqntid``; 0 where there is none.
+        threads: number per CTA, from ``.reqntid``; 0 without one.
         block: ``.reqntid``, or None.
-        max_threads: of a CTA, from ``.maxntid``; 0 where there is none.
+        max_threads: number per CTA, from ``.maxntid``; 0 without one.
         cluster: ``.reqnctapercluster``, or None.
         target: ``.target``.
         version: ``.version``.
-        sources: texts of source files, by their names in ``.file``; others are read where they lie.
-        notes: what the report of a run says about how the text was made.
+        sources: texts of source files, by their names in ``.file``; other files are read from disk.
+        notes: notes for the report of a run about the compilation of the text.
     """
 
     name: str
@@ -255,11 +255,11 @@ class Program:
 
 @lru_cache(maxsize=32)
 def spaces_of(program: Program) -> dict[str, str]:
-    """The state space of every variable and parameter of a program."""
+    """Return the state space of every variable and parameter of a program."""
     variables = {variable.name: variable.space for variable in program.variables}
     return dict.fromkeys((parameter.name for parameter in program.parameters), "param") | variables
 
 
 def refuse(instruction: Instruction, why: str) -> UnsupportedPtxError:
-    """The error for an instruction that is not known or not PTX."""
+    """Return the error for an instruction that is not supported or not PTX."""
     return UnsupportedPtxError(f"'{instruction.text}': {why}", instruction.line)

@@ -1,4 +1,4 @@
-"""Running a whole grid: batches of clusters, one machine each."""
+"""The run of a whole grid: batches of clusters, with one machine per batch."""
 
 from __future__ import annotations
 
@@ -33,36 +33,36 @@ from .threads.special import RESERVED, RESERVED_BYTES, WORKSPACE, WORKSPACE_BYTE
 
 MAX_CLUSTER = 16
 MOST_CTAS = 1 << 24
-"""CTAs of one launch: their ids alone take about 100 bytes each, and running them a good part of an hour."""
+"""The largest number of CTAs in a launch: each takes about 100 bytes for its id, and all of them run for most of an hour."""
 BATCH_THREADS, REPORTED_THREADS = 1 << 17, 1 << 12
 BATCH_SHARED_BYTES = 1 << 27
 GAP_BYTES = 128
-"""Behind each static variable in shared memory, where there is room: an access past its end is in no other. All banks once."""
+"""The gap after each static variable in shared memory, if there is room, so that an access past its end is in no other variable."""
 BATCH_TENSOR_CTAS = 64
 BATCH_LOCAL_BYTES = 1 << 27
 KEPT_BYTES = 1 << 26
-"""Arrays up to here are kept as they were before a launch: a race is run once more, to find the instruction of its first access."""
+"""Arrays up to this size are saved before a launch, because a race is run again to find the instruction of its first access."""
 ALLOWABLE = ("same-value", "unfenced-init")
-"""Hazards that a caller may allow: threads that write the same value to the same place and nothing orders; bulk copies on an
-mbarrier whose init no fence has made known to the async proxy."""
+"""Hazards that a caller may allow: unordered threads that write the same value to the same place, and bulk copies that use
+an mbarrier whose init was not fenced for the async proxy."""
 
 
 @attrs.frozen
 class Report:
-    """What a run did.
+    """A frozen record of what a run did.
 
     Attributes:
-        threads: threads that ran.
+        threads: number of threads that ran.
         instructions: executed thread instructions, by opcode (without its modifiers).
         lines: executed thread instructions, by line of the PTX text (from 1).
         counters: with ``profile``: global requests and sectors of 32 bytes, shared requests and wavefronts.
-        not_counted: with ``profile``: opcodes that ran and whose side in shared memory is in no counter (bulk copies and other engines).
-        approximate: opcodes that ran and for which the ISA gives an error bound instead of bits (``ex2.approx.f32``): what
-            they compute is inside the bound, and hardware's last bits may differ.
-        printed: what ``printf`` has printed: the thread in words, and the text.
-        notes: what the caller should know about a run without a hazard, such as host code that was left out of a CUDA C++ file.
-        variables: the ``__device__`` and ``__constant__`` variables of the module after the run, as arrays of their PTX type (``uint8`` for an
-            array in CUDA C++), by name.
+        not_counted: with ``profile``: opcodes that ran and whose shared-memory accesses are not counted (bulk copies and other engines).
+        approximate: opcodes that ran and for which the ISA gives an error bound instead of bits (``ex2.approx.f32``). The
+            results are within the bound; the last bits may differ from a GPU's.
+        printed: the output of ``printf``: pairs of the thread's name and the text.
+        notes: notes on a run without a hazard, such as host code that was left out of a CUDA C++ file.
+        variables: the ``__device__`` and ``__constant__`` variables of the module after the run, by name, as arrays of their PTX type
+            (``uint8`` for an array in CUDA C++).
     """
 
     threads: int
@@ -84,7 +84,7 @@ class Report:
 def _with_checks(
     program: Program, compiled: tuple[list[Step], list[int]], checks: Sequence[IndexAssertion]
 ) -> tuple[list[Step], list[int]]:
-    """Compiled steps, a register's value held against its bounds after those that define an index."""
+    """Return compiled steps that check the bounds of an index after the instruction that defines it."""
     if not checks:
         return compiled
     steps, lengths = list(compiled[0]), compiled[1]
@@ -100,7 +100,7 @@ def _with_checks(
             outside = (signed < check.lower) | (signed > check.upper)
             if outside.any():
                 position, copy = (int(index) for index in np.argwhere(outside)[0])
-                what = f"the index {int(signed[position, copy])} is outside its declared {check.lower} to {check.upper}"
+                what = f"the index must be {check.lower} to {check.upper}, got {int(signed[position, copy])}"
                 machine.hazard("bounds", what, lanes, position, copy=copy)
 
         return run
@@ -113,17 +113,17 @@ def _with_checks(
 
 @lru_cache(maxsize=32)
 def _reserves(program: Program, *names: str) -> bool:
-    """Return whether a program asks for memory that it has not declared, by the special registers that give its address."""
+    """Return True if a program reads special registers that hold the address of memory that it did not declare."""
     return any(name in instruction.operands for instruction in program.instructions for name in names)
 
 
 def lay_out_shared(
     program: Program, dynamic_bytes: int, pool: Sequence[tuple[str, int, int]], gap_bytes: int = 0
 ) -> tuple[dict[str, int], tuple[SharedVariable, ...], int]:
-    """Symbols, variables and bytes of a CTA's shared memory.
+    """Return the symbols, the variables and the size of a CTA's shared memory.
 
-    ``program``: its declarations count; ``dynamic_bytes``: of the ``.extern`` array; ``pool``: what stands where in
-    that array, where it is known: name, offset, bytes; ``gap_bytes``: behind each variable, so that an access past its
+    ``program``: declares the variables; ``dynamic_bytes``: size of the ``.extern`` array; ``pool``: buffers in that
+    array, if they are known: name, offset, bytes; ``gap_bytes``: after each variable, so that an access past its
     end is in no variable.
     """
     symbols: dict[str, int] = {}
@@ -163,10 +163,10 @@ def run_grid(  # noqa: C901, PLR0915 (one launch from its arguments to its repor
 ) -> Report:  # fmt: skip
     """Run every CTA of a grid.
 
-    ``parameters``: the bytes of each parameter, and ``variables`` those of variables of the module that the caller sets, by their names
-    in PTX; ``memory``: with the arguments' arrays; ``pool``: buffers inside dynamic shared memory (name, offset, bytes); ``origin_of``: from
-    a PTX line to the statement that it comes from; ``index_assertions``: registers whose values must lie within bounds, by the line that
-    defines them. The others are those of :func:`~tilecopy_emulator.run_ptx`.
+    ``parameters``: the bytes of each parameter; ``variables``: the bytes of module variables that the caller sets, by their PTX names;
+    ``memory``: has the arrays of the arguments; ``pool``: buffers inside dynamic shared memory (name, offset, bytes); ``origin_of``: from
+    a PTX line to the statement that emitted it; ``index_assertions``: registers whose values must be within bounds, with the line that
+    defines them. For the other parameters see :func:`~tilecopy_emulator.run_ptx`.
     """
     where = f"kernel {program.name}"
     for name, flag in (("profile", profile), ("all_hazards", all_hazards)):
@@ -175,7 +175,7 @@ def run_grid(  # noqa: C901, PLR0915 (one launch from its arguments to its repor
         demand(where, name, function, function is None or callable(function), "a function, or None")
     names = items_of(allow)
     fits = names is not None and all(isinstance(name, str) and name in ALLOWABLE for name in names)
-    demand(where, "allow", allow, fits, f"names of what is not a hazard, of {', '.join(ALLOWABLE)}")
+    demand(where, "allow", allow, fits, f"a sequence of names from {', '.join(ALLOWABLE)}")
     compiled = _with_checks(program, compile_program(program), index_assertions)
 
     def laid_out(memory: GlobalMemory, raced: Sequence[RaceQuery] = ()) -> Launch:
@@ -248,7 +248,7 @@ def run_grid(  # noqa: C901, PLR0915 (one launch from its arguments to its repor
 
 
 def _hazards_of(launch: Launch, progress: Callable[[int, int], None] | None) -> list[Hazard]:
-    """Run a launch to its end, or to a hazard after which it cannot go on."""
+    """Run a launch to its end, or to a hazard after which it cannot continue; return its hazards."""
     try:
         _run(launch, progress)
     except HazardError as error:
@@ -257,10 +257,10 @@ def _hazards_of(launch: Launch, progress: Callable[[int, int], None] | None) -> 
 
 
 def _run(launch: Launch, progress: Callable[[int, int], None] | None) -> None:
-    """Run batch after batch; one that waits for later ones stands back until they have run."""
+    """Run batch after batch; a batch that waits for later ones is suspended until they have run."""
     size, threads, total = launch.cluster_size, launch.threads, len(launch.blocks)
     shared = max(16, launch.shared_bytes)
-    at_once = BATCH_THREADS if progress is None else REPORTED_THREADS  # it is told of a batch when that has run
+    at_once = BATCH_THREADS if progress is None else REPORTED_THREADS  # progress is reported after each batch
     clusters = min(at_once // (threads * size), BATCH_SHARED_BYTES // (shared * size))
     clusters = min(clusters, BATCH_LOCAL_BYTES // (max(1, len(launch.local_owner)) * threads * size))
     if TENSOR in launch.sections:
@@ -297,7 +297,7 @@ def _run(launch: Launch, progress: Callable[[int, int], None] | None) -> None:
 def _place_variables(
     program: Program, memory: GlobalMemory, table: dict[str, tuple[str, int]], values: Mapping[str, bytes]
 ) -> NDArray[np.int32]:
-    """Module variables in global and constant memory; of each byte of a thread's local memory, which variable it is."""
+    """Put module variables into global and constant memory; return the number of the variable of each local byte."""
     local, owner = 0, []
     relocated = []
     for variable in program.variables:
@@ -330,7 +330,7 @@ def _place_variables(
         for entry in variable.relocations:
             space, address = table[entry.symbol] if entry.symbol else ("code", 0)
             if space == "shared" and entry.generic:
-                raise UnsupportedPtxError(f"the variable {variable.name} holds the address of shared memory")
+                raise UnsupportedPtxError(f"{variable.name} must not contain a generic address of shared memory")
             data[entry.at : entry.at + 8] = np.frombuffer((address + entry.offset).to_bytes(8, "little"), np.uint8)
     owner_of_byte = np.full(local, -1, np.int32)
     for number, (start, end) in enumerate(owner):
@@ -339,7 +339,7 @@ def _place_variables(
 
 
 def _variables_after(program: Program, launch: Launch) -> dict[str, NDArray[Any]]:
-    """The variables of the module by their names, as the run has left them."""
+    """Return the values of the module's variables after the run, by name."""
     arrays = {array.base: array.data for array in launch.memory.arrays}
     return {
         shown_name(variable): arrays[launch.symbols[variable.name][1]].view(_dtype_of(variable.type))
@@ -349,17 +349,17 @@ def _variables_after(program: Program, launch: Launch) -> dict[str, NDArray[Any]
 
 
 def _dtype_of(type: str) -> np.dtype[Any]:
-    """The NumPy type of a PTX type; bits are unsigned integers."""
+    """Return the NumPy type of a PTX type; bits are unsigned integers."""
     kind = {"f": "f", "s": "i"}.get(type[0], "u") if type != "f16x2" else "u"
     return np.dtype(f"{kind}{REGISTER_BITS[type] // 8}")
 
 
 def _blocks(grid: Dim3, cluster: Dim3) -> NDArray[np.int64]:
-    """Ids of all CTAs, whole clusters together, rank 0 first (x fastest)."""
+    """Return the ids of all CTAs, cluster after cluster, rank 0 first (x fastest)."""
     if prod(cluster) > MAX_CLUSTER:
-        raise LaunchError(f"a cluster must have at most {MAX_CLUSTER} CTAs, got {prod(cluster)} in {cluster}")
+        raise LaunchError(f"cluster must have at most {MAX_CLUSTER} CTAs, got {prod(cluster)} in {cluster}")
     if any(g % c for g, c in zip(grid, cluster, strict=True)):
-        raise LaunchError(f"a grid of {grid} CTAs is not made of clusters of {cluster}")
+        raise LaunchError(f"grid must be a multiple of cluster {cluster} in each dimension, got {grid}")
     z, y, x = (np.arange(extent) for extent in reversed(grid))
     ids = np.stack(np.meshgrid(z, y, x, indexing="ij"), axis=-1).reshape(-1, 3)[:, ::-1]
     if cluster == (1, 1, 1):

@@ -1,4 +1,4 @@
-"""The types of a kernel's parameters in C++, as far as its mangled name says them (Itanium C++ ABI, section 5.1)."""
+"""The C++ types of a kernel's parameters, from its mangled name (Itanium C++ ABI, section 5.1)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _BUILTIN = {"c": "char", "a": "signed char", "h": "unsigned char", "b": "bool", 
 DTYPES = {"short": "int16", "unsigned short": "uint16", "int": "int32", "unsigned": "uint32", "long": "int64", "unsigned long": "uint64",
           "long long": "int64", "unsigned long long": "uint64", "float": "float32", "double": "float64", "__half": "float16",
           "__nv_bfloat16": "uint16"}  # fmt: skip
-"""NumPy types of numbers in C++; those of one byte are left out, since any bytes may be read as such."""
+"""NumPy types of C++ numbers; types of one byte are left out, because any bytes may be read as such."""
 _NAME = re.compile(r"_Z(?:L?(\d+)|N[rVK]*(?=\d))")
 _TYPE = re.compile(r"(P*)([rVK]*)(?:(\d+)|(S[0-9A-Z]*_)|([a-z]))")
 
 
 @lru_cache(maxsize=256)
 def parameter_types(name: str) -> tuple[str, ...] | None:
-    """Return the types, such as ``float*``, or "" for one that takes more than names; None where the name does not say how many there are."""
+    """Return the types, such as ``float*``, or "" for a type that is not parsed; None if their number is not known."""
     start = _NAME.match(name)
     if start is None:
         return None
@@ -30,7 +30,7 @@ def parameter_types(name: str) -> tuple[str, ...] | None:
         if name[at : at + 1] != "E":
             return None
         at += 1
-        known.pop()  # the kernel's own name
+        known.pop()  # the name of the kernel
     types = []
     while at < len(name):
         match = _TYPE.match(name, at)

@@ -1,4 +1,4 @@
-"""The check of the order of two accesses, and the hazard when they are in none; what shared and global memory have in common."""
+"""The check that two accesses are ordered, and the race hazard; shared and global memory use it."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ from ..threads.registers import Registers
 from ..threads.threads import AT_BARRIER, Lanes
 
 Touched = tuple[int, Any, bool]
-"""Which memory, which cell of each access, and whether they write."""
+"""The key of the memory, the cell of each access, and whether the accesses write."""
 JudgeAccess = Callable[[Registers, Any, int, Any, Touched], tuple[Any, Any]]
-"""Machine, actors, strength of their accesses, stamps of earlier ones, and what they touch -> as :data:`..memory_model.shadow.Judge`."""
+"""From machine, actors, strength of their accesses, earlier stamps and bytes to the result of :data:`..memory_model.shadow.Judge`."""
 
 
 def judge_global(machine: Registers, threads: Any, strength: int, before: Any, touched: Touched) -> tuple[Any, Any]:
-    """Order of accesses by threads of the grid after earlier stamps; see shadow.Judge."""
+    """Return which accesses by threads of the grid are ordered after earlier stamps; see shadow.Judge."""
     return _judge(machine, threads, strength, before, touched, _ordered_in_grid)
 
 
 def judge_shared(machine: Registers, lanes: Any, strength: int, before: Any, touched: Touched) -> tuple[Any, Any]:
-    """Order of accesses by unit lanes after earlier stamps; see shadow.Judge."""
+    """Return which accesses by unit lanes are ordered after earlier stamps; see shadow.Judge."""
     return _judge(machine, lanes, strength, before, touched, _ordered_in_unit)
 
 
 def _judge(
     machine: Registers, who: Any, strength: int, before: Any, touched: Touched, order: Callable[..., Any]
 ) -> tuple[Any, Any]:
-    """Do as the judges; of two accesses that are both strong and may meet, ``order`` is not asked."""
+    """Return the result of a judge; ``order`` is not called for two strong accesses that may conflict."""
     if not strength:
         return order(machine, who, before, touched), np.zeros(len(before), bool)
     exempt = may_meet(strength, before)
@@ -83,7 +83,7 @@ def _ordered_in_grid(machine: Registers, threads: Any, before: Any, touched: Tou
 
 
 def _columns(machine: Registers, actor: Any) -> tuple[Any, Any]:
-    """The CTA of each actor, and the column in its rows of the thread or the mbarrier."""
+    """Return the CTA of each actor, and the column of the thread or mbarrier in the rows of that CTA."""
     ctas, columns = actor // machine.threads, actor % machine.threads
     by_thread = actor < BARRIER_ACTOR
     if by_thread.all():
@@ -96,7 +96,7 @@ def _ordered_in_unit(machine: Registers, lanes: Any, before: Any, touched: Touch
     actor, size, order = actor_of(before), machine.threads, machine.order
     locked, many = machine.flags.locked, machine.unit_ctas > 1 or not len(before) or int(actor.max()) >= size
     if not locked and not many and int(time_of(before.max())) <= int(order.floor[0]):
-        return np.ones(len(before), bool)  # a barrier of all has been since
+        return np.ones(len(before), bool)  # a barrier of all threads came after them
     ctas, columns = _columns(machine, actor)
     ordered = order.covers(lanes, ctas + order.first, columns, time_of(before)) & (actor < FLIGHT_ACTOR)
     if locked:
@@ -108,15 +108,15 @@ def _ordered_in_unit(machine: Registers, lanes: Any, before: Any, touched: Touch
 class ShadowedMemory:
     """A memory whose bytes have stamps.
 
-    ``machine``: whose threads access it; ``cell``: bytes of a cell, which no access splits; ``judge``: says what is in
-    order; ``whole_grid``: its stamps name threads of the grid, not of the machine.
+    ``machine``: its threads access the memory; ``cell``: bytes of a cell, which no access splits; ``judge``: decides
+    which accesses are ordered; ``whole_grid``: stamps name threads of the grid, not of the machine.
     """
 
     def __init__(self, machine: Registers, cell: int, judge: JudgeAccess, *, whole_grid: bool) -> None:
         self.machine, self.cell, self._judge_access, self._whole_grid = machine, cell, judge, whole_grid
 
     def cells_from(self, places: Any, size: int) -> tuple[Any, int]:
-        """ShadowMemory cells of accesses (flat) that begin at some bytes of the memory, and how many each has."""
+        """Return the shadow cells of accesses (flat) that begin at some bytes, and the number of cells per access."""
         first = places // self.cell
         count = max(1, size // self.cell)
         return (first, 1) if count == 1 else ((first[:, None] + np.arange(count)).ravel(), count)
@@ -125,14 +125,14 @@ class ShadowedMemory:
         self, shadow: ShadowMemory, cells: Any, actors: Any, strength: int, *, key: int = 0, writes: bool = False,
         remember: bool = True, equal: Any = None, modifies: bool = False,
     ) -> None:  # fmt: skip
-        """Hold accesses of cells, each by its actor, against those before.
+        """Check accesses of cells, each by its actor, against earlier accesses.
 
-        ``shadow``: where the stamps are; ``cells``: 1-D; ``actors``: one per cell; ``strength``: of these accesses;
-        ``key``: of the memory, for the locks; ``writes``: whether they write; ``remember``: whether later ones are held
-        against these reads; ``equal``: of writes, see :meth:`..memory_model.shadow.ShadowMemory.write`; ``modifies``: likewise.
+        ``shadow``: has the stamps; ``cells``: 1-D; ``actors``: one per cell; ``strength``: of these accesses;
+        ``key``: of the memory, for the locks; ``writes``: whether they write; ``remember``: whether later accesses are checked
+        against these reads; ``equal``, ``modifies``: of writes, see :meth:`..memory_model.shadow.ShadowMemory.write`.
 
         Raises:
-            Conflict: nothing orders one of them after an earlier one.
+            Conflict: an access is not ordered after an earlier one.
         """
         machine = self.machine
         stamps = actors | np.int64(int(stamp(machine.launch.time.now, strength, 0)))
@@ -156,9 +156,9 @@ class ShadowedMemory:
     def seek(
         self, shadow: ShadowMemory, cells: Any, stamps: Any, key: int = 0, *, writes: bool, copy: int = -1
     ) -> None:
-        """Note the instruction of accesses that are sought: the one that is executed, or a ``copy`` that it waits for.
+        """Record the instruction of accesses that a query looks for: the current one, or the ``copy`` that it waits for.
 
-        A machine's lanes may have been few then, and stood for many.
+        When the query was made, one lane of the machine may have stood for many.
         """
         machine = self.machine
         for sought in machine.launch.sought.get((self._which(key), writes, machine.launch.time.now), ()):
@@ -174,12 +174,12 @@ class ShadowedMemory:
         self, access: AccessKind, update: Any, places: Any, keys: Any, lanes: Any, of: Any, fetch: Any, put: Any, *,
         shared: bool,
     ) -> Any:  # fmt: skip
-        """Do an atomic operation, the accesses of one place one after another, and return the bits before each.
+        """Do an atomic operation, with the accesses of one place one after another, and return the bits before each.
 
-        ``access``: how; ``update``: as of :meth:`Machine.atomic`; ``places``: of the accesses, 1-D; ``keys``: what
-        flags know these by; ``lanes``: of the accesses; None where copies of one lane are accesses of their own;
-        ``of``: rows and columns that ``update`` gets, each of shape (accesses, copies); ``fetch``: gives the bits of
-        places, of shape (places, copies); ``put``: writes them; ``shared``: whether it is shared memory.
+        ``access``: its kind; ``update``: see :meth:`Machine.atomic`; ``places``: of the accesses, 1-D; ``keys``: of these
+        places in flags; ``lanes``: of the accesses; None if each copy of one lane is an access;
+        ``of``: rows and columns for ``update``, each of shape (accesses, copies); ``fetch``: returns the bits of
+        places, of shape (places, copies); ``put``: writes them; ``shared``: whether the memory is shared memory.
         """
         machine, flags, (rows, columns) = self.machine, self.machine.flags, of
         if access.scan is not None and flags.quiet(access, shared=shared):
@@ -210,18 +210,18 @@ class ShadowedMemory:
         return old
 
     def _let_others_go(self, lanes: Any, same: Any) -> None:
-        """Lanes of a loop whose atomic operation changed nothing, as of a lock that is taken: who holds it goes first."""
+        """Let other lanes run before lanes of a loop whose atomic changed nothing, such as a try of a lock that is held."""
         machine = self.machine
         if lanes is not None and machine.launch.in_loop[machine.at] and same.any():
             machine.yields(lanes[same.all(axis=1)])
 
     def _in_unit(self, stamp: int) -> int:
-        """Return a stamp as the machine had it when one cluster stood for many."""
+        """Return a stamp as it was while one cluster of the machine stood for many."""
         actor = stamp & int(ACTOR_MASK)
         return stamp - actor + actor % self.machine.units if actor < BARRIER_ACTOR else stamp
 
     def _which(self, key: int) -> int:
-        """Return which memory: see :class:`RaceQuery`."""
+        """Return the key of the memory, see :class:`RaceQuery`."""
         return key if self._whole_grid else ~self.machine.first
 
     def raise_race(
@@ -229,16 +229,16 @@ class ShadowedMemory:
         *, writes: bool, values: tuple[Any, Any, Any] | None, fetch: Callable[[], Any], near: Callable[[int], bool],
         key: int = 0,
     ) -> NoReturn:  # fmt: skip
-        """Raise the hazard of two accesses that nothing orders.
+        """Raise the hazard of two accesses that are not ordered.
 
-        ``conflict``: what :meth:`hold` has found; ``where``: the bytes in words; ``strength``: of the access now;
-        ``lanes``: who makes it; ``at``: which of them, and its copy; ``span``: the bytes; ``writes``: whether it
-        writes; ``values``: of a write: its own, those that its instruction writes to the same place, and the actors
-        that write them; ``fetch``: gives the bytes that are there; ``near``: whether an actor is of the same warp;
+        ``conflict``: from :meth:`hold`; ``where``: the name of the bytes; ``strength``: of the current access;
+        ``lanes``: that execute it; ``at``: the position of the lane, and its copy; ``span``: the bytes; ``writes``: whether it
+        writes; ``values``: of a write: its value, those that its instruction writes to the same place, and the actors
+        that write them; ``fetch``: returns the bytes in memory; ``near``: whether an actor is in the same warp;
         ``key``: of the memory, as in :meth:`hold`.
 
         Raises:
-            IntraWarpConflict: lanes of one instruction write there, and the values decide.
+            IntraWarpConflict: lanes of one instruction write there, and the values decide whether it is a hazard.
         """
         machine, launch, (position, copy) = self.machine, self.machine.launch, at
         actor, action, before = (
@@ -262,7 +262,7 @@ class ShadowedMemory:
         if not self._whole_grid:
             who = machine.actor_name(actor, copy)
         else:
-            who = launch.name_of(actor) if actor < BARRIER_ACTOR else "an asynchronous copy that an mbarrier counts"
+            who = launch.name_of(actor) if actor < BARRIER_ACTOR else "an asynchronous copy counted by an mbarrier"
         lane, instruction = int(machine.index(lanes)[position]), machine.instruction_of(lanes, position)
         text = f"with no barrier since it was {before} by {who}"
         cause, why = _cause(machine, lane, strength, int(strength_of(np.int64(conflict.stamp))), same=same)
@@ -274,15 +274,15 @@ class ShadowedMemory:
         first_at, waited = launch.seen.get(sought, (-1, -1))
         if conflict.together:
             text = f"by two threads at once ({who})"
-            remedy = "both do it by one instruction: let one thread write, or use an atomic"
+            remedy = "both threads execute one instruction: let only one of them write, or use an atomic"
         met = [ReportedAccess(who, before, value=earlier)]
         if first_at >= 0 or conflict.together:
             first = instruction if first_at < 0 else machine.program.instructions[first_at]
             met = [machine.report(first, who, before, value=earlier)]
         if waited >= 0 and actor < BARRIER_ACTOR:
             met.append(machine.report(machine.program.instructions[waited], who, "", relation=COMPLETED))
-            text, why = f"with no barrier since {who} waited for its copy, which counts as {before} from then on", ""
-            remedy = remedy.replace("between the two", "after that wait")
+            text, why = f"with no barrier since {who} waited for its copy, whose bytes are {before} by then", ""
+            remedy = remedy.replace("between the two accesses", "after that wait")
         suspect = behind = None
         if max(mine, other) < BARRIER_ACTOR and mine // machine.threads == other // machine.threads:
             waits = machine.status[(other - machine.first * machine.threads) % machine.units] == AT_BARRIER
@@ -301,40 +301,40 @@ class ShadowedMemory:
 
 
 def _cause(machine: Registers, lane: int, strength: int, earlier: int, *, same: bool) -> tuple[str, str]:
-    """Return why two accesses are not in order, if that is known: in one word, and in words for the message."""
+    """Return why two accesses are not ordered, if that is known: the cause, and the end of the message."""
     if same:
-        return "same-value", '; both write the same value (run_ptx(..., allow=("same-value",)) lets such writes pass)'
+        return "same-value", '; both write the same value (run_ptx(..., allow=("same-value",)) allows this)'
     if strength and earlier and REDUCED not in (strength, earlier):
         if not alike(strength, earlier):
-            return "", "; both accesses are strong, but not of the same bytes"
+            return "", "; both accesses are strong, but they overlap only partly"
         least = min(scope_of(strength), scope_of(earlier))
         name = next(name for name, number in SCOPES.items() if number == least)
-        return "scope", f"; both are strong, but the scope .{name} does not hold both"
+        return "scope", f"; both accesses are strong, but scope .{name} does not include both threads"
     return ("scope", f"; {machine.flags.narrow[lane]}") if lane in machine.flags.narrow else ("", "")
 
 
 def _what_orders(machine: Registers, mine: int, other: int, *, scope: bool) -> str:
-    """Return what would order accesses by two threads of the grid; ``scope``: they are in order for too narrow a scope."""
+    """Return how to order accesses by two threads of the grid; ``scope``: they are ordered, but for too narrow a scope."""
     if other >= BARRIER_ACTOR:
-        return "a wait on the mbarrier that the copy completes on"
+        return "wait on the mbarrier on which the copy completes"
     cta, size = machine.threads, machine.threads * machine.cluster_size
     near, clustered = mine // cta == other // cta, mine // size == other // size
     if scope:
-        return f"scope .{'cta' if near else 'cluster' if clustered else 'gpu'} or wider on both sides"
+        return f"scope .{'cta' if near else 'cluster' if clustered else 'gpu'} or wider for both accesses"
     if near and mine % cta // 32 == other % cta // 32:
-        return "__syncwarp() (bar.warp.sync) or __syncthreads() (bar.sync) between the two"
+        return "__syncwarp() (bar.warp.sync) or __syncthreads() (bar.sync) between the two accesses"
     if near:
-        return "__syncthreads() (bar.sync) between the two"
+        return "__syncthreads() (bar.sync) between the two accesses"
     if clustered:
-        return "a barrier of the cluster (barrier.cluster) between the two"
-    return "a release after the first and an acquire before the second, of scope .gpu, on one flag; grid.sync(); two launches"
+        return "a barrier of the cluster (barrier.cluster) between the two accesses"
+    return "a release after the first and an acquire before the second, of scope .gpu, on one flag; or grid.sync(); or two launches"
 
 
 def raise_in_flight(
     machine: Registers, operation: Operation, cell: int, where: str, action: str, lanes: Lanes, position: int, copy: int,
     span: tuple[int, int] | None, *, wrote: bool,
 ) -> NoReturn:  # fmt: skip
-    """The hazard for an access to what an operation in flight uses; ``cell``: of shared memory, or -1."""
+    """Raise the hazard for an access to bytes that an operation in flight uses; ``cell``: of shared memory, or -1."""
     pending, operation.was_reported = operation.pending(cell), True
     same_thread = operation.machine is machine and pending.lane == int(machine.index(lanes)[position])
     remedy = (pending.remedy or pending.lack) + ("" if same_thread or not pending.alone else ", then a barrier")

@@ -253,7 +253,7 @@ class Barriers:
         machine = self.machine
         instructions, launch = machine.program.instructions, machine.launch
         barrier = machine.report(instructions[place], launch.name_of(waits), "")
-        instead = "does not" if passes_at < 0 else f"at PTX line {instructions[passes_at].line}"
+        instead = "does not" if passes_at < 0 else f"waits at PTX line {instructions[passes_at].line}"
         return barrier, instead, launch.name_of(passes)
 
     def _demand_warps(self, state: _Named) -> None:
