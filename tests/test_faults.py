@@ -12,6 +12,7 @@ import tilecopy as tc
 from test_index import BASE, builder, lines_of, parameters, run_text
 from tilecopy import R, S, TileLayout, laneid
 from tilecopy.assemblers import assemble
+from tilecopy.kernel.active_threads import inside_condition
 from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.mentions import mentions
 
@@ -851,10 +852,11 @@ def test_a_uint32_scalar_passes_what_a_uint32_holds() -> None:
 def test_no_thread_is_not_all_threads() -> None:
     assert ActiveThreads(64, (False,) * 64).count() == 0
     tid, elect = tid_symbol(64), tc.KernelBuilder("k", threads=64).elect()
-    assert ActiveThreads(64).narrowed_by(elect).count() == 2
-    assert ActiveThreads(64).narrowed_by(tid >= 32).narrowed_by(elect).count() == 1
-    assert ActiveThreads(64).narrowed_by((tid == 5) | (tid == 40)).narrowed_by(elect).count() == 2
-    assert ActiveThreads(64).narrowed_by(elect & (tid // 32 == 1)).count() is not None
+    assert inside_condition(ActiveThreads(64), elect).count() == 2
+    assert inside_condition(inside_condition(ActiveThreads(64), tid >= 32), elect).count() == 1
+    two = inside_condition(ActiveThreads(64), (tid == 5) | (tid == 40))
+    assert inside_condition(two, elect).count() == 2
+    assert inside_condition(ActiveThreads(64), elect & (tid // 32 == 1)).count() is not None
 
 
 @pytest.mark.parametrize(

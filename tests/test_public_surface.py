@@ -14,6 +14,7 @@ import pytest
 import tilecopy as tc
 from fuzz.objects import TARGET, Objects
 from tilecopy import R, S, TileLayout
+from tilecopy.kernel.active_threads import inside_condition
 from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core import plugin
@@ -185,7 +186,7 @@ def test_data_is_the_same_when_copied(how: str) -> None:
     rows = w.s[w.k.thread_id() * 0 + 8 : 16, :]
     swizzled = tc.SwizzledLayout(tc.swizzle("128B", "float16"), w.layout)
     fragment = TileLayout(S[(8, 8) : (8 @ tc.laneid, 1)] + R[4 : 32 @ tc.TLane] + 4)
-    active = tc.ActiveThreads(64).narrowed_by(w.condition)
+    active = inside_condition(tc.ActiveThreads(64), w.condition)
     described = (tc.dtype_of("bfloat16"), tc.target_of(TARGET), tc.warp(), plugin.Iter(8, 8), w.variant)
     for thing in (w.layout, swizzled, fragment, active, *described):
         assert again(thing) == thing

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
+from tilecopy.kernel.active_threads import inside_condition
 
 from tilecopy_core.description.scope import (
     ActiveThreads,
@@ -57,8 +58,8 @@ def test_a_quotient_by_the_scopes_size_is_one_value_in_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", GUARDS)
 def test_a_condition_on_one_value_leaves_whole_scopes(name: str) -> None:
-    assert ActiveThreads(256).narrowed_by(GUARDS[name](tid_symbol(256))).why_not_all(warp()) is None
-    assert ActiveThreads(256).narrowed_by(GUARDS[name](tid_symbol(256) * 3)).why_not_all(warp())
+    assert inside_condition(ActiveThreads(256), GUARDS[name](tid_symbol(256))).why_not_all(warp()) is None
+    assert inside_condition(ActiveThreads(256), GUARDS[name](tid_symbol(256) * 3)).why_not_all(warp())
 
 
 def test_what_is_taken_is_one_value_in_every_thread() -> None:
@@ -93,7 +94,7 @@ def test_what_is_taken_is_one_value_in_every_thread() -> None:
         scopes = values.reshape(300, -1, scope.threads)
         same = bool((scopes == scopes[..., :1]).all())
         if isinstance(asked, Condition):
-            taken = ActiveThreads(threads).narrowed_by(asked).why_not_all(scope) is None
+            taken = inside_condition(ActiveThreads(threads), asked).why_not_all(scope) is None
         else:
             taken = not differs_within(asked, scope)
         assert same or not taken, f"{asked} differs within {scope} of {threads}"

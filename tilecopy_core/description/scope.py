@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import cache, lru_cache, reduce
+from functools import cache, lru_cache
 from typing import Any
 
 import attrs
@@ -12,7 +11,7 @@ import numpy as np
 from ..errors import RequestError, integer_in, one_of, optional, short_repr
 from ..errors.records import frozen
 from ..integers import Atom, Condition, Int, Symbol, is_int_like, plain
-from ..integers.expr import bounds_of, evaluate, key_of, of_atom, substitute, sum_of, symbols_of, terms_of
+from ..integers.expr import evaluate, key_of, of_atom, substitute, sum_of, symbols_of, terms_of
 from ..layout import Axis
 
 WARP_THREADS = 32
@@ -212,46 +211,6 @@ class ActiveThreads:
         if any(differs_within(value, Scope("cta", self.cta_threads)) for _, value in self.deciding):
             return None
         return self.cta_threads if self.mask is None else sum(self.mask)
-
-    def narrowed_by(self, condition: Condition) -> ActiveThreads:
-        """Return the threads that are active inside ``if condition``."""
-        return reduce(ActiveThreads._narrow, condition.conjuncts(), self)
-
-    def _narrow(self, condition: Condition) -> ActiveThreads:
-        mask = self.mask or (True,) * (self.cta_threads or 0)
-        if condition.op == "elect" and self.count() is not None:  # which lane does not matter here: the first
-            first = (on and not any(mask[tid - tid % WARP_THREADS : tid]) for tid, on in enumerate(mask))
-            return attrs.evolve(self, mask=tuple(first))
-        deciding = [_deciding(leaf) for leaf in condition.leaves()]
-        if None in deciding:
-            return attrs.evolve(self, undecided=self.undecided or repr(condition))
-        operands = list(condition.operands())
-        symbols = frozenset().union(*map(symbols_of, operands))
-        is_by_thread = all(map(is_int_like, operands)) and all(map(is_thread_id, symbols))
-        if symbols and is_by_thread and self.cta_threads is not None:
-            return attrs.evolve(self, mask=tuple((mask & by_thread(condition, self.cta_threads)).tolist()))
-        return self.decided_by(repr(condition), [value for values in deciding for value in values or ()])
-
-    def decided_by(self, text: str, values: Iterable[Int]) -> ActiveThreads:
-        """Return the threads that are active inside a loop or condition that depends on some integers."""
-        added = tuple((text, value) for value in values if _may_differ(value))
-        return attrs.evolve(self, deciding=self.deciding + added) if added else self
-
-
-def _deciding(leaf: Condition) -> tuple[Int, ...] | None:
-    """Return integers such that threads with equal values of them agree on a comparison; None if those are not known.
-
-    For loaded data they are the address: threads that load one address get one value. For two integers they are the
-    difference, or its sign: the quotient by a large power of two, which drops what a lane adds to a multiple.
-    """
-    left, right, op = leaf.left, leaf.right, leaf.op
-    if not (is_int_like(left) and is_int_like(right)):
-        sides: list[Any] = [(s,) if is_int_like(s) else getattr(s, "places", lambda: None)() for s in (left, right)]
-        return None if None in sides else (*sides[0], *sides[1])
-    if op in ("==", "!="):
-        low, high = bounds_of(left - right)
-        return () if (low or 0) > 0 or (high or 0) < 0 else (left - right,)
-    return ((left - right if op in ("<", ">=") else right - left) // 2**62,)
 
 
 def _may_differ(value: Int) -> bool:

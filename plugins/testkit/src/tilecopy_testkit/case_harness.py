@@ -179,8 +179,7 @@ class CaseHarness(Harness):
         d = self.case
         active = tc.ActiveThreads(d.threads)
         if d.issued_by == "one" and d.threads > 1:
-            only_the_first: Any = self.kernel.thread_id() == 0
-            active = active.narrowed_by(only_the_first)
+            active = tc.ActiveThreads(d.threads, mask=(True, *(False,) * (d.threads - 1)))
         fields: dict[str, Any] = {
             "op": d.op,
             "dst": self.region("dst"),

@@ -54,6 +54,7 @@ from tilecopy_core.registry import LOCK, Registry
 from tilecopy_partitions import tcgen05
 
 from . import instructions
+from .active_threads import inside_condition, inside_loop
 from .barriers import Mbarrier, barrier_address
 from .bounds import conjunction, facts_from
 from .built import BuiltKernel
@@ -384,7 +385,7 @@ class KernelBuilder(Recorder):
         loop, turn = Loop(index, count, start, unroll), of_atom(index)
         known = conjunction(self._frame.known, ((turn - start, stop - 1 - turn),))
         turns = [count] if isinstance(count, Expr) else []  # threads with as many turns go through them together
-        active = self._frame.active.decided_by(loop.describe(), turns)
+        active = inside_loop(self._frame.active, loop.describe(), turns)
         return StatementBlock(self, loop, OpenBlock(loop.body, active, known, loop.describe(), {index}), turn)
 
     def if_(self, condition: Any) -> StatementBlock:
@@ -407,7 +408,7 @@ class KernelBuilder(Recorder):
                 self._check_symbols(operand, "if_: condition")
             else:
                 self._check_value(operand, f"if_: condition {short_repr(condition)}")
-        active, branch = self._frame.active.narrowed_by(condition), If(condition)
+        active, branch = inside_condition(self._frame.active, condition), If(condition)
         known = conjunction(self._frame.known, facts_from(condition)) if active.mask is None or any(active.mask) else ()
         return StatementBlock(self, branch, OpenBlock(branch.body, active, known, branch.describe()))
 

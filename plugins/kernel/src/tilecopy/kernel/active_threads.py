@@ -1,0 +1,57 @@
+"""Which threads are active inside the conditions and loops of a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from typing import Any
+
+import attrs
+
+from tilecopy_core.description import MAX_CTA_THREADS, WARP_THREADS, ActiveThreads, differs_within, is_thread_id
+from tilecopy_core.integers import Condition, Int, bounds_of, is_int_like, symbols_of
+from tilecopy_core.plugin import Scope, by_thread
+
+
+def inside_condition(active: ActiveThreads, condition: Condition) -> ActiveThreads:
+    """Return the threads that are active inside ``if condition``."""
+    return reduce(_inside_conjunct, condition.conjuncts(), active)
+
+
+def inside_loop(active: ActiveThreads, text: str, turns: Iterable[Int]) -> ActiveThreads:
+    """Return the threads inside a loop, of the text ``text``, whose number of turns depends on some integers."""
+    scope = Scope("cta", active.cta_threads or MAX_CTA_THREADS)
+    added = tuple((text, value) for value in turns if differs_within(value, scope))
+    return attrs.evolve(active, deciding=active.deciding + added) if added else active
+
+
+def _inside_conjunct(active: ActiveThreads, condition: Condition) -> ActiveThreads:
+    mask = active.mask or (True,) * (active.cta_threads or 0)
+    if condition.op == "elect" and active.count() is not None:  # which lane does not matter here: the first
+        first = (on and not any(mask[tid - tid % WARP_THREADS : tid]) for tid, on in enumerate(mask))
+        return attrs.evolve(active, mask=tuple(first))
+    deciding = [_deciding_integers(leaf) for leaf in condition.leaves()]
+    if None in deciding:
+        return attrs.evolve(active, undecided=active.undecided or repr(condition))
+    operands = list(condition.operands())
+    symbols = frozenset().union(*map(symbols_of, operands))
+    is_by_thread = all(map(is_int_like, operands)) and all(map(is_thread_id, symbols))
+    if symbols and is_by_thread and active.cta_threads is not None:
+        return attrs.evolve(active, mask=tuple((mask & by_thread(condition, active.cta_threads)).tolist()))
+    return inside_loop(active, repr(condition), [value for values in deciding for value in values or ()])
+
+
+def _deciding_integers(leaf: Condition) -> tuple[Int, ...] | None:
+    """Return integers such that threads with equal values of them agree on a comparison; None if those are not known.
+
+    For loaded data they are the address: threads that load one address get one value. For two integers they are the
+    difference, or its sign: the quotient by a large power of two, which drops what a lane adds to a multiple.
+    """
+    left, right, op = leaf.left, leaf.right, leaf.op
+    if not (is_int_like(left) and is_int_like(right)):
+        sides: list[Any] = [(s,) if is_int_like(s) else getattr(s, "places", lambda: None)() for s in (left, right)]
+        return None if None in sides else (*sides[0], *sides[1])
+    if op in ("==", "!="):
+        low, high = bounds_of(left - right)
+        return () if (low or 0) > 0 or (high or 0) < 0 else (left - right,)
+    return ((left - right if op in ("<", ">=") else right - left) // 2**62,)
