@@ -6,7 +6,6 @@ from pathlib import Path
 import tilecopy_gmem_smem
 import tilecopy_testkit as kit
 from tilecopy_testkit import properties, scaffold
-from tilecopy_testkit.case_harness import HarnessConfig
 
 MODULES = (kit, scaffold)
 VECTORS = Path(__file__).parents[2] / "emulator" / "tests" / "vectors_sm_90.json"
@@ -27,9 +26,13 @@ def copy():
     return kit.CopyCase(**COPY, **OPERANDS, blocks=2)
 
 
+def subject():
+    return kit.VariantUnderTest.of("gmem_smem")
+
+
 def parts_of_subject():
-    subject = kit.VariantUnderTest.of("gmem_smem")
-    return subject.source, VARIANT, subject.case_space, HarnessConfig.of(VARIANT)
+    variant = subject()
+    return variant.source, VARIANT, variant.case_space, variant.registry, variant.steps
 
 
 def ignore(*arguments):
@@ -62,9 +65,9 @@ def starting_calls(w):
     )
     kit.recorded_vectors(VECTORS)
     kit.VariantUnderTest.of("gmem_smem").with_wrapper(object())
-    kit.CaseHarness(copy(), HarnessConfig.of(VARIANT), None, (), unread=0)
-    kit.CaseHarness(copy(), HarnessConfig.of(VARIANT)).region("dst")
-    kit.CaseHarness(copy(), HarnessConfig.of(VARIANT)).request(outside=None)
+    kit.CaseHarness(copy(), subject(), None, (), unread=0)
+    kit.CaseHarness(copy(), subject()).region("dst")
+    kit.CaseHarness(copy(), subject()).request(outside=None)
     kit.arguments_of(copy(), *kit.arrays_of(copy()), None)
     kit.arrays_of(copy(), 1)
     kit.expected(copy(), kit.arrays_of(copy()))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
 import tilecopy as tc
 
+from tilecopy_core.plugin import row_major
+
 from .case_space import CaseSpace, Draw, finish, swizzle_parts
 from .copy_case import AffineStart, AffineTerm, CopyCase, Operand
-from .memory_cases import draw_start, draw_variables
+from .memory_cases import along_m, draw_start, draw_variables
 
 
 def bulk_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str]) -> CopyCase:
@@ -21,12 +21,12 @@ def bulk_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str]) -> CopyC
     rows, columns = draw.choose([4, 1, 2, 8, 3, 16]), unit * draw.choose([2, 1, 4, 8, 3])
     if draw.choose([False] * 9 + [True]):
         columns += draw.choose([1, unit // 2 or 1])
-    counts = draw_variables(draw, 1, blocks=False) | {"multiple_of": draw.choose([1, 2, 4, 8])}
+    counts = draw_variables(draw, 1, blocks=[1], multiples=[1, 2, 4, 8])
     cluster = draw.choose([2, 2, 4]) if remote else 1
     counts["block"] = cluster * draw.choose([1, 1, 2]) if remote else draw.choose([1, 1, 2])
     if pair[1] == "global":  # the emulator wants a fence between two bulk writes of one place
         counts["turn"] = 1
-    swizzle = draw.choose([None, None, None, *(tuple(swizzle_parts(mode, dtype)) for mode in ("32B", "64B", "128B"))])
+    swizzle = draw.choose([None, None, None, *(swizzle_parts(mode, dtype) for mode in ("32B", "64B", "128B"))])
     sides = []
     for source, space in ((True, pair[0]), (False, pair[1])):
         starts, shape, box = [], [], [rows, columns]
@@ -43,27 +43,18 @@ def bulk_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str]) -> CopyC
             box.insert(0, 1)
         shape[-1] = -(-shape[-1] // unit) * unit if draw.choose([True] * 7 + [False]) else shape[-1]
         pad = draw.choose([0, 0, unit, 2 * unit, 1]) if draw.choose([True, True, False]) else 0
-        strides, step = [0] * len(shape), 1
-        for place in reversed(range(len(shape))):
-            strides[place] = step
-            step = step * shape[place] + (pad if place == len(shape) - 1 else 0)
-        layout: dict[str, Any] = {"iters": tuple((e, s, "m") for e, s in zip(shape, strides, strict=True))}
-        if space == "shared":
-            layout["swizzle"] = swizzle if draw.choose([True, True, True, False]) else None
         sides.append(
             Operand(
                 space,
                 tuple(shape),
                 tuple(box),
                 tuple(starts),
+                along_m(shape, row_major((*shape[:-1], shape[-1] + pad))),
+                swizzle=swizzle if space == "shared" and draw.choose([True, True, True, False]) else None,
                 storage_offset=draw.choose([0, 0, 0, unit, 2 * unit]),
                 align_bytes=16 if space == "global" else 1024,
-                **layout,
             )
         )
-    threads = draw.choose([32, 64])
-    src, dst = sides
-    case = finish(
-        draw, case_space, counts, dtype=dtype, scope="thread", threads=threads, dst=dst, src=src, issued_by="one"
-    )
+    parts = {"dtype": dtype, "scope": "thread", "threads": draw.choose([32, 64]), "issued_by": "one"}
+    case = finish(draw, case_space, counts, src=sides[0], dst=sides[1], **parts)
     return attrs.evolve(case, cluster=cluster, rank_offset=draw.choose(range(1, cluster)) if cluster > 1 else 0)

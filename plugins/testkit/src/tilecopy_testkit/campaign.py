@@ -1,4 +1,4 @@
-"""Many thousands of copies over every installed variant, on a Dask cluster.
+"""Many thousands of copies over every installed variant, on a Dask cluster, and the kinds of copies that were covered.
 
 A campaign is cut into chunks, each a variant and a range of seeds. The tally of a chunk that is done is one line of the checkpoint file; a
 campaign that is started again continues with the other chunks.
@@ -7,8 +7,9 @@ campaign that is started again continues with the other chunks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import lru_cache
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ import tilecopy as tc
 from . import properties
 from .copy_case import CopyCase
 from .counterexample import Counterexample
-from .coverage import kinds_of
 from .drawing import case_of_seed
 from .variant_under_test import VariantUnderTest
 
@@ -54,7 +54,7 @@ class Failure:
 
 @attrs.define
 class Tally:
-    """What became of the requests of a chunk.
+    """What became of the requests of a chunk, or of several chunks of a variant.
 
     Attributes:
         chunk: the chunk's name.
@@ -72,11 +72,12 @@ class Tally:
     coverage: dict[str, dict[str, int]] = attrs.field(factory=dict)
     failures: list[Failure] = attrs.field(factory=list)
 
-    def count(self, kinds: Mapping[str, str]) -> None:
-        """Count one more copy of these kinds."""
-        for dimension, kind in kinds.items():
+    def count(self, kinds: Mapping[str, Mapping[str, int]]) -> None:
+        """Count more copies, so many of each kind by dimension."""
+        for dimension, counts in kinds.items():
             of_kind = self.coverage.setdefault(dimension, {})
-            of_kind[kind] = of_kind.get(kind, 0) + 1
+            for kind, count in counts.items():
+                of_kind[kind] = of_kind.get(kind, 0) + count
 
 
 Execute = Callable[[Sequence[Chunk]], Iterable[Tally]]
@@ -121,12 +122,74 @@ def _judge(subject: VariantUnderTest, case: CopyCase, tally: Tally, *, thorough:
     try:
         if properties.results_are_right(subject, case):
             tally.lowered += 1
-            tally.count(kinds_of(subject, case))
+            tally.count({dimension: {kind: 1} for dimension, kind in kinds_of(subject, case).items()})
         if thorough and properties.partition_agrees(subject, case):
-            tally.count({"enumerated": "element by element"})
+            tally.count({"enumerated": {"element by element": 1}})
     except Exception as error:
         message = str(error) if isinstance(error, Counterexample) else f"{type(error).__name__}: {error}"
         tally.failures.append(Failure(subject.name, case.to_json(), message))
+
+
+def kinds_of(subject: VariantUnderTest, case: CopyCase) -> dict[str, str]:
+    """Return the kind of a copy along each dimension of the coverage."""
+    d = case
+    asked = properties.request_of(subject, d)
+    assert asked is not None, "it has been lowered"
+    request = asked[1]
+    partition = properties.partition_of(subject, request)
+    swizzled = [name for name, operand in (("source", d.src), ("destination", d.dst)) if operand.swizzle is not None]
+    edge = "inside"
+    if d.outside is not None:
+        edge = f"{d.outside if isinstance(d.outside, str) else 'number'}, {'may overhang' if request.may_exceed_bounds else 'inside'}"
+    used = sorted({t.variable for o in (d.dst, d.src) for s in o.starts for t in s.terms})
+    return {
+        "target": d.target,
+        "dtype": d.dtype,
+        "spaces": " -> ".join(d.spaces),
+        "scope": d.scope,
+        "completion": subject.record.completion,
+        "options": ", ".join(f"{name}={value}" for name, value in d.options) or "none",
+        "owners": _owners(d),
+        "width": _width(partition),
+        "edge": edge,
+        "swizzle": " and ".join(swizzled) or "none",
+        "starts": ", ".join(used) or "constant",
+        "branch": _branch(partition),
+    }
+
+
+def _owners(d: CopyCase) -> str:
+    """How many threads hold an element of the register operands."""
+    owners = []
+    for name, operand in (("source", d.src), ("destination", d.dst)):
+        if operand.space == "local":
+            threads = prod(e for e, _, axis in (*operand.iters, *operand.replica) if axis != "m")
+            repeats = prod(e for e, _, axis in operand.replica if axis != "m") > 1
+            unnamed = threads < d.threads // d.units
+            how = [word for word, is_so in (("repeated", repeats), ("an axis unnamed", unnamed)) if is_so]
+            owners.append(f"{name} {' and '.join(how) or 'once'}")
+    return ", ".join(owners) or "no registers"
+
+
+def _width(partition: Any) -> str:
+    bits = getattr(partition, "vec_bits", None)
+    if bits is not None:
+        return f"{bits} bits"
+    size = getattr(partition, "chunk_bytes", None)
+    return f"{size} bytes" if size is not None else "its own"
+
+
+def _branch(partition: Any) -> str:
+    """What the partition is made of: its type, and the parts that it has."""
+    parts = [type(partition).__name__]
+    rounds = getattr(partition, "rounds", partition)
+    outer = getattr(rounds, "outer", getattr(partition, "outer", 0))
+    if isinstance(outer, int):
+        parts.append("one round" if outer == 1 else "rolled" if outer > 64 else "unrolled")
+    for part in ("guards", "edge", "tail", "narrowed"):
+        if getattr(partition, part, None):
+            parts.append(part)
+    return ", ".join(parts)
 
 
 def skipped_variants() -> dict[str, str]:
@@ -139,9 +202,7 @@ def skipped_variants() -> dict[str, str]:
             reasons[plugin.name] = plugin.reason
             continue
         subject = subject_of(plugin.name)
-        required = [
-            o.name for o in plugin.variant.options if o.required and o.name not in subject.harness_config.options
-        ]
+        required = [o.name for o in plugin.variant.options if o.required and o.name not in subject.options]
         reasons[plugin.name] = ""
         if not subject.completion_is_known:
             reasons[plugin.name] = f"completion {plugin.variant.completion!r} is not one that the kit knows"
@@ -209,12 +270,7 @@ def cluster_executor(address: str | None, workers: int | None) -> Execute:
     dask: Any = distributed
 
     def execute(chunks: Sequence[Chunk]) -> Iterator[Tally]:
-        with ExitStack() as stack:
-            cluster: Any = address
-            if cluster is None:
-                local = dask.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0")
-                cluster = stack.enter_context(local)
-            client = stack.enter_context(dask.Client(cluster))
+        with dask.Client(address, n_workers=workers, threads_per_worker=1, dashboard_address=":0") as client:
             futures = [client.submit(run_chunk, chunk, pure=False) for chunk in chunks]
             for future in dask.as_completed(futures):
                 yield future.result()

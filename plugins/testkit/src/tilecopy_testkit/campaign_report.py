@@ -5,34 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 
-import attrs
-
-from .campaign import PARTITION_SHARE, Campaign, Failure, Tally
-from .coverage import DIMENSIONS
+from .campaign import PARTITION_SHARE, Campaign, Tally
 
 SHOWN_FAILURES = 50
 
 
-@attrs.define
-class Total:
-    """The tallies of a variant's chunks together: the distinct requests, and those that were lowered, covered and wrong."""
-
-    keys: set[str] = attrs.field(factory=set)
-    lowered: int = 0
-    coverage: dict[str, Counter[str]] = attrs.field(factory=dict)
-    failures: list[Failure] = attrs.field(factory=list)
-
-
-def totals(tallies: Collection[Tally]) -> dict[str, Total]:
-    """Return the total of each variant, by name."""
-    by_variant: dict[str, Total] = {}
+def totals(tallies: Collection[Tally]) -> dict[str, Tally]:
+    """Return the tallies of each variant together, by its name; each request counts once."""
+    by_variant: dict[str, Tally] = {}
     for tally in sorted(tallies, key=lambda tally: tally.variant):
-        total = by_variant.setdefault(tally.variant, Total())
-        total.keys.update(tally.keys)
+        total = by_variant.setdefault(tally.variant, Tally("", tally.variant))
+        total.keys = list(dict.fromkeys([*total.keys, *tally.keys]))
         total.lowered += tally.lowered
         total.failures += tally.failures
-        for dimension, kinds in tally.coverage.items():
-            total.coverage.setdefault(dimension, Counter()).update(kinds)
+        total.count(tally.coverage)
     return by_variant
 
 
@@ -64,10 +50,10 @@ def report(campaign: Campaign, tallies: Collection[Tally], skipped: Mapping[str,
     ]
     for name, total in by_variant.items():
         lines.append(f"| {name} | {len(total.keys)} | {total.lowered} | {len(total.failures)} |")
-    for dimension in DIMENSIONS:
+    for dimension in dict.fromkeys(dimension for total in by_variant.values() for dimension in total.coverage):
         lines += ["", f"## By {dimension}", ""]
         for name, total in by_variant.items():
-            counts = total.coverage.get(dimension, Counter()).most_common()
+            counts = Counter(total.coverage.get(dimension)).most_common()
             lines.append(f"- **{name}**: {', '.join(f'{kind}: {count}' for kind, count in counts) or 'none'}")
     if any(skipped.values()):
         lines += ["", "## Skipped", ""]

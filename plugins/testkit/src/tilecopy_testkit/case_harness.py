@@ -5,70 +5,22 @@ Nothing but the copy itself is lowered by a variant: what surrounds it are loads
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-import attrs
 import numpy as np
 import tilecopy as tc
-from tilecopy.harness import COMPLETIONS, Harness, HarnessCopy, HarnessMemory, Step, element_storage
-from tilecopy.harness import OPTIONS as HARNESS_OPTIONS
+from tilecopy.harness import Harness, HarnessCopy, HarnessMemory, element_storage
 
 from tilecopy_core.errors import TEXT, checked, instance_of, integer_in, one_of, optional, short_repr
 
 from .copy_case import CopyCase, Operand
 from .oracle import check_memory, consistent, low_halves, memory_shape, read_places
 from .validators import NAMES, NATURAL
+from .variant_under_test import VariantUnderTest
 
 CASE = instance_of("a CopyCase", CopyCase)
-OptionMaker = Callable[["CaseHarness"], Any]
-ArgumentMaker = Callable[[CopyCase], Any]
-
-
-def _next_rank(harness: CaseHarness) -> Any:
-    return (harness.rank + harness.case.rank_offset) % harness.case.cluster
-
-
-OPTIONS: dict[str, OptionMaker] = {**HARNESS_OPTIONS, "remote_cta_id": _next_rank}
-"""Options that only a kernel has, by name."""
-
-
-@attrs.frozen
-class HarnessConfig:
-    """How the kit makes kernels for one variant.
-
-    Attributes:
-        variant: its record.
-        registry: where it is looked up; ``None`` is the process's.
-        steps: what completes a copy.
-        options: makes each option that only a kernel has.
-        arguments: makes what a launch gives besides the kit's own arguments, by the parameter's name: an array or an integer.
-    """
-
-    variant: tc.Variant
-    registry: tc.Registry | None
-    steps: tuple[Step, ...]
-    options: Mapping[str, OptionMaker]
-    arguments: Mapping[str, ArgumentMaker] = attrs.field(factory=dict)
-
-    @classmethod
-    def of(
-        cls,
-        variant: tc.Variant,
-        registry: tc.Registry | None = None,
-        steps: Sequence[Step] | None = None,
-        options: Mapping[str, OptionMaker] | None = None,
-        arguments: Mapping[str, ArgumentMaker] | None = None,
-    ) -> HarnessConfig:
-        """Return the configuration that follows from a record."""
-        known = COMPLETIONS.get(variant.completion, ()) if steps is None else tuple(steps)
-        return cls(variant, registry, known, OPTIONS | dict(options or {}), dict(arguments or {}))
-
-    def launch_arguments(self, case: CopyCase, source: Any, target: Any, unread: Any = None) -> list[Any]:
-        """The arguments of a launch: those of :func:`arguments_of`, then the variant's own."""
-        variant_arguments = [_argument(name, make(case)) for name, make in self.arguments.items()]
-        return [*arguments_of(case, source, target, unread), *variant_arguments]
 
 
 def _argument(name: str, value: Any) -> Any:
@@ -89,7 +41,7 @@ class CaseHarness(Harness):
 
     Args:
         case: of the copy.
-        harness_config: of its variant.
+        subject: its variant.
         skip: a step that is not done.
         left_out: options that are not given.
         unread: elements of a global source that no box has: one more CTA writes them meanwhile, so that who reads them
@@ -107,7 +59,7 @@ class CaseHarness(Harness):
     def __init__(
         self,
         case: CopyCase,
-        harness_config: HarnessConfig,
+        subject: VariantUnderTest,
         skip: str | None = None,
         left_out: Collection[str] = (),
         *,
@@ -115,16 +67,16 @@ class CaseHarness(Harness):
     ) -> None:
         for name, value, kind in (
             ("case", case, CASE),
-            ("harness_config", harness_config, instance_of("a HarnessConfig", HarnessConfig)),
+            ("subject", subject, instance_of("a VariantUnderTest", VariantUnderTest)),
             ("skip", skip, optional(TEXT)),
             ("left_out", left_out, NAMES),
             ("unread", unread, integer_in(0, 2**31)),
         ):
             kind.check(value, "CaseHarness", name)
-        self.case, self._with, self._left_out = case, harness_config, left_out
+        self.case, self._subject, self._left_out = case, subject, left_out
         d, word = case, element_storage(tc.dtype_of(case.dtype).bits)
         copy = HarnessCopy(
-            variant=harness_config.variant,
+            variant=subject.record,
             op=d.op,
             scope=d.scope,
             options=dict(d.options),
@@ -137,8 +89,8 @@ class CaseHarness(Harness):
             cta_group=d.cta_group,
             receivers=d.receivers,
         )
-        steps = [step for step in harness_config.steps if step.name != skip]
-        super().__init__(tc.KernelBuilder("around", threads=d.threads), copy, steps, harness_config.options)
+        steps = [step for step in subject.steps if step.name != skip]
+        super().__init__(tc.KernelBuilder("around", threads=d.threads), copy, steps, subject.options)
         k = self.kernel
         self._word, self._words = word
         self.decoy = k.param("decoy", (16,), "uint32")
@@ -152,7 +104,7 @@ class CaseHarness(Harness):
             self.scalar = k.scalar("n", multiple_of=d.multiple_of, upper=max(d.n, d.multiple_of))
         self.cta = k.block_id() if d.blocks > 1 else 0
         self.sizes = {name: self._size(name, op) for name, op in (("src", d.src), ("dst", d.dst))}
-        self.arguments = {name: self._own(name, make(d)) for name, make in harness_config.arguments.items()}
+        self.arguments = {name: self._own(name, make(d)) for name, make in subject.arguments.items()}
         self.decoy_tile = k.shared(16, "uint32", name="decoy_tile")
         pools = {name: self._pool(name, op, arrays[name]) for name, op in (("src", d.src), ("dst", d.dst))}
         for name, op in (("src", d.src), ("dst", d.dst)):
@@ -288,7 +240,7 @@ class CaseHarness(Harness):
             target=d.target,
             grid=d.blocks + (self._unread is not None),
             cluster=d.cluster if self.has_cluster else None,
-            registry=self._with.registry,
+            registry=self._subject.registry,
         )
 
     def _write_unread(self, elements: tc.Buffer, place: tc.Value) -> None:
@@ -311,6 +263,14 @@ class CaseHarness(Harness):
         columns = self.memories[side].columns
         read = read.reshape(-1, columns, read.shape[2] // columns)
         return [first for first in range(0, columns, 4) if read[:, first : first + 4].any()]
+
+
+def launch_arguments(
+    subject: VariantUnderTest, case: CopyCase, source: Any, target: Any, unread: Any = None
+) -> list[Any]:
+    """Return the arguments of a launch: those of :func:`arguments_of`, then the variant's own."""
+    own = [_argument(name, make(case)) for name, make in subject.arguments.items()]
+    return [*arguments_of(case, source, target, unread), *own]
 
 
 @checked(case=CASE, seed=NATURAL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -13,22 +14,23 @@ import tilecopy as tc
 from tilecopy.assemblers import assemble, available_assemblers
 from tilecopy.executors import get_executor, unavailable_reason
 
+from tilecopy_core.dispatch import dispatch
+
 from . import oracle
-from .case_harness import arrays_of
+from .case_harness import arrays_of, launch_arguments
 from .copy_case import CopyCase, Operand
 from .counterexample import Counterexample, difference
 from .drawing import case_of_seed
 from .process import answers, answers_elsewhere
 from .properties import (
-    Meaningless,
     build_kernel,
     copy_instructions,
     emulate,
     first_mover,
-    line_text,
     partition_of,
     request_of,
     results_are_right,
+    shown,
     verdict,
 )
 from .variant_under_test import VariantUnderTest
@@ -122,16 +124,13 @@ def steps_are_needed(subject: VariantUnderTest, count: int = 12) -> None:
         tried = accepted_cases(one, count, seed=f"step {step.name}")
         if tried and all(_right_without(subject, case, step.name) for case in tried):
             kernel = build_kernel(subject, tried[0])
-            lines = copy_instructions(kernel, subject.name) if kernel is not None else []
+            lines = copy_instructions(kernel, subject.name)
             number = next((n for n, line in lines if any(part in line.opcode for part in _COMPLETIONS)), 0)
-            raise Counterexample(
-                NEEDED,
+            why = (
                 f"{len(tried)} copies are right without {step.name}: the variant does it itself, or does not need it "
-                f"(completion {subject.record.completion!r})",
-                tried[0],
-                line=number,
-                text=line_text(kernel, number),
+                f"(completion {subject.record.completion!r})"
             )
+            raise shown(NEEDED, why, tried[0], kernel, number)
 
 
 def _right_without(subject: VariantUnderTest, case: CopyCase, step: str) -> bool:
@@ -142,7 +141,7 @@ def _right_without(subject: VariantUnderTest, case: CopyCase, step: str) -> bool
     wanted = oracle.expected(case, (source, target))
     try:
         emulate(subject, case, kernel, source, target)
-    except tc.HazardError:
+    except Counterexample:
         return False
     return bool(np.array_equal(wanted, target))
 
@@ -196,36 +195,26 @@ def same_elsewhere(subject: VariantUnderTest, count: int = 12) -> bool:
     return True
 
 
-class _Fallback:
-    """A variant that takes what no other does."""
-
-    def __init__(self, record: tc.Variant) -> None:
-        self.variant = tc.Variant(
-            name="tilecopy_testkit_fallback",
-            op=record.op,
-            priority=-(2**31),
-            summary="takes everything",
-            spaces=record.spaces,
-            options=tuple(attrs.evolve(option, required=False, default=None) for option in record.options),
-            completion=record.completion,
-            completion_steps=record.completion_steps,
-            threads="any",
-            edges=True,
-        )
-
-    @tc.hookimpl
-    def tilecopy_predicate(self, request: tc.CopyRequest) -> tc.Verdict:
-        """Always."""
-        return tc.Accept()
-
-    @tc.hookimpl
-    def tilecopy_partition(self, request: tc.CopyRequest) -> str:
-        """Nothing to say."""
-        return "fallback"
-
-    @tc.hookimpl
-    def tilecopy_emit(self, request: tc.CopyRequest, partition: Any, ptx: Any) -> None:
-        """Only plans are made of it."""
+def _fallback(record: tc.Variant) -> SimpleNamespace:
+    """Return a variant that takes what no other does; only plans are made of it."""
+    variant = tc.Variant(
+        name="tilecopy_testkit_fallback",
+        op=record.op,
+        priority=-(2**31),
+        summary="takes everything",
+        spaces=record.spaces,
+        options=tuple(attrs.evolve(option, required=False, default=None) for option in record.options),
+        completion=record.completion,
+        completion_steps=record.completion_steps,
+        threads="any",
+        edges=True,
+    )
+    return SimpleNamespace(
+        variant=variant,
+        tilecopy_predicate=tc.hookimpl(lambda request: tc.Accept()),
+        tilecopy_partition=tc.hookimpl(lambda request: "fallback"),
+        tilecopy_emit=tc.hookimpl(lambda request, partition, ptx: None),
+    )
 
 
 def falls_back(subject: VariantUnderTest, count: int = 10) -> None:
@@ -235,17 +224,15 @@ def falls_back(subject: VariantUnderTest, count: int = 10) -> None:
         Counterexample: an exception, or a decline where the record says that the option may be left out.
     """
     registry = tc.Registry([subject.source], environ={"TILECOPY_STRICT": "1"})
-    registry.register(_Fallback(subject.record), name="tilecopy_testkit_fallback")
+    registry.register(_fallback(subject.record), name="tilecopy_testkit_fallback")
     for case in accepted_cases(subject, count, seed="options"):
-        try:
-            harness, request = request_of(subject, case)
-        except Meaningless:
+        asked = request_of(subject, case)
+        if asked is None or partition_of(subject, asked[1]) is None:  # what it needs is known in a kernel alone
             continue
-        if partition_of(subject, request) is None:  # what it needs of the grid is known in a kernel alone
-            continue
-        for active in (request.active, tc.ActiveThreads()):
-            for left_out in [*({name} for name in harness.options()), set(harness.options())]:
-                _without(subject, registry, case, request, active, left_out)
+        names = asked[0].options()
+        for active in (asked[1].active, tc.ActiveThreads()):
+            for left_out in [*({name} for name in names), set(names)]:
+                _without(subject, registry, case, attrs.evolve(asked[1], active=active), left_out)
 
 
 def _without(
@@ -253,40 +240,21 @@ def _without(
     registry: tc.Registry,
     case: CopyCase,
     request: tc.CopyRequest,
-    active: tc.ActiveThreads,
     left_out: set[str],
 ) -> None:
     options = {name: value for name, value in request.options.items() if name not in left_out}
+    in_kernel, named = request.active.cta_threads is not None, ", ".join(sorted(left_out)) or "any option"
     try:
-        plan = tc.plan(
-            request.dst,
-            request.src,
-            op=request.op,
-            scope=request.scope,
-            target=request.target,
-            active=active,
-            registry=registry,
-            outside=request.outside,
-            **options,
-        )
+        plan = dispatch(attrs.evolve(request, options=options, cluster=None, cta_group=None), None, registry)
     except tc.TilecopyError as error:
-        where = "in a kernel" if active.cta_threads is not None else "with no kernel around it"
-        named = ", ".join(sorted(left_out)) or "any option"
+        where = "in a kernel" if in_kernel else "with no kernel around it"
         raise Counterexample(OPTIONS, f"without {named}, {where}: {type(error).__name__}: {error}", case) from error
-    needed = [
-        option.name
-        for option in subject.record.options
-        if option.name in left_out and (option.required is True or (option.required and active.cta_threads is not None))
-    ]
-    if plan.variant != subject.name and not needed and active.cta_threads is not None:
-        raise Counterexample(
-            OPTIONS,
-            f"without {', '.join(sorted(left_out)) or 'any option'}, which the record does not require, it declines: "
-            f"{plan.declined.get(subject.name, '')}",
-            case,
-        )
-    if plan.variant == subject.name and not needed and active.cta_threads is not None:
-        build_kernel(subject, case, left_out=left_out)  # what a plan does without, instructions must do without
+    if not in_kernel or any(option.required and option.name in left_out for option in subject.record.options):
+        return
+    if plan.variant != subject.name:
+        why = f"without {named}, which the record does not require, it declines: {plan.declined.get(subject.name, '')}"
+        raise Counterexample(OPTIONS, why, case)
+    build_kernel(subject, case, left_out=left_out)  # what a plan does without, instructions must do without
 
 
 def far_places_are_right(subject: VariantUnderTest, count: int = 4) -> int:
@@ -349,17 +317,13 @@ def _judge_far(subject: VariantUnderTest, near: CopyCase, far: CopyCase, kernel:
     near_array, arrays[place] = arrays[place], np.zeros(oracle.memory_shape(*sides[1]), np.uint8)
     for (near_index, _), (here, _) in at:
         arrays[place][here] = near_array[near_index]
-    try:
-        emulate(subject, far, kernel, *arrays)
-    except tc.HazardError as error:
-        text = line_text(kernel, error.line)
-        raise Counterexample(FAR, str(error).split("\n")[0], far, line=error.line, text=text) from error
+    emulate(subject, far, kernel, *arrays, rule=FAR)
     right = np.array_equal(wanted, target) if place == 0 else True
     for (near_index, _), (here, _) in at if place == 1 else ():
         right = right and np.array_equal(wanted[near_index], arrays[1][here])
     if not right:
-        line, text = first_mover(kernel, subject.name, "global")
-        raise Counterexample(FAR, "elements are not those of the same copy of a small array", far, line=line, text=text)
+        line = first_mover(kernel, subject.name, "global")
+        raise shown(FAR, "elements are not those of the same copy of a small array", far, kernel, line)
 
 
 def gpu_unavailable_reason() -> str:
@@ -386,7 +350,7 @@ def right_on_gpu(subject: VariantUnderTest, count: int = 20) -> int:
         source, target = arrays_of(case)
         wanted = oracle.expected(case, (source, target))
         try:
-            kernel(*subject.harness_config.launch_arguments(case, source, target), executor="cuda")
+            kernel(*launch_arguments(subject, case, source, target), executor="cuda")
         except tc.TilecopyError as error:
             raise Counterexample(ON_GPU, f"{type(error).__name__}: {error}", case) from error
         if not np.array_equal(wanted, target):

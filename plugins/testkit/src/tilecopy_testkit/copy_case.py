@@ -16,7 +16,6 @@ from tilecopy_core.errors import TEXT, checked, short_repr
 
 from .validators import MEMORIES, OUTSIDE, VALUES, Natural, Number, Positive, Shape, name_of, typed_fields
 
-WARP_THREADS, WARPGROUP_THREADS = 32, 128
 AXES = {
     axis.name: axis
     for axis in (tc.m, tc.TLane, tc.TCol, tc.laneid, tc.warpid, tc.wid_in_wg, tc.wgid, tc.tid_in_wg, tc.tx)
@@ -24,6 +23,11 @@ AXES = {
 """The axes that an operand's layout may have."""
 VARIABLES = ("block", "turn", "unit", "n")
 """What starts are made of: the CTA, the turn of the loop, the group of threads within the CTA, a scalar argument."""
+
+
+def units_of(scope: str, threads: int) -> int:
+    """Return how many groups of threads of a scope a CTA has."""
+    return threads // {"cta": threads, "warp": 32, "warpgroup": 128, "thread": 1}[scope]
 
 
 Axis = Annotated[str, name_of(*AXES)]
@@ -64,10 +68,7 @@ class AffineStart:
     @checked(values=VALUES)
     def at(self, values: Mapping[str, Any]) -> Any:
         """Return the value, for integers or for a kernel's symbolic integers."""
-        value: Any = self.base
-        for term in self.terms:
-            value = value + term.at(values)
-        return value
+        return sum((term.at(values) for term in self.terms), start=self.base)
 
 
 @attrs.frozen(field_transformer=typed_fields)
@@ -132,6 +133,17 @@ class Operand:
         return tuple(slice(b, b + e) for b, e in zip(begins, self.extents, strict=True))
 
 
+def stack(operand: Operand, extent: int, stride: int) -> Operand:
+    """Return an operand with one more dimension, the first, of as many such boxes."""
+    return attrs.evolve(
+        operand,
+        shape=(extent, *operand.shape),
+        extents=(extent, *operand.extents),
+        starts=(AffineStart(0), *operand.starts),
+        iters=((extent, stride, "m"), *operand.iters),
+    )
+
+
 @attrs.frozen(kw_only=True, field_transformer=typed_fields)
 class CopyCase:
     """One copy, and the kernel around it.
@@ -176,10 +188,7 @@ class CopyCase:
     @property
     def units(self) -> int:
         """Groups of threads of a CTA that copy a box each."""
-        if self.issued_by == "one":
-            return 1
-        per_unit = {"cta": self.threads, "warp": WARP_THREADS, "warpgroup": WARPGROUP_THREADS, "thread": 1}[self.scope]
-        return self.threads // per_unit
+        return 1 if self.issued_by == "one" else units_of(self.scope, self.threads)
 
     @property
     def cta_group(self) -> int:

@@ -10,10 +10,10 @@ import tilecopy as tc
 
 from tilecopy_core.errors import checked, instance_of, integer_in
 
-from .copy_case import AffineStart, CopyCase, Operand
+from .copy_case import AffineStart, CopyCase, Operand, stack
 from .counterexample import Counterexample
 from .drawing import case_of_seed
-from .properties import Meaningless, partition_of, request_of, verdict
+from .properties import partition_of, request_of, verdict
 from .variant_under_test import VariantUnderTest
 
 _NAMED = re.compile(r"\[[^]]*\]|\([^()]*\)|\d+")
@@ -72,16 +72,6 @@ def _ones_around(operand: Operand) -> Operand:
     return attrs.evolve(operand, iters=((1, 1, "m"), *operand.iters, (1, 7, "m")))
 
 
-def _one_dimension_more(operand: Operand) -> Operand:
-    return attrs.evolve(
-        operand,
-        shape=(1, *operand.shape),
-        extents=(1, *operand.extents),
-        starts=(AffineStart(0), *operand.starts),
-        iters=((1, 1, "m"), *operand.iters),
-    )
-
-
 def _box_alone(operand: Operand) -> Operand:
     """The operand as it is where its start varies, or its box is not a layout of its own."""
     if operand.extents == operand.shape or any(start.terms for start in operand.starts):
@@ -111,7 +101,7 @@ NOTATIONS: Mapping[str, Callable[[Operand], Operand]] = {
     "iters that continue each other are one": _fuse,
     "each iter that has factors is two": _split,
     "iters of extent 1 stand before and after the others": _ones_around,
-    "a dimension of extent 1 stands before the others": _one_dimension_more,
+    "a dimension of extent 1 stands before the others": lambda operand: stack(operand, 1, 1),
     "each buffer is the box alone": _box_alone,
 }
 """In words -> what makes another notation of an operand: each element has the same place."""
@@ -170,8 +160,5 @@ def _of_the_same_op(subject: VariantUnderTest) -> list[VariantUnderTest]:
 
 
 def _takes(subject: VariantUnderTest, case: CopyCase) -> bool:
-    try:
-        _, request = request_of(subject, case)
-    except Meaningless:
-        return False
-    return partition_of(subject, request) is not None
+    asked = request_of(subject, case)
+    return asked is not None and partition_of(subject, asked[1]) is not None

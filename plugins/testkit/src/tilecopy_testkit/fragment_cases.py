@@ -9,7 +9,7 @@ from typing import Any
 import tilecopy as tc
 
 from .case_space import CaseSpace, Draw, finish, scopes_of, shuffle
-from .copy_case import AffineStart, CopyCase, Operand
+from .copy_case import AffineStart, CopyCase, Operand, units_of
 from .memory_cases import draw_memory, draw_outside, draw_variables
 
 
@@ -75,7 +75,7 @@ def fragment_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str]) -> C
     scope = draw.choose(scopes_of(case_space, ["warp", "warp", "cta", "warpgroup", "thread"]))
     warpgroup = [128, 128, 128, 256]
     threads = draw.choose({"warp": [32, 64], "cta": [32, 64, 128], "warpgroup": warpgroup, "thread": [1, 2]}[scope])
-    units = {"cta": 1, "warp": threads // 32, "thread": threads, "warpgroup": threads // 128}[scope]
+    units = units_of(scope, threads)
     axes = {
         "warp": [("laneid", 5)],
         "warpgroup": draw.choose([[("wid_in_wg", 2), ("laneid", 5)], [("tid_in_wg", 7)]]),
@@ -92,7 +92,7 @@ def fragment_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str]) -> C
         axes = axes[1:]
     repeats = min(repeats, axes[-1][1]) if axes else 0
     shape = _split(draw, _primes(max(1, threads // units >> repeats) * elems_per_thread))
-    counts = draw_variables(draw, units) | {"multiple_of": draw.choose([1, 1, 2, 4, 8])}
+    counts = draw_variables(draw, units)
     extents, begin = list(shape), [0] * len(shape)
     if draw.choose([False, False, False, True]):
         dim = draw.choose(range(len(shape)))
@@ -110,11 +110,8 @@ def fragment_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str]) -> C
             layout = _fragment(draw, shape, axes, repeats)
             sides.append(Operand(space, tuple(shape), tuple(extents), tuple(AffineStart(b) for b in begin), **layout))
         else:
-            lead = space == "shared" or not source
-            memory = draw_memory(
-                draw, space, extents, counts, size, lead=lead, overhang=outside is not None, source=source
-            )
-            sides.append(memory)
+            overhang = outside is not None
+            sides.append(draw_memory(draw, space, extents, counts, size, overhang=overhang, source=source))
     return finish(
         draw, case_space, counts, dtype=dtype, scope=scope, threads=threads, dst=sides[1], src=sides[0], outside=outside
     )

@@ -9,18 +9,23 @@ from typing import Any
 import tilecopy as tc
 
 from .case_space import CaseSpace, Draw, finish, scopes_of, shuffle
-from .copy_case import AffineStart, AffineTerm, CopyCase, Operand
+from .copy_case import AffineStart, AffineTerm, CopyCase, Iters, Operand, units_of
 
+THREADS = {"cta": [32, 1, 2, 5, 24, 48, 64], "warp": [32, 64], "thread": [1, 2, 3], "warpgroup": [128, 128, 128, 256]}
 SWIZZLES = ((0, 2, 3), (2, 2, 2), (3, 3, 3), (1, 3, 4), (4, 1, 1))
 
 
-def draw_variables(draw: Draw, units: int, *, blocks: bool = True) -> dict[str, int]:
-    """How many values each variable has; the scalar's value under ``n``."""
-    counts = {"unit": units}
-    counts["block"] = draw.choose([1, 1, 1, 2, 3]) if blocks else 1
-    counts["turn"] = draw.choose([1, 1, 1, 1, 2, 3])
-    counts["n"] = draw.choose([0, 0, 1, 2, 3])
-    return counts
+def draw_variables(
+    draw: Draw, units: int, blocks: Sequence[int] = (1, 1, 1, 2, 3), multiples: Sequence[int] = (1, 1, 2, 4, 8)
+) -> dict[str, int]:
+    """How many values each variable has; under ``n`` the scalar's value, and under ``multiple_of`` what it is a multiple of."""
+    return {
+        "unit": units,
+        "block": draw.choose(blocks) if len(blocks) > 1 else 1,
+        "turn": draw.choose([1, 1, 1, 1, 2, 3]),
+        "n": draw.choose([0, 0, 1, 2, 3]),
+        "multiple_of": draw.choose(multiples),
+    }
 
 
 def draw_start(
@@ -28,46 +33,53 @@ def draw_start(
 ) -> tuple[AffineStart, int]:
     """A start, and the extent of the dimension that it needs."""
     usable = [v for v in ("block", "turn", "unit") if counts[v] > 1] + (["n"] if counts["n"] else [])
-    terms: list[AffineTerm] = []
-    reach = 0
+    terms: tuple[AffineTerm, ...] = ()
+    reach, falls = 0, False
     factor = draw.choose([0, 0, 0, 1, 2, 4, 8, 16]) * grain
     if factor and usable:
         name = draw.choose(usable)
         last = counts["n"] * counts["multiple_of"] if name == "n" else counts[name] - 1
         quotient = draw.choose([1, 1, 1, 2]) if last >= 2 else 1
         modulus = draw.choose([0, 0, 0, 0, 2])
-        terms.append(AffineTerm(name, factor, quotient, modulus))
         reach = factor * (modulus - 1 if modulus else last // quotient)
-        if not modulus and quotient == 1 and draw.choose([False, False, False, True]):  # falling
-            terms = [AffineTerm(name, -factor)]
-            base = reach
-        else:
-            base = 0
-    else:
-        base = 0
-    base += draw.choose([0, 0, 0, 1, 2, 4, 8]) * grain
+        falls = not modulus and quotient == 1 and draw.choose([False, False, False, True])
+        terms = (AffineTerm(name, -factor if falls else factor, quotient, modulus),)
+    before = draw.choose([0, 0, 0, 1, 2, 4, 8]) * grain
     tail = draw.choose([0, 0, 0, 1, 8])
-    falling = bool(terms) and terms[0].factor < 0
-    size = base + (0 if falling else reach) + extent + tail
+    base, size = before + reach * falls, before + reach + extent + tail
     if overhang:
         cut = draw.choose([0, 0, 1, 3, extent])
         size = max(1, size - tail - cut)
         base -= draw.choose([0, 0, 1, 2])
-    return AffineStart(base, tuple(terms)), size
+    return AffineStart(base, terms), size
+
+
+def along_m(extents: Sequence[int], strides: Sequence[int]) -> Iters:
+    """Return the iters of a memory's extents and strides."""
+    return tuple((extent, stride, "m") for extent, stride in zip(extents, strides, strict=True))
+
+
+def _strides(draw: Draw, extents: Sequence[int], order: Sequence[int], step: int) -> list[int]:
+    """Strides of extents in an order, the last fastest, with padding."""
+    strides = [0] * len(extents)
+    for dim in reversed(order):
+        strides[dim] = step
+        step = step * extents[dim] + draw.choose([0, 0, 0, 1, 4, 8])
+    return strides
 
 
 def _strided_layout(draw: Draw, shape: Sequence[int], *, broadcast: bool) -> dict[str, Any]:
     """One stride a dimension: row-major, padded, permuted, with a broadcast."""
-    order = list(range(len(shape)))
-    if draw.choose([False, False, False, True]):
-        order = shuffle(draw, order)
-    strides, step = [0] * len(shape), draw.choose([1, 1, 1, 1, 2])
-    for dim in reversed(order):
-        strides[dim] = step
-        step = step * shape[dim] + draw.choose([0, 0, 0, 1, 4, 8])
+    order = range(len(shape))
+    strides = _strides(
+        draw,
+        shape,
+        shuffle(draw, order) if draw.choose([False, False, False, True]) else order,
+        draw.choose([1, 1, 1, 1, 2]),
+    )
     if broadcast and draw.choose([False] * 7 + [True]):
-        strides[draw.choose(range(len(shape)))] = 0
-    return {"iters": tuple((e, s, "m") for e, s in zip(shape, strides, strict=True))}
+        strides[draw.choose(order)] = 0
+    return {"iters": along_m(shape, strides)}
 
 
 def _layout(draw: Draw, shape: Sequence[int]) -> dict[str, Any]:
@@ -79,12 +91,8 @@ def _layout(draw: Draw, shape: Sequence[int]) -> dict[str, Any]:
         for extent in shape:
             split = draw.choose([1, 1, 1, 2, 4, 8])
             extents += [extent // split, split] if extent % split == 0 and split < extent else [extent]
-        order = shuffle(draw, range(len(extents)))
-        strides, step = [0] * len(extents), 1
-        for dim in reversed(order):
-            strides[dim] = step
-            step = step * extents[dim] + draw.choose([0, 0, 0, 1, 4, 8])
-        layout = {"iters": tuple((e, s, "m") for e, s in zip(extents, strides, strict=True))}
+        strides = _strides(draw, extents, shuffle(draw, range(len(extents))), 1)
+        layout = {"iters": along_m(extents, strides)}
     layout["swizzle"] = draw.choose([None, None, None, None, *SWIZZLES])
     offset = draw.choose([0, 0, 0, 0, 1, 4, 8, 16])
     layout["offset"] = (("m", offset),) if offset else ()
@@ -98,11 +106,10 @@ def draw_memory(
     counts: dict[str, int],
     size: int,
     *,
-    lead: bool,
     overhang: bool,
     source: bool,
 ) -> Operand:
-    """An operand in global or shared memory; with ``lead`` each CTA and group has a part of its own."""
+    """An operand in global or shared memory; each CTA and group has a part of its own, but of a global source."""
     grain = draw.choose([1, max(1, 16 // size), max(1, 16 // size)])
     starts, shape = [], []
     for extent in extents:
@@ -110,7 +117,7 @@ def draw_memory(
         starts.append(start)
         shape.append(needed)
     box = list(extents)
-    if lead:
+    if space == "shared" or not source:
         for name in ("unit", "block") if space == "global" else ("unit",):
             if counts[name] > 1:
                 starts.insert(0, AffineStart(0, (AffineTerm(name, 1),)))
@@ -144,16 +151,8 @@ def draw_outside(draw: Draw, case_space: CaseSpace, dtype: str) -> Any:
 def staged_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str]) -> CopyCase:
     """Between global and shared memory, by all threads of a scope."""
     scope = draw.choose(scopes_of(case_space, ["cta", "cta", "warp", "thread", "warpgroup"]))
-    threads = draw.choose(
-        {
-            "cta": [32, 1, 2, 5, 24, 48, 64],
-            "warp": [32, 64],
-            "thread": [1, 2, 3],
-            "warpgroup": [128, 128, 128, 256],
-        }[scope]
-    )
-    units = {"cta": 1, "warp": threads // 32, "thread": threads, "warpgroup": threads // 128}[scope]
-    unit_threads = threads // units
+    threads = draw.choose(THREADS[scope])
+    units = units_of(scope, threads)
     dtype = draw.choose(case_space.dtypes)
     dims = draw.choose([2, 1, 2, 3])
     box = [draw.choose([1, 2, 3, 4, 6, 8, 16]) for _ in range(dims)]
@@ -161,16 +160,13 @@ def staged_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str]) -> Cop
     while prod(box) > most:
         box[draw.choose(range(dims))] = 1
     if draw.choose([True] * 7 + [False]):
-        box[draw.choose(range(dims))] *= unit_threads
-    counts = draw_variables(draw, units) | {"multiple_of": draw.choose([1, 1, 2, 4, 8])}
+        box[draw.choose(range(dims))] *= threads // units
+    counts = draw_variables(draw, units)
     outside = draw_outside(draw, case_space, dtype)
     size = tc.dtype_of(dtype).bytes
-    src, dst = (
-        draw_memory(draw, space, box, counts, size, lead=space == "shared" or not source, overhang=over, source=source)
-        for space, source, over in zip(
-            pair, (True, False), (outside is not None, outside is not None and draw.choose([True, False])), strict=True
-        )
-    )
+    overhangs = outside is not None and draw.choose([True, False])
+    src = draw_memory(draw, pair[0], box, counts, size, overhang=outside is not None, source=True)
+    dst = draw_memory(draw, pair[1], box, counts, size, overhang=overhangs, source=False)
     return finish(
         draw, case_space, counts, dtype=dtype, scope=scope, threads=threads, dst=dst, src=src, outside=outside
     )

@@ -14,7 +14,7 @@ import attrs
 import tilecopy as tc
 
 from .case_space import CaseSpace, Draw
-from .copy_case import AffineStart, CopyCase, Iters, Operand
+from .copy_case import AffineStart, AffineTerm, CopyCase, Iters, Operand, stack
 
 SPANS = {32: (1, 3), 64: (2, 3), 128: (3, 3)}
 """Bytes of a row -> swizzle_len and atom_len of the swizzle of that span; it keeps 16 bytes together."""
@@ -61,6 +61,20 @@ def _common_dims(d: CopyCase) -> list[tuple[int, int]]:
     """The dimensions that destination and source have in common, each by its number in both."""
     dims = [[dim for dim, extent in enumerate(o.extents) if extent > 1] for o in (d.dst, d.src)]
     return list(zip(*dims, strict=True))
+
+
+def _change_both(
+    d: CopyCase, dims: Sequence[Any], change: Callable[[Operand, Any], Operand | None], **more: Any
+) -> CopyCase:
+    """Change destination and source, each along its dimension, or neither where one of them cannot be changed."""
+    dst = change(d.dst, dims[0])
+    src = None if dst is None else change(d.src, dims[1])
+    return d if dst is None or src is None else attrs.evolve(d, dst=dst, src=src, **more)
+
+
+def _extend(operand: Operand | None, dim: int, times: int) -> Operand | None:
+    """The box so many times as long along a dimension."""
+    return operand and attrs.evolve(operand, extents=_put(operand.extents, dim, times * operand.extents[dim]))
 
 
 def _put(values: Sequence[Any], at: int, value: Any) -> tuple[Any, ...]:
@@ -126,8 +140,10 @@ def _make_longer(draw: Draw, d: CopyCase, operand: Operand, dim: int, times: int
     return _make_wider(operand, dim, (times - 1) * operand.shape[dim])
 
 
-def _side(draw: Draw, d: CopyCase) -> str:
-    return draw.choose([name for name in ("dst", "src") if getattr(d, name).space != "local"])
+def _side(draw: Draw, d: CopyCase) -> tuple[str, Operand]:
+    sides = {name: operand for name, operand in (("dst", d.dst), ("src", d.src)) if operand.space != "local"}
+    name = draw.choose(list(sides))
+    return name, sides[name]
 
 
 def _stage(draw: Draw, d: CopyCase) -> CopyCase:
@@ -170,8 +186,7 @@ def _stage(draw: Draw, d: CopyCase) -> CopyCase:
 
 
 def _with(d: CopyCase, name: str, operand: Operand, **more: Any) -> CopyCase:
-    changed: dict[str, Any] = {name: operand}
-    return attrs.evolve(d, **changed, **more)
+    return attrs.evolve(d, **{name: operand, **more})
 
 
 # ------------------------------------------------------------------------------------------------- the ways
@@ -182,29 +197,16 @@ def _lengthen(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     pairs, times = _common_dims(d), draw.choose([2, 4, 2, 3, 32, 40])
     if not pairs:
         return d
-    changed = dict[str, Any]()
-    for name, dim in zip(("dst", "src"), draw.choose([pairs[-1], *pairs]), strict=True):
-        operand: Operand = getattr(d, name)
-        longer = _make_longer(draw, d, operand, dim, times)
-        if longer is None:
-            return d
-        changed[name] = attrs.evolve(longer, extents=_put(operand.extents, dim, times * operand.extents[dim]))
-    return attrs.evolve(d, **changed)
+
+    def lengthen(operand: Operand, dim: int) -> Operand | None:
+        return _extend(_make_longer(draw, d, operand, dim, times), dim, times)
+
+    return _change_both(d, draw.choose([pairs[-1], *pairs]), lengthen)
 
 
 def _add_dimension(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     """One more dimension: a row of such tiles."""
-    changed = dict[str, Any]()
-    for name in ("dst", "src"):
-        operand: Operand = getattr(d, name)
-        changed[name] = attrs.evolve(
-            operand,
-            shape=(2, *operand.shape),
-            extents=(2, *operand.extents),
-            starts=(AffineStart(0), *operand.starts),
-            iters=((2, _stride_between(d, operand, draw), "m"), *operand.iters),
-        )
-    return attrs.evolve(d, **changed)
+    return _change_both(d, (2, 2), lambda operand, extent: stack(operand, extent, _stride_between(d, operand, draw)))
 
 
 def _slice(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
@@ -224,8 +226,7 @@ def _slice(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
 
 def _pad_rows(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     """The rows of an operand lie further apart: by 8, 16 or 32 bytes, or by one element."""
-    name = _side(draw, d)
-    operand: Operand = getattr(d, name)
+    name, operand = _side(draw, d)
     step = draw.choose(operand.iters)[1]
     more = _elems(d, draw.choose([16, 32, 8, 1]))
     return _with(d, name, attrs.evolve(operand, iters=_push_strides(operand.iters, step, more)))
@@ -233,8 +234,7 @@ def _pad_rows(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
 
 def _move_start(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     """A buffer begins somewhere in its memory, or its layout somewhere in the buffer."""
-    name = _side(draw, d)
-    operand: Operand = getattr(d, name)
+    name, operand = _side(draw, d)
     more = _elems(d, draw.choose([16, STAGE_BYTES, 32, 128, 1]))
     how = draw.choose(["storage offset", "storage offset", "storage offset", "offset", "address"])
     if how == "storage offset":
@@ -250,27 +250,23 @@ def _permute(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     if len(pairs) < 2:
         return d
     first = draw.choose(range(len(pairs) - 1))
-    changed = dict[str, Any]()
-    for which, name in enumerate(("dst", "src")):
-        operand: Operand = getattr(d, name)
-        places = _places(operand)
+
+    def exchange(operand: Operand, dims: tuple[int, int]) -> Operand | None:
+        places, order = _places(operand), list(range(len(operand.shape)))
         if places is None:
-            return d
-        order = list(range(len(operand.shape)))
-        a, b = pairs[first][which], pairs[first + 1][which]
-        order[a], order[b] = b, a
+            return None
+        order[dims[0]], order[dims[1]] = dims[1], dims[0]
         parts: dict[str, Any] = {
             part: tuple(getattr(operand, part)[dim] for dim in order) for part in ("shape", "extents", "starts")
         }
-        iters = tuple(operand.iters[place] for dim in order for place in places[dim])
-        changed[name] = attrs.evolve(operand, iters=iters, **parts)
-    return attrs.evolve(d, **changed)
+        return attrs.evolve(operand, iters=tuple(operand.iters[p] for dim in order for p in places[dim]), **parts)
+
+    return _change_both(d, list(zip(*pairs[first : first + 2], strict=True)), exchange)
 
 
 def _interleave(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     """Neighbours along a dimension lie apart: what is an iter becomes two, the inner with the larger stride."""
-    name = _side(draw, d)
-    operand: Operand = getattr(d, name)
+    name, operand = _side(draw, d)
     place, factor = draw.choose(range(len(operand.iters))), draw.choose([2, 4])
     extent, step, axis = operand.iters[place]
     if extent % factor or extent == factor or operand.space == "global":
@@ -285,19 +281,14 @@ def _over_warps(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     pairs = _common_dims(d)
     if (d.scope, d.threads) != ("warp", 32) or "local" not in d.spaces or not pairs:
         return d
-    changed = dict[str, Any]()
-    for name, dim in zip(("dst", "src"), draw.choose(pairs), strict=True):
-        operand: Operand = getattr(d, name)
+
+    def repeat(operand: Operand, dim: int) -> Operand | None:
         if operand.space != "local":
-            longer = _make_longer(draw, d, operand, dim, warps)
-        elif operand.extents[dim] == operand.shape[dim]:
-            longer = _tile(operand, dim, ((warps, 1, axis),))
-        else:
-            longer = None
-        if longer is None:
-            return d
-        changed[name] = attrs.evolve(longer, extents=_put(operand.extents, dim, warps * operand.extents[dim]))
-    return attrs.evolve(d, scope=scope, threads=32 * warps, **changed)
+            return _extend(_make_longer(draw, d, operand, dim, warps), dim, warps)
+        whole = operand.extents[dim] == operand.shape[dim]
+        return _extend(_tile(operand, dim, ((warps, 1, axis),)), dim, warps) if whole else None
+
+    return _change_both(d, draw.choose(pairs), repeat, scope=scope, threads=32 * warps)
 
 
 def _cut_edge(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
@@ -335,18 +326,15 @@ def _multicast(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
     mask = draw.choose([0b11, 0b10, 0b1111, 0b1010])
     cluster = 2 if mask < 4 else 4
 
-    def by_cluster(operand: Operand) -> Operand:
-        terms = [
-            tuple(attrs.evolve(t, quotient=t.quotient * (cluster if t.variable == "block" else 1)) for t in start.terms)
-            for start in operand.starts
-        ]
-        starts = tuple(
-            attrs.evolve(start, terms=start_terms) for start, start_terms in zip(operand.starts, terms, strict=True)
-        )
-        return attrs.evolve(operand, starts=starts)
+    def by_cluster(term: AffineTerm) -> AffineTerm:
+        return attrs.evolve(term, quotient=cluster * term.quotient) if term.variable == "block" else term
 
-    d = attrs.evolve(d, dst=by_cluster(d.dst), src=by_cluster(d.src))
-    return attrs.evolve(d, cluster=cluster, blocks=cluster * d.blocks, options=(*d.options, ("multicast", mask)))
+    def change(operand: Operand, _: Any) -> Operand:
+        starts = [AffineStart(start.base, tuple(map(by_cluster, start.terms))) for start in operand.starts]
+        return attrs.evolve(operand, starts=tuple(starts))
+
+    options = (*d.options, ("multicast", mask))
+    return _change_both(d, (0, 0), change, cluster=cluster, blocks=cluster * d.blocks, options=options)
 
 
 MUTATORS: tuple[Mutator, ...] = (

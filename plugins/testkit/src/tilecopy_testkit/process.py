@@ -12,19 +12,17 @@ from typing import Any
 
 import tilecopy as tc
 
-from .case_harness import OPTIONS
 from .copy_case import CopyCase
 from .hook_audit import snapshot
-from .properties import Meaningless, build_kernel, request_of
-from .variant_under_test import VariantUnderTest, plugin_of, reference_of
+from .properties import build_kernel, request_of
+from .variant_under_test import OPTIONS, VariantUnderTest, plugin_of, reference_of
 
 
 def answer(subject: VariantUnderTest, case: CopyCase) -> dict[str, str]:
     """What each hook makes of a case, as texts: verdict, partition, PTX."""
-    try:
-        _, request = request_of(subject, case)
-    except Meaningless:
+    if (asked := request_of(subject, case)) is None:
         return {}
+    request = asked[1]
     call, plugin = subject.registry.call, subject.registry_entry
     verdict = call(plugin, "tilecopy_predicate", request=request)
     if isinstance(verdict, tc.Decline):
@@ -60,9 +58,9 @@ def answers_elsewhere(
     reference = reference_of(subject.plugin)
     if reference is None:
         return None
-    option_makers = {name: make for name, make in subject.harness_config.options.items() if name not in OPTIONS}
+    option_makers = {name: make for name, make in subject.options.items() if name not in OPTIONS}
     try:
-        options = pickle.dumps((option_makers, dict(subject.harness_config.arguments))).hex()
+        options = pickle.dumps((option_makers, dict(subject.arguments))).hex()
     except Exception:
         return None
     asked = {

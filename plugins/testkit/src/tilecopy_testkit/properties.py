@@ -17,7 +17,7 @@ from tilecopy_core.plugin import check_request, symbols_of, why_not_asked
 from tilecopy_core.ptx.lines import Line, instructions_in
 
 from . import oracle
-from .case_harness import CaseHarness, arrays_of, unread_places
+from .case_harness import CaseHarness, arrays_of, launch_arguments, unread_places
 from .copy_case import CopyCase
 from .counterexample import Counterexample, difference
 from .enumeration import moves_of, why_wrong
@@ -45,27 +45,17 @@ _MOVERS = frozenset(
 """Instructions that move data, by the first word of their opcodes."""
 
 
-class Meaningless(Exception):  # noqa: N818 - not an error: such a copy is passed over
-    """No variant could give this request a meaning; it is not asked of any."""
-
-
-def request_of(subject: VariantUnderTest, case: CopyCase) -> tuple[CaseHarness, tc.CopyRequest]:
-    """The request of a case, and the kernel that its symbols belong to.
-
-    Raises:
-        Meaningless: core refuses it whatever the variant, or it does not fit the record.
-    """
-    harness = CaseHarness(case, subject.harness_config)
+def request_of(subject: VariantUnderTest, case: CopyCase) -> tuple[CaseHarness, tc.CopyRequest] | None:
+    """The request of a case, and the kernel that its symbols belong to; None where no variant or not this one is asked for it."""
+    harness = CaseHarness(case, subject)
     if case.iterations > 1:
         harness.turn = tc.symbol("turn", upper=case.iterations - 1)
     try:
         request = harness.request()
         check_request(request)
-    except (tc.RequestError, tc.LayoutError) as error:
-        raise Meaningless(str(error)) from error
-    if why := why_not_asked(subject.record, request):
-        raise Meaningless(why)
-    return harness, request
+    except (tc.RequestError, tc.LayoutError):
+        return None
+    return None if why_not_asked(subject.record, request) else (harness, request)
 
 
 # ------------------------------------------------------------------------------------------------- hooks
@@ -75,10 +65,9 @@ def hooks_are_pure(subject: VariantUnderTest, case: CopyCase) -> bool:
     """Predicate and partition: pure, quick, never raising; a reason with every decline; partitions that are data."""
     auditor = HookAuditor()
     audited = subject.with_wrapper(auditor)
-    try:
-        _, request = request_of(audited, case)
-    except Meaningless:
+    if (asked := request_of(audited, case)) is None:
         return False
+    request = asked[1]
     for odd in _odd(subject, request):
         _judge_answer(ask(audited, "tilecopy_predicate", odd, case, ANSWERS), case)
     answers = [ask(audited, "tilecopy_predicate", request, case, ANSWERS) for _ in range(2)]
@@ -133,16 +122,11 @@ def _odd(subject: VariantUnderTest, request: tc.CopyRequest) -> Iterator[tc.Copy
 
 def _region(region: tc.Region, **changes: Any) -> tc.Region:
     """Return the box in a buffer that differs in its dtype or layout."""
-    buffer = region.buffer
-    fields = {"dtype": buffer.dtype, "layout": buffer.layout} | changes
-    other = tc.Buffer(
-        buffer.shape, space=buffer.space, name=buffer.name, align_bytes=buffer.align_bytes,
-        storage_offset=buffer.storage_offset, allocated_addr=buffer.allocated_addr, **fields,
-    )  # fmt: skip
+    other = attrs.evolve(region.buffer, memory=None, **changes)
     return other[tuple(slice(s, s + e) for s, e in zip(region.starts, region.extents, strict=True))]
 
 
-def ask(subject: VariantUnderTest, hook: str, request: tc.CopyRequest, case: CopyCase, rule: str) -> Any:
+def ask(subject: VariantUnderTest, hook: str, request: tc.CopyRequest, case: CopyCase | None, rule: str) -> Any:
     """The answer of a hook.
 
     Raises:
@@ -156,10 +140,9 @@ def ask(subject: VariantUnderTest, hook: str, request: tc.CopyRequest, case: Cop
 
 def verdict(subject: VariantUnderTest, case: CopyCase) -> str | None:
     """Why predicate or partition decline a copy, "" where both take it, None where they are not asked; quicker than building its kernel."""
-    try:
-        _, request = request_of(subject, case)
-    except Meaningless:
+    if (asked := request_of(subject, case)) is None:
         return None
+    request = asked[1]
     answer = ask(subject, "tilecopy_predicate", request, case, ANSWERS)
     if isinstance(answer, tc.Accept):
         answer = ask(subject, "tilecopy_partition", request, case, PARTITION)
@@ -213,25 +196,21 @@ def partition_agrees(subject: VariantUnderTest, case: CopyCase) -> bool:
 
     Answers whether the partition says what it moves.
     """
-    try:
-        harness, request = request_of(subject, case)
-    except Meaningless:
+    asked = request_of(subject, case)
+    partition = None if asked is None else partition_of(subject, asked[1])
+    if asked is None or partition is None:
         return False
-    partition = partition_of(subject, request)
-    if partition is None:
-        return False
-    enumerated = _judge_moves(subject, harness, request, partition)
-    if not request.may_exceed_bounds:
+    enumerated = _judge_moves(subject, *asked, partition)
+    if not (request := asked[1]).may_exceed_bounds:
         _judge_width(subject, case, request, partition)
     return enumerated
 
 
 def partition_of(subject: VariantUnderTest, request: tc.CopyRequest) -> Any | None:
     """What the variant partitions a request into, or None where it declines or fails (that is another rule's)."""
-    with contextlib.suppress(Exception, SystemExit):
-        call = subject.registry.call
-        if isinstance(call(subject.registry_entry, "tilecopy_predicate", request=request), tc.Accept):
-            partition = call(subject.registry_entry, "tilecopy_partition", request=request)
+    with contextlib.suppress(Counterexample):
+        if isinstance(ask(subject, "tilecopy_predicate", request, None, ANSWERS), tc.Accept):
+            partition = ask(subject, "tilecopy_partition", request, None, PARTITION)
             return None if isinstance(partition, tc.Decline) else partition
     return None
 
@@ -263,10 +242,7 @@ def _judge_moves(subject: VariantUnderTest, harness: CaseHarness, request: tc.Co
         seen.add(begins)
         symbols = _environment(harness, values)
         try:
-            list_moves = subject.moves
-            moves = (
-                moves_of(request, partition, symbols) if list_moves is None else list_moves(request, partition, symbols)
-            )
+            moves = (subject.moves or moves_of)(request, partition, symbols)
             listed_moves = None if moves is None else [(dst, src) for dst, src in moves]
         except Exception as error:
             raise Counterexample(AGREES, f"its moves cannot be listed: {type(error).__name__}: {error}", d) from error
@@ -299,13 +275,8 @@ def _judge_width(subject: VariantUnderTest, case: CopyCase, request: tc.CopyRequ
     kernel = None
     with contextlib.suppress(Counterexample):  # what cannot be emitted is told by another rule
         kernel = build_kernel(subject, case)
-    line, text = (0, "") if kernel is None else first_mover(kernel, subject.name, _memory_of(case))
-    raise Counterexample(WIDE, why, case, line=line, text=text)
-
-
-def _memory_of(case: CopyCase) -> str:
-    """The memory whose accesses show a vector's width."""
-    return next((space for space in case.spaces if space != "local"), "")
+    space = next((space for space in case.spaces if space != "local"), "")  # whose accesses show a vector's width
+    raise shown(WIDE, why, case, kernel, first_mover(kernel, subject.name, space))
 
 
 # ------------------------------------------------------------------------------------------------- text and runs
@@ -320,7 +291,7 @@ def build_kernel(
         Counterexample: a hook failed.
     """
     try:
-        return CaseHarness(case, subject.harness_config, skip, left_out).build()
+        return CaseHarness(case, subject, skip, left_out).build()
     except tc.NoVariantError:
         return None
     except (tc.RequestError, tc.LayoutError) as error:
@@ -332,22 +303,24 @@ def build_kernel(
         raise Counterexample(EMITS, f"{type(error).__name__}: {message}", case) from error
 
 
-def copy_instructions(kernel: tc.BuiltKernel, name: str) -> list[tuple[int, Line]]:
+def copy_instructions(kernel: tc.BuiltKernel | None, name: str) -> list[tuple[int, Line]]:
     """Return the instructions that a variant's copy emitted, each with the number of its line in the PTX."""
+    if kernel is None:
+        return []
     lines = instructions_in(kernel.ptx)
     return [(number, line) for number, line in lines if kernel.source_location(number).startswith(f"{name}: ")]
 
 
-def line_text(kernel: tc.BuiltKernel | None, number: int) -> str:
-    """Return a line of a kernel's PTX, "" for number 0."""
-    return kernel.ptx.split("\n")[number - 1] if kernel is not None and number else ""
+def shown(rule: str, found: str, case: CopyCase, kernel: tc.BuiltKernel | None, line: int) -> Counterexample:
+    """Return a counterexample that a line of a kernel's PTX shows; 0 for none."""
+    text = kernel.ptx.split("\n")[line - 1] if kernel is not None and line else ""
+    return Counterexample(rule, found, case, line=line, text=text)
 
 
-def first_mover(kernel: tc.BuiltKernel, name: str, space: str = "") -> tuple[int, str]:
-    """Return the first line of a copy that moves data, into or out of a space where one is given; ``(0, "")`` for none."""
+def first_mover(kernel: tc.BuiltKernel | None, name: str, space: str = "") -> int:
+    """Return the number of the first line of a copy that moves data, into or out of a space where one is given; 0 for none."""
     lines = copy_instructions(kernel, name)
-    number = next((number for number, line in lines if line.name in _MOVERS and space in str(line)), 0)
-    return number, line_text(kernel, number)
+    return next((number for number, line in lines if line.name in _MOVERS and space in str(line)), 0)
 
 
 def text_is_own(subject: VariantUnderTest, case: CopyCase) -> bool:
@@ -365,18 +338,12 @@ def text_is_own(subject: VariantUnderTest, case: CopyCase) -> bool:
     _complain(auditor, case)
     if first.ptx != second.ptx:
         pairs = zip(first.ptx.split("\n"), second.ptx.split("\n"), strict=False)
-        number, one = next(((n, pair[0]) for n, pair in enumerate(pairs, 1) if pair[0] != pair[1]), (0, ""))
-        raise Counterexample(
-            DETERMINISTIC,
-            f"a second build differs:\n{difference(first.ptx, second.ptx)}",
-            case,
-            line=number,
-            text=one,
-        )
+        number = next((number for number, (one, other) in enumerate(pairs, 1) if one != other), 0)
+        why = f"a second build differs:\n{difference(first.ptx, second.ptx)}"
+        raise shown(DETERMINISTIC, why, case, first, number)
     for number, line in copy_instructions(first, subject.name):
         if "decoy" in str(line):
-            why, text = "it names memory that is not an operand of the copy", line_text(first, number)
-            raise Counterexample(OWN_OPERANDS, why, case, line=number, text=text)
+            raise shown(OWN_OPERANDS, "it names memory that is not an operand of the copy", case, first, number)
     return True
 
 
@@ -387,7 +354,15 @@ def results_are_right(subject: VariantUnderTest, case: CopyCase, seed: int = 0) 
         return False
     source, target = arrays_of(case, seed)
     wanted = oracle.expected(case, (source, target))
-    report = _run(subject, case, kernel, source, target)
+    source_before = source.copy()
+    try:
+        report = emulate(subject, case, kernel, source, target)
+    except Counterexample:
+        raise
+    except tc.TilecopyError as error:
+        raise Counterexample(DEFINED, f"{type(error).__name__}: {error}", case) from error
+    if not np.array_equal(source_before, source):
+        raise Counterexample(RESULT, "the source's memory has changed", case)
     wrong = np.argwhere(wanted != target)
     if len(wrong):
         _blame(subject, case, kernel, seed, wanted, target, tuple(int(i) for i in wrong[0]))
@@ -395,26 +370,20 @@ def results_are_right(subject: VariantUnderTest, case: CopyCase, seed: int = 0) 
     return True
 
 
-def emulate(subject: VariantUnderTest, case: CopyCase, kernel: tc.BuiltKernel, *arrays: Any) -> Any:
-    """The report of a launch on the emulator, which a process that only answers (:mod:`.process`) does not import."""
+def emulate(
+    subject: VariantUnderTest, case: CopyCase, kernel: tc.BuiltKernel, *arrays: Any, rule: str = DEFINED
+) -> Any:
+    """The report of a launch on the emulator, which a process that only answers (:mod:`.process`) does not import.
+
+    Raises:
+        Counterexample: of the rule, where there is a hazard.
+    """
     from tilecopy_emulator.executor import EmulatorExecutor
 
-    return EmulatorExecutor().launch(kernel, subject.harness_config.launch_arguments(case, *arrays))
-
-
-def _run(subject: VariantUnderTest, case: CopyCase, kernel: tc.BuiltKernel, source: Any, target: Any) -> Any:
-    source_before = source.copy()
     try:
-        report = emulate(subject, case, kernel, source, target)
+        return EmulatorExecutor().launch(kernel, launch_arguments(subject, case, *arrays))
     except tc.HazardError as error:
-        text = line_text(kernel, error.line)
-        first = str(error).split("\n")[0]
-        raise Counterexample(DEFINED, first, case, line=error.line, text=text) from error
-    except tc.TilecopyError as error:
-        raise Counterexample(DEFINED, f"{type(error).__name__}: {error}", case) from error
-    if not np.array_equal(source_before, source):
-        raise Counterexample(RESULT, "the source's memory has changed", case)
-    return report
+        raise shown(rule, str(error).split("\n")[0], case, kernel, error.line) from error
 
 
 def _blame(
@@ -436,19 +405,19 @@ def _blame(
     where = ", ".join(f"{name} {index}" for name, index in zip(axes, at, strict=True))
     before = arrays_of(case, seed)[1]
     kept = result[at] == before[at]
-    line, text = _writer(subject, case, kernel, seed, result, at)
+    line = _writer(subject, case, kernel, seed, result, at)
     message = f"{where} of {case.dst.space} memory is 0x{result[at]:02x}, 0x{wanted[at]:02x} is expected"
     if kept and not line:
         message += ": no instruction of the copy writes it"
     elif wanted[at] == before[at]:
         message += ": it is outside the destination's box"
-    raise Counterexample(RESULT, message, case, line=line, text=text)
+    raise shown(RESULT, message, case, kernel, line)
 
 
 def _writer(
     subject: VariantUnderTest, case: CopyCase, kernel: tc.BuiltKernel, seed: int, result: Any, at: tuple[int, ...]
-) -> tuple[int, str]:
-    """The line of the copy without which a byte is another one."""
+) -> int:
+    """The line of the copy without which a byte is another one, or 0."""
     lines = kernel.ptx.split("\n")
     candidates = [number for number, line in copy_instructions(kernel, subject.name) if line.name in _MOVERS]
     for number in candidates[:200]:
@@ -459,8 +428,8 @@ def _writer(
         except tc.TilecopyError:
             continue
         if target[at] != result[at]:
-            return number, lines[number - 1]
-    return 0, ""
+            return number
+    return 0
 
 
 def only_the_box_is_read(subject: VariantUnderTest, case: CopyCase) -> bool:
@@ -469,16 +438,10 @@ def only_the_box_is_read(subject: VariantUnderTest, case: CopyCase) -> bool:
     if not len(unread):
         return False
     try:
-        kernel = CaseHarness(case, subject.harness_config, unread=len(unread)).build()
+        kernel = CaseHarness(case, subject, unread=len(unread)).build()
     except tc.TilecopyError:
         return False  # declined, or told by another rule
-    source, target = arrays_of(case)
-    try:
-        emulate(subject, case, kernel, source, target, unread)
-    except tc.HazardError as error:
-        text = line_text(kernel, error.line)
-        message = str(error).split("\n")[0]
-        raise Counterexample(ONLY_THE_BOX, message, case, line=error.line, text=text) from error
+    emulate(subject, case, kernel, *arrays_of(case), unread, rule=ONLY_THE_BOX)
     return True
 
 
@@ -514,11 +477,8 @@ def _count(subject: VariantUnderTest, case: CopyCase, kernel: tc.BuiltKernel, re
         total, worst = total + written, max(worst, (written, number))
     wanted = oracle.count_written(case) * case.elem_bytes
     if total > wanted:
-        raise Counterexample(
-            EXACTLY_ONCE,
+        why = (
             f"{total} bytes are written where the copies have {wanted}, by the wrong number of threads or twice: the line "
-            f"below is executed by {report.lines.get(worst[1], 0)} threads in all",
-            case,
-            line=worst[1],
-            text=line_text(kernel, worst[1]),
+            f"below is executed by {report.lines.get(worst[1], 0)} threads in all"
         )
+        raise shown(EXACTLY_ONCE, why, case, kernel, worst[1])

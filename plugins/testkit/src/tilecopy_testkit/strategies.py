@@ -9,12 +9,11 @@ import tilecopy as tc
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from tilecopy_core.errors import checked, short_repr
+from tilecopy_core.errors import short_repr
 
 from .case_space import CaseSpace
 from .copy_case import CopyCase
 from .drawing import describe
-from .validators import DTYPES, SPACES, TARGETS
 from .variant_under_test import VariantUnderTest
 
 T = TypeVar("T")
@@ -40,7 +39,6 @@ def cases(draw: st.DrawFn, case_space: CaseSpace) -> CopyCase:
     return case
 
 
-@checked(spaces=SPACES, dtypes=DTYPES, targets=TARGETS)
 def requests(
     variant: Any,
     *,

@@ -19,14 +19,13 @@ from tilecopy.validators import FUNCTION
 from tilecopy_core.errors import FLAG, checked, instance_of, integer_in, tuple_of
 
 from . import checks, properties
-from .case_harness import ArgumentMaker, OptionMaker
 from .copy_case import CopyCase
 from .counterexample import Counterexample
 from .declines import equivalent_layouts_agree
 from .drawing import case_of_seed
 from .strategies import cases
 from .validators import ANY
-from .variant_under_test import WIDTHS_BITS, Moves, OwnDraws, VariantUnderTest
+from .variant_under_test import WIDTHS_BITS, ArgumentMaker, Moves, OptionMaker, OwnDraws, VariantUnderTest
 
 Property = Callable[[VariantUnderTest, CopyCase], bool]
 TARGETS_VARIABLE = "TILECOPY_TESTKIT_TARGETS"

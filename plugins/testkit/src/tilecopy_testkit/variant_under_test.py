@@ -1,4 +1,4 @@
-"""The variant that is being proved."""
+"""The variant that is being proved, and what the kit makes kernels with for it."""
 
 from __future__ import annotations
 
@@ -10,20 +10,31 @@ from typing import Any
 import attrs
 import tilecopy as tc
 from tilecopy.harness import COMPLETIONS, Step
+from tilecopy.harness import OPTIONS as HARNESS_OPTIONS
 from tilecopy.validators import FUNCTION, mapping_of
 
 from tilecopy_core.errors import checked, instance_of, optional, short_repr, tuple_of
 from tilecopy_core.registry import VARIANTS_GROUP, Plugin, Source, installed_sources
 
-from .case_harness import ArgumentMaker, HarnessConfig, OptionMaker
 from .case_space import CaseSpace, Draw
 from .copy_case import CopyCase
 from .enumeration import Move
-from .validators import DTYPES, MAYBE_FUNCTION, SPACES, TARGETS, VARIANT, WIDTHS
+from .validators import MAYBE_FUNCTION, VARIANT, WIDTHS
 
+OptionMaker = Callable[[Any], Any]
+ArgumentMaker = Callable[[CopyCase], Any]
 Moves = Callable[[tc.CopyRequest, Any, Mapping[Any, int]], "Iterable[Move] | None"]
 OwnDraws = Callable[[Draw, CaseSpace], "CopyCase | None"]
 WIDTHS_BITS = (128, 64, 32, 16, 8)
+
+
+OPTIONS: dict[str, OptionMaker] = {
+    **HARNESS_OPTIONS,
+    "remote_cta_id": lambda harness: (harness.rank + harness.case.rank_offset) % harness.case.cluster,
+}
+"""Options that only a kernel has, by name."""
+STEPS = tuple_of(instance_of("a Step", Step))
+MAKERS = mapping_of(FUNCTION)
 
 
 def source_of(plugin: Any) -> Source:
@@ -83,7 +94,10 @@ class VariantUnderTest:
         source: where it comes from.
         record: what it says of itself.
         case_space: what is drawn.
-        harness_config: what completes its copies.
+        registry: has this variant and no other.
+        steps: what completes a copy.
+        options: makes each option that only a kernel has, from the :class:`~.case_harness.CaseHarness`.
+        arguments: makes what a launch gives besides the kit's own arguments, by the parameter's name: an array or an integer.
         widths_bits: vector widths that its instructions have, widest first; () where vectors are not compared.
         expected_narrow: by reason, copies for which a narrower vector than brute force finds is known and right.
         moves: given a request, its partition and the values of its symbols, what is moved (:mod:`.enumeration`); None: the
@@ -94,23 +108,16 @@ class VariantUnderTest:
     source: Source = attrs.field(validator=instance_of("where a plugin comes from", Source))
     record: tc.Variant = attrs.field(validator=VARIANT)
     case_space: CaseSpace = attrs.field(validator=instance_of("a CaseSpace", CaseSpace))
-    harness_config: HarnessConfig = attrs.field(validator=instance_of("a HarnessConfig", HarnessConfig))
+    registry: tc.Registry = attrs.field(validator=instance_of("a Registry", tc.Registry))
+    steps: tuple[Step, ...] = attrs.field(validator=STEPS)
+    options: Mapping[str, OptionMaker] = attrs.field(factory=OPTIONS.copy, validator=MAKERS)
+    arguments: Mapping[str, ArgumentMaker] = attrs.field(factory=dict, validator=MAKERS)
     widths_bits: tuple[int, ...] = attrs.field(default=WIDTHS_BITS, validator=WIDTHS)
-    expected_narrow: Mapping[str, Callable[[CopyCase], bool]] = attrs.field(
-        factory=dict, validator=mapping_of(FUNCTION)
-    )
+    expected_narrow: Mapping[str, Callable[[CopyCase], bool]] = attrs.field(factory=dict, validator=MAKERS)
     moves: Moves | None = attrs.field(default=None, validator=MAYBE_FUNCTION)
 
     @classmethod
-    @checked(
-        spaces=SPACES,
-        dtypes=DTYPES,
-        targets=TARGETS,
-        steps=optional(tuple_of(instance_of("a Step", Step))),
-        options=optional(mapping_of(FUNCTION)),
-        arguments=optional(mapping_of(FUNCTION)),
-        draws=MAYBE_FUNCTION,
-    )
+    @checked(steps=optional(STEPS), options=optional(MAKERS))
     def of(
         cls,
         plugin: Any,
@@ -120,11 +127,10 @@ class VariantUnderTest:
         targets: Sequence[str] | None = None,
         steps: Sequence[Step] | None = None,
         options: Mapping[str, OptionMaker] | None = None,
-        arguments: Mapping[str, ArgumentMaker] | None = None,
         draws: OwnDraws | None = None,
         **more: Any,
     ) -> VariantUnderTest:
-        """The subject of a plugin.
+        """The subject of a plugin; further arguments are fields.
 
         Raises:
             PluginError: it cannot be loaded, or is not a variant; the message says why.
@@ -132,8 +138,9 @@ class VariantUnderTest:
         source = source_of(plugin)
         registry = tc.Registry([source], environ={"TILECOPY_STRICT": "1"})
         record = registry.plugins()[0].record
-        harness_config = HarnessConfig.of(record, registry, steps, options, arguments)
-        return cls(plugin, source, record, CaseSpace.of(record, spaces, dtypes, targets, draws), harness_config, **more)
+        case_space = CaseSpace.of(record, spaces, dtypes, targets, draws)
+        completion = COMPLETIONS.get(record.completion, ()) if steps is None else tuple(steps)
+        return cls(plugin, source, record, case_space, registry, completion, OPTIONS | dict(options or {}), **more)
 
     @property
     def name(self) -> str:
@@ -141,22 +148,11 @@ class VariantUnderTest:
         return self.record.name
 
     @property
-    def registry(self) -> tc.Registry:
-        """A registry with this variant and no other."""
-        assert self.harness_config.registry is not None
-        return self.harness_config.registry
-
-    @property
     def registry_entry(self) -> Plugin:
         """The plugin as the registry has it."""
         plugin = self.registry.table().plugin_named(self.name)
         assert plugin is not None
         return plugin
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """What completes a copy."""
-        return self.harness_config.steps
 
     @property
     def completion_is_known(self) -> bool:
@@ -167,4 +163,4 @@ class VariantUnderTest:
         """Return the variant with a plugin that wraps its hooks."""
         registry = tc.Registry([self.source], environ={"TILECOPY_STRICT": "1"})
         registry.register(wrapper, name="tilecopy_testkit_watcher")
-        return attrs.evolve(self, harness_config=attrs.evolve(self.harness_config, registry=registry))
+        return attrs.evolve(self, registry=registry)
