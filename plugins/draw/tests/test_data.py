@@ -104,8 +104,8 @@ def test_banks_of_a_layout_before_and_after():
     before, after = np.array(picture.data["before"]), np.array(picture.data["after"])
     assert (before == 2 * np.arange(1024).reshape(16, 64)).all()
     assert after[1, 0] == 128 + 16 and after[1, 8] == 128 and sorted(after.ravel()) == sorted(before.ravel())
-    assert "down a column, 8 threads of 16 bytes: 8 wavefronts" in picture.svg
-    assert "down a column, 8 threads of 16 bytes: 1 wavefront<" in picture.svg
+    assert "8 threads down a column, 16 bytes each: 8 wavefronts" in picture.svg
+    assert "8 threads down a column, 16 bytes each: 1 wavefront<" in picture.svg
     region = memory("shared", (16, 64), "float16", "tile", layout=swizzled("128B", "float16", 16, 64))[1:9, 8:16]
     assert np.array_equal(draw(region).data["after"], after[1:9, 8:16])
 

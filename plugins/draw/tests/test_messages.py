@@ -22,32 +22,32 @@ import cases
         (
             lambda: draw(cases.gmem_smem(), select="phase 4"),
             tc.RequestError,
-            "draw: select: phase 4 does not exist; the numbers go from 0 to 3",
+            "draw: select: phase must be from 0 to 3, got 4",
         ),
         (
             lambda: draw(cases.gmem_smem(), select="all"),
             tc.RequestError,
-            "draw: select must be words such as 'instruction 2', 'warp 1', 'phase 0', 'thread 5', 'rows 0:32', 'columns 0:64', with commas between; got 'all'",
+            "draw: select must be parts separated by commas, such as 'instruction 2', 'warp 1', 'phase 0', 'thread 5', 'rows 0:32', 'columns 0:64', got 'all'",
         ),
         (
             lambda: draw(cases.gmem_smem(), select="warp 2"),
             tc.RequestError,
-            "draw: select: warp 2 does not exist; the numbers go from 0 to 1",
+            "draw: select: warp must be from 0 to 1, got 2",
         ),
         (
             lambda: draw(cases.gmem_smem(), select="rows 0:17"),
             tc.RequestError,
-            "draw: rows 0:17 of a picture with 16 rows",
+            "draw: select: rows must be within 0:16, got 0:17",
         ),
         (
             lambda: draw(cases.gmem_smem(), "bulk"),
             tc.RequestError,
-            "draw: gmem_smem moves bytes by threads; draw kind 'moves'",
+            "draw: kind 'bulk' needs a bulk or tensor copy, but threads move the bytes of gmem_smem: use kind 'moves'",
         ),
         (
             lambda: draw(cases.gmem_smem(), "fragment"),
             tc.RequestError,
-            "draw: kind 'fragment' needs a copy with a side in registers; leave kind out",
+            "draw: kind 'fragment' needs a copy to or from registers: omit kind",
         ),
         (
             lambda: draw(cases.gmem_smem(), "move"),
@@ -57,9 +57,13 @@ import cases
         (
             lambda: draw(cases.tma(), "moves"),
             tc.RequestError,
-            "draw: one thread issues tma, and an engine moves the bytes; draw kind 'bulk'",
+            "draw: kind 'moves' needs threads that move the bytes, but a copy engine moves those of tma: use kind 'bulk'",
         ),
-        (lambda: draw(cases.gmem_smem(), width=10), tc.RequestError, "draw: width must be 480 to 4096 pixels, got 10"),
+        (
+            lambda: draw(cases.gmem_smem(), width=10),
+            tc.RequestError,
+            "draw: width must be from 480 to 4096 pixels, got 10",
+        ),
         (
             lambda: draw(cases.gmem_smem(), "banks", compare_with=3),
             tc.RequestError,
@@ -68,12 +72,12 @@ import cases
         (
             lambda: draw(TileLayout(S[8, 8]), "moves"),
             tc.RequestError,
-            "draw: kind 'moves' needs a plan, because a layout alone does not say who moves its elements; draw kind 'banks'",
+            "draw: kind 'moves' needs a plan, because a layout has no threads that move its elements: use kind 'banks'",
         ),
         (
             lambda: draw(TileLayout(S[256, 256])),
             tc.RequestError,
-            "draw: 256 rows of 256 elements, too many to be read on one page; draw a part of it: select='rows 0:32, columns 0:64'",
+            "draw: a picture of 256 rows of 256 elements does not fit on one page: draw a part: select='rows 0:32, columns 0:64'",
         ),
         (
             lambda: draw(3),

@@ -1,6 +1,6 @@
-"""Pictures of copies, layouts and fragments: who moves what, which bank, who owns what, the boxes of an engine.
+"""Pictures of copies, layouts and fragments: the thread that moves, the bank, or the register of each element.
 
-A picture shows what the emitted PTX does: the copy is run on the emulator with marks in its source.
+A picture shows what the emitted PTX does: the emulator runs the copy with marked bytes in the source.
 """
 
 from .drawing import KINDS, draw

@@ -1,4 +1,4 @@
-"""The picture "moves": which thread moves which vector, where it lies on both sides, by which instruction."""
+"""The picture "moves": the thread and instruction that move each vector, and its place on both sides."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ from .trace import WARPS, CopySide, CopyTrace, holders, requests_of
 
 MOST_FRAMES = 48
 _SIZES = tuple(zip((LINE_BYTES, LINE_BYTES // 2, LINE_BYTES // 4), FOLDS, strict=True))
-"""Bytes of a line of shared memory and elements of a row of a single dimension: the longest that fit."""
+"""Pairs to try, longest first: bytes of a line of shared memory, elements of a row of a one-dimensional box."""
 
 
 def draw_moves(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
-    """Yield the picture, whole or in zooms.
+    """Yield the picture of the whole copy, then pictures with zooms.
 
     Raises:
-        RequestError: an engine moves the bytes, the selection is empty, or it does not fit.
+        RequestError: a copy engine moves the bytes, the selection is empty, or no picture fits a page.
     """
     if trace.by_engine:
         raise tc.RequestError(
-            f"draw: one thread issues {trace.variant}, and an engine moves the bytes; draw kind 'bulk'"
+            f"draw: kind 'moves' needs threads that move the bytes, but a copy engine moves those of {trace.variant}: use kind 'bulk'"
         )
     request = trace.request
     if not trace.steps:
         raise tc.RequestError(
-            f"draw: {trace} moves nothing at the values that were drawn, because its box lies outside of an array"
+            f"draw: {trace} moves no elements, because its box is outside an array for the run-time values of the picture"
         )
     meant = selection.accesses(*(side.accesses for side in trace.sides))
     chosen = [
@@ -58,15 +58,15 @@ def draw_moves(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
     ]
     memories = [side for side in chosen if side.space != "local"]
     if memories and not any(len(side.accesses) for side in memories):
-        raise tc.RequestError("draw: select: no access is in all of these")
+        raise tc.RequestError("draw: select: no access matches every part of the selection")
     title = f"Who moves each element: {request.op} {trace}, {request.scope.threads} threads, {trace.variant}"
     subtitle, notes = _subtitle(trace), [instructions_text(trace), *notes_of(trace)]
     framed = "lanes of one warp" if "tmem" in request.spaces else "one instruction"
-    one = "one vector, followed" if memories else "one element, followed"
-    signs = {"frame": framed, "followed": one, "absent": "not touched"}
+    one = "one vector on both sides" if memories else "one element on both sides"
+    signs = {"frame": framed, "followed": one, "absent": "not accessed"}
     if all(len(side.accesses) <= MOST_BOXES or side.space == "tmem" for side in chosen):
         followed, note = _follow_vector(chosen)
-        # a register is drawn where an access that is meant moves it
+        # a register is drawn if a selected access moves it
         moving = np.concatenate([_elements(side) for side in memories]) if selection.is_partial and memories else None
         for sizes in _SIZES:
             stacks = [[_panel(trace, side, followed, sizes, selection, moving)] for side in chosen]
@@ -75,7 +75,7 @@ def draw_moves(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
         zoomed = f"{subtitle} Too many boxes for one page" + (
             "." if "tmem" in request.spaces else ": each zoom outlines what the next one shows."
         )
-        signs |= {"followed": "what the next zoom shows"}
+        signs |= {"followed": "the part in the next zoom"}
         for stacks in _zooms(trace):
             yield Figure(title, zoomed, stacks, signs, notes, beside=True)
     touched = max((side.accesses for side in chosen), key=len)
@@ -84,19 +84,19 @@ def draw_moves(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
     if len(touched):
         one = f"instruction {touched.instruction[0]}, warp {touched.warp[0]}"
         accesses = (one, f"{one}, phase {touched.phase[0]}")
-        counts = f"there are {len(np.unique(touched.instruction))} and {len(np.unique(touched.warp))} of them"
+        counts = f"of {len(np.unique(touched.instruction))} instructions and {len(np.unique(touched.warp))} warps"
     what = f"{len(touched)} vectors" if len(touched) else f"{request.dst.size} elements"
     raise TooLargeError.of(what, table_shape(request.dst.extents), accesses, counts)
 
 
 def _elements(side: CopySide) -> Any:
-    """The elements that some accesses of a side in memory touch."""
+    """Return the elements that the accesses of a side in memory touch."""
     return np.flatnonzero(holders(side.elements, side.accesses.byte, side.accesses.bytes) >= 0)
 
 
 def _subtitle(trace: CopyTrace) -> str:
     touched = [side.accesses for side in trace.sides]
-    registers = "one 32-bit register of one thread, t5 r0"
+    registers = "one 32-bit register of one thread, such as t5 r0"
     if trace.request.spaces == ("local", "local"):
         return f"One box = {registers}. Shade: register."
     sizes = sorted({size for side_accesses in touched for size in side_accesses.bytes.tolist()})
@@ -104,13 +104,13 @@ def _subtitle(trace: CopyTrace) -> str:
     box = f"One box = one vector of {' or '.join(map(str, sizes))} bytes"
     box += f" = {count} element{'s' * (count > 1)}" if len(sizes) == 1 else ""
     shared = any(len(np.unique(np.stack([t.instruction, t.byte]), axis=1).T) < len(t) for t in touched)
-    more = "; t0 +1: one thread more does the same" if shared else ""
+    more = "; t0 +1: one more thread accesses the same bytes" if shared else ""
     local = f" In registers: {registers}." if "local" in trace.request.spaces else ""
     if "tmem" in trace.request.spaces:
         return f"One box = the lanes of one warp and the columns that one instruction moves. Label: instruction.{local}"
     matrices = any("matrix" in step.opcode for step in trace.steps)
     who = (
-        "a row of a matrix. Label: the thread that gives its address"
+        "a row of a matrix. Label: the thread that supplies its address"
         if matrices
         else "moved by one thread in one instruction. Label: thread"
     )
@@ -118,7 +118,7 @@ def _subtitle(trace: CopyTrace) -> str:
 
 
 def _shades(touched: Any) -> tuple[list[int], dict[int, str]]:
-    """The fill of each access, by warp, or by instruction where one warp is all; and the legend of them."""
+    """Return the fill of each access, by warp (or by instruction if there is only one warp), and the legend."""
     values, what = (touched.warp, "warp") if len(np.unique(touched.warp)) > 1 else (touched.instruction, "instruction")
     return (values % 4).tolist(), legend_of(what, values.tolist())
 
@@ -126,7 +126,7 @@ def _shades(touched: Any) -> tuple[list[int], dict[int, str]]:
 def _panel(
     trace: CopyTrace, side: CopySide, followed: Any, sizes: tuple[int, int], selection: Selection, meant: Any = None
 ) -> Panel:
-    """One side: memory with a box for each access, shared memory in lines of so many bytes; or registers."""
+    """Return the panel of one side: memory with one box per access, shared memory in lines; or registers."""
     touched, (line, fold) = side.accesses, sizes
     if side.space == "local":
         grid = owners_of(trace, side, selection, meant, fold)
@@ -148,7 +148,7 @@ def _panel(
         step, at, thread, _, offset, size = touched[number].tolist()[:6]
         more = sharers[step, offset] - 1
         elements = side.elements_in(offset, size)
-        element = side.coordinate(int(elements[0])) if len(elements) else "none of the box"
+        element = side.coordinate(int(elements[0])) if len(elements) else "outside the box"
         tip = f"thread {thread}: {opcodes[at]} (PTX line {at}), element {element}, bytes {offset} to {offset + size - 1} of {side.label}"
         boxes.append(Rectangle(place, f"t{thread}" + f" +{more}" * bool(more), shades[number], tip))
     several = len(np.unique(touched.instruction)) > 1
@@ -163,7 +163,7 @@ def _panel(
 
 
 def _follow_vector(chosen: Sequence[CopySide]) -> tuple[Any, list[str]]:
-    """Return the elements of one vector and the line that describes it; a vector that moves within its line, if there is one."""
+    """Return the elements of the vector to outline and its description; prefer one whose offset in its line changes."""
     side, other = chosen if len(chosen[0].accesses) else reversed(chosen)
     if side.space == other.space == "local":
         one = min(1, side.region.size - 1)
@@ -177,7 +177,7 @@ def _follow_vector(chosen: Sequence[CopySide]) -> tuple[Any, list[str]]:
         begins = f"{side.label}{list(side.coordinate(int(inside[0])))}, bytes {touched.byte} to {last}"
         note = f"Outlined: the vector of t{touched.thread} that begins at {begins}"
         if other.space != "local" and side is chosen[0]:
-            note += f"; it lies at byte {other.elements[inside].min()} of {other.label}"
+            note += f"; it goes to byte {other.elements[inside].min()} of {other.label}"
         outlined.append((inside, [f"{note}."]))
         if other.space != "local" and touched.byte % LINE_BYTES != other.elements[inside[0]] % LINE_BYTES:
             moved.append(outlined[-1])
@@ -188,7 +188,7 @@ def _follow_vector(chosen: Sequence[CopySide]) -> tuple[Any, list[str]]:
 
 
 def _zooms(trace: CopyTrace) -> Iterator[list[list[Panel]]]:
-    """The whole box by warp and instruction, one instruction by thread, one phase."""
+    """Yield three zooms: the whole box by warp and instruction, one instruction by thread, one phase."""
     sides = [side for side in trace.sides if len(side.accesses)]
     if "tmem" in trace.request.spaces:
         yield from _tensor_zooms(trace, sides[0])
@@ -206,7 +206,7 @@ def _zooms(trace: CopyTrace) -> Iterator[list[list[Panel]]]:
     frames = outlines(inside, touched.instruction[rows])
     high, wide = grid.ids.shape
     warps_panel = Panel(
-        f"1 {outer.name}, the whole box: who, by warp", grid, boxes, legend, frames=frames if len(frames) > 1 else (), optional=True,
+        f"1 {outer.name}: the whole box by warp", grid, boxes, legend, frames=frames if len(frames) > 1 else (), optional=True,
         followed=outlines(inside & ((touched.instruction == 0) & (touched.warp < 4))[rows]),
         cell=(0, 340 / wide, max(1.0, min(18.0, 600 / high))),
     )  # fmt: skip
@@ -215,12 +215,12 @@ def _zooms(trace: CopyTrace) -> Iterator[list[list[Panel]]]:
     within, below = _phase(one) if inner.space == "shared" else ([], [])
     for sizes in _SIZES:
         right = _panel(trace, one, within, sizes, Selection(instruction=0))
-        title = f"2 instruction 0 by thread: {inner.space} {inner.label}"
+        title = f"2 {inner.space} {inner.label}: instruction 0 by thread"
         yield [[warps_panel], [attrs.evolve(right, title=title, fills={}), *below]]
 
 
 def _tensor_zooms(trace: CopyTrace, side: CopySide) -> Iterator[list[list[Panel]]]:
-    """Tensor memory by warp and instruction, the first registers by thread."""
+    """Yield two zooms: tensor memory by warp and instruction, and the first registers by thread."""
     registers = next(side for side in trace.sides if side.space == "local")
     outer = _panel(trace, side, (), _SIZES[0], Selection())
     for inner in first_registers(trace, registers, f"{side_title(registers)}: the first rows and columns"):
@@ -228,7 +228,7 @@ def _tensor_zooms(trace: CopyTrace, side: CopySide) -> Iterator[list[list[Panel]
 
 
 def _phase(side: CopySide) -> tuple[list[int], list[Panel]]:
-    """The elements of one phase, and the bank, thread and element of each of its vectors, by bank; nothing of one with many threads."""
+    """Return the elements of one phase and a table of its vectors in the order of banks; both empty above 8 threads."""
     phase = phases_of(side.accesses)[:2][-1]
     count = len(phase.threads)
     if count > 8:
@@ -243,5 +243,5 @@ def _phase(side: CopySide) -> tuple[list[int], list[Panel]]:
         texts = (f"{banks[0]}-{banks[-1]}" if len(banks) > 1 else str(banks[0]), f"t{thread}", first)
         boxes += [Rectangle((line, column, line + 1, column + 1), text) for line, text in enumerate(texts)]
     title = f"3 one phase (t{phase.threads[0]} to t{phase.threads[-1]}): {phase.wavefronts} wavefront{'s' * (phase.wavefronts > 1)}"
-    grid = Grid.empty(["bank", "thread", "element"], [""] * count, "element: the first of the vector")
+    grid = Grid.empty(["bank", "thread", "element"], [""] * count, "element: first of the vector")
     return within, [Panel(title, grid, boxes, followed=[(0, 0, 3, count)])]

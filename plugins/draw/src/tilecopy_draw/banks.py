@@ -1,4 +1,4 @@
-"""The picture "banks": the bank of each word, phase by phase, before and after another layout."""
+"""The picture "banks": the bank of each word in each phase, beside the picture of another layout."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from .trace import CopySide, CopyTrace, elements_of, run_copy
 
 MOST_PATTERNS = 4
 CHUNK = 16
-"""Bytes of a box of a layout's picture at most."""
+"""The most bytes of one box in the picture of a layout."""
 
 
 def shared_side(trace: CopyTrace) -> CopySide:
     """Return the side in shared memory that threads access.
 
     Raises:
-        RequestError: there is none.
+        RequestError: no side is in shared memory, or a copy engine accesses it.
     """
     for side in trace.sides:
         if side.space == "shared" and side.by_threads:
             return side
     raise tc.RequestError(
-        f"draw: {trace.variant} has no thread that loads or stores shared memory, so there are no banks to draw (the bank "
+        f"draw: kind 'banks' needs threads that load or store shared memory, but {trace.variant} has none (the bank "
         "behaviour of bulk copies is undocumented)"
     )
 
 
 def _with_layout(region: tc.Region, layout: tc.TileLayout) -> tc.Region:
-    """Return the box of a buffer with another layout.
+    """Return a region with another layout of its buffer.
 
     Raises:
-        LayoutError: it does not fit the buffer's shape.
+        LayoutError: the layout does not fit the buffer's shape.
     """
     old = region.buffer
     try:
@@ -49,12 +49,12 @@ def _with_layout(region: tc.Region, layout: tc.TileLayout) -> tc.Region:
             old.shape, old.dtype, space=old.space, layout=layout, name=old.name, align_bytes=old.align_bytes, storage_offset=old.storage_offset
         )  # fmt: skip
     except tc.LayoutError as error:
-        raise tc.LayoutError(f"draw: compare_with does not fit x, {region}: {error}") from None
+        raise tc.LayoutError(f"draw: compare_with must fit {region}: {error}") from None
     return tc.Region(buffer, region.starts, region.extents)
 
 
 def _other_layout(region: tc.Region, compare_with: tc.TileLayout | None) -> tc.TileLayout | None:
-    """What a layout is compared with, by default itself without its swizzle; None where that is the same."""
+    """Return the layout to compare with, by default the one without the swizzle; None if it is the region's layout."""
     other = region.buffer.layout.unswizzled if compare_with is None else compare_with
     return other if isinstance(other, tc.TileLayout) and other != region.buffer.layout else None
 
@@ -73,21 +73,21 @@ def _before(trace: CopyTrace, layout: tc.TileLayout) -> CopyTrace:
 
 
 def draw_banks(trace: CopyTrace, selection: Selection, compare_with: tc.TileLayout | None) -> Iterator[Figure]:
-    """Yield the pictures of a copy.
+    """Yield the picture of the banks that a copy accesses.
 
     Raises:
-        RequestError: no thread accesses shared memory, the selection is empty, or it does not fit.
+        RequestError: no thread accesses shared memory, the selection is empty, or the picture does not fit a page.
     """
     side = shared_side(trace)
     layout = _other_layout(side.region, compare_with)
     states = {"": trace} if layout is None else {"Before: ": _before(trace, layout), "After: ": trace}
     subtitle = (
-        "A warp is served 128 bytes' worth of threads at a time (a phase). Words of one bank that differ are served one after "
-        "another, a wavefront each: a bank conflict. A row is a thread, a column one of the 32 banks of 4 bytes."
+        "Shared memory serves a warp in phases of 128 bytes. Different words of one bank take one wavefront each: a bank "
+        "conflict. One row = a thread. One column = one of the 32 banks of 4 bytes."
     )
     notes = [
         instructions_text(trace),
-        "Alike are phases that differ in threads and in which bank is the first. Addresses are those that the emitted text used on the emulator.",
+        "Phases that differ only in their threads and first bank are drawn once. Addresses are those of the PTX on the emulator.",
     ]
     stacks, data = [], []
     for heading, state in states.items():
@@ -98,7 +98,7 @@ def draw_banks(trace: CopyTrace, selection: Selection, compare_with: tc.TileLayo
             phases_of(touched[within(side_state, touched, selection)]),
         )
         if not phases:
-            raise tc.RequestError("draw: select: no access is in all of these")
+            raise tc.RequestError("draw: select: no access matches every part of the selection")
         stacks.append(_panels(words, phases))
         data.append({"title": words, "phases": [_phase_data(phase) for phase in phases]})
     verb = "read" if side is trace.source else "written"
@@ -110,7 +110,7 @@ def draw_banks(trace: CopyTrace, selection: Selection, compare_with: tc.TileLayo
 
 
 def _in_words(layout: Any, size: int) -> str:
-    """A layout, its swizzle by the bytes that it spans where it is one of the hardware's."""
+    """Return a layout's name; a swizzle of the hardware is named by the bytes that it spans."""
     swizzle, plain = layout.swizzle, str(layout.unswizzled).removeprefix("TileLayout(").removesuffix(")")
     if swizzle is None:
         return f"no swizzle, {plain}"
@@ -119,28 +119,28 @@ def _in_words(layout: Any, size: int) -> str:
 
 
 def _panels(heading: str, phases: Sequence[Phase]) -> list[Panel]:
-    """One panel for each way in which phases look, the worst first."""
+    """Return one panel for each group of equal phases, the one with the most wavefronts first."""
     kinds: dict[Any, list[Phase]] = {}
     for phase in phases:
         kinds.setdefault(phase.pattern, []).append(phase)
     alike = sorted(kinds.values(), key=lambda group: -group[0].wavefronts)
     total, least = sum(phase.wavefronts for phase in phases), len(phases)
-    times = "the least" if total == least else f"{total / least:.3g} times the least: bank conflicts"
+    times = "the minimum" if total == least else f"{total / least:.3g} x the minimum: bank conflicts"
     hidden = Counter(phase.wavefronts for group in alike[MOST_PATTERNS:] for phase in group)
-    rest = "".join(f", {count} more phases of {wavefronts}" for wavefronts, count in sorted(hidden.items()))
+    rest = "".join(f"; not drawn: {count} phases of {wavefronts}" for wavefronts, count in sorted(hidden.items()))
     panels = [_phase_panel(group[0], len(group)) for group in alike[:MOST_PATTERNS]]
     panels[0] = attrs.evolve(panels[0], title=heading)
-    below = f"in all {total} wavefronts for {least} phases ({times}){rest}"
+    below = f"total: {total} wavefronts for {least} phases ({times}){rest}"
     return [*panels[:-1], attrs.evolve(panels[-1], below=below)]
 
 
 def _wavefronts(count: int) -> str:
-    """Return the wavefronts of one phase in words; more than one are a bank conflict."""
+    """Return the text for the wavefronts of one phase; more than one is a bank conflict."""
     return "1 wavefront" if count == 1 else f"{count} wavefronts ({count}-way bank conflict)"
 
 
 def _phase_panel(phase: Phase, count: int) -> Panel:
-    """The banks of the threads of a phase that stands for so many."""
+    """Return the panel of the banks of a phase, which represents ``count`` equal ones."""
     turns, ids = np.zeros((len(phase.threads), BANKS), int), np.full((len(phase.threads), BANKS), -1)
     rows = np.arange(len(ids))[:, None]
     turns[rows, phase.banks] = phase.turns
@@ -151,15 +151,16 @@ def _phase_panel(phase: Phase, count: int) -> Panel:
         row, bank = place[:2]
         who, banks = f"t{phase.threads[row]}", phase.banks[row]
         if crowded[bank]:
-            boxes.append(Rectangle(place, str(turns[row, bank]), 3, f"{who}: bank {bank}, turn {turns[row, bank]}"))
+            tip = f"{who}: bank {bank}, wavefront {turns[row, bank]}"
+            boxes.append(Rectangle(place, str(turns[row, bank]), 3, tip))
         else:
             boxes.append(Rectangle(place, "", 2, f"{who}: banks {banks[0]} to {banks[-1]}"))
-    heading = _wavefronts(phase.wavefronts) + f"; {count} alike" * (count > 1)
+    heading = _wavefronts(phase.wavefronts) + f"; {count} phases" * (count > 1)
     names = [f"t{thread}" for thread in phase.threads.tolist()], [str(bank) * (bank % 4 == 0) for bank in range(BANKS)]
     grid = Grid.empty(*names, f"instruction {phase.step}, warp {phase.warp}, phase {phase.number}: {heading}")
     fills = {
-        2: "words of one thread, in banks of their own",
-        3: "a bank conflict: threads access different words of the bank, and the number is the turn of each",
+        2: "words of one thread without a bank conflict",
+        3: "bank conflict: threads access different words of the bank; the number is the wavefront of each",
     }
     return Panel("", grid, boxes, fills, cell=(12.9, 13.3, 13), padding=0, blank=True)
 
@@ -175,17 +176,17 @@ def _phase_data(phase: Phase) -> dict[str, Any]:
 
 
 def draw_layout(region: tc.Region, selection: Selection, compare_with: tc.TileLayout | None) -> Iterator[Figure]:
-    """Yield pictures of the bank of each element of a box in memory, before and after the swizzle (or beside another layout).
+    """Yield the picture of the bank of each element of a box in memory, beside the layout without swizzle or another one.
 
     Raises:
-        RequestError: the selection is empty, or it does not fit.
+        RequestError: the selection is empty, or the picture does not fit a page.
     """
     size, table = region.buffer.dtype.bits // 8, table_shape(region.extents)
     selection.of()
     rows, columns = selection.window(table)
     subtitle = (
-        "One box = elements side by side whose bytes are side by side too, at most 16 bytes. Label: its banks (4 bytes each); "
-        "shade: the eighth of the line of 128 bytes."
+        "One box = elements of a row whose bytes are contiguous, at most 16 bytes. Label: its banks (4 bytes each). "
+        "Shade: its banks modulo 16."
     )
     other = _other_layout(region, compare_with)
     states = {"layout": region} if other is None else {"before": _with_layout(region, other), "after": region}
@@ -201,7 +202,7 @@ def draw_layout(region: tc.Region, selection: Selection, compare_with: tc.TileLa
 
 
 def _layout_panel(title: str, offsets: Any, size: int, row: int, column: int) -> Panel:
-    """A box where the bytes go on along a row, at most 16 and inside one unit of 16."""
+    """Return the panel of a layout; one box has contiguous bytes of a row within one aligned unit of 16 bytes."""
     step = np.diff(offsets, axis=1, prepend=offsets[:, :1] - 2 * size)
     begins = (step != size) | (offsets % CHUNK == 0)
     ids = np.cumsum(begins.ravel()).reshape(offsets.shape)
@@ -218,7 +219,7 @@ def _layout_panel(title: str, offsets: Any, size: int, row: int, column: int) ->
     down = offsets[: max(1, LINE_BYTES // max(wide, BANK_BYTES)), 0]
     words = np.unique((down[:, None] // BANK_BYTES + np.arange(max(1, wide // BANK_BYTES))).ravel())
     turns = int(np.bincount(words % BANKS).max())
-    below = f"down a column, {len(down)} threads of {wide} bytes: {_wavefronts(turns)}"
+    below = f"{len(down)} threads down a column, {wide} bytes each: {_wavefronts(turns)}"
     fills = {f: f"banks {4 * f} to {4 * f + 3} and {4 * f + 16} to {4 * f + 19}" for f in range(4)}
     high, along = offsets.shape
     names = [str(row + at) for at in range(high)], [str(column + at) for at in range(along)]

@@ -1,4 +1,4 @@
-"""The command ``tilecopy draw``: one copy as a picture."""
+"""The command ``tilecopy draw``, which draws one copy."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from .drawing import KINDS, draw
 from .picture import SUFFIXES
 
 
-@click.command("draw", cls=ResultCommand, short_help="Draw one copy: who moves what, which bank, who owns what.")
+@click.command("draw", cls=ResultCommand, short_help="Draw the threads, banks or registers of one copy.")
 @click.option(
     "-o",
     "--output",
     type=FilePath(),
-    help=f"Write the picture to this file ({', '.join(SUFFIXES)}); without it, the SVG is printed.",
+    help=f"File to write ({', '.join(SUFFIXES)}). Default: print the SVG.",
 )
-@click.option("--kind", type=Choice("kind", KINDS), help="What to draw. Default: what fits the copy.")
-@click.option("--select", help="Draw a part: 'instruction 2', 'warp 1', 'rows 0:32', with commas between.")
+@click.option("--kind", type=Choice("kind", KINDS), help="Kind of picture. Default: the kind that fits the copy.")
+@click.option("--select", help="Part to draw, such as 'instruction 2, warp 1' or 'rows 0:32'.")
 @click.option("--width", type=int, default=960, show_default=True, help="Width in pixels.")
 @copy_options
 def draw_command(output: Path | None, kind: str | None, select: str | None, width: int, **copy: Any) -> Result:
-    """Draw one copy from what its emitted PTX does on the emulator.
+    """Draw one copy as its PTX runs on the emulator.
 
-    Arguments are those of `tilecopy plan`. `--json` prints the data of the picture:
+    The arguments are those of `tilecopy plan`. `--json` prints the data of the picture:
 
     \b
       tilecopy draw "global float16 [64, 64] [0:16, :]" "shared float16 [16, 64]" --scope cta:64 -o copy.svg
     """
     if output is not None and output.suffix.lower() not in SUFFIXES:
-        raise click.UsageError(f"--output {printable_name(output)}: must end in one of {', '.join(SUFFIXES)}")
+        raise click.UsageError(f"--output must end in one of {', '.join(SUFFIXES)}, got {printable_name(output)}")
     plan = tc.plan(**copy)
     if output is None:
         picture = draw(plan, kind, select=select, width=width)

@@ -1,4 +1,4 @@
-"""Sectors of global memory and wavefronts of shared memory, request by request."""
+"""Counts of the sectors of global memory and the wavefronts of shared memory in each request."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .trace import CopySide, requests_of
 
 @attrs.frozen(eq=False)
 class Phase:
-    """The threads of a warp that shared memory serves together: 128 bytes of them.
+    """The threads of a warp that shared memory serves together, with at most 128 bytes.
 
     Attributes:
-        step, warp, number: the instruction, the warp, and which phase of theirs.
-        threads: who.
-        banks: of each thread the banks of its words, shape ``(threads, words)``.
-        turns: when each word is served, from 1; words of one bank that differ are served one after another.
+        step, warp, number: the numbers of the instruction, the warp and the phase.
+        threads: the numbers of the threads.
+        banks: the banks of the words of each thread, shape ``(threads, words)``.
+        turns: the wavefront that serves each word, from 1; different words of one bank need different wavefronts.
     """
 
     step: int
@@ -31,18 +31,18 @@ class Phase:
 
     @property
     def wavefronts(self) -> int:
-        """Number of turns."""
+        """The number of wavefronts of the phase."""
         return int(self.turns.max(initial=0))
 
     @property
     def pattern(self) -> tuple[Any, ...]:
-        """What equal phases share: everything but their threads and their first bank."""
+        """A key that is equal for phases that differ only in their threads and first bank."""
         turned = (self.banks - self.banks[0, 0]) % BANKS
         return tuple((self.threads - self.threads[0]).tolist()), turned.tobytes(), self.turns.tobytes()
 
 
 def phases_of(touched: Any) -> list[Phase]:
-    """Return the phases of all requests, in order."""
+    """Return the phases of all accesses, in the order of their requests."""
     phases = []
     touched = touched[np.lexsort((touched.thread, touched.phase, requests_of(touched)))]
     begins = (np.diff(requests_of(touched)) != 0) | (np.diff(touched.phase) != 0)
@@ -62,7 +62,7 @@ def phases_of(touched: Any) -> list[Phase]:
 
 
 def counts_of(side: CopySide) -> dict[str, int]:
-    """Return the ``requests`` of a side that threads access, its ``sectors`` or ``wavefronts``, and the ``least`` that hold as many bytes."""
+    """Return the ``requests`` of a side, its ``sectors`` or ``wavefronts``, and the ``least`` that could serve its bytes."""
     if side.space == "shared":
         phases = phases_of(side.accesses)
         number, least = {"wavefronts": sum(phase.wavefronts for phase in phases)}, len(phases)

@@ -1,4 +1,4 @@
-"""Draw a layout, region, plan or fragment."""
+"""The function :func:`draw`, which draws a plan, a region, a buffer or a layout."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from .svg import Figure
 from .trace import TOLD, CopyTrace, run_copy
 
 FigureMaker = Callable[[Selection], Iterator[Figure]]
-"""Makes the pictures of a selection, the best first; TooLargeError after the last."""
+"""A function that yields the figures of a selection, the best first, and then raises TooLargeError."""
 KINDS = ("moves", "banks", "fragment", "bulk")
 LEAST_WIDTH, MOST_WIDTH = 480, 4096
 MOST_ELEMENTS = 1 << 20
-"""Most elements of a layout that is drawn by itself."""
+"""The most elements of a region, buffer or layout that is drawn without a plan."""
 _ELEMENTS = {0: "complex128", 1: "uint64", 3: "uint16", 4: "uint8"}
-"""By the ``per_element`` of a swizzle."""
+"""The ``per_element`` of a swizzle -> the dtype that it is for."""
 
 
 def draw(
@@ -42,26 +42,26 @@ def draw(
     """Draw a copy, a region, a buffer or a layout.
 
     Args:
-        x: a :class:`tilecopy.Plan`; a region, buffer or layout of memory, whose banks are drawn, or of registers or tensor memory,
-            where each element's place is. A layout alone is taken as of elements of 4 bytes, or of those that its swizzle is for.
-        kind: ``moves`` (who moves each element, in which vector), ``banks`` (of shared memory, with the conflicts of each phase),
-            ``fragment`` (which thread and register, or lane and column of tensor memory, holds each element), ``bulk`` (what an
-            engine moves); by default what fits.
-        select: what to draw of it: ``"instruction 2"``, ``"warp 1"``, ``"phase 0"``, ``"thread 5"``, ``"rows 0:32"``, ``"columns 0:64"``, with
-            commas between.
-        compare_with: of ``banks``: another layout of the shared buffer, drawn beside; by default the one without the swizzle.
-        width: of the picture, in pixels.
+        x: a :class:`tilecopy.Plan`, or a region, buffer or layout. Of memory, the banks are drawn; of registers or tensor memory,
+            the place of each element. A layout alone has elements of 4 bytes, or of the size that its swizzle is for.
+        kind: ``moves`` (which thread moves each element, in which vector), ``banks`` (of shared memory, with the conflicts of
+            each phase), ``fragment`` (which thread and register, or lane and column of tensor memory, holds each element),
+            ``bulk`` (what a bulk or tensor copy moves). Default: the kind that fits.
+        select: the part to draw: ``"instruction 2"``, ``"warp 1"``, ``"phase 0"``, ``"thread 5"``, ``"rows 0:32"``,
+            ``"columns 0:64"``, or several of them, separated by commas.
+        compare_with: for ``banks``, another layout of the shared buffer to draw beside. Default: the one without the swizzle.
+        width: the width of the picture in pixels.
 
     Returns:
-        The picture. Starts and sizes that are known at run time only have their least values, and the picture says so.
+        The picture. Starts and sizes that are known only at run time have their minimum values, and the picture shows them.
 
     Raises:
-        RequestError: the kind, selection or picture does not exist, or it is too large for a page; the message names selections that fit.
-        TilecopyError: what dispatch or the emulator finds wrong with the copy.
+        RequestError: the kind or selection does not exist, or the picture is too large for a page; the message names selections that fit.
+        TilecopyError: dispatch or the emulator rejects the copy.
     """
     optional(one_of(*KINDS)).check(kind, "draw", "kind")
     if type(width) is not int or not LEAST_WIDTH <= width <= MOST_WIDTH:
-        raise tc.RequestError(f"draw: width must be {LEAST_WIDTH} to {MOST_WIDTH} pixels, got {short_repr(width)}")
+        raise tc.RequestError(f"draw: width must be from {LEAST_WIDTH} to {MOST_WIDTH} pixels, got {short_repr(width)}")
     if compare_with is not None and not isinstance(compare_with, tc.TileLayout):
         raise tc.RequestError(f"draw: compare_with must be a layout, got {short_repr(compare_with)}")
     selection = Selection.read(select)
@@ -69,7 +69,7 @@ def draw(
         return _of_plan(x, kind, selection, compare_with, width)
     region = _region_of(x)
     if not region.size:
-        raise tc.RequestError(f"draw: x must have elements, got {region}")
+        raise tc.RequestError(f"draw: x must have at least one element, got {region}")
     if region.size > MOST_ELEMENTS:
         raise tc.RequestError(
             f"draw: x must have at most {MOST_ELEMENTS} elements, got {region.size}: draw a region of {short_repr(x)}"
@@ -79,19 +79,19 @@ def draw(
     kind = kind or fitting
     if region.buffer.dtype.bits % 8:
         raise tc.RequestError(
-            f"draw: x must have elements of whole bytes: draw the view(dtype='uint8') of {short_repr(x)}"
+            f"draw: elements of x must have at least 8 bits, got {short_repr(x)}: draw its view(dtype='uint8')"
         )
     if kind == "fragment" and not (region.buffer.space == "tmem" and axes <= TENSOR_AXES):
         return _of_plan(load_of(region.buffer), kind, selection, compare_with, width)
     if kind not in ("banks", "fragment"):
         raise tc.RequestError(
-            f"draw: kind {kind!r} needs a plan, because a layout alone does not say who moves its elements; draw kind {fitting!r}"
+            f"draw: kind {kind!r} needs a plan, because a layout has no threads that move its elements: use kind {fitting!r}"
         )
     if kind == "banks" != fitting:
-        raise tc.RequestError(f"draw: only memory has banks; draw kind {fitting!r} of {short_repr(x)}")
+        raise tc.RequestError(f"draw: kind 'banks' needs a layout of memory, got {short_repr(x)}: use kind {fitting!r}")
     if not all(isinstance(start, int) for start in region.starts) or region.buffer.placed_by():
         raise tc.RequestError(
-            f"draw: {region} starts at an offset known at run time only; give it as a number, or draw a plan"
+            f"draw: the start of {region} must be a constant, but it is known only at run time: use a number, or draw a plan"
         )
     figures: FigureMaker = (
         partial(draw_layout, region, compare_with=compare_with) if kind == "banks" else partial(draw_tensor, region)
@@ -121,7 +121,7 @@ def _picture(
     width: int,
     data: dict[str, Any],
 ) -> Picture:
-    """Return the first figure that fits; if none does, the error names selections that do."""
+    """Return the picture of the first figure that fits; if none fits, raise an error with selections that fit."""
     if compare_with is not None and kind != "banks":
         raise tc.RequestError(f"draw: compare_with needs kind 'banks', got kind {kind!r}")
     try:
@@ -130,31 +130,35 @@ def _picture(
         fitting = [next((text for text in group if _fits(figures, text, width)), None) for group in error.parts]
         notes = [f" ({error.count_note})" * bool(error.count_note)] + [""] * len(fitting)
         suggestions = [f"select={text!r}{note}" for text, note in zip(fitting, notes, strict=False) if text]
-        parts = f"a part of it: {' or '.join(suggestions)}" if suggestions else "a smaller copy"
-        raise tc.RequestError(f"draw: {error.what}, too many to be read on one page; draw {parts}") from None
+        parts = f"a part: {' or '.join(suggestions)}" if suggestions else "a smaller copy"
+        raise tc.RequestError(f"draw: a picture of {error.what} does not fit on one page: draw {parts}") from None
     return Picture(figure.title, kind, svg, {"kind": kind, "title": figure.title, **data, **figure.data})
 
 
 def _first_fitting(figures: FigureMaker, selection: Selection, width: int) -> tuple[Figure, str]:
-    """Return the first figure that fits, and its text; TooLargeError where none does."""
+    """Return the first figure that fits, and its SVG text.
+
+    Raises:
+        TooLargeError: no figure fits.
+    """
     return next((figure, svg) for figure in figures(selection) if (svg := figure.svg(width)) is not None)
 
 
 def _fits(figures: FigureMaker, selection: str, width: int) -> bool:
-    """Return True if a page holds a selection."""
+    """Return True if the picture of a selection fits on one page."""
     try:
         return bool(_first_fitting(figures, Selection.read(selection), width))
-    except (tc.RequestError, TooLargeError):  # it names nothing that is there, or too much
+    except (tc.RequestError, TooLargeError):  # the selection is empty or too large
         return False
 
 
 def _has_owners(layout: tc.TileLayout) -> bool:
-    """Return True if threads hold the elements."""
+    """Return True if the layout has thread axes."""
     return any(axis.name not in ("m", *TENSOR_AXES) for axis in layout.axes)
 
 
 def _region_of(x: Any) -> Any:
-    """Return the region of a buffer, or of a layout with elements of 4 bytes, or of the size that its swizzle is for."""
+    """Return a region, or the whole region of a buffer or of a layout; a layout has elements of its swizzle's size or 4 bytes."""
     if isinstance(x, tc.TileLayout):
         shape, per_element = tuple(it.extent for it in x.shard), x.swizzle.per_element if x.swizzle is not None else 2
         if _has_owners(x):
@@ -170,7 +174,7 @@ def _region_of(x: Any) -> Any:
 
 
 def data_of(trace: CopyTrace) -> dict[str, Any]:
-    """Return a trace as plain data: the copy's instructions, each access of a thread, and where each element went."""
+    """Return a trace as plain data: the instructions of the copy, each access, and where each element came from."""
     request = trace.request
     trace_data: dict[str, Any] = {
         "copy": str(request),

@@ -1,4 +1,4 @@
-"""The picture "bulk": what an engine moves with each instruction."""
+"""The picture "bulk": the bytes that each instruction of a bulk or tensor copy moves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .trace import NO_PLACE, CopySide, CopyTrace, holders
 
 
 def pieces_of(trace: CopyTrace, selection: Selection) -> tuple[Any, Any]:
-    """Return the pieces that are contiguous on both sides, of the source and of the destination."""
+    """Return the accesses of the source and of the destination, merged into pieces that are contiguous on both sides."""
     source, destination = (side.accesses for side in trace.sides)
     names = ("instruction", "warp", "phase", "thread")
     chosen = selection.of(**{name: source[name] for name in names})
@@ -33,7 +33,7 @@ def pieces_of(trace: CopyTrace, selection: Selection) -> tuple[Any, Any]:
     inside = within(trace.destination, destination, selection)
     source, destination = source[inside], destination[inside]
     if not len(source):
-        raise tc.RequestError("draw: select: no access is in all of these")
+        raise tc.RequestError("draw: select: no access matches every part of the selection")
     order = np.lexsort([destination.byte, destination.cta, source.instruction])
     source, destination = source[order], destination[order]
     if trace.destination.space == "tmem":
@@ -45,7 +45,7 @@ def pieces_of(trace: CopyTrace, selection: Selection) -> tuple[Any, Any]:
     follows &= (filled[1:] == filled[:-1]) & ((source.read == source.bytes) | filled)[:-1]
     first = np.flatnonzero(~np.concatenate([[False], follows]))
     sizes, reads = (np.add.reduceat(value, first) for value in (source.bytes, source.read))
-    if len(np.unique(sizes[reads > 0])) <= 1:  # else a swizzle leaves runs of several lengths: each unit by itself
+    if len(np.unique(sizes[reads > 0])) <= 1:  # otherwise a swizzle splits them into several lengths: keep each unit
         source, destination = source[first], destination[first]
         for pieces in (source, destination):
             pieces.bytes, pieces.read = sizes, reads
@@ -53,23 +53,25 @@ def pieces_of(trace: CopyTrace, selection: Selection) -> tuple[Any, Any]:
 
 
 def draw_bulk(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
-    """Yield the pictures.
+    """Yield the picture of a bulk or tensor copy.
 
     Raises:
-        RequestError: threads move the bytes, the selection is empty, or it does not fit.
+        RequestError: threads move the bytes, the selection is empty, or the picture does not fit a page.
     """
     if not trace.by_engine:
-        raise tc.RequestError(f"draw: {trace.variant} moves bytes by threads; draw kind 'moves'")
+        raise tc.RequestError(
+            f"draw: kind 'bulk' needs a bulk or tensor copy, but threads move the bytes of {trace.variant}: use kind 'moves'"
+        )
     source, destination = pieces_of(trace, selection)
     subtitle = (
-        "Thread t0 issues. One box = bytes that are side by side on both sides. Label: the instruction (c0 the first), and the "
-        "first element."
+        "Thread t0 issues the copy. One box = bytes that are contiguous on both sides. Label: the instruction (c0 is the first) "
+        "and the first element."
     )
     panels = [
         [_panel(trace, trace.source, source, source)],
         [_panel(trace, trace.destination, destination, source)],
     ]
-    signs = {"frame": "lanes of one warp", "absent": "not read or not written"}
+    signs = {"frame": "lanes of one warp", "absent": "neither read nor written"}
     notes = [instructions_text(trace)]
     if (descriptor := getattr(trace.partition, "descriptor", None)) is not None:
         notes.append(
@@ -78,11 +80,11 @@ def draw_bulk(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
     notes += notes_of(trace)
     yield Figure(f"What the engine moves: {trace}, {trace.variant}", subtitle, panels, signs, notes)
     count = int(trace.source.accesses.instruction.max()) + 1
-    raise TooLargeError(f"{len(source)} pieces", (("instruction 0",),), f"there are {count} of them")
+    raise TooLargeError(f"{len(source)} pieces", (("instruction 0",),), f"of {count} instructions")
 
 
 def _panel(trace: CopyTrace, side: CopySide, touched: Any, source: Any) -> Panel:
-    """A side in global memory by coordinate, in shared memory by address; where each piece is from, by ``source``."""
+    """Return the panel of a side: global memory by coordinate, shared memory by address; ``source`` labels each piece."""
     fills = legend_of("instruction", touched.instruction.tolist(), "c")
 
     def look(step: int) -> tuple[str, int, str]:

@@ -1,4 +1,4 @@
-"""The picture "fragment": which thread and register, or which lane and column of tensor memory, holds each element."""
+"""The picture "fragment": the thread and register, or the lane and column of tensor memory, that hold each element."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _SCOPES = {"warp": {"laneid"}, "warpgroup": {"laneid", "wid_in_wg", "tid_in_wg"}
 
 
 def load_of(buffer: tc.Buffer) -> tc.Plan:
-    """Return a copy from global memory into a fragment of a buffer's layout, by the smallest scope that its thread axes name.
+    """Return a plan that loads a fragment with a buffer's layout from global memory, with the smallest scope that has its threads.
 
     Raises:
-        RequestError: it names no threads, or those of more than a CTA.
+        RequestError: the layout has no thread axes, or axes beyond one CTA.
         NoVariantError: no installed variant loads such a fragment.
     """
     layout: Any = buffer.layout
     named = {axis.name for axis in layout.axes if axis.name != "m"}
     if not named or not named <= set(AXES):
-        what = f"lies over {', '.join(sorted(named))}" if named else "names no threads; kind 'banks' draws it as memory"
+        what = f"has the axes {', '.join(sorted(named))}" if named else "has none: use kind 'banks'"
         raise tc.RequestError(
-            f"draw: a fragment is held by the threads of one CTA or by tensor memory, and {layout} {what}"
+            f"draw: kind 'fragment' needs thread axes of one CTA, or tensor memory axes, but {layout} {what}"
         )
     last = sum(AXES[axis.name][0] * (int(layout.reach(axis)) - 1) for axis in layout.axes if axis.name != "m")
     kind = next((kind for kind, axes in _SCOPES.items() if named <= axes), "cta")
@@ -41,30 +41,30 @@ def load_of(buffer: tc.Buffer) -> tc.Plan:
 
 
 def draw_fragment(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
-    """Yield the picture, whole or in zooms.
+    """Yield the picture of the whole fragment, then pictures with a zoom.
 
     Raises:
-        RequestError: no side is in registers, the selection is empty, or it does not fit.
+        RequestError: no side is in registers, the selection is empty, or no picture fits a page.
     """
     sides = [side for side in trace.sides if side.space == "local"]
     if not sides:
-        raise tc.RequestError("draw: kind 'fragment' needs a copy with a side in registers; leave kind out")
+        raise tc.RequestError("draw: kind 'fragment' needs a copy to or from registers: omit kind")
     side, size = sides[-1], trace.size
     grid, copies = owners_of(trace, side, Selection()), int(registers_of(trace, side)[2].max())
     per_box = 4 // size
     box = f"one 32-bit register of one thread = {per_box} element{'s' * (per_box > 1)}"
     if not per_box:
-        box = f"{size // 4} 32-bit registers of one thread, from the one that is named = 1 element"
+        box = f"{size // 4} 32-bit registers of one thread, the first in the label = 1 element"
     extents, names = " x ".join(map(str, side.region.extents)), " to ".join(copy_side.label for copy_side in sides)
     title = f"Who owns each element: {names}, {side.region.buffer.dtype} {extents}, {trace.threads} threads"
-    several = f" Each element is held by {copies} threads; the first is named." if copies > 1 else ""
+    several = f" {copies} threads hold each element; the label names the first." if copies > 1 else ""
     subtitle = f"One box = {box}. Label: thread and register. Shade: register.{several}"
     verb = "loaded into registers" if side is trace.destination else "stored from registers"
-    notes = [f"Marked elements were {verb} by {trace.variant} on the emulator and read back."]
+    notes = [f"Verified on the emulator: marked elements were {verb} by {trace.variant} and read back."]
     notes = [instructions_text(trace), *notes] if len(sides) > 1 else notes
     threads = np.unique(grid.ids[grid.ids >= 0] // WORDS)
     owner = 5 if 5 in threads else int(threads.max(initial=0))
-    signs = {"followed": f"all that thread {owner} holds", "absent": "held by none"}
+    signs = {"followed": f"all elements of thread {owner}", "absent": "held by no thread"}
 
     stacks = []
     for copy_side in sides:
@@ -76,9 +76,9 @@ def draw_fragment(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
     if not selection.is_partial:
         warps = rectangles(grid.ids // WORDS // 32, grid.ids >= 0)
         boxes = [Rectangle(place, f"warp {number}", 0, f"warp {number}") for number, place in warps]
-        for inner in first_registers(trace, side, "2 its first rows and columns", owner):
+        for inner in first_registers(trace, side, "2 the first rows and columns", owner):
             outer = Panel(
-                "1 the whole fragment, by warp", grid, boxes, followed=[(0, 0, inner.rows, inner.columns)], optional=True,
+                "1 the whole fragment by warp", grid, boxes, followed=[(0, 0, inner.rows, inner.columns)], optional=True,
                 cell=(0, 380 / columns, min(18.0, 480 / rows)),
             )  # fmt: skip
             yield Figure(title, subtitle, [[outer], [inner]], signs, notes, beside=True)
@@ -86,16 +86,16 @@ def draw_fragment(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
 
 
 def draw_tensor(region: tc.Region, selection: Selection) -> Iterator[Figure]:
-    """Yield the picture of a box of tensor memory, by lane and column; equal lanes are one row.
+    """Yield the picture of a box of tensor memory by lane and column; lanes with the same elements are one row.
 
     Raises:
-        RequestError: it is not inside tensor memory, the selection is empty, or it does not fit.
+        RequestError: the box exceeds tensor memory, the selection is empty, or the picture does not fit a page.
     """
     layout: Any = region.buffer.layout
     size, (places, element) = region.buffer.dtype.bits // 8, elements_of(region, {})[1]
     if not len(element) or layout.reach(tc.TLane) > TMEM_LANES or layout.reach(tc.TCol) * size > LANE_BYTES:
         raise tc.RequestError(
-            f"draw: tensor memory has {TMEM_LANES} lanes of {LANE_BYTES} bytes; {region}, {layout},does not fit"
+            f"draw: {region} must fit {TMEM_LANES} lanes of {LANE_BYTES} bytes of tensor memory, got {layout}"
         )
     selection.of()
     for replica in layout.replica:
@@ -121,10 +121,10 @@ def draw_tensor(region: tc.Region, selection: Selection) -> Iterator[Figure]:
         label = ",".join(str(start + along) for start, along in index)
         where = f"lane {window.row_names[place[0]]}, column {window.column_names[place[1]]}"
         boxes.append(Rectangle(place, label, int(copies > 1), f"{where}: element ({label})"))
-    fills = {0: "the element's only place", 1: f"one of the element's {copies} places"}
+    fills = {0: "stored once", 1: f"one of {copies} places of the element"}
     high = max(12, min(18, MOST_HEIGHT / len(window.ids)))
-    title = f"Where each element lies: tensor memory {region}, elements of {size} bytes"
-    subtitle = "One box = an element, or those that share a column of 32 bits. Label: the first of them. A row = the lanes that hold the same."
+    title = f"Where each element is stored: tensor memory {region}, elements of {size} bytes"
+    subtitle = "One box = an element, or those that share a 32-bit column. Label: the first element. One row = lanes with the same elements."
     data = {"element": element.tolist(), "lane": lanes.tolist(), "byte": inside.tolist()}
     yield Figure(
         title, subtitle, [[Panel("", window, boxes, fills, cell=(0, 64, high))]], {"absent": "no element"}, data=data

@@ -1,4 +1,4 @@
-"""Both sides of a copy as grids of numbers (which access or register holds each element), and what pictures of several kinds say."""
+"""Grids and texts that several kinds of pictures use. A grid has the number of the access or register of each element."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from .svg import Grid, Panel, Rectangle, outlines, rectangles
 from .trace import COLUMN_BYTES, LANE_BYTES, NO_PLACE, CopySide, CopyTrace, holders
 
 UNIT = 16
-"""Bytes of the widest cell there: no access of a thread in shared memory is wider."""
+"""Bytes of the widest cell of shared memory: a thread accesses at most 16 bytes."""
 WORDS = 4096
-"""More registers than a thread has: a number of a grid of registers is that of the thread times this, and the register."""
+"""More registers than a thread has: the number of a register in a grid is ``thread * WORDS + register``."""
 FOLDS = (64, 32, 16)
-"""Elements of a row of a long single dimension: the longest that fits."""
+"""Row lengths into which a one-dimensional box is folded, longest first."""
 ALIKE = (8, 4, 2, 1)
-"""Lanes of a row of tensor memory."""
+"""Numbers of equal lanes of tensor memory that are drawn as one row, largest first."""
 Look = Callable[[int], tuple[str, int, str]]
-"""The label, fill and tip of the box of a number."""
+"""A function that returns the label, fill and tip of the box with a number."""
 
 
 def table_shape(extents: tuple[int, ...], fold: int = FOLDS[0]) -> tuple[int, int]:
-    """Return rows and columns of a box: the last dimension that is not 1 runs along a row; a long single dimension is folded."""
+    """Return the rows and columns in which a box is drawn. The last extent above 1 is the row; a long 1-D box is folded."""
     extents_above_1 = [extent for extent in extents if extent > 1] or [1]
     if len(extents_above_1) == 1:
         length = extents_above_1[0]
@@ -39,7 +39,7 @@ def table_shape(extents: tuple[int, ...], fold: int = FOLDS[0]) -> tuple[int, in
 
 
 def within(side: CopySide, touched: Any, selection: Selection) -> Any:
-    """Return a mask of the accesses that touch the selected rows and columns."""
+    """Return the indices of the accesses that touch the selected rows and columns."""
     if (selection.rows is None and selection.columns is None) or not len(touched):
         return np.arange(len(touched))
     shape = table_shape(side.region.extents)
@@ -50,7 +50,7 @@ def within(side: CopySide, touched: Any, selection: Selection) -> Any:
 
 
 def by_coordinate(side: CopySide, ids: Any, fold: int = FOLDS[0]) -> Grid:
-    """Return the grid of a side's box in rows and columns, each element with its number."""
+    """Return the grid of a side's box by coordinate, with a number for each element."""
     wide = [dim for dim, extent in enumerate(side.region.extents) if extent > 1] or [0]
     rows, columns = shape = table_shape(side.region.extents, fold)
     folded = len(wide) == 1
@@ -65,11 +65,11 @@ def by_coordinate(side: CopySide, ids: Any, fold: int = FOLDS[0]) -> Grid:
 
 
 def by_address(side: CopySide, touched: Any, size: int, line: int = LINE_BYTES) -> Grid:
-    """Return the grid of the bytes that accesses touched, in lines; a cell is the widest unit that no access splits.
+    """Return the grid of the bytes that accesses touch, in lines. A cell is the widest unit that no access splits.
 
     Args:
-        side: of a copy.
-        touched: its accesses, or some of them.
+        side: the side of the copy.
+        touched: the accesses to draw.
         size: bytes of an element.
         line: bytes of a line.
     """
@@ -87,10 +87,10 @@ def tensor_panel(side: CopySide, touched: Any, look: Look, **more: Any) -> Panel
     """Return the panel of a side in tensor memory: one box per instruction and warp, over its lanes and columns.
 
     Args:
-        side: of a copy.
-        touched: its accesses, or some of them.
-        look: of the number of an instruction.
-        more: of the panel.
+        side: the side of the copy.
+        touched: the accesses to draw.
+        look: returns the look of an instruction's box.
+        more: more fields of the panel.
     """
     columns, lanes = touched.byte % LANE_BYTES // COLUMN_BYTES, touched.byte // LANE_BYTES
     wide = int((columns + touched.bytes // COLUMN_BYTES).max())
@@ -99,7 +99,7 @@ def tensor_panel(side: CopySide, touched: Any, look: Look, **more: Any) -> Panel
         ids[lanes, columns + word] = 4 * touched.instruction + lanes // 32
     alike = next(alike for alike in ALIKE if (np.repeat(ids[::alike], alike, axis=0) == ids).all())
     names = [str(lane) for lane in range(0, TMEM_LANES, alike)], [str(column) for column in range(wide)]
-    grid = Grid(ids[::alike], ids[::alike], *names, "column after the first, 4 bytes each; rows: lanes")
+    grid = Grid(ids[::alike], ids[::alike], *names, "column from the first, 4 bytes each; rows: lanes")
     boxes = []
     for number, place in rectangles(grid.ids):
         label, fill, tip = look(number // 4)
@@ -114,9 +114,9 @@ def tensor_panel(side: CopySide, touched: Any, look: Look, **more: Any) -> Panel
 
 
 def registers_of(trace: CopyTrace, side: CopySide) -> tuple[Any, Any, Any]:
-    """Return the thread, the 32-bit register and the number of copies of each element of the box, from the arrival map.
+    """Return the first thread, its 32-bit register and the number of threads that hold each element of the box.
 
-    A register of 64 bits counts as two.
+    A 64-bit register counts as two.
     """
     source, destination, size = trace.source, trace.destination, trace.size
     if destination.space == "local":
@@ -140,11 +140,11 @@ def owners_of(
     """Return the grid of the registers of a side, by coordinate.
 
     Args:
-        trace: the copy.
-        side: of it.
-        selection: what is drawn of it.
-        elements: the only ones that are, if not all.
-        fold: elements of a row of a single dimension.
+        trace: the trace of the copy.
+        side: one of its sides.
+        selection: the part to draw.
+        elements: the elements to draw, by default all.
+        fold: the longest row of a one-dimensional box.
     """
     threads, registers, _ = registers_of(trace, side)
     chosen = threads >= 0
@@ -157,7 +157,7 @@ def owners_of(
 
 
 def register_panel(grid: Grid, title: str, followed: Any) -> Panel:
-    """Return a panel with one box per register of a thread; ``followed``: which cells of the grid are outlined."""
+    """Return a panel with one box per register of a thread; ``followed`` is the mask of the cells to outline."""
     boxes, used = [], set[int]()
     for number, place in rectangles(grid.ids):
         thread, register = divmod(number, WORDS)
@@ -168,7 +168,7 @@ def register_panel(grid: Grid, title: str, followed: Any) -> Panel:
 
 
 def first_registers(trace: CopyTrace, side: CopySide, title: str, owner: int = NO_PLACE) -> Iterator[Panel]:
-    """Return the panel of the registers of the first rows and columns, with those of one thread outlined."""
+    """Yield panels of the registers of the first rows and columns, the widest first; those of one thread are outlined."""
     rows, columns = table_shape(side.region.extents)
     for wide in (64, 32, 16, 8):
         grid = owners_of(trace, side, Selection(rows=(0, min(16, rows)), columns=(0, min(wide, columns))))
@@ -176,7 +176,7 @@ def first_registers(trace: CopyTrace, side: CopySide, title: str, owner: int = N
 
 
 def side_title(side: CopySide) -> str:
-    """Return a side's title: global memory and registers are drawn by coordinate, shared memory by address."""
+    """Return the title of a side's panel, which says if the side is drawn by coordinate or by address."""
     how = "by byte address" if side.space == "shared" else "by coordinate"
     what = "registers of" if side.space == "local" else side.space
     return f"{side.name.capitalize()}: {what} {side.label}, {how}"
@@ -186,7 +186,7 @@ def side_title(side: CopySide) -> str:
 
 
 def legend_of(what: str, numbers: Any, prefix: str = "") -> dict[int, str]:
-    """Return what each fill means, where a number has the fill of its remainder by four."""
+    """Return the legend of the fills; the fill of a number is its remainder by 4."""
     by_fill = {fill: [f"{prefix}{n}" for n in sorted(set(numbers)) if n % 4 == fill] for fill in range(4)}
     return {
         fill: f"{what}{'s' * (len(names) > 1)} {', '.join(names if len(names) < 6 else [*names[:3], '...', names[-1]])}"
@@ -196,18 +196,18 @@ def legend_of(what: str, numbers: Any, prefix: str = "") -> dict[int, str]:
 
 
 def instructions_text(trace: CopyTrace) -> str:
-    """Return the opcodes and how often each is executed, in order."""
+    """Return the text with the opcodes of the copy in order, and how often each is executed."""
     counts = Counter(step.opcode for step in trace.steps)
     return f"Instructions: {', then '.join(f'{count} x {opcode}' for opcode, count in counts.items())}."
 
 
 def notes_of(trace: CopyTrace) -> list[str]:
-    """Return the lines of what was counted and verified."""
+    """Return the lines of text with the counts of both sides and what was verified."""
     lines = []
     for side, verb in zip(trace.sides, ("read", "written"), strict=True):
         if side.by_threads:
             requests, number, least = counts_of(side).values()
             what = "sectors of 32 bytes" if side.space == "global" else "wavefronts"
-            lines.append(f"{side.label}: {requests} requests, {number} {what} {verb} ({least} is the least).")
+            lines.append(f"{side.label}: {requests} requests, {number} {what} {verb} ({least} is the minimum).")
     values = "".join(f"; {name} = {value}" for name, value in trace.values.items())
-    return [*lines, f"Run on the emulator with marks in the source: every byte arrived where the copy says{values}."]
+    return [*lines, f"Verified on the emulator with marked bytes: each byte arrived where the copy requires{values}."]

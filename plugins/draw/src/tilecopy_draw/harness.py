@@ -1,4 +1,4 @@
-"""The kernel around a copy that is drawn: its arrays are flat, so that the run can mark each byte of a memory."""
+"""The harness of a copy that is drawn. Its arrays are flat, so that the run can mark each byte of a memory."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from tilecopy.harness import (
 from tilecopy_core.plugin import Iter, bounds_of, evaluate, short_repr, substitute, symbols_of
 
 MOST_BYTES = 1 << 26
-"""Most bytes of one memory of a copy that is run."""
+"""The most bytes of one memory of a copy that is run."""
 TMEM_COLUMNS = 512
 
 
 class DrawHarness(Harness):
-    """The kernel around a copy that is drawn.
+    """The harness of a copy that is drawn: a kernel that fills both memories, copies and reads the destination.
 
     Attributes:
         request: the copy.
-        values: of each integer that is known at run time only.
-        numbers: of these the arguments, which come before those of the sides.
+        values: the value of each integer that is known only at run time.
+        numbers: the values that are arguments of the kernel, before those of the sides.
 
     Raises:
-        RequestError: it needs what this kernel has not, or its arrays are too large.
+        RequestError: this kernel does not support the copy, or its arrays are too large.
     """
 
     def __init__(self, request: tc.CopyRequest, variant: str) -> None:
@@ -46,12 +46,12 @@ class DrawHarness(Harness):
                 )
         if record.completion not in COMPLETIONS:
             raise tc.RequestError(
-                f"draw: {variant} completes by {record.completion!r}; the completions that can be drawn are {', '.join(COMPLETIONS)}"
+                f"draw: the completion of {variant} must be one of {', '.join(COMPLETIONS)}, got {record.completion!r}"
             )
         mask, is_one = request.options.get("multicast"), record.threads == "one"
         if request.options.get("cta_group", 1) != 1 or not isinstance(mask, (int, type(None))):
             raise tc.RequestError(
-                "draw: a pair of CTAs (cta_group=2) and a multicast mask known at run time only are not supported"
+                "draw: cta_group=2 (a pair of CTAs) and a multicast mask known only at run time are not supported"
             )
         receivers = tuple(rank for rank in range(16) if (mask or 0) >> rank & 1)
         receiving = 1 if mask is None else max(2, 1 << max(receivers, default=0).bit_length())
@@ -80,7 +80,7 @@ class DrawHarness(Harness):
         self.mbarrier = self.kernel.mbarrier() if self.needs_mbarrier else None
 
     def _symbols(self) -> list[Any]:
-        """The integers that are known at run time, in order of first appearance."""
+        """Return the integers that are known only at run time, in order of first appearance."""
         symbols: dict[Any, None] = {}
         for region in (self.request.dst, self.request.src):
             for value in (*region.starts, *region.buffer.shape, *region.buffer.placed_by()):
@@ -88,7 +88,7 @@ class DrawHarness(Harness):
         return list(symbols)
 
     def _declare(self) -> None:
-        """Each symbol as a scalar with what is known of it; its value is the least that there is, of a size one that holds the box, if any."""
+        """Declare each symbol as a scalar, and choose its value: the minimum, or for an extent the first that holds the box."""
         most: dict[Any, int] = {}
         for number, symbol in enumerate(self._symbols()):
             step, low = symbol.multiple_of, symbol.lower if symbol.lower is not None else 0
@@ -125,7 +125,7 @@ class DrawHarness(Harness):
             halves = size == 2 and all(it.stride % 2 == 0 for it in old.layout.shard if it.axis.name == "TCol")
             if halves and name == "dst":
                 raise tc.RequestError(
-                    f"draw: {old} has elements in the lower halves of columns, which is not supported for a destination"
+                    f"draw: a destination in the lower halves of tensor memory columns is not supported, got {old}"
                 )
             buffer = k.tmem(old.shape, old.dtype, layout=old.layout, name=name)
             self.regions[name] = tc.Region(buffer, starts, region.extents)
@@ -134,7 +134,7 @@ class DrawHarness(Harness):
         count = int(evaluate(old.storage_offset + old.layout.reach(), self.values)) * words
         if count * size > MOST_BYTES:
             raise tc.RequestError(
-                f"draw: {old}takes {count * size} bytes; a picture needs at most {MOST_BYTES}: draw the copy with a smaller array"
+                f"draw: {old} must have at most {MOST_BYTES} bytes, got {count * size}: draw the copy with a smaller array"
             )
         if old.space == "global":
             array = pool = k.param(name, (count,), word, align_bytes=old.align_bytes)
@@ -152,7 +152,7 @@ class DrawHarness(Harness):
         return HarnessMemory(array, pool, buffer)
 
     def build(self) -> tc.BuiltKernel:
-        """Return the whole kernel."""
+        """Return the built kernel."""
         self.body()
         cluster = self.copy.cluster
         return self.kernel.build(target=self.copy.target, grid=cluster, cluster=cluster if self.has_cluster else None)

@@ -1,4 +1,4 @@
-"""The picture that :func:`draw` returns: its SVG text, its data, and files of it."""
+"""The class of the picture that :func:`draw` returns, with its SVG text, its data and a method to save it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ SUFFIXES = (".svg", ".png", ".html")
 
 @attrs.frozen(eq=False, repr=False)
 class Picture:
-    """A picture.
+    """A frozen record of a picture, as SVG and as data.
 
     Attributes:
-        title: the question that it answers.
+        title: what the picture shows.
         kind: ``moves``, ``banks``, ``fragment`` or ``bulk``.
-        svg: its text; the same copy gives the same text.
-        data: what it was made from, of plain lists, numbers and texts.
+        svg: the SVG text, which is always the same for the same copy.
+        data: the data in the picture, as plain lists, numbers and strings.
     """
 
     title: str
@@ -40,11 +40,11 @@ class Picture:
         return self.svg
 
     def bytes_as(self, suffix: str) -> bytes:
-        """Return the bytes of a file of a suffix.
+        """Return the picture as the bytes of a file with a suffix.
 
         Raises:
-            RequestError: not ``.svg``, ``.png`` or ``.html``.
-            PluginError: ``.png`` without resvg-py.
+            RequestError: the suffix is not ``.svg``, ``.png`` or ``.html``.
+            PluginError: the suffix is ``.png``, and resvg-py is not installed.
         """
         one_of(*SUFFIXES).check(suffix, "Picture.bytes_as", "suffix")
         if suffix == ".svg":
@@ -60,17 +60,17 @@ class Picture:
         return bytes(resvg_py.svg_to_bytes(svg_string=self.svg, background="#ffffff"))
 
     def save(self, path: str | Path) -> Path:
-        """Write the picture to a file; the suffix says in which format.
+        """Write the picture to a file in the format of its suffix.
 
         Args:
-            path: ``.svg``, ``.png`` (with the extra ``[png]``) or ``.html``.
+            path: the file; its suffix must be ``.svg``, ``.png`` (needs the extra ``[png]``) or ``.html``.
 
         Raises:
-            RequestError: another suffix, or the file cannot be written.
-            PluginError: ``.png`` without resvg-py.
+            RequestError: the suffix is another one, or the file cannot be written.
+            PluginError: the suffix is ``.png``, and resvg-py is not installed.
         """
         if not isinstance(path, (str, Path)) or not str(path) or "\0" in str(path):
-            raise tc.RequestError(f"Picture.save: path must be a path, got {short_repr(path)}")
+            raise tc.RequestError(f"Picture.save: path must be a string or a Path, got {short_repr(path)}")
         target = Path(path)
         if target.suffix.lower() not in SUFFIXES:
             raise tc.RequestError(
@@ -81,7 +81,5 @@ class Picture:
             write_files({target: [content]})
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
-            raise tc.RequestError(
-                f"Picture.save: path {short_repr(path)}: the picture cannot be written: {why}"
-            ) from None
+            raise tc.RequestError(f"Picture.save: cannot write the picture to {short_repr(path)}: {why}") from None
         return target

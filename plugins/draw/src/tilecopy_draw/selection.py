@@ -1,4 +1,4 @@
-"""Selections from a picture by name: ``"instruction 2, warp 1"``, ``"rows 0:32"``."""
+"""The selection of a part of a picture, such as ``"instruction 2, warp 1"`` or ``"rows 0:32"``."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tilecopy_core.plugin import short_repr
 
 _WORD = re.compile(r"(instruction|warp|phase|thread) (\d{1,6})\Z|(rows|columns) (\d{1,6}):(\d{1,6})\Z")
 WINDOWS = ((32, 64), (16, 32), (16, 16), (8, 8), (4, 4), (1, 4), (1, 1))
-"""Rows and columns that are tried where a picture is too large."""
+"""Rows and columns to suggest if a picture is too large, largest first."""
 RULE = (
-    "words such as 'instruction 2', 'warp 1', 'phase 0', 'thread 5', 'rows 0:32', 'columns 0:64', with commas between"
+    "parts separated by commas, such as 'instruction 2', 'warp 1', 'phase 0', 'thread 5', 'rows 0:32', 'columns 0:64'"
 )
 
 
 @attrs.frozen
 class Selection:
-    """The part of a picture that is drawn.
+    """A frozen record of the part of a picture to draw; None selects all.
 
     Attributes:
-        instruction, warp, phase, thread: only these accesses.
-        rows, columns: only these of the grid by coordinate, numbered from 0.
+        instruction, warp, phase, thread: the number of each that an access must have.
+        rows, columns: the range of the grid by coordinate, from 0.
     """
 
     instruction: int | None = None
@@ -37,15 +37,15 @@ class Selection:
 
     @property
     def is_partial(self) -> bool:
-        """True if it is not the whole picture."""
+        """True if the selection is not the whole picture."""
         return self != Selection()
 
     @classmethod
     def read(cls, text: Any) -> Selection:
-        """Return the selection of a text.
+        """Parse a selection; None selects the whole picture.
 
         Raises:
-            RequestError: other words, or a range without end.
+            RequestError: the text does not have the form of a selection, or a range is empty.
         """
         if text is None:
             return cls()
@@ -55,18 +55,18 @@ class Selection:
             name = (match[1] or match[3]) if match else ""
             fits = match is not None and name not in fields and (match[3] is None or int(match[4]) < int(match[5]))
             if match is None or not fits:
-                raise tc.RequestError(f"draw: select must be {RULE}; got {short_repr(text)}")
+                raise tc.RequestError(f"draw: select must be {RULE}, got {short_repr(text)}")
             fields[name] = int(match[2]) if match[1] else (int(match[4]), int(match[5]))
         return cls(**fields)
 
     def of(self, **values: Any) -> Any:
-        """Return a mask of the accesses, or registers, that are selected.
+        """Return a mask of the selected accesses or registers.
 
         Args:
-            values: by name the number of each one's instruction, warp, phase or thread: those that a picture has.
+            values: the instruction, warp, phase or thread numbers of all accesses, by name, as far as the picture has them.
 
         Raises:
-            RequestError: there is something, and none of it is meant; or the picture has not what the selection names.
+            RequestError: the selection is empty, or names something that the picture does not have.
         """
         count = len(next(iter(values.values()), ()))
         chosen = np.ones(count, bool)
@@ -75,14 +75,14 @@ class Selection:
             if wanted is None or (numbers is not None and not count):
                 continue
             if numbers is None:
-                raise tc.RequestError(f"draw: select: this picture has no {name}")
+                raise tc.RequestError(f"draw: select: this picture cannot be selected by {name}")
             if not (numbers == wanted).any():
                 raise tc.RequestError(
-                    f"draw: select: {name} {wanted} does not exist; the numbers go from {numbers.min()} to {numbers.max()}"
+                    f"draw: select: {name} must be from {numbers.min()} to {numbers.max()}, got {wanted}"
                 )
             chosen &= numbers == wanted
         if count and not chosen.any():
-            raise tc.RequestError("draw: select: no access is in all of these")
+            raise tc.RequestError("draw: select: no access matches every part of the selection")
         return chosen
 
     def accesses(self, *sides: Any) -> list[Any]:
@@ -93,25 +93,25 @@ class Selection:
         return [side[mask] for side, mask in zip(sides, masks, strict=True)]
 
     def window(self, shape: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Return the selected rows and columns of a grid.
+        """Return the selected rows and columns of a grid with a shape.
 
         Raises:
-            RequestError: the grid has fewer.
+            RequestError: the grid has fewer rows or columns.
         """
         for name, wanted, size in (("rows", self.rows, shape[0]), ("columns", self.columns, shape[1])):
             if wanted is not None and wanted[1] > size:
-                raise tc.RequestError(f"draw: {name} {wanted[0]}:{wanted[1]} of a picture with {size} {name}")
+                raise tc.RequestError(f"draw: select: {name} must be within 0:{size}, got {wanted[0]}:{wanted[1]}")
         return self.rows or (0, shape[0]), self.columns or (0, shape[1])
 
 
 @attrs.frozen
 class TooLargeError(Exception):
-    """None of the figures of a picture fits a page.
+    """Raised when no figure of a picture fits a page.
 
     Attributes:
-        what: the number of things to draw.
-        parts: parts that may fit, in groups; the first of each group that does is told.
-        count_note: how many parts like the first group's there are.
+        what: what the picture has too many of, with the number.
+        parts: groups of selections that may fit; the message suggests the first that fits of each group.
+        count_note: the total number of what the first group selects from.
     """
 
     what: str
@@ -122,6 +122,6 @@ class TooLargeError(Exception):
     def of(
         cls, what: str, shape: tuple[int, int], accesses: tuple[str, ...] = (), count_note: str = ""
     ) -> TooLargeError:
-        """Return the error with windows of a grid of some rows and columns."""
+        """Return an error that suggests the given accesses, and windows of a grid with a shape."""
         windows = (f"rows 0:{min(rows, shape[0])}, columns 0:{min(columns, shape[1])}" for rows, columns in WINDOWS)
         return cls(what, (accesses, tuple(dict.fromkeys(windows))), count_note)

@@ -1,6 +1,6 @@
-"""A picture as data (boxes on grids, panels, a figure of them), and the one writer of its SVG text.
+"""The parts of a picture (rectangles, grids, panels, figures) and the writer of its SVG text.
 
-Every text has a width that is estimated, and fits.
+The writer estimates the width of every text, and makes it fit.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import attrs
 import numpy as np
 
 FILLS = ("#ffffff", "#f0d890", "#8fc3e3", "#a98ba6")
-"""Told apart by their lightness alone; black text stands out from each."""
+"""Colors of boxes. They differ in lightness, and black text is readable on each."""
 INK, FAINT, FOLLOWED = "#1a1a1a", "#595959", "#a63603"
 FONT = "font-family=\"'DejaVu Sans',Verdana,sans-serif\""
 MARGIN, GAP, TEXT = 24, 28, 11
 SMALLEST = 10
-"""No text is smaller, in pixels."""
+"""The smallest font size, in pixels."""
 MOST_BOXES, MOST_HEIGHT = 512, 960
-"""Boxes of a panel whose boxes have labels, and its height in pixels."""
+"""The most boxes of a panel with labels, and its greatest height in pixels."""
 Place = tuple[int, int, int, int]
-"""Row, column, row after the last, column after the last."""
+"""The first row, the first column, the row after the last, the column after the last."""
 LOOKS = {
     "frame": f'fill="none" stroke="{INK}" stroke-width="2.4"',
     "followed": f'fill="none" stroke="{FOLLOWED}" stroke-width="2.6"',
@@ -35,13 +35,13 @@ _NARROW, _WIDE = frozenset(" .,:;'|!()[]{}ijlft-/"), frozenset("mwMW@%")
 
 
 def text_width(text: str, size: float = TEXT, *, bold: bool = False) -> float:
-    """Return an upper estimate of a text's width in pixels, in a font as wide as DejaVu Sans."""
+    """Return an upper estimate of the width of a text in pixels, for a font as wide as DejaVu Sans."""
     ems = sum(0.42 if c in _NARROW else 0.98 if c in _WIDE else 0.74 if c.isupper() else 0.637 for c in text)
     return ems * size * (1.1 if bold else 1.0)
 
 
 def wrap_text(text: str, width: float, size: float = TEXT, *, bold: bool = False) -> list[str]:
-    """Return the lines of a text, each at most ``width`` wide; a wider word is cut."""
+    """Return the lines of a text, each at most ``width`` pixels wide; a wider word is split."""
     lines = [""]
     for word in text.split():
         longer = f"{lines[-1]} {word}".strip()
@@ -58,13 +58,13 @@ def wrap_text(text: str, width: float, size: float = TEXT, *, bold: bool = False
 
 @attrs.frozen
 class Rectangle:
-    """A rectangle of a panel, in its rows and columns.
+    """A frozen record of a rectangle on the grid of a panel.
 
     Attributes:
-        place: where it lies.
-        label: what stands in it; left out where it does not fit, and the panel says so.
-        fill: number in :data:`FILLS`.
-        tip: what a reader is shown who points at it.
+        place: its rows and columns.
+        label: its text; not drawn if it does not fit and the panel has ``optional``.
+        fill: the index of its color in :data:`FILLS`.
+        tip: the text that a viewer shows when the mouse is over it.
     """
 
     place: Place
@@ -75,13 +75,13 @@ class Rectangle:
 
 @attrs.frozen(eq=False)
 class Grid:
-    """A grid of numbers, -1 where nothing is.
+    """A frozen record of a grid of numbered cells.
 
     Attributes:
-        ids: the number of each cell, ``(rows, columns)``.
-        elements: the element of the box that each cell belongs to, likewise; -1 where it is none.
-        row_names, column_names: of the rows and columns; empty where one has no name.
-        columns_are: what a column is.
+        ids: the number of each cell, shape ``(rows, columns)``; -1 for an empty cell.
+        elements: the element of the box in each cell, of the same shape; -1 if there is none.
+        row_names, column_names: the labels of the rows and columns; "" for no label.
+        columns_are: the text that says what a column is.
     """
 
     ids: Any
@@ -91,13 +91,13 @@ class Grid:
     columns_are: str
 
     def window(self, rows: tuple[int, int], columns: tuple[int, int]) -> Grid:
-        """Return the grid of some rows and columns, numbered from 0."""
+        """Return the part of the grid with a range of rows and a range of columns, from 0."""
         down, along = slice(*rows), slice(*columns)
         names = self.row_names[down], self.column_names[along]
         return Grid(self.ids[down, along], self.elements[down, along], *names, self.columns_are)
 
     def crop(self) -> Grid:
-        """Return the grid without empty rows and columns at its edges; an empty grid stays whole."""
+        """Return the grid without empty rows and columns at its edges, or the grid itself if all are empty."""
         rows, columns = (np.flatnonzero((self.ids >= 0).any(axis=axis)) for axis in (1, 0))
         if not len(rows):
             return self
@@ -105,16 +105,16 @@ class Grid:
 
     @classmethod
     def empty(cls, rows: Sequence[str], columns: Sequence[str], columns_are: str) -> Grid:
-        """Return a grid for boxes that have no numbers."""
+        """Return a grid with empty cells and the given labels."""
         nothing = np.full((len(rows), len(columns)), -1)
         return cls(nothing, nothing, rows, columns, columns_are)
 
 
 def rectangles(ids: Any, chosen: Any = True) -> list[tuple[int, Place]]:
-    """Cover the chosen cells of a grid of numbers with rectangles of one number each; negative ones are left out.
+    """Return rectangles that cover the chosen cells of a grid. Each has cells of one number; negative numbers are skipped.
 
     Returns:
-        Numbers and rectangles, row by row.
+        Pairs of a number and a rectangle, in row order.
     """
     cells = np.where(chosen, ids, -1)
     places: list[tuple[int, Place]] = []
@@ -130,27 +130,27 @@ def rectangles(ids: Any, chosen: Any = True) -> list[tuple[int, Place]]:
 
 
 def outlines(chosen: Any, ids: Any = 0) -> list[Place]:
-    """Return the rectangles around the chosen cells of a grid, one per number."""
+    """Return the rectangles that cover the chosen cells of a grid, without the numbers."""
     return [place for _, place in rectangles(ids, chosen)]
 
 
 @attrs.frozen(eq=False)
 class Panel:
-    """A grid with boxes; where no box lies it is hatched.
+    """A frozen record of a grid with boxes; cells without a box are hatched.
 
     Attributes:
-        title: what it shows.
-        grid: its rows and columns, and what these are.
-        boxes: on it.
-        fills: what each fill means, for the legend.
-        frames: places with a heavy outline: one instruction, the lanes of a warp.
-        followed: places with the outline of what is followed from panel to panel.
-        beside: rows and the line of text at the right of them.
+        title: what the panel shows.
+        grid: the rows and columns with their labels.
+        boxes: the boxes on the grid.
+        fills: the meaning of each fill, for the legend.
+        frames: places with a heavy outline, such as one instruction or the lanes of a warp.
+        followed: places with the colored outline that marks the same elements in all panels.
+        beside: ranges of rows and the text at the right of each.
         cell: least and greatest width of a column, and height of a row, in pixels.
         padding: pixels beside a label in its box.
-        below: a line under it.
-        blank: where no box lies it is white with thin lines, not hatched.
-        optional: labels are left out where one of them does not fit.
+        below: the line of text under the panel.
+        blank: True if cells without a box are white with thin lines instead of hatched.
+        optional: True if no label is drawn when one of them does not fit.
     """
 
     title: str
@@ -168,12 +168,12 @@ class Panel:
 
     @property
     def rows(self) -> int:
-        """Number of rows of the grid."""
+        """The number of rows of the grid."""
         return len(self.grid.ids)
 
     @property
     def columns(self) -> int:
-        """Number of columns of the grid."""
+        """The number of columns of the grid."""
         return int(self.grid.ids.shape[1])
 
     @property
@@ -183,29 +183,29 @@ class Panel:
 
     @property
     def left(self) -> float:
-        """Width of the row labels."""
+        """The width of the row labels in pixels."""
         return max((text_width(t, SMALLEST) for t in self.grid.row_names), default=0) + 8
 
     @property
     def right(self) -> float:
-        """Width of the labels on the right."""
+        """The width of the texts at the right in pixels."""
         return max((text_width(text, SMALLEST) + 10 for _, text in self.beside), default=0)
 
     @property
     def readable(self) -> bool:
-        """True if a page holds as many boxes and rows."""
+        """True if the panel is small enough to be read on one page."""
         most, outlined = MOST_BOXES * (4 if self.optional else 1), max(len(self.frames), len(self.followed))
         return len(self.boxes) <= most and outlined <= MOST_BOXES and self.rows * self.cell[2] <= MOST_HEIGHT
 
     def column_width(self, room: float) -> float:
-        """Return the pixels of a column: what its labels need, at most what there is; 0 where that is too little for a label."""
+        """Return the width of a column in pixels that fits its labels and the room, or 0 if the room is too small."""
         labels = [] if self.optional else [box for box in self.boxes if box.label]
         wanted = max(self.cell[0], max((self._needs(box) / (box.place[3] - box.place[1]) for box in labels), default=0))
         room = (room - self.left - self.right) / self.columns
         return max(wanted, min(self.cell[1], room)) if wanted <= room else 0
 
     def has_labels(self, width: float) -> bool:
-        """Return True if every label fits its box at this width of a column."""
+        """Return True if every label fits its box when a column has this width."""
         high = all((box.place[2] - box.place[0]) * self.cell[2] >= 12 for box in self.boxes)
         return high and all(self._needs(box) <= (box.place[3] - box.place[1]) * width for box in self.boxes)
 
@@ -213,7 +213,7 @@ class Panel:
         return text_width(box.label, SMALLEST) + self.padding
 
     def names(self, width: float) -> tuple[dict[int, str], dict[int, str]]:
-        """Return the row and column labels that have room: every first, second, fourth .. of the rows, and of the columns at which boxes begin."""
+        """Return the row and column labels that fit when a column has this width, by row and by column."""
         begins = {box.place[1] for box in self.boxes}
         every = len(begins) < 4 or self.blank
         columns = [name if every or at in begins else "" for at, name in enumerate(self.grid.column_names)]
@@ -222,7 +222,7 @@ class Panel:
 
 
 def _thin(names: Sequence[str], pixels: float, needs: Callable[[str], float]) -> dict[int, str]:
-    """Every first, second, fourth .. of the names, so that the next begins where one ends."""
+    """Return every name, every second, every fourth and so on, such that the texts do not overlap."""
     kept = [at for at, name in enumerate(names) if name]
     while any((b - a) * pixels < needs(names[a]) for a, b in pairwise(kept)):
         kept = kept[::2]
@@ -231,16 +231,16 @@ def _thin(names: Sequence[str], pixels: float, needs: Callable[[str], float]) ->
 
 @attrs.frozen(eq=False)
 class Figure:
-    """A whole picture.
+    """A frozen record of a whole picture.
 
     Attributes:
-        title: the question that it answers.
+        title: what the picture shows.
         subtitle: what a box is.
-        stacks: panels one below the other; the stacks stand beside each other where all fit.
-        signs: what the outlines and the hatching mean, by their names in ``LOOKS``.
-        notes: what was counted and verified.
-        beside: stacks are drawn side by side only.
-        data: what it was made from, beside what the copy did.
+        stacks: lists of panels that are drawn one below the other; the stacks are side by side if they fit.
+        signs: the meaning of the outlines and the hatching, by their names in ``LOOKS``.
+        notes: lines about what was counted and verified.
+        beside: True if the stacks must be side by side.
+        data: the data of this picture, in addition to the trace of the copy.
     """
 
     title: str
@@ -253,12 +253,12 @@ class Figure:
 
     @property
     def panels(self) -> list[Panel]:
-        """Number of rows of all stacks."""
+        """The panels of all stacks."""
         return [panel for stack in self.stacks for panel in stack]
 
     @property
     def legend(self) -> list[tuple[str, str]]:
-        """Return the looks of the fills, outlines and hatching that the figure has, with their meanings."""
+        """The SVG attributes of each fill, outline and hatching of the figure, with its meaning."""
         used = {box.fill for panel in self.panels for box in panel.boxes}
         fills = {fill: dict.fromkeys(p.fills[fill] for p in self.panels if p.fills.get(fill)) for fill in sorted(used)}
         fill_signs = [(f'fill="{FILLS[fill]}" {_EDGE}', "; ".join(texts)) for fill, texts in fills.items() if texts]
@@ -270,7 +270,7 @@ class Figure:
         return fill_signs + [(LOOKS[name], self.signs[name]) for name in frames if frames[name] and name in self.signs]
 
     def svg(self, width: float) -> str | None:
-        """Return the SVG text, ``width`` pixels wide; None if the figure does not fit."""
+        """Return the SVG text with a width in pixels, or None if the figure does not fit."""
         room = width - 2 * MARGIN
         share = (room - GAP * (len(self.stacks) - 1)) / len(self.stacks)
         side_by_side = all(panel.column_width(share) for panel in self.panels)
@@ -295,14 +295,14 @@ class Figure:
 
 @attrs.define
 class _Page:
-    """What has been drawn so far, from the top."""
+    """The SVG elements so far, and the next free vertical position ``y``."""
 
     width: float
     y: float = 16
     parts: list[str] = attrs.Factory(list)
 
     def text(self, x: float, y: float, text: str, size: float = TEXT, *, bold: bool = False, ink: str = INK, anchor: str = "start") -> None:  # fmt: skip
-        """Write one line, its baseline at ``y``."""
+        """Write one line of text with its baseline at ``y``."""
         weight = ' font-weight="bold"' if bold else ""
         place = "" if anchor == "start" else f' text-anchor="{anchor}"'
         self.parts.append(
@@ -310,13 +310,13 @@ class _Page:
         )
 
     def lines(self, text: str, x: float, room: float, size: float, step: float, **look: Any) -> None:
-        """Write a text in as many lines as it needs, ``step`` pixels apart."""
+        """Write a text in several lines, ``step`` pixels apart."""
         for line in wrap_text(text, room, size, bold=look.get("bold", False)) if text else []:
             self.y += step
             self.text(x, self.y, line, size, **look)
 
     def panel(self, panel: Panel, x: float, room: float) -> None:
-        """Write a panel, its left end at ``x``, within a width."""
+        """Write a panel whose left end is at ``x``, at most ``room`` pixels wide."""
         width, height = panel.column_width(room), panel.cell[2]
         first_x, wide = x + panel.left, width * panel.columns
         self.lines(panel.title, first_x, room - panel.left, 12, 15, bold=True)
@@ -370,7 +370,7 @@ class _Page:
         self.text(x, y, box.label, size, anchor="middle", bold=bold)
 
     def legend(self, entries: Sequence[tuple[str, str]]) -> None:
-        """Write what fills and outlines mean."""
+        """Write the legend of fills and outlines."""
         x, top = float(MARGIN), self.y + 4
         for look, text in entries:
             lines = wrap_text(text, self.width - 2 * MARGIN - 40)
@@ -385,7 +385,7 @@ class _Page:
         self.y += 6
 
     def svg(self, title: str) -> str:
-        """Write the whole picture."""
+        """Return the SVG text of the whole picture."""
         height = math.ceil(self.y + MARGIN)
         return "\n".join(
             [

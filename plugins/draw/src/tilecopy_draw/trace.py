@@ -1,8 +1,8 @@
-"""One copy run on the emulator: who touched which bytes, and where each byte came from.
+"""The trace of one copy on the emulator: which thread accessed which bytes, and where each byte came from.
 
-The copy stands in the smallest kernel that it needs: both memories are filled, what completes it follows, and the destination is
-shown. The source holds *marks*, digits of a number for each byte; what arrives is read back as that byte. Nothing is taken
-from the partition.
+A small kernel fills both memories, runs the copy, waits for its completion and stores the destination. Each byte of the source
+holds a *mark*, one digit of the byte's number per run, so that each byte of the destination tells where it came from. The trace
+does not use the partition.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ WARPS = 64
 """More warps than a CTA has."""
 TOLD = ("instruction", "line", "thread", "cta", "byte", "bytes", "read")
 _TOUCHED = np.dtype([(name, np.int64) for name in (*TOLD, "warp", "phase")])
-"""What the copy's instructions did to one memory, a row each time that a thread (or an engine for it) touched bytes.
+"""The accesses of the copy to one memory, one row per access of a thread (or of an engine for it).
 
-``instruction`` is the number of the instruction among those of the copy that touch this memory; one that is executed twice counts twice.
-``line`` is of the PTX text, ``thread`` counts in the CTA, ``cta`` is whose memory it is, ``byte`` is the first, from the start of the buffer's
-memory, and there are so many ``bytes``; ``read`` of them are of the source, a fill stands for the others. A request of a warp is served in
-phases of 128 bytes.
+``instruction`` is the number of the instruction among those of the copy that access this memory; one that is executed twice counts
+twice. ``line`` is its line in the PTX, ``thread`` the thread in the CTA, ``cta`` the CTA that has the memory, ``byte`` the first byte
+from the start of the buffer's memory, and ``bytes`` their number. ``read`` of them come from the source, the others are filled. A
+request of a warp is served in phases of 128 bytes.
 """
 AXES = {
     "laneid": (1, 32),
@@ -43,11 +43,11 @@ AXES = {
     "wgid": (128, 8),
     "tx": (1, 1024),
 }
-"""Where a thread lies along an axis: its number by the first, up to the second."""
+"""A thread axis -> ``(step, size)``: thread ``t`` is at ``t // step % size`` along it."""
 
 
 def holders(offsets: Any, starts: Any, sizes: Any) -> Any:
-    """Return, for each byte (-1: none), the piece that covers it, the first of several that begin together; -1 without one."""
+    """Return the number of the piece that covers each offset, or -1. Of pieces with the same start, the first counts."""
     if not len(starts):
         return np.full(len(offsets), NO_PLACE)
     begins, first = np.unique(starts, return_index=True)
@@ -57,13 +57,13 @@ def holders(offsets: Any, starts: Any, sizes: Any) -> Any:
 
 
 def requests_of(touched: Any) -> Any:
-    """Return a number for each instruction of a warp."""
+    """Return a number for each access that is equal for the accesses of one instruction by one warp."""
     return touched.instruction * WARPS + touched.warp
 
 
 @attrs.frozen
 class ExecutedInstruction:
-    """One executed instruction of the copy: its line of the PTX text, and its opcode."""
+    """A frozen record of one executed instruction of the copy: its line in the PTX and its opcode."""
 
     line: int
     opcode: str
@@ -71,17 +71,17 @@ class ExecutedInstruction:
 
 @attrs.frozen(eq=False)
 class CopySide:
-    """One side of a copy that was run.
+    """A frozen record of one side of a copy that was run.
 
     Attributes:
         name: ``source`` or ``destination``.
-        region: of the request.
-        start: where its box begins, with the values of the run.
-        elements: first byte of each element of the box in its memory, row-major; -1 outside the array. Of registers those of
-            each thread follow each other; of tensor memory it is ``2048 * lane + 4 * column``.
-        element_starts: of registers each byte where an element begins, and that element; elsewhere the same as ``elements``.
-        accesses: what the copy did to it; nothing of registers.
-        by_threads: it is global or shared memory, and threads access it.
+        region: the region of the request.
+        start: the start of its box, with the values of the run.
+        elements: first byte of each element of the box in its memory, row-major; -1 outside the array. Registers are numbered
+            thread after thread; the offset in tensor memory is ``2048 * lane + 4 * column``.
+        element_starts: each byte where an element begins, and that element. Several threads may hold an element in registers.
+        accesses: the accesses of the copy to this side; empty for registers.
+        by_threads: True if the side is global or shared memory that threads access.
     """
 
     name: str
@@ -94,12 +94,12 @@ class CopySide:
 
     @property
     def space(self) -> str:
-        """The state space of its memory."""
+        """The state space of the side's memory."""
         return self.region.buffer.space
 
     @property
     def label(self) -> str:
-        """The buffer's name."""
+        """The name of the side's buffer."""
         return self.region.buffer.name
 
     def __str__(self) -> str:
@@ -107,37 +107,37 @@ class CopySide:
         return f"{self.label}[{', '.join(parts)}]"
 
     def coordinate(self, element: int) -> tuple[int, ...]:
-        """Return the coordinate of an element of the box in its buffer."""
+        """Return the coordinate in the buffer of an element of the box."""
         index = np.unravel_index(element, self.region.extents)
         return tuple(int(i) + s for i, s in zip(index, self.start, strict=True))
 
     def elements_in(self, offset: int, size: int) -> Any:
-        """Return the elements of the box that begin in some bytes."""
+        """Return the elements of the box that begin in ``size`` bytes from an offset."""
         return np.flatnonzero((self.elements >= offset) & (self.elements < offset + size))
 
     def element_at(self, places: Any) -> Any:
-        """Return the element that begins at each byte, the first of several; -1 without one."""
+        """Return the element that begins at each byte (the first of several), or -1."""
         rows = holders(places, self.element_starts[0], np.ones(len(self.element_starts[0]), np.int64))
         return np.append(self.element_starts[1], NO_PLACE)[rows]
 
 
 @attrs.frozen(eq=False)
 class CopyTrace:
-    """The trace of a copy.
+    """A frozen record of what a copy did on the emulator.
 
     Attributes:
         request: the copy.
-        variant: who lowered it.
-        partition: the variant's, for what a caption tells; the run does not look at it.
-        values: of each integer that is known at run time only, by its name.
-        ptx: the kernel's text; steps name its lines.
-        steps: the copy's instructions that touch memory, in the order of their execution; from registers to registers all of them, as
-            they stand in the text.
+        variant: the variant that lowered it.
+        partition: the variant's partition, used only for captions.
+        values: the value of each integer that is known only at run time, by its name.
+        ptx: the PTX of the kernel.
+        steps: the instructions of the copy that access memory, in the order of execution; for a copy between registers, all its
+            instructions, in the order of the text.
         source, destination: its sides.
-        arrival_map: for each byte of the destination's memory (of the first CTA that receives) the byte of the source's memory that lies
-            there, or -1.
-        threads: of the CTA.
-        by_engine: one thread issues the copy, and an engine moves the bytes.
+        arrival_map: for each byte of the destination's memory (of the first CTA that receives), the byte of the source's memory that
+            arrived there, or -1.
+        threads: the number of threads of the CTA.
+        by_engine: True if one thread issues the copy and a copy engine moves the bytes.
     """
 
     request: tc.CopyRequest
@@ -154,17 +154,17 @@ class CopyTrace:
 
     @property
     def sides(self) -> tuple[CopySide, CopySide]:
-        """Source and destination."""
+        """The source and the destination."""
         return self.source, self.destination
 
     @property
     def size(self) -> int:
-        """Bytes of an element."""
+        """The number of bytes of an element."""
         return self.request.dst.buffer.dtype.bits // 8
 
     @property
     def source_of(self) -> Any:
-        """For each element of the box the element of the source that lies in its place; -1 where none does."""
+        """The element of the source that arrived at each element of the box, or -1."""
         offsets = self.destination.elements
         return np.where(offsets >= 0, self.source.element_at(self.arrival_map[np.maximum(offsets, 0)]), NO_PLACE)
 
@@ -176,9 +176,9 @@ def elements_of(region: tc.Region, values: dict[Any, int], threads: int = 0) -> 
     """Return the attributes ``elements`` and ``element_starts`` of a side.
 
     Args:
-        region: the box.
-        values: of its integers that are known at run time only.
-        threads: who have registers, if it is of registers.
+        region: the region of the side.
+        values: the value of each integer that is known only at run time.
+        threads: the number of threads that hold registers, for a side in registers.
     """
     buffer, size = region.buffer, region.buffer.dtype.bits // 8
     inside, index = np.ones(region.size, bool), []
@@ -209,7 +209,7 @@ def elements_of(region: tc.Region, values: dict[Any, int], threads: int = 0) -> 
 def _fragment_places(
     buffer: tc.Buffer, axis_places: dict[str, Any], inside: Any, threads: int
 ) -> tuple[Any, tuple[Any, Any]]:
-    """Return :func:`elements_of` of registers: a fragment that names no lane, or no warp, has one copy for each."""
+    """Return :func:`elements_of` for registers. If the layout has no lane axis or no warp axis, each lane or warp has a copy."""
     layout: Any = buffer.layout
     axis_places = (
         dict.fromkeys(("m", *(it.axis.name for it in layout.replica)), np.zeros(len(inside), np.int64)) | axis_places
@@ -236,11 +236,11 @@ def _fragment_places(
 
 
 def run_copy(plan: tc.Plan) -> CopyTrace:
-    """Run a copy with marks on the emulator.
+    """Run a copy with marked bytes on the emulator, and return its trace.
 
     Raises:
-        RequestError: the copy needs what the kernel around it has not, or its arrays are too large.
-        TilecopyError: what the emulator finds wrong; or bytes arrive elsewhere than the copy says.
+        RequestError: the harness does not support the copy, or its arrays are too large.
+        TilecopyError: the emulator reports an error, or bytes arrive at a wrong place.
     """
     request, variant = plan.request, plan.variant
     harness = DrawHarness(request, variant)
@@ -287,7 +287,7 @@ def run_copy(plan: tc.Plan) -> CopyTrace:
 
 
 def _array(given: tc.Buffer) -> Any:
-    """A zeroed array for a parameter, at a multiple of 256 bytes."""
+    """Return a zeroed array for a parameter, aligned to 256 bytes."""
     dtype = np.dtype(str(given.dtype))
     size = int(np.prod(given.shape)) * dtype.itemsize
     raw = np.zeros(size + 256, np.uint8)
@@ -296,7 +296,7 @@ def _array(given: tc.Buffer) -> Any:
 
 
 def _rows(array: Any, region: tc.Region) -> Any:
-    """Return the bytes of an array, one row per memory; memories of an SM are one per CTA."""
+    """Return the bytes of an array, one row per memory; only global memory is not one per CTA."""
     raw = array.reshape(-1).view(np.uint8)
     return raw.reshape(1 if region.buffer.space == "global" else len(array), -1)
 
@@ -307,7 +307,7 @@ def _is_of_copy(kernel: tc.BuiltKernel, harness: DrawHarness, line: int) -> bool
 
 
 def _register_steps(kernel: tc.BuiltKernel, harness: DrawHarness) -> tuple[ExecutedInstruction, ...]:
-    """Return the copy's instructions as they stand in the text: they touch no memory, so the emulator observes none of them."""
+    """Return the copy's instructions in the order of the text, because the emulator's observer sees only memory accesses."""
     return tuple(
         ExecutedInstruction(number, line.opcode)
         for number, line in instructions_in(kernel.ptx)
@@ -318,7 +318,7 @@ def _register_steps(kernel: tc.BuiltKernel, harness: DrawHarness) -> tuple[Execu
 def _copy_accesses(
     told: Sequence[Any], kernel: tc.BuiltKernel, harness: DrawHarness
 ) -> tuple[tuple[ExecutedInstruction, ...], list[Any]]:
-    """Return the copy's accesses and transfers by CTA 0 and by one instance of its scope."""
+    """Return the copy's instructions, and the accesses of each side by CTA 0 and one instance of its scope."""
     request, threads = harness.request, harness.kernel.threads
     taking_part = threads if request.scope.kind == "thread" else min(threads, request.scope.threads)
     named = [harness.memories[side].buffer.name for side in ("src", "dst")]
@@ -335,7 +335,7 @@ def _copy_accesses(
         if not (parts and chosen.any() and _is_of_copy(kernel, harness, event.line)):
             continue
         mine = event.threads[chosen]
-        # what arrives at several CTAs is told once for each, and is one instruction
+        # one instruction that writes several CTAs has one event per CTA
         slots = parts[-1][1].ctas[chosen] * threads + mine
         counted = executed.setdefault(event.line, np.zeros(harness.copy.cluster * threads, np.int64))
         turns = counted[slots]
@@ -366,7 +366,7 @@ def _copy_accesses(
 
 
 def _sides(event: AccessEvent | Transfer, named: Sequence[str]) -> list[tuple[int, Any]]:
-    """Return which sides of the copy (0 the source) an event touches, and where."""
+    """Return the sides of the copy (0 is the source) that an event accesses, each with its offsets."""
     if isinstance(event, Transfer):
         return [(0, event.source), (1, event.destination)]
     which = 0 if event.kind == "load" else 1
@@ -374,16 +374,16 @@ def _sides(event: AccessEvent | Transfer, named: Sequence[str]) -> list[tuple[in
 
 
 def _check(trace: CopyTrace) -> None:
-    """Raise TilecopyError unless each element that has a place on both sides has arrived: what is emitted would be wrong."""
+    """Raise TilecopyError if an element that has a place on both sides did not arrive, because the PTX is then wrong."""
     source, (places, elements), size = trace.source, trace.destination.element_starts, trace.size
     inside = source.elements[elements] >= 0
     places, elements = places[inside], elements[inside]
     arrived = trace.arrival_map[places[:, None] + np.arange(size)]
-    first = arrived[:, 0]  # elements that lie in one place count as the first of them
+    first = arrived[:, 0]  # elements at the same place count as the first of them
     whole = (arrived == first[:, None] + np.arange(size)).all(axis=1) & (first >= 0)
     wrong = np.unique(elements[(source.element_at(first) != source.element_at(source.elements[elements])) | ~whole])
     if len(wrong):
         raise tc.TilecopyError(
-            f"draw: {trace.variant} moves {len(wrong)} of {len(np.unique(elements))} elements elsewhere than {trace.request} "
-            f"says; the first is element {wrong[0]} of the box"
+            f"draw: {trace.variant} moves {len(wrong)} of {len(np.unique(elements))} elements to a wrong place in "
+            f"{trace.request}; the first is element {wrong[0]} of the box"
         )
