@@ -39,7 +39,8 @@ registry = tilecopy_core.Registry([source for source in installed_sources(VARIAN
 plan = install_subset.planned(name, registry=registry)
 assert not [module for module in sys.modules if module.partition(".")[0] in ("tilecopy", "cuda", "click")]
 sys.meta_path.pop(0)
-print(tilecopy_core.ptx_text(plan, "alone", registry))
+import tilecopy
+print(tilecopy.ptx_text(plan, "alone", registry))
 """
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .description.request import Accept, CopyRequest, Decline, Option, Variant, Verdict
     from .description.scope import ActiveThreads, Scope, cta, thread, warp, warpgroup
     from .description.target import TARGETS, Target, target_of
-    from .dispatch.plan import Plan, plan, ptx_text
+    from .dispatch.plan import Plan, plan
     from .integers.expr import Expr, Int, maximum, minimum, structural_equal, symbol
     from .layout.axes import (
         Axis,
@@ -58,7 +58,7 @@ else:  # a checker would take every name for one of the package
         ".description.request": "Accept CopyRequest Decline Option Variant Verdict",
         ".description.scope": "ActiveThreads Scope cta thread warp warpgroup",
         ".description.target": "TARGETS Target target_of",
-        ".dispatch.plan": "Plan plan ptx_text",
+        ".dispatch.plan": "Plan plan",
         ".integers.expr": "Expr Int maximum minimum structural_equal symbol",
         ".layout.axes": "Axis TCol TLane bx by bz cbx cby cbz laneid m tid_in_wg tx warpid wgid wid_in_wg",
         ".layout.boxes": "Iter",
@@ -75,7 +75,7 @@ else:  # a checker would take every name for one of the package
     )
 
 
-__all__ = ["__version__", "Plan", "plan", "priorities", "ptx_text"]
+__all__ = ["__version__", "Plan", "plan", "priorities"]
 __all__ += ["LayoutError", "NoVariantError", "PluginError", "PtxError", "RequestError", "TargetError", "TilecopyError"]
 __all__ += ["PerformanceWarning", "PluginWarning"]
 __all__ += ["Axis", "Iter", "Layout", "R", "S", "Swizzle", "SwizzledLayout", "TCol", "TLane", "TileLayout", "swizzle"]

@@ -269,31 +269,6 @@ def plan(
     return copy_plan
 
 
-def ptx_text(plan: Plan, name: str = "copy", registry: Registry | None = None) -> str:
-    """Return a PTX module with one kernel that does only a plan's copy.
-
-    The operands are parameters or are declared in the module:
-
-    - a global array is a parameter ``param_NAME`` of 64 bits, its address;
-    - a symbol of starts, sizes, strides and options is a parameter ``param_NAME`` of 32 bits where its bounds are within those
-      of an int32, else of 64; special registers such as block ids are read where they are used;
-    - a shared array is a ``.shared`` variable ``smem_NAME`` of the module, past 48 KiB a place in the dynamic pool ``smem_pool``;
-    - a fragment is virtual registers;
-    - what each launch makes, such as a tensor map, is a parameter of bytes behind all others.
-
-    Parameters stand in the order destination, source, symbols of both by first appearance, then what only options name. The
-    CTA has the threads that the plan was made for, else those of the scope. What completes the copy
-    (``plan.completion_steps``), and what it waits for, is not in the text. The plan's variant is looked up by its name in the
-    registry, by default the process's.
-
-    Raises:
-        RequestError: the name is not an identifier, two operands have the same name, or tensor memory has no address.
-        PtxError, PluginError: the variant's instructions cannot be written.
-        PluginError: the package that writes modules is not installed; the message says which.
-    """
-    return str(exporter("ptx_text")(plan, name, registry))
-
-
 def _registry(value: Registry | None) -> Registry:
     with LOCK:
         from ..registry.registry import Registry, default_registry

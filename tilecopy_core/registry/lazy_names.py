@@ -14,14 +14,14 @@ from ..errors.process_lock import LOCK
 from .entry_points import by_name, load_unique
 
 EXPORTS_GROUP = "tilecopy.exports.v1"
-"""Entry-point group of functions that take plans elsewhere: ``cuda_function`` and ``cuda_header``, ``ptx_text``, ``explain`` with lines on a plan, and ``notes``."""
+"""Entry-point group of functions that take plans elsewhere: ``cuda_function`` and ``cuda_header``, ``explain`` with lines on a plan, and ``notes``."""
 _KERNELS = "import tilecopy (from a checkout: pip install plugins/partitions plugins/kernel)"
 _FRAGMENTS = "import them from tilecopy_partitions or tilecopy (from a checkout: pip install plugins/partitions)"
 _EXPORT = "install tilecopy-export (from a checkout: pip install plugins/partitions plugins/kernel plugins/export)"
 KNOWN = "install tilecopy-partitions, which knows the first-party variants (from a checkout: pip install plugins/partitions)"
 _CLASSES = ("BuiltKernel", "Comparison", "Cost", "KernelBuilder", "Mbarrier", "Value")
 _ERRORS = ("AssemblerError", "HazardError", "LaunchError")
-_FUNCTIONS = ("compare", "cost", "cuda_header", "load_kernel")
+_FUNCTIONS = ("compare", "cost", "cuda_header", "load_kernel", "ptx_text")
 BROUGHT: Mapping[str, str] = MappingProxyType(
     dict.fromkeys((*_CLASSES, *_ERRORS, *_FUNCTIONS), _KERNELS)
     | dict.fromkeys(("mma_fragment", "tile_fragment"), _FRAGMENTS)

@@ -27,6 +27,7 @@ __all__ = [
     "cuda_header",
     "load_kernel",
     "mma_fragment",
+    "ptx_text",
     "tile_fragment",
 ]
 __all__ += tilecopy_core.__all__
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from .exports import cuda_header
     from .kernel import BuiltKernel, KernelBuilder, Mbarrier, Value
     from .kernel.load import load_kernel
+    from .module_text import ptx_text
 else:  # a checker would take every name for one of the package
     _LATER = {
         "tilecopy_core": tilecopy_core.__all__,
@@ -47,6 +49,7 @@ else:  # a checker would take every name for one of the package
         ".exports": ["cuda_header"],
         ".kernel": ["BuiltKernel", "KernelBuilder", "Mbarrier", "Value"],
         ".kernel.load": ["load_kernel"],
+        ".module_text": ["ptx_text"],
     }
     __getattr__ = lazy_attributes(__name__, {name: module for module, names in _LATER.items() for name in names})
 
