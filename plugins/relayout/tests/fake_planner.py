@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 from tilecopy_relayout.planner.launching import low_bits
+from tilecopy_relayout.planner.problem import RelayoutSpec
 from tilecopy_test_helpers.fake_driver import on_host
 
 asked: list[Plan] = []
@@ -30,31 +31,25 @@ class Bound:
 
 @attrs.frozen
 class Plan:
-    shape: tuple[int, ...]
-    dtype: str
-    axes: tuple[int, ...]
-    strides: tuple[int, ...]
-    out_strides: tuple[int, ...]
+    spec: RelayoutSpec
     target: str
 
     def bind(self, executor: str | None, gpus: Any = None) -> Callable[[Any, Any, Any], None]:
         return Bound(self._on_pointers) if executor == "cuda" else self._on_arrays
 
     def _on_arrays(self, source: Any, result: Any, stream: Any) -> None:
-        itemsize = np.dtype(self.dtype).itemsize
-        assert (source.shape, result.shape) == (self.shape, tuple(self.shape[axis] for axis in self.axes))
-        assert source.strides == tuple(s * itemsize for s in self.strides) or prod(self.shape) == 1
-        assert result.strides == tuple(s * itemsize for s in self.out_strides) or prod(self.shape) == 1
-        assert source.dtype == result.dtype == self.dtype
-        words(result)[...] = words(source).transpose(*self.axes, len(self.axes))
+        spec, (side, out_side) = self.spec, self.spec.sides
+        assert source.shape == result.shape == spec.extents
+        assert source.strides == side.strides_bytes or prod(spec.extents) == 1
+        assert result.strides == out_side.strides_bytes or prod(spec.extents) == 1
+        assert source.dtype == result.dtype == spec.dtype
+        words(result)[...] = words(source)
 
     def _on_pointers(self, source: int, result: int, stream: Any) -> None:
         """Where "device memory" is the host's."""
-        out_shape = [self.shape[axis] for axis in self.axes]
+        spec = self.spec
         self._on_arrays(
-            at(source, self.shape, self.strides, self.dtype),
-            at(result, out_shape, self.out_strides, self.dtype),
-            stream,
+            at(source, spec.extents, spec.src, spec.dtype), at(result, spec.extents, spec.dst, spec.dtype), stream
         )
 
 
@@ -77,30 +72,8 @@ def at(pointer: int, shape: Sequence[int], strides: Sequence[int], dtype: str) -
     return np.lib.stride_tricks.as_strided(first, tuple(shape), tuple(s * itemsize for s in strides))
 
 
-def plan_relayout(
-    shape: Sequence[int],
-    dtype: Any,
-    axes: Sequence[int],
-    *,
-    strides: Sequence[int] | None = None,
-    out_strides: Sequence[int] | None = None,
-    align_bytes: int = 16,
-    out_align_bytes: int = 16,
-    target: Any,
-) -> Plan:
-    assert 0 not in shape and len(shape) > 0 and {align_bytes, out_align_bytes} <= {1, 2, 4, 8, 16}
-    out_shape = [shape[axis] for axis in axes]
-    made = Plan(
-        tuple(shape),
-        str(dtype),
-        tuple(axes),
-        tuple(strides if strides is not None else row_major(shape)),
-        tuple(out_strides if out_strides is not None else row_major(out_shape)),
-        str(target),
-    )
+def plan_of(spec: RelayoutSpec, target: str, src_align: int = 16, dst_align: int = 16) -> Plan:
+    assert 0 not in spec.extents and len(spec.extents) > 0 and {src_align, dst_align} <= {1, 2, 4, 8, 16}
+    made = Plan(spec, target)
     asked.append(made)
     return made
-
-
-def row_major(shape: Sequence[int]) -> list[int]:
-    return [prod(shape[index + 1 :]) for index in range(len(shape))]

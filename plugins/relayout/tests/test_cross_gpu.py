@@ -169,7 +169,7 @@ def test_both_gpus_wait_for_one_another(machine: fake_gpu.Machine, monkeypatch: 
 
 
 def test_the_elements_arrive(machine: fake_gpu.Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planner, "plan_relayout", fake_planner.plan_relayout)
+    monkeypatch.setattr(planner, "plan_of", fake_planner.plan_of)
     for _ in range(2):
         x, y = on_gpu(1), on_gpu(3, (6, 4))
         x.host[...] = A

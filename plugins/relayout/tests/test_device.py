@@ -39,9 +39,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> fake_gpu.Machine:
 def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
     found = Watched()
 
-    def plan_relayout(*arguments: Any, **options: Any) -> Any:
+    def plan_of(*arguments: Any) -> Any:
         found.plans += 1
-        plan = fake_planner.plan_relayout(*arguments, **options)
+        plan = fake_planner.plan_of(*arguments)
         assert plan.target == "sm_90"
 
         def bind(executor: str | None, gpus: Any) -> fake_planner.Bound:
@@ -55,7 +55,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
 
         return type("Plan", (), {"bind": staticmethod(bind)})
 
-    monkeypatch.setattr(planner, "plan_relayout", plan_relayout)
+    monkeypatch.setattr(planner, "plan_of", plan_of)
     for name in ("_launches", "_newest", "_readers"):
         monkeypatch.setattr(cached_launches, name, {})
     monkeypatch.setattr(cached_launches, "LOWEST_ADDRESS", 1)  # host memory, which stands for a GPU's, may lie anywhere

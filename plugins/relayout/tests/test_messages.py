@@ -94,7 +94,7 @@ def run(*arguments: Any, **options: Any) -> None:
         (
             lambda: run((1, 0), executor="gpu"),
             tc.RequestError,
-            "executor must be 'cuda' or 'emulator', got 'gpu'",
+            "relayout: executor must be cuda or emulator, got 'gpu'",
         ),
         (
             lambda: relayout([[1, 2]], (1, 0)),

@@ -75,7 +75,7 @@ def test_strides_of_a_split_and_of_a_merge() -> None:
     found = rearrangement("b (h p) -> (p b) h", (5, 12), {"p": 3})
     assert (found.extents, found.order, found.shape) == ((5, 4, 3), (2, 0, 1), (15, 4))
     assert found.source_strides((100, -2)) == (100, -6, -2)
-    assert found.destination_strides((7, 1)) == (35, 7, 1)  # p, b, h
+    assert found.destination_strides((7, 1)) == (7, 1, 35)  # b, h, p
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tilecopy_core import TARGETS
 from tilecopy_core.plugin import short_repr
 
 from .files.npy_files import FileReport, relayout_file
-from .local.host import EXECUTORS
+from .validation import EXECUTOR
 
 _UNITS = {"": 1} | {
     f"{letter}{i}": (1024 if i else 1000) ** power for power, letter in enumerate("KMGT", 1) for i in ("", "i")
@@ -70,7 +70,7 @@ class AxisLength(click.ParamType):  # type: ignore[type-arg]
 @click.option("--target", type=Choice("target", TARGETS), help="Architecture. Default: that of the GPU, or sm_90.")
 @click.option(
     "--executor",
-    type=Choice("executor", EXECUTORS),
+    type=Choice("executor", EXECUTOR.words),
     help="Where to run. Default: the GPU if there is one, else the emulator.",
 )
 def relayout_command(source: Path, destination: Path, sizes: tuple[tuple[str, int], ...], **options: Any) -> Result:

@@ -43,8 +43,9 @@ class Rearrangement:
         return _split_strides(self.split, strides)
 
     def destination_strides(self, strides: Sequence[int]) -> tuple[int, ...]:
-        """Return the strides of the split dimensions, in the destination's order, from those of the destination."""
-        return _split_strides(self.merge_extents, strides)
+        """Return the strides of the split dimensions, in the source's order, from those of the destination."""
+        steps = dict(zip(self.order, _split_strides(self.merge_extents, strides), strict=True))
+        return tuple(steps[index] for index in range(len(steps)))
 
     def pattern(self, batch: str = "") -> tuple[str, dict[str, int]]:
         """Return the rearrangement as a pattern with all its sizes; ``batch`` names a further first dimension on both sides."""

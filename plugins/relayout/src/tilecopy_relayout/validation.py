@@ -7,11 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NoReturn
 
+from tilecopy.validators import one_of
+
 from tilecopy_core import RequestError
 from tilecopy_core.errors import integer, short_repr
 
 MOST_DIMS = 64
 """Most dimensions of an array, as in NumPy and torch."""
+EXECUTOR = one_of("cuda", "emulator")
 PERMUTATION = "a permutation such as (0, 2, 3, 1), or a pattern such as 'b c h w -> b h w c'"
 """What axes are."""
 _MOST = 2**62

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -61,11 +60,11 @@ class SideArray:
         """Where it is, for messages."""
         return "in host memory" if self.device is None else f"on GPU {self.device}"
 
-    def words(self, shape: Sequence[int], strides_bytes: Sequence[int], dtype: str) -> Any:
-        """Return its host memory as a NumPy array of words; ``self`` keeps it alive."""
+    def words(self, side: StridedMemory, dtype: str) -> Any:
+        """Return its host memory as a NumPy array of words with a side's extents and strides; ``self`` keeps it alive."""
         low, high = self.memory.byte_bounds
         memory: Any = (ctypes.c_uint8 * (high - low)).from_address(low)
-        view: Any = np.ndarray(tuple(shape), dtype, memory, self.pointer - low, tuple(strides_bytes))
+        view: Any = np.ndarray(side.shape, dtype, memory, self.pointer - low, side.strides_bytes)
         return view
 
 

@@ -102,12 +102,9 @@ class Shards:
 
     def in_result(self, box: Box, receiver: int, strides: Sequence[int]) -> Strides:
         """Return a box in the receiver's part of the result, which has these strides in elements."""
-        out_steps = self.moved.destination_strides(strides)
-        steps = [0] * len(out_steps)
-        for dim, step in zip(self.moved.order, out_steps, strict=True):
-            steps[dim] = step
+        steps = self.moved.destination_strides(strides)
         offset = sum(start * step for start, step in zip(box[0], steps, strict=True))
-        return Strides(offset - self.out_cuts[receiver] * strides[self.out_shard_dim], box[1], tuple(steps))
+        return Strides(offset - self.out_cuts[receiver] * strides[self.out_shard_dim], box[1], steps)
 
 
 def boxes_of(extents: Sequence[int], low: int, high: int) -> Iterator[Box]:

@@ -20,8 +20,8 @@ from ..arrays.devices import DevicePlacement, driver
 from ..arrays.torch_internals import symmetric_handle, symmetric_memory
 from ..local.host import target_of_gpu
 from ..planner.launching import DeviceLauncher, align_of
-from ..planner.plan import plan_relayout
-from ..planner.problem import DTYPES
+from ..planner.plan import plan_of
+from ..planner.problem import RelayoutSpec
 from .rendezvous import Rendezvous
 from .shards import Shards
 
@@ -91,22 +91,13 @@ class SymmetricWorkspace:
                 receiver = (rank + step) % shards.ranks
                 for box in shards.boxes(rank, receiver):
                     source = shards.in_source(box, rank, x.stride())
-                    result = shards.in_result(box, receiver, into[receiver]).permute(shards.moved.order)
+                    result = shards.in_result(box, receiver, into[receiver])
                     first = source.offset * x.element_size()
                     address = buffer.addresses[receiver] + result.offset * x.element_size()
-                    plan = plan_relayout(
-                        source.extents,
-                        DTYPES[x.element_size()],
-                        shards.moved.order,
-                        strides=source.strides,
-                        out_strides=result.strides,
-                        align_bytes=align_of(x.data_ptr() + first),
-                        out_align_bytes=align_of(address),
-                        target=target_of_gpu(gpu),
-                    )
-                    moves.append(
-                        (cast("DeviceLauncher", plan.bind("cuda", DevicePlacement.of(gpu, gpu))), first, address)
-                    )
+                    spec = RelayoutSpec(source.extents, source.strides, result.strides, x.element_size())
+                    plan = plan_of(spec, target_of_gpu(gpu), align_of(x.data_ptr() + first), align_of(address))
+                    launch = cast("DeviceLauncher", plan.bind("cuda", DevicePlacement.of(gpu, gpu)))
+                    moves.append((launch, first, address))
             while len(self._streams) < max(len(moves), 2):
                 with driver().active(gpu):
                     self._streams.append(int(driver().call("cuStreamCreate", _NON_BLOCKING)))

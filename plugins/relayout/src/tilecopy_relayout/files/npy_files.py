@@ -17,6 +17,7 @@ from tilecopy_core.plugin import frozen, row_major
 
 from ..arrays.array import array_of
 from ..axes import rearrangement
+from ..local.call import words_of
 from ..local.host import (
     EMULATED_TARGET,
     NEVER_WRITTEN,
@@ -27,7 +28,7 @@ from ..local.host import (
     move_piece,
     target_of_gpu,
 )
-from ..local.word_copy import WordCopy, word_copy_of
+from ..planner.problem import RelayoutSpec
 
 Progress = Callable[[int, int], None]
 """Called with bytes of the result that are done, and bytes in all."""
@@ -79,23 +80,22 @@ class FileReport:
 
 
 def _relaid_out(
-    npy: NpyFile, word_copy: WordCopy, place: tuple[slice, ...], executor: str, target: str
+    npy: NpyFile, words: RelayoutSpec, place: tuple[slice, ...], executor: str, target: str
 ) -> tuple[Any, float, int]:
     """Read one piece of the input, relayout it and compare it with NumPy.
 
     Returns:
         The bytes of that box of the result, the seconds of the relayout, and the number of words that differ from NumPy's.
     """
-    axes = word_copy.axes
-    box = [place[axes.index(dim)].indices(word_copy.shape[dim]) for dim in range(len(axes))]
-    offset_bytes = sum(start * stride for (start, _, _), stride in zip(box, word_copy.strides_bytes, strict=True))
-    shape = tuple(stop - start for start, stop, _ in box)
-    words = npy.read(offset_bytes, shape, word_copy.strides_bytes, word_copy.dtype)
-    expected = words.transpose(axes)
-    result = np.empty(expected.shape, expected.dtype)
+    shape, strides = tuple(part.stop - part.start for part in place), words.sides[0].strides_bytes
+    offset_bytes = sum(part.start * stride for part, stride in zip(place, strides, strict=True))
+    order = sorted(range(len(shape)), key=lambda dim: -strides[dim])  # as the elements lie in the file
+    box = npy.read(offset_bytes, [shape[dim] for dim in order], [strides[dim] for dim in order], words.dtype)
+    expected = box.transpose(np.argsort(order))
+    result = np.empty(shape, words.dtype)
     flat = result.reshape(-1).view(np.uint8)
     flat.fill(NEVER_WRITTEN)
-    seconds = move_piece(words, result, axes, executor, target=target, timed_runs=_TIMED_RUNS)
+    seconds = move_piece(expected, result, executor, target=target, timed_runs=_TIMED_RUNS)
     differing = sum(int(np.count_nonzero(a != b)) for a, b in zip(_bits(expected), _bits(result), strict=True))
     return flat, seconds, differing
 
@@ -138,15 +138,15 @@ def relayout_file(
         header = header_of(read.descr, moved.shape)
         strides = tuple(stride * array.itemsize for stride in row_major(moved.shape))
         result = attrs.evolve(array, pointer=0, shape=moved.shape, strides_bytes=strides)
-        word_copy = word_copy_of(array, moved, result)
+        words = words_of(array, moved, result)
         total = prod(moved.shape) * array.itemsize
         limit = max_memory_bytes or default_memory_bytes(executor) or _EMULATED_BYTES
-        places = list(boxes(word_copy.out_shape, max(1, limit // (2 * word_copy.word_bytes))))
+        places = list(boxes(words.extents, max(1, limit // (2 * words.elem_bytes))))
 
         def parts() -> Iterator[Any]:
             yield header
             for index, place in enumerate(places, start=1):
-                flat, piece_seconds, differing = _relaid_out(read, word_copy, place, executor, target)
+                flat, piece_seconds, differing = _relaid_out(read, words, place, executor, target)
                 if differing:
                     raise TilecopyError(
                         f"verification failed: {differing} words differ in piece {index}; nothing was written"

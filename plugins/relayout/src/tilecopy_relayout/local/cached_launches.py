@@ -16,8 +16,7 @@ from tilecopy_core.plugin import frozen, row_major
 from ..arrays.devices import CrossDeviceSync, driver
 from ..arrays.frameworks import Framework
 from ..planner.launching import DeviceLauncher
-from .call import CheckedLaunch, RelayoutCall, current_stream, run_call
-from .word_copy import word_copy_of
+from .call import CheckedLaunch, RelayoutCall, current_stream, run_call, words_of
 
 _MOST_LAUNCHES = 4096
 """Launches that are kept before all are forgotten."""
@@ -64,7 +63,7 @@ class _CachedLaunch:
     def of(cls, checked: CheckedLaunch) -> _CachedLaunch | None:
         """Return the record of a launch; None if the addresses alone made the words narrower, or torch must see its result."""
         source, destination, moved = checked.source, checked.destination, checked.rearrangement
-        aligned = word_copy_of(attrs.evolve(source, pointer=0), moved, attrs.evolve(destination, pointer=0))
+        aligned = words_of(attrs.evolve(source, pointer=0), moved, attrs.evolve(destination, pointer=0))
         if aligned != checked.words:
             return None
         reader = _reader_of(type(destination.owner))
@@ -77,7 +76,7 @@ class _CachedLaunch:
         return cls(
             checked.launch,
             checked.launch.launches,
-            checked.words.word_bytes - 1,
+            checked.words.elem_bytes - 1,
             moved.shape,
             row_major(moved.shape) if source.framework.name == "torch" else None,
             result_facts,

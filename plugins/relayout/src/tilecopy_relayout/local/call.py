@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from math import gcd
 from typing import Any, NamedTuple, cast
 
 from tilecopy.executors import common_stream, stream_handle
@@ -17,9 +18,9 @@ from ..arrays.array import SideArray, array_of, dtype_name
 from ..arrays.devices import CrossDeviceSync, DevicePlacement, driver
 from ..axes import rearrangement
 from ..planner.launching import DeviceLauncher, align_of
+from ..planner.problem import WIDEST_BYTES, RelayoutSpec
 from ..rearrangement import Rearrangement
 from .host import choose_executor, move_in_pieces, target_of_gpu
-from .word_copy import WordCopy, word_copy_of
 
 
 class RelayoutCall(NamedTuple):
@@ -62,7 +63,7 @@ class CheckedLaunch:
     """What a checked call on device arrays has launched."""
 
     launch: DeviceLauncher
-    words: WordCopy
+    words: RelayoutSpec
     rearrangement: Rearrangement
     source: SideArray
     destination: SideArray
@@ -88,14 +89,14 @@ def run_call(call: RelayoutCall, on_launch: Callable[[CheckedLaunch], None] = la
     if source.device is None or destination.device is None:
         with nullcontext() if call.device is None else _through(call.device, executor):
             if 0 not in moved.shape:
-                _move_on_host(word_copy_of(source, moved, destination), source, destination, executor)
+                _move_on_host(words_of(source, moved, destination), source, destination, executor)
     else:
         gpus = DevicePlacement.of(source.device, destination.device, stream, call.device)
         across = CrossDeviceSync.of(source, destination, gpus.launching)
         if stream is None and across is None:
             stream = current_stream(source, destination)()
         if 0 not in moved.shape:
-            words = word_copy_of(source, moved, destination)
+            words = words_of(source, moved, destination)
             launch = _launcher(words, gpus, source.pointer, destination.pointer)
             with nullcontext(stream) if across is None or stream is not None else across.stream() as current:
                 launch(source.pointer, destination.pointer, current)
@@ -158,23 +159,29 @@ def checked_result(name: str, result: Any, source: SideArray, shape: tuple[int, 
     return facts
 
 
-def _move_on_host(word_copy: WordCopy, source: SideArray, destination: SideArray, executor: str) -> None:
-    words = source.words(word_copy.shape, word_copy.strides_bytes, word_copy.dtype)
-    result = destination.words(word_copy.out_shape, word_copy.out_strides_bytes, word_copy.dtype)
-    move_in_pieces(words, result, word_copy.axes, executor)
+def words_of(source: SideArray, moved: Rearrangement, out: SideArray) -> RelayoutSpec:
+    """Return the words that a relayout of an array into another moves, with dimensions in the destination's order.
+
+    A word is as wide as the element's size, all strides and both addresses allow. An element of several words (12
+    bytes, or a misaligned element) adds a dimension, the innermost on both sides.
+    """
+    src, dst = moved.source_strides(source.strides_bytes), moved.destination_strides(out.strides_bytes)
+    dims = [(moved.extents[n], src[n], dst[n]) for n in moved.order if moved.extents[n] != 1]
+    steps = [step for _, *both in dims for step in both]
+    word = gcd(WIDEST_BYTES, source.itemsize, source.pointer, out.pointer, *steps)
+    if source.itemsize > word or not dims:  # also where there is nothing but one element
+        dims.append((source.itemsize // word, word, word))
+    extents, src, dst = zip(*dims, strict=True)
+    return RelayoutSpec(extents, tuple(step // word for step in src), tuple(step // word for step in dst), word)
 
 
-def _launcher(word_copy: WordCopy, gpus: DevicePlacement, source: int, destination: int) -> DeviceLauncher:
+def _move_on_host(words: RelayoutSpec, source: SideArray, destination: SideArray, executor: str) -> None:
+    side, out_side = words.sides
+    move_in_pieces(source.words(side, words.dtype), destination.words(out_side, words.dtype), executor)
+
+
+def _launcher(words: RelayoutSpec, gpus: DevicePlacement, source: int, destination: int) -> DeviceLauncher:
     with LOCK:
-        from ..planner.plan import plan_relayout
-    plan = plan_relayout(
-        word_copy.shape,
-        word_copy.dtype,
-        word_copy.axes,
-        strides=word_copy.strides,
-        out_strides=word_copy.out_strides,
-        align_bytes=align_of(source),
-        out_align_bytes=align_of(destination),
-        target=target_of_gpu(gpus.launching),
-    )
+        from ..planner.plan import plan_of
+    plan = plan_of(words, target_of_gpu(gpus.launching), align_of(source), align_of(destination))
     return cast("DeviceLauncher", plan.bind("cuda", gpus))

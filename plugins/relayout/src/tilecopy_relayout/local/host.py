@@ -6,6 +6,7 @@ import ctypes
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from itertools import product
 from math import prod
 from typing import Any
@@ -15,12 +16,12 @@ from tilecopy.executors import capturing_framework, get_executor, unavailable_re
 from tilecopy.overlap import StridedMemory
 
 from tilecopy_core import RequestError
-from tilecopy_core.plugin import short_repr
 from tilecopy_core.registry import LOCK
 
 from ..arrays.devices import DevicePlacement, driver
+from ..planner.problem import RelayoutSpec
+from ..validation import EXECUTOR
 
-EXECUTORS = ("cuda", "emulator")
 EMULATED_TARGET = "sm_90"
 """What is emulated where no target is named."""
 NEVER_WRITTEN = 0xA5
@@ -34,8 +35,8 @@ def choose_executor(name: str | None, device: int | None = None) -> str:
         name: the caller's choice, or None.
         device: the GPU that the array is on, or None.
     """
-    if name is not None and not (isinstance(name, str) and name in EXECUTORS):
-        raise RequestError(f"executor must be 'cuda' or 'emulator', got {short_repr(name)}")
+    if name is not None:
+        EXECUTOR.check(name, "relayout", "executor")
     if device is not None and name == "emulator":
         raise RequestError(
             f"executor={name!r} needs a host array, but the array is on GPU {device}: copy it to the host"
@@ -89,42 +90,30 @@ def default_memory_bytes(executor: str) -> int | None:
     return int(free) * 8 // 10
 
 
-def move_in_pieces(source: Any, result: Any, axes: Sequence[int], executor: str, *, target: str | None = None) -> None:
-    """Move host words in pieces that fit; with axes, ``result[...] = source.transpose(axes)``.
+def move_in_pieces(source: Any, result: Any, executor: str) -> None:
+    """Move host words in pieces that fit: ``result[...] = source``.
 
     Args:
         source: of a word's dtype, any strides.
-        result: of that dtype and the transposed shape, any strides that do not overlap.
-        axes: for each dimension of the result, the source's.
+        result: of that dtype and shape, any strides that do not overlap.
         executor: ``cuda`` or ``emulator``.
-        target: architecture; by default the GPU's own, or the emulated one.
     """
     limit = default_memory_bytes(executor)
     most = max(1, result.size if limit is None else limit // (2 * result.itemsize))
-    turned = source.transpose(axes)
     for box in boxes(result.shape, most):
         piece = result[box]
         target_piece = piece if executor != "cuda" or piece.flags.c_contiguous else np.empty(piece.shape, piece.dtype)
-        move_piece(turned[box].transpose(np.argsort(axes)), target_piece, axes, executor, target=target)
+        move_piece(source[box], target_piece, executor)
         if target_piece is not piece:
             piece[...] = target_piece
 
 
-def move_piece(
-    source: Any,
-    result: Any,
-    axes: Sequence[int],
-    executor: str,
-    *,
-    target: str | None = None,
-    timed_runs: int = 0,
-) -> float:
+def move_piece(source: Any, result: Any, executor: str, *, target: str | None = None, timed_runs: int = 0) -> float:
     """Move one piece of host words.
 
     Args:
         source: as for :func:`move_in_pieces`.
-        result: of the transposed shape; C-contiguous if the executor is ``cuda``.
-        axes: for each dimension of the result, the source's.
+        result: the same; C-contiguous if the executor is ``cuda``.
         executor: ``cuda`` or ``emulator``.
         target: architecture; by default the GPU's own, or the emulated one.
         timed_runs: the number of launches to time by device events, into memory that was filled before; 0 times none.
@@ -133,30 +122,24 @@ def move_piece(
         Seconds of the relayout alone (the median), without copies to a device and back; 0 on a GPU if no runs are timed.
     """
     if executor == "cuda":
-        return _through_gpu(source, result, axes, target or target_of_gpu(current_gpu()), timed_runs)
-    strides, out_strides = (tuple(s // a.itemsize for s in a.strides) for a in (source, result))
-    with LOCK:
-        from ..planner.plan import plan_relayout
-    plan = plan_relayout(
-        source.shape,
-        source.dtype.name,
-        tuple(axes),
-        strides=strides,
-        out_strides=out_strides,
-        target=target or EMULATED_TARGET,
-    )
-    launch = plan.bind(executor)
+        return _through_gpu(source, result, target or target_of_gpu(current_gpu()), timed_runs)
+    launch = _plan(source, result, target or EMULATED_TARGET).bind(executor)
     started = time.perf_counter()
     launch(source, result, None)
     return time.perf_counter() - started
 
 
-def _through_gpu(source: Any, result: Any, axes: Sequence[int], target: str, timed_runs: int) -> float:
+def _plan(source: Any, result: Any, target: str) -> Any:
+    """Return the plan of one piece."""
+    with LOCK:
+        from ..planner.plan import plan_of
+    src, dst = (tuple(stride // words.itemsize for stride in words.strides) for words in (source, result))
+    return plan_of(RelayoutSpec(source.shape, src, dst, source.itemsize), target)
+
+
+def _through_gpu(source: Any, result: Any, target: str, timed_runs: int) -> float:
     with LOCK:
         from tilecopy_cuda import DeviceArray, time_on_device
-
-        from ..planner.plan import plan_relayout
-
     if capturing := capturing_framework():
         raise RequestError(
             f"host arrays cannot be moved while the current stream of {capturing} is captured into a graph: pass device arrays, "
@@ -164,19 +147,14 @@ def _through_gpu(source: Any, result: Any, axes: Sequence[int], target: str, tim
         )
     cuda: Any = get_executor("cuda")
     memory, first, source = _compact(source)
-    strides = tuple(stride // source.itemsize for stride in source.strides)
-    plan = plan_relayout(source.shape, source.dtype.name, tuple(axes), strides=strides, out_strides=None, target=target)
     gpu = current_gpu()
-    launch = plan.bind("cuda", DevicePlacement.of(gpu, gpu))
+    launch = _plan(source, result, target).bind("cuda", DevicePlacement.of(gpu, gpu))
     with ExitStack() as stack:
         sides = [
             stack.enter_context(DeviceArray((a.nbytes,), "uint8", device=gpu, executor=cuda)) for a in (memory, result)
         ]
         sides[0].copy_from(memory)
-
-        def work() -> None:
-            launch(sides[0].pointer + first, sides[1].pointer, None)
-
+        work = partial(launch, sides[0].pointer + first, sides[1].pointer, None)
         seconds = 0.0
         if timed_runs:
             sides[1].fill(NEVER_WRITTEN)

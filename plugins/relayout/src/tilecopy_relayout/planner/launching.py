@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,29 +20,6 @@ from .tilings import Tiling
 
 Planned = tuple[Problem, BaseOffsets, Tiling, tc.BuiltKernel]
 """A plan's normal form, where it begins, its tiling, and its kernel."""
-
-
-def bind(
-    plan: Callable[[int, int], Planned],
-    executor: str,
-    sides: tuple[StridedMemory, StridedMemory],
-    gpus: DevicePlacement | None = None,
-) -> Callable[[Any, Any, Any], Any]:
-    """Return a function that moves arrays of one shape and strides: see :meth:`~tilecopy_relayout.planner.plan.RelayoutPlan.bind`.
-
-    Args:
-        plan: makes a plan for addresses that are multiples of so many bytes.
-        executor: ``"cuda"`` or ``"emulator"``.
-        sides: the bytes of source and destination, from their first elements.
-        gpus: the GPUs of both, or None.
-    """
-    if gpus is not None and not isinstance(gpus, DevicePlacement):
-        raise tc.RequestError(f"gpus must be a DevicePlacement or None, got {short_repr(gpus)}")
-    if isinstance(executor, str) and executor == "cuda":
-        return DeviceLauncher(plan, gpus) if gpus is not None else _anywhere(cache(partial(DeviceLauncher, plan)))
-    if isinstance(executor, str) and executor == "emulator":
-        return lambda source, destination, _: _on_host(plan, sides, source, destination)
-    raise tc.RequestError(f"executor must be 'cuda' or 'emulator', got {short_repr(executor)}")
 
 
 @frozen(eq=False)
@@ -85,20 +61,23 @@ def low_bits(source: int, destination: int) -> int:
         ) from None
 
 
-def _anywhere(on: Callable[[DevicePlacement], DeviceLauncher]) -> Callable[[int, int, Any], None]:
-    """Return a function that moves arrays of one shape and strides in the memory of any GPU."""
-
-    def launch(source: int, destination: int, stream: Any) -> None:
-        low_bits(source, destination)  # refuses what is not an address
-        device_of = driver().device_of
-        on(DevicePlacement.of(device_of(source), device_of(destination), stream))(source, destination, stream)
-
-    return launch
+def launch_anywhere(
+    on: Callable[[DevicePlacement], DeviceLauncher], source: int, destination: int, stream: Any
+) -> None:
+    """Move arrays in the memory of any GPU; ``on`` returns what moves those of some GPUs."""
+    low_bits(source, destination)  # refuses what is not an address
+    device_of = driver().device_of
+    on(DevicePlacement.of(device_of(source), device_of(destination), stream))(source, destination, stream)
 
 
-def _on_host(
-    plan: Callable[[int, int], Planned], sides: tuple[StridedMemory, StridedMemory], source: Any, destination: Any
+def move_on_host(
+    plan: Callable[[int, int], Planned],
+    sides: tuple[StridedMemory, StridedMemory],
+    source: Any,
+    destination: Any,
+    stream: None,
 ) -> Any:
+    """Move NumPy arrays, which have the bytes ``sides`` from their first elements, on the emulator."""
     _demand("source", source, sides[0])
     _demand("destination", destination, sides[1])
     if not destination.flags.writeable:

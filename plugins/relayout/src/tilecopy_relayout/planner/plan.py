@@ -3,48 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from math import prod
 from typing import Any
 
 import attrs
 import tilecopy as tc
 from tilecopy.overlap import StridedMemory, overlaps_itself
+from tilecopy.validators import checked, instance_of, optional
 
 from tilecopy_core.plugin import frozen, row_major, short_repr
 
 from ..arrays.devices import DevicePlacement
 from ..axes import rearrangement
-from ..validation import integers_of
+from ..validation import EXECUTOR, integers_of
 from .candidates import candidates
 from .cost import TilingCost, cost_of, least_total
 from .kernels import build
-from .launching import Planned, bind
-from .problem import WIDEST_BYTES, BaseOffsets, Problem, problem_of
+from .launching import DeviceLauncher, Planned, launch_anywhere, move_on_host
+from .problem import WIDEST_BYTES, BaseOffsets, Problem, RelayoutSpec, problem_of
 from .tilings import Tiling
 
 ALIGNMENTS = (1, 2, 4, 8, WIDEST_BYTES)
 _MOST_BYTES = 2**49
 """What a GPU's virtual addresses reach."""
-
-
-@frozen
-class RelayoutSpec:
-    """A relayout as the caller described it, in elements.
-
-    Attributes:
-        extents: of the source's dimensions.
-        src: step of the source along each.
-        dst: step of the destination along each.
-        elem_bytes: bytes of an element.
-        target: architecture.
-    """
-
-    extents: tuple[int, ...]
-    src: tuple[int, ...]
-    dst: tuple[int, ...]
-    elem_bytes: int
-    target: str
 
 
 @frozen
@@ -98,6 +80,7 @@ class RelayoutPlan:
             ]
         )
 
+    @checked(executor=EXECUTOR, gpus=optional(instance_of("a DevicePlacement", DevicePlacement)))
     def bind(self, executor: str, gpus: DevicePlacement | None = None) -> Callable[[Any, Any, Any], Any]:
         """Return a function that moves arrays of the planned shape and strides.
 
@@ -112,13 +95,14 @@ class RelayoutPlan:
         Raises:
             RequestError: there is no such executor. The function raises it for invalid addresses and for arrays that are too short.
         """
-        return bind(partial(_plan_aligned, self.spec), executor, self._sides(), gpus)
-
-    def _sides(self) -> tuple[StridedMemory, StridedMemory]:
-        """Return the bytes of both sides, from their first elements."""
-        extents, size = self.spec.extents, self.spec.elem_bytes
-        source, result = (tuple(step * size for step in steps) for steps in (self.spec.src, self.spec.dst))
-        return StridedMemory(0, extents, source, size), StridedMemory(0, extents, result, size)
+        plan = partial(_aligned, self.spec, str(self.kernel.target))
+        if executor == "emulator":
+            return partial(move_on_host, plan, self.spec.sides)
+        return (
+            partial(launch_anywhere, cache(partial(DeviceLauncher, plan)))
+            if gpus is None
+            else DeviceLauncher(plan, gpus)
+        )
 
 
 def plan_relayout(
@@ -165,20 +149,24 @@ def plan_relayout(
     moved = rearrangement(axes, extents, sizes)
     source = moved.source_strides(_steps("strides", strides, extents))
     out_steps = moved.destination_strides(_steps("out_strides", out_strides, moved.shape))
-    split = tuple(moved.extents[n] for n in moved.order)
-    if overlaps_itself(StridedMemory(0, split, out_steps, 1)):
+    if overlaps_itself(StridedMemory(0, moved.extents, out_steps, 1)):
         raise tc.RequestError(
             f"out_strides must keep the elements of {moved.shape} apart, got {short_repr(out_strides)}"
         )
-    by_source = dict(zip(moved.order, out_steps, strict=True))
-    into = tuple(by_source[n] for n in range(len(moved.extents)))
-    spec = RelayoutSpec(moved.extents, source, into, elem_bytes, str(tc.target_of(target)))
     for name, align in (("align_bytes", align_bytes), ("out_align_bytes", out_align_bytes)):
         if type(align) is not int or align not in ALIGNMENTS or align < elem_bytes:
             raise tc.RequestError(
                 f"{name} must be one of {', '.join(map(str, ALIGNMENTS))} and at least the {elem_bytes} bytes of an element, got {short_repr(align)}"
             )
-    problem, base_offsets, tiling, kernel = _plan_aligned(spec, align_bytes, out_align_bytes)
+    spec = RelayoutSpec(moved.extents, source, out_steps, elem_bytes)
+    return plan_of(spec, str(tc.target_of(target)), align_bytes, out_align_bytes)
+
+
+def plan_of(
+    spec: RelayoutSpec, target: str, src_align: int = WIDEST_BYTES, dst_align: int = WIDEST_BYTES
+) -> RelayoutPlan:
+    """Return the plan of a relayout that was checked, for addresses that are multiples of so many bytes."""
+    problem, base_offsets, tiling, kernel = _aligned(spec, target, src_align, dst_align)
     return RelayoutPlan(spec, problem, tiling, kernel, base_offsets)
 
 
@@ -192,12 +180,11 @@ def _steps(name: str, given: Sequence[int] | None, shape: tuple[int, ...]) -> tu
     return steps
 
 
-def _plan_aligned(spec: RelayoutSpec, src_align: int, dst_align: int) -> Planned:
-    """Return the plan for addresses that are multiples of so many bytes."""
+def _aligned(spec: RelayoutSpec, target: str, src_align: int, dst_align: int) -> Planned:
     problem, base_offsets = problem_of(
         spec.extents, spec.src, spec.dst, spec.elem_bytes, src_align=src_align, dst_align=dst_align
     )
-    return (problem, base_offsets, *_best_kernel(problem, spec.target))
+    return (problem, base_offsets, *_best_kernel(problem, target))
 
 
 def element_bytes(dtype: Any) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from math import gcd, prod
 
 import attrs
+from tilecopy.overlap import StridedMemory
 
 from tilecopy_core.plugin import frozen
 
@@ -18,6 +19,35 @@ DTYPES = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64", 16: "complex128"}
 """What elements of so many bytes are moved as; nothing is computed on them."""
 WIDEST_BYTES = 16
 """The widest element that a thread moves with one instruction."""
+
+
+@frozen
+class RelayoutSpec:
+    """A relayout as a copy between two strided arrays of the same extents, in elements.
+
+    Attributes:
+        extents: of the dimensions, in any order; none is 0.
+        src: step of the source along each.
+        dst: step of the destination along each.
+        elem_bytes: bytes of an element.
+    """
+
+    extents: tuple[int, ...]
+    src: tuple[int, ...]
+    dst: tuple[int, ...]
+    elem_bytes: int
+
+    @property
+    def dtype(self) -> str:
+        """What elements are moved as."""
+        return DTYPES[self.elem_bytes]
+
+    @property
+    def sides(self) -> tuple[StridedMemory, StridedMemory]:
+        """The bytes of source and destination, from their first elements."""
+        size = self.elem_bytes
+        source, result = (tuple(step * size for step in steps) for steps in (self.src, self.dst))
+        return StridedMemory(0, self.extents, source, size), StridedMemory(0, self.extents, result, size)
 
 
 @frozen
