@@ -49,7 +49,7 @@ def run(body: str, threads: int = 64) -> None:
         (
             lambda: run("ld.global.u32 %r4, [%d0+64];"),
             tc.HazardError,
-            "bounds: thread 0 of CTA (0,0,0): byte 64 (+4) is outside A, which has 64 bytes (A bytes 64 to 67)",
+            "bounds: thread 0 of CTA (0,0,0): an access of 4 bytes at byte 64 is outside A, which has 64 bytes (A bytes 64 to 67)",
         ),
         (
             lambda: run("ld.global.u32 %r4, [%d0+2];"),
@@ -59,7 +59,7 @@ def run(body: str, threads: int = 64) -> None:
         (
             lambda: run("setp.lt.u32 %p0, %r0, 16; @%p0 bar.sync 0; bar.sync 1;"),
             tc.HazardError,
-            "barrier: thread 0 of CTA (0,0,0): 16 of the 64 threads of the CTA wait at barrier 0 that the others do not reach (16 of 64 threads have come; thread 16 of CTA (0,0,0) has not)",
+            "barrier: thread 0 of CTA (0,0,0): barrier 0 never completes: 16 of 64 threads of the CTA have arrived; thread 16 of CTA (0,0,0) has not",
         ),
         (
             lambda: run("div.u32 %r4, %r0, %r0;"),

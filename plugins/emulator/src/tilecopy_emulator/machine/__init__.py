@@ -1,1 +1,1 @@
-"""Asynchronous operations, and the machine that runs a batch of clusters."""
+"""The machine that runs a batch of clusters, and its asynchronous operations."""

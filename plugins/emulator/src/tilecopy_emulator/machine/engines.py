@@ -1,9 +1,9 @@
-"""Asynchronous operations: issued by a thread, done by an engine, known by their own completion only.
+"""Asynchronous operations: a thread issues them, and an engine completes them.
 
-Until an operation lands, whoever touches what it writes, or writes what it reads, is at fault. It lands as late as the
-memory model lets it: at the wait that covers it, or when nobody can run without it. What it read and wrote is then ordered
-by the clock of its completion: the mbarrier's column, or the thread that waited for the group. So it does not matter
-which one lands first.
+Until an operation completes, it is a hazard to access bytes that it writes, or to write bytes that it reads. It completes
+as late as the memory model lets it: at the wait that covers it, or when no thread can run without it. Its accesses are then
+ordered by the clock of its completion: the mbarrier's column, or the thread that waited for the group. So the order in
+which operations complete does not matter.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .mbarrier import Mbarrier, Mbarriers
 
 @attrs.define(eq=False)
 class _Copies:
-    """``cp.async`` of several lanes by one instruction, in flight."""
+    """The ``cp.async`` of several lanes by one instruction, in flight."""
 
     operation: Operation
     lanes: Any
@@ -48,7 +48,7 @@ class _Copies:
 
 
 class Engines:
-    """The operations of one machine."""
+    """The asynchronous operations of one machine."""
 
     def __init__(self, machine: Memories, mbarriers: Mbarriers) -> None:
         self.machine, self.mbarriers = machine, mbarriers
@@ -56,14 +56,14 @@ class Engines:
         self.copies: list[_Copies] = []
         self.arrivals: list[tuple[int, int, Any, Clock, int]] = []
         self.used: dict[tuple[int, int], tuple[Operation, int]] = {}
-        """CTA whose shared memory was used, and the mbarrier's actor -> the last such operation, and when it completed."""
+        """CTA of the shared memory, and the mbarrier's actor -> the last operation, and the time when it completed."""
         self.refused = np.zeros(machine.unit_ctas, bool)
-        """CTAs that have seen a request to cancel a cluster fail."""
+        """CTAs that saw a failed request to cancel a cluster."""
         self.committed = np.zeros(machine.units, np.int64)
         self.bulk_committed = np.zeros(machine.units, np.int64)
 
     def expand(self, copies: int, unit: int, shift: int) -> dict[tuple[int, int], Operation]:
-        """See :meth:`Machine.expand`; the operations of each copy, by their numbers before."""
+        """See :meth:`Machine.expand`; return the operations of each copy, by their old numbers."""
         machine = self.machine
         size = machine.shared.size
         ctas = machine.unit_ctas // copies
@@ -85,7 +85,7 @@ class Engines:
         for copy in range(copies):
             for old in in_flight.values():
                 data = {k: _data_of(k, v, copy, place_shift, ctas) for k, v in old.data.items()}
-                if "tracked" in data:  # made before it
+                if "tracked" in data:  # created before it
                     data["tracked"] = [clones[x.number, copy] for x in data["tracked"] if (x.number, copy) in clones]
                 new = attrs.evolve(
                     old,
@@ -128,7 +128,7 @@ class Engines:
         return clones
 
     def start(self, kind: str, lane: int, complete: Callable[[Operation], None], lack: str, **rest: Any) -> Operation:
-        """A new operation of one lane; its accesses have been checked and are begun by the caller."""
+        """Return a new operation of one lane; the caller has checked its accesses and begins them."""
         launch = self.machine.launch
         launch.operations += 1
         launch.version += 1
@@ -137,7 +137,7 @@ class Engines:
         return operation
 
     def begin(self, operation: Operation) -> None:
-        """What it touches is in use from now on."""
+        """Mark the bytes of an operation as in use."""
         strength = REDUCED if operation.reduces else WEAK
         self.machine.shared.shadow.begin(operation.actor, operation.reads, operation.writes, strength)
         if operation.array_write is not None:
@@ -146,7 +146,7 @@ class Engines:
             array.shadow.begin(operation.actor, None, cells, strength or ENGINE)
 
     def done(self, operation: Operation, actor: int) -> None:
-        """Record that the bytes of an operation are those of an mbarrier's actor now."""
+        """Record that the bytes of an operation now belong to the actor of an mbarrier."""
         machine, now = self.machine, self.machine.launch.time.now
         stamps = stamp(now, REDUCED if operation.reduces else WEAK, actor)
         machine.shared.shadow.complete(operation.actor, operation.writes, stamps)
@@ -159,15 +159,15 @@ class Engines:
         self.machine.in_flight.pop(operation.number, None)
 
     def _in_grid(self, actors: Any) -> Any:
-        """Actors of the unit, threads and mbarriers, as the stamps of global memory have them: a row each, a column a copy."""
+        """Return actors of the unit as in the stamps of global memory, with a row per actor and a column per copy."""
         machine = self.machine
-        if np.array_equal(actors, machine.ids):  # those of a log should share their memory
+        if np.array_equal(actors, machine.ids):  # the entries of a log should share memory
             return machine.grid_thread
         first = machine.first + np.arange(machine.copies) * machine.unit_ctas
         return actors[:, None] + first * np.where(actors < BARRIER_ACTOR, machine.threads, BARRIER_COLUMNS)[:, None]
 
     def complete_on_mbarrier(self, operation: Operation) -> Mbarrier:
-        """The end of an operation that counts bytes on an mbarrier."""
+        """Complete an operation that counts bytes on an mbarrier, and return the mbarrier."""
         machine = self.machine
         barrier = self.mbarriers.objects.get(operation.barrier)
         if barrier is None:
@@ -180,7 +180,7 @@ class Engines:
         return barrier
 
     def complete_oldest(self) -> bool:
-        """Nobody can run: the oldest operation completes; whether there was one."""
+        """Complete the oldest operation, since no thread can run; return True if there was one."""
         if self.pending:
             operation = self.pending.pop(0)
             at, self.machine.at = self.machine.at, operation.at
@@ -193,7 +193,7 @@ class Engines:
         return False
 
     def leaving(self, ending: Any) -> set[int]:
-        """Lanes exit: nothing of theirs may be unwaited, nothing may use the memory of a CTA that ends; which CTAs do."""
+        """Check that exiting lanes waited for their copies and that no copy uses a CTA that ends; return the CTAs that end."""
         machine = self.machine
         gone = np.isin(np.arange(machine.units), ending)
         for batch in self.copies:
@@ -227,7 +227,7 @@ class Engines:
         return ctas
 
     def _is_known(self, cta: int, actor: int, time: int) -> bool:
-        """Return whether a thread of a CTA has waited for what completed on an mbarrier, or was told so."""
+        """Return True if a thread of a CTA waited for a completion on an mbarrier, or acquired from one that did."""
         machine, order = self.machine, self.machine.order
         members = machine.ids[cta * machine.threads : (cta + 1) * machine.threads]
         home, number = barrier_of(actor)
@@ -240,29 +240,29 @@ class Engines:
     def _lifetime(self, operation: Operation) -> None:
         if operation.was_reported:
             return
-        what = "a CTA exits while this copy still uses shared memory (a wait or a cluster barrier is missing)"
+        what = "the CTA exits while this copy still uses its shared memory (a wait or a cluster barrier is missing)"
         self.machine.hazard("lifetime", what, np.array([operation.lane]), at=operation.at)
 
     def finish(self) -> None:
-        """Everybody has exited."""
+        """Check that no operation is in flight when all threads have exited."""
         for operation in self.pending:
             self._lifetime(operation)
 
     def check_init(self, lane: int, place: int) -> None:
-        """The init of an mbarrier that a bulk copy uses needs ``fence.mbarrier_init`` or ``fence.proxy.async`` on its way here."""
+        """Check that ``fence.mbarrier_init`` or ``fence.proxy.async`` follows the init of an mbarrier that a bulk copy uses."""
         if not self.machine.launch.allows_unfenced_init:
             cells, _ = self.machine.shared.cells_from(np.array([place]), 8)
-            other, more = "fence.mbarrier_init or ", ' (run_ptx(..., allow=("unfenced-init",)) lets it pass)'
+            other, more = "fence.mbarrier_init or ", ' (run_ptx(..., allow=("unfenced-init",)) allows this)'
             self.check_proxy(lane, cells, "used as the mbarrier of a bulk copy", other=other, more=more)
 
     def check_proxy(
         self, lane: int, cells: Any, action: str, *, stamps: Any = None, other: str = "", more: str = ""
     ) -> None:
-        """Bytes that the async proxy touches: an ordinary write needs ``fence.proxy.async`` on its way here.
+        """Check that ``fence.proxy.async`` lies between ordinary writes of bytes and their access by the async proxy.
 
-        ``lane``: who issues the operation; ``cells``: of shared memory; ``action``: what is done to them, in words;
-        ``stamps``: of their last writers, where they have been overwritten since; ``other``: another fence that would
-        do, in words; ``more``: the end of the message.
+        ``lane``: issues the operation; ``cells``: of shared memory; ``action``: the verb of the access, such as "read";
+        ``stamps``: of their last writers, if they were overwritten since; ``other``: the name of another fence that
+        is enough; ``more``: the end of the message.
         """
         machine = self.machine
         order = machine.order
@@ -281,12 +281,12 @@ class Engines:
             who = machine.name_of(int(actor[at]))
             machine.hazard(
                 "proxy",
-                f"{machine.shared.where(int(cells[at]) * machine.shared.cell)} is {action} by the async proxy; {who} wrote "
-                f"it with no {other}fence.proxy.async of shared memory since{more}", np.array([lane]), threads=(who,),
+                f"{machine.shared.where(int(cells[at]) * machine.shared.cell)} is {action} by the async proxy with no "
+                f"{other}fence.proxy.async of shared memory since it was written by {who}{more}", np.array([lane]), threads=(who,),
             )  # fmt: skip
 
     def copy(self, lanes: Lanes, places: Any, size: int, fetch: Callable[[Any], Any]) -> None:
-        """``cp.async``: ``fetch(rows)`` gives the bytes (rows, C, size) when it lands."""
+        """Execute ``cp.async``; ``fetch(rows)`` returns the bytes (rows, C, size) when it completes."""
         machine = self.machine
         shared = machine.shared
         index = machine.index(lanes)
@@ -297,11 +297,11 @@ class Engines:
         self.copies.append(_Copies(operation, index, places, self.committed[index].copy(), fetch, count))
 
     def commit(self, lanes: Lanes) -> None:
-        """``cp.async.commit_group``."""
+        """Execute ``cp.async.commit_group``."""
         self.committed[lanes] += 1
 
     def wait(self, lanes: Lanes, newest: int) -> None:
-        """``cp.async.wait_group``: at most ``newest`` groups stay pending; -1 is ``wait_all``."""
+        """Execute ``cp.async.wait_group``: at most ``newest`` groups stay pending; -1 is ``wait_all``."""
         machine = self.machine
         if not self.copies:
             return
@@ -326,7 +326,7 @@ class Engines:
         self.copies = pending
 
     def _why_in_flight(self, operation: Operation, cell: int) -> Pending:
-        """Return what a ``cp.async`` lacks, see :class:`Operation`."""
+        """Return what is missing to complete a ``cp.async``, see :class:`Operation`."""
         first, row = next((x for x in self.copies if x.operation is operation), None), 0
         for batch in self.copies if cell >= 0 else ():
             cells = batch.places // self.machine.shared.cell
@@ -344,12 +344,12 @@ class Engines:
         return in_group(lane, "cp.async", newer, copies.operation.waited)
 
     def bulk_lack(self, operation: Operation, _: int) -> Pending:
-        """Return what an operation of a bulk group lacks, see :class:`Operation`."""
+        """Return what is missing to complete an operation of a bulk group, see :class:`Operation`."""
         newer = int(self.bulk_committed[operation.lane]) - operation.group - 1
         return in_group(operation.lane, "cp.async.bulk", newer, operation.waited)
 
     def _owners(self, batch: _Copies, rows: Any) -> Any:
-        """Whose the bytes are once a lane has waited: its own, or also known by the mbarrier that tracks them."""
+        """Return the actors of the bytes after a lane waited: the lane, or the mbarrier that tracks them."""
         owners = batch.lanes[rows].astype(np.int64)
         if batch.tracked is None:
             return owners
@@ -394,7 +394,7 @@ class Engines:
         machine.launch.version += 1
 
     def track(self, lanes: Lanes, places: Any, *, noinc: bool) -> None:
-        """``cp.async.mbarrier.arrive``: the mbarrier gets an arrival when the lane's copies until now have landed."""
+        """Execute ``cp.async.mbarrier.arrive``: it arrives on the mbarrier when the lane's earlier copies are complete."""
         machine = self.machine
         index = machine.index(lanes)
         for position, (lane, place) in enumerate(zip(index.tolist(), places.tolist(), strict=True)):
@@ -418,7 +418,7 @@ class Engines:
         barrier = self.mbarriers.objects.get(place)
         before, machine.at = machine.at, at
         if barrier is None:
-            machine.hazard("mbarrier", "an mbarrier ends before the arrival of cp.async on it", np.array([lane]))
+            machine.hazard("mbarrier", "the mbarrier was invalidated before this arrival on it", np.array([lane]))
         pending = []
         for batch in self.copies:
             mine = (batch.lanes == lane) & (batch.tracked == place if batch.tracked is not None else False)
@@ -437,11 +437,11 @@ class Engines:
         machine.at = before
 
     def bulk_commit(self, lanes: Lanes) -> None:
-        """``cp.async.bulk.commit_group``."""
+        """Execute ``cp.async.bulk.commit_group``."""
         self.bulk_committed[lanes] += 1
 
     def bulk_wait(self, lanes: Lanes, newest: int, *, read: bool) -> None:
-        """``cp.async.bulk.wait_group``: the thread's older groups are complete (or have read their sources)."""
+        """Execute ``cp.async.bulk.wait_group``: complete the thread's older groups (or the reads of their sources)."""
         machine = self.machine
         members = set(machine.index(lanes).tolist())
         for operation in list(self.machine.in_flight.values()):

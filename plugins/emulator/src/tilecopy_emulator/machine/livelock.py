@@ -1,4 +1,4 @@
-"""Loops that make no progress: found by a state that comes again, not by counting steps."""
+"""The detector of loops without progress; it finds a state that repeats and does not count steps."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from .engines import Engines
 from .mbarrier import Mbarriers
 
 FIRST_LOOK = 512
-"""Backward branches before the first look; later ones come at twice as many each."""
+"""Backward branches before the first check; each later check comes after twice as many."""
 WINDOW = 96
-"""Backward branches that are compared at least at each look: the longest period that is found."""
+"""Backward branches that each check compares at least: the longest period that can be found."""
 MOST_BYTES = 1 << 20
-"""Global memory up to here is compared, where a single thread changes it."""
+"""The largest global memory, in bytes, that is compared if only one thread changes it."""
 TIME = "%clock"
-"""Among the registers that an instruction has read: the time, which never comes again."""
+"""The name of the time among the registers that an instruction read; the time never repeats."""
 
 
 @attrs.frozen(eq=False)
 class StateSnapshot:
-    """A frozen record of a machine at a backward branch, to compare later ones with."""
+    """A frozen record of a machine at a backward branch, for comparison with later ones."""
 
     versions: tuple[int, int]
     memory: list[Any] | None
@@ -43,10 +43,10 @@ class StateSnapshot:
 
 
 class LivelockDetector:
-    """Watches the loops of one machine.
+    """The detector for the loops of one machine.
 
-    Whoever loops while others could run lets them go first now and then; where nobody could change what the loops
-    look at any more, they are stuck.
+    A thread that loops lets others run first from time to time. If no thread can change the values that decide the
+    loops, they are stuck.
     """
 
     def __init__(self, machine: Memories, mbarriers: Mbarriers, engines: Engines) -> None:
@@ -60,7 +60,7 @@ class LivelockDetector:
         self._endless: NDArray[np.int64] | None = None
 
     def count_loop(self, lanes: Lanes) -> None:
-        """Lanes have branched back."""
+        """Count a backward branch of lanes."""
         machine = self.machine
         self.loops += 1
         machine.suspicious = self.loops >= FIRST_LOOK
@@ -81,7 +81,7 @@ class LivelockDetector:
             self._look_at = 2 * self.loops
 
     def verdict(self) -> Blocked | None:
-        """Return whether loops have been found that nothing can end."""
+        """Return the hazard of loops that never end, or None."""
         if self._endless is None:
             return None
         machine, lanes, loads = self.machine, self._endless, self._deciders()[1]
@@ -92,7 +92,7 @@ class LivelockDetector:
         if self.engines.complete_oldest():
             return None
         at = machine.at
-        if not loads:  # whatever others do to memory, it does not end
+        if not loads:  # no change of memory can end it
             self._raise_hang(lanes, at, loads)
 
         def raise_hang() -> NoReturn:
@@ -112,11 +112,11 @@ class LivelockDetector:
         self._record()
 
     def _versions(self) -> tuple[int, int]:
-        """Numbers that stay the same while nothing changes any memory."""
+        """Return version numbers, which change with every change of a memory."""
         return self.machine.launch.version, self.machine.local.changes
 
     def _memory(self) -> list[Any] | None:
-        """Return what is in every memory, where it is little and plain, and one thread alone is left that may change it."""
+        """Return the bytes of all memories, or None if they are too large or more than one thread may change them."""
         machine = self.machine
         alone = machine.copies * int((machine.status == RUN).sum()) == 1
         plain = not machine.shared.has_objects and TENSOR not in machine.launch.sections
@@ -124,7 +124,7 @@ class LivelockDetector:
         return None if kept is None else [*kept, machine.shared.data.copy(), np.copy(machine.local.data)]
 
     def _record(self) -> None:
-        """Note from now on which registers each instruction reads and writes."""
+        """Record from now on which registers each instruction reads and writes."""
         machine = self.machine
         reads: dict[int, set[str]] = defaultdict(set)
         writes: dict[int, set[str]] = defaultdict(set)
@@ -148,26 +148,26 @@ class LivelockDetector:
         vars(machine).update(reading | writing, clock=clock)
 
     def _forget(self) -> None:
-        """Give the picture up."""
+        """Drop the snapshot."""
         self._snapshot = None
         for name in ("read", "write", "read_many", "write_many", "clock"):
             vars(self.machine).pop(name, None)
 
     def _deciders(self) -> tuple[set[str], list[int]]:
-        """Registers and loads that decide where the instructions since the picture go and what they touch."""
+        """Return the registers and loads that decide the branches and addresses since the snapshot."""
         count = sum(map(len, self._reads.values())) + sum(map(len, self._writes.values()))
         if count != self._deciding[0]:
             deciders, loads = self._decide(values=False)
-            if loads:  # what is written may be what they read
+            if loads:  # they may read what is written
                 deciders, loads = self._decide(values=True)
             self._deciding = (count, deciders, loads)
         return self._deciding[1:]
 
     def _decide(self, *, values: bool) -> tuple[set[str], list[int]]:
-        """Do as :meth:`_deciders`; ``values``: whether those that are written to memory decide, too."""
+        """Return the deciding registers and loads; ``values``: whether values written to memory decide, too."""
         instructions = self.machine.program.instructions
         deciders: set[str] = set()
-        for at, names in self._reads.items():  # what wrote nothing has an effect, or was not executed and may be later
+        for at, names in self._reads.items():  # an instruction without results has an effect, or may still be executed
             instruction = instructions[at]
             effect = effect_of(instruction.opcode)
             if not values and effect.kind in ("store", "atomic"):
@@ -184,7 +184,7 @@ class LivelockDetector:
         loads = [at for at in sorted(self._reads.keys() | self._writes.keys()) if may_load(instructions[at])]
         plain = [at for at in loads if effect_of(instructions[at].opcode).kind in ("load", "atomic")]
         idle = {at for at in plain if deciders.isdisjoint(self._writes.get(at, ()))}
-        idle |= {at for at in plain if modifiers_of(instructions[at].opcode).space == "param"}  # nobody writes them
+        idle |= {at for at in plain if modifiers_of(instructions[at].opcode).space == "param"}  # these never change
         return deciders, [at for at in loads if at not in idle]
 
     def _same(self, old: StateSnapshot) -> bool:
@@ -201,7 +201,7 @@ class LivelockDetector:
             waiting = running.copy()
             waiting[machine.index(machine.lanes)] = False
             if (machine.turn[waiting] <= old.turn[waiting]).any():
-                return False  # somebody has not had a turn since
+                return False  # a thread has not run since
             if not np.array_equal(old.pc[waiting], machine.pc[waiting]):
                 return False
         if not np.array_equal(old.status, machine.status):
@@ -230,19 +230,19 @@ class LivelockDetector:
             firsts = [
                 machine.name_of(int(x)) for x in others[leaders] if machine.warp_of[x] != machine.warp_of[lanes[0]]
             ][:3]
-            more = f"; {', '.join(firsts)} cannot go on either" if firsts else ""
-            what = f"{self._poll_target(instructions[reads[0]], lanes)}, which nothing can change any more{self.mbarriers.states()}"
+            more = f"; {', '.join(firsts)} cannot continue either" if firsts else ""
+            what = f"{self._poll_target(instructions[reads[0]], lanes)}, which no thread can change any more{self.mbarriers.states()}"
             what = f"waits in a loop for {what}{more}"
             machine.hazard("deadlock", what, lanes, at=reads[0], threads=tuple(firsts))
         why = "it waits for nothing and changes nothing"
         if repeats:
-            why = "all that it changes comes back to what it was"
+            why = "its registers and memory repeat"
         elif any(effect_of(instructions[place].opcode).kind in ("store", "atomic") for place in body):
-            why = "it waits for nothing and reads nothing of what it changes"
+            why = "it waits for nothing and does not read what it changes"
         machine.hazard("endless", f"a loop that never ends: {why}", lanes, at=at)
 
     def _poll_target(self, instruction: Instruction, lanes: NDArray[np.int64]) -> str:
-        """Return what a load of a loop looks at, in words."""
+        """Return the name of the bytes that a load of a loop reads."""
         machine = self.machine
         operand = next((x for x in instruction.operands if isinstance(x, Memory)), None)
         machine.spill_all()

@@ -1,10 +1,10 @@
-"""The machine: a batch of clusters in execution.
+"""The machine, which executes a batch of clusters.
 
-Values of many, order of one: as long as the clusters of a batch do the same, there are ``U`` unit lanes (the threads
-of one cluster) times ``C`` copies. A register is an array of shape ``(U or 1, C or 1)``, never spread out where all
-lanes or all copies hold the same. Which lanes run, what they touch in shared memory, and what they know of one another
-is kept once for all copies. When copies part (:class:`CopiesDiverged`) the machine lays itself out anew, with every thread of
-the batch a unit lane of the single copy, and runs the instruction again.
+While the clusters of a batch execute the same, there are ``U`` unit lanes (the threads of one cluster) times ``C``
+copies. A register is an array of shape ``(U or 1, C or 1)``, not broadcast if all lanes or all copies have the same
+value. The state of lanes, their accesses to shared memory, and their clocks are kept once for all copies. When copies
+diverge (:class:`CopiesDiverged`), the machine expands: every thread of the batch becomes a unit lane of a single copy,
+and the machine runs the instruction again.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ from .participation import Participation
 _TOLERATED = frozenset(
     ["poison", "bounds", "alignment", "read-only", "window", "race", "async", "proxy", "descriptor", "arithmetic"]
 )
-"""Kinds of hazards after which a thread can go on."""
+"""Kinds of hazards after which a thread can continue."""
 _OF_ENGINES = ("wgmma", "tcgen05", "mbarrier", "clusterlaunchcontrol", "tensormap", "bar", "barrier")
 _OF_WARPS = ("mma", "wmma", "ldmatrix", "stmatrix", "movmatrix", "shfl", "vote", "match", "redux")
-"""Opcodes that are not done again after a hazard, and those that are left out for all lanes or for none."""
+"""Opcodes that are not executed again after a hazard, and those that are skipped for all lanes or for none."""
 TRIALS = 10
-"""Guesses at what a register that holds nothing might hold: two of the same bit everywhere, the others by chance."""
+"""The number of guessed values for an undefined register: all zeros, all ones, and random ones."""
 PATIENCE_BITS = 6
-"""A group that has branched back 2**6 times while others could run lets them go first."""
+"""The exponent of the number of backward branches (2**6) after which a group lets others run first."""
 
 
 class Machine(Memories):
-    """A batch of clusters in execution.
+    """A machine that executes a batch of clusters.
 
     Args:
-        launch: what all batches share.
+        launch: the state that all batches share.
         first: number of the first CTA.
-        ctas: how many, whole clusters.
+        ctas: number of CTAs, in whole clusters.
     """
 
     def __init__(self, launch: Launch, first: int, ctas: int) -> None:
@@ -71,7 +71,7 @@ class Machine(Memories):
         self.watch = LivelockDetector(self, self.mbarriers, self.engines)
 
     def run(self) -> Blocked | None:  # noqa: C901, PLR0912 (the loop over instructions, where a call costs every step)
-        """Step until every thread has exited (None) or nothing can go on without another batch."""
+        """Step until every thread has exited (None) or no thread can continue without another batch."""
         steps, lengths, instructions = self.launch.steps, self.launch.lengths, self.program.instructions
         guards = [(i.guard, i.unless, target >= 0) for i, target in zip(instructions, self.launch.targets, strict=True)]
         count, executed = len(instructions), self.launch.executed
@@ -123,20 +123,20 @@ class Machine(Memories):
         return stuck
 
     def _tolerate(self, at: int, error: HazardError) -> None:
-        """Record a hazard and let its instruction be done again, tolerantly, by each thread for itself; where it cannot, the run ends."""
+        """Record a hazard and execute its instruction again without checks, thread by thread; if that is not possible, end the run."""
         self.launch.record(error)
         if not self.launch.all_hazards or self.tolerant or self.settled or error.kind not in _TOLERATED:
             raise error
         opcode = self.program.instructions[at].opcode
         if opcode[0] in _OF_ENGINES or "bulk" in opcode or ("async" in opcode[1:2] and opcode[0] != "cp"):
-            raise error  # some of its lanes may have started theirs
+            raise error  # some lanes may have started their operation
         self.at, self.many, self.unwritten = at, None, []
         if self.copies > 1:
             self.expand()
         self.tolerant = True
 
     def _do_what_can_be_done(self, at: int, lanes: Lanes) -> None:
-        """An instruction that broke a rule: lanes that still do are left out, and their results are zero."""
+        """Execute an instruction that broke a rule; skip lanes that still break it, with zeros as results."""
         try:
             self.launch.steps[at](self, lanes)
         except HazardError:
@@ -150,10 +150,10 @@ class Machine(Memories):
                 self.write(name, index, 0)
 
     def _pass_on(self, lanes: Lanes, nothing: HazardError) -> None:
-        """An instruction on registers alone has a source that holds nothing in some lanes; the same is then true of its results.
+        """Mark results of a register instruction as undefined in the lanes where a source is undefined.
 
-        Compilers move and compute what nobody uses; only who uses it is told. Where each bit of a result comes from few
-        bits of the sources, the instruction is tried with several guesses: those that change are nothing, the others count.
+        Compilers move and compute unused values, so only a use is a hazard. If each bit of a result depends on few
+        bits of the sources, the instruction is executed with several guesses: bits of the result that change are undefined.
         """
         instruction = self.program.instructions[self.at]
         effect = effect_of(instruction.opcode)
@@ -172,14 +172,14 @@ class Machine(Memories):
                     self._restore(name, values, defined)
                 self.launch.steps[self.at](self, index)
                 trials.append([np.broadcast_to(self.registers[x], (self.units, self.copies))[index] for x in names])
-        except HazardError:  # a divisor of nothing, say
+        except HazardError:  # for example, an undefined divisor
             raise nothing from None
         finally:
             self.trial = -1
             for name, (values, defined) in zip(names, before, strict=True):
                 self._restore(name, values, defined)
         if self.is_fresh(self.whence) and read_somewhere(self.program).isdisjoint(names):
-            raise nothing  # nobody reads it: whoever wrote this meant something else
+            raise nothing  # no instruction reads the result, so this is probably a mistake
         for number, name in enumerate(names):
             first = trials[0][number]
             self.write(name, index, first)
@@ -190,7 +190,7 @@ class Machine(Memories):
             self.undefine(name, index[bits != 0], self.whence[bits != 0], bits[bits != 0])
 
     def branch(self, lanes: Lanes, target: int) -> None:
-        """Lanes go on somewhere else."""
+        """Let lanes continue at a branch target."""
         back = target <= self.at
         if self.size(lanes) == self.size(self.lanes):
             self.next_at = target
@@ -208,7 +208,7 @@ class Machine(Memories):
         return self.others[position] if position < len(self.others) else 1 << 60
 
     def _schedule(self) -> Blocked | None:
-        """Choose the group that runs next: of the lanes that have been patient, those furthest back."""
+        """Choose the group that runs next: of the lanes with the fewest turns, those furthest back."""
         if self.recent:
             self.spill_all()
         self.stale = self.settled = False
@@ -239,7 +239,7 @@ class Machine(Memories):
         return None
 
     def exit(self, lanes: Lanes) -> None:
-        """Lanes that end."""
+        """End lanes."""
         ending = self.index(lanes)
         if self.warpgroups is not None:
             self.warpgroups.leaving(ending)
@@ -254,14 +254,14 @@ class Machine(Memories):
             self.barriers.warp_joined(waiting, masks)
 
     def finish(self) -> None:
-        """Every thread has ended: nothing may be under way."""
+        """Check that no operation is in flight when every thread has ended."""
         self.engines.finish()
         if self.tensor is not None:
             self.tensor.finish()
         self.participation.finish()
 
     def raise_hang(self) -> NoReturn:
-        """Nobody can go on: say who waits for what."""
+        """Raise the hazard of threads that wait forever."""
         waiting = np.nonzero((self.status != DONE) & (self.status != RUN))[0]
         status = self.status[waiting]
         for kind, say in (
@@ -276,10 +276,10 @@ class Machine(Memories):
         raise AssertionError("nobody waits")
 
     def expand(self) -> None:
-        """From one cluster that stands for many to every thread of the batch for itself."""
+        """Expand one cluster that stands for many into all threads of the batch."""
         copies, unit = self.copies, self.units
         if copies == 1:
-            raise AssertionError("one copy cannot differ from itself")
+            raise AssertionError("a single copy cannot diverge")
         self.spill_all()
         self.unwritten = []
         if self.lanes is not None and self.lanes is not FULL:
@@ -306,7 +306,7 @@ class Machine(Memories):
         self.copies, self.unit_ctas = 1, ctas * copies
         self._lay_out()
         self.order = self.order.replicate(copies, self.first)
-        shift = self.launch.operations - self.begun  # the copies' numbers begin after the last of this machine's
+        shift = self.launch.operations - self.begun  # the copies' numbers begin after the last of this machine
         self.launch.operations += shift * copies
         clones = self.engines.expand(copies, unit, shift)
         self.shared.expand(copies, (unit, ctas * BARRIER_COLUMNS, shift))

@@ -1,4 +1,4 @@
-"""mbarrier objects: their life, phases, counts and clocks (PTX ISA 9.7.13.15)."""
+"""Mbarrier objects: their lifetime, phases, counts and clocks (PTX ISA 9.7.13.15)."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from ..threads.threads import AT_MBARRIER, Lanes
 TX_LIMIT = 2**20 - 1
 COUNT_LIMIT = 2**20 - 1
 TOKEN = 0x5A << 56
-"""What marks the state that an arrival returns, which is opaque to programs."""
+"""The mark of the state that an arrival returns; programs must treat the state as opaque."""
 
 
 @attrs.define(eq=False)
 class Mbarrier:
-    """One mbarrier.
+    """The state of one mbarrier.
 
     Attributes:
-        place: byte in the unit.
-        name: in words.
+        place: its first byte in the unit.
+        name: its name in messages.
         column: of its clock in the rows of its CTA.
-        expected, pending, phase, tx: as the ISA has them.
+        expected, pending, phase, tx: see the PTX ISA.
         initialiser: the lane that initialised it.
-        fenced: whether its init has been fenced for other CTAs, and in which phase of the cluster's barrier.
-        near, far: what arrivals of this phase from its own CTA, and of cluster scope from others, have released.
-        done_near, done_far: the same of the phase before.
-        done_at: when that completed; times: when each phase did.
-        used: when each lane last used the object.
+        fenced: True if its init was fenced for other CTAs; fenced_phase: the phase of the cluster's barrier then.
+        near, far: clocks that arrivals of this phase released, from its CTA, and of cluster scope from other CTAs.
+        done_near, done_far: those of the previous phase.
+        done_at: the time when that phase completed; times: of each phase.
+        used: the time of each lane's last use.
         waiters: lane -> the phase it waits for.
-        completers: the lane whose arrival completed the phase before, where it is one.
-        narrow: an arrival whose scope does not reach the barrier's CTA.
+        completers: the lane whose arrival completed the previous phase, if there is only one.
+        narrow: a message about an arrival whose scope does not include the mbarrier's CTA.
     """
 
     place: int
@@ -104,39 +104,39 @@ class Mbarriers:
                 )  # fmt: skip
 
     def actor(self, barrier: Mbarrier) -> int:
-        """Whose clock the operations that complete on it have."""
+        """Return the actor for the operations that complete on an mbarrier."""
         return BARRIER_ACTOR | (barrier.place // self.machine.shared.size * BARRIER_COLUMNS + barrier.column)
 
     def name_of_actor(self, actor: int) -> str:
-        """Return what an actor stands for, in words."""
+        """Return the name of an actor for messages."""
         home, column = barrier_of(actor)
         if (home, column) in self.products:
-            return "a wgmma.mma_async that a wgmma.wait_group covers"
+            return "a wgmma.mma_async that was waited for"
         for place, number in self.columns.items():
             if number == column and place // self.machine.shared.size == home:
-                return f"an asynchronous copy that {self.machine.shared.where(place)} counts"
-        return "an asynchronous copy that an mbarrier counts"
+                return f"an asynchronous copy counted by the mbarrier {self.machine.shared.where(place)}"
+        return "an asynchronous copy counted by an mbarrier"
 
     def new_column(self, cta: int) -> int:
-        """A column for a clock in the rows of a CTA."""
+        """Return a new column for a clock in the rows of a CTA."""
         number = self.next_column.get(cta, 0)
         self.next_column[cta] = number + 1
         return min(number, BARRIER_COLUMNS - 1)
 
     def init(self, lanes: Lanes, addresses: Any, counts: Any) -> None:
-        """``mbarrier.init``."""
+        """Execute ``mbarrier.init``."""
         machine, shared = self.machine, self.machine.shared
         places = shared.place(lanes, addresses, 8)
         counts = machine.uniform(counts, lanes).astype(np.int64)
         for position, place in enumerate(places.tolist()):
             if place in self.objects:
                 machine.hazard(
-                    "mbarrier", f"{shared.where(place)} is a live mbarrier and is initialised again (inval is missing)",
+                    "mbarrier", f"{shared.where(place)} is initialised again without mbarrier.inval",
                     lanes, position,
                 )  # fmt: skip
             if not 1 <= counts[position] <= COUNT_LIMIT:
                 machine.hazard(
-                    "mbarrier", f"{shared.where(place)}: init with a count of {int(counts[position])}; 1 to {COUNT_LIMIT}",
+                    "mbarrier", f"{shared.where(place)}: the count must be 1 to {COUNT_LIMIT}, got {int(counts[position])}",
                     lanes, position,
                 )  # fmt: skip
         shared.check_write(lanes, places, 8)
@@ -154,7 +154,7 @@ class Mbarriers:
         machine.launch.version += 1
 
     def inval(self, lanes: Lanes, addresses: Any) -> None:
-        """``mbarrier.inval``."""
+        """Execute ``mbarrier.inval``."""
         machine, shared = self.machine, self.machine.shared
         places = shared.place(lanes, addresses, 8)
         for position, (lane, place) in enumerate(zip(machine.index(lanes).tolist(), places.tolist(), strict=True)):
@@ -182,7 +182,7 @@ class Mbarriers:
         machine.launch.version += 1
 
     def use(self, lanes: Lanes, positions: Any, place: int) -> Mbarrier:
-        """The object at a place, as some of the lanes may use it: alive, its init known to them."""
+        """Return the object at a place; check that it is alive, and that its init happens before some of the lanes."""
         machine, shared = self.machine, self.machine.shared
         barrier = self.objects.get(place)
         if barrier is None:
@@ -194,7 +194,7 @@ class Mbarriers:
             fresh, where = members[new], positions[new]
             far = fresh // machine.threads != place // shared.size
             if far.any() and not barrier.fenced:
-                what = f"{barrier.name} of another CTA is used and its init was not fenced (fence.mbarrier_init)"
+                what = f"{barrier.name} of another CTA is used with no fence.mbarrier_init since its init"
                 machine.hazard("mbarrier", what, lanes, int(where[np.argmax(far)]))
             cell = place // shared.cell
             stamps = np.broadcast_to(shared.shadow.writer[cell : cell + 1], fresh.shape)
@@ -209,7 +209,7 @@ class Mbarriers:
         return barrier
 
     def fence_init(self, lanes: Lanes) -> None:
-        """``fence.mbarrier_init.release.cluster``."""
+        """Execute ``fence.mbarrier_init.release.cluster``."""
         members = set(self.machine.index(lanes).tolist())
         for barrier in self.objects.values():
             if not barrier.fenced and barrier.initialiser in members:
@@ -217,14 +217,14 @@ class Mbarriers:
                 barrier.fenced_phase = self.machine.barriers.cluster_phase(barrier.initialiser // self.machine.threads)
 
     def places(self, lanes: Lanes, addresses: Any, *, remote: bool) -> Any:
-        """Bytes of the objects that lanes name."""
+        """Return the places of the objects at the addresses of lanes."""
         return self.machine.shared.place(lanes, addresses, 8, remote=remote)
 
     def arrive(
         self, lanes: Lanes, places: Any, counts: Any, *, tx: Any = None, drop: bool = False,
         no_complete: bool = False, relaxed: bool = False, cluster: bool = False,
     ) -> Any:  # fmt: skip
-        """Arrivals of some lanes (counts, and bytes to expect before them); returns the states they found."""
+        """Execute arrivals of some lanes (after their expect_tx), and return the states before them."""
         machine = self.machine
         index = machine.index(lanes)
         tokens = np.zeros(len(index), np.uint64)
@@ -233,7 +233,8 @@ class Mbarriers:
             barrier = self.use(lanes, at, place)
             amounts = counts[at]
             if (amounts < 1).any():
-                machine.hazard("mbarrier", f"{barrier.name}: an arrival of {int(amounts.min())}", lanes, int(at[0]))
+                what = f"{barrier.name}: the count of an arrival must be positive, got {int(amounts.min())}"
+                machine.hazard("mbarrier", what, lanes, int(at[0]))
             one_by_one = drop or tx is not None or int(amounts.sum()) > barrier.pending
             for part in [at[i : i + 1] for i in range(len(at))] if one_by_one else [at]:
                 position = int(part[0])
@@ -250,10 +251,11 @@ class Mbarriers:
                     barrier.expected -= total
                 barrier.pending -= total
                 completed = self.test(barrier)
-                if completed:  # of several that arrive at once any may be the first, and only the last one knows
+                if completed:  # if several lanes arrive at once, any may be the last
                     barrier.completers = members if len(members) == 1 else ()
                 if completed and no_complete:
-                    machine.hazard("mbarrier", f"{barrier.name}: .noComplete completes the phase", lanes, position)
+                    what = f"{barrier.name}: an arrival with .noComplete completes the phase"
+                    machine.hazard("mbarrier", what, lanes, position)
         machine.launch.version += 1
         return tokens
 
@@ -262,8 +264,8 @@ class Mbarriers:
         if total > barrier.pending:
             machine.hazard(
                 "mbarrier",
-                f"{barrier.name}: more arrivals ({total}) than phase {barrier.phase} still expects ({barrier.pending} of "
-                f"{barrier.expected})", lanes, position,
+                f"{barrier.name}: {total} arrivals, but phase {barrier.phase} has only {barrier.pending} of "
+                f"{barrier.expected} arrivals pending", lanes, position,
             )  # fmt: skip
         if not barrier.phase:
             return
@@ -289,10 +291,10 @@ class Mbarriers:
         elif cluster:
             barrier.far = join([barrier.far, clock])
         else:
-            barrier.narrow = f"the scope .cta of the arrival of {machine.name_of(int(members[0]))} on {barrier.name} does not hold its CTA"
+            barrier.narrow = f"scope .cta of the arrival of {machine.name_of(int(members[0]))} does not include the CTA of {barrier.name}"
 
     def arrive_for(self, barrier: Mbarrier, lane: int, clock: Clock) -> None:
-        """An arrival that an operation makes, of cluster scope, with what was released when it was issued."""
+        """Execute the arrival of an operation, with cluster scope and the clock from when it was issued."""
         machine = self.machine
         self._check_arrival(barrier, np.array([lane]), 0, np.array([lane]), 1)
         barrier.near = join([barrier.near, clock])
@@ -301,20 +303,20 @@ class Mbarriers:
         machine.launch.version += 1
 
     def add_tx(self, barrier: Mbarrier, count: int, lanes: Lanes, position: int) -> None:
-        """Count bytes, within the range of the hardware."""
+        """Add to the tx-count, and check its range."""
         barrier.tx += count
         if abs(barrier.tx) > TX_LIMIT:
-            what = f"{barrier.name}: {barrier.tx} bytes pass the {TX_LIMIT} that one phase counts"
+            what = f"{barrier.name}: the tx-count must be at most {TX_LIMIT} bytes, got {barrier.tx}"
             self.machine.hazard("mbarrier", what, lanes, position)
 
     def expect_tx(self, lanes: Lanes, places: Any, amounts: Any, sign: int = 1) -> None:
-        """``mbarrier.expect_tx`` (and ``complete_tx`` with sign -1)."""
+        """Execute ``mbarrier.expect_tx`` (and ``complete_tx`` with sign -1)."""
         for position, place in enumerate(places.tolist()):
             barrier = self.use(lanes, np.array([position]), place)
             if sign > 0 and barrier.tx > 0 == barrier.pending:
                 counted = [copy.size for copy in self.machine.in_flight.values() if copy.barrier == place]
                 if sum(counted) == barrier.tx:
-                    what = f"{barrier.name}: expects bytes in phase {barrier.phase}, which copies in flight may complete before"
+                    what = f"{barrier.name}: copies in flight may complete phase {barrier.phase} before this expect_tx"
                     self.machine.hazard("mbarrier", what, lanes, position)
             self.add_tx(barrier, sign * int(amounts[position]), lanes, position)
             if sign < 0:
@@ -322,21 +324,21 @@ class Mbarriers:
         self.machine.launch.version += 1
 
     def complete_tx(self, barrier: Mbarrier, count: int, lane: int) -> None:
-        """An operation has moved bytes."""
+        """Count the bytes of an operation that has completed."""
         one = np.array([lane])
         self.add_tx(barrier, -count, one, 0)
         if self.test(barrier):
             in_flight = self.machine.in_flight.values()
             late = next((copy for copy in in_flight if copy.barrier == barrier.place and copy.size), None)
             if late is not None:
-                what = f"the bytes of this copy complete phase {barrier.phase - 1}, and those of {late.describe()} may do so instead"
+                what = f"the bytes of this copy complete phase {barrier.phase - 1}, but those of {late.describe()} may do so first"
                 self.machine.hazard(
-                    "mbarrier", f"{barrier.name}: {what} (the phase expects fewer bytes than are sent)", one
+                    "mbarrier", f"{barrier.name}: {what} (expect_tx has fewer bytes than the copies)", one
                 )
         self.machine.launch.version += 1
 
     def test(self, barrier: Mbarrier) -> bool:
-        """Complete the phase when nothing is missing."""
+        """Complete the phase if nothing is pending; return True if it did."""
         if barrier.pending or barrier.tx:
             return False
         machine = self.machine
@@ -361,10 +363,10 @@ class Mbarriers:
     def wait(  # noqa: C901, PLR0912, PLR0915 (every form of a wait)
         self, lanes: Lanes, places: Any, wanted: Any, *, parity: bool, blocks: bool, relaxed: bool, cluster: bool
     ) -> Any:
-        """Return whether the phase that each lane names is over; None for lanes that wait in the instruction.
+        """Return whether the phase of each lane is complete, and which lanes do not wait in the instruction.
 
-        A wait may fail though the phase is over: it does so once for a lane that does not know of it yet, so that a
-        wait without a loop shows. ``try_wait`` suspends those that come again.
+        A wait may fail although the phase is complete. It does so once for a lane that does not know it yet, to show
+        waits without a loop. ``try_wait`` suspends lanes that wait again.
         """
         machine = self.machine
         index = machine.index(lanes)
@@ -389,7 +391,7 @@ class Mbarriers:
             knows = (have >= max(1, barrier.done_at)) | np.isin(members, barrier.completers)
             early = np.zeros(len(at), bool)
             if parity:
-                # as far as a lane knows, the barrier may still be in an earlier phase, where its wait succeeds at once
+                # the lane may see the barrier in an earlier phase, where its wait succeeds at once
                 earliest = np.searchsorted(barrier.times, have, side="right")
                 early = (earliest < barrier.phase) & ((earliest & 1) != wanted[at])
                 over = over | early
@@ -419,7 +421,7 @@ class Mbarriers:
                 if not cluster and barrier.done_far.rows:
                     for lane in passed.tolist():
                         machine.flags.narrow[lane] = (
-                            f"the scope .cta of its wait on {barrier.name} does not hold other CTAs"
+                            f"scope .cta of its wait on {barrier.name} does not include other CTAs"
                         )
                 if barrier.narrow:
                     for lane in passed.tolist():
@@ -441,16 +443,16 @@ class Mbarriers:
     def _token_phases(self, barrier: Mbarrier, lanes: Lanes, at: Any, tokens: Any) -> Any:
         tokens = tokens.astype(np.uint64)
         real = (tokens >> np.uint64(56)) == np.uint64(0x5A)
-        name, what = barrier.name, "is not a state that an arrival returned"
+        name, what = barrier.name, "is not a state from an arrival"
         self.machine.hazard_where(~real, "mbarrier", lambda i: f"{name}: 0x{int(tokens[i]):x} {what}", lanes, at)
         phases = ((tokens >> np.uint64(40)) & np.uint64(0xFFFF)).astype(np.int64)
-        what = f"in phase {barrier.phase}; a thread can wait only for the current phase and the one before it"
-        say = lambda i: f"{name}: waits for phase {int(phases[i])} {what}"  # noqa: E731
+        what = f"the wait must be for phase {barrier.phase} or the one before it"
+        say = lambda i: f"{name}: {what}, got phase {int(phases[i])}"  # noqa: E731
         self.machine.hazard_where(phases < barrier.phase - 1, "mbarrier", say, lanes, at)
         return phases
 
     def time_out(self) -> bool:
-        """Nobody can run: a suspended wait may always fail; whether any has, and nothing came of it before."""
+        """Let suspended waits fail, since no thread can run; return True if any did and something changed since the last time."""
         machine = self.machine
         if self.timed_out == machine.launch.version:
             return False
@@ -465,12 +467,12 @@ class Mbarriers:
         return True
 
     def states(self) -> str:
-        """All objects in words, for a hazard."""
+        """Return the states of all objects for a message."""
         shown = [str(barrier) for barrier in self.objects.values()]
         return f" ({'; '.join(shown[:4])})" if shown else ""
 
     def raise_hang(self, waiting: Any) -> NoReturn:
-        """Phases that nobody completes."""
+        """Raise the hazard of a phase that never completes."""
         machine = self.machine
         lane = int(waiting[0])
         for barrier in self.objects.values():
@@ -488,7 +490,7 @@ class Mbarriers:
 
 
 def _spread(used: Any, copies: int, copy: int) -> Any:
-    """Return what one copy's lanes did, over the lanes of all copies."""
+    """Return an array over the lanes of all copies with the values of one copy."""
     new = np.zeros(len(used) * copies, used.dtype)
     new[copy * len(used) : (copy + 1) * len(used)] = used
     return new

@@ -1,8 +1,8 @@
-"""Which threads have executed an exported copy: a copy that some of its threads leave out moves a part of its tile, silently.
+"""The check that all threads of an exported copy execute it; otherwise, a part of its tile is silently not copied.
 
-tilecopy-export writes a comment into the block of assembly of a copy that several threads do together. It names the copy, how many
-threads do it, and the register that has the thread's index among them. The reader makes an instruction
-of it, :data:`..program.TAKES_PART`.
+tilecopy-export writes a comment into the block of assembly of a copy that several threads execute together. It names the copy,
+the number of threads, and the register with the thread's index among them. The parser turns it into an
+instruction, :data:`..program.TAKES_PART`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..threads.threads import Lanes, Threads
 
 @attrs.frozen
 class Copy:
-    """A copy that threads do together: groups of ``together``, of at most ``threads`` of a CTA."""
+    """A copy that threads execute together, in groups of ``together``, of at most ``threads`` of a CTA."""
 
     name: str
     together: int
@@ -25,29 +25,29 @@ class Copy:
 
 
 class Participation:
-    """The copies that the threads of a machine have executed."""
+    """The number of times that threads of a machine executed each copy."""
 
     def __init__(self, machine: Threads) -> None:
         self._machine = machine
         self._executions: dict[Copy, tuple[Any, int]] = {}
-        """How often each thread of each CTA has executed a copy, shape (CTAs, threads), and the place of one instruction of it."""
+        """The number of executions per copy and thread, shape (CTAs, threads), and the place of one instruction of the copy."""
 
     def count(self, copy: Copy, lanes: Lanes, thread_ids: Any) -> None:
-        """Lanes execute a copy as some of its threads."""
+        """Count an execution of a copy by lanes."""
         machine = self._machine
-        what = f"of a copy of {copy.threads} threads; pass the index among those that copy as tid"
-        say = lambda at: f"{copy.name} is called by thread {int(thread_ids[at])} {what}"  # noqa: E731
+        what = f"{copy.name}: tid must be the thread's index among the {copy.threads} threads of the copy"
+        say = lambda at: f"{what}, got {int(thread_ids[at])}"  # noqa: E731
         machine.hazard_where(thread_ids >= copy.threads, "incomplete", say, lanes)
         shape = machine.unit_ctas, -(-copy.threads // copy.together) * copy.together
         counts, _ = self._executions.setdefault(copy, (np.zeros(shape, np.int64), machine.at))
         np.add.at(counts, (machine.cta_of[machine.index(lanes)], thread_ids), 1)
 
     def expand(self, copies: int) -> None:
-        """Do as :meth:`.machine.Machine.expand`."""
+        """See :meth:`.machine.Machine.expand`."""
         self._executions = {copy: (np.tile(n, (copies, 1)), at) for copy, (n, at) in self._executions.items()}
 
     def finish(self) -> None:
-        """Every thread has ended: each group has executed each of its copies equally often."""
+        """Check at the end that all threads of a group executed each copy equally often."""
         machine = self._machine
         for copy, (executed, at) in self._executions.items():
             groups = executed.reshape(machine.unit_ctas, -1, copy.together)
@@ -58,7 +58,7 @@ class Participation:
             counts, first = groups[cta, group], group * copy.together
             least, most = int(np.argmin(counts)), int(np.argmax(counts))
             what = (
-                f"{copy.name} is a copy of {copy.together} threads, and {int((counts == counts[most]).sum())} of them have executed it "
+                f"{copy.name} is a copy of {copy.together} threads, but only {int((counts == counts[most]).sum())} of them executed it "
                 f"{_times(counts[most])}: thread {first + least} executed it {_times(counts[least])}, thread {first + most} {_times(counts[most])}. "
                 f"Call it in {copy.together} threads whose tid is {first} to {first + copy.together - 1}"
             )

@@ -1,1 +1,1 @@
-"""The memories that threads reach, and whether accesses to them are in order."""
+"""The memories that threads access, and the checks that accesses are ordered."""

@@ -1,4 +1,4 @@
-"""Global memory as the threads of a machine reach it: every access is checked, and who touched which byte is kept."""
+"""The global memory that the threads of a machine access; every access is checked and recorded per byte."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from .race_check import ShadowedMemory, judge_global, raise_in_flight
 
 LOG_ENTRIES = 1 << 12
 LOG_BYTES = 1 << 26
-"""Reads of an array that nobody has written yet are only noted; at so many bytes of notes they become a shadow."""
+"""The largest log of reads, in bytes, for an array without writes; past it, the array gets a shadow."""
 
 
 class GlobalAccesses(ShadowedMemory):
-    """The accesses of a machine's threads to the arrays of the launch."""
+    """The checks of accesses by a machine's threads to the arrays of the launch."""
 
     def __init__(self, machine: Registers) -> None:
         super().__init__(machine, machine.launch.memory.cell, judge_global, whole_grid=True)
         self.arrays = machine.launch.memory.arrays
 
     def spread(self, lanes: Lanes, addresses: Any) -> Any:
-        """Addresses with a row for each lane and a column for each copy."""
+        """Return addresses with a row for each lane and a column for each copy."""
         shape = (self.machine.size(lanes), self.machine.copies)
         return addresses if addresses.shape == shape else np.broadcast_to(addresses, shape)
 
     def locate(self, lanes: Lanes, addresses: Any, size: int) -> list[tuple[GlobalArray, Any, Any]]:
-        """``(array, chosen, byte offsets)`` of an access, its alignment and bounds checked; chosen None for all."""
+        """Return ``(array, chosen, byte offsets)`` of an access after its alignment and bounds checks; chosen None for all."""
         aligned = size & -size if size & (size - 1) else size
         low = addresses & np.uint64(aligned - 1)
         if low.any():
@@ -64,7 +64,7 @@ class GlobalAccesses(ShadowedMemory):
         return pieces
 
     def array_at(self, lanes: Lanes, address: int, addresses: Any, chosen: Any = None) -> GlobalArray:
-        """The array that an address is of."""
+        """Return the array that contains an address."""
         number = (address >> WINDOW_BITS) - 1
         if not 0 <= number < len(self.arrays):
             position, copy = first_of(chosen) if chosen is not None else (0, 0)
@@ -78,20 +78,20 @@ class GlobalAccesses(ShadowedMemory):
         return array
 
     def outside(self, lanes: Lanes, array: GlobalArray, offsets: Any, bad: Any, size: int) -> NoReturn:
-        """The hazard for bytes outside an array."""
+        """Raise the hazard for bytes outside an array."""
         position, copy = first_of(bad)
         at = int(offsets[position, copy])
         self.machine.hazard(
-            "bounds", f"byte {at} (+{size}) is outside {array.name}, which has {len(array.data)} bytes "
+            "bounds", f"an access of {size} bytes at byte {at} is outside {array.name}, which has {len(array.data)} bytes "
             f"({array.where(at, size)})", lanes, position, copy=copy, bytes=(at, at + size - 1),
         )  # fmt: skip
 
     def cells(self, array: GlobalArray, offsets: Any, size: int) -> tuple[Any, int]:
-        """ShadowMemory cells of accesses (flat), and how many each has."""
+        """Return the shadow cells of accesses (flat), and the number of cells per access."""
         return self.cells_from(offsets.ravel() + array.skew, size)
 
     def shadow_of(self, array: GlobalArray) -> ShadowMemory:
-        """The stamps of an array, made at its first write."""
+        """Return the stamps of an array, which its first write creates."""
         if array.shadow is None:
             array.shadow = ShadowMemory((len(array.data) + array.skew) // self.cell + 2, self.machine.crowds)
             log, array.log = array.log, []
@@ -110,7 +110,7 @@ class GlobalAccesses(ShadowedMemory):
     def note_read(
         self, array: GlobalArray, lanes: Lanes, offsets: Any, access: AccessKind, *, remember: bool = True
     ) -> None:
-        """A read of one array; while nobody writes it, remembering it is enough."""
+        """Check and record a read of one array; before the first write, it is only logged."""
         if access.read_only:
             array.constant.append((offsets, access.bytes))
             if len(array.constant) > LOG_ENTRIES:
@@ -125,10 +125,10 @@ class GlobalAccesses(ShadowedMemory):
             self._log(array, offsets, access.bytes, self.machine.grid_thread[lanes])
 
     def remember(self, array: GlobalArray, reads: Reads, actors: Any) -> None:
-        """Reads that have been checked: later writes are held against them.
+        """Record reads that were checked, so that later writes are checked against them.
 
-        ``array``: what they are of; ``reads``: where; ``actors``: of the grid, for whom they are, of shape (pieces or
-        1, copies).
+        ``array``: the array that is read; ``reads``: its bytes; ``actors``: of the grid, which read them, of shape
+        (pieces or 1, copies).
         """
         if array.space != "global":
             return
@@ -144,7 +144,7 @@ class GlobalAccesses(ShadowedMemory):
         array.shadow.remember(cells, np.repeat(stamps, count) if count > 1 else stamps, never)
 
     def _log(self, array: GlobalArray, offsets: Any, size: int, threads: Any) -> None:
-        """Note reads of an array that nobody has written."""
+        """Log reads of an array that was not written yet."""
         kept: Any = offsets
         if offsets.size > 4096 and offsets.ndim > 1 and offsets.shape[0] > 1 and offsets.shape[1] > 1:
             rows, columns = offsets[:, :1], offsets[:1] - offsets[0, 0]
@@ -159,7 +159,7 @@ class GlobalAccesses(ShadowedMemory):
         self, array: GlobalArray, lanes: Lanes, offsets: Any, size: int, strength: int, chosen: Any, *,
         remember: bool = True,
     ) -> None:  # fmt: skip
-        """Order of a read."""
+        """Check that a read is ordered after earlier writes."""
         if array.space != "global":
             return
         self._order(array, lanes, offsets, size, strength, chosen, remember=remember)
@@ -168,10 +168,10 @@ class GlobalAccesses(ShadowedMemory):
         self, array: GlobalArray, lanes: Lanes, offsets: Any, size: int, strength: int, chosen: Any, *,
         raw: Any = None, modifies: bool = False,
     ) -> None:  # fmt: skip
-        """Order of a write; ``raw``: the bytes, where lanes of one warp may write the same ones to the same place; ``modifies``: it is an atomic operation.
+        """Check that a write is ordered after earlier accesses; ``raw``: its bytes, if lanes of a warp may write equal ones to a place; ``modifies``: it is an atomic.
 
         Raises:
-            IntraWarpConflict: they write there, and the values decide.
+            IntraWarpConflict: lanes write to one place, and the values decide whether it is a hazard.
         """
         self.shadow_of(array)
         if array.constant or array.constant_cells is not None:
@@ -195,7 +195,7 @@ class GlobalAccesses(ShadowedMemory):
     def _check_constant(
         self, array: GlobalArray, lanes: Lanes, offsets: Any, size: int, chosen: Any = None, *, writes: bool
     ) -> None:
-        """A read by ``ld.global.nc`` of what has been written in this launch, or a write of what such a read has found."""
+        """Raise a race if ``ld.global.nc`` reads bytes that this launch writes, before or after."""
         assert array.shadow is not None
         cells, count = self.cells(array, offsets, size)
         bad = array.constant_cells[cells] if writes else array.shadow.writer[cells] != 0
@@ -205,15 +205,15 @@ class GlobalAccesses(ShadowedMemory):
         position, copy = position_of(chosen, offsets, at // count)
         where = array.where(int(offsets.ravel()[at // count]))
         if writes:
-            what = f"{where} is written, and ld.global.nc has read it in this launch"
+            what = f"{where} is written after ld.global.nc read it in the same launch"
             self.machine.hazard("race", what, lanes, position, copy=copy)
         actor = int(actor_of(array.shadow.writer[cells[at]]))
         who = self.machine.launch.name_of(actor) if actor < BARRIER_ACTOR else "an asynchronous copy"
-        what = f"{where} is read by ld.global.nc, and {who} writes it in this launch"
+        what = f"{where} is read by ld.global.nc after {who} wrote it in the same launch"
         self.machine.hazard("race", what, lanes, position, copy=copy, threads=(who,))
 
     def _check_in_flight(self, array: GlobalArray, lanes: Lanes, offsets: Any, size: int, chosen: Any) -> None:
-        """A write while asynchronous copies still read the array."""
+        """Raise a hazard for a write while asynchronous copies still read the bytes."""
         if self.machine.tolerant:
             return
         cells, count = self.cells(array, offsets, size)
@@ -235,7 +235,7 @@ class GlobalAccesses(ShadowedMemory):
         self, array: GlobalArray, lanes: Lanes, offsets: Any, size: int, strength: int, chosen: Any, *,
         raw: Any = None, **more: Any,
     ) -> None:  # fmt: skip
-        """The accesses must be in order; ``more``: see :meth:`ShadowedMemory.hold`."""
+        """Check that accesses are ordered; ``more``: see :meth:`ShadowedMemory.hold`."""
         cells, count = self.cells(array, offsets, size)
         threads = self.machine.grid_thread[lanes]
         threads = (threads if chosen is None else threads[chosen]).ravel()
@@ -296,11 +296,11 @@ class GlobalAccesses(ShadowedMemory):
         return raw
 
     def _note_no_value(self, array: GlobalArray) -> None:
-        """A variable is read that has no initial value and was not set; the report says so unless the kernel has written it."""
+        """Add a note to the report if a variable is read that has no initial value, was not set and was not written."""
         array.has_value = True
         if array.shadow is None or not array.shadow.writer.any():
             name = readable(array.name) or array.name
-            self.machine.note(f"the variable {name} is read as zeros: it has no other initial value and was not set")
+            self.machine.note(f"the variable {name} is read as zeros because it has no initial value and was not set")
 
     def store(self, lanes: Lanes, access: AccessKind, addresses: Any, raw: Any, origins: Any = None) -> None:
         """See :meth:`Machine.store`."""
@@ -315,8 +315,8 @@ class GlobalAccesses(ShadowedMemory):
         raw = np.broadcast_to(raw, (*addresses.shape, access.bytes))
         for array, chosen, offsets in self.locate(lanes, addresses, access.bytes):
             if not array.writable or array.space != "global":
-                kind = "memory of space ." + array.space if array.space != "global" else "and its array is read-only"
-                machine.hazard("read-only", f"{array.name} is written, {kind}", lanes)
+                kind = "in state space ." + array.space if array.space != "global" else "a read-only array"
+                machine.hazard("read-only", f"{array.name} is written, but it is {kind}", lanes)
             part = raw[chosen] if chosen is not None else raw
             try:
                 self.check_write(array, lanes, offsets, access.bytes, access.strength, chosen, raw=part)
@@ -344,7 +344,7 @@ class GlobalAccesses(ShadowedMemory):
         old, size = np.empty(addresses.shape, access.dtype), access.bytes
         for array, chosen, offsets in self.locate(lanes, addresses, size):
             if not array.writable or array.space != "global":
-                machine.hazard("read-only", f"{array.name} is written and may not be", lanes)
+                machine.hazard("read-only", f"{array.name} is written, but it is read-only", lanes)
             self.check_write(array, lanes, offsets, size, access.strength, chosen, modifies=True)
             rows, columns = np.nonzero(np.ones(addresses.shape, bool) if chosen is None else chosen)
             of = rows[:, None], columns[:, None]
@@ -364,19 +364,19 @@ class GlobalAccesses(ShadowedMemory):
 
 
 def never(positions: Any, before: Any) -> tuple[Any, Any]:
-    """A judge for whom nothing is in order."""
+    """Return the result of a judge that orders nothing."""
     none = np.zeros(len(positions), bool)
     return none, none
 
 
 def first_of(bad: Any) -> tuple[int, int]:
-    """Lane and copy of the first fault."""
+    """Return the lane and copy of the first fault."""
     position = np.unravel_index(int(np.argmax(bad)), bad.shape)
     return int(position[0]), int(position[1])
 
 
 def position_of(chosen: Any, offsets: Any, at: int) -> tuple[int, int]:
-    """Lane and copy of an element of a flat access."""
+    """Return the lane and copy of an element of a flat access."""
     if chosen is None:
         return at // offsets.shape[1], at % offsets.shape[1]
     rows, columns = np.nonzero(chosen)

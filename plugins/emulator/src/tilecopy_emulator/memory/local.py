@@ -1,4 +1,4 @@
-"""Local memory: each thread's own."""
+"""The local memory of threads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..threads.threads import Lanes
 
 
 class LocalMemory:
-    """Each thread's own memory."""
+    """The local memory of each thread."""
 
     def __init__(self, machine: Registers) -> None:
         self.machine = machine
@@ -24,7 +24,7 @@ class LocalMemory:
         self.changes = 0
         self.bottom = machine.launch.symbols.get(STACK, ("", self.size))[1]
         self.top = np.full(machine.units, self.bottom)
-        """The top of each thread's stack, where the program has one."""
+        """The top of each thread's stack, if the program has one."""
 
     def expand(self, copies: int) -> None:
         """See :meth:`Machine.expand`."""
@@ -36,34 +36,34 @@ class LocalMemory:
             self.blank = np.tile(self.blank, (copies, 1))
 
     def where(self, offset: int) -> str:
-        """A byte in words: variable and byte."""
+        """Return a name for a byte: variable and byte."""
         symbols = self.machine.launch.symbols.items()
         before = ((at, name) for name, (space, at) in symbols if space == "local" and at <= offset)
         start, name = max(before, default=(0, "local"))
         return f"{name} byte {offset - start}"
 
     def allot(self, lanes: Lanes, sizes: Any, align: int) -> Any:
-        """Take bytes of each thread's stack (``alloca``); where they start."""
+        """Allocate bytes on each thread's stack (``alloca``) and return where they start."""
         machine, index = self.machine, self.machine.index(lanes)
         sizes = machine.uniform(sizes, lanes)
         start = -(-self.top[index] // align) * align
         bad, have = sizes > (self.size - start).astype(np.uint64), self.size - self.bottom
-        machine.hazard_where(bad, "bounds", lambda at: f"alloca of {int(sizes[at])} bytes: the stack has {have}", lanes)
+        machine.hazard_where(bad, "bounds", lambda at: f"alloca of {int(sizes[at])} bytes; the stack has {have}", lanes)
         self.top[index] = start + sizes.astype(np.int64)
         return start
 
     def give_back(self, lanes: Lanes, tops: Any) -> None:
-        """Give back what was taken of the stack since its top was at an address (``stackrestore``)."""
+        """Free the bytes of the stack above an address (``stackrestore``)."""
         machine, index = self.machine, self.machine.index(lanes)
         tops = machine.uniform(tops, lanes).astype(np.int64)
         bad = (tops < self.bottom) | (tops > self.top[index])
-        machine.hazard_where(bad, "bounds", "stackrestore of an address that stacksave has not given here", lanes)
+        machine.hazard_where(bad, "bounds", "the address of stackrestore is not from stacksave in this function", lanes)
         if self.written is not None:
             self.written[index] &= np.arange(self.size) < tops[:, None]
         self.top[index] = tops
 
     def place(self, lanes: Lanes, access: AccessKind, addresses: Any) -> Any:
-        """Return where the bytes of an access lie, shape (n, access.bytes), its alignment and bounds checked."""
+        """Return the places of an access's bytes, shape (n, access.bytes), after its alignment and bounds checks."""
         machine = self.machine
         if self.data is None:
             self.data = np.zeros((machine.units, machine.copies, self.size), np.uint8)
@@ -78,7 +78,7 @@ class LocalMemory:
             owner = machine.launch.local_owner
             bad = (owner[offsets] < 0) | (owner[offsets] != owner[offsets + access.bytes - 1])
             bad |= (offsets >= self.bottom) & (offsets + access.bytes > self.top[machine.index(lanes)])
-        what = f"(+{access.bytes}) is outside its variable, in local memory of {self.size} bytes"
+        what = f"begins an access of {access.bytes} bytes outside its variable, in local memory of {self.size} bytes"
         machine.hazard_where(bad, "bounds", lambda at: f"{self.where(int(offsets[at]))} {what}", lanes)
         return offsets[:, None] + np.arange(access.bytes)
 

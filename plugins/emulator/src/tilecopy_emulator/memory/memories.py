@@ -1,4 +1,4 @@
-"""Loads, stores and atomics: each to the state space that it names or that its generic address points to."""
+"""Loads, stores and atomics in the state space of their opcode or of their generic address."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from .shared import SharedMemory
 from .tensor_maps import TensorMaps
 
 LINE_BYTES = 128
-"""Bytes of a cache line."""
+"""The bytes of a cache line."""
 
 
 class Memories(Registers):
-    """The threads of a batch, their registers, and the memories that they reach (see :class:`Threads`)."""
+    """The threads of a batch, their registers, and the memories that they access (see :class:`Threads`)."""
 
     def __init__(self, launch: Launch, first: int, ctas: int) -> None:
         super().__init__(launch, first, ctas)
@@ -33,7 +33,7 @@ class Memories(Registers):
         self.maps = TensorMaps(self.globals)
 
     def load(self, lanes: Lanes, access: AccessKind, addresses: Any) -> Any:
-        """Bytes of memory, shape ``(n or 1, C or 1, access.bytes)``, through every check."""
+        """Return bytes of memory, shape ``(n or 1, C or 1, access.bytes)``, after every check."""
         raw = self.load_or_nothing(lanes, access, addresses)
         if self.unwritten:
             (who, origins), self.unwritten = self.unwritten[0], []
@@ -41,13 +41,13 @@ class Memories(Registers):
         return raw
 
     def poison_loaded(self, names: Sequence[str], element: int, width: int = 0) -> None:
-        """What the load that has just been done found never written: its registers are poison, and say where it is from.
+        """Mark the registers of the last load as poison where it read unwritten bytes, with their origin.
 
-        Whoever uses one is at fault, and the load is what is told. Where nothing in the program reads any of its
-        registers, it is not a look-ahead that may be in vain: the load itself is at fault.
+        A later use of the register is the hazard, and its report names the load. If no instruction of the program
+        reads any of the registers, the load itself is the hazard.
 
-        ``names``: the registers, one after another; ``element``: bytes of each; ``width``: lanes of one instruction,
-        where several in a row have been done as one (with all their registers).
+        ``names``: the registers in order; ``element``: bytes of each; ``width``: lanes of one instruction, if
+        several consecutive instructions were executed as one (with all their registers).
         """
         taken, self.unwritten = self.unwritten, []
         for lanes, origins in taken:
@@ -58,26 +58,26 @@ class Memories(Registers):
                 self.poison_found(names[number * count : (number + 1) * count], element, index[part], origins[part])
 
     def poison_found(self, names: Sequence[str], element: int, lanes: Lanes, byte_origins: Any) -> None:
-        """Do as :meth:`poison_loaded`, for one instruction: its registers, and the origins of each lane's bytes."""
+        """Mark registers as poison like :meth:`poison_loaded`, for one instruction and the origins of each lane's bytes."""
         if byte_origins.any() and read_somewhere(self.program).isdisjoint(names):
             self.tell(lanes, byte_origins)
         for part, name in enumerate(names):
             origins = byte_origins[:, part * element : (part + 1) * element]
             bad = origins.any(axis=1)
-            whole = np.repeat(origins[:, -1:] != 0, 8, axis=1)  # a wider register holds copies of the sign
+            whole = np.repeat(origins[:, -1:] != 0, 8, axis=1)  # a wider register has copies of the sign
             whole[:, :element] = origins != 0
             bits = np.where(whole, np.uint8(255), np.uint8(0)).view(np.uint64)[:, 0]
             whence = origins[np.arange(len(bad)), np.argmax(origins != 0, axis=1)]
             self.undefine(name, self.index(lanes)[bad], whence[bad], bits[bad])
 
     def load_or_nothing(self, lanes: Lanes, access: AccessKind, addresses: Any) -> Any:
-        """Do as :meth:`load`; of bytes that hold nothing :attr:`unwritten` tells."""
+        """Return bytes like :meth:`load`; :attr:`unwritten` has the places of unwritten ones."""
         if access.space == "":
             return self._generic(lanes, access, addresses, lambda to, x, at, rows: self.load_or_nothing(to, x, at))
         return self._memory_of(access.space).load(lanes, access, addresses)
 
     def store(self, lanes: Lanes, access: AccessKind, addresses: Any, raw: Any, origins: Any = None) -> None:
-        """Write bytes, as :meth:`load`; ``origins``: of bytes that hold nothing, see :meth:`sources`, shape (n, access.bytes)."""
+        """Write bytes after every check; ``origins``: of undefined bytes, see :meth:`sources`, shape (n, access.bytes)."""
         if access.space != "":
             self._memory_of(access.space).store(lanes, access, addresses, raw, origins)
             return
@@ -89,7 +89,7 @@ class Memories(Registers):
         )  # fmt: skip
 
     def atomic(self, lanes: Lanes, access: AccessKind, addresses: Any, update: Any) -> Any:
-        """Read, compute, write in one; ``update(old, rows, columns)`` gives the new values (with ``shared=True`` there). Returns the old ones."""
+        """Read, compute and write atomically, and return the old values; ``update(old, rows, columns)`` returns the new ones."""
         if access.space == "":
             return self._generic(
                 lanes, access, addresses, lambda to, x, at, rows: self.atomic(to, x, at, _of_rows(update, rows))
@@ -99,7 +99,7 @@ class Memories(Registers):
         return self.globals.atomic(lanes, access, addresses, update)
 
     def demand_mapped(self, lanes: Lanes, access: AccessKind, addresses: Any) -> None:
-        """Demand that there is memory in the cache line at an address, and access none of it; shared memory is in no line."""
+        """Check that the cache line at an address has memory, without an access to it; shared memory is in no line."""
         if access.space == "":
             self._generic(lanes, access, addresses, lambda to, x, at, rows: self.demand_mapped(to, x, at))
         elif access.space == "local":
@@ -112,7 +112,7 @@ class Memories(Registers):
         return self.shared if space[:6] == "shared" else self.local if space == "local" else self.globals
 
     def _generic(self, lanes: Lanes, access: AccessKind, addresses: Any, go: Any) -> Any:
-        """Split an access with generic addresses by the space that they point to."""
+        """Split an access with generic addresses by their state spaces."""
         addresses = np.asarray(addresses)
         if addresses.dtype != np.uint64:
             addresses = addresses.astype(np.uint64)
@@ -134,7 +134,7 @@ class Memories(Registers):
 
     def _of_space(self, lanes: Lanes, access: AccessKind, addresses: Any, kind: int) -> tuple[Any, AccessKind, Any]:
         if kind == 3:
-            self.hazard("bounds", f"the generic address 0x{int(addresses.flat[0]):x} is in no window", lanes)
+            self.hazard("bounds", f"the generic address 0x{int(addresses.flat[0]):x} is in no state space", lanes)
         space = ("global", "shared::cluster", "local")[kind]
         return lanes, attrs.evolve(access, space=space), addresses & np.uint64(0xFFFFFFFF) if kind else addresses
 

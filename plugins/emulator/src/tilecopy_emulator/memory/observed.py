@@ -1,4 +1,4 @@
-"""What an observer of a run is told: every access of threads to memory, and every transfer that an engine is given."""
+"""The events for an observer of a run: every memory access of threads, and every transfer of a copy engine."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from ..threads.threads import Lanes
 
 @attrs.frozen(eq=False)
 class AccessEvent:
-    """What one instruction does to one array of global memory, one variable of shared memory, or tensor memory.
+    """An access of one instruction to one array of global memory, one variable of shared memory, or tensor memory.
 
-    A thread's number counts over the grid: that of its CTA (whole clusters in order of rank) times the threads of a CTA, and its own.
+    A thread's number in the grid is the number of its CTA (cluster after cluster, by rank) times the threads per CTA, plus its own.
 
     Attributes:
         line: of the PTX text, from 1.
         opcode: with its modifiers.
         kind: ``load``, ``store`` or ``atomic``.
         space: ``global``, ``const``, ``param``, ``shared`` or ``tensor``.
-        array: name of the array or variable; of tensor memory "".
-        threads: who, shape (n,); of ``ldmatrix`` and ``stmatrix`` the thread that gives the address.
-        ctas: the CTA whose shared or tensor memory it is, shape (n,); elsewhere the thread's own.
-        offsets: the first byte of each in the array or variable, shape (n,); of tensor memory ``2048 * lane + 4 * column``.
-        bytes: of each.
-        raw: what was read or written, of an atomic what was there before; uint8, shape (n, bytes).
+        array: name of the array or variable; "" for tensor memory.
+        threads: that access it, shape (n,); for ``ldmatrix`` and ``stmatrix`` the threads that give the addresses.
+        ctas: that own the shared or tensor memory, shape (n,); otherwise the CTAs of the threads.
+        offsets: of each access's first byte in the array or variable, shape (n,); in tensor memory ``2048 * lane + 4 * column``.
+        bytes: of each access.
+        raw: the bytes that were read or written, or that were there before an atomic; uint8, shape (n, bytes).
     """
 
     line: int
@@ -46,10 +46,10 @@ class AccessEvent:
 
 @attrs.frozen(eq=False)
 class TransferEnd:
-    """Where the pieces of a transfer lie.
+    """The source or the destination of the pieces of a transfer.
 
     Attributes:
-        space, array, ctas, offsets: as in :class:`AccessEvent`, one piece each.
+        space, array, ctas, offsets: as in :class:`AccessEvent`, one per piece.
     """
 
     space: str
@@ -60,16 +60,16 @@ class TransferEnd:
 
 @attrs.frozen(eq=False)
 class Transfer:
-    """What one instruction gives an engine (``cp.async``, bulk and tensor copies, ``tcgen05.cp``), told when it is issued.
+    """A transfer that an instruction starts (``cp.async``, bulk and tensor copies, ``tcgen05.cp``), reported when it is issued.
 
     Attributes:
         line: of the PTX text, from 1.
         opcode: with its modifiers.
-        threads: who issues each piece, shape (n,); numbered as in :class:`AccessEvent`.
-        source: where each piece comes from.
-        destination: where it goes; a piece that goes to several places is there once for each.
+        threads: that issue each piece, shape (n,); numbered as in :class:`AccessEvent`.
+        source: of each piece.
+        destination: of each piece; a piece with several destinations is repeated for each.
         bytes: of a piece at its destination.
-        read: bytes of each piece that are read, shape (n,); what is missing arrives as the fill, or is not written.
+        read: bytes of each piece that are read, shape (n,); the others are filled, or not written.
     """
 
     line: int
@@ -86,7 +86,7 @@ Observer = Callable[[AccessEvent | Transfer], None]
 
 @attrs.frozen(eq=False)
 class _Located:
-    """Flat pieces: for each the number of its array, its CTA and its offset."""
+    """Flat pieces with the number of the array, the CTA and the offset of each."""
 
     space: str
     names: list[str]
@@ -112,7 +112,7 @@ def _locate(machine: Any, where: Where, threads: Any) -> _Located:
         addresses = np.broadcast_to(np.asarray(values).astype(np.uint64), (size, machine.copies)).ravel()
         arrays = machine.launch.memory.arrays
         keys = np.minimum((addresses >> np.uint64(WINDOW_BITS)).astype(np.int64) - 1, len(arrays))
-        keys[keys == len(arrays)] = -1  # nothing is read there
+        keys[keys == len(arrays)] = -1  # no bytes are read there
         bases, names = [array.base for array in arrays], [array.name for array in arrays]
         offsets = addresses.view(np.int64) - np.array([*bases, 0])[keys]
         array_space = arrays[int(keys[0])].space if len(keys) else space
@@ -134,7 +134,7 @@ def _instruction(machine: Registers) -> tuple[int, str]:
 
 
 def tell_access(machine: Registers, kind: str, lanes: Lanes, where: Where, raw: Any) -> None:
-    """Tell of an access, one piece for each lane; ``raw`` has shape ``(n or 1, copies or 1, bytes)``."""
+    """Call the observer for an access, one piece per lane; ``raw`` has shape ``(n or 1, copies or 1, bytes)``."""
     index, size = machine.index(lanes), raw.shape[2]
     threads = machine.grid_thread[index].ravel()
     places = _locate(machine, where, threads)
@@ -151,7 +151,7 @@ def tell_access(machine: Registers, kind: str, lanes: Lanes, where: Where, raw: 
 def tell_transfer(
     machine: Registers, lanes: Lanes, source: Where, destination: Where, size: int, read: Any = None
 ) -> None:
-    """Tell of a transfer: ``lanes`` has the lane of each piece; ``read`` how many of its bytes are read, if not all."""
+    """Call the observer for a transfer: ``lanes`` has the lane of each piece, ``read`` the number of its bytes read, if not all."""
     index = machine.index(lanes)
     threads = machine.grid_thread[index].ravel()
     src, dst = _locate(machine, source, threads), _locate(machine, destination, threads)

@@ -1,4 +1,4 @@
-"""What a profiler would count: sectors of global memory, wavefronts of shared memory."""
+"""The counters of a profiler: sectors of global memory, and wavefronts of shared memory."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..threads.registers import Registers
 from ..threads.threads import Lanes
 
 FIRST_GLOBAL = 16
-"""Addresses of global memory are at least so many times 2**40 (see :mod:`.memories`)."""
+"""The smallest address of global memory, in units of 2**40 bytes (see :mod:`.memories`)."""
 
 
 def count_global(machine: Registers, lanes: Lanes, addresses: Any, sizes: Any) -> None:
-    """Requests and 32-byte sectors of one access to global memory, of at most 32 bytes per thread; who moves 0 bytes has no part."""
+    """Count requests and 32-byte sectors of one access to global memory, of at most 32 bytes per thread."""
     shape = (machine.size(lanes), machine.copies)
     index = machine.index(lanes)
     warps = machine.warp_of[index][:, None] + np.arange(machine.copies) * machine.unit_ctas * machine.warps_per_cta
@@ -29,13 +29,13 @@ def count_global(machine: Registers, lanes: Lanes, addresses: Any, sizes: Any) -
 
 
 def count_atomic(machine: Registers, lanes: Lanes, addresses: Any, size: int) -> None:
-    """Requests and 32-byte sectors of an atomic instruction whose addresses may be generic; shared memory counts each of its elements."""
+    """Count requests and 32-byte sectors of an atomic whose addresses may be generic; shared memory counts each element."""
     high = np.asarray(addresses).astype(np.uint64) >> np.uint64(40)
     count_global(machine, lanes, addresses, np.where(high >= FIRST_GLOBAL, size, 0))
 
 
 def count_bulk(machine: Registers, addresses: Any, moved: Any = True) -> None:
-    """Requests and 32-byte sectors of a bulk or tensor copy's side in global memory, by the units of 16 bytes that each copy moves."""
+    """Count requests and 32-byte sectors of a bulk or tensor copy in global memory, by its units of 16 bytes."""
     addresses, moved = (np.broadcast_to(array, (len(addresses), machine.copies)) for array in (addresses, moved))
     machine.launch.counters["global_requests"] += machine.copies
     for copy in range(machine.copies):
@@ -44,7 +44,7 @@ def count_bulk(machine: Registers, addresses: Any, moved: Any = True) -> None:
 
 
 def count_shared(machine: Registers, lanes: Lanes, places: Any, size: int) -> None:
-    """Requests and wavefronts of one access to shared memory."""
+    """Count requests and wavefronts of one access to shared memory."""
     index = machine.index(lanes)
     warp = machine.warp_of[index]
     counters = machine.launch.counters

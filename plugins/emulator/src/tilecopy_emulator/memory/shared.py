@@ -1,4 +1,4 @@
-"""Shared memory of the CTAs of a machine: one shadow, the data of every copy."""
+"""The shared memory of the CTAs of a machine: one shadow for all copies, and the data of every copy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .race_check import ShadowedMemory, judge_shared
 
 
 class SharedMemory(ShadowedMemory):
-    """Shared memory of the unit's CTAs: one shadow, the data of every copy."""
+    """The shared memory of the unit's CTAs: one shadow for all copies, and the data of every copy."""
 
     def __init__(self, machine: Registers) -> None:
         super().__init__(machine, machine.launch.shared_cell, judge_shared, whole_grid=False)
@@ -32,7 +32,7 @@ class SharedMemory(ShadowedMemory):
         self.data = np.zeros((machine.unit_ctas * self.size // 16, machine.copies, 16), np.uint8)
         self.shadow = ShadowMemory(machine.unit_ctas * self.size // self.cell, machine.crowds)
         self.reserved: int | None = None
-        if self.variables and self.variables[-1].name == RESERVED:  # it holds something when the CTA starts
+        if self.variables and self.variables[-1].name == RESERVED:  # it is initialised when the CTA starts
             self.reserved = self.variables[-1].offset
             cells = self.shadow.writer.reshape(machine.unit_ctas, -1)
             cells[:, self.reserved // self.cell :] = stamp(0, strength(CTA, 4), 0)
@@ -42,7 +42,7 @@ class SharedMemory(ShadowedMemory):
         self.remote: dict[int, dict[int, tuple[int, int]]] = {}
 
     def _number(self) -> None:
-        """The shared address of offset 0 for each lane, and where its CTA's bytes start."""
+        """Set the shared address of offset 0 for each lane, and the start of its CTA's bytes."""
         machine = self.machine
         self.origin = ((machine.cta_of % machine.cluster_size) << RANK_BITS) + self.base
         self.start = machine.cta_of * self.size
@@ -63,7 +63,7 @@ class SharedMemory(ShadowedMemory):
         }
 
     def place(self, lanes: Lanes, addresses: Any, size: int, *, remote: bool = False, aligned: int = 0) -> Any:
-        """Byte places in the unit of an access at shared addresses, checked: window, alignment, bounds, lifetime."""
+        """Return the places of an access at shared addresses; check window, alignment, bounds and lifetime."""
         machine = self.machine
         values = machine.uniform(addresses, lanes).astype(np.int64)
         index = machine.index(lanes)
@@ -80,11 +80,11 @@ class SharedMemory(ShadowedMemory):
                 machine.hazard("bounds", f"0x{int(values[at]):x} is not a shared address", lanes, at)
             if machine.cluster_size == 1 and not remote:
                 machine.hazard(
-                    "bounds", f"0x{int(values[at]):x} is not an address in the shared memory of the CTA", lanes, at
+                    "bounds", f"0x{int(values[at]):x} is not an address in the CTA's shared memory", lanes, at
                 )
             machine.hazard(
-                "window", f"0x{int(values[at]):x} is an address of CTA {int(rank[at])} of the cluster"
-                + ("" if remote else "; only .shared::cluster accesses reach it"), lanes, at,
+                "window", f"0x{int(values[at]):x} is an address in CTA {int(rank[at])} of the cluster"
+                + ("" if remote else "; use .shared::cluster to access it"), lanes, at,
             )  # fmt: skip
         aligned = aligned or min(size, 16)
         machine.hazard_where(
@@ -103,7 +103,7 @@ class SharedMemory(ShadowedMemory):
         return cta * self.size + offsets
 
     def _valid_starts(self, size: int, aligned: int) -> Any:
-        """For each offset, whether an access of a size may begin there: it is aligned, and inside one variable."""
+        """Return, for each offset, True if an access of a size may begin there: aligned, and inside one variable."""
         starts = self.allowed.get((size, aligned))
         if starts is None:
             offsets = np.arange(self.size)
@@ -119,10 +119,11 @@ class SharedMemory(ShadowedMemory):
         names = ", ".join(f"{v.name} [{v.offset}, {v.offset + v.size_bytes})" for v in self.variables) or "(none)"
         near = [v for v in self.variables if v.offset <= offset] or list(self.variables)
         close = f"; {bytes_of(near[-1].name, offset - near[-1].offset, size)}" if near else ""
-        self.machine.hazard("bounds", f"shared bytes {offset} (+{size}) are in no buffer of {names}{close}", lanes, at)
+        what = f"an access of {size} bytes at shared byte {offset} is outside the variables {names}{close}"
+        self.machine.hazard("bounds", what, lanes, at)
 
     def _visit(self, lanes: Lanes, index: Any, cta: Any, target: Any, far: Any) -> None:
-        """Memory of another CTA: it must have started and not ended, and must not end before this."""
+        """Check accesses to another CTA: it must have started, must not have exited, and must not exit before them."""
         machine, order = self.machine, self.machine.order
         for position in np.nonzero(far)[0].tolist():
             lane, owner = int(index[position]), int(target[position])
@@ -133,16 +134,16 @@ class SharedMemory(ShadowedMemory):
                 if not machine.barriers.passed[lane] and key not in common and key not in order.private.get(lane, {}):
                     machine.hazard(
                         "lifetime",
-                        f"shared memory of CTA {owner % machine.cluster_size} of the cluster is used, and nothing says "
-                        "that it has started (a cluster barrier is missing)", lanes, position,
+                        f"shared memory of CTA {owner % machine.cluster_size} of the cluster is accessed, but the CTA may not "
+                        "have started (a cluster barrier is missing)", lanes, position,
                     )  # fmt: skip
             if not len(machine.living(owner)):
-                what = f"shared memory of CTA {owner % machine.cluster_size} of the cluster is used and it has exited"
+                what = f"shared memory of CTA {owner % machine.cluster_size} of the cluster is accessed after it exited"
                 machine.hazard("lifetime", what, lanes, position)
             by[lane] = (machine.launch.time.now, machine.at)
 
     def end_cta(self, cta: int, ending: Any) -> None:
-        """The last threads of a CTA end: what others did to its memory must be behind it."""
+        """Check when a CTA exits: accesses of other CTAs to its memory must happen before."""
         machine, order = self.machine, self.machine.order
         for lane, (time, at) in self.remote.get(cta, {}).items():
             if lane // machine.threads == cta:
@@ -154,12 +155,12 @@ class SharedMemory(ShadowedMemory):
                 machine.hazard(
                     "lifetime",
                     f"CTA {cta % machine.cluster_size} of the cluster may exit before this access to its shared memory "
-                    f"(a cluster barrier at the end is missing; {machine.name_of(int(ending[0]))} exits)",
+                    f"(a cluster barrier is missing before {machine.name_of(int(ending[0]))} exits)",
                     np.array([lane]), at=at,
                 )  # fmt: skip
 
     def where(self, place: int, size: int = 1) -> str:
-        """Bytes in words: variable and byte."""
+        """Return a name for bytes: variable and byte."""
         return self.where_offset(place % self.size, size)
 
     def where_offset(self, offset: int, size: int = 1) -> str:
@@ -243,15 +244,15 @@ class SharedMemory(ShadowedMemory):
         return old
 
     def refuse_objects(self, lanes: Lanes, places: Any, size: int) -> None:
-        """An ordinary access may not touch a live mbarrier."""
+        """Raise a hazard if an ordinary access touches a live mbarrier."""
         bad = self.objects[places // 8] | self.objects[(places + size - 1) // 8]
-        what = "is a live mbarrier, and this is an ordinary access"
+        what = "is in a live mbarrier, which an ordinary access must not touch"
         self.machine.hazard_where(bad, "mbarrier", lambda at: f"{self.where(int(places[at]))} {what}", lanes)
 
     def check_read(
         self, lanes: Lanes, places: Any, size: int, strength: int = WEAK, *, remember: bool = True, loads: bool = False
     ) -> None:
-        """The bytes must be written, and ordered after their writer; ``loads``: what is not may be loaded."""
+        """Check a read: the bytes must be written, and their writer ordered before; ``loads``: unwritten bytes are allowed."""
         cells, count = self.cells_from(places, size)
         written = self.shadow.writer[cells] != 0
         blank = None if self.blank is None else self.blank[places[:, None] + np.arange(size)]
@@ -265,7 +266,7 @@ class SharedMemory(ShadowedMemory):
     def check_write(
         self, lanes: Lanes, places: Any, size: int, strength: int = WEAK, *, raw: Any = None, modifies: bool = False
     ) -> None:
-        """The write must be ordered after every reader and writer; see :meth:`GlobalMemory.check_write`."""
+        """Check a write: it must be ordered after every reader and writer; see :meth:`GlobalMemory.check_write`."""
         cells, count = self.cells_from(places, size)
         if self.blank is not None:
             self.blank[places[:, None] + np.arange(size)] = 0
@@ -278,10 +279,10 @@ class SharedMemory(ShadowedMemory):
         self, lanes: Lanes, places: Any, size: int, cells: Any, count: int, strength: int, *, raw: Any = None,
         **more: Any,
     ) -> None:  # fmt: skip
-        """The accesses must be in order; ``more``: see :meth:`ShadowedMemory.hold`."""
+        """Check that accesses are ordered; ``more``: see :meth:`ShadowedMemory.hold`."""
         machine = self.machine
         if self.reserved is not None and (places % self.size >= self.reserved).all():
-            return  # CUDA's own: what its library orders there by shuffles is not the program's to answer for
+            return  # memory of the CUDA library, which orders it by shuffles: the program is not at fault
         index = machine.index(lanes)
         index = np.repeat(index, count) if count > 1 else index
         try:
@@ -305,7 +306,7 @@ class SharedMemory(ShadowedMemory):
             )  # fmt: skip
 
     def fetch(self, places: Any, size: int) -> Any:
-        """Bytes of shape (n, C, size)."""
+        """Return bytes of shape (n, C, size)."""
         if size > 16:
             return np.concatenate([self.fetch(places + part, 16) for part in range(0, size, 16)], axis=2)
         words = self.data.view(WORDS[size])

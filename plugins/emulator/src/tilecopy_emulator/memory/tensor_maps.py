@@ -1,12 +1,12 @@
-"""Tensor maps: what one says, its bytes, and how the tensormap proxy reads it.
+"""Tensor maps: their fields, their bytes, and reads by the tensormap proxy.
 
-The bytes of a real map (CUtensorMap) are the driver's secret; these are the emulator's own, 128 of them, little-endian:
+NVIDIA does not document the bytes of a CUtensorMap, so the emulator has its own format of 128 bytes, little-endian:
 
 ==========  =====================================================================
-bytes       what
+bytes       content
 ==========  =====================================================================
 0 to 7      ``tcmap v1``
-8 to 12     element type, rank, swizzle, fill: places in the tables of this module; what the swizzle moves about
+8 to 12     element type, rank, swizzle, fill: indices in the tables of this module; the atom of the swizzle
 16 to 23    global address
 24 to 63    sizes of five dimensions, in elements, innermost first
 64 to 103   strides of dimensions 1 to 5, in bytes (the last one is not used)
@@ -41,47 +41,47 @@ MAP_BYTES, MAP_ALIGN_BYTES = 128, 64
 MOST_DIMENSIONS = 5
 _FORM = struct.Struct("<8s5B3xQ5Q5Q5H5B9x")
 TAG = b"tcmap v1"
-"""What the bytes of a map begin with."""
+"""The first bytes of a map."""
 ELEMENTS = {"uint8": "u8", "uint16": "u16", "uint32": "u32", "int32": "s32", "uint64": "u64", "int64": "s64",
             "float16": "f16", "float32": "f32", "float64": "f64", "bfloat16": "bf16"}  # fmt: skip
-"""Element type, in the driver's order -> PTX type; others are moved as the unsigned integers of their size."""
+"""Element type, in the driver's order -> PTX type; other types are copied as unsigned integers of their size."""
 FILLS = ("zero", "nan")
 SPANS = {"none": 0, "32B": 32, "64B": 64, "128B": 128, "128B_atom_32B": 128, "128B_atom_64B": 128}
-"""Swizzle -> bytes that it moves about in; a box's rows are at most as long."""
+"""Swizzle -> its span in bytes, which is the longest row of a box."""
 _MODES = {"none": (0, 0), "32B": (1, 0), "64B": (2, 0), "128B": (3, 0), "128B_atom_32B": (3, 1),
           "128B_atom_64B": (3, 3)}  # fmt: skip
-"""Swizzle -> its mode and what it moves about (``.swizzle_mode`` and ``.swizzle_atomicity`` of ``tensormap.replace``)."""
+"""Swizzle -> its mode and atom (``.swizzle_mode`` and ``.swizzle_atomicity`` of ``tensormap.replace``)."""
 FIELDS = {"global_address": (16, 8), "rank": (9, 1), "box_dim": (104, 2), "global_dim": (24, 8), "global_stride": (64, 8),
           "element_stride": (114, 1), "elemtype": (8, 1), "interleave_layout": (13, 1), "swizzle_mode": (10, 1),
           "swizzle_atomicity": (12, 1), "fill_mode": (11, 1)}  # fmt: skip
-"""Field of ``tensormap.replace`` -> its first byte, and the bytes of a number."""
+"""Field of ``tensormap.replace`` -> its first byte, and the size of a number."""
 _XOR = {"none": (0, 0), "32B": (3, 0x10), "64B": (3, 0x30), "128B": (3, 0x70), "128B_atom_32B": (2, 0x60),
         "128B_atom_64B": (1, 0x40)}  # fmt: skip
-"""Swizzle -> how far an address is shifted down, and the bits of that which are XOR-ed into it (PTX ISA 5.5.7)."""
+"""Swizzle -> the right shift of an address, and the bits of the shifted address for the XOR (PTX ISA 5.5.7)."""
 
 
 def swizzle_addresses(addresses: Any, swizzle: str) -> Any:
-    """Return where bytes go that would stand at some shared addresses without the swizzle."""
+    """Return the swizzled shared addresses of bytes from their addresses without the swizzle."""
     down, bits = _XOR[swizzle]
     return addresses ^ ((addresses >> down) & bits)
 
 
 @attrs.frozen(eq=False)
 class TensorMap:
-    """A tensor in global memory and the boxes that are copied of it, innermost dimension first.
+    """A tensor in global memory and its boxes for tensor copies, innermost dimension first.
 
     Attributes:
-        address: of the first element, a multiple of 16; for :func:`~tilecopy_emulator.run_ptx` also the array itself.
+        address: of the first element, a multiple of 16; for :func:`~tilecopy_emulator.run_ptx` also an array.
         dtype: name of the element type, of 1 to 8 bytes.
         sizes: extents of one to five dimensions, in elements.
-        strides_bytes: of every dimension but the innermost, multiples of 16.
+        strides_bytes: of all dimensions except the innermost, multiples of 16.
         box: extents of a box, 1 to 256; its rows are a multiple of 16 bytes, and no longer than the span of the swizzle.
-        element_strides: every how many elements of the box is loaded, 1 to 8; the innermost one has no effect. Ones by default.
+        element_strides: element strides of a box, 1 to 8; the innermost one has no effect. By default ones.
         swizzle: one of ``"none"``, ``"32B"``, ``"64B"``, ``"128B"``, ``"128B_atom_32B"``, ``"128B_atom_64B"``.
-        fill: what lies outside of the tensor is read as: ``"zero"``, or for floats ``"nan"``.
+        fill: the value of elements outside the tensor: ``"zero"``, or for floats ``"nan"``.
 
     Raises:
-        LaunchError: one of these does not hold.
+        LaunchError: a field is not valid.
     """
 
     address: Any
@@ -111,37 +111,37 @@ class TensorMap:
         rank = len(items_of(self.sizes) or ())
         fits = 1 <= rank <= MOST_DIMENSIONS and among("sizes", rank, 1, 1 << 31)
         hold("sizes", fits, "one to five extents of 1 to 2**31")
-        rule = "a stride for every dimension but the innermost, each a multiple of 16 below 2**40"
+        rule = "one stride per dimension except the innermost, each a multiple of 16 below 2**40"
         hold("strides_bytes", among("strides_bytes", rank - 1, 0, (1 << 40) - 1, 16), rule)
-        hold("box", among("box", rank, 1, 256), "an extent of 1 to 256 for every dimension")
+        hold("box", among("box", rank, 1, 256), "one extent of 1 to 256 per dimension")
         hold("swizzle", isinstance(self.swizzle, str) and self.swizzle in SPANS, f"one of {', '.join(SPANS)}")
         row, span = self.box[0] * bits // 8, SPANS[self.swizzle]
-        hold("box", row % 16 == 0, f"of rows that are a multiple of 16 bytes (here {row})")
-        rule = f"of rows within the {span} bytes of the swizzle {self.swizzle} (here {row})"
+        hold("box", row % 16 == 0, f"a box whose rows are a multiple of 16 bytes, not {row}")
+        rule = f"a box whose rows have at most the {span} bytes of the swizzle {self.swizzle}, not {row}"
         hold("box", not span or row <= span, rule)
         if not items_of(self.element_strides):
             object.__setattr__(self, "element_strides", (1,) * rank)
-        hold("element_strides", among("element_strides", rank, 1, 8), "1 to 8 for every dimension")
+        hold("element_strides", among("element_strides", rank, 1, 8), "one integer from 1 to 8 per dimension")
         hold("fill", isinstance(self.fill, str) and self.fill in FILLS, f"one of {', '.join(FILLS)}")
-        hold("fill", self.fill == "zero" or self.element[0] in "fb", f"zero for elements of type {self.dtype}")
+        hold("fill", self.fill == "zero" or self.element[0] in "fb", f"'zero' for elements of type {self.dtype}")
 
     @property
     def element(self) -> str:
-        """The element type as the map has it, of :data:`ELEMENTS`."""
+        """The element type in the map, one of :data:`ELEMENTS`."""
         return self.dtype if self.dtype in ELEMENTS else f"uint{dtype_of(self.dtype).bits}"
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of an element."""
+        """The bytes of an element."""
         return dtype_of(self.dtype).bits // 8
 
     @property
     def span_bytes(self) -> int:
-        """Bytes from one row of the box to the next in shared memory."""
+        """The bytes from one row of the box to the next in shared memory."""
         return SPANS[self.swizzle] or self.box[0] * self.element_bytes
 
     def fill_bytes(self, count: int) -> Any:
-        """So many bytes of what lies outside of the tensor."""
+        """Return a number of bytes of the fill value."""
         pair = (OUTSIDE if self.fill == "nan" else 0).to_bytes(2, "little")
         return np.frombuffer(pair * -(-count // 2), np.uint8)[:count]
 
@@ -149,14 +149,14 @@ class TensorMap:
         """Return the bytes of the map.
 
         Args:
-            address: of the array, where that is what the map has.
+            address: of the array, if the map has an array for its address.
 
         Raises:
-            LaunchError: it is not a global address, or not a multiple of 16.
+            LaunchError: the address is not global, or not a multiple of 16.
         """
         address = self.address if address is None else address
         fits = is_whole(address, 16, (1 << 64) - 1) and address % 16 == 0
-        demand("tensor_map", "address", address, fits, "a global address, a multiple of 16")
+        demand("tensor_map", "address", address, fits, "a global address that is a multiple of 16")
         lists = (self.sizes, self.strides_bytes, self.box, self.element_strides)
         padded = [number for numbers in lists for number in (*numbers, 0, 0, 0, 0, 0)[:MOST_DIMENSIONS]]
         mode, atom = _MODES[self.swizzle]
@@ -165,22 +165,22 @@ class TensorMap:
 
 
 def tensor_map(*fields: Any, **named: Any) -> bytes:
-    """The 128 bytes of a :class:`TensorMap` of these fields as the emulator reads them, in place of ``cuTensorMapEncodeTiled``.
+    """Return the 128 bytes of a :class:`TensorMap` with these fields for the emulator; replaces ``cuTensorMapEncodeTiled``.
 
     Raises:
-        LaunchError: a limit of tensor maps is passed; the message names the argument, the value and the rule.
+        LaunchError: a field exceeds a limit of tensor maps; the message names the argument, the value and the rule.
     """
     return TensorMap(*fields, **named).encode()
 
 
 def encode_map(facts: Any) -> bytes:
-    """Do as :func:`tensor_map`, from what a launch knows of a map: an object with the attributes of a :class:`TensorMap`."""
+    """Return the bytes of a tensor map from an object with the attributes of a :class:`TensorMap`."""
     return TensorMap(*(getattr(facts, field.name) for field in attrs.fields(TensorMap))).encode()
 
 
 @lru_cache(maxsize=256)
 def decode(raw: bytes) -> TensorMap | str:
-    """The map that 128 bytes are, or which limit it passes, "" for bytes that are none."""
+    """Return the map of 128 bytes, or the limit that it exceeds, or "" for bytes that are not a map."""
     tag, element, rank, mode, fill, atom, address, *rest = _FORM.unpack(raw)
     if tag != TAG:
         return ""
@@ -201,33 +201,33 @@ class TensorMaps:
     """The maps that a machine's threads use.
 
     Args:
-        memory: where they lie.
+        memory: the memory that contains them.
     """
 
     def __init__(self, memory: GlobalAccesses) -> None:
         self.memory, self.machine = memory, memory.machine
         self.acquired: dict[int, list[tuple[int, int, Clock]]] = {}
-        """Address of a map -> its acquiring fences: who, when, and what they knew."""
+        """Address of a map -> its acquire fences: thread, time and clock."""
 
     def read(self, one: Any, address: int) -> TensorMap:
-        """The map at a generic address, as one lane uses it, through every check."""
+        """Return the map at a generic address for one lane, after every check."""
         machine = self.machine
         array, offset = self._locate(one, address)
         if array.space == "global":
             self._check_order(one, array, offset)
         tensor_map = decode(array.data[offset : offset + MAP_BYTES].tobytes())
         if isinstance(tensor_map, str):
-            why = tensor_map or "tilecopy_emulator.tensor_map makes one; a CUtensorMap of the driver is none"
+            why = tensor_map or "make it by tilecopy_emulator.tensor_map, not by cuTensorMapEncodeTiled"
             machine.hazard(
                 "descriptor", f"{array.where(offset, MAP_BYTES)} are not a tensor map of the emulator ({why})", one
             )
         if "atom" in tensor_map.swizzle and machine.program.arch < 100:
-            what = f"the swizzle {tensor_map.swizzle} needs sm_100; the text is for sm_{machine.program.arch}"
+            what = f"the target must be sm_100 for the swizzle {tensor_map.swizzle}, got sm_{machine.program.arch}"
             machine.hazard("descriptor", what, one)
         return tensor_map
 
     def _locate(self, one: Any, address: int) -> tuple[GlobalArray, int]:
-        """The array that a map lies in, and its offset there."""
+        """Return the array that contains a map, and the map's offset in it."""
         machine, where = self.machine, np.full((1, 1), address, np.uint64)
         array = self.memory.array_at(one, address, where)
         offset = address - array.base
@@ -244,7 +244,7 @@ class TensorMaps:
         return array, offset
 
     def _check_order(self, one: Any, array: GlobalArray, offset: int) -> None:
-        """The map's bytes are ordered after their writer, and its writer's fence and one of this CTA lie between."""
+        """Check that the map was written before, with a fence of the writer and one of this CTA in between."""
         if array.shadow is None:
             return
         machine, memory = self.machine, self.memory
@@ -263,25 +263,25 @@ class TensorMaps:
         if missing.any():
             who = machine.launch.name_of(int(actor_of(stamps[np.argmax(missing)])))
             machine.hazard(
-                "proxy", f"the tensor map in {array.where(offset, MAP_BYTES)} is read by the tensormap proxy; {who} wrote it, and "
-                "fence.proxy.tensormap::generic.release there or .acquire of these bytes in this CTA is missing since",
+                "proxy", f"the tensor map in {array.where(offset, MAP_BYTES)} is read by the tensormap proxy after {who} wrote it "
+                "without fence.proxy.tensormap::generic.release there or .acquire of these bytes in this CTA",
                 one, threads=(who,),
             )  # fmt: skip
 
     def _before(self, other: int, time: int, lane: int) -> bool:
-        """Return whether what another lane did is known to a lane of its own CTA."""
+        """Return True if what another lane did happens before a lane of the same CTA."""
         order, size = self.machine.order, self.machine.threads
         keys, columns = np.array([lane // size + order.first]), np.array([other % size])
         return other // size == lane // size and bool(order.known_times(np.array([lane]), keys, columns)[0] >= time)
 
     def _release_times(self, clock: Clock, stamps: Any) -> Any:
-        """Return up to when the releasing fences of each stamp's thread are known to a clock."""
+        """Return the time up to which a clock has the release fences of each stamp's thread."""
         at, size = self.machine.order.section_at[TENSORMAP], self.machine.threads
         actors = actor_of(stamps).tolist()
         return np.array([clock.rows[a // size][at + a % size] if a // size in clock.rows else 0 for a in actors])
 
     def acquire(self, lanes: Any, addresses: Any) -> None:
-        """``fence.proxy.tensormap::generic.acquire`` of the maps at some addresses (one per lane)."""
+        """Execute ``fence.proxy.tensormap::generic.acquire`` of the maps at some addresses (one per lane)."""
         machine, order = self.machine, self.machine.order
         for lane, address in zip(lanes.tolist(), addresses.tolist(), strict=True):
             array, offset = self._locate(np.array([lane]), address)

@@ -1,1 +1,1 @@
-"""Time: clocks of threads, stamps of bytes, and what an access says of its order."""
+"""The memory model: clocks of threads, stamps of bytes, and the semantics of accesses."""

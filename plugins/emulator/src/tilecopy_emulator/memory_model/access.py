@@ -1,7 +1,7 @@
-"""How instructions touch memory, and what the bits of an address mean.
+"""The kinds of memory accesses, and the bits of an address.
 
-A generic address says its space by its upper bits: arrays and module variables have windows of ``2**WINDOW_BITS`` bytes
-each from there on, shared and local memory have one each below. Shared addresses are ``rank << RANK_BITS | base + offset``.
+The upper bits of a generic address select its state space: each array and module variable has a window of ``2**WINDOW_BITS``
+bytes, and shared and local memory have one each below them. Shared addresses are ``rank << RANK_BITS | base + offset``.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ WINDOW_BITS = 44
 RANK_BITS = 24
 RANK_MASK = (1 << RANK_BITS) - 1
 TENSOR_CELLS = 128 * 512
-"""Words of tensor memory of a CTA."""
+"""The number of words of tensor memory per CTA."""
 SHARED_WINDOW = 1 << 40
 LOCAL_WINDOW = 2 << 40
 WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
-"""A NumPy type of each size, used to move bytes (never to compute)."""
+"""NumPy types by size, used only to move bytes."""
 SPACES = ("", "global", "const", "param", "shared", "shared::cta", "shared::cluster", "local")
 SHARED, LOCAL, REGISTER = 1, 2, 3
-"""Where nothing came from: an *origin* is ``kind << 60 | instruction << 32 | byte``, or the number of a register that was never written."""
+"""Kinds of origins of undefined values; an *origin* is ``kind << 60 | instruction << 32 | byte``, or the register's number for the byte."""
 STACK, STACK_BYTES = "the stack", 1 << 14
-"""What ``alloca`` takes from, in each thread's local memory."""
+"""The name and size of the stack for ``alloca`` in each thread's local memory."""
 SEMANTICS = ("weak", "relaxed", "acquire", "release", "acq_rel")
 SCOPES = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": SYS}
 
 
 def at_rank(addresses: Any, rank: int) -> Any:
-    """Return the places in the shared memory of a CTA of the cluster; of the CTA that they are in for rank -1."""
+    """Return shared addresses moved to the CTA of a rank of the cluster; rank -1 leaves them as they are."""
     if rank < 0:
         return addresses
     return (np.asarray(addresses).astype(np.uint64) & np.uint64(RANK_MASK)) | np.uint64(rank << RANK_BITS)
 
 
 def bytes_of(name: str, first: int, size: int = 1) -> str:
-    """Bytes of something in words."""
+    """Return a name for bytes of a variable."""
     return f"{name} byte {first}" if size == 1 else f"{name} bytes {first} to {first + size - 1}"
 
 
 class IntraWarpConflict(Exception):  # noqa: N818 (never leaves this module)
-    """Lanes of one warp write the same bytes by one instruction: at fault unless the values are equal.
+    """Lanes of one warp write the same bytes in one instruction, which is a hazard unless the values are equal.
 
     Attributes:
         error: the hazard.
@@ -61,9 +61,9 @@ class IntraWarpConflict(Exception):  # noqa: N818 (never leaves this module)
 
 @attrs.frozen(eq=False)
 class Scan:
-    """An associative atomic operation: many updates of one place, one after another, are computed together.
+    """An associative atomic operation, whose updates of one place are computed together.
 
-    ``operation``: of two values; ``dtype``: in which it computes; ``identity``: what leaves every operand as it is.
+    ``operation``: of two values; ``dtype``: of the computation; ``identity``: the identity element.
     """
 
     operation: np.ufunc
@@ -71,14 +71,14 @@ class Scan:
     identity: Any
 
     def __call__(self, update: Any, places: Any, rows: Any, columns: Any, fetch: Any) -> tuple[Any, Any, Any, Any]:
-        """Return what some updates leave.
+        """Return the results of updates.
 
-        ``update``: as of :meth:`Machine.atomic`; ``places``: of the updates, which come one after another where they
-        are of one place; ``rows``: lanes of the updates, shape ``(updates, copies)``; ``columns``: their copies,
-        likewise; ``fetch``: gives the bits of places that differ, of shape ``(places, copies)``.
+        ``update``: see :meth:`Machine.atomic`; ``places``: of the updates, with equal places next to each other;
+        ``rows``: lanes of the updates, shape ``(updates, copies)``; ``columns``: their copies, of the same shape;
+        ``fetch``: returns the bits of different places, of shape ``(places, copies)``.
 
         Returns:
-            The bits before and after each update; the places, each once, and the bits that they have in the end.
+            The bits before and after each update; the distinct places, and their final bits.
         """
         order = np.argsort(places, kind="stable")
         inside, positions = places[order], np.arange(len(places))
@@ -106,14 +106,14 @@ class Scan:
 
 @attrs.frozen
 class AccessKind:
-    """How an instruction touches memory.
+    """The kind of an instruction's memory accesses.
 
     ``space``: ``""`` (generic), ``global``, ``const``, ``param``, ``shared``, ``shared::cluster`` or ``local``;
-    ``bytes``: of one lane's access; its alignment too; ``semantics``: ``weak``, ``relaxed``, ``acquire``, ``release``
+    ``bytes``: of one lane's access, and its alignment; ``semantics``: ``weak``, ``relaxed``, ``acquire``, ``release``
     or ``acq_rel``; ``scope``: of a strong access: ``cta``, ``cluster``, ``gpu`` or ``sys``; ``volatile``: relaxed, of
-    system scope; ``dtype``: of an atomic's operands; ``read_only``: ``.nc``: nobody writes the bytes while the kernel
-    runs; ``exchange``: an atomic that puts a value in place of another (``exch``, ``cas``), as locks are taken;
-    ``scan``: of an atomic, how many updates of one place are computed together; None where they are not.
+    system scope; ``dtype``: of an atomic's operands; ``read_only``: ``.nc``: the bytes must not be written while the
+    kernel runs; ``exchange``: an atomic that replaces a value (``exch``, ``cas``), as used for locks; ``scan``: computes
+    several updates of one place by an atomic together, or None.
     """
 
     space: str = attrs.field(validator=in_(SPACES))
@@ -128,34 +128,34 @@ class AccessKind:
 
     @property
     def strength(self) -> int:
-        """Return the strength as shadow.py counts it."""
+        """The strength of the access, see shadow.py."""
         return strength(self.reach, self.bytes) if self.reach else WEAK
 
     @property
     def reach(self) -> int:
-        """The scope of a strong access, as shadow.py has it; 0 of an ordinary one."""
+        """The scope of a strong access, see shadow.py; 0 for an ordinary access."""
         if self.volatile:
             return SYS
         return WEAK if self.semantics == "weak" else SCOPES[self.scope]
 
     @property
     def releases(self) -> bool:
-        """Return whether what came before is published."""
+        """True if the access is a release."""
         return self.semantics in ("release", "acq_rel")
 
     @property
     def acquires(self) -> bool:
-        """Return whether what was published is known after it."""
+        """True if the access is an acquire."""
         return self.semantics in ("acquire", "acq_rel")
 
 
 def in_turn(places: Any, compute: Callable[[Any], tuple[Any, Any]]) -> Iterator[tuple[Any, Any, Any]]:
-    """The accesses of an atomic operation, those of one place one after another: each time some of them, their old values and their new ones.
+    """Yield accesses of an atomic operation in turns, one after another for each place: positions, old values and new values.
 
-    Those that change nothing, and the first that does, find the same value, and need no turns of their own.
+    Accesses that change nothing, and the first one that does, see the same value and share a turn.
 
-    ``places``: one per access; ``compute``: from indices of accesses to the old values that are there, and to what each
-    alone makes of them.
+    ``places``: one per access; ``compute``: from positions of accesses to the old values, and the new value of each
+    access alone.
     """
     order = np.argsort(places, kind="stable")
     inside, numbers = places[order], np.arange(len(places))
@@ -179,6 +179,6 @@ def in_turn(places: Any, compute: Callable[[Any], tuple[Any, Any]]) -> Iterator[
 
 
 def new_values(update: Any, old: Any, rows: Any, columns: Any) -> Any:
-    """Return what an atomic operation makes of old values (1-D), as an array of the same type."""
+    """Return the new values of an atomic operation from old values (1-D), as an array of the same type."""
     new = np.broadcast_to(np.asarray(update(old, rows, columns)), old.shape)
     return np.ascontiguousarray(new if new.dtype == old.dtype else new.astype(old.dtype))

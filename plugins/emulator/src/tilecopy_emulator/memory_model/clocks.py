@@ -1,14 +1,14 @@
-"""Order as the memory model has it: who knows of whose accesses, up to when.
+"""Vector clocks for the causality order of the memory model.
 
-There is one clock a thread, since nothing but synchronisation orders the lanes of a warp (PTX ISA 8.9). Time is one
-counter that goes up with every release, so "thread t knows thread u up to 7" covers all that u did at 7 or before.
-Cheap things are stored cheaply: a *floor* for each CTA and warp (a full barrier: everyone knows everyone), one *base*
-row a CTA, and a row of its own only for a thread that learned something the rest of its CTA does not know. What is
-known of other CTAs is sparse.
+There is one clock per thread, because only synchronisation orders the lanes of a warp (PTX ISA 8.9). Time is one
+counter that every release increments, so "thread t knows thread u up to 7" covers everything that u did at 7 or before.
+Common cases are stored compactly: a *floor* per CTA and warp (after a full barrier, all threads know all), one *base*
+row per CTA, and a separate row only for a thread that knows more than the rest of its CTA. Rows of
+other CTAs are sparse.
 
 A row has ``T`` columns for the generic proxy (one per thread), ``T`` more for each *section* that the program uses
-(what has been fenced for another proxy), and one column for each mbarrier: the clock of the asynchronous operations
-that complete on it.
+(accesses that were fenced for another proxy), and one column for each mbarrier: the clock of the asynchronous
+operations that complete on it.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ import attrs
 import numpy as np
 
 BARRIER_COLUMNS = 64
-"""Columns for the mbarriers of a CTA; those past it share the last."""
+"""The number of columns for the mbarriers of a CTA; further mbarriers share the last one."""
 ASYNC_SHARED, ASYNC_GLOBAL, TENSOR, TENSORMAP = "async.shared", "async.global", "tensor", "tensormap"
-"""Names of the sections of a clock: what has been fenced for other proxies."""
+"""Names of the sections of a clock, for accesses that were fenced for other proxies."""
 ISSUED = "issued"
-"""The section of what comes before by the order of execution alone (``match.sync``, shuffles, votes): enough to end an mbarrier's life."""
+"""The section for order by execution only (``match.sync``, shuffles, votes), which is enough for ``mbarrier.inval``."""
 FOREVER = (1 << 26) - 1
-"""A time that nobody knows: of an operation in flight."""
+"""The time of an operation in flight, which no clock reaches."""
 
 
 @attrs.define
 class Time:
-    """The counter, one for the whole grid."""
+    """The time counter of the whole grid."""
 
     now: int = 1
 
 
 @attrs.frozen(eq=False)
 class Clock:
-    """What somebody did and knew when they released it: CTA -> row. Never changed."""
+    """An immutable clock of a release: CTA -> row."""
 
     rows: Mapping[int, Any]
 
@@ -47,7 +47,7 @@ NOTHING = Clock({})
 
 
 def join(clocks: Iterable[Clock]) -> Clock:
-    """Return what all of them know together."""
+    """Return the maximum of clocks."""
     rows: dict[int, Any] = {}
     for clock in clocks:
         merge(rows, clock.rows)
@@ -55,7 +55,7 @@ def join(clocks: Iterable[Clock]) -> Clock:
 
 
 def merge(rows: dict[int, Any], more: Mapping[int, Any]) -> None:
-    """Add what ``more`` knows to ``rows``."""
+    """Raise ``rows`` to their maximum with ``more``."""
     if not rows:
         rows.update(more)
         return
@@ -70,8 +70,8 @@ def merge(rows: dict[int, Any], more: Mapping[int, Any]) -> None:
 class VectorClocks:
     """The clocks of the threads of some CTAs.
 
-    ``time``: the grid's counter; ``ctas``: how many CTAs; ``threads``: threads of a CTA; ``first``: number of the first
-    CTA in the grid (0 where the CTAs stand for many); ``sections``: other proxies whose fences the program uses.
+    ``time``: the grid's counter; ``ctas``: number of CTAs; ``threads``: threads per CTA; ``first``: number of the first
+    CTA in the grid (0 if the CTAs stand for many); ``sections``: other proxies whose fences the program uses.
     """
 
     def __init__(self, time: Time, ctas: int, threads: int, first: int, sections: tuple[str, ...]) -> None:
@@ -89,7 +89,7 @@ class VectorClocks:
         self.private: dict[int, dict[int, Any]] = {}
 
     def replicate(self, copies: int, first: int) -> VectorClocks:
-        """Return a copy for each of several copies of the CTAs, numbered in a row."""
+        """Return the clocks of several copies of the CTAs, with consecutive numbers."""
         new = VectorClocks(self.time, self.ctas * copies, self.threads, first, self.sections)
         new.floor, new.warp_floor = np.tile(self.floor, copies), np.tile(self.warp_floor, copies)
         new.deviates = np.tile(self.deviates, copies)
@@ -106,11 +106,11 @@ class VectorClocks:
         return new
 
     def renumber(self, clock: Clock, shift: int) -> Clock:
-        """A clock with its CTAs renumbered."""
+        """Return a clock with its CTAs renumbered."""
         return Clock({key + shift: row for key, row in clock.rows.items()})
 
     def row(self, lanes: Any) -> Any:
-        """Return what some lanes of one CTA know of it together, each of itself up to now."""
+        """Return the maximum of the rows of some lanes of a CTA, with their own columns up to now."""
         cta = int(lanes[0]) // self.threads
         inside = lanes - cta * self.threads
         base = self.base.get(cta)
@@ -128,15 +128,15 @@ class VectorClocks:
         return row
 
     def covers(self, lanes: Any, keys: Any, columns: Any, times: Any) -> Any:
-        """Return whether each lane knows a column of a CTA up to a time (1-D arrays of one length)."""
-        if len(times) and int(times.max()) <= int(self.floor.min()):  # a barrier of all has been since
+        """Return True for each lane that knows a column of a CTA up to a time (1-D arrays of one length)."""
+        if len(times) and int(times.max()) <= int(self.floor.min()):  # a barrier of all threads came after them
             same_cta = keys == lanes // self.threads + self.first
             if same_cta.all() and int(columns.max()) < self.threads:
                 return same_cta
         return self.known_times(lanes, keys, columns) >= times
 
     def known_times(self, lanes: Any, keys: Any, columns: Any) -> Any:
-        """Return up to when each lane knows a column of a CTA."""
+        """Return the time up to which each lane knows a column of a CTA."""
         ctas = lanes // self.threads
         have = np.zeros(len(lanes), np.int64)
         same_cta = np.nonzero(keys == ctas + self.first)[0]
@@ -174,7 +174,7 @@ class VectorClocks:
         return have
 
     def snapshot(self, lanes: Any) -> Clock:
-        """Return what some lanes did until now and know together."""
+        """Return the clock of some lanes, with everything that they did until now."""
         rows: dict[int, Any] = {}
         ctas = lanes // self.threads
         for cta in [int(ctas[0])] if ctas[0] == ctas[-1] else np.unique(ctas).tolist():
@@ -188,9 +188,9 @@ class VectorClocks:
         return Clock(rows)
 
     def causes(self, lane: int) -> Clock:
-        """Return which phases a lane knows to be over: what an operation that it issues comes after.
+        """Return the clock of the phases that are over for a lane, which is the clock of operations that it issues.
 
-        The operation passes this on when it completes, but nothing of what its thread has written or read.
+        The operation releases this clock when it completes, but not the accesses of its thread.
         """
         rows = {}
         for key, row in self.snapshot(np.array([lane])).rows.items():
@@ -200,13 +200,13 @@ class VectorClocks:
         return Clock(rows)
 
     def release(self, lanes: Any) -> Clock:
-        """Do as :meth:`snapshot`; what they do from here on is not in it."""
+        """Return a clock like :meth:`snapshot`, and advance the time so that later accesses are not in it."""
         clock = self.snapshot(lanes)
         self.time.now += 1
         return clock
 
     def acquire(self, lanes: Any, clock: Clock) -> None:
-        """Some lanes learn what a clock knows."""
+        """Join a clock into the clocks of some lanes."""
         ctas = lanes // self.threads
         for cta in [int(ctas[0])] if ctas[0] == ctas[-1] else np.unique(ctas).tolist():
             here = lanes[ctas == cta]
@@ -228,7 +228,7 @@ class VectorClocks:
                         known[key] = done[id(old)]
 
     def learn(self, cta: int, inside: Any, rows: Any) -> None:
-        """Threads of a CTA learn a row (or one each) of their own CTA."""
+        """Join a row (or one per thread) of a CTA into the clocks of its threads."""
         table = self.rows.get(cta)
         if table is None:
             table = self.rows[cta] = np.zeros((self.threads, self.width), np.int32)
@@ -240,7 +240,7 @@ class VectorClocks:
         table[inside] = np.maximum(table[inside], rows)
 
     def barrier(self, cta: int, lanes: Any) -> None:
-        """All living threads of a CTA learn what all of them did and know (not what those that have exited did)."""
+        """Join the clocks of all living threads of a CTA (without those that have exited)."""
         if len(lanes) == self.threads and not self.rows and not self.base and not self.common and not self.private:
             self.floor[cta] = self.time.now
             self.time.now += 1
@@ -259,7 +259,7 @@ class VectorClocks:
             self.private.pop(lane, None)
 
     def barriers(self, ctas: Any) -> None:
-        """Do as :meth:`barrier`, for all threads of several CTAs."""
+        """Join the clocks of all threads within each of several CTAs."""
         if not self.rows and not self.base and not self.common and not self.private:
             self.floor[ctas] = self.time.now
             self.time.now += 1
@@ -269,7 +269,7 @@ class VectorClocks:
             self.barrier(cta, threads + cta * self.threads)
 
     def warp_barrier(self, lanes: Any) -> None:
-        """Lanes of one warp learn what all of them did and know."""
+        """Join the clocks of lanes of one warp."""
         inside = int(lanes[0]) % self.threads
         whole = len(lanes) == min(32, self.threads - inside // 32 * 32)
         simple = not self.sections and not self.private and not self.deviates[lanes].any()
@@ -281,7 +281,7 @@ class VectorClocks:
             self.acquire(lanes, self.release(lanes))
 
     def meet(self, lanes: Any) -> None:
-        """Lanes of one warp have come together and did not synchronise: what they issued before is :data:`ISSUED`."""
+        """Record that lanes of one warp converged without synchronisation, in the section :data:`ISSUED`."""
         row, at = self.row(lanes), self.section_at[ISSUED]
         issued = np.zeros(self.width, np.int32)
         issued[at : at + self.threads] = np.maximum(row[: self.threads], row[at : at + self.threads])
@@ -290,7 +290,7 @@ class VectorClocks:
         self.time.now += 1
 
     def fence(self, lanes: Any, sections: Iterable[str]) -> None:
-        """All that these lanes know happened is fenced for other proxies from here on."""
+        """Fence everything in the clocks of lanes for other proxies."""
         for cta in np.unique(lanes // self.threads).tolist():
             here = lanes[lanes // self.threads == cta]
             inside = here - cta * self.threads
@@ -311,7 +311,7 @@ class VectorClocks:
         self.time.now += 1
 
     def _fence_foreign(self, cta: int, lanes: Any, sections: Iterable[str]) -> None:
-        """Do as :meth:`fence`, for what the lanes know of other CTAs."""
+        """Fence the rows of other CTAs, see :meth:`fence`."""
         for lane in lanes.tolist():
             known = dict(self.common.get(cta, {}))
             merge(known, self.private.get(lane, {}))

@@ -1,7 +1,7 @@
-"""Who last touched each byte of a memory, and when.
+"""The shadow of a memory: the last accesses of each byte, with actor and time.
 
 A *stamp* is ``time << 37 | strength << 32 | actor``. A cell (as many bytes as the narrowest access of the program)
-holds its last writer and one reader; further readers, and atomic writes that nothing orders, stand in a log one by one.
+holds its last writer and one reader; a log has further readers and unordered atomic writes.
 """
 
 from __future__ import annotations
@@ -19,81 +19,81 @@ from .clocks import BARRIER_COLUMNS, FOREVER
 STRENGTH_SHIFT, TIME_SHIFT = 32, 37
 ACTOR_MASK = np.int64(0xFFFFFFFF)
 BARRIER_ACTOR, FLIGHT_ACTOR = 1 << 31, 3 << 30
-"""Actors from here on are the operations that completed on an mbarrier, and operations in flight."""
+"""The first actors of operations that completed on an mbarrier, and of operations in flight."""
 WEAK, CTA, CLUSTER, GPU, SYS = range(5)
-"""Scopes: none for an ordinary access; those of strong ones."""
+"""The scopes of accesses: weak for an ordinary access, then those of strong ones."""
 SIZES = 6
-"""A strength is 0, or ``1 + (scope - 1) * 6 + log2 of the bytes``: strong accesses that overlap in part are not alike."""
+"""The number of sizes in a strength, which is 0 or ``1 + (scope - 1) * 6 + log2 of the bytes``; sizes detect partial overlap."""
 REDUCED, ENGINE = 30, 31
-"""In a strength's place: a reduction, or an ordinary write, that the asynchronous engine does for the thread of the stamp."""
+"""Strengths of a reduction and of an ordinary write by a copy engine for the thread of the stamp."""
 COMPACT = 1 << 14
 READ, WROTE, OBSERVED = range(3)
-"""What an access in the log was. OBSERVED: a strong write whose value an atomic operation took that stands for the cell after it, or
-for one that did: whatever is ordered after that operation is ordered after the write, too (PTX ISA, observation and causality order)."""
+"""The kinds of accesses in the log. OBSERVED: a strong write that a later atomic on the cell read, directly or through other atomics;
+whatever is ordered after that atomic is ordered after the write, too (PTX ISA, observation and causality order)."""
 
 
 _STRENGTHS = np.arange(32) % ENGINE
 
 
 def stamp(time: int, strength: int, actor: Any) -> Any:
-    """A stamp (an array where ``actor`` is one)."""
+    """Return a stamp (an array if ``actor`` is one)."""
     return (np.int64(time) << TIME_SHIFT) | np.int64(strength << STRENGTH_SHIFT) | np.asarray(actor, np.int64)
 
 
 def in_flight_stamp(actor: int, strength: int = WEAK) -> Any:
-    """The stamp of an operation that has not completed."""
+    """Return the stamp of an operation that has not completed."""
     return stamp(FOREVER, strength, actor)
 
 
 def actor_of(stamps: Any) -> Any:
-    """Return who."""
+    """Return the actors of stamps."""
     return stamps & ACTOR_MASK
 
 
 def barrier_of(actor: Any) -> tuple[Any, Any]:
-    """The CTA, and the column in its rows, of the mbarrier that an actor stands for."""
+    """Return the CTA of the mbarrier of an actor, and its column in the rows of the CTA."""
     number = actor & (FLIGHT_ACTOR - BARRIER_ACTOR - 1)
     return number // BARRIER_COLUMNS, number % BARRIER_COLUMNS
 
 
 def time_of(stamps: Any) -> Any:
-    """Return when."""
+    """Return the times of stamps."""
     return stamps >> TIME_SHIFT
 
 
 def strength_of(stamps: Any) -> Any:
-    """Return how."""
+    """Return the strengths of stamps."""
     return _STRENGTHS[(stamps >> STRENGTH_SHIFT) & 31]
 
 
 def by_engine(stamps: Any) -> Any:
-    """Return whether the asynchronous engine wrote for the thread that waited."""
+    """Return True for stamps of writes by a copy engine."""
     return (stamps >> STRENGTH_SHIFT) & 31 >= REDUCED
 
 
 def is_reduction(stamps: Any) -> Any:
-    """Return whether it was by a reduction."""
+    """Return True for stamps of reductions."""
     return (stamps >> STRENGTH_SHIFT) & 31 == REDUCED
 
 
 def strength(scope: int, size: int) -> int:
-    """The strength of a strong access of a scope and size."""
+    """Return the strength of a strong access of a scope and size."""
     return 1 + (scope - 1) * SIZES + min(SIZES - 1, size.bit_length() - 1)
 
 
 def scope_of(strengths: Any) -> Any:
-    """The scope of a strength, 0 of an ordinary access."""
+    """Return the scope of a strength, 0 for an ordinary access."""
     return (strengths + SIZES - 1) // SIZES
 
 
 def in_scope(strengths: Any, before: Any, same_cta: Any, same_cluster: Any) -> Any:
-    """Return whether two strong accesses may meet: of the same bytes, and each one's scope holds the other's thread."""
+    """Return True if the scopes of two strong accesses include each other's thread."""
     least = np.minimum(scope_of(strengths), scope_of(before))
     return (least >= GPU) | ((least == CLUSTER) & same_cluster) | ((least == CTA) & same_cta)
 
 
 def alike(strengths: Any, before: Any) -> Any:
-    """Return whether two strong accesses that share a cell are of the same bytes and of one proxy."""
+    """Return True if two strong accesses to a cell have the same bytes and the same proxy."""
     return ((strengths - 1) % SIZES == (before - 1) % SIZES) & ((strengths == REDUCED) == (before == REDUCED))
 
 
@@ -106,16 +106,16 @@ _MEETS = np.array(
 
 
 def may_meet(strengths: int, stamps: Any) -> Any:
-    """Return whether accesses of one strength may meet those before whoever made them: both are of the whole GPU, and of the same bytes."""
+    """Return True if strong accesses do not race for any threads: both have GPU scope or wider, and the same bytes."""
     return _MEETS[strengths][(stamps >> STRENGTH_SHIFT) & 31]
 
 
 @attrs.define(eq=False)
 class Conflict(Exception):  # noqa: N818 (not an error of the user's: the memory turns it into one)
-    """Two accesses that nothing orders.
+    """Two accesses that are not ordered.
 
-    ``position``: which of the accesses now; ``cell``: where; ``stamp``: of the access before; ``wrote``: whether that
-    was a write; ``together``: whether it is another lane of the same instruction.
+    ``position``: of the current access; ``cell``: of both; ``stamp``: of the earlier access; ``wrote``: whether that
+    was a write; ``together``: whether that is another lane of the same instruction.
     """
 
     position: int
@@ -126,31 +126,30 @@ class Conflict(Exception):  # noqa: N818 (not an error of the user's: the memory
 
 
 Judge = Callable[[Any, Any], tuple[Any, Any]]
-"""Positions and stamps of earlier accesses -> (in order, allowed since both are strong, where order is not asked for)."""
+"""A function from positions and stamps of earlier accesses to (ordered, allowed because both are strong)."""
 
 
 _NO_RESERVE = 0x4000 if sys.platform == "linux" else 0  # mmap.MAP_NORESERVE, which Python has from 3.13
 
 
 def _zeros(cells: int) -> Any:
-    """Zeros whose pages exist from when they are touched, however many there are."""
+    """Return zeros whose pages are allocated on first access."""
     try:
         return np.zeros(cells, np.int64)
     except MemoryError:
-        if sys.platform == "win32":  # which has no memory that is reserved when it is touched
+        if sys.platform == "win32":  # Windows has no pages that are allocated on first access
             raise
         try:
             pages = mmap.mmap(-1, 8 * cells, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
         except (OSError, OverflowError) as error:
-            raise MemoryError(f"{8 * cells} bytes that tell who wrote {cells} cells of an array") from error
+            raise MemoryError(f"{8 * cells} bytes for the shadow of an array of {cells} cells") from error
         return np.frombuffer(pages, np.int64)
 
 
 class ShadowMemory:
     """The stamps of one memory.
 
-    ``cells``: how many cells; ``threads``: of a CTA and of a cluster, where the actors are numbered by these; 0 where
-    they are not.
+    ``cells``: number of cells; ``threads``: of a CTA and of a cluster, if the numbers of actors follow these, else 0.
     """
 
     def __init__(self, cells: int, threads: tuple[int, int] = (0, 0)) -> None:
@@ -163,9 +162,9 @@ class ShadowMemory:
         self._compact_at = COMPACT
 
     def replicate(self, copies: int, shifts: tuple[int, int, int]) -> ShadowMemory:
-        """Return a copy for each of several copies, their actors numbered in a row.
+        """Return the shadow of several copies, with consecutive numbers for their actors.
 
-        ``copies``: how many; ``shifts``: threads, mbarriers and operations of one copy.
+        ``copies``: their number; ``shifts``: threads, mbarriers and operations of one copy.
         """
         new = ShadowMemory(0, self.threads)
         cells = len(self.writer)
@@ -181,7 +180,7 @@ class ShadowMemory:
         return new
 
     def read(self, cells: Any, stamps: Any, judge: Judge, *, remember: bool = True) -> None:
-        """A read of cells (1-D), each with its stamp.
+        """Check and record a read of cells (1-D), each with its stamp.
 
         Raises:
             Conflict: it races with an earlier write.
@@ -200,7 +199,7 @@ class ShadowMemory:
             self.remember(cells, stamps, judge)
 
     def remember(self, cells: Any, stamps: Any, judge: Judge) -> None:
-        """Later writes are held against these reads."""
+        """Record reads, so that later writes are checked against them."""
         if len(stamps) and strength_of(stamps[0]):
             self.push(cells, stamps)
             return
@@ -218,11 +217,11 @@ class ShadowMemory:
                 self.push(cells[lost], stamps[lost])
 
     def write(self, cells: Any, stamps: Any, judge: Judge, *, equal: Any = None, modifies: bool = False) -> None:  # noqa: C901, PLR0912 (every access passes here, and a call costs each)
-        """A write of cells, as :meth:`read`.
+        """Check and record a write of cells.
 
-        ``cells``: where; ``stamps``: of this write; ``judge``: of earlier accesses; ``equal``: where a write may meet
-        another thread's that nothing orders, since it writes what is there already; ``modifies``: the write is an
-        atomic operation, which takes the value that is there.
+        ``cells``: that are written; ``stamps``: of this write; ``judge``: of earlier accesses; ``equal``: True where an
+        unordered write of another thread is allowed, because it wrote the same value; ``modifies``: the write is an
+        atomic operation, which reads the old value.
 
         Raises:
             Conflict: it races with an earlier access, or with another lane of the same instruction.
@@ -280,7 +279,7 @@ class ShadowMemory:
                     self.push(cells[lost], stamps[lost], kind)
 
     def farthest(self, conflict: Conflict, cells: Any, warps: Any, warp_of: Callable[[Any], Any]) -> Conflict:
-        """Return, of the lanes that have just written one cell together, a pair of two warps where there is one."""
+        """Return a conflict between lanes that wrote a cell together, of two different warps if possible."""
         last = self.writer[cells]
         apart = np.nonzero(warp_of(actor_of(last)) != warps)[0]
         if not len(apart):
@@ -289,7 +288,7 @@ class ShadowMemory:
         return Conflict(at, int(cells[at]), int(last[at]), wrote=True, together=True)
 
     def _keep_weak(self, cells: Any, before: Any, kind: int) -> None:
-        """A strong write may meet other strong ones, so it does not stand for the ordinary accesses before it."""
+        """Log ordinary accesses before a strong write, because it does not conflict with other strong ones and hides them."""
         weak = np.nonzero((before != 0) & (strength_of(before) == 0) & (actor_of(before) < FLIGHT_ACTOR))[0]
         if len(weak):
             _, once = np.unique(cells[weak], return_index=True)
@@ -307,7 +306,7 @@ class ShadowMemory:
         return exempt & ~ordered
 
     def push(self, cells: Any, stamps: Any, kind: int = READ) -> None:
-        """Remember accesses one by one."""
+        """Add accesses to the log."""
         if self.logged is None:
             self.logged = np.zeros(len(self.writer), bool)
         cells = np.asarray(cells, np.int64)
@@ -327,7 +326,7 @@ class ShadowMemory:
         self.logged[cells] = True
 
     def _compact(self) -> None:
-        """Keep the last of the accesses of one actor to one cell in one way."""
+        """Keep only the last access of each actor, cell and kind in the log."""
         cell, stamps, kind = self._cell[: self.count], self._stamp[: self.count], self._kind[: self.count]
         order = np.lexsort((stamps, kind, (stamps & ((np.int64(1) << TIME_SHIFT) - 1)), cell))
         who = stamps[order] & ((np.int64(1) << TIME_SHIFT) - 1)
@@ -338,10 +337,10 @@ class ShadowMemory:
         self._cell, self._stamp, self._kind = cell[kept], stamps[kept], kind[kept]
 
     def _matches(self, cells: Any, stamps: Any, kinds: tuple[int, ...] = ()) -> tuple[Any, Any]:
-        """Log entries on these cells, each with every position of its cell.
+        """Return the log entries of these cells, each with every position of its cell.
 
-        ``cells``: where; ``stamps``: what accesses of these may meet is left out; None: nothing is; ``kinds``: entries
-        of these alone.
+        ``cells``: to look for; ``stamps``: of accesses; entries that cannot race with them are left out; None: none is;
+        ``kinds``: only entries of these.
         """
         mark = np.zeros(len(self.writer), bool) if len(self.writer) < 1 << 16 else None
         if mark is not None:
@@ -370,7 +369,7 @@ class ShadowMemory:
         return repeated, order[starts + np.arange(len(repeated))]
 
     def _inside_one(self, cells: Any, actors: Any, threads: int, scope: int, now: int, entries: Any) -> Any:
-        """Return which entries may meet all that access their cell now, since one CTA or cluster has these threads (cells in order)."""
+        """Return True for entries that cannot race with the current accesses, because one CTA or cluster has the threads."""
         if not threads or int(scope_of(now)) < scope:
             return np.zeros(len(entries), bool)
         starts, whose = np.nonzero(np.diff(cells, prepend=-1))[0], actors // threads
@@ -392,7 +391,7 @@ class ShadowMemory:
         self.logged[self._cell] = True
 
     def begin(self, actor: int, reads: Any, writes: Any, strength: int = WEAK) -> None:
-        """An operation in flight touches cells (already checked)."""
+        """Record the cells of an operation in flight, which were checked."""
         if writes is not None:
             self.writer[writes] = in_flight_stamp(actor, strength)
             self.reader[writes] = 0
@@ -400,17 +399,17 @@ class ShadowMemory:
             self.push(reads, in_flight_stamp(actor))
 
     def complete(self, actor: int, writes: Any, stamps: Any) -> None:
-        """It has completed: its accesses are those of somebody now."""
+        """Replace the stamps of an operation that has completed."""
         if writes is not None:
             here = actor_of(self.writer[writes]) == actor
             self.writer[writes[here]] = np.broadcast_to(stamps, here.shape)[here]
         mine = np.nonzero(actor_of(self._stamp[: self.count]) == actor)[0]
-        if len(mine):  # what reads here, or adds together with others, lands for one actor
+        if len(mine):  # reads and reductions belong to one actor after completion
             weak = stamps & ~np.int64(31 << STRENGTH_SHIFT)
             self._stamp[mine] = np.where(self._kind[mine], stamps, weak)
 
     def forget(self, cells: Any) -> None:
-        """Make it as if nobody had ever touched these cells."""
+        """Drop all accesses of cells."""
         self.writer[cells] = 0
         self.reader[cells] = 0
         if self.count and self.logged[cells].any():
@@ -419,7 +418,7 @@ class ShadowMemory:
 
 
 def _writes_met(stamps: Any) -> tuple[int, ...]:
-    """The kinds of logged writes that an access is held against; an ordinary one against what stands for those observed."""
+    """Return the kinds of logged writes that an access is checked against."""
     return (WROTE, OBSERVED) if len(stamps) and strength_of(stamps[0]) else (WROTE,)
 
 
@@ -430,7 +429,7 @@ def _grow(array: Any, size: int) -> Any:
 
 
 def _replicate_stamps(stamps: Any, copies: int, shifts: tuple[int, int, int]) -> Any:
-    """Stamps once a copy, one row after the other, with their actors moved."""
+    """Return stamps repeated for each copy, with the numbers of their actors shifted."""
     rows = np.tile(stamps, (copies, 1))
     actor = actor_of(stamps)
     step = np.select([stamps == 0, actor < BARRIER_ACTOR, actor < FLIGHT_ACTOR], [0, *shifts[:2]], shifts[2])

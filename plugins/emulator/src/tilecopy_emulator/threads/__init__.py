@@ -1,1 +1,1 @@
-"""The threads of a machine, their registers, and what orders them among themselves."""
+"""The threads of a machine, their registers and their synchronisation."""

@@ -11,17 +11,17 @@ from ..memory_model.access import WINDOW_BITS, WORDS, bytes_of
 from ..memory_model.shadow import ShadowMemory
 
 HEAP_BYTES, MOST_BLOCKS, MOST_ARRAYS = 8 << 20, 1 << 16, 1 << 18
-"""What a device's heap holds by default (cudaLimitMallocHeapSize), and how many blocks and windows there may be."""
+"""The size of a device's heap (cudaLimitMallocHeapSize by default), and the largest numbers of blocks and windows."""
 PAGE_BITS = 12
-"""Where a fault must leave arrays as they were, pages of 2**12 bytes are kept, each from its first write on."""
+"""The exponent of the page size, 2**12 bytes, of the journal that restores arrays after a fault."""
 
 
 @attrs.frozen(eq=False)
 class Reads:
-    """What an asynchronous operation in flight reads of an array.
+    """The bytes of an array that an asynchronous operation in flight reads.
 
-    ``owner``: the operations in flight of its machine, by their numbers; ``offsets``: where each piece begins, of shape
-    (pieces or 1, copies or 1); ``size``: bytes of each; ``chosen``: which of them there are, or None for all.
+    ``owner``: the operations in flight of its machine, by number; ``offsets``: the start of each piece, of shape
+    (pieces or 1, copies or 1); ``size``: bytes of each; ``chosen``: a mask of the pieces, or None for all.
     """
 
     owner: dict[int, Any]
@@ -31,11 +31,11 @@ class Reads:
 
     @property
     def flat(self) -> Any:
-        """The offsets one after another."""
+        """The offsets as a flat array."""
         return (self.offsets if self.chosen is None else self.offsets[self.chosen]).ravel()
 
     def of_copy(self, copy: int, owner: dict[int, Any]) -> Reads:
-        """Return what one copy of the batch reads; its operation is among those of ``owner``."""
+        """Return the reads of one copy of the batch; ``owner`` has its operation."""
         here = slice(copy, copy + 1) if self.offsets.shape[1] > 1 else slice(1)
         chosen = None if self.chosen is None else self.chosen[:, here]
         return Reads(owner, self.offsets[:, here], self.size, chosen)
@@ -62,16 +62,16 @@ class GlobalArray:
         self.constant: list[tuple[Any, int]] = []
         self.constant_cells: Any = None
         self.journal: list[tuple[Any, Any]] | None = None
-        self.has_value = True  # False for a variable without an initial value that nobody has set
+        self.has_value = True  # False for a variable without an initial value that was not set
         self.freed = ""
 
     def remember(self, journal: list[tuple[Any, Any]]) -> None:
-        """From now on note pages in a journal before they are written: each as it is there, and as it was."""
+        """Start to save pages in a journal before their first write, as pairs of a view and a copy."""
         self.journal = journal
         self._noted = np.zeros((len(self.data) >> PAGE_BITS) + 1, bool)
 
     def note(self, offsets: Any, size: int) -> None:
-        """Some bytes are about to be written."""
+        """Save the pages of bytes that are about to be written."""
         if self.journal is None:
             return
         first = offsets.ravel()
@@ -82,15 +82,15 @@ class GlobalArray:
         self._noted[pages] = True
 
     def where(self, first: int, size: int = 1) -> str:
-        """Bytes in words."""
+        """Return a name for bytes of the array."""
         return bytes_of(self.name, first, size)
 
 
 class GlobalMemory:
-    """Arrays and module variables, each in a window of its own.
+    """The arrays and module variables of a launch, each in its own window of addresses.
 
-    An array's base is a multiple of its declared alignment and of nothing larger, so that a wider access than was
-    declared possible is found misaligned here.
+    An array's base is a multiple of its declared alignment and of no larger power of two, so that an access that
+    needs a larger alignment is a hazard.
     """
 
     def __init__(self) -> None:
@@ -102,9 +102,9 @@ class GlobalMemory:
     def add(
         self, name: str, data: Any, align_bytes: int, *, writable: bool, space: str = "global", first_bytes: int = 0
     ) -> int:
-        """Map a flat uint8 array, and return the address of its first element, which lies ``first_bytes`` after its first byte.
+        """Map a flat uint8 array, and return the address of its first element, ``first_bytes`` after its first byte.
 
-        Two arrays that are the same bytes have one address: their accesses meet.
+        Two arrays over the same bytes have one address.
         """
         same = self._by_bytes.setdefault((data.ctypes.data, len(data), space), [])
         for array in same if len(data) else ():
@@ -117,7 +117,7 @@ class GlobalMemory:
         return base + first_bytes
 
     def allocate(self, size: int, where: str) -> int | None:
-        """The address of a new block of the device's heap, or None where the heap is full."""
+        """Return the address of a new block of the device's heap, or None if the heap is full."""
         full = sum(len(block.data) for block in self.heap.values()) + size > HEAP_BYTES or len(self.heap) >= MOST_BLOCKS
         if full or len(self.arrays) >= MOST_ARRAYS:
             return None
@@ -130,21 +130,21 @@ class GlobalMemory:
         return base
 
     def free(self, address: int, where: str) -> str:
-        """Give a block back; why that cannot be, or ""."""
+        """Free a block of the heap; return the text of an error, or ""."""
         block = self.heap.pop(address, None)
         if block is None:
             number = (address >> WINDOW_BITS) - 1
             array = self.arrays[number] if 0 <= number < len(self.arrays) else None
             if array is not None and array.freed:
-                return f"{array.name} are freed twice; first {array.freed} freed them"
-            return f"0x{address:x} is freed, and malloc did not return it" + (
+                return f"{array.name} are freed twice, first by {array.freed}"
+            return f"0x{address:x} is freed, but malloc did not return it" + (
                 f": it is in {array.name}" if array else ""
             )
         block.freed = where
         return ""
 
     def leaks(self) -> list[str]:
-        """Return what the heap still holds, in words."""
+        """Return notes about the blocks of the heap that were not freed."""
         size = sum(len(block.data) for block in self.heap.values())
         first = next(iter(self.heap.values())).name if self.heap else ""
         return (
@@ -152,13 +152,13 @@ class GlobalMemory:
         )
 
     def copy_writable(self, most: int) -> list[Any] | None:
-        """The bytes of the arrays that may be written, for :meth:`again`; None where they are more than ``most``."""
+        """Return copies of the writable arrays for :meth:`again`; None if they have more than ``most`` bytes."""
         if sum(len(array.data) for array in self.arrays if array.writable) > most:
             return None
         return [array.data.copy() if array.writable else None for array in self.arrays]
 
     def again(self, kept: list[Any]) -> GlobalMemory:
-        """The arrays as they were when ``kept`` was made, which nobody has touched."""
+        """Return the memory with the arrays as in ``kept``, without recorded accesses."""
         new = GlobalMemory()
         for old, before in zip(self.arrays, kept, strict=False):
             if before is not None:
@@ -170,14 +170,14 @@ class GlobalMemory:
         return new
 
     def unskew(self, addresses: Any) -> Any:
-        """Addresses as if every array began at a multiple of 256 bytes, as allocations of the driver do."""
+        """Return addresses as if every array began at a multiple of 256 bytes, like allocations of the driver."""
         window = (addresses >> np.uint64(WINDOW_BITS)).astype(np.int64) - 1
         skew = np.array([a.base & ((1 << WINDOW_BITS) - 1) for a in self.arrays], np.uint64)
         return addresses - skew[window]
 
 
 def fetch(array: GlobalArray, offsets: Any, size: int) -> Any:
-    """Bytes of an array, shape (\\*offsets.shape, size)."""
+    """Return bytes of an array, shape (\\*offsets.shape, size)."""
     if size > 16:
         return np.concatenate([fetch(array, offsets + part, 16) for part in range(0, size, 16)], axis=-1)
     data, word = array.data, WORDS[size]
@@ -188,7 +188,7 @@ def fetch(array: GlobalArray, offsets: Any, size: int) -> Any:
 
 
 def put(array: GlobalArray, offsets: Any, raw: Any) -> None:
-    """Write bytes of an array, as :func:`fetch` reads them."""
+    """Write bytes of an array; the shapes are those of :func:`fetch`."""
     size = raw.shape[-1]
     if size > 16:
         for part in range(0, size, 16):

@@ -1,4 +1,4 @@
-"""Barriers of the CTA, of named groups, of a warp, of the cluster (PTX ISA 9.7.13.1 to .4)."""
+"""The barriers of CTAs, named groups, warps and clusters (PTX ISA 9.7.13.1 to .4)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .threads import AT_BARRIER, AT_CLUSTER, DONE, Lanes, Threads
 
 @attrs.define(eq=False)
 class _Named:
-    """One barrier of one CTA.
+    """The state of one barrier of one CTA.
 
     ``expected``: threads, or None for all of the CTA; ``arrived``: lane -> (place of the instruction, whether it waits,
-    whether whole warps must come); ``clock``: what those that only arrive have released; ``last_time``: when it last
-    completed; ``last_waited``: who waited then; ``votes``: a value of each lane (``bar.red``); ``done``: called with
-    the lanes that were waiting and their votes.
+    whether whole warps must arrive); ``clock``: released by lanes that only arrive; ``last_time``: of its last
+    completion; ``last_waited``: lanes that waited then; ``votes``: a value of each lane (``bar.red``); ``done``: called
+    with the lanes that were waiting and their votes.
     """
 
     expected: int | None = None
@@ -33,7 +33,7 @@ class _Named:
 
 @attrs.define(eq=False)
 class _Cluster:
-    """The barrier of one cluster."""
+    """The state of the barrier of one cluster."""
 
     phase: int = 0
     clock: Clock = NOTHING
@@ -51,7 +51,7 @@ class Barriers:
         self.passed = np.zeros(machine.units, np.int64)
         self.resized: dict[int, list[int]] = {}
         self.mixed: dict[int, dict[int, int]] = {}
-        """By CTA whose threads reached a barrier of the whole CTA by different instructions: the last instruction of each lane."""
+        """CTA whose threads met at a barrier by different instructions -> lane -> its last instruction."""
 
     def expand(self, copies: int, ctas: int, unit: int) -> None:
         """See :meth:`Machine.expand`."""
@@ -85,12 +85,12 @@ class Barriers:
         self, lanes: Lanes, numbers: Any, counts: Any, *, waits: bool, aligned: bool, votes: Any = None,
         done: Any = None,
     ) -> None:  # fmt: skip
-        """Lanes come to a barrier.
+        """Let lanes arrive at a barrier.
 
-        ``lanes``: who; ``numbers``: which barrier, one per lane; ``counts``: threads that it expects, one per lane, or None
-        for all of the CTA; ``waits``: whether they wait (``bar.sync``) or go on (``bar.arrive``); ``aligned``: whether
-        whole warps must come; ``votes``: a value of each lane (``bar.red``), rows (n, C); ``done``: called with the
-        lanes that were waiting and their votes.
+        ``lanes``: that arrive; ``numbers``: of the barriers, one per lane; ``counts``: of expected threads, one per lane, or
+        None for all of the CTA; ``waits``: whether they wait (``bar.sync``) or continue (``bar.arrive``); ``aligned``:
+        whether whole warps must arrive; ``votes``: a value of each lane (``bar.red``), rows (n, C); ``done``: called with
+        the lanes that were waiting and their votes.
         """
         machine = self.machine
         index = machine.index(lanes)
@@ -113,7 +113,7 @@ class Barriers:
                             None if votes is None else votes[chosen], done)  # fmt: skip
 
     def _whole(self, lanes: Lanes, index: Any, number: int, counts: Any) -> Any:
-        """Let CTAs pass whose threads all come now; returns where the lanes of the others are, None for all."""
+        """Let CTAs pass whose threads all arrive now; return the positions of the other lanes, None for all."""
         machine = self.machine
         if counts is not None and not (counts == machine.threads).all():
             return None
@@ -135,11 +135,11 @@ class Barriers:
 
     def _check(self, lanes: Lanes, numbers: Any, counts: Any) -> None:
         machine = self.machine
-        bad, what = (numbers < 0) | (numbers > 15), "there are 0 to 15"
-        machine.hazard_where(bad, "barrier", lambda at: f"barrier {int(numbers[at])}: {what}", lanes)
+        bad, what = (numbers < 0) | (numbers > 15), "the number of a barrier must be 0 to 15"
+        machine.hazard_where(bad, "barrier", lambda at: f"{what}, got {int(numbers[at])}", lanes)
         if counts is not None:
-            bad, what = (counts % 32 != 0) | (counts <= 0), "threads: a multiple of 32 is needed"
-            machine.hazard_where(bad, "barrier", lambda at: f"a barrier of {int(counts[at])} {what}", lanes)
+            bad, what = (counts % 32 != 0) | (counts <= 0), "the thread count of a barrier must be a multiple of 32"
+            machine.hazard_where(bad, "barrier", lambda at: f"{what}, got {int(counts[at])}", lanes)
 
     def _reach(
         self, lanes: Any, number: int, expected: int | None, waits: bool, aligned: bool, votes: Any, done: Any
@@ -148,8 +148,8 @@ class Barriers:
         cta = int(lanes[0]) // machine.threads
         state = self.named.setdefault((cta, number), _Named())
         if state.arrived and state.expected != expected:
-            other = f"by {_count(state.expected)} where {machine.name_of(next(iter(state.arrived)))} came to it"
-            machine.hazard("barrier", f"barrier {number} is expected by {_count(expected)} here, and {other}", lanes)
+            other = f"{_count(state.expected)} where {machine.name_of(next(iter(state.arrived)))} arrived"
+            machine.hazard("barrier", f"barrier {number} expects {_count(expected)} here, but {other}", lanes)
         again = [lane for lane in lanes.tolist() if lane in state.arrived]
         if again:
             machine.hazard("barrier", f"arrives twice on barrier {number} in one phase", np.array(again))
@@ -166,7 +166,7 @@ class Barriers:
             machine.launch.version += 1
 
     def _know_last(self, state: _Named, lanes: Any, number: int, expected: int | None) -> None:
-        """Who comes must know that the barrier's last phase is over, or it could be taken for one of it."""
+        """Check that the last phase of a barrier happens before arrivals, which could otherwise count for that phase."""
         if not state.last_time:
             return
         machine = self.machine
@@ -178,8 +178,8 @@ class Barriers:
         inside = waited - cta * machine.threads
         if not len(inside) or int(row[inside].max()) <= state.last_time:
             who = machine.name_of(int(waited[0])) if len(waited) else "others"
-            come = f"{len(lanes)} of {machine.threads if expected is None else expected} threads have come"
-            what = f"barrier {number} is shared with other threads ({who}): nothing orders this after its last phase ({come})"
+            come = f"{len(lanes)} of {machine.threads if expected is None else expected} threads have arrived"
+            what = f"barrier {number} was used by other threads ({who}), and their phase is not ordered before this one ({come})"
             machine.hazard("barrier", what, lanes, threads=(who,))
 
     def _complete(self, cta: int, state: _Named) -> bool:
@@ -219,7 +219,7 @@ class Barriers:
         return True
 
     def _explain(self, cta: int, state: _Named) -> None:
-        """Races whose earlier thread waited here, and whose later one passed by: it exits, waits elsewhere, or came by another instruction."""
+        """Report a divergent barrier for races whose earlier thread waited here and whose later thread did not."""
         machine, launch = self.machine, self.machine.launch
         first = machine.first * machine.threads
         for race in [*launch.suspects]:
@@ -236,7 +236,7 @@ class Barriers:
             raise launch.first_error
 
     def passed_by(self, mine: int, other: int) -> tuple[ReportedAccess, str, str] | None:
-        """Return what :meth:`Hazard.behind` needs, if two threads of the grid last met at a barrier by different instructions."""
+        """Return the arguments of :meth:`Hazard.behind` if two threads last met at a barrier by different instructions."""
         first = self.machine.first * self.machine.threads
         places = self.mixed.get((mine - first) // self.machine.threads, {})
         mine_at, other_at = places.get(mine - first, -1), places.get(other - first, -1)
@@ -245,7 +245,7 @@ class Barriers:
         return self._divergent(other, other_at, mine, mine_at)
 
     def _apart(self, place: int, other: int) -> bool:
-        """Return whether two barriers are not the ends of two branches: a thread can come to both."""
+        """Return True if one thread can reach both of two barriers, so that they are not the ends of two branches."""
         launch = self.machine.launch
         return place != other and (launch.reaches(place, other) or launch.reaches(other, place))
 
@@ -257,7 +257,7 @@ class Barriers:
         return barrier, instead, launch.name_of(passes)
 
     def _demand_warps(self, state: _Named) -> None:
-        """For ``.aligned``: all lanes of a warp that have not exited came, and by one instruction."""
+        """Check for ``.aligned`` that all living lanes of a warp arrived, by one instruction."""
         machine = self.machine
         arrived = np.array(sorted(lane for lane, (_, _, aligned) in state.arrived.items() if aligned), np.int64)
         warps = machine.warp_of[arrived]
@@ -267,11 +267,11 @@ class Barriers:
             members = arrived[warps == warp]
             places = {state.arrived[lane][0] for lane in members.tolist()}
             if len(places) > 1 or alive[warp] & ~here[warp]:
-                come = f"{len(members)} of the {int(alive[warp] | here[warp]).bit_count()} threads, {len(places)} instructions"
-                machine.hazard("barrier", f"the lanes of one warp do not reach this barrier together ({come})", members)
+                come = f"{len(members)} of its {int(alive[warp] | here[warp]).bit_count()} threads, by {len(places)} instructions"
+                machine.hazard("barrier", f"only a part of the warp reaches this barrier together ({come})", members)
 
     def exit_lanes(self, ending: Any) -> None:
-        """Lanes have exited: barriers of all threads no longer wait for them."""
+        """Complete barriers of all threads that waited only for lanes that exited."""
         machine = self.machine
         ctas = set(machine.cta_of[ending].tolist())
         for (cta, _), state in self.named.items():
@@ -283,12 +283,12 @@ class Barriers:
             self._compare_warpgroups(np.unique(machine.warp_of[ending]))
 
     def set_registers(self, lanes: Lanes) -> None:
-        """``setmaxnreg`` by whole warps."""
+        """Record a ``setmaxnreg`` of whole warps."""
         for warp in np.unique(self.machine.warp_of[self.machine.index(lanes)]).tolist():
             self.resized.setdefault(warp, []).append(self.machine.at)
 
     def _compare_warpgroups(self, ended: Any) -> None:
-        """Demand that every warp of a warpgroup that has ended has executed the same ``setmaxnreg``."""
+        """Check that every warp of a warpgroup that has ended executed the same ``setmaxnreg``."""
         machine, per_cta = self.machine, self.machine.warps_per_cta
         text = [instruction.text for instruction in machine.program.instructions]
         for first in {int(w) - int(w) % per_cta % 4 for w in ended}:
@@ -303,12 +303,12 @@ class Barriers:
                     if texts[number : number + 1] != [text[at]]:
                         other = machine.name_of(int(np.argmax(machine.warp_of == warp)))
                         machine.hazard(
-                            "aligned", f"all warps of a warpgroup must execute this; the warp of {other} does not",
+                            "aligned", f"all warps of a warpgroup must execute this, but the warp of {other} does not",
                             machine.ids[machine.warp_of == most], at=at, threads=(other,),
                         )  # fmt: skip
 
     def raise_hang(self, waiting: Any) -> NoReturn:
-        """A barrier that nobody completes."""
+        """Raise the hazard of a barrier that never completes."""
         machine = self.machine
         lane = int(waiting[0])
         for (cta, number), state in self.named.items():
@@ -319,19 +319,15 @@ class Barriers:
             missing = [x for x in living.tolist() if x not in state.arrived]
             whole = machine.threads if state.expected is None else state.expected
             who = f"; {machine.name_of(missing[0])} has not" if missing else ""
-            machine.hazard(
-                "barrier",
-                f"{len(state.arrived)} of the {whole} threads of the CTA wait at barrier {number} that the others do not "
-                f"reach ({len(state.arrived)} of {whole} threads have come{who})",
-                waiting[:1], at=state.arrived[lane][0],
-            )  # fmt: skip
+            what = f"barrier {number} never completes: {len(state.arrived)} of {whole} threads of the CTA have arrived{who}"
+            machine.hazard("barrier", what, waiting[:1], at=state.arrived[lane][0])
         raise AssertionError("not waiting")
 
     def cluster_arrive(self, lanes: Lanes, *, relaxed: bool) -> None:
-        """``barrier.cluster.arrive``."""
+        """Execute ``barrier.cluster.arrive``."""
         machine = self.machine
         index = machine.index(lanes)
-        what = "arrives twice on the cluster barrier with no wait between"
+        what = "arrives twice at the cluster barrier without a wait in between"
         machine.hazard_where(self.arrived[index] >= 0, "barrier", what, lanes)
         clusters = machine.cta_of[index] // machine.cluster_size
         for cluster in np.unique(clusters).tolist():
@@ -366,10 +362,10 @@ class Barriers:
             self.machine.order.acquire(lanes, state.done)
 
     def cluster_wait(self, lanes: Lanes) -> None:
-        """``barrier.cluster.wait``."""
+        """Execute ``barrier.cluster.wait``."""
         machine = self.machine
         index = machine.index(lanes)
-        what = "waits on the cluster barrier and has not arrived"
+        what = "waits at the cluster barrier before it has arrived"
         machine.hazard_where(self.arrived[index] < 0, "barrier", what, lanes)
         clusters = machine.cta_of[index] // machine.cluster_size
         for cluster in np.unique(clusters).tolist():
@@ -382,7 +378,7 @@ class Barriers:
                 machine.park(members[~over], AT_CLUSTER)
 
     def raise_cluster_hang(self, waiting: Any) -> NoReturn:
-        """A cluster barrier that nobody completes."""
+        """Raise the hazard of a cluster barrier that never completes."""
         machine = self.machine
         lane = int(waiting[0])
         cluster = int(machine.cta_of[lane]) // machine.cluster_size
@@ -392,23 +388,24 @@ class Barriers:
         state = self.clusters[cluster]
         missing = living[self.arrived[living] != state.phase]
         who = f"; {machine.name_of(int(missing[0]))} has not" if len(missing) else ""
-        come = f"{len(living) - len(missing)} of {len(living)} threads have come to the barrier of the cluster{who}"
-        machine.hazard("barrier", come, waiting[:1], at=int(machine.pc[lane]) - 1)
+        come = f"{len(living) - len(missing)} of {len(living)} threads have arrived{who}"
+        what = f"the barrier of the cluster never completes: {come}"
+        machine.hazard("barrier", what, waiting[:1], at=int(machine.pc[lane]) - 1)
 
     def cluster_phase(self, cta: int) -> int:
-        """Return how often the barrier of a CTA's cluster has completed."""
+        """Return the number of completed phases of the barrier of a CTA's cluster."""
         state = self.clusters.get(cta // self.machine.cluster_size)
         return 0 if state is None else state.phase
 
     def warp_sync(self, lanes: Lanes, mask: Any) -> None:
-        """``bar.warp.sync``."""
+        """Execute ``bar.warp.sync``."""
         machine = self.machine
         converged = machine.converge(lanes, mask, anywhere=True)
         if machine.size(converged):
             self.warp_joined(machine.index(converged), machine.joined)
 
     def warp_joined(self, lanes: Any, mask: Any) -> None:
-        """Lanes that have synchronised, by warp (and by mask, where they differ)."""
+        """Join the clocks of lanes that synchronised, by warp (and by mask, if masks differ)."""
         machine = self.machine
         warps = machine.warp_of[lanes]
         for warp in np.unique(warps):

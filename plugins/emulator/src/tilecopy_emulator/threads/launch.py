@@ -1,4 +1,4 @@
-"""What all machines of one launch share: the program, its geometry, global memory, time."""
+"""The state that all machines of a launch share: the program, the grid, global memory, the time."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from .arrays import GlobalMemory
 
 Dim3 = tuple[int, int, int]
 MOST_AT_A_LINE, MOST_ALIKE = 16, 2
-"""Hazards that are kept of one kind at one line of PTX, and those of them whose earlier accesses a run cannot tell apart."""
+"""The largest number of hazards of one kind at one line of PTX, and of those whose earlier accesses are not distinguished."""
 
 
 @attrs.frozen
 class SharedVariable:
-    """A shared variable: its name in the text, where it starts in the CTA's shared memory, how long it is."""
+    """A shared variable: its name in the text, its offset in the CTA's shared memory, and its size."""
 
     name: str
     offset: int
@@ -34,10 +34,10 @@ class SharedVariable:
 
 @attrs.frozen(eq=False)
 class Location:
-    """What a strong write to some bytes carries: the clock that an acquire of it joins.
+    """The clock that a strong write to some bytes releases; an acquire joins it.
 
-    ``clock``: of the writers; ``strength``: the scope of the release, as in shadow.py; ``writer``: number of the last
-    writing thread: in the grid, or in the unit for shared memory; ``shared``: whether the bytes are in shared memory.
+    ``clock``: of the writers; ``strength``: the scope of the release, see shadow.py; ``writer``: number of the last
+    writing thread, in the grid, or in the unit for shared memory; ``shared``: whether the bytes are in shared memory.
     """
 
     clock: Clock
@@ -48,10 +48,10 @@ class Location:
 
 @attrs.frozen(eq=False)
 class Section:
-    """A critical section that is over.
+    """A critical section that has ended.
 
-    ``start``: when its lock was taken; ``clock``: what giving it back released, of ``reach`` (a scope as in shadow.py),
-    by a thread of CTA ``key``.
+    ``start``: the time when its lock was acquired; ``clock``: released with its lock, with the scope ``reach`` (see
+    shadow.py), by a thread of CTA ``key``.
     """
 
     start: int
@@ -62,13 +62,13 @@ class Section:
 
 @attrs.define(eq=False)
 class Lock:
-    """Bytes that a thread changed by an exchange and that it will change back.
+    """A lock: bytes that a thread changed by an exchange and will change back.
 
-    Who comes next is chance, so giving a lock back orders nothing by itself: only two accesses that are both made while
-    it is held are kept apart (and once one has seen the other's, all that came before it is known).
+    Any thread may acquire a lock next, so its release alone orders nothing: it orders only two accesses that are both
+    made while it is held (and after one has observed the other, everything before that one).
 
-    ``free``: the bytes where nobody holds it; ``holder``: CTA and thread in it, or None; start: since when; ``reach``:
-    the scope by which the holder has acquired it, 0 where it has not; ``sections``: those before.
+    ``free``: the bytes of a free lock; ``holder``: CTA and thread in it, or None; ``start``: the time of its acquire;
+    ``reach``: the scope of that acquire, 0 for none; ``sections``: the earlier ones.
     """
 
     free: bytes
@@ -80,7 +80,7 @@ class Lock:
 
 @attrs.define(eq=False)
 class HistoryEntry:
-    """A value that a strong write has left: the bytes (a row a copy), by whom, when, and what it carries."""
+    """A value of a strong write: the bytes (a row per copy), the writer, the time, and the released clock."""
 
     raw: Any
     key: int
@@ -91,10 +91,10 @@ class HistoryEntry:
 
 @attrs.frozen
 class RaceQuery:
-    """The earlier access of a race, for a second run to find: a stamp does not say by which instruction it was made.
+    """The earlier access of a race, whose instruction a second run looks for, because a stamp has no instruction.
 
-    ``memory``: base of an array, or ``~first`` of the machine whose shared memory it is; ``cell``: of its shadow;
-    ``stamp``: who, when and how, as in shadow.py; ``writes``: whether it writes.
+    ``memory``: base of an array, or ``~first`` of the machine with the shared memory; ``cell``: of its shadow;
+    ``stamp``: actor, time and strength, see shadow.py; ``writes``: whether it writes.
     """
 
     memory: int
@@ -105,11 +105,11 @@ class RaceQuery:
 
 @attrs.define(eq=False)
 class Launch:
-    """One launch.
+    """The state of one launch.
 
     Attributes:
         program: the parsed kernel.
-        steps: what each instruction does, and lengths: how many instructions a step covers.
+        steps: functions that execute the instructions; lengths: the number of instructions that each step covers.
         grid, block, cluster: CTAs of the grid, threads of a CTA, CTAs of a cluster.
         blocks: ``(n, 3)`` ids of all CTAs, whole clusters in order of rank.
         memory: global memory.
@@ -117,29 +117,29 @@ class Launch:
         shared: the shared variables, in order of their offsets.
         shared_bytes: of one CTA.
         shared_cell, global_cell: bytes that no access of the program splits.
-        sections: proxies whose fences order something here.
-        local_owner: for each byte of a thread's local memory, which variable it is of, or -1.
+        sections: proxies whose fences matter to the program.
+        local_owner: for each byte of a thread's local memory, the number of its variable, or -1.
         profile: count memory transactions.
-        observer: is told of every access and transfer, or None.
-        single: instructions are done one by one, since somebody looks at each.
+        observer: called for every access and transfer, or None.
+        single: execute instructions one by one, because an observer or a query looks at each.
         origin_of: PTX line -> the statement of the builder, or "".
-        version: goes up with every change that another thread could see.
-        operations: asynchronous operations begun; writing: those in flight that write global memory, by their numbers.
-        locations: address -> what its last strong write carries; locks: those that have been used as locks;
-            histories: the values that strong writes have left there.
-        targets: where each branch goes; in_loop: whether an instruction is in a loop.
-        polls: whether a strong load may be in one.
+        version: incremented with every change that another thread could see.
+        operations: number of asynchronous operations so far; writing: those in flight that write global memory, by number.
+        locations: address -> the clock of its last strong write; locks: address -> lock;
+            histories: address -> the values of strong writes.
+        targets: the target of each branch; in_loop: whether an instruction is in a loop.
+        polls: whether a strong load may be in a loop.
         executed: thread instructions by place in the program.
-        allows_same_value: threads may write the same value to the same place though nothing orders them.
-        allows_unfenced_init: a bulk copy may use an mbarrier whose init no fence has made known to the async proxy.
-        all_hazards: the run goes on after a hazard where it can.
-        hazards: those of the run; raced: of their races the earlier accesses, for another run to look for.
-        first_only: it goes on only until it is known whether a barrier is behind the first hazard, which ``first_error`` raised.
-        suspects: races whose earlier thread waits at a barrier, with the later and the earlier thread of the grid: a divergent barrier?
-        counts: how often what has been recorded, see :meth:`record`.
-        sought: what this run looks for, by memory, direction and time; seen: the instruction that made it, and the wait that completed it or -1.
-        printed: the thread and the text of each ``printf``, in the order in which they ran here.
-        notes: what the report says besides; a note that is there already is not repeated.
+        allows_same_value: unordered threads may write the same value to the same place.
+        allows_unfenced_init: a bulk copy may use an mbarrier whose init was not fenced for the async proxy.
+        all_hazards: the run continues after a hazard if possible.
+        hazards: those of the run; raced: the earlier accesses of their races, for a second run to look for.
+        first_only: the run continues only to find out whether a divergent barrier caused the first hazard, ``first_error``.
+        suspects: races whose earlier thread waits at a barrier that may be divergent, with the later and the earlier thread.
+        counts: how often each hazard was recorded, see :meth:`record`.
+        sought: accesses that this run looks for, by memory, direction and time; seen: their instruction, and the wait for it or -1.
+        printed: the thread and the text of each ``printf``, in order of execution.
+        notes: notes for the report, without repetitions.
     """
 
     program: Program
@@ -204,7 +204,7 @@ class Launch:
         self.executed = np.zeros(len(self.program.instructions) + 1, np.int64)
 
     def record(self, error: HazardError) -> None:
-        """Keep the hazard of an error, and what another run should look for; of many alike the first ones are enough."""
+        """Record the hazard of an error, and the access that a second run looks for; only the first of many equal ones are kept."""
         if self.first_only and self.hazards:
             return
         hazard, sought, suspect = (error.details.get(name) for name in ("hazard", "sought", "suspect"))
@@ -224,7 +224,7 @@ class Launch:
         self.suspects += [] if suspect is None else [(hazard, *suspect)]
 
     def reaches(self, start: int, end: int) -> bool:
-        """Return whether an instruction may be executed after another one, by the branches of the program."""
+        """Return True if branches of the program can lead from one instruction to another."""
         seen, places = set[int](), [start]
         while places:
             at = places.pop()
@@ -239,15 +239,15 @@ class Launch:
 
     @property
     def threads(self) -> int:
-        """Threads of a CTA."""
+        """The number of threads per CTA."""
         return self.block[0] * self.block[1] * self.block[2]
 
     @property
     def cluster_size(self) -> int:
-        """CTAs of a cluster."""
+        """The number of CTAs per cluster."""
         return self.cluster[0] * self.cluster[1] * self.cluster[2]
 
     def name_of(self, thread: int) -> str:
-        """A thread of the grid in words."""
+        """Return the name of a thread of the grid for messages."""
         block = ",".join(map(str, self.blocks[thread // self.threads]))
         return f"thread {thread % self.threads} of CTA ({block})"

@@ -1,4 +1,4 @@
-"""An asynchronous operation in flight: who issued it, what it touches, what it waits for."""
+"""Records of asynchronous operations in flight: the thread that issued them, their bytes, and their completion."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .threads import Threads
 
 @attrs.frozen
 class Pending:
-    """Why an operation is still in flight.
+    """The reason why an operation is still in flight.
 
-    ``lane``: who issued the part of it that is asked for; ``lack``: what is missing, in words; ``remedy``: what
-    completes it, in words, or ""; ``wait``: the instruction by which the lane has waited since, in vain, or -1;
-    ``alone``: the wait tells the lane alone, so that others need a barrier after it.
+    ``lane``: that issued the part of it in question; ``lack``: the text of what is missing; ``remedy``: the text of
+    what completes it, or ""; ``wait``: a later wait of the lane that does not cover it, or -1; ``alone``: the wait
+    orders only this lane, so other lanes need a barrier after it.
     """
 
     lane: int
@@ -32,10 +32,10 @@ class Pending:
 
 
 def in_group(lane: int, name: str, newer: int, wait: int) -> Pending:
-    """Return what an operation of a group lacks.
+    """Return what is missing to complete an operation of a group.
 
-    ``lane``: who issued it; ``name``: of its instructions, ``cp.async`` or ``cp.async.bulk``; ``newer``: groups that
-    the lane has committed since its own; -1 if its own is not committed; ``wait``: as in :class:`Pending`.
+    ``lane``: that issued it; ``name``: of its instructions, ``cp.async`` or ``cp.async.bulk``; ``newer``: groups that
+    the lane committed after this one; -1 if this one is not committed; ``wait``: as in :class:`Pending`.
     """
     commit, complete = f"{name}.commit_group", f"{name}.wait_group {max(newer, 0)}"
     if name == "cp.async":
@@ -54,24 +54,24 @@ class Operation:
     """One operation in flight.
 
     Attributes:
-        kind: what it is, in words.
-        machine: whose.
-        number: among all.
+        kind: its name in messages.
+        machine: that issued it.
+        number: among all operations.
         at: the instruction that issued it.
         lanes: unit lanes that issued it, in its order.
         reads, writes: shadow cells of shared memory.
-        array_write: what it writes of global memory: array, cells, and the threads that get them.
-        reduces: what it writes it combines with what is there; so others may do at the same time.
-        complete: moves the bytes.
-        lack: what is missing where somebody did not wait for it; of an operation of a group its ``explain`` says it.
+        array_write: its writes to global memory: array, cells, and the threads that own them afterwards.
+        reduces: it is a reduction, so others may write the same bytes at the same time.
+        complete: the function that moves the bytes.
+        lack: the text of what is missing before an access; an operation of a group has ``explain`` instead.
         barrier: place of the mbarrier that it completes on, or -1.
         size: bytes that it counts there.
         group: number of the bulk group of its thread; read: its source may be reused.
-        ctas: whose shared memory it uses.
-        clock: what it comes after (see VectorClocks.causes).
-        explain: from the operation and a shadow cell (-1 for any) to what it lacks.
-        was_reported: a hazard has told that its completion is missing.
-        waited: the last instruction by which its lane has waited in vain, or -1.
+        ctas: the CTAs with its shared memory.
+        clock: of everything before it (see VectorClocks.causes).
+        explain: a function from the operation and a shadow cell (-1 for any) to what is missing.
+        was_reported: True if a hazard has reported that its completion is missing.
+        waited: the last wait of its lane that does not cover it, or -1.
     """
 
     kind: str
@@ -98,19 +98,19 @@ class Operation:
 
     @property
     def actor(self) -> int:
-        """Return the actor that the shadows know it by."""
+        """The actor of the operation in shadows."""
         return FLIGHT_ACTOR + self.number
 
     def pending(self, cell: int = -1) -> Pending:
-        """Return why it is still in flight."""
+        """Return why the operation is still in flight."""
         return Pending(self.lane, self.lack) if self.explain is None else self.explain(self, cell)
 
     def describe(self, lane: int = -1) -> str:
-        """In words, with its line and the lane, by default the first that issued it."""
+        """Return a description with the line and a lane, by default the first that issued it."""
         who = self.machine.name_of(lane if lane >= 0 else self.lane)
         line = self.machine.program.instructions[self.at].line
         return f"an asynchronous copy ({self.kind} of PTX line {line}, {who})"
 
 
 def completes_late(operation: Operation) -> None:
-    """Complete an operation whose bytes another one moves."""
+    """Complete an operation whose bytes are moved by another one."""

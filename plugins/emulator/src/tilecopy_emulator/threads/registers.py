@@ -1,6 +1,6 @@
-"""The registers of the threads of a machine, and of each the bits that hold nothing.
+"""The registers of the threads of a machine, and the undefined bits of each.
 
-A register is an array of shape ``(U or 1, C or 1)``, never spread out where all lanes or all copies hold the same.
+A register is an array of shape ``(U or 1, C or 1)``, not broadcast if all lanes or all copies have the same value.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ ALL_BITS = np.uint64(2**64 - 1)
 
 
 class Registers(Threads):
-    """The threads of a batch, their registers, and what orders them among themselves (see :class:`Threads`).
+    """The threads of a batch, their registers and their synchronisation (see :class:`Threads`).
 
-    ``flags``: what strong accesses carry; ``barriers``: those of CTAs, warps and clusters; ``in_flight``: asynchronous
-    operations in flight, by their numbers; ``tolerant``: the instruction is done again after its hazard was told:
-    unwritten values count as written, accesses as ordered; ``place_names``: a byte of shared or local memory in words;
-    ``barrier_name``: an actor that stands for asynchronous operations, in words.
+    ``flags``: clocks that strong accesses release; ``barriers``: of CTAs, warps and clusters; ``in_flight``: asynchronous
+    operations in flight, by number; ``tolerant``: the instruction is executed again after its hazard was reported:
+    unwritten values count as written, accesses as ordered; ``place_names``: functions from a byte of shared or local
+    memory to its name; ``barrier_name``: a function from an actor of asynchronous operations to its name.
     """
 
     place_names: dict[int, Callable[[int], str]]
@@ -57,19 +57,19 @@ class Registers(Threads):
         self.unwritten: list[tuple[Lanes, Any]] = []
 
     def actor_name(self, actor: int, copy: int = 0) -> str:
-        """Return who a stamp of shared or tensor memory names, in words."""
+        """Return the name of an actor in a stamp of shared or tensor memory."""
         if actor < BARRIER_ACTOR:
             return self.name_of(actor, copy)
         return self.barrier_name(actor)
 
     def in_vain(self, at: int, pending: Pending, action: str, who: str = "") -> list[ReportedAccess]:
-        """Return what a hazard's report has of an operation in flight: the instruction, and a wait that does not cover it."""
+        """Return the entries of a hazard's report for an operation in flight: its instruction, and a wait that does not cover it."""
         who, instructions = who or self.name_of(pending.lane), self.program.instructions
         waits = [self.report(instructions[pending.wait], who, "", relation=IN_VAIN)] if pending.wait >= 0 else []
         return [self.report(instructions[at], who, action), *waits]
 
     def read(self, name: str, lanes: Lanes) -> Any:
-        """A register as unsigned bits, shape ``(n or 1, C or 1)``."""
+        """Return a register as unsigned bits, shape ``(n or 1, C or 1)``."""
         group = lanes is self.lanes and lanes is not FULL
         if group:
             values = self.recent.get(name)
@@ -95,7 +95,7 @@ class Registers(Threads):
                     )  # fmt: skip
                 return self._nothing_there(name, lanes, known)
         if lanes is FULL or values.shape[0] == 1:
-            self.owned[name] = False  # who got it may keep it, under another register's name too
+            self.owned[name] = False  # the caller may keep the array, also as another register
             return values
         values = values[lanes]
         if group:
@@ -103,7 +103,7 @@ class Registers(Threads):
         return values
 
     def _nothing_there(self, name: str, lanes: Lanes, known: Any) -> Any:
-        """Some lanes read a register that holds nothing: a hazard, told where nothing came from, or the bits of a trial."""
+        """Raise the hazard for lanes that read an undefined register, or return the bits of a guess."""
         if self.tolerant:
             type = REGISTER_TYPES[self.program.register_bits[name]]
             trial = np.broadcast_to(self.registers.get(name, np.zeros((1, 1), type)), (self.units, self.copies))[lanes]
@@ -124,7 +124,7 @@ class Registers(Threads):
         return (values & ~holes[:, None] | guess & holes[:, None]).astype(type)
 
     def tell(self, lanes: Lanes, origins: Any) -> None:
-        """Raise the hazard of who uses what holds nothing, if nobody has told it: see :data:`..memory_model.access.REGISTER` for its place."""
+        """Raise the hazard for the use of undefined bits; for origins see :data:`..memory_model.access.REGISTER`."""
         if self.tolerant:
             return
         position = int(np.argmax(origins.any(axis=1)))
@@ -137,7 +137,7 @@ class Registers(Threads):
         self.hazard("poison", f"{what} is read and was never written", lanes, position, at=at)
 
     def peek(self, read: Any, lanes: Lanes) -> tuple[Any, Any, Any]:
-        """A source with zeros for what it lacks, and of each lane the bits that hold nothing and where that came from."""
+        """Return a source with zeros for undefined bits, and the undefined bits of each lane with their origins."""
         index = np.array(self.index(lanes))
         self.trial, self.missing, self.whence = 0, np.zeros(len(index), np.uint64), np.zeros(len(index), np.int64)
         try:
@@ -146,10 +146,10 @@ class Registers(Threads):
             self.trial = -1
 
     def sources(self, readers: Sequence[Any], lanes: Lanes) -> tuple[list[Any], Any]:
-        """Sources of an instruction that passes on what holds nothing.
+        """Return the sources of an instruction that passes undefined bits on.
 
         Returns:
-            Their values, and None or (where some hold nothing) for each of them the bits and origins of :meth:`peek`.
+            Their values, and None or (if some are undefined) the bits and origins of :meth:`peek` for each of them.
         """
         try:
             return [read(self, lanes) for read in readers], None
@@ -160,11 +160,11 @@ class Registers(Threads):
             return [values for values, _, _ in reads], [(missing, whence) for _, missing, whence in reads]
 
     def is_fresh(self, whence: Any) -> bool:
-        """Return whether a register that was never written is read right here."""
+        """Return True if the current instruction reads a register that was never written."""
         return bool((whence >> 32 == (REGISTER << 28 | self.at)).any())
 
     def _restore(self, name: str, values: Any, defined: Any) -> None:
-        """Put a register back as it was."""
+        """Restore a register."""
         if values is None:
             self.registers.pop(name, None)
             self.defined.pop(name, None)
@@ -173,26 +173,26 @@ class Registers(Threads):
         self.defined[name] = None if defined is None else defined.copy()
 
     def spill(self, name: str) -> None:
-        """Put what the running group holds of a register where the other lanes' values are."""
+        """Merge the running group's values of a register with those of the other lanes."""
         values = self.recent.pop(name)
         self.changed.discard(name)
         self._merge(name, self.lanes, values)
 
     def _let_go(self, name: str) -> None:
-        """Have the running group hold a register no more; what it changed is kept with the other lanes' values."""
+        """Drop the running group's copy of a register, and merge its changes with the other lanes' values."""
         if name in self.changed:
             self.spill(name)
         else:
             self.recent.pop(name, None)
 
     def spill_all(self) -> None:
-        """Do as :meth:`spill`, for every register."""
+        """Merge the running group's values of every register, see :meth:`spill`."""
         for name in list(self.changed):
             self.spill(name)
         self.recent.clear()
 
     def write(self, name: str, lanes: Lanes, values: Any) -> None:
-        """Set a register; values are cut to its width. Arrays that were given or got are never changed."""
+        """Set a register, and truncate values to its width; arrays from callers or for callers are never changed."""
         if name == "_":
             return
         type = REGISTER_TYPES[self.program.register_bits[name]]
@@ -228,9 +228,9 @@ class Registers(Threads):
             defined[lanes] = True
 
     def write_many(self, names: list[str], lanes: Lanes, elements: Any) -> bool:
-        """Set registers if the running group as a whole executes; whether it did.
+        """Set registers if the whole running group executes; return True if it does.
 
-        ``names``: registers, as wide as the elements; ``lanes``: who executes; ``elements``: of shape (accesses, lanes,
+        ``names``: registers, as wide as the elements; ``lanes``: that execute; ``elements``: of shape (accesses, lanes,
         copies, length of the vector).
         """
         if lanes is not self.lanes or lanes is FULL:
@@ -240,7 +240,7 @@ class Registers(Threads):
         return True
 
     def read_many(self, names: list[str], lanes: Lanes) -> Any:
-        """Registers that the running group has at hand, one after another; None where that is not so."""
+        """Return registers that the running group has cached, stacked; None if one is not cached."""
         if lanes is not self.lanes or lanes is FULL:
             return None
         shape = (len(lanes), self.copies)
@@ -250,7 +250,7 @@ class Registers(Threads):
         return np.stack(rows)
 
     def undefine(self, name: str, lanes: Lanes, whence: Any = 0, bits: Any = ALL_BITS) -> None:
-        """Poison some bits of a register (all of them, as ever, for who uses it otherwise); who uses it is told ``whence``."""
+        """Mark some bits of a register as undefined, with the origin ``whence`` for the report of a later use."""
         if name == "_" or not self.size(lanes):
             return
         self._let_go(name)
@@ -265,11 +265,11 @@ class Registers(Threads):
         self.origins.setdefault(name, np.zeros(self.units, np.int64))[lanes] = whence
 
     def unwritten_bytes(self, kind: int, lanes: Lanes, places: Any, unwritten: Any, blank: Any) -> None:
-        """A load has found bytes that hold nothing: an error when what was loaded is used.
+        """Record unwritten bytes that a load read; a use of the loaded value is then a hazard.
 
-        ``kind``: :data:`..memory_model.access.SHARED` or ``LOCAL``; ``lanes``: those of the load; ``places``: where each
-        lane's bytes start; ``unwritten``: of each lane's bytes, which were never written, shape (n, bytes); ``blank``:
-        the origins of those that somebody wrote with nothing; None where nobody did.
+        ``kind``: :data:`..memory_model.access.SHARED` or ``LOCAL``; ``lanes``: those of the load; ``places``: the start of
+        each lane's bytes; ``unwritten``: True for bytes that were never written, shape (n, bytes); ``blank``: the
+        origins of bytes that were written with undefined values, or None.
         """
         at = self.at + (np.arange(len(places)) // self.width if lanes is self.many else np.zeros(len(places), np.int64))
         origins = (kind << 60 | at << 32 | places)[:, None] + np.arange(unwritten.shape[1])
@@ -277,5 +277,5 @@ class Registers(Threads):
 
 
 def _bare(name: str) -> str:
-    """A register as the text has it."""
+    """Return the name of a register as in the text."""
     return name.partition("@")[0]

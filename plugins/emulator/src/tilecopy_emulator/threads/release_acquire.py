@@ -1,4 +1,4 @@
-"""Order that goes through the value of a strong access (PTX ISA 8.8: release and acquire patterns, fences)."""
+"""Release and acquire patterns and fences: order by the value of a strong access (PTX ISA 8.8)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .launch import HistoryEntry, Location, Lock, Section
 from .threads import Lanes, Threads
 
 MOST_HISTORIES = 1 << 16
-"""Places whose older values are remembered."""
+"""The largest number of places with a history of values."""
 
 
 class ReleaseAcquire:
-    """What the threads of a machine have fenced, and what strong writes to its shared memory carry."""
+    """The fences of a machine's threads, and the clocks that strong writes to its shared memory release."""
 
     def __init__(self, machine: Threads) -> None:
         self.machine = machine
@@ -50,16 +50,16 @@ class ReleaseAcquire:
                 self.heard[lane + copy * unit] = [_renumber(x, first + copy * ctas, copy * unit) for x in locations]
 
     def prepare(self, access: AccessKind) -> None:
-        """Before a strong access to global memory: threads of several clusters may learn of one another.
+        """Prepare a strong access to global memory, which may order threads of several clusters.
 
         Raises:
-            CopiesDiverged: so they must be kept apart.
+            CopiesDiverged: so each thread must be a lane.
         """
         if access.acquires or access.releases or self.any_fenced or self.machine.launch.locations:
             self.machine.demand_single()
 
     def fence(self, lanes: Lanes, strength: int, *, acquires: bool = True, releases: bool = True) -> None:
-        """A fence: strong reads before it acquire, strong writes after it release."""
+        """Execute a fence: strong reads before it acquire, strong writes after it release."""
         machine = self.machine
         index = machine.index(lanes)
         if acquires and self.heard:
@@ -79,7 +79,7 @@ class ReleaseAcquire:
         machine.launch.time.now += 1
 
     def quiet(self, access: AccessKind, *, shared: bool = False) -> bool:
-        """Return whether an atomic operation takes nothing, carries nothing, and leaves no value that is looked at later."""
+        """Return True if an atomic operation acquires nothing, releases nothing, and needs no history."""
         launch = self.machine.launch
         sync_state = (self.shared or self.locks) if shared else (launch.locations or launch.locks)
         return not (launch.polls or sync_state or access.releases or access.exchange or self.any_fenced)
@@ -94,14 +94,14 @@ class ReleaseAcquire:
             return True
         name = "cta" if least == CTA else "cluster"
         who = self.machine.name_of(location.writer) if location.shared else self.machine.launch.name_of(location.writer)
-        self.narrow[lane] = f"what {who} released does not reach it: the scope .{name} does not hold both threads"
+        self.narrow[lane] = f"scope .{name} of the release by {who} does not include both threads"
         return False
 
     def acquire(
         self, lanes: Lanes, access: AccessKind, places: Any, *, shared: bool = False,
         older: Mapping[int, Any] | None = None,
     ) -> None:  # fmt: skip
-        """A strong read of some places has taken what their last strong writes carry, or ``older`` ones, see :meth:`delay`."""
+        """Join the clocks of the last strong writes to places that were read, or of ``older`` ones, see :meth:`delay`."""
         table: Any = self.shared if shared else self.machine.launch.locations
         older = older or {}
         if not table and not older:
@@ -130,11 +130,11 @@ class ReleaseAcquire:
         self, lanes: Lanes, access: AccessKind, places: Any, *, shared: bool = False, modify: bool = False,
         old: Any = None, new: Any = None,
     ) -> None:  # fmt: skip
-        """A strong write to some places carries what its thread has released.
+        """Attach the released clock of threads to their strong write.
 
-        ``lanes``: who writes; ``access``: how; ``places``: where; ``shared``: in shared memory; ``modify``: by an
-        atomic operation, which goes on with what was there; ``old``: the bytes before (of an atomic), a row a lane;
-        ``new``: the bytes after.
+        ``lanes``: that write; ``access``: its kind; ``places``: of the bytes; ``shared``: in shared memory; ``modify``: by
+        an atomic operation, which continues the release sequence; ``old``: the bytes before (of an atomic), a row per
+        lane; ``new``: the bytes after.
         """
         machine = self.machine
         table: Any = self.shared if shared else machine.launch.locations
@@ -142,7 +142,7 @@ class ReleaseAcquire:
         plain = not access.releases and not self.any_fenced
         if plain and not access.exchange and not locks and (modify or not table):
             return
-        if plain and modify and np.array_equal(old, new):  # nor is a lock taken or given back
+        if plain and modify and np.array_equal(old, new):  # no lock is acquired or released either
             return
         index = machine.index(lanes)
         keys = places if places.ndim == 1 else places[:, 0]
@@ -180,7 +180,7 @@ class ReleaseAcquire:
         self, locks: Any, key: Any, lane: int, access: AccessKind, old: Any, new: Any, position: int, clock: Any,
         reach: int,
     ) -> bool:  # fmt: skip
-        """Follow a lock that is taken or given back; whether this gives it back."""
+        """Track a lock that is acquired or released; return True if it is released."""
         machine = self.machine
         current: Lock | None = locks.get(key)
         if new is None or (current is None and not access.exchange):
@@ -201,7 +201,7 @@ class ReleaseAcquire:
         if before is None or before == after:
             return False
         if not access.exchange or (current is not None and (current.holder is not None or current.free != before)):
-            locks.pop(key, None)  # it is used otherwise
+            locks.pop(key, None)  # the bytes are not a lock
             return False
         machine.launch.time.now += 1
         now = machine.launch.time.now
@@ -217,7 +217,7 @@ class ReleaseAcquire:
     def locks_order(
         self, ordered: Any, where: Any, lanes: Any, keys: Any, columns: Any, times: Any, touched: tuple[int, Any, bool]
     ) -> None:
-        """Mark earlier accesses (those of ``where``) as ordered that were made under a lock which is held now."""
+        """Mark earlier accesses (of ``where``) as ordered if they were made under a lock that is held now."""
         bad = np.nonzero(~ordered & where)[0]
         if not len(bad):
             return
@@ -240,7 +240,7 @@ class ReleaseAcquire:
     def _under(
         self, lock: Lock, lane: int, positions: Any, ordered: Any, keys: Any, columns: Any, times: Any, touched: Any
     ) -> None:
-        """Mark those accesses before which were made in earlier critical sections of a lock that a lane is under."""
+        """Mark earlier accesses as ordered if they were made in critical sections of a lock that a lane holds."""
         machine, cluster = self.machine, self.machine.cluster_size
         mine = lane // machine.threads + machine.order.first
         rest = positions[~ordered[positions]]
@@ -265,13 +265,13 @@ class ReleaseAcquire:
                         self._touch(lane, lock, section, position, touched)
                 else:
                     name = "cta" if least == CTA else "cluster"
-                    self.narrow[lane] = f"the lock between them is given back or taken with the scope .{name}"
+                    self.narrow[lane] = f"the lock between them is released or acquired with scope .{name}"
             rest = rest[~ordered[rest]]
 
     def _touch(self, lane: int, lock: Lock, section: Section, position: int, touched: tuple[int, Any, bool]) -> None:
-        """A lane that holds a lock touches what was touched under it before.
+        """Order a lane that holds a lock after the earlier accesses of a section to the same bytes.
 
-        What it reads and does not write again may tell it of all that came before; an update of its own does not.
+        A read without a later write may order it after everything before that section; its own update does not.
         """
         memory, cells, writes = touched
         cell = (memory, int(cells[position]))
@@ -284,7 +284,7 @@ class ReleaseAcquire:
     def record(
         self, lanes: Lanes, places: Any, old: Any, new: Any, *, shared: bool = False, modify: bool = False
     ) -> None:
-        """A strong write leaves a value; ``modify``: as in :meth:`release`, which comes next."""
+        """Record the value of a strong write; ``modify``: as in :meth:`release`, which is called next."""
         machine = self.machine
         if not machine.launch.polls:
             return
@@ -307,18 +307,18 @@ class ReleaseAcquire:
                 del history[:16]
 
     def _carries(self, key: Any, location: Location | None, *, shared: bool) -> None:
-        """The last value of a place carries something else than those before it."""
+        """Set the clock of the last value of a place."""
         history = (self.histories if shared else self.machine.launch.histories).get(key)
         if history is not None:
             history[-1].carries = location
 
     def delay(self, lanes: Lanes, places: Any, raw: Any, *, shared: bool = False) -> Mapping[int, Location | None]:
-        """A strong read may find an older value than the last, as long as it does not know of a later one.
+        """Let a strong read return an older value than the last, if no later one happens before it.
 
-        A loop that polls does so once, which only a program notices that relies on who runs first. Changes ``raw``.
+        A polling loop reads an older value once. Only programs that depend on the schedule notice it. This changes ``raw``.
 
         Returns:
-            Of the lanes that have read an older value, by position, what it carries.
+            The clocks of older values, by the positions of the lanes that read them.
         """
         machine = self.machine
         table: Any = self.histories if shared else machine.launch.histories

@@ -1,4 +1,4 @@
-"""Special registers (PTX ISA, section 10)."""
+"""The special registers (PTX ISA, section 10)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from .threads import Lanes, Threads
 
 Read = Callable[[Threads, Lanes], Any]
-"""From the machine and its lanes to unsigned values of shape ``(n or 1, copies or 1)``."""
+"""A function from the machine and its lanes to unsigned values of shape ``(n or 1, copies or 1)``."""
 
 
 def _of(values: Any, lanes: Lanes) -> Any:
-    """The rows of some lanes."""
+    """Return the rows of some lanes."""
     return values[lanes] if values.shape[0] > 1 else values
 
 
@@ -35,7 +35,7 @@ def _vector(name: str, read: Callable[[Threads, Lanes, int], Any]) -> dict[str, 
 
 
 def _mask(function: Callable[[Any], Any]) -> Read:
-    """A lane mask from lane numbers (uint64, so that bit 32 exists)."""
+    """Return the reader of a lane mask from a function of lane numbers (uint64, so that bit 32 exists)."""
 
     def read(machine: Threads, lanes: Lanes) -> Any:
         return function(_of(machine.lane, lanes).astype(np.uint64)).astype(np.uint32)
@@ -45,15 +45,15 @@ def _mask(function: Callable[[Any], Any]) -> Read:
 
 _ONE = np.uint64(1)
 RESERVED, RESERVED_BYTES = "%reserved_smem_offset_1", 288
-"""Where cooperative groups keep what groups of several warps share, in shared memory that is there from the start, and its size."""
+"""The name and size of the reserved shared memory in which cooperative groups synchronise groups of several warps."""
 
 
 WORKSPACE, WORKSPACE_BYTES = "%grid_workspace", 64
-"""Where cooperative groups find the barrier of a whole grid: memory that a cooperative launch provides, all zeros, and its size."""
+"""The name and size of the memory that a cooperative launch provides for the barrier of the grid; it is initially zero."""
 
 
 def _workspace(machine: Threads) -> int:
-    """Return the address of the workspace; 0 where no instruction asks for it."""
+    """Return the address of the workspace; 0 if no instruction reads it."""
     return int(machine.launch.symbols.get(WORKSPACE, ("", 0))[1])
 
 
@@ -99,4 +99,4 @@ SPECIAL_REGISTERS: dict[str, Read] = {
     "%current_graph_exec": lambda m, lanes: _constant(0, np.uint64),
     **{f"%pm{number}_64": lambda m, lanes: _constant(0, np.uint64) for number in range(8)},
 }
-"""What can be read of where a thread runs; the clock counts the machine's steps."""
+"""The readers of the special registers; the clock counts the machine's steps."""

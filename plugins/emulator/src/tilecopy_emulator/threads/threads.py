@@ -1,4 +1,4 @@
-"""The threads of a batch of clusters: who is who, who waits, and who is told of a hazard."""
+"""The threads of a batch of clusters: their numbers, their states, and the hazards that they raise."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from ..program import Instruction, UnsupportedPtxError
 from .launch import Launch
 
 RUN, AT_BARRIER, AT_WARP, AT_CLUSTER, AT_MBARRIER, DONE = range(6)
-"""What a thread does: it runs, waits for somebody, or has exited."""
+"""The states of a thread: it runs, waits, or has exited."""
 FULL = slice(None)
 WARPGROUP = 128
-"""Threads of a warpgroup."""
+"""The number of threads in a warpgroup."""
 Lanes = Any
 TURNS = 64
-"""Backward branches after which a thread that loops lets others go first."""
+"""The number of backward branches after which a thread lets others run first."""
 
 
 class CopiesDiverged(Exception):  # noqa: N818 (never leaves the machine)
-    """Copies differ in what must be the same in all."""
+    """Copies differ in a value that must be the same in all."""
 
 
 @attrs.frozen(eq=False)
 class Blocked:
-    """Why a machine cannot go on by itself: raises the hazard when called."""
+    """The reason why a machine cannot continue alone; a call raises the hazard."""
 
     raise_hang: Callable[[], NoReturn]
 
@@ -39,14 +39,14 @@ class Blocked:
 class Threads:
     """The threads of a batch of clusters.
 
-    ``launch``: what all batches share; ``first``: number of the first CTA; ``ctas``: how many, whole clusters.
+    ``launch``: the state that all batches share; ``first``: number of the first CTA; ``ctas``: number, in whole clusters.
     """
 
     def __init__(self, launch: Launch, first: int, ctas: int) -> None:
         self.launch, self.program, self.first = launch, launch.program, first
         self.threads, self.cluster_size = launch.threads, launch.cluster_size
         self.crowds = self.threads, self.threads * self.cluster_size
-        """Threads of a CTA and of a cluster."""
+        """The threads of a CTA and of a cluster."""
         self.copies = ctas // self.cluster_size
         self.unit_ctas = self.cluster_size
         unit = self.unit_ctas * self.threads
@@ -100,19 +100,19 @@ class Threads:
         self.grid_thread = (cta * self.threads)[None, :] + self.ids[:, None]
 
     def clock(self) -> int:
-        """Instructions executed so far, by however many threads at once."""
+        """The number of instructions executed so far."""
         return int(self.launch.executed.sum())
 
     def size(self, lanes: Lanes) -> int:
-        """Return how many lanes."""
+        """Return the number of lanes."""
         return self.units if lanes is FULL else len(lanes)
 
     def index(self, lanes: Lanes) -> Any:
-        """Their numbers in the unit."""
+        """Return the numbers of lanes in the unit."""
         return self.ids if lanes is FULL else lanes
 
     def rows(self, values: Any, lanes: Lanes) -> Any:
-        """Values with one row a lane."""
+        """Return values with one row per lane."""
         values = np.asarray(values)
         if values.ndim == 0:
             values = values.reshape(1, 1)
@@ -120,14 +120,14 @@ class Threads:
         return values if values.shape[0] == size else np.broadcast_to(values, (size, values.shape[1]))
 
     def stack(self, values: Iterable[Any], lanes: Lanes, axis: int = 0) -> Any:
-        """Several values with one row a lane, along a new axis."""
+        """Return several values with one row per lane, along a new axis."""
         return np.stack(np.broadcast_arrays(*(self.rows(value, lanes) for value in values)), axis)
 
     def uniform(self, values: Any, lanes: Lanes) -> Any:
         """Return one value per lane, which must be the same in every copy.
 
         Raises:
-            CopiesDiverged: it is not; call this before any side effect.
+            CopiesDiverged: the values differ; call this before any side effect.
         """
         values = np.asarray(values)
         if values.ndim == 0:
@@ -138,16 +138,16 @@ class Threads:
         return first if len(first) == self.size(lanes) else np.broadcast_to(first, (self.size(lanes),))
 
     def demand_single(self) -> None:
-        """What follows orders threads of different clusters: keep them apart from here on."""
+        """Raise CopiesDiverged if there are several copies, because threads of different clusters are ordered next."""
         if self.copies > 1:
             raise CopiesDiverged
 
     def name_of(self, lane: int, copy: int = 0) -> str:
-        """A thread in words."""
+        """Return the name of a thread for messages."""
         return self.launch.name_of(int(self.grid_thread[lane, copy]))
 
     def symbol(self, name: str, lanes: Lanes) -> Any:
-        """The address of a variable or parameter, in its own state space."""
+        """Return the address of a variable or parameter in its state space."""
         location = self.launch.symbols.get(name)
         if location is None:
             line = self.program.instructions[self.at].line
@@ -159,18 +159,18 @@ class Threads:
         return np.full((1, 1), address, np.uint64)
 
     def living(self, cta: int) -> Any:
-        """Lanes of a CTA that have not exited."""
+        """Return the lanes of a CTA that have not exited."""
         lanes = self.ids[cta * self.threads : (cta + 1) * self.threads]
         return lanes[self.status[lanes] != DONE]
 
     def hazard(self, kind: str, message: str, lanes: Lanes = None, position: int = 0, **more: Any) -> NoReturn:
-        """Raise :class:`HazardError` for a lane of the instruction that is being executed.
+        """Raise :class:`HazardError` for a lane of the current instruction.
 
         ``kind``: see the kinds in the README; ``message``: what is wrong, without the thread and the line; ``lanes``:
-        those that execute it; None where no thread is meant; ``position``: which of them; ``more``: ``copy`` (which
-        copy of the lane), ``at`` (another instruction), the lane's ``action`` and its ``value``, ``met``, the other
-        accesses, of a race ``sought`` and ``suspect`` (see :class:`Launch`), and ``behind``, the barrier that it shows
-        to be divergent; and as in :class:`Hazard` ``threads`` (without the lane's), ``bytes``, ``cause`` and
+        those that execute it, or None for a hazard of no thread; ``position``: of the lane among them; ``more``: ``copy``
+        of the lane, ``at`` (another instruction), the lane's ``action`` and its ``value``, ``met`` (the other
+        accesses), for a race ``sought`` and ``suspect`` (see :class:`Launch`) and ``behind`` (the divergent barrier
+        that caused it); and as in :class:`Hazard` ``threads`` (without the lane's), ``bytes``, ``cause`` and
         ``remedy``.
         """
         at, copy = more.pop("at", -1), int(more.pop("copy", 0))
@@ -187,17 +187,16 @@ class Threads:
         error = HazardError(f"{kind}: {who}{message}", kind=kind)
         hazard = Hazard(kind, who + message, accesses, threads, **more)
         error.details = {"hazard": hazard.behind(*behind) if behind else hazard, **hidden}
-        raise error  # the launch tells the rest, once nobody catches this
+        raise error  # the launch adds the rest if no caller catches this
 
     def hazard_where(
         self, bad: Any, kind: str, message: str | Callable[[int], str], lanes: Lanes, positions: Any = None, **more: Any
     ) -> None:
-        """Raise the hazard of the first lane for which something is wrong, if there is one; see :meth:`hazard`.
+        """Raise the hazard of the first lane that breaks a rule, if any; see :meth:`hazard`.
 
-        ``bad``: for each lane, or for each at some positions, whether it is wrong; ``kind``: see :meth:`hazard`;
-        ``message``: what is wrong, or a function that says it of a lane by its place in ``bad``; ``lanes``: those that
-        execute the instruction; ``positions``: which of them ``bad`` is of; all by default; ``more``: see
-        :meth:`hazard`.
+        ``bad``: for each lane, or for each at some positions, whether it breaks the rule; ``kind``: see :meth:`hazard`;
+        ``message``: the message, or a function from a position in ``bad`` to it; ``lanes``: those that execute the
+        instruction; ``positions``: of the lanes of ``bad`` among them; all by default; ``more``: see :meth:`hazard`.
         """
         if np.any(bad):
             at = int(np.argmax(bad))
@@ -205,17 +204,17 @@ class Threads:
             self.hazard(kind, text, lanes, at if positions is None else int(positions[at]), **more)
 
     def report(self, instruction: Instruction, thread: str, action: str, **more: str) -> ReportedAccess:
-        """Return what a hazard's report has of an instruction, with the statement that it comes from."""
+        """Return the entry of a hazard's report for an instruction, with the statement that emitted it."""
         line = instruction.line
         return ReportedAccess(
             thread, action, line, instruction.text, instruction.place, origin=self.launch.origin_of(line), **more
         )
 
     def demand_aligned(self, lanes: Lanes, addresses: Any, size_bytes: int, what: str) -> None:
-        """Demand that addresses, or distances in bytes, are multiples of a number of bytes.
+        """Raise a hazard unless addresses, or strides in bytes, are multiples of a number of bytes.
 
-        ``lanes``: who names them; ``addresses``: unsigned, one row a lane, or one for all; ``size_bytes``: the number;
-        ``what``: the address in words, ``{}`` for its digits.
+        ``lanes``: that have them; ``addresses``: unsigned, one row per lane, or one for all; ``size_bytes``: the number;
+        ``what``: the text for the address, with ``{}`` for its digits.
         """
         bad = addresses % addresses.dtype.type(size_bytes) != 0
         if bad.any():
@@ -225,7 +224,7 @@ class Threads:
             self.hazard("alignment", message, lanes, position, copy=copy)
 
     def note(self, message: str) -> None:
-        """Say something of the instruction that is being executed in the report of a run without a hazard, once."""
+        """Add a note about the current instruction to the report of a run without a hazard, once."""
         instruction = self.program.instructions[self.at]
         origin = self.launch.origin_of(instruction.line)
         text = f"{message} (PTX line {instruction.line}: {instruction.text}{', ' if origin else ''}{origin})"
@@ -233,7 +232,7 @@ class Threads:
             self.launch.notes.append(text)
 
     def instruction_of(self, lanes: Lanes, position: int, at: int = -1) -> Instruction:
-        """The instruction that is being executed, or one at a place of the program; of several in one step a lane's own."""
+        """Return the current instruction, or the one at a place of the program; of several in one step, that of the lane."""
         instructions = self.program.instructions
         at = self.at if at < 0 else at
         if lanes is not None and lanes is self.many:
@@ -241,7 +240,7 @@ class Threads:
         return instructions[min(at, len(instructions) - 1)]
 
     def settle(self) -> None:
-        """Write the places of the running group down, since its lanes part."""
+        """Save the program counters of the running group, because its lanes diverge."""
         if not self.settled:
             self.pc[self.index(self.lanes)] = self.at + 1
             self.settled = self.stale = True
@@ -263,29 +262,29 @@ class Threads:
         self.launch.version += 1
 
     def yields(self, lanes: Any) -> None:
-        """Lanes have nothing to do but look again: others go first."""
+        """Let other lanes run before lanes that only poll."""
         self.turn[lanes] = (self.turn[lanes] | (TURNS - 1)) + 1
         if self.others:
             self.stale = True
 
     def warp_bits(self, lanes: Any) -> Any:
-        """For each warp of the unit, which of its lanes are among some."""
+        """Return, for each warp of the unit, the bit mask of its lanes among some."""
         bits = np.zeros(self.unit_ctas * self.warps_per_cta, np.uint32)
         np.bitwise_or.at(bits, self.warp_of[lanes], np.uint32(1) << self.lane[lanes, 0])
         return bits
 
     def converge(self, lanes: Lanes, mask: Any, *, anywhere: bool = False) -> Any:
-        """Lanes whose whole mask has reached this instruction; the rest wait.
+        """Return the lanes whose whole mask has reached this instruction; the others wait.
 
-        ``lanes``: who comes now; ``mask``: the lanes of its warp that each names (1-D, the same in every copy);
-        ``anywhere``: whether the same kind of instruction with the same mask elsewhere counts too.
+        ``lanes``: that arrive now; ``mask``: the mask of each (1-D, the same in every copy); ``anywhere``: whether the
+        same kind of instruction with the same mask elsewhere also counts.
         """
         index = self.index(lanes)
         mask = np.broadcast_to(np.asarray(mask).astype(np.uint32), index.shape)
         own_bit = (mask >> self.lane[index, 0]) & np.uint32(1)
         kind = "barrier" if anywhere else "aligned"
         self.hazard_where(
-            own_bit == 0, kind, lambda at: f"the mask 0x{int(mask[at]):08x} does not name the lane itself", lanes
+            own_bit == 0, kind, lambda at: f"the mask must include the executing lane, got 0x{int(mask[at]):08x}", lanes
         )
         alive = self.warp_bits(self.ids[self.status != DONE])
         warps = self.warp_of[index]
@@ -308,7 +307,7 @@ class Threads:
         return ready_lanes
 
     def _wake_converged(self, key: int | str, alive: Any) -> tuple[Any, Any]:
-        """Wake the lanes whose mask has come but for lanes that have exited; returns them and the mask of each."""
+        """Wake the lanes whose mask is complete except for exited lanes; return them and their masks."""
         waiting = self.converging[key]
         ready: set[int] = set()
         for lane, wanted in waiting.items():
@@ -328,10 +327,10 @@ class Threads:
         return lanes, masks
 
     def converge_without_exited(self) -> Any:
-        """Lanes have exited: let those go on that waited for nobody else.
+        """Wake lanes that waited only for lanes that exited.
 
-        They execute their instruction (again), but those of a ``bar.warp.sync``, which are past it: those are returned, with
-        the mask of each.
+        They execute their instruction again, except those of a ``bar.warp.sync``, which are past it: those are returned with
+        their masks.
         """
         alive = self.warp_bits(self.ids[self.status != DONE])
         for key in list(self.converging):
@@ -348,7 +347,7 @@ class Threads:
                 first = lane - int(self.thread[lane, 0]) % WARPGROUP
                 come = members[first : first + WARPGROUP]
                 other = self.name_of(first + int(np.argmin(come)))
-                what = f"{int(come.sum())} of the {WARPGROUP} threads of the warpgroup have come; {other} has not"
+                what = f"{int(come.sum())} of the {WARPGROUP} threads of the warpgroup have arrived; {other} has not"
                 self.hazard("aligned", what, waiting[:1], at=at, threads=(other,))
         for key, members in self.converging.items():
             if lane in members:
@@ -360,12 +359,12 @@ class Threads:
                 bit = (missing & -missing).bit_length() - 1
                 more = f"; {self.name_of(first + bit)} has not" if bit >= 0 else ""
                 come, all_lanes = (wanted & here).bit_count(), wanted.bit_count()
-                what = f"{come} of the {all_lanes} lanes of the mask 0x{wanted:08x} have come{more}"
+                what = f"{come} of the {all_lanes} lanes of the mask 0x{wanted:08x} have arrived{more}"
                 self.hazard("barrier" if isinstance(key, str) else "aligned", what, waiting[:1], at=at)
         raise AssertionError("not waiting")
 
     def whole_warpgroups(self, lanes: Lanes) -> Lanes:
-        """Do as :meth:`whole_warps`, for an instruction of a warpgroup: four warps, the first a multiple of four."""
+        """Return the lanes whose whole warpgroup has reached this instruction; the others wait."""
         lanes = self.whole_warps(lanes)
         index = self.index(lanes)
         if not len(index):
@@ -376,8 +375,8 @@ class Threads:
         waiting[index] = True
         come, alive = (np.bincount(group[x], minlength=int(group[-1]) + 1) for x in (waiting, self.status != DONE))
         live = alive[group[index]]
-        what = f"of its {WARPGROUP} threads are"
-        say = lambda at: f"an instruction of a warpgroup is executed where {int(live[at])} {what}"  # noqa: E731
+        what = f"a warpgroup instruction must be executed by {WARPGROUP} threads, but the warpgroup has only"
+        say = lambda at: f"{what} {int(live[at])}"  # noqa: E731
         self.hazard_where(live < WARPGROUP, "aligned", say, index)
         ready = waiting & (come == WARPGROUP)[group]
         ready_lanes = np.nonzero(ready)[0]
@@ -392,23 +391,23 @@ class Threads:
         return ready_lanes
 
     def whole_warps(self, lanes: Lanes) -> Lanes:
-        """For an instruction with .aligned: lanes whose whole warp has come; the rest wait for their warps."""
+        """Return the lanes whose whole warp has reached an instruction with .aligned; the others wait."""
         if lanes is FULL:
             return lanes
         return self.converge(lanes, np.uint32(0xFFFFFFFF))
 
     def demand_full_warps(self, lanes: Lanes, what: str) -> Any:
-        """Do as :meth:`demand_whole_warps`, of warps of 32 threads; returns their lanes."""
+        """Raise a hazard unless all 32 threads of each warp are present; return their lanes."""
         self.demand_whole_warps(lanes)
         index = self.index(lanes)
         if len(index) % 32 or (self.lane[index, 0] != np.arange(len(index)) % 32).any():
-            self.hazard("aligned", f"{what} by a warp of less than 32 threads", lanes)
+            self.hazard("aligned", f"{what} must be executed by warps of 32 threads, got a smaller warp", lanes)
         return index
 
     def demand_whole_warps(self, lanes: Lanes) -> Any:
-        """For an instruction with .aligned: every living lane of each warp is here.
+        """Raise a hazard unless every living lane of each warp executes an instruction with .aligned.
 
-        Returns the first lane of each warp.
+        Return the first lane of each warp.
         """
         if lanes is FULL:
             return self.ids[self.thread[:, 0] % 32 == 0]
@@ -420,7 +419,7 @@ class Threads:
             warp = int(warps[np.argmax(bad)])
             at = int(np.argmax(self.warp_of[lanes] == warp))
             count = int(here[warp]).bit_count()
-            what = f"by {count} of the {int(alive[warp]).bit_count()} threads of the warp"
-            self.hazard("aligned", f"an instruction with .aligned is executed {what}", lanes, at)
+            what = f"by all {int(alive[warp]).bit_count()} threads of the warp, got {count}"
+            self.hazard("aligned", f"an instruction with .aligned must be executed {what}", lanes, at)
         _, firsts = np.unique(self.warp_of[lanes], return_index=True)
         return lanes[firsts]
