@@ -274,7 +274,7 @@ def test_texts_that_differ_are_told_as_a_short_diff() -> None:
     assert difference(None, "x") == "-none\n+x"
     assert difference("x" * 500 + "1", "x" * 500 + "2").endswith(f"-{'x' * 20}1\n+{'x' * 20}2")
     long = difference("\n".join(map(str, range(40))), "\n".join(map(str, range(40, 80))))
-    assert len(long.split("\n")) == 12 and long.endswith("... and 70 lines more")
+    assert len(long.split("\n")) == 12 and long.endswith("... and 70 more lines")
 
 
 def test_a_launch_has_arguments_of_the_variants_own() -> None:

@@ -1,7 +1,7 @@
-"""Many thousands of copies over every installed variant, on a Dask cluster, and the kinds of copies that were covered.
+"""Campaigns: thousands of random copies for each installed variant, on a Dask cluster, with counts of the kinds of copies.
 
-A campaign is cut into chunks, each a variant and a range of seeds. The tally of a chunk that is done is one line of the checkpoint file; a
-campaign that is started again continues with the other chunks.
+A campaign is divided into chunks, each with a variant and a range of seeds. The tally of a finished chunk is one line of the checkpoint
+file, so that a campaign that is started again continues with the other chunks.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .variant_under_test import VariantUnderTest
 
 CHUNK_REQUESTS = 250
 PARTITION_SHARE = 8
-"""One request in this many has its partition enumerated too."""
+"""The partition of one in this many requests is also enumerated."""
 
 
 @attrs.frozen
 class Chunk:
-    """Some of a variant's requests: the seeds ``seed:variant:first`` and those after it."""
+    """A frozen record of ``count`` requests of a variant, with the seeds from ``seed:variant:first``."""
 
     variant: str
     seed: int
@@ -39,13 +39,13 @@ class Chunk:
 
     @property
     def name(self) -> str:
-        """The chunk's name in the checkpoint file."""
+        """The name of the chunk in the checkpoint file."""
         return f"{self.seed}:{self.variant}:{self.first}:{self.count}"
 
 
 @attrs.frozen
 class Failure:
-    """A copy that is wrong: its variant, its case as JSON, and what is wrong with it."""
+    """A frozen record of a wrong copy: its variant, its case as JSON, and its counterexample."""
 
     variant: str
     case: str
@@ -54,15 +54,15 @@ class Failure:
 
 @attrs.define
 class Tally:
-    """What became of the requests of a chunk, or of several chunks of a variant.
+    """The results of the requests of one or several chunks of a variant.
 
     Attributes:
         chunk: the chunk's name.
         variant: its variant.
-        keys: a short name of each request that was drawn.
-        lowered: how many of them were lowered, run, and right.
-        coverage: by dimension, how many of those there were of each kind.
-        failures: those that were wrong.
+        keys: the key of each request that was drawn.
+        lowered: the number of requests that were lowered, run, and right.
+        coverage: dimension -> kind -> the number of right requests of this kind.
+        failures: the wrong requests.
     """
 
     chunk: str
@@ -73,7 +73,7 @@ class Tally:
     failures: list[Failure] = attrs.field(factory=list)
 
     def count(self, kinds: Mapping[str, Mapping[str, int]]) -> None:
-        """Count more copies, so many of each kind by dimension."""
+        """Add numbers of copies of each kind, by dimension, to the coverage."""
         for dimension, counts in kinds.items():
             of_kind = self.coverage.setdefault(dimension, {})
             for kind, count in counts.items():
@@ -81,19 +81,19 @@ class Tally:
 
 
 Execute = Callable[[Sequence[Chunk]], Iterable[Tally]]
-"""Runs chunks and gives the tally of each, in any order."""
+"""A function that runs chunks and yields the tally of each, in any order."""
 
 
 @attrs.frozen
 class Campaign:
-    """A seed, how many requests to draw from it, and the names of the installed variants that they are for."""
+    """A frozen record of a campaign: its seed, the number of requests, and the names of the variants to test."""
 
     seed: int
     requests: int
     variants: tuple[str, ...]
 
     def chunks(self) -> list[Chunk]:
-        """Return all chunks, the variants in turn."""
+        """Return all chunks, alternating between the variants."""
         per_variant = -(-self.requests // len(self.variants))
         return [
             Chunk(variant, self.seed, first, min(CHUNK_REQUESTS, per_variant - first))
@@ -104,12 +104,12 @@ class Campaign:
 
 @lru_cache(maxsize=64)
 def subject_of(variant: str) -> VariantUnderTest:
-    """Return the subject of an installed variant, made once per process; only the variant's suite knows which vector widths it has."""
+    """Return an installed variant to test, without vector widths, which only the variant's suite knows."""
     return VariantUnderTest.of(variant, widths_bits=())
 
 
 def run_chunk(chunk: Chunk) -> Tally:
-    """Run the requests of a chunk."""
+    """Run the requests of a chunk and return its tally."""
     subject, tally = subject_of(chunk.variant), Tally(chunk.name, chunk.variant)
     for number in range(chunk.first, chunk.first + chunk.count):
         case = case_of_seed(subject.case_space, f"{chunk.seed}:{chunk.variant}:{number}")
@@ -134,7 +134,7 @@ def kinds_of(subject: VariantUnderTest, case: CopyCase) -> dict[str, str]:
     """Return the kind of a copy along each dimension of the coverage."""
     d = case
     asked = properties.request_of(subject, d)
-    assert asked is not None, "it has been lowered"
+    assert asked is not None, "the copy was lowered"
     request = asked[1]
     partition = properties.partition_of(subject, request)
     swizzled = [name for name, operand in (("source", d.src), ("destination", d.dst)) if operand.swizzle is not None]
@@ -159,7 +159,7 @@ def kinds_of(subject: VariantUnderTest, case: CopyCase) -> dict[str, str]:
 
 
 def _owners(d: CopyCase) -> str:
-    """How many threads hold an element of the register operands."""
+    """Return how threads hold the elements of the register operands: once or repeated."""
     owners = []
     for name, operand in (("source", d.src), ("destination", d.dst)):
         if operand.space == "local":
@@ -180,7 +180,7 @@ def _width(partition: Any) -> str:
 
 
 def _branch(partition: Any) -> str:
-    """What the partition is made of: its type, and the parts that it has."""
+    """Return the type of a partition and its parts."""
     parts = [type(partition).__name__]
     rounds = getattr(partition, "rounds", partition)
     outer = getattr(rounds, "outer", getattr(partition, "outer", 0))
@@ -193,7 +193,7 @@ def _branch(partition: Any) -> str:
 
 
 def skipped_variants() -> dict[str, str]:
-    """Return why a campaign skips each installed variant, or "" where it does not."""
+    """Return the reason why a campaign skips each installed variant, "" if it does not."""
     reasons: dict[str, str] = {}
     for plugin in tc.default_registry().plugins():
         if plugin.status == "wrapper":
@@ -205,14 +205,14 @@ def skipped_variants() -> dict[str, str]:
         required = [o.name for o in plugin.variant.options if o.required and o.name not in subject.options]
         reasons[plugin.name] = ""
         if not subject.completion_is_known:
-            reasons[plugin.name] = f"completion {plugin.variant.completion!r} is not one that the kit knows"
+            reasons[plugin.name] = f"the kit does not know its completion {plugin.variant.completion!r}"
         elif required:
-            reasons[plugin.name] = f"the kit cannot make its option {required[0]}"
+            reasons[plugin.name] = f"the kit cannot create its required option {required[0]}"
     return reasons
 
 
 def finished_tallies(campaign: Campaign, checkpoint: Path) -> dict[str, Tally]:
-    """Return the tallies of a campaign's chunks that a checkpoint file has, by chunk; a line that was cut off is ignored."""
+    """Return the tallies in a checkpoint file of a campaign's chunks, by chunk; an incomplete line is ignored."""
     tallies: dict[str, Tally] = {}
     for line in checkpoint.read_bytes().splitlines() if checkpoint.exists() else ():
         with suppress(msgspec.MsgspecError, RecursionError):
@@ -227,13 +227,13 @@ def run(
     execute: Execute,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Tally]:
-    """Run the chunks of a campaign that the checkpoint file does not have, and return the tallies of all, by chunk.
+    """Run the chunks of a campaign that are not in the checkpoint file, and return the tallies of all chunks, by chunk.
 
     Args:
-        campaign: what to run.
-        checkpoint: the file that the tally of each chunk is added to.
-        execute: runs chunks.
-        progress: is called with the chunks that are done and all chunks.
+        campaign: the campaign.
+        checkpoint: the file to which the tally of each chunk is appended.
+        execute: the function that runs the chunks.
+        progress: a function that is called with the number of finished chunks and of all chunks.
     """
     tallies, chunks = finished_tallies(campaign, checkpoint), campaign.chunks()
     with checkpoint.open("ab") as stream:
@@ -246,16 +246,16 @@ def run(
 
 
 def execute_here(chunks: Sequence[Chunk]) -> Iterator[Tally]:
-    """Run chunks one after the other in this process."""
+    """Yield the tallies of chunks, which are run one after the other in this process."""
     return map(run_chunk, chunks)
 
 
 def cluster_executor(address: str | None, workers: int | None) -> Execute:
-    """Return what runs chunks on a Dask cluster: that of a scheduler's address, or one on this machine.
+    """Return a function that runs chunks on the Dask cluster of a scheduler, or on a new one on this machine.
 
     Args:
-        address: such as ``tcp://host:8786``; its workers need tilecopy-testkit and the variants installed.
-        workers: processes of a cluster on this machine; by default one per core.
+        address: the scheduler's address, such as ``tcp://host:8786``. Its workers need tilecopy-testkit and the variants.
+        workers: the number of processes of a cluster on this machine, by default one per core.
 
     Raises:
         LaunchError: dask is not installed.
@@ -264,7 +264,7 @@ def cluster_executor(address: str | None, workers: int | None) -> Execute:
         import distributed
     except ImportError as error:
         raise tc.LaunchError(
-            "a campaign runs on a Dask cluster: from a checkout: pip install 'plugins/testkit[campaign]'"
+            "a campaign needs Dask: from a checkout, run pip install 'plugins/testkit[campaign]'"
         ) from error
 
     dask: Any = distributed

@@ -11,7 +11,7 @@ SHOWN_FAILURES = 50
 
 
 def totals(tallies: Collection[Tally]) -> dict[str, Tally]:
-    """Return the tallies of each variant together, by its name; each request counts once."""
+    """Return the sum of the tallies of each variant, by its name; equal requests count once."""
     by_variant: dict[str, Tally] = {}
     for tally in sorted(tallies, key=lambda tally: tally.variant):
         total = by_variant.setdefault(tally.variant, Tally("", tally.variant))
@@ -23,15 +23,15 @@ def totals(tallies: Collection[Tally]) -> dict[str, Tally]:
 
 
 def report(campaign: Campaign, tallies: Collection[Tally], skipped: Mapping[str, str]) -> str:
-    """Return the report as Markdown.
+    """Return the report of a campaign as Markdown.
 
     Args:
-        campaign: what was run.
-        tallies: of its chunks that are done.
-        skipped: by name of a variant, why the campaign skips it, or "".
+        campaign: the campaign.
+        tallies: the tallies of the finished chunks.
+        skipped: the name of a variant -> why the campaign skips it, or "".
     """
     by_variant, chunks = totals(tallies), len(campaign.chunks())
-    stopped = "" if len(tallies) == chunks else f" It was stopped when {len(tallies)} of {chunks} chunks were done."
+    stopped = "" if len(tallies) == chunks else f" The campaign stopped after {len(tallies)} of {chunks} chunks."
     distinct = sum(len(total.keys) for total in by_variant.values())
     lowered = sum(total.lowered for total in by_variant.values())
     failures = [failure for total in by_variant.values() for failure in total.failures]
@@ -41,9 +41,9 @@ def report(campaign: Campaign, tallies: Collection[Tally], skipped: Mapping[str,
         f"`tilecopy testkit campaign --seed {campaign.seed} --requests {campaign.requests} "
         f"--variants {','.join(campaign.variants)}`",
         "",
-        f"{distinct} distinct requests were drawn, {lowered} of them lowered, run on the emulator and compared with the NumPy "
-        f"oracle; the others were declined with a reason. **{len(failures)} were wrong.** Request number `i` of a variant is "
-        f"that of the seed `{campaign.seed}:VARIANT:i`. Of one in {PARTITION_SHARE} the partition was enumerated too.{stopped}",
+        f"{distinct} distinct requests were drawn. {lowered} of them were lowered, run on the emulator and compared with the "
+        f"NumPy oracle. The others were declined with a reason. **{len(failures)} were wrong.** Request `i` of a variant has the "
+        f"seed `{campaign.seed}:VARIANT:i`. The partition of one in {PARTITION_SHARE} was also enumerated.{stopped}",
         "",
         "| variant | distinct | lowered | wrong |",
         "|---|---|---|---|",

@@ -1,4 +1,4 @@
-"""What is proved over several copies at once: steps that are needed, targets, processes, options, reads, the GPU."""
+"""Checks that need several copies: completion steps, targets, other processes, options, large arrays, the GPU."""
 
 from __future__ import annotations
 
@@ -35,32 +35,32 @@ from .properties import (
 )
 from .variant_under_test import VariantUnderTest
 
-NEEDED = "each step that the record declares is needed: a copy without it is a hazard"
-DECLARED = "the record says what completes a copy"
-ASSEMBLES = "the text assembles for every target that is claimed"
-SAME_ELSEWHERE = "the answers are the same in another process, with another hash seed, in another order"
+NEEDED = "each step of the completion must be needed: a copy without it must be a hazard"
+DECLARED = "the record must declare the completion of a copy"
+ASSEMBLES = "the PTX must assemble for every target of the record"
+SAME_ELSEWHERE = "answers must be the same in another process, with another hash seed and in another order"
 _COMPLETIONS = ("commit", "wait", "bar.", "barrier", "fence")
 """Parts of the opcodes that complete copies."""
-OPTIONS = "a copy without an option is declined, or lowered, and never an error"
-ACCEPTS = "every pair of memories that the record declares is taken in a plain case"
-FAR = "arrays past 2**31 elements are copied as small ones are"
+OPTIONS = "a copy without an option must be declined or lowered, and must not be an error"
+ACCEPTS = "a plain copy must be accepted for every pair of memories of the record"
+FAR = "arrays of more than 2**31 elements must be copied correctly"
 FAR_ELEMS, FAR_GRAIN, MOST_FAR, MOST_FAR_BYTES = 1 << 31, 16, 4, 9 << 30
-"""A stride of this many elements and a few, congruent modulo the grain to what it was; an iter may have so many steps."""
-ON_GPU = "the GPU gives what the oracle gives"
+"""The least long stride, the modulus that it preserves, the most steps along it, and the most bytes of an array."""
+ON_GPU = "the results of the GPU must be equal to the oracle's"
 
 
 def accepted_cases(subject: VariantUnderTest, count: int, *, seed: str = "accepted", tries: int = 40) -> list[CopyCase]:
-    """So many copies that the variant lowers, or as many as are found; the smallest first, to be told by it."""
+    """Return up to ``count`` copies that the variant lowers, the smallest first."""
     return smallest_first(itertools.islice(_iter_accepted(subject, seed, tries * count), count))
 
 
 def smallest_first(cases: Iterable[CopyCase]) -> list[CopyCase]:
-    """Few elements, CTAs and iterations before many."""
+    """Return cases sorted by their number of elements, CTAs and iterations."""
     return sorted(cases, key=lambda d: (d.count * d.blocks * d.iterations * d.units, len(d.to_json())))
 
 
 def _iter_accepted(subject: VariantUnderTest, seed: str, tries: int) -> Iterator[CopyCase]:
-    """Built are those that the hooks take; every one where they take none, as what a kernel alone knows may be needed."""
+    """Yield cases whose kernel can be built. If the hooks accept none of them outside a kernel, try to build all."""
     declined = []
     for number in range(tries):
         case = case_of_seed(subject.case_space, f"{seed} {number}")
@@ -73,48 +73,48 @@ def _iter_accepted(subject: VariantUnderTest, seed: str, tries: int) -> Iterator
 
 
 def accepts_every_pair(subject: VariantUnderTest) -> None:
-    """Every declared pair of memories has copies that are lowered, and right.
+    """Check that copies between every declared pair of memories are lowered, with correct results.
 
     Raises:
-        Counterexample: one has none among hundreds, or a wrong one.
+        Counterexample: a pair has no such copy among 300, or a result is wrong.
     """
     for pair in subject.case_space.spaces:
         one = attrs.evolve(subject, case_space=attrs.evolve(subject.case_space, spaces=(pair,)))
         cases = accepted_cases(one, 3, seed=f"pair {pair}", tries=100)
         if not cases:
-            raise Counterexample(ACCEPTS, f"none of 300 copies {pair[0]} -> {pair[1]} is lowered")
+            raise Counterexample(ACCEPTS, f"the variant lowers none of 300 copies {pair[0]} -> {pair[1]}")
         for case in cases:
             results_are_right(one, case)
 
 
 def completion_is_declared(subject: VariantUnderTest) -> None:
-    """The record names a completion whose steps are known.
+    """Check that the record declares a completion whose steps are known.
 
     Raises:
-        Counterexample: it does not.
+        Counterexample: the completion is undeclared or unknown, or wrong for a synchronous copy.
     """
     record = subject.record
     if record.completion == "undeclared":
         raise Counterexample(
-            DECLARED, "completion is undeclared: name one of tilecopy_core.plugin.COMPLETIONS, or your own"
+            DECLARED, "completion is undeclared: set one of tilecopy_core.plugin.COMPLETIONS, or a name of your own"
         )
     if not subject.completion_is_known:
         raise Counterexample(
             DECLARED,
-            f"completion {record.completion!r} is the variant's own word: give the suite its steps "
-            "(VariantSuite.steps, a tuple of tilecopy_testkit.Step)",
+            f"the kit does not know the completion {record.completion!r}: set VariantSuite.steps to its steps, a tuple of "
+            "tilecopy_testkit.Step",
         )
     if record.op == "copy" and record.completion != "barrier":
         raise Counterexample(
-            DECLARED, f"a copy is done when its instructions are, and completes by {record.completion!r}"
+            DECLARED, f"the completion of a synchronous copy must be 'barrier', got {record.completion!r}"
         )
 
 
 def steps_are_needed(subject: VariantUnderTest, count: int = 12) -> None:
-    """For each step, some copy that is a hazard (or wrong) without it.
+    """Check for each step that some copy is a hazard, or wrong, without it.
 
     Raises:
-        Counterexample: a step can be left out of every copy that was tried.
+        Counterexample: every copy that was tried is right without a step.
     """
     for step in subject.steps:
         pairs = tuple(pair for pair in subject.case_space.spaces if pair[1] in step.spaces)
@@ -127,8 +127,8 @@ def steps_are_needed(subject: VariantUnderTest, count: int = 12) -> None:
             lines = copy_instructions(kernel, subject.name)
             number = next((n for n, line in lines if any(part in line.opcode for part in _COMPLETIONS)), 0)
             why = (
-                f"{len(tried)} copies are right without {step.name}: the variant does it itself, or does not need it "
-                f"(completion {subject.record.completion!r})"
+                f"all {len(tried)} copies are right without the step {step.name} of the completion "
+                f"{subject.record.completion!r}: the variant already includes this step, or does not need it"
             )
             raise shown(NEEDED, why, tried[0], kernel, number)
 
@@ -147,10 +147,10 @@ def _right_without(subject: VariantUnderTest, case: CopyCase, step: str) -> bool
 
 
 def assembles(subject: VariantUnderTest) -> int:
-    """The text of a copy for each claimed target, assembled; how many were.
+    """Assemble the PTX of one copy for each target of the record, and return the number of targets.
 
     Raises:
-        Counterexample: an assembler refuses one, or no copy is lowered for a target.
+        Counterexample: an assembler rejects the PTX, or no copy is lowered for a target.
     """
     if not available_assemblers():
         return 0
@@ -167,12 +167,12 @@ def assembles(subject: VariantUnderTest) -> int:
             done += 1
             break
         else:
-            raise Counterexample(ASSEMBLES, f"the record claims {target}, and none of 200 copies is lowered for it")
+            raise Counterexample(ASSEMBLES, f"the record has target {target}, but none of 200 copies is lowered for it")
     return done
 
 
 def same_elsewhere(subject: VariantUnderTest, count: int = 12) -> bool:
-    """Compare the answers with those of two other processes; False where another process cannot find the plugin.
+    """Compare the answers with those of two other processes; return False if they cannot import the plugin.
 
     Raises:
         Counterexample: an answer differs.
@@ -189,19 +189,19 @@ def same_elsewhere(subject: VariantUnderTest, count: int = 12) -> bool:
                 if local_texts.get(what) != other.get(what):
                     raise Counterexample(
                         SAME_ELSEWHERE,
-                        f"the {what} is not the same here and there:\n{difference(local_texts.get(what), other.get(what))}",
+                        f"the {what} differs in another process:\n{difference(local_texts.get(what), other.get(what))}",
                         case,
                     )
     return True
 
 
 def _fallback(record: tc.Variant) -> SimpleNamespace:
-    """Return a variant that takes what no other does; only plans are made of it."""
+    """Return a variant that accepts every copy at the lowest priority; it is only used for plans."""
     variant = tc.Variant(
         name="tilecopy_testkit_fallback",
         op=record.op,
         priority=-(2**31),
-        summary="takes everything",
+        summary="accepts everything",
         spaces=record.spaces,
         options=tuple(attrs.evolve(option, required=False, default=None) for option in record.options),
         completion=record.completion,
@@ -218,10 +218,10 @@ def _fallback(record: tc.Variant) -> SimpleNamespace:
 
 
 def falls_back(subject: VariantUnderTest, count: int = 10) -> None:
-    """Without its options, a copy goes to the next variant or is lowered all the same.
+    """Check that a copy without options goes to the next variant, or is lowered.
 
     Raises:
-        Counterexample: an exception, or a decline where the record says that the option may be left out.
+        Counterexample: an exception is raised, or the variant declines although the record does not require the option.
     """
     registry = tc.Registry([subject.source], environ={"TILECOPY_STRICT": "1"})
     registry.register(_fallback(subject.record), name="tilecopy_testkit_fallback")
@@ -247,23 +247,24 @@ def _without(
     try:
         plan = dispatch(attrs.evolve(request, options=options, cluster=None, cta_group=None), None, registry)
     except tc.TilecopyError as error:
-        where = "in a kernel" if in_kernel else "with no kernel around it"
+        where = "in a kernel" if in_kernel else "outside a kernel"
         raise Counterexample(OPTIONS, f"without {named}, {where}: {type(error).__name__}: {error}", case) from error
     if not in_kernel or any(option.required and option.name in left_out for option in subject.record.options):
         return
     if plan.variant != subject.name:
-        why = f"without {named}, which the record does not require, it declines: {plan.declined.get(subject.name, '')}"
+        reason = plan.declined.get(subject.name, "")
+        why = f"the variant declines without {named}, which the record does not require: {reason}"
         raise Counterexample(OPTIONS, why, case)
-    build_kernel(subject, case, left_out=left_out)  # what a plan does without, instructions must do without
+    build_kernel(subject, case, left_out=left_out)  # instructions must do without it, too
 
 
 def far_places_are_right(subject: VariantUnderTest, count: int = 4) -> int:
-    """Copies of global arrays that reach past ``2**31`` elements, held against the same copies of small ones; how many.
+    """Compare copies of global arrays of more than ``2**31`` elements with copies of small arrays; return their number.
 
-    The arrays are of zeros that nobody touches but the copies: they take next to no memory.
+    The arrays are zeros that only the copies access, so they take almost no memory.
 
     Raises:
-        Counterexample: an element is another, or the emulator sees a hazard.
+        Counterexample: an element differs, or the emulator reports a hazard.
     """
     done = 0
     short = [d for d in subject.case_space.dtypes if tc.dtype_of(d).bytes <= 4] or list(subject.case_space.dtypes)
@@ -276,7 +277,7 @@ def far_places_are_right(subject: VariantUnderTest, count: int = 4) -> int:
             far = _far(near)
             kernel = build_kernel(one, far) if far is not None else None
             if far is not None and kernel is not None:
-                with contextlib.suppress(MemoryError):  # of a system that promises no more than it has
+                with contextlib.suppress(MemoryError):  # if the system does not overcommit memory
                     _judge_far(one, near, far, kernel)
                     pair_count += 1
             if pair_count == count:
@@ -286,7 +287,7 @@ def far_places_are_right(subject: VariantUnderTest, count: int = 4) -> int:
 
 
 def _far(near: CopyCase) -> CopyCase | None:
-    """Return the copy with an array one of whose strides is past ``2**31``; None where no element gets that far."""
+    """Return the copy with a stride of the global array past ``2**31``, or None if no element can be that far."""
     side = "src" if near.src.space == "global" else "dst"
     operand: Operand = getattr(near, side)
     longest = max(range(len(operand.iters)), key=lambda place: operand.iters[place][1])
@@ -323,16 +324,16 @@ def _judge_far(subject: VariantUnderTest, near: CopyCase, far: CopyCase, kernel:
         right = right and np.array_equal(wanted[near_index], arrays[1][here])
     if not right:
         line = first_mover(kernel, subject.name, "global")
-        raise shown(FAR, "elements are not those of the same copy of a small array", far, kernel, line)
+        raise shown(FAR, "elements differ from those of the same copy of a small array", far, kernel, line)
 
 
 def gpu_unavailable_reason() -> str:
-    """Why copies cannot be run on a GPU here, or ""."""
+    """Return why copies cannot run on a GPU here, or "" if they can."""
     return unavailable_reason("cuda") or ""
 
 
 def right_on_gpu(subject: VariantUnderTest, count: int = 20) -> int:
-    """Copies on the GPU of this machine against the oracle; how many there were.
+    """Compare copies on the GPU of this machine with the oracle, and return their number.
 
     Raises:
         Counterexample: a byte differs, or the launch fails.
@@ -355,5 +356,5 @@ def right_on_gpu(subject: VariantUnderTest, count: int = 20) -> int:
             raise Counterexample(ON_GPU, f"{type(error).__name__}: {error}", case) from error
         if not np.array_equal(wanted, target):
             where = tuple(int(i) for i in np.argwhere(wanted != target)[0])
-            raise Counterexample(ON_GPU, f"byte {where} is 0x{target[where]:02x}, not 0x{wanted[where]:02x}", case)
+            raise Counterexample(ON_GPU, f"byte {where} must be 0x{wanted[where]:02x}, got 0x{target[where]:02x}", case)
     return len(cases)

@@ -1,4 +1,4 @@
-"""The commands ``tilecopy new-variant``, which writes the package of a new variant, and ``tilecopy testkit``, which tests installed ones."""
+"""The commands ``tilecopy new-variant``, which writes a package with a new variant, and ``tilecopy testkit``, which tests variants."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ _SPACE = Choice("space", tc.SPACES, SPACE_ALIASES)
 @click.command()
 @click.argument("name")
 @click.option("--op", type=Choice("op", OPS), default="copy", show_default=True)
-@click.option("--from", "source", type=_SPACE, required=True, help="Memory that is copied from.")
-@click.option("--to", "destination", type=_SPACE, required=True, help="Memory that is copied to.")
+@click.option("--from", "source", type=_SPACE, required=True, help="State space of the source.")
+@click.option("--to", "destination", type=_SPACE, required=True, help="State space of the destination.")
 @click.option(
     "--directory",
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder of the package. Default: ./tilecopy-NAME.",
 )
 def new_variant(name: str, op: str, source: str, destination: str, directory: Path | None) -> None:
-    """Write a package with a variant NAME: entry point, record, hooks that work for a plain case, suite, README, CI.
+    """Write a package with a new variant NAME: entry point, record, hooks for a plain copy, test suite, README and CI.
 
     Edit the hooks afterwards; the generated test suite checks them.
     """
     for plugin in tc.default_registry().plugins():
         if plugin.name == name:
             raise RequestError(
-                f"{name!r} is a variant of {plugin.source.owner}, which is installed; two of one name are both set aside: "
-                "choose another name"
+                f"NAME must be new, but {plugin.source.owner} already has a variant {name!r}: choose another name, because "
+                "the registry rejects two variants of one name"
             )
     folder = directory or Path(f"tilecopy-{name.replace('_', '-')}")
     written = write_package(folder, name, op, source, destination)
@@ -57,7 +57,7 @@ def new_variant(name: str, op: str, source: str, destination: str, directory: Pa
 
 
 class CampaignError(tc.TilecopyError):
-    """Copies of a campaign are wrong."""
+    """Raised when copies of a campaign are wrong."""
 
 
 @click.group(cls=SuggestingGroup)
@@ -71,7 +71,7 @@ def testkit() -> None:
 @click.option("--variants", help="Names of variants, separated by commas. Default: every installed variant.")
 @click.option("--scheduler", help="Address of a Dask scheduler. Default: a cluster on this machine.")
 @click.option(
-    "--workers", type=click.IntRange(0, 4096), help="Processes of a cluster on this machine; 0 runs in this process."
+    "--workers", type=click.IntRange(0, 4096), help="Worker processes on this machine; 0 runs in this process."
 )
 @click.option("--checkpoint", type=FilePath(), default="campaign.jsonl", show_default=True, help="Checkpoint file.")
 @click.option("--report", "report_path", type=FilePath(), default="campaign.md", show_default=True, help="Report file.")
@@ -93,10 +93,10 @@ def campaign(
     skipped = skipped_variants()
     names = variants.split(",") if variants else [name for name, reason in skipped.items() if not reason]
     for name in names:
-        if reason := skipped.get(name, "it is not installed"):
+        if reason := skipped.get(name, "not installed"):
             raise tc.PluginError(f"variant {name}: {reason}")
     if not names:
-        raise tc.PluginError("no variant is installed that a campaign can test")
+        raise tc.PluginError("a campaign needs an installed variant that it can test: install one")
     chosen = Campaign(seed, requests, tuple(sorted(names)))
     execute = execute_here if workers == 0 else cluster_executor(scheduler, workers)
     try:
@@ -109,9 +109,9 @@ def campaign(
     if save_failures is not None:
         write_files({save_failures: [msgspec.json.encode(failure) + b"\n" for failure in failures]})
     if failures:
-        raise CampaignError(f"{len(failures)} copies are wrong; {report_path} lists them")
+        raise CampaignError(f"{len(failures)} copies are wrong: see {report_path}")
     data = {"chunks": len(tallies), "lowered": sum(tally.lowered for tally in tallies), "report": str(report_path)}
-    return Result(data, lambda: f"{len(tallies)} chunks done, no copy is wrong; {report_path}\n")
+    return Result(data, lambda: f"{len(tallies)} chunks done, all copies are right; report: {report_path}\n")
 
 
 @testkit.command()
@@ -146,13 +146,13 @@ def replay(text: str, variant: str | None) -> Result:
 
 
 def _cases(text: str, variant: str | None) -> list[tuple[str, CopyCase]]:
-    """Return the copies to test, each with the variant that it is for."""
+    """Return the copies to test, each with the name of its variant."""
     if not text.lstrip().startswith("{"):
         try:
             failures = [msgspec.json.decode(line, type=Failure) for line in Path(text).read_bytes().splitlines()]
         except (msgspec.MsgspecError, RecursionError, ValueError) as error:
             raise RequestError(
-                f"case {short_repr(text)} must be the JSON of a copy, or a file of failures: {error}"
+                f"CASE must be the JSON of a copy, or a file of failures, got {short_repr(text)}: {error}"
             ) from error
         cases = [(failure.variant, CopyCase.from_json(failure.case)) for failure in failures]
         return [pair for pair in cases if variant in (None, pair[0])]
@@ -170,8 +170,8 @@ def _cases(text: str, variant: str | None) -> list[tuple[str, CopyCase]]:
 @click.argument("variant")
 @click.option("--requests", type=click.IntRange(0, 10**7), default=300, show_default=True, help="Copies to draw.")
 def audit_declines(variant: str, requests: int) -> Result:
-    """List copies that a variant declines and another one takes, by reason."""
+    """List copies that a variant declines and another one accepts, by reason."""
     declines = declined_alone(VariantUnderTest.of(variant), requests)
     data: list[dict[str, Any]] = [attrs.asdict(declined) for declined in declines]
-    text = "\n".join(map(str, declines)) or f"{variant} declines nothing that another variant takes"
+    text = "\n".join(map(str, declines)) or f"{variant} declines no copy that another variant accepts"
     return Result(data, lambda: f"{text}\n")

@@ -1,4 +1,4 @@
-"""What the kit finds: one rule, broken by one copy, told as a reviewer would."""
+"""The error that the kit raises for a variant that breaks a rule, with the copy that shows it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from tilecopy_core.errors import TEXT, instance_of, integer_in, optional
 from .copy_case import CopyCase
 
 MOST_LINES, MOST_CHARACTERS = 12, 120
-"""Most lines of a difference of two texts that is shown, and most characters of each."""
+"""The most lines of a difference of two texts, and the most characters of a line."""
 _CASE = optional(instance_of("a CopyCase", CopyCase))
 
 
-class Counterexample(tc.TilecopyError, AssertionError):  # noqa: N818 - what a review has
-    """A variant breaks a rule.
+class Counterexample(tc.TilecopyError, AssertionError):  # noqa: N818 - the usual word
+    """Raised when a variant breaks a rule.
 
     Attributes:
         rule: the rule, as a sentence.
-        case: the copy that shows it, or None where it shows without one.
-        line: of the PTX text, from 1, or 0.
-        text: that line.
+        found: what breaks it.
+        case: the copy that breaks it, or None.
+        line: the number of a PTX line that shows it, from 1, or 0.
+        text: the text of this line.
     """
 
     def __init__(self, rule: str, found: str, case: CopyCase | None = None, *, line: int = 0, text: str = "") -> None:
@@ -52,17 +53,17 @@ def _again(rule: str, found: str, case: CopyCase | None, line: int, text: str) -
 
 
 def difference(here: str | None, there: str | None) -> str:
-    """Two texts that differ as a unified diff of at most 12 lines; long lines are told in parts of 120 characters."""
+    """Return a unified diff of two texts in at most 12 lines; lines are split after 120 characters."""
     if here is None or there is None:
         one, other = ("none" if text is None else text[:MOST_CHARACTERS] for text in (here, there))
         return f"-{one}\n+{other}"
     _, _, *diff_lines = unified_diff(_parts(here), _parts(there), n=1, lineterm="")
     more = len(diff_lines) - MOST_LINES
-    return "\n".join(diff_lines if more <= 0 else [*diff_lines[: MOST_LINES - 1], f"... and {more + 1} lines more"])
+    return "\n".join(diff_lines if more <= 0 else [*diff_lines[: MOST_LINES - 1], f"... and {more + 1} more lines"])
 
 
 def _parts(text: str) -> list[str]:
-    """The lines of a text, those that are too long in several."""
+    """Return the lines of a text; lines that are too long are split."""
     return [
         line[at : at + MOST_CHARACTERS]
         for line in text.split("\n")

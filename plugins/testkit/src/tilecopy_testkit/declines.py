@@ -1,4 +1,4 @@
-"""Whether a decline was needed: copies that a variant declines although it takes the same in another notation, or another variant takes them."""
+"""Checks of declines: copies that a variant declines although it accepts them in another notation, or another variant does."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .properties import partition_of, request_of, verdict
 from .variant_under_test import VariantUnderTest
 
 _NAMED = re.compile(r"\[[^]]*\]|\([^()]*\)|\d+")
-"""What differs between two copies that are declined for one reason: places and numbers."""
+"""The parts of a reason to decline that differ from copy to copy: places and numbers."""
 
 
-NOTATION = "a copy that is taken is taken in every notation of its layouts"
+NOTATION = "a copy that is accepted must be accepted in every notation of its layouts"
 
 
 def equivalent_layouts_agree(subject: VariantUnderTest, case: CopyCase) -> bool:
-    """Each of :data:`NOTATIONS` says the same copy, so that it is taken as well; answers whether the copy is taken."""
-    case = attrs.evolve(case, dynamic_shape=False)  # a size known at launch is one of some notations alone
+    """Check that an accepted copy is accepted in each of :data:`NOTATIONS`; return True if the copy is accepted."""
+    case = attrs.evolve(case, dynamic_shape=False)  # only some notations can have sizes known at launch
     if any(_overhangs_one(operand) for operand in (case.dst, case.src)):
-        return False  # no other notation says the stride of such a dimension
+        return False  # other notations lose the stride of such a dimension
     if verdict(subject, case) != "":
         return False
     for name, notation in NOTATIONS.items():
@@ -37,13 +37,13 @@ def equivalent_layouts_agree(subject: VariantUnderTest, case: CopyCase) -> bool:
         if reason := verdict(subject, same):
             layouts = f"from {case.src.layout} to {case.dst.layout}"
             raise Counterexample(
-                NOTATION, f"it takes the copy {layouts} and declines the same where {name}: {reason}", same
+                NOTATION, f"the variant accepts the copy {layouts}, but declines it if {name}: {reason}", same
             )
     return True
 
 
 def _overhangs_one(operand: Operand) -> bool:
-    """Whether the box may go past a dimension that has one element."""
+    """Return True if the box may exceed a dimension of extent 1."""
     dims = zip(operand.shape, operand.extents, operand.starts, strict=True)
     return any(size == 1 and (extent > 1 or start != AffineStart(0)) for size, extent, start in dims)
 
@@ -73,7 +73,7 @@ def _ones_around(operand: Operand) -> Operand:
 
 
 def _box_alone(operand: Operand) -> Operand:
-    """The operand as it is where its start varies, or its box is not a layout of its own."""
+    """Return the box as a buffer of its own, or the operand if its start varies or its box has no layout."""
     if operand.extents == operand.shape or any(start.terms for start in operand.starts):
         return operand
     layout = operand.layout.slice(operand.shape, operand.box({}))
@@ -98,24 +98,24 @@ def _box_alone(operand: Operand) -> Operand:
 
 
 NOTATIONS: Mapping[str, Callable[[Operand], Operand]] = {
-    "iters that continue each other are one": _fuse,
-    "each iter that has factors is two": _split,
-    "iters of extent 1 stand before and after the others": _ones_around,
-    "a dimension of extent 1 stands before the others": lambda operand: stack(operand, 1, 1),
-    "each buffer is the box alone": _box_alone,
+    "contiguous iters are fused": _fuse,
+    "iters are split into factors": _split,
+    "iters of extent 1 are added before and after the others": _ones_around,
+    "a first dimension of extent 1 is added": lambda operand: stack(operand, 1, 1),
+    "the box is a buffer of its own": _box_alone,
 }
-"""In words -> what makes another notation of an operand: each element has the same place."""
+"""A description -> a function that returns an operand in another notation, in which each element has the same place."""
 
 
 @attrs.frozen
 class Declined:
-    """Copies that were declined for one reason.
+    """A frozen record of the copies that were declined for one reason.
 
     Attributes:
-        reason: what the variant said of the first of them.
-        count: how many there are.
-        takers: other variants that take the first.
-        example: the first, the smallest by what it moves.
+        reason: the variant's reason to decline the example.
+        count: the number of copies.
+        takers: other variants that accept the example.
+        example: the smallest of the copies.
     """
 
     reason: str
@@ -124,19 +124,19 @@ class Declined:
     example: CopyCase
 
     def __str__(self) -> str:
-        return f"{self.count} that {', '.join(self.takers)} took: {self.reason}\n    {self.example.to_json()}"
+        return f"{self.count} accepted by {', '.join(self.takers)}: {self.reason}\n    {self.example.to_json()}"
 
 
 @checked(subject=instance_of("a VariantUnderTest", VariantUnderTest), count=integer_in(0, 10**7))
 def declined_alone(
     subject: VariantUnderTest, count: int = 300, others: Iterable[VariantUnderTest] | None = None
 ) -> list[Declined]:
-    """Drawn copies that the variant declined and another one took, by reason, the most frequent first.
+    """Draw copies, and return those that the variant declined and another accepted, by reason, the most frequent first.
 
     Args:
         subject: the variant.
-        count: copies to draw.
-        others: variants to hold it against; by default every installed one of the same op.
+        count: the number of copies to draw.
+        others: variants to compare with; by default every installed one of the same op.
     """
     others = _of_the_same_op(subject) if others is None else list(others)
     by_reason: dict[str, list[tuple[str, tuple[str, ...], CopyCase]]] = {}

@@ -1,6 +1,6 @@
-"""The rules that a variant keeps, each a function that raises a :class:`Counterexample` for a copy that breaks it.
+"""The rules for variants. Each is a function that raises a :class:`Counterexample` for a copy that breaks the rule.
 
-Every rule takes a subject and a case and answers whether the variant takes such a copy.
+Every rule takes a subject and a case, and returns True if the variant accepts the copy.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from .hook_audit import MAX_CALLS, HookAuditor, snapshot
 from .variant_under_test import VariantUnderTest
 from .widths import brute_force
 
-RESULT = "the destination holds what the layouts say, and no other byte is touched"
-PURE = "hooks are pure: same request, same answer; nothing printed, looked up or changed"
-ANSWERS = "the predicate answers Accept or Decline with a reason, and never raises"
-QUICK = "hooks are quick"
-PARTITION = "a partition is data: the same at every call, with a summary of one line, and it can be pickled"
-EXACTLY_ONCE = "every element is moved exactly once"
-AGREES = "the partition moves each element to the place that the layouts say"
-WIDE = "vectors are as wide as brute force finds, or the copy is listed as known to be narrower"
-DETERMINISTIC = "same request, same text"
-OWN_OPERANDS = "the text uses what the hook was given and nothing else"
-DEFINED = "nothing is executed that the hardware leaves undefined (latest landing, strict emulator)"
-EMITS = "what was accepted and partitioned is emitted"
-LAUNCH = "a copy is declined where the cluster of the launch cannot carry it, and taken where the launch is not known"
-ONLY_THE_BOX = "only elements of the box are read"
+RESULT = "the destination must have the elements that the layouts define, and no other byte may change"
+PURE = "hooks must be pure: same request, same answer; they must not print, read the environment or change arguments"
+ANSWERS = "the predicate must return Accept, or Decline with a reason, and must not raise"
+QUICK = "hooks must be quick"
+PARTITION = "a partition must be data: the same at every call, with a one-line summary, and picklable"
+EXACTLY_ONCE = "every element must be moved exactly once"
+AGREES = "the partition must move each element to the place that the layouts define"
+WIDE = "vectors must be as wide as brute force finds, unless the suite expects narrower ones"
+DETERMINISTIC = "the same request must give the same PTX"
+OWN_OPERANDS = "the PTX must use only the operands of the hook"
+DEFINED = "the PTX must not execute undefined behavior (strict emulator, latest completion)"
+EMITS = "a copy that was accepted and partitioned must be emitted"
+LAUNCH = "a copy must be declined if the cluster is too small for it, and accepted if the cluster is unknown"
+ONLY_THE_BOX = "only elements of the box may be read"
 _MOVERS = frozenset(
     ("st", "ld", "cp", "mov", "tcgen05", "prmt", "shfl", "movmatrix", "ldmatrix", "stmatrix", "red", "atom")
 )
-"""Instructions that move data, by the first word of their opcodes."""
+"""The first words of the opcodes of instructions that move data."""
 
 
 def request_of(subject: VariantUnderTest, case: CopyCase) -> tuple[CaseHarness, tc.CopyRequest] | None:
-    """The request of a case, and the kernel that its symbols belong to; None where no variant or not this one is asked for it."""
+    """Return the harness and the request of a case, or None if the request is invalid or dispatch does not ask the variant."""
     harness = CaseHarness(case, subject)
     if case.iterations > 1:
         harness.turn = tc.symbol("turn", upper=case.iterations - 1)
@@ -62,7 +62,7 @@ def request_of(subject: VariantUnderTest, case: CopyCase) -> tuple[CaseHarness, 
 
 
 def hooks_are_pure(subject: VariantUnderTest, case: CopyCase) -> bool:
-    """Predicate and partition: pure, quick, never raising; a reason with every decline; partitions that are data."""
+    """Check that predicate and partition are pure and quick, do not raise, give a reason to decline, and partitions are data."""
     auditor = HookAuditor()
     audited = subject.with_wrapper(auditor)
     if (asked := request_of(audited, case)) is None:
@@ -92,17 +92,17 @@ def hooks_are_pure(subject: VariantUnderTest, case: CopyCase) -> bool:
 
 
 def _judge_launch(subject: VariantUnderTest, request: tc.CopyRequest, case: CopyCase) -> None:
-    """What reaches other CTAs needs them in the cluster."""
+    """Check that a copy to other CTAs needs a cluster that has them."""
     unknown = attrs.evolve(request, cluster=None, cta_group=None)
     if partition_of(subject, unknown) is None:
-        raise Counterexample(LAUNCH, "it declines the copy where the request has cluster None", case)
+        raise Counterexample(LAUNCH, "the variant declines the copy if the request has cluster None", case)
     elsewhere = case.rank_offset or case.cta_group > 1 or any(case.receivers)
     if elsewhere and partition_of(subject, attrs.evolve(request, cluster=1)) is not None:
-        raise Counterexample(LAUNCH, "it takes the copy to other CTAs in a cluster of 1", case)
+        raise Counterexample(LAUNCH, "the variant accepts a copy to other CTAs in a cluster of 1", case)
 
 
 def _odd(subject: VariantUnderTest, request: tc.CopyRequest) -> Iterator[tc.CopyRequest]:
-    """Requests like one that may well be declined: elements of 4 bits, a source with replicas, a single element."""
+    """Yield unusual variations of a request: 4-bit elements, a source with replicas, a single element."""
     dst, src = request.dst.buffer, request.src.buffer
     changes: list[dict[str, Any]] = []
     with contextlib.suppress(tc.TilecopyError):
@@ -121,16 +121,16 @@ def _odd(subject: VariantUnderTest, request: tc.CopyRequest) -> Iterator[tc.Copy
 
 
 def _region(region: tc.Region, **changes: Any) -> tc.Region:
-    """Return the box in a buffer that differs in its dtype or layout."""
+    """Return a region of a buffer with another dtype or layout."""
     other = attrs.evolve(region.buffer, memory=None, **changes)
     return other[tuple(slice(s, s + e) for s, e in zip(region.starts, region.extents, strict=True))]
 
 
 def ask(subject: VariantUnderTest, hook: str, request: tc.CopyRequest, case: CopyCase | None, rule: str) -> Any:
-    """The answer of a hook.
+    """Return the answer of a hook.
 
     Raises:
-        Counterexample: it raised; the rule is the one that is named.
+        Counterexample: the hook raised, which breaks ``rule``.
     """
     try:
         return subject.registry.call(subject.registry_entry, hook, request=request)
@@ -139,7 +139,7 @@ def ask(subject: VariantUnderTest, hook: str, request: tc.CopyRequest, case: Cop
 
 
 def verdict(subject: VariantUnderTest, case: CopyCase) -> str | None:
-    """Why predicate or partition decline a copy, "" where both take it, None where they are not asked; quicker than building its kernel."""
+    """Return the reason of predicate or partition to decline a copy, "" if both accept it, or None if they are not asked."""
     if (asked := request_of(subject, case)) is None:
         return None
     request = asked[1]
@@ -154,7 +154,7 @@ def _judge_answer(answer: Any, case: CopyCase) -> None:
         raise Counterexample(ANSWERS, f"tilecopy_predicate answered {answer!r}", case)
     if isinstance(answer, tc.Decline) and len(answer.reason.split()) < 2:
         raise Counterexample(
-            ANSWERS, f"it declines with {answer.reason!r}: a reason names operand, value and rule", case
+            ANSWERS, f"a reason to decline must name the operand, value and rule, got {answer.reason!r}", case
         )
 
 
@@ -162,7 +162,7 @@ def _complain(auditor: HookAuditor, case: CopyCase) -> None:
     for complaint in auditor.complaints:
         raise Counterexample(PARTITION if "pickled" in complaint else PURE, complaint, case)
     for hook in auditor.slow:
-        what = f"{hook} makes {auditor.calls[hook]} calls of functions; at most {MAX_CALLS[hook]} are allowed"
+        what = f"{hook} must make at most {MAX_CALLS[hook]} function calls, got {auditor.calls[hook]}"
         raise Counterexample(QUICK, what, case)
 
 
@@ -171,13 +171,15 @@ def _judge_partition(first: Any, second: Any, case: CopyCase) -> None:
         raise Counterexample(PARTITION, "tilecopy_partition returned None", case)
     if snapshot(first) != snapshot(second):
         raise Counterexample(
-            PARTITION, f"two calls partition differently: {_summary_text(first)}, then {_summary_text(second)}", case
+            PARTITION,
+            f"two calls gave different partitions: {_summary_text(first)}, then {_summary_text(second)}",
+            case,
         )
     if not callable(getattr(first, "summary", None)):
-        raise Counterexample(PARTITION, f"{type(first).__name__} has no method summary()", case)
+        raise Counterexample(PARTITION, f"{type(first).__name__} must have a method summary()", case)
     summary = _summary_text(first)
     if not isinstance(summary, str) or "\n" in summary or not summary.strip():
-        raise Counterexample(PARTITION, f"summary() gives {summary!r}: one line of text is wanted", case)
+        raise Counterexample(PARTITION, f"summary() must return one line of text, got {summary!r}", case)
 
 
 def _summary_text(partition: Any) -> Any:
@@ -192,9 +194,9 @@ def _summary_text(partition: Any) -> Any:
 
 
 def partition_agrees(subject: VariantUnderTest, case: CopyCase) -> bool:
-    """Every element exactly once, at the places of the layouts, in vectors as wide as can be.
+    """Check that a partition moves each element once, to the place that the layouts define, in the widest vectors.
 
-    Answers whether the partition says what it moves.
+    Return True if the partition lists its moves.
     """
     asked = request_of(subject, case)
     partition = None if asked is None else partition_of(subject, asked[1])
@@ -207,7 +209,7 @@ def partition_agrees(subject: VariantUnderTest, case: CopyCase) -> bool:
 
 
 def partition_of(subject: VariantUnderTest, request: tc.CopyRequest) -> Any | None:
-    """What the variant partitions a request into, or None where it declines or fails (that is another rule's)."""
+    """Return the variant's partition of a request, or None if it declines or fails (another rule checks failures)."""
     with contextlib.suppress(Counterexample):
         if isinstance(ask(subject, "tilecopy_predicate", request, None, ANSWERS), tc.Accept):
             partition = ask(subject, "tilecopy_partition", request, None, PARTITION)
@@ -216,7 +218,7 @@ def partition_of(subject: VariantUnderTest, request: tc.CopyRequest) -> Any | No
 
 
 def _environment(harness: CaseHarness, values: Mapping[str, int]) -> dict[Any, int]:
-    """The value of every symbol of a request, for values of the variables."""
+    """Return the value of every symbol of a request, for values of the variables."""
     d, values_by_symbol = harness.case, dict[Any, int]()
     first = int(oracle.threads_of(d, values["unit"])[0])
     for symbolic, value in (
@@ -228,12 +230,12 @@ def _environment(harness: CaseHarness, values: Mapping[str, int]) -> dict[Any, i
         *zip(harness.sizes["dst"], d.dst.shape, strict=False),
         *zip(harness.sizes["src"], d.src.shape, strict=False),
     ):
-        values_by_symbol |= dict.fromkeys(symbols_of(symbolic), value)  # one, or none of what has a single value
+        values_by_symbol |= dict.fromkeys(symbols_of(symbolic), value)  # a constant has no symbol
     return values_by_symbol
 
 
 def _judge_moves(subject: VariantUnderTest, harness: CaseHarness, request: tc.CopyRequest, partition: Any) -> bool:
-    """Hold the elements that a partition moves against the layouts; whether it says which."""
+    """Compare the moves of a partition with the layouts; return False if it does not list its moves."""
     d, seen = harness.case, set[tuple[int, ...]]()
     for values in d.values():
         begins = tuple(start.at(values) for operand in (d.dst, d.src) for start in operand.starts)
@@ -245,7 +247,7 @@ def _judge_moves(subject: VariantUnderTest, harness: CaseHarness, request: tc.Co
             moves = (subject.moves or moves_of)(request, partition, symbols)
             listed_moves = None if moves is None else [(dst, src) for dst, src in moves]
         except Exception as error:
-            raise Counterexample(AGREES, f"its moves cannot be listed: {type(error).__name__}: {error}", d) from error
+            raise Counterexample(AGREES, f"listing the moves failed: {type(error).__name__}: {error}", d) from error
         if listed_moves is None:
             return False
         if why := why_wrong(d, values, listed_moves):
@@ -262,20 +264,20 @@ def _judge_width(subject: VariantUnderTest, case: CopyCase, request: tc.CopyRequ
     if not isinstance(vec_bits, int) or not subject.widths_bits or "tmem" in case.spaces:
         return
     if getattr(partition, "guards", ()) or getattr(partition, "tail", None) is not None:
-        return  # the last vectors are left out or others: what the threads do not divide has no one width
+        return  # the last vectors have another width
     wanted = brute_force(case, request.scope.threads, subject.widths_bits)
     if wanted == vec_bits:
         return
     if wanted is not None and vec_bits < wanted:
         if any(applies(case) for applies in subject.expected_narrow.values()):
             return
-        why = f"vectors of {vec_bits} bits; {wanted} fit ({_summary_text(partition)})"
+        why = f"vectors have {vec_bits} bits, but {wanted} bits fit ({_summary_text(partition)})"
     else:
-        why = f"vectors of {vec_bits} bits; no more than {wanted} fit every start"
+        why = f"vectors have {vec_bits} bits, but at most {wanted} bits fit every start"
     kernel = None
-    with contextlib.suppress(Counterexample):  # what cannot be emitted is told by another rule
+    with contextlib.suppress(Counterexample):  # another rule checks that the copy can be emitted
         kernel = build_kernel(subject, case)
-    space = next((space for space in case.spaces if space != "local"), "")  # whose accesses show a vector's width
+    space = next((space for space in case.spaces if space != "local"), "")  # its accesses show the width
     raise shown(WIDE, why, case, kernel, first_mover(kernel, subject.name, space))
 
 
@@ -285,7 +287,7 @@ def _judge_width(subject: VariantUnderTest, case: CopyCase, request: tc.CopyRequ
 def build_kernel(
     subject: VariantUnderTest, case: CopyCase, *, skip: str | None = None, left_out: Collection[str] = ()
 ) -> tc.BuiltKernel | None:
-    """The kernel of a case (without a step, or options), or None where the variant declines.
+    """Return the kernel of a case, without a step or without options if given, or None if the variant declines.
 
     Raises:
         Counterexample: a hook failed.
@@ -299,12 +301,12 @@ def build_kernel(
             raise Counterexample(EMITS, str(error), case) from error
         return None
     except (tc.TilecopyError, ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
-        message = str(error).split("\n  at ")[0]  # where the kit makes its kernel is no news
+        message = str(error).split("\n  at ")[0]  # without the line of the kit
         raise Counterexample(EMITS, f"{type(error).__name__}: {message}", case) from error
 
 
 def copy_instructions(kernel: tc.BuiltKernel | None, name: str) -> list[tuple[int, Line]]:
-    """Return the instructions that a variant's copy emitted, each with the number of its line in the PTX."""
+    """Return the instructions that a variant emitted for the copy, each with its line number in the PTX."""
     if kernel is None:
         return []
     lines = instructions_in(kernel.ptx)
@@ -312,27 +314,27 @@ def copy_instructions(kernel: tc.BuiltKernel | None, name: str) -> list[tuple[in
 
 
 def shown(rule: str, found: str, case: CopyCase, kernel: tc.BuiltKernel | None, line: int) -> Counterexample:
-    """Return a counterexample that a line of a kernel's PTX shows; 0 for none."""
+    """Return a counterexample with a line of the kernel's PTX; ``line`` is 0 for no line."""
     text = kernel.ptx.split("\n")[line - 1] if kernel is not None and line else ""
     return Counterexample(rule, found, case, line=line, text=text)
 
 
 def first_mover(kernel: tc.BuiltKernel | None, name: str, space: str = "") -> int:
-    """Return the number of the first line of a copy that moves data, into or out of a space where one is given; 0 for none."""
+    """Return the number of the first PTX line of a copy that moves data (to or from ``space`` if given), or 0."""
     lines = copy_instructions(kernel, name)
     return next((number for number, line in lines if line.name in _MOVERS and space in str(line)), 0)
 
 
 def text_is_own(subject: VariantUnderTest, case: CopyCase) -> bool:
-    """The text is the same at every build, of hooks that change nothing, and names only the copy's operands."""
+    """Check that every build has the same PTX, emitted by pure hooks, and that it names only the copy's operands."""
     auditor = HookAuditor()
     audited = subject.with_wrapper(auditor)
     first, second = build_kernel(subject, case), build_kernel(audited, case)
     if first is None or second is None:
         if first is not second:
-            raise Counterexample(DETERMINISTIC, "it declines one time and emits another", case)
+            raise Counterexample(DETERMINISTIC, "one build declines the copy, and another one emits it", case)
         return False
-    for _ in range(5):  # a busy machine is not the hook's fault: the shortest call counts
+    for _ in range(5):  # the quickest call counts, because the machine may be busy
         if auditor.slow:
             build_kernel(audited, case)
     _complain(auditor, case)
@@ -343,12 +345,12 @@ def text_is_own(subject: VariantUnderTest, case: CopyCase) -> bool:
         raise shown(DETERMINISTIC, why, case, first, number)
     for number, line in copy_instructions(first, subject.name):
         if "decoy" in str(line):
-            raise shown(OWN_OPERANDS, "it names memory that is not an operand of the copy", case, first, number)
+            raise shown(OWN_OPERANDS, "the PTX names memory that is not an operand of the copy", case, first, number)
     return True
 
 
 def results_are_right(subject: VariantUnderTest, case: CopyCase, seed: int = 0) -> bool:
-    """The emulator's results are the oracle's, byte for byte, and each element is moved once."""
+    """Check that the emulator's results are equal to the oracle's, and that each element is moved once."""
     kernel = build_kernel(subject, case)
     if kernel is None:
         return False
@@ -362,7 +364,7 @@ def results_are_right(subject: VariantUnderTest, case: CopyCase, seed: int = 0) 
     except tc.TilecopyError as error:
         raise Counterexample(DEFINED, f"{type(error).__name__}: {error}", case) from error
     if not np.array_equal(source_before, source):
-        raise Counterexample(RESULT, "the source's memory has changed", case)
+        raise Counterexample(RESULT, "the kernel changed the source's memory", case)
     wrong = np.argwhere(wanted != target)
     if len(wrong):
         _blame(subject, case, kernel, seed, wanted, target, tuple(int(i) for i in wrong[0]))
@@ -373,10 +375,10 @@ def results_are_right(subject: VariantUnderTest, case: CopyCase, seed: int = 0) 
 def emulate(
     subject: VariantUnderTest, case: CopyCase, kernel: tc.BuiltKernel, *arrays: Any, rule: str = DEFINED
 ) -> Any:
-    """The report of a launch on the emulator, which a process that only answers (:mod:`.process`) does not import.
+    """Launch a kernel on the emulator and return its report. The import is local, because :mod:`.process` does not need it.
 
     Raises:
-        Counterexample: of the rule, where there is a hazard.
+        Counterexample: the emulator reports a hazard, which breaks ``rule``.
     """
     from tilecopy_emulator.executor import EmulatorExecutor
 
@@ -395,7 +397,7 @@ def _blame(
     result: Any,
     at: tuple[int, ...],
 ) -> None:
-    """Raise a counterexample for a byte that is wrong, with the line that writes it."""
+    """Raise a counterexample for a wrong byte, with the line that writes it."""
     axes = {
         "global": ("element", "byte"),
         "shared": ("CTA", "element", "byte"),
@@ -406,18 +408,18 @@ def _blame(
     before = arrays_of(case, seed)[1]
     kept = result[at] == before[at]
     line = _writer(subject, case, kernel, seed, result, at)
-    message = f"{where} of {case.dst.space} memory is 0x{result[at]:02x}, 0x{wanted[at]:02x} is expected"
+    message = f"{where} of {case.dst.space} memory must be 0x{wanted[at]:02x}, got 0x{result[at]:02x}"
     if kept and not line:
-        message += ": no instruction of the copy writes it"
+        message += ": no instruction of the copy writes this byte"
     elif wanted[at] == before[at]:
-        message += ": it is outside the destination's box"
+        message += ": this byte is outside the destination's box"
     raise shown(RESULT, message, case, kernel, line)
 
 
 def _writer(
     subject: VariantUnderTest, case: CopyCase, kernel: tc.BuiltKernel, seed: int, result: Any, at: tuple[int, ...]
 ) -> int:
-    """The line of the copy without which a byte is another one, or 0."""
+    """Return the number of the line of the copy that determines a byte, or 0."""
     lines = kernel.ptx.split("\n")
     candidates = [number for number, line in copy_instructions(kernel, subject.name) if line.name in _MOVERS]
     for number in candidates[:200]:
@@ -433,22 +435,25 @@ def _writer(
 
 
 def only_the_box_is_read(subject: VariantUnderTest, case: CopyCase) -> bool:
-    """What no box has is written by another CTA meanwhile; of shared memory it is left without a value by every rule."""
+    """Check that only elements of the box are read, while another CTA writes all others of a global source.
+
+    Other elements of a shared source are never initialized, so that every rule checks them.
+    """
     unread = unread_places(case) if case.src.space == "global" and case.cluster == 1 else []
     if not len(unread):
         return False
     try:
         kernel = CaseHarness(case, subject, unread=len(unread)).build()
     except tc.TilecopyError:
-        return False  # declined, or told by another rule
+        return False  # declined, or an error that another rule reports
     emulate(subject, case, kernel, *arrays_of(case), unread, rule=ONLY_THE_BOX)
     return True
 
 
 def _bytes_of(line: Line, source: str, space: str) -> int | None:
-    """Return the bytes that one execution of a line moves into a space: 0 if it moves none, None if the line does not say it.
+    """Return the bytes that one execution of a line moves into a space, or None if the line does not determine them.
 
-    Registers are written by the loads from the source.
+    For registers these are the bytes of loads from the source.
     """
     if line.opcode.startswith("tcgen05.cp.") and "32x128b.warpx4" in line.opcode:
         return 32 * 16 * 4
@@ -465,7 +470,7 @@ def _bytes_of(line: Line, source: str, space: str) -> int | None:
 
 
 def _count(subject: VariantUnderTest, case: CopyCase, kernel: tc.BuiltKernel, report: Any) -> None:
-    """The bytes that the executed instructions write are those of the copy, neither more nor fewer."""
+    """Check that the executed instructions do not write more bytes than the copy has."""
     if kernel.plans[0].request.may_exceed_bounds or case.spaces == ("local", "local"):
         return
     total, worst = 0, (0, 0)
@@ -478,7 +483,7 @@ def _count(subject: VariantUnderTest, case: CopyCase, kernel: tc.BuiltKernel, re
     wanted = oracle.count_written(case) * case.elem_bytes
     if total > wanted:
         why = (
-            f"{total} bytes are written where the copies have {wanted}, by the wrong number of threads or twice: the line "
-            f"below is executed by {report.lines.get(worst[1], 0)} threads in all"
+            f"the copies must write {wanted} bytes, got {total}: {report.lines.get(worst[1], 0)} threads in total execute "
+            "the line below, or it writes bytes twice"
         )
         raise shown(EXACTLY_ONCE, why, case, kernel, worst[1])

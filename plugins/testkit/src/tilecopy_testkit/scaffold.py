@@ -1,4 +1,4 @@
-"""The package of a new variant, from templates."""
+"""The writer of a package with a new variant, from templates."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PLAIN = {
     ("copy", "local", "tmem"): "tensor_fragment",
     ("copy_async", "shared", "tmem"): "tensor_copy",
 }
-"""Op, source and destination -> the template whose hooks work for it."""
+"""Op, source and destination -> the template whose hooks support them."""
 
 FILES = {
     "pyproject.toml": "pyproject.toml",
@@ -39,36 +39,36 @@ FILES = {
     "src/tilecopy_{name}/py.typed": "",
     "tests/test_suite.py": "test_suite.py",
 }
-"""Files of the package, and the template of each."""
+"""A file of the package -> its template."""
 
 
 _NOT_VARIANTS = ("cli", "core", "cuda", "draw", "emulator", "export", "partitions", "relayout", "testkit")
-"""Packages of tilecopy, without the prefix, that are not variants."""
+"""Names of tilecopy's packages that are not variants, without the prefix."""
 _LONGEST_NAME = 100
-"""Characters: folders are named after it."""
+"""The most characters of a name, because folders are named after it."""
 
 
 def write_package(folder: Path, name: str, op: str, source: str, destination: str) -> list[Path]:
-    """Write the package of a new variant.
+    """Write the package of a new variant, and return its files.
 
     Args:
-        folder: where; must not exist, or be empty.
-        name: of the variant.
+        folder: the folder to write; it must not exist, or be empty.
+        name: the name of the variant.
         op: ``copy`` or ``copy_async``.
-        source: memory that is copied from.
-        destination: memory that is copied to.
+        source: the state space of the source.
+        destination: the state space of the destination.
 
     Returns:
         The files, in order.
 
     Raises:
-        RequestError: no such name or plain case, or the folder holds something, or cannot be written.
+        RequestError: the name is invalid or taken, no template fits, or the folder is not empty or cannot be written.
     """
     PATH.check(folder, "write_package", "folder")
     fits = isinstance(name, str) and name.isidentifier() and name.islower() and name.isascii()
-    if not fits or len(name) > _LONGEST_NAME or name.endswith("_"):  # no distribution's name ends so
+    if not fits or len(name) > _LONGEST_NAME or name.endswith("_"):  # not valid for a distribution
         raise RequestError(
-            f"name {short_repr(name)} is not a name such as my_copy: lower-case letters, digits and, between them, underscores"
+            f"name must be lower-case letters, digits and underscores between them, such as my_copy, got {short_repr(name)}"
         )
     _check_free(name)
     for called, word in (("op", op), ("source", source), ("destination", destination)):
@@ -76,17 +76,17 @@ def write_package(folder: Path, name: str, op: str, source: str, destination: st
     if (op, source, destination) not in PLAIN:
         known = "; ".join(f"--op {o} --from {s} --to {d}" for o, s, d in PLAIN)
         raise RequestError(
-            f"there is no plain case to start from for op {short_repr(op)}, source {short_repr(source)}, destination "
-            f"{short_repr(destination)}; start from the nearest of: {known}"
+            f"no template supports op {short_repr(op)} from {short_repr(source)} to {short_repr(destination)}: start from the "
+            f"nearest of {known}"
         )
     folder = Path(folder)
     try:
         taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
     except (OSError, ValueError) as error:
-        raise RequestError(f"the folder {short_repr(str(folder))} cannot be used: {system_reason(error)}") from error
+        raise RequestError(f"cannot use the folder {short_repr(str(folder))}: {system_reason(error)}") from error
     if taken:
         raise RequestError(
-            f"the folder {short_repr(str(folder))} is there already and is not empty; give another --directory"
+            f"the folder {short_repr(str(folder))} must be empty or not exist: choose another --directory"
         )
     words = {
         "@NAME@": name,
@@ -108,19 +108,19 @@ def write_package(folder: Path, name: str, op: str, source: str, destination: st
             target.parent.mkdir(parents=True, exist_ok=True)
         write_files(contents)
     except (OSError, ValueError) as error:
-        raise RequestError(f"the folder {short_repr(str(folder))} cannot be written: {system_reason(error)}") from error
+        raise RequestError(f"cannot write the folder {short_repr(str(folder))}: {system_reason(error)}") from error
     return list(contents)
 
 
 def _check_free(name: str) -> None:
-    """Raise RequestError if the package of a variant would replace one of tilecopy's, or one that is installed."""
+    """Raise RequestError if the new package would replace one of tilecopy's packages or an installed one."""
     package = f"tilecopy-{name.replace('_', '-')}"
     if name in _NOT_VARIANTS or package in {known.package for known in known_variants().values()}:
-        raise RequestError(f"name {name!r}: {package} is a package of tilecopy; choose another name")
+        raise RequestError(f"name must be new, got {name!r}: {package} is a package of tilecopy; choose another name")
     for distribution in distributions(declaring="tilecopy"):
         if canonical(distribution.name) == package:
             raise RequestError(
-                f"name {name!r}: {package} {distribution.version} is installed, and this package would replace it; "
+                f"name must be new, got {name!r}: {package} {distribution.version} is installed and would be replaced; "
                 "choose another name"
             )
 

@@ -1,4 +1,4 @@
-"""The suite: a class of pytest tests that the author of a variant subclasses."""
+"""The class of pytest tests that the author of a variant subclasses."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ Property = Callable[[VariantUnderTest, CopyCase], bool]
 TARGETS_VARIABLE = "TILECOPY_TESTKIT_TARGETS"
 """The environment variable that names the targets to test."""
 MOST_TRIES = 10
-"""How many times the examples are drawn while the variant takes too few of them."""
+"""The most draws per example while the variant accepts too few copies."""
 SHRINK_EXAMPLES = 200
-"""Copies that are drawn to find a smaller one that breaks the same rule."""
+"""The number of copies that are drawn to find a smaller one that breaks the same rule."""
 
 
 def of_targets(targets: Sequence[str], asked: str) -> tuple[str, ...]:
-    """Return those targets that a list such as ``sm_90,sm_100a`` names: a name without suffix stands for all of its architecture.
+    """Return the targets that a list such as ``sm_90,sm_100a`` names. A name without suffix means all of its architecture.
 
     Raises:
         RequestError: a name is not a target.
@@ -45,7 +45,7 @@ def of_targets(targets: Sequence[str], asked: str) -> tuple[str, ...]:
     named = {name.strip() for name in asked.split(",")} - {""}
     for name in sorted(named - set(tc.TARGETS)):
         raise tc.RequestError(
-            f"{TARGETS_VARIABLE} must name targets such as sm_90, got {name!r}: they are {', '.join(tc.TARGETS)}"
+            f"{TARGETS_VARIABLE} must list targets, got {name!r}: choose from {', '.join(tc.TARGETS)}"
         )
     return tuple(target for target in targets if target in named or f"sm_{tc.target_of(target).arch}" in named)
 
@@ -69,22 +69,22 @@ def for_all(
     least: int = 1,
     shrink: bool = True,
 ) -> int:
-    """Hold a rule against drawn copies; the smallest that breaks it is what is raised.
+    """Check a rule on drawn copies, and raise the smallest copy that breaks it.
 
     Args:
         subject: the variant.
         rule: one of :mod:`.properties`.
-        examples: copies to draw, and as many of further strategies; more are drawn while the variant takes too few.
-        seeded_by: the same seed draws the same copies.
-        strategies: further ones, of hypothesis.
-        least: how many of the copies the variant must take.
-        shrink: look for the smallest; else the first that is found is raised.
+        examples: number of copies to draw, and again from the strategies; more are drawn while the variant accepts too few.
+        seeded_by: the seed; the same seed draws the same copies.
+        strategies: more strategies of hypothesis to draw copies from.
+        least: the least number of copies that the variant must accept.
+        shrink: raise the smallest copy that is found instead of the first.
 
     Returns:
-        How many it took.
+        The number of copies that the variant accepted.
 
     Raises:
-        Counterexample: a copy breaks the rule, or the variant does not do the same every time.
+        Counterexample: a copy breaks the rule, or the variant gives different results for the same copy.
     """
     taken = 0
     for number in range(examples * MOST_TRIES):
@@ -101,13 +101,13 @@ def for_all(
         taken += _hold_by_hypothesis(subject, rule, examples, seeded_by, strategies, shrink=shrink)
     if taken < least:
         raise Counterexample(
-            checks.ACCEPTS, f"{taken} of {examples * MOST_TRIES} drawn copies are lowered; {least} are wanted"
+            checks.ACCEPTS, f"at least {least} of {examples * MOST_TRIES} drawn copies must be lowered, got {taken}"
         )
     return taken
 
 
 def _raise_smaller(subject: VariantUnderTest, rule: Property, case: CopyCase, counterexample: Counterexample) -> None:
-    """Raise what the smallest copy shows that breaks the same rule, of those that hypothesis tries."""
+    """Raise the counterexample of the smallest copy that breaks the same rule, among those that hypothesis tries."""
     try:
         rule(subject, case)
     except Counterexample:
@@ -115,7 +115,7 @@ def _raise_smaller(subject: VariantUnderTest, rule: Property, case: CopyCase, co
     else:
         raise Counterexample(
             properties.PURE,
-            f"tried again this copy keeps the rule that it broke ({counterexample.rule}: {counterexample.found})",
+            f"the copy broke a rule, but not when it was tried again ({counterexample.rule}: {counterexample.found})",
             case,
         ) from counterexample
 
@@ -139,7 +139,7 @@ def _hold_by_hypothesis(
     *,
     shrink: bool,
 ) -> int:
-    """Hold a rule against copies that hypothesis draws; the smallest that breaks it is what is raised."""
+    """Check a rule on copies that hypothesis draws, and raise the smallest copy that breaks it."""
     taken = 0
 
     @seed(seeded_by)
@@ -162,7 +162,7 @@ def _hold_by_hypothesis(
         hold()
     except Flaky as error:
         raise Counterexample(
-            properties.PURE, f"a copy that breaks a rule keeps it when it is tried again: {error}"
+            properties.PURE, f"a copy broke a rule, but not when it was tried again: {error}"
         ) from error
     return taken
 
@@ -170,27 +170,28 @@ def _hold_by_hypothesis(
 @pytest.mark.filterwarnings("ignore::tilecopy_core.registry.SlowPluginWarning")
 @pytest.mark.filterwarnings("ignore::tilecopy.PerformanceWarning")  # a drawn copy may be a slow choice
 class VariantSuite:
-    """Subclass it as ``class TestMine(VariantSuite): plugin = "mine"`` and run pytest.
+    """The tests of a variant. Write ``class TestMine(VariantSuite): plugin = "mine"`` and run pytest.
 
     Attributes:
-        plugin: the variant: a module or object with the hooks, or the name of an installed one.
+        plugin: the variant: a module or object with the hooks, or the name of an installed variant.
         spaces: ``(source, destination)`` pairs to draw; by default those of the record.
         dtypes: element types to draw.
-        targets: architectures; by default every one that the record claims. The environment variable
-            ``TILECOPY_TESTKIT_TARGETS=sm_90,sm_100a`` leaves those alone that it names: an architecture, or a target. Where that
-            leaves none, the tests are skipped.
-        draws: a function of a :class:`~tilecopy_testkit.Draw` and :class:`~tilecopy_testkit.CaseSpace` that gives a case
-            which the variant takes, or None: for layouts that the kit would hardly draw. Three of four draws are its.
-        strategies: further strategies of cases, of hypothesis.
-        widths_bits: vector widths of its instructions, widest first; () where vectors are not to be compared.
-        expected_narrow: reason -> for which copies a narrower vector than brute force finds is right.
-        steps: what completes a copy, for a completion of the variant's own.
-        options: makes the options that only a kernel has, by name, from the :class:`~tilecopy_testkit.case_harness.CaseHarness`.
-        arguments: makes what a launch gives besides the kit's own arguments, by the parameter's name, from the
-            :class:`~tilecopy_testkit.CopyCase`: a NumPy array or an integer. ``CaseHarness.arguments`` has the parameters.
-        moves: what is moved, for a partition of the variant's own that has no method ``moves``.
-        examples: copies that each rule is held against.
-        seed: what is drawn; the same seed draws the same. By default what ``TILECOPY_TESTKIT_SEED`` says, or 0.
+        targets: targets to test; by default all that the record names. The environment variable
+            ``TILECOPY_TESTKIT_TARGETS=sm_90,sm_100a`` restricts them to those that it lists (architectures or targets). If none
+            is left, the tests are skipped.
+        draws: a function of a :class:`~tilecopy_testkit.Draw` and a :class:`~tilecopy_testkit.CaseSpace` that returns a case
+            which the variant accepts, or None. Use it for layouts that the kit rarely draws. It makes three of four draws.
+        strategies: more strategies of hypothesis to draw cases from.
+        widths_bits: vector widths of the variant's instructions, widest first; () to skip the comparison of widths.
+        expected_narrow: reason -> a predicate of the copies that may use narrower vectors than brute force finds.
+        steps: the steps that complete a copy, for a completion that only this variant has.
+        options: name -> a function that returns an option which exists only in a kernel, from the
+            :class:`~tilecopy_testkit.case_harness.CaseHarness`.
+        arguments: parameter -> a function that returns an additional argument of the launch, a NumPy array or an integer, from
+            the :class:`~tilecopy_testkit.CopyCase`. ``CaseHarness.arguments`` has the parameters.
+        moves: a function that returns the moves of a partition that has no method ``moves``.
+        examples: number of copies on which each rule is checked.
+        seed: the seed of the draws, by default ``TILECOPY_TESTKIT_SEED`` or 0. The same seed draws the same copies.
     """
 
     plugin: ClassVar[Any] = None
@@ -210,7 +211,7 @@ class VariantSuite:
 
     @classmethod
     def subject(cls) -> VariantUnderTest:
-        """The variant with what this class says of it, for the targets that the environment leaves."""
+        """Return the variant with the attributes of this class, for the targets that the environment selects."""
         subject = VariantUnderTest.of(
             cls.plugin,
             spaces=cls.spaces,
@@ -227,79 +228,78 @@ class VariantSuite:
         asked = os.environ.get(TARGETS_VARIABLE, "").strip()
         targets = of_targets(subject.case_space.targets, asked) if asked else subject.case_space.targets
         if not targets:
-            pytest.skip(f"{subject.name} is for {', '.join(subject.case_space.targets)}; {TARGETS_VARIABLE} is {asked}")
+            supported = ", ".join(subject.case_space.targets)
+            pytest.skip(f"{TARGETS_VARIABLE} is {asked}, but {subject.name} supports only {supported}")
         return attrs.evolve(subject, case_space=attrs.evolve(subject.case_space, targets=targets))
 
     def _hold(self, rule: Property, share: float, *, least: int = 1) -> int:
-        """Hold a rule against so many times the examples."""
+        """Check a rule on ``share`` times the number of examples."""
         integer_in(1, 10**6).check(self.examples, "VariantSuite", "examples")
         ANY.check(self.seed, "VariantSuite", "seed")
         examples = int(self.examples * share)
         return for_all(self.subject(), rule, examples, seeded_by=self.seed, strategies=self.strategies, least=least)
 
     def test_the_record_says_what_completes_a_copy(self) -> None:
-        """The completion is declared and known."""
+        """Check that the record declares a known completion."""
         checks.completion_is_declared(self.subject())
 
     def test_every_declared_pair_of_memories_is_taken(self) -> None:
-        """No pair is declared in vain."""
+        """Check that copies between each declared pair of memories are lowered."""
         checks.accepts_every_pair(self.subject())
 
     def test_hooks_are_pure_and_quick_and_answer(self) -> None:
-        """Predicate and partition: the same at every call, never raising, a reason with every decline."""
+        """Check that predicate and partition are pure and quick, raise nothing, and give a reason when they decline."""
         self._hold(properties.hooks_are_pure, 2)
 
     def test_partitions_agree_with_the_layouts_in_the_widest_vectors(self) -> None:
-        """Every element once, at its place, in vectors as wide as brute force finds."""
+        """Check that partitions move each element once, to its place, in vectors as wide as brute force finds."""
         if not self._hold(properties.partition_agrees, 2, least=0):
-            pytest.skip(
-                "widths alone: its partitions have no method moves(request, values), which says what goes where"
-            )
+            pytest.skip("only widths were checked, because the partitions have no method moves(request, values)")
 
     def test_the_text_is_the_same_at_every_build(self) -> None:
-        """And has the copy's own operands alone."""
+        """Check that each build emits the same PTX, which uses only the operands of the copy."""
         self._hold(properties.text_is_own, 1)
 
     def test_no_copy_is_declined_for_its_notation(self) -> None:
-        """Iters in one or split, of extent 1, a dimension more, a box as a buffer of its own: the same answer."""
+        """Check that equal layouts in another notation (fused, split, of extent 1, more dimensions) get the same answer."""
         self._hold(equivalent_layouts_agree, 0.5, least=0)
 
     def test_results_are_those_of_the_oracle(self) -> None:
-        """On the strict emulator, where everything lands as late as it may; no other byte is touched."""
+        """Compare results with the oracle, on an emulator that completes asynchronous operations as late as possible."""
         self._hold(properties.results_are_right, 2)
 
     def test_only_elements_of_the_box_are_read(self) -> None:
-        """Another CTA writes the others meanwhile."""
+        """Check that elements outside the box are not read, while another CTA writes them."""
         if all(source != "global" for source, _ in self.subject().case_space.spaces):
-            pytest.skip("its sources are not global: what is not read has no value there, in every test")
+            pytest.skip("the variant does not copy from global memory; every test checks reads of other memories")
         self._hold(properties.only_the_box_is_read, 0.5)
 
     def test_arrays_past_2_to_the_31_are_copied(self) -> None:
-        """Copy arrays that reach past 2**31 elements like small ones; they take no memory."""
+        """Check copies of arrays with more than 2**31 elements, which are sparse in memory."""
         if not checks.far_places_are_right(self.subject()):
-            pytest.skip("none of its copies reaches that far in global memory")
+            pytest.skip("no copy of the variant can have a stride of 2**31 elements in global memory")
 
     def test_each_step_of_the_completion_is_needed(self) -> None:
-        """Left out, it is a hazard."""
+        """Check that a copy without one of the steps is a hazard."""
         checks.steps_are_needed(self.subject())
 
     def test_the_text_assembles_for_every_claimed_target(self) -> None:
-        """By nvJitLink or ptxas."""
+        """Assemble the PTX for every target of the record with nvJitLink or ptxas."""
         if not checks.assembles(self.subject()):
             pytest.skip(f"no assembler: {how_to_install('nvjitlink')}")
 
     def test_other_processes_give_the_same_answers(self) -> None:
-        """With other hash seeds, asked in another order."""
+        """Compare the answers with those of processes with other hash seeds, in another order."""
         if not checks.same_elsewhere(self.subject()):
-            pytest.skip("another process cannot import this plugin: give a module, a module's attribute or a name")
+            pytest.skip("another process cannot import the plugin: set plugin to a name, a module or its attribute")
 
     def test_a_copy_without_options_falls_back(self) -> None:
-        """In a kernel and in a plan alone."""
+        """Check copies without an option, in a kernel and in a plan."""
         checks.falls_back(self.subject())
 
     def test_the_gpu_gives_the_same(self) -> None:
-        """Where there is one that a claimed target runs on."""
+        """Compare results on the GPU with the oracle, if a target of the record runs on this GPU."""
         if why := checks.gpu_unavailable_reason():
             pytest.skip(f"no GPU: {why}")
         if not checks.right_on_gpu(self.subject()):
-            pytest.skip("no claimed target runs on this GPU")
+            pytest.skip("no target of the record runs on this GPU")
