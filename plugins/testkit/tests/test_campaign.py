@@ -74,7 +74,7 @@ def test_a_campaign_goes_on_where_it_stopped(tmp_path: Path) -> None:
     checkpoint.write_text(checkpoint.read_text() + "\n")
     stopped = finished_tallies(campaign, checkpoint)
     assert len(stopped) == 2
-    assert "stopped when 2 of 4 chunks were done" in report(campaign, stopped.values(), {})
+    assert "2 of 4 chunks" in report(campaign, stopped.values(), {})
     progress: list[tuple[int, int]] = []
     tallies = run(campaign, checkpoint, fake, lambda done, total: progress.append((done, total)))
     assert progress == [(3, 4), (4, 4)]
