@@ -237,7 +237,7 @@ def platforms(session: nox.Session) -> None:
 @nox.session
 def workflow(session: nox.Session) -> None:
     """Run the commands of the GitHub workflow here, one after the other, with the session's Python."""
-    session.install("pyyaml")
+    session.install("pip", "pyyaml")
     lines = "import sys, yaml; [print(step['run']) for job in yaml.safe_load(open(sys.argv[1]))['jobs'].values() for step in job['steps'] if 'run' in step]"
     for path in WORKFLOWS:
         for command in str(session.run("python", "-c", lines, str(path), silent=True)).splitlines():
