@@ -1,6 +1,6 @@
 """Starting calls of the core for the argument fuzzing of tests/fuzz."""
 
-from fuzz.objects import ARITHMETIC, SPACES, TARGET
+from tilecopy_test_helpers.fuzz_objects import ARITHMETIC, SPACES, TARGET
 
 import tilecopy_core as tc
 from tilecopy_core import S, TileLayout, plugin, registry

@@ -11,8 +11,8 @@ import pytest
 import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
-from test_expr import FIRST, conditions, environments
 from tilecopy.kernel import bounds
+from tilecopy_test_helpers.drawn_integers import FIRST, conditions, environments
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_test_helpers.profiles import examples
 

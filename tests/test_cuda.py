@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
-from test_launch import two_columns
 from tilecopy import S, TileLayout
 from tilecopy.executors import get_executor
 from tilecopy_cuda import time_on_device
@@ -24,7 +23,7 @@ from tilecopy_cuda.device_array import DeviceArray
 from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.fake_driver import FakeDriver
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_test_helpers.programs import round_trip
+from tilecopy_test_helpers.programs import round_trip, two_columns
 
 SWIZZLED = tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[32, 64]))
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
-from test_index import BASE, builder, lines_of, parameters, run_text
 from tilecopy import R, S, TileLayout, laneid
 from tilecopy.assemblers import assemble
 from tilecopy.kernel.active_threads import inside_condition
 from tilecopy_test_helpers import byte_arrays
+from tilecopy_test_helpers.index_text import BASE, builder, lines_of, parameters, run_text
 from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core.description.scope import ActiveThreads, differs_within, tid_symbol

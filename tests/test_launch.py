@@ -36,7 +36,7 @@ from tilecopy_test_helpers.fake_driver import (
     TorchDType,
 )
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_test_helpers.programs import round_trip
+from tilecopy_test_helpers.programs import round_trip, two_columns
 
 A0, B0 = 0x7F0000001000, 0x7F0000002000
 STICKY = [700, 702, 710, 714, 715, 716, 717, 718, 719, 721]
@@ -470,16 +470,6 @@ def test_host_memory_goes_through_the_device_and_back(
     with pytest.raises(tc.LaunchError, match=mentions("round_trip", "CUDA_ERROR_INVALID_VALUE")):
         cuda.launch(kernel, (a, b))
     assert fake.calls["cuMemAlloc"] == fake.calls["cuMemFree"] == 5 and not fake.pushed
-
-
-def two_columns(target: str) -> tc.BuiltKernel:
-    """Ones into the one and twos into the other: what is written between two rows of either is the other's."""
-    k = tc.KernelBuilder("two_columns", threads=32)
-    left, right = (k.param(name, (8, 32), "int32", strides=(64, 1)) for name in ("L", "R"))
-    for row in range(8):
-        k.store(left[row, k.thread_id()], 1)
-        k.store(right[row, k.thread_id()], 2)
-    return k.build(target=target, grid=1)
 
 
 @WHERE_CURRENT

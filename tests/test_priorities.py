@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from click.testing import CliRunner
-from test_registry import plan, registry, source, variant
 from tilecopy_cli.commands import tilecopy
 from tilecopy_test_helpers.mentions import mentions
+from tilecopy_test_helpers.scripted_variants import plan, registry, source, variant
 
 from tilecopy_core.registry import PluginWarning
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
-from fuzz.objects import TARGET, Objects
 from tilecopy import R, S, TileLayout
 from tilecopy.kernel.active_threads import inside_condition
+from tilecopy_test_helpers.fuzz_objects import TARGET, Objects
 from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core import plugin

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tilecopy import S, TileLayout
 from tilecopy_test_helpers import byte_arrays
+from tilecopy_test_helpers.drawn_layouts import layouts
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_test_helpers.profiles import examples
 from tilecopy_testkit import oracle
@@ -75,24 +76,6 @@ def starts(draw: st.DrawFn) -> tuple[str, Start]:
     if kind == "quotient":
         return f"({name} + {other}) // 2 * {factor}", lambda e: (e[name] + e[other]) // 2 * factor
     return f"({name} + 3 * {other}) % 4 * {factor}", lambda e: (e[name] + 3 * e[other]) % 4 * factor
-
-
-@st.composite
-def layouts(
-    draw: st.DrawFn, shape: tuple[int, ...]
-) -> tuple[tuple[int, ...], tuple[int, ...], int, tuple[int, int, int] | None]:
-    """Iters of a layout of a shape (permuted, padded, split), an offset and a swizzle."""
-    extents: list[int] = []
-    for extent in shape:
-        split = draw(st.sampled_from([1, 1, 1, 2, 4, 8]))
-        extents += [extent // split, split] if extent % split == 0 and split < extent else [extent]
-    order = draw(st.one_of(st.just(list(range(len(extents)))), st.permutations(range(len(extents)))))
-    strides, step = [0] * len(extents), draw(st.sampled_from([1, 1, 1, 2]))
-    for dim in reversed(order):
-        strides[dim] = step
-        step = step * extents[dim] + draw(st.sampled_from([0, 0, 0, 1, 4, 8]))
-    swizzle = draw(st.sampled_from([None, None, None, (0, 2, 3), (2, 2, 2), (3, 3, 3), (1, 3, 4), (4, 1, 1)]))
-    return tuple(extents), tuple(strides), draw(st.sampled_from([0, 0, 0, 1, 4, 8, 16])), swizzle
 
 
 @st.composite

@@ -10,9 +10,9 @@ import pytest
 import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
-from test_random_copies import layouts
 from tilecopy import S, TileLayout, laneid
 from tilecopy_test_helpers import byte_arrays
+from tilecopy_test_helpers.drawn_layouts import layouts
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_test_helpers.profiles import examples
 from tilecopy_testkit import oracle

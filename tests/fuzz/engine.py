@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 import tilecopy as tc
+from tilecopy_test_helpers.fuzz_objects import Objects
 
 from tilecopy_core.plugin import short_repr
 
-from .objects import Objects
 from .odd_values import CallersError, odd_values
 
 MAX_EVENTS = 1_000_000

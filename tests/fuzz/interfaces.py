@@ -14,9 +14,9 @@ from typing import Any
 
 import attrs
 import tilecopy as tc
+from tilecopy_test_helpers.fuzz_objects import TARGET, Objects, operation
 
 from .engine import use
-from .objects import TARGET, Objects, operation
 
 ROOT = Path(__file__).parents[2]
 Binding = Callable[[Objects], "partial[Any]"]

@@ -10,8 +10,8 @@ from tilecopy import executor_registry
 from tilecopy_cuda.cuda import CudaExecutor
 from tilecopy_test_helpers.fake_driver import FakeDriver
 
-from fuzz.engine import faults, limited_memory
-from fuzz.interfaces import public_names
+from .engine import faults, limited_memory
+from .interfaces import public_names
 
 
 @pytest.fixture(autouse=True)

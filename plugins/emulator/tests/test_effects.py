@@ -6,7 +6,6 @@ import sys
 from typing import Any
 
 import pytest
-from test_targets import LINES, module
 from tilecopy_emulator import UnsupportedPtxError
 from tilecopy_emulator.alu import FORMS
 from tilecopy_emulator.effects import EFFECTS, modifiers_of, parts_of, written_by
@@ -14,6 +13,7 @@ from tilecopy_emulator.opcodes import operands
 from tilecopy_emulator.opcodes.table import compile_program, handlers
 from tilecopy_emulator.parser.module import parse
 from tilecopy_emulator.program import CARRY, TAKES_PART
+from tilecopy_test_helpers.ptx_verdicts import LINES, module
 
 from tilecopy_core.ptx import Line, instruction_of, names_in, parse_lines
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
-from test_targets import LINES, refusal
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
 from tilecopy_test_helpers.mentions import is_hazard, mentions
+from tilecopy_test_helpers.ptx_verdicts import LINES, refusal
 
 HEAD = """
 .version {version}

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import random
-import re
 from collections import defaultdict
-from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -16,60 +13,9 @@ from tilecopy_emulator import UnsupportedPtxError, run_ptx
 from tilecopy_emulator.opcodes.table import compile_program
 from tilecopy_emulator.parser.module import parse
 from tilecopy_test_helpers.mentions import mentions
+from tilecopy_test_helpers.ptx_verdicts import LINES, TARGETS, VERSIONS, Version, module, refusal
 
 from tilecopy_core.ptx.instructions import instruction_of
-
-Version = tuple[int, int]
-TARGETS = [target_of(name) for name in ("sm_75", "sm_80", "sm_90", "sm_90a", "sm_100a", "sm_120a")]
-VERSIONS = [(6, 3), (6, 4), (6, 5), *((7, minor) for minor in range(9)), *((8, minor) for minor in range(9)), (9, 0)]
-TYPES = {"r": "b32", "f": "f32", "d": "b64", "w": "f64", "h": "b16", "q": "b128", "p": "pred"}
-NAMED = dict.fromkeys(("sa", "sb", "mb", "ra", "rmb", "n", "m"), "b32") | {"p": "pred"}
-NAMED |= dict.fromkeys(("sa64", "mb64", "rg64", "rmb64", "ga", "pol", "tm64", "tm"), "b64")
-
-
-class Line(NamedTuple):
-    """An instruction, and the least version in which ptxas takes it for each target that has it."""
-
-    body: str
-    least: dict[Target, Version]
-
-
-def lines() -> list[Line]:
-    found = []
-    for text in (Path(__file__).parent / "ptx_verdicts.txt").read_text().splitlines():
-        if not text.startswith("#"):
-            versions, _, body = text.partition(" | ")
-            each = zip(TARGETS, versions.split(), strict=True)
-            found.append(Line(body, {target: number(version) for target, version in each if version != "-"}))
-    return found
-
-
-def number(version: str) -> Version:
-    major, minor = version.split(".")
-    return int(major), int(minor)
-
-
-LINES = lines()
-
-
-def module(version: Version, target: Target, *bodies: str) -> str:
-    """One entry for each instruction; the registers that it names are declared and, where they are addresses, set."""
-    text = [
-        ".version {}.{}".format(*version),
-        f".target {target}",
-        ".address_size 64",
-        ".shared .align 1024 .b8 smem[4096];",
-    ]
-    for at, body in enumerate(bodies):
-        text.append(f".visible .entry k{at}(.param .u64 pg, .param .align 64 .b8 ptm[128]) {{")
-        for name in sorted(set(re.findall(r"(?<![.\w:%])([rfdwhqp]\d+|[a-z]+(?:64)?)\b", body))):
-            type = NAMED.get(name) or TYPES.get(name[0] if name[1:].isdigit() else "", "")
-            if type:
-                text.append(f".reg .{type} {name};")
-            if name in NAMED and type != "pred":
-                text.append(f"ld.param.{type} {name}, [pg];")
-        text += [body, "ret; }"]
-    return "\n".join([*text, ""])
 
 
 def least_of(body: str, target: Target) -> Version | None:
@@ -105,15 +51,6 @@ def test_ptxas_takes_each_with_the_header_of_the_table_and_refuses_the_version_b
     for body, target, version in draw.sample(older, 30) + draw.sample(missing, 60):
         with pytest.raises(AssemblerError):
             assemble(module(version, target, body), target, "ptxas")
-
-
-def refusal(body: str, target: Target, version: Version) -> str:
-    """Why the emulator refuses an instruction, or nothing."""
-    try:
-        compile_program(parse(module(version, target, body)))
-    except UnsupportedPtxError as error:
-        return str(error)
-    return ""
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=str)

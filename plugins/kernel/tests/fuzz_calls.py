@@ -4,10 +4,10 @@ from functools import partial
 
 import numpy as np
 import tilecopy as tc
-from fuzz.objects import ARITHMETIC, TARGET
 from tilecopy import assemblers, executors
 from tilecopy.kernel.builder import ScopedCopies
 from tilecopy_test_helpers.fake_driver import FLOAT32, FakeTensor
+from tilecopy_test_helpers.fuzz_objects import ARITHMETIC, TARGET
 
 MODULES = (tc, executors, assemblers)
 CLASSES = (ScopedCopies,)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import tilecopy as tc
-from fuzz.objects import TARGET
+from tilecopy_test_helpers.fuzz_objects import TARGET
 from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core.plugin import Iter, PtxBuilder

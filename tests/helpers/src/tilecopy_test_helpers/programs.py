@@ -188,3 +188,13 @@ def transposed_words(dtype: str = "float16", target: str = "sm_90a") -> tc.Built
     k.cta.copy(by_columns[:, :], by_rows[:, :])
     k.cta.copy(b.T[:, :], by_columns[:, :])
     return k.build(target=target, grid=1)
+
+
+def two_columns(target: str) -> tc.BuiltKernel:
+    """Ones into the one and twos into the other: what is written between two rows of either is the other's."""
+    k = tc.KernelBuilder("two_columns", threads=32)
+    left, right = (k.param(name, (8, 32), "int32", strides=(64, 1)) for name in ("L", "R"))
+    for row in range(8):
+        k.store(left[row, k.thread_id()], 1)
+        k.store(right[row, k.thread_id()], 2)
+    return k.build(target=target, grid=1)

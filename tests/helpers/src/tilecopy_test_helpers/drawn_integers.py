@@ -1,0 +1,70 @@
+"""Index arithmetic and conditions drawn by Hypothesis, with the values that their symbols take."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+
+import tilecopy as tc
+from hypothesis import strategies as st
+
+from tilecopy_core.integers import Condition
+from tilecopy_core.integers.expr import (
+    Symbol,
+    evaluate,
+    of_atom,
+)
+
+SYMBOLS = {
+    Symbol("a", 0, 31): range(32),
+    Symbol("b", 0, 90, 6): range(0, 91, 6),
+    Symbol("c", 3, 5): range(3, 6),
+    Symbol("d", -9, 4): range(-9, 5),
+    Symbol("e", -40, -8, 8): range(-40, -7, 8),
+}
+INTEGERS = [of_atom(found) for found in SYMBOLS]
+FIRST = next(iter(SYMBOLS))
+
+
+@st.composite
+def expressions(draw: st.DrawFn, depth: int = 3) -> tc.Int:
+    """Random index arithmetic."""
+    if depth == 0:
+        return draw(st.one_of(st.integers(-40, 40), st.sampled_from(INTEGERS)))
+    left = draw(expressions(depth - 1))
+    kind = draw(st.sampled_from(["+", "-", "*", "//", "%", "^", "min", "max", "sym*"]))
+    if kind == "+":
+        return left + draw(expressions(depth - 1))
+    if kind == "-":
+        return left - draw(expressions(depth - 1))
+    if kind == "^":
+        return left ^ draw(expressions(depth - 1))
+    if kind in ("min", "max"):
+        return (tc.minimum if kind == "min" else tc.maximum)(left, draw(expressions(depth - 1)))
+    if kind == "sym*":
+        return left * draw(st.sampled_from(INTEGERS))
+    number = draw(st.integers(1, 20)) * (draw(st.sampled_from([1, 1, 1, -1])) if kind == "*" else 1)
+    return left * number if kind == "*" else left // number if kind == "//" else left % number
+
+
+@st.composite
+def environments(draw: st.DrawFn) -> dict[Symbol, int]:
+    """A value for each symbol, as declared."""
+    return {found: draw(st.sampled_from(list(values))) for found, values in SYMBOLS.items()}
+
+
+@st.composite
+def conditions(draw: st.DrawFn, depth: int = 3) -> tuple[Condition, Callable[[dict[Symbol, int]], bool]]:
+    """A condition, and its truth as Python has it."""
+    kind = draw(st.sampled_from(["compare", "and", "or", "not"])) if depth else "compare"
+    if kind == "compare":
+        name = draw(st.sampled_from(["eq", "ne", "lt", "le", "gt", "ge"]))
+        compare, left, right = getattr(operator, name), draw(st.sampled_from(INTEGERS)), draw(st.integers(-2, 6))
+        return compare(left, right), lambda env: compare(evaluate(left, env), right)
+    first, is_first = draw(conditions(depth - 1))
+    if kind == "not":
+        return ~first, lambda env: not is_first(env)
+    second, is_second = draw(conditions(depth - 1))
+    if kind == "and":
+        return first & second, lambda env: is_first(env) and is_second(env)
+    return first | second, lambda env: is_first(env) or is_second(env)
