@@ -26,6 +26,9 @@ from attrs import field, frozen
 
 ROOT = Path(__file__).parents[2]
 SHOWS_MESSAGES = "test_messages.py"
+PREFIX = "tilecopy_test_helpers."
+HELPERS = ROOT / "tests" / "helpers" / "src" / "tilecopy_test_helpers"
+"""The modules of helpers: what a test passes through one of their functions is a value of the test."""
 TOKEN = re.compile(r"\d{1,3}(?:,\d{3})+(?!\d)|(?:(?<![\w.])(?:[.%]|--))?[\w$]+(?:(?:\.|::|[-/])[\w$]+)*")
 PYTHON = {"Traceback"}
 """Words that Python itself writes."""
@@ -148,6 +151,18 @@ def targets(node: ast.expr) -> list[tuple[str, int | None]]:
     return []
 
 
+def top_level(tree: ast.Module) -> dict[str, ast.stmt]:
+    """Return the functions, classes and variables of a module, by name."""
+    named: dict[str, ast.stmt] = {}
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            named[node.name] = node
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                named.update((name, node) for name, _ in targets(target))
+    return named
+
+
 @frozen
 class Module:
     """A file of tests, with what is looked up in it again and again."""
@@ -157,6 +172,7 @@ class Module:
     parents: dict[ast.AST, ast.AST] = field(init=False)
     inside: dict[ast.AST, list[ast.AST]] = field(init=False, factory=dict)
     top: dict[str, ast.stmt] = field(init=False)
+    imported: dict[str, ast.stmt] = field(init=False)
 
     @nodes.default
     def _nodes(self) -> list[ast.AST]:
@@ -168,13 +184,19 @@ class Module:
 
     @top.default
     def _top(self) -> dict[str, ast.stmt]:
+        return top_level(self.tree)
+
+    @imported.default
+    def _imported(self) -> dict[str, ast.stmt]:
+        """Return what is imported from a module of the helpers, by name."""
         named: dict[str, ast.stmt] = {}
         for node in self.tree.body:
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                named[node.name] = node
-            elif isinstance(node, (ast.Assign, ast.AnnAssign)):
-                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                    named.update((name, node) for name, _ in targets(target))
+            if (
+                isinstance(node, ast.ImportFrom)
+                and (path := HELPERS / f"{node.module}.py".replace(PREFIX, "")).exists()
+            ):
+                available = top_level(ast.parse(path.read_text()))
+                named |= {alias.name: available[alias.name] for alias in node.names if alias.name in available}
         return named
 
     def within(self, function: ast.AST) -> list[ast.AST]:
@@ -463,8 +485,8 @@ class Module:
             elif isinstance(node, ast.arg) and node.arg in self.top:  # a fixture
                 todo.append(self.top[node.arg])
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-                if node.id in self.top:
-                    todo.append(self.top[node.id])
+                if node.id in self.top or node.id in self.imported:
+                    todo.append(self.top.get(node.id) or self.imported[node.id])
                 elif node.id not in local:
                     passed.add(node.id)
             if isinstance(node, ast.Call):
