@@ -193,7 +193,7 @@ def fresh(session: nox.Session) -> None:
     files = sorted(
         {
             str(path.relative_to(ROOT))
-            for path in [*ROOT.glob("tests/test_*.py"), *ROOT.glob("plugins/*/tests/test_*.py")]
+            for path in [*ROOT.glob("tests/**/test_*.py"), *ROOT.glob("plugins/*/tests/test_*.py")]
             if "@given" in path.read_text(encoding="utf-8") or path.name == "test_suite.py"
         }
     )
@@ -251,7 +251,7 @@ def docs(session: nox.Session) -> None:
     session.run("sphinx-build", "--quiet", "--fail-on-warning", "--keep-going", "docs", "docs/_build/html")
     if "--links" in session.posargs:
         session.run("sphinx-build", "--quiet", "-b", "linkcheck", "docs", "docs/_build/links")
-    session.run("pytest", "-q", "tests/test_docs.py")
+    session.run("pytest", "-q", "tests/integration/test_docs.py")
 
 
 @nox.session

@@ -1,4 +1,4 @@
-"""The pictures of the docs: `python docs/pictures.py` writes docs/pictures/*.svg, and tests/test_docs.py holds that they are these."""
+"""The pictures of the docs: `python docs/pictures.py` writes docs/pictures/*.svg, and tests/integration/test_docs.py holds that they are these."""
 
 from __future__ import annotations
 

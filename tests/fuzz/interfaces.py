@@ -36,7 +36,7 @@ class Interface:
     @classmethod
     def load(cls, path: Path, seen: set[int]) -> Interface:
         """Read a file of starting calls. What `seen` has is left out; what it has not is added."""
-        package = "core" if path.parents[1] == ROOT else path.parts[-3]
+        package = "core" if path.parent.name == "core" else path.parts[-3]
         spec = importlib.util.spec_from_file_location(f"{package}_{path.stem}", path)
         assert spec and spec.loader
         file: Any = importlib.util.module_from_spec(spec)
@@ -137,7 +137,7 @@ def _methods(thing: type) -> Iterator[str]:
 @cache
 def public_names() -> dict[str, tuple[Interface, str]]:
     """Return every public name to test, by the id of its test: what a file lists, and what it should list."""
-    files = [*sorted(ROOT.glob("tests/fuzz_calls*.py")), *sorted(ROOT.glob("plugins/*/tests/fuzz_calls*.py"))]
+    files = [*sorted(ROOT.glob("tests/core/fuzz_calls*.py")), *sorted(ROOT.glob("plugins/*/tests/fuzz_calls*.py"))]
     seen: set[int] = set()
     interfaces = [Interface.load(path, seen) for path in files]
     return {f"{i.package}: {name}": (i, name) for i in interfaces for name in {*i.listed, *i.callables()}}

@@ -139,13 +139,22 @@ def benchmark(name: str, *arguments: str, seconds: int = 120, show: int = 24) ->
 
 def tests() -> list[Part]:
     """Return the parts that check results, of which several may run at the same time."""
-    views = [f"tests/test_{name}.py" for name in ("views", "sizes", "index_from_memory", "edges")]
-    exported = [f"tests/test_{name}.py" for name in ("export", "export_examples", "exported_launches")]
+    views = [
+        "tests/core/memory/test_views.py",
+        "tests/core/memory/test_outside.py",
+        "plugins/kernel/tests/test_sizes.py",
+        "tests/integration/test_index_from_memory.py",
+    ]
+    exported = [
+        "plugins/export/tests/test_export.py",
+        "tests/integration/test_export_examples.py",
+        "tests/integration/test_exported_launches.py",
+    ]
     tensor = [
         "plugins/tma/tests/test_tma.py",
         "plugins/ldmatrix/tests/test_ldmatrix.py",
         "plugins/partitions/tests/test_fragments.py",
-        "tests/test_tensor_kernels.py",
+        "tests/integration/test_hopper_kernels.py",
     ]
     suites = [
         str(path.relative_to(TESTS.parent)) for path in sorted(TESTS.parent.glob("plugins/*/tests/test_suite.py"))
@@ -154,15 +163,19 @@ def tests() -> list[Part]:
         script("emulator and GPU agree", "tools/agreement.py", seconds=300),
         pytest_of("every variant's suite, its GPU part", *suites, only="gpu", seconds=300),
         pytest_of(
-            "GPU tests", "tests/test_cuda.py", "tests/test_gpu_variants.py", only="not holds_its_memory", seconds=300
+            "GPU tests",
+            "plugins/cuda/tests/test_cuda.py",
+            "tests/integration/test_gpu_variants.py",
+            only="not holds_its_memory",
+            seconds=300,
         ),
-        pytest_of("machine code as good as ptxas'", "tests/test_loaded_code.py"),
+        pytest_of("machine code as good as ptxas'", "tests/integration/test_machine_code.py"),
         pytest_of("GPU tests of exported copies", *exported, only="gpu"),
         pytest_of("GPU tests of relayouts", "plugins/relayout/tests/test_gpu_relayout.py", only="gpu"),
         pytest_of("GPU tests of tensor copies, fragments and their kernels", *tensor, only="cuda"),
         pytest_of("GPU tests of views, sizes, indices, edges", *views, only="gpu"),
-        pytest_of("drawn arithmetic", "tests/test_arithmetic_run.py", only="cuda"),
-        pytest_of("casts", "tests/test_casts.py", only="cuda"),
+        pytest_of("drawn arithmetic", "plugins/kernel/tests/test_arithmetic.py", only="cuda"),
+        pytest_of("casts", "plugins/kernel/tests/test_conversion.py", only="cuda"),
         script(
             "drawn tensor copies",
             "tools/drawn_tma.py",
@@ -201,7 +214,7 @@ def benchmarks(*, peers: bool) -> list[Part]:
     """Return the parts that measure, each with the GPU to itself."""
     return [
         pytest_of(
-            "memory of many kernels", "tests/test_cuda.py", only="holds_its_memory"
+            "memory of many kernels", "plugins/cuda/tests/test_cuda.py", only="holds_its_memory"
         ),  # it reads what the GPU has free
         benchmark("gemm"),
         benchmark("attention"),
@@ -216,11 +229,15 @@ def benchmarks(*, peers: bool) -> list[Part]:
 
 def on_two_gpus() -> list[Part]:
     """Return the parts that need a second GPU; among them are the GPU tests with the second one current."""
-    relayouts = str(TESTS.parent / "plugins" / "relayout" / "tests" / "test_gpu_relayout.py")
-    again = [str(TESTS / "test_cuda.py"), str(TESTS / "test_gpu_variants.py"), relayouts]
+    files = [
+        "plugins/cuda/tests/test_cuda.py",
+        "tests/integration/test_gpu_variants.py",
+        "plugins/relayout/tests/test_gpu_relayout.py",
+    ]
+    again = [str(TESTS.parent / file) for file in files]
     options = ["-q", "-p", "no:cacheprovider", "-W", "default"]
     return [
-        pytest_of("tests on two GPUs", "tests/test_gpus.py", seconds=300),
+        pytest_of("tests on two GPUs", "tests/integration/test_two_gpus.py", seconds=300),
         Part("GPU tests on the second GPU", [sys.executable, "-c", SECOND, *options, *again], 500, 25),
         benchmark("gpus"),
         script("exchanges between two to four GPUs", "tools/gpu_shards.py", show=25),

@@ -13,7 +13,7 @@ import tilecopy as tc
 from hypothesis import given, settings
 from tilecopy_test_helpers import byte_arrays, demos
 
-PLUGINS = Path(__file__).parent.parent / "plugins"
+PLUGINS = Path(__file__).parents[2] / "plugins"
 
 
 def plugin_tests(variant: str) -> ModuleType:

@@ -15,7 +15,7 @@ import pytest
 import tilecopy as tc
 from drawn_mma import one
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "docs" / "examples"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "examples"))
 import attention_tma
 import gemm_tma
 

@@ -23,7 +23,7 @@ from tilecopy_test_helpers.programs import round_trip
 
 from tilecopy_core.registry import VARIANTS_GROUP, installed_sources
 
-sys.path.append(str(Path(__file__).parent / "benchmarks"))
+sys.path.append(str(Path(__file__).parents[3] / "tests" / "benchmarks"))
 import bench_cost
 
 COUNTED = {"global_sectors": "sectors", "shared_wavefronts": "wavefronts"}
@@ -295,7 +295,7 @@ def test_weights_can_be_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(bench_cost.worst(rows)) == 1
 
 
-TABLE = Path(__file__).parent / "data" / "costs_h200.json.gz"
+TABLE = Path(__file__).parents[3] / "tests" / "data" / "costs_h200.json.gz"
 """200 drawn copies of each of three seeds by all their ways, as an H200 took them."""
 
 

@@ -17,7 +17,7 @@ from tilecopy import S, TCol, TileLayout, TLane
 from tilecopy_cli.commands import tilecopy as command
 from tilecopy_test_helpers.mentions import is_hazard, mentions
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SOURCE, DESTINATION = "gmem f16 [4096, 64] [bx*128 : bx*128+128, :]", "smem f16 [128, 64]"
 RNG = np.random.default_rng(0)
 CTRL_C = """

@@ -14,7 +14,7 @@ from tilecopy_emulator import run_cuda, run_ptx
 from tilecopy_test_helpers.mentions import is_hazard, mentions
 
 pytest.importorskip("cuda.bindings.nvrtc")
-sys.path.insert(0, str(Path(__file__).parents[1] / "docs" / "examples"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "examples"))
 from nvrtc import compiled
 
 ROWS, COLUMNS = 64, 32

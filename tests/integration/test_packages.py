@@ -20,7 +20,7 @@ from tilecopy_core.description.target import FEATURES
 from tilecopy_core.registry import VARIANTS_GROUP, default_registry, known_variants
 from tilecopy_partitions.catalog import KNOWN_VARIANTS, install_line
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 TESTKIT = "tilecopy-testkit"
 PROJECTS = {
     path.parent: tomllib.loads(path.read_text())["project"]

@@ -16,7 +16,7 @@ from tilecopy_core.registry import __version__
 from tilecopy_core.registry.entry_points import core_excluded
 from tilecopy_core.registry.renamed import RENAMED
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[3]
 A = tc.Buffer((32, 32), "float32", space="global", name="A")
 TILE = tc.Buffer((32, 32), "float32", space="shared", name="s")
 

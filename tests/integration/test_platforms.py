@@ -13,7 +13,7 @@ from packaging.markers import Marker, default_environment
 from packaging.tags import Tag, compatible_tags, cpython_tags, mac_platforms
 from packaging.utils import parse_wheel_filename
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(not (ROOT / "uv.lock").exists(), reason="this is not a checkout")
 PROJECT = (
     tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

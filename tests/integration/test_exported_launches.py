@@ -17,7 +17,7 @@ import pytest
 import tilecopy as tc
 from tilecopy import S, TileLayout
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "export.md").read_text()
 LAUNCHERS = dict(re.findall(r"<!-- launcher: (\w+) .*?-->\n+```py\n(.*?)```", PAGE, re.S))
 

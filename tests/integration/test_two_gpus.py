@@ -97,7 +97,7 @@ _UNTOUCHED = """
 import sys, tempfile, pathlib, torch, tilecopy as tc, numpy as np
 from cuda.bindings import driver
 torch.cuda.set_device(1)
-from test_gpus import captured, everything
+from test_two_gpus import captured, everything
 from tilecopy_relayout import relayout
 from tilecopy_test_helpers.programs import round_trip
 def contexts(after):

@@ -21,7 +21,7 @@ from tilecopy_test_helpers.mentions import is_hazard, mentions
 from tilecopy_core.integers import bounds_of
 from tilecopy_core.integers.expr import structural_equal
 
-EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 rows_by_index = lru_cache(runpy.run_path(str(EXAMPLES / "gather_scatter.py"))["rows_by_index"])
 paged_copy = lru_cache(runpy.run_path(str(EXAMPLES / "paged_copy.py"))["paged_copy"])
 

@@ -19,7 +19,7 @@ from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_partitions.catalog import KNOWN_VARIANTS
 
-TOOLS = str(Path(__file__).parent / "tools")
+TOOLS = str(Path(__file__).parents[2] / "tests" / "tools")
 ALONE = """
 import sys
 from importlib.abc import MetaPathFinder
@@ -128,7 +128,11 @@ for act in (lambda: install_subset.planned("gmem_smem").cuda("f"), lambda: names
     try: act()
     except tc.PluginError as error: print(error)
 """
-    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(Path(__file__).parent / 'tools')!r}){code}"]
+    command = [
+        sys.executable,
+        "-c",
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2] / 'tests' / 'tools')!r}){code}",
+    ]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     what = "install tilecopy-export (from a checkout: pip install plugins/partitions plugins/kernel plugins/export)"
     assert lines == [

@@ -15,7 +15,7 @@ from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.cache_hints import LOADS, PREFETCHES, STORES, Hints, hints_of, rewritten, with_hints
 from tilecopy_test_helpers.mentions import mentions
 
-sys.path.append(str(Path(__file__).parent / "benchmarks"))
+sys.path.append(str(Path(__file__).parents[2] / "tests" / "benchmarks"))
 import bench_hints
 
 TEXT = """.version 6.3

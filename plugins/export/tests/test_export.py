@@ -25,7 +25,7 @@ from tilecopy_test_helpers import byte_arrays, drawn_exports, exported, host_byt
 from tilecopy_test_helpers.cuda_cpp import compiled, run_on_gpu
 from tilecopy_test_helpers.mentions import mentions
 
-sys.path[:0] = [str(Path(__file__).parent / "benchmarks")]
+sys.path[:0] = [str(Path(__file__).parents[3] / "tests" / "benchmarks")]
 import count_instructions
 
 # ------------------------------------------------------------------------------------------------------- cost

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the simulation reads /proc")
 COMMAND = "import sys; sys.argv[0] = 'tilecopy'\nfrom tilecopy_cli import main\nmain()\n"
 

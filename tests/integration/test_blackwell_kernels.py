@@ -19,7 +19,7 @@ from tilecopy.kernel.barriers import Mbarrier
 
 from tilecopy_core.plugin import PtxBuilder
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "docs" / "examples"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "examples"))
 import gemm_blackwell
 
 Patch = pytest.MonkeyPatch

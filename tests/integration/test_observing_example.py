@@ -19,7 +19,7 @@ from tilecopy_test_helpers.mentions import mentions
 from tilecopy_core.registry import Source
 from tilecopy_core.registry.hookspecs import DISPATCH, HOOKS
 
-EXAMPLE = Path(__file__).parent.parent / "docs" / "examples" / "tilecopy_observe"
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "tilecopy_observe"
 sys.path.insert(0, str(EXAMPLE / "src"))
 from tilecopy_observe import Observer, show
 

@@ -17,7 +17,7 @@ from tilecopy_test_helpers.programs import edge_of, round_trip, transposed_words
 
 from tilecopy_core.ptx import Address, Line, Needs, PtxBuilder, Register, SharedPlan, instruction_of, instructions_in
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[3] / "tests" / "golden"
 TARGETS = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103", "sm_120"]
 
 CANONICAL = {
@@ -39,7 +39,7 @@ CANONICAL = {
 
 @pytest.mark.parametrize("name", CANONICAL)
 def test_golden_text(name: str) -> None:
-    """To change them on purpose: TILECOPY_UPDATE_GOLDEN=1 pytest tests/test_ptx.py."""
+    """To change them on purpose: TILECOPY_UPDATE_GOLDEN=1 pytest tests/core/ptx/test_builder.py."""
     kernel, path = CANONICAL[name](), GOLDEN / f"{name}.ptx"
     if os.environ.get("TILECOPY_UPDATE_GOLDEN"):
         path.write_text(kernel.ptx)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SOURCES = {
     "tilecopy_core": ROOT / "tilecopy_core",
     "tilecopy": ROOT / "plugins" / "kernel" / "src" / "tilecopy",

@@ -18,7 +18,7 @@ from sybil.parsers.markdown import PythonCodeBlockParser
 from tilecopy_cli.commands import tilecopy
 from tilecopy_testkit.command import new_variant
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("plugins/*/README.md"))]
 OUTPUT = re.compile(r"\n*```text\n(.*?)```", re.S)
 

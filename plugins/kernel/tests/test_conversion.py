@@ -280,7 +280,7 @@ def letter(source: str, wanted: str) -> str:
 
 
 def test_the_table_of_conversions_is_complete() -> None:
-    page = (Path(__file__).parents[1] / "docs" / "reference.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "reference.md").read_text(encoding="utf-8")
     rows = [
         [cell.strip(" *`") for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("|")
     ]

@@ -12,7 +12,7 @@ from tilecopy_emulator import TensorMap, run_ptx
 from tilecopy_test_helpers.cuda_cpp import compiled, run_on_gpu
 from tilecopy_test_helpers.mentions import mentions
 
-EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 sys.path[:0] = [str(EXAMPLES / name) for name in ("gemm", "stencil")]
 import gemm
 import gemm_ldmatrix

@@ -258,7 +258,7 @@ def test_a_block_that_is_left_early_builds_nothing(leave: str) -> None:
             raise ZeroDivisionError
     except ZeroDivisionError:
         pass
-    with pytest.raises(tc.RequestError, match=mentions(8, "test_faults.py")):
+    with pytest.raises(tc.RequestError, match=mentions(8, "test_regressions.py")):
         k.build(target="sm_90a", grid=1)
 
 

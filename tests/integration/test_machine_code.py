@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tilecopy.assemblers import available_assemblers
 
-sys.path[:0] = [str(Path(__file__).parent / "benchmarks")]
+sys.path[:0] = [str(Path(__file__).parents[2] / "tests" / "benchmarks")]
 
 Local = dict[str, dict[str, int]]
 
@@ -29,7 +29,7 @@ def local(gpu: str, folder: Path) -> Local:
         pytest.skip(f"the kernels are for sm_90, this GPU is {gpu}")
     if "ptxas" not in available_assemblers():
         pytest.skip("ptxas is not installed: pip install nvidia-cuda-nvcc")
-    script = str(Path(__file__).parent / "tools" / "hopper_kernels.py")
+    script = str(Path(__file__).parents[2] / "tests" / "tools" / "hopper_kernels.py")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TILECOPY_")}  # a user's
     command = [sys.executable, script, str(folder)]
     process = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

@@ -1,0 +1,260 @@
+"""CUDA C++ files as people write them: with headers of C and C++, ``main`` and launches."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tilecopy as tc
+from click.testing import CliRunner
+from tilecopy_emulator import run_cuda
+from tilecopy_emulator.command import emulate
+from tilecopy_emulator.cuda_cpp import compile_cuda
+from tilecopy_test_helpers.mentions import mentions
+
+pytest.importorskip("cuda.bindings.nvrtc")
+
+SCALE = r"""
+#include <algorithm>
+#include <cstdio>
+#include <helper_cuda.h>
+#include <vector>
+#define CHECK(call) if ((call) != cudaSuccess) { fprintf(stderr, "%s\n", #call); exit(1); }
+const int BLOCK = 64;
+template <typename T, int FACTOR>
+__global__ void scale(T* x, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) x[i] *= FACTOR;
+}
+static void fill(std::vector<float>& v) { std::fill(v.begin(), v.end(), 1.0f); }
+int main() {
+  std::vector<float> v(256);
+  fill(v);
+  float* d;
+  CHECK(cudaMalloc(&d, 1024));
+  const int factor = 3;
+  scale<float, factor><<<256 / BLOCK, BLOCK>>>(d, 256);
+  return 0;
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _without_nvcc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+
+
+def test_host_code_is_left_out_and_the_launched_instance_is_taken() -> None:
+    x = np.ones(256, np.float32)
+    report = run_cuda(SCALE, [x, 256], grid=4, block=64)
+    assert (x == 3).all()
+    said = "\n".join(report.notes)
+    assert mentions("main", 14, "fill", 13).search(said) and mentions("helper_cuda.h").search(said)
+
+
+def test_a_file_that_compiles_as_it_is_has_no_notes() -> None:
+    source = "#include <stdio.h>\n#include <assert.h>\n#include <cstdint>\n__global__ void k(uint8_t* x) { *x = 1; }"
+    assert compile_cuda(source).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        ("*x = INFINITY;", np.inf),
+        ("*x = -FLT_MAX;", -np.finfo(np.float32).max),
+        ("uint n = UINT_MAX; *x = n >> 24;", 255),
+        ("int64_t n = INT64_MAX; *x = n >> 56;", 127),
+        ("constexpr float low = -INFINITY; *x = low;", -np.inf),
+        ("*x = (float)M_PI;", np.float32(np.pi)),
+    ],
+)
+def test_what_the_first_header_of_nvcc_gives_is_known(body: str, value: float) -> None:
+    x = np.zeros(1, np.float32)
+    run_cuda(f"__global__ void k(float* x) {{ {body} }}", [x], grid=1, block=1)
+    assert x[0] == value
+
+
+@pytest.mark.parametrize(
+    ("header", "body"),
+    [
+        ("algorithm", "*x = std::max(std::min(7, n), 3);"),
+        ("cmath", "*x = std::sqrt(49.0f);"),
+        ("math.h", "*x = fmaxf(sqrtf(49.0f), -HUGE_VALF);"),
+        ("limits", "*x = std::numeric_limits<float>::max() > 1 ? 7 : 0;"),
+        ("type_traits", "*x = std::is_same<int, int>::value ? 7 : 0;"),
+        ("utility", "int a = 7; b = 1; std::swap(a, b); *x = b;"),
+        ("cstring", "int a = 7; memcpy(&b, &a, 4); *x = b;"),
+        ("cfloat", "*x = FLT_EPSILON < 1 ? 7 : 0;"),
+        ("cuda_runtime.h", "*x = 7;"),
+        ("cuda.h", "*x = sizeof(CUtensorMap) == 128 ? 7 : 0;"),
+        ("cuda_bf16.h", "*x = __bfloat162float(__float2bfloat16(7.0f));"),
+    ],
+)
+def test_headers_of_c_and_cpp(header: str, body: str) -> None:
+    source = f"#include <{header}>\n#include <iostream>\n__global__ void k(float* x, int n) {{ int b; {body} }}\nint main() {{}}"
+    x = np.zeros(1, np.float32)
+    run_cuda(source, [x, 9], grid=1, block=1)
+    assert x[0] == 7
+
+
+def test_a_kernel_that_a_macro_makes_runs() -> None:
+    """No declaration of the file names it; the PTX has it."""
+    source = """
+#include <cstdio>
+#define KERNEL(name, op) __global__ void name(float* x) { x[threadIdx.x] = x[threadIdx.x] op 2.0f; }
+KERNEL(twice, *)
+int main() { float* x; cudaMalloc(&x, 128); twice<<<1, 32>>>(x); printf("done\\n"); }
+"""
+    x = np.ones(32, np.float32)
+    run_cuda(source, [x], grid=1, block=32)
+    assert (x == 2).all()
+
+
+def test_cub_of_blocks_and_warps() -> None:
+    source = """
+#include <cub/cub.cuh>
+__global__ void total(const int* x, int* y) {
+  using Reduce = cub::BlockReduce<int, 64>;
+  __shared__ typename Reduce::TempStorage storage;
+  int sum = Reduce(storage).Sum(x[threadIdx.x]);
+  if (threadIdx.x == 0) *y = sum;
+}
+void launch(int* d, int n) { size_t bytes; cub::DeviceReduce::Sum(nullptr, bytes, d, d, n); }
+"""
+    y = np.zeros(1, np.int32)
+    run_cuda(source, [np.arange(64, dtype=np.int32), y], grid=1, block=64)
+    assert y[0] == 2016
+
+
+def test_local_headers_are_read_in_the_same_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "common").mkdir()
+    (tmp_path / "common" / "sizes.h").write_text("#pragma once\n#define SIZE 32\n")
+    (tmp_path / "common" / "timer.h").write_text(
+        '#include "sizes.h"\n#include <chrono>\ndouble now() { return std::chrono::steady_clock::now(); }\n'
+        "__device__ int double_it(int x) {\n  return x + x; }\n"
+    )
+    text = '#include "common/timer.h"\n__global__ void k(int* x) { x[threadIdx.x + at] = double_it(SIZE); }\nint main() { now(); }\n'
+    (tmp_path / "k.cu").write_text(text.replace("at", "0"))
+    x = np.zeros(32, np.int32)
+    run_cuda(text.replace("at", "0"), [x], grid=1, block=32, name="k.cu")
+    assert (x == 64).all()
+    (tmp_path / "common" / "sizes.h").write_text("#pragma once\n#define SIZE 16\n")
+    run_cuda(text.replace("at", "0"), [x], grid=1, block=32, name="k.cu")
+    assert (x == 32).all()  # a header that has changed is read again
+
+
+def test_a_local_header_may_be_called_as_one_of_c(tmp_path: Path) -> None:
+    (tmp_path / "complex.h").write_text("struct Complex { float re, im; };\n")
+    x = np.zeros(1, np.float32)
+    source = '#include "complex.h"\n__global__ void k(float* x) { Complex c = {1, 2}; *x = c.re + c.im; }\n'
+    for text in (source, f"{source}int main() {{}}\n"):
+        run_cuda(text, [x], grid=1, block=1, name=str(tmp_path / "k.cu"))
+        assert x[0] == 3
+
+
+def test_conditional_code_and_braces_in_strings_do_not_mislead() -> None:
+    source = """
+#if 0
+it's } not C++ {
+#endif
+#ifdef __cplusplus
+extern "C" {
+#endif
+__global__ void k(int* x);
+#ifdef __cplusplus
+}
+#endif
+const char* text = "} \\" {"; // }
+char brace() { return '}'; }
+const char* raw() { return R"x(}" } )x"; }
+#ifdef DEBUG
+int twice(int x) {
+#else
+int twice(int y, int x) {
+#endif
+  return x * 2; }
+struct Pair { int a, b; Pair(int x) : a{x}, b(x) {} int sum() const { return a + b; } };
+namespace inner { int unused() { return 1; }
+__device__ int one() { return 1; } }
+extern "C" __global__ void k(int* x) { Pair p(3); *x = p.sum() + inner::one(); }
+"""
+    x = np.zeros(1, np.int32)
+    run_cuda(source, [x], grid=1, block=1)
+    assert x[0] == 7
+
+
+def test_a_race_in_a_file_with_host_code_is_told_at_its_line() -> None:
+    source = SCALE.replace("x[i] *= FACTOR", "x[i / 2] *= FACTOR")
+    with pytest.raises(tc.HazardError, match=mentions("kernel.cu:11", "x[i / 2] *= FACTOR")):
+        run_cuda(source, [np.ones(256, np.float32), 256], grid=4, block=64)
+
+
+@pytest.mark.parametrize("kind", ["uint9_t", "half", "__nv_bfloat16", "unknown"])
+def test_a_template_over_an_unknown_type_is_an_error_with_the_log(kind: str) -> None:
+    source = f"template <int N> __global__ void k({kind}* x) {{ x[threadIdx.x] = N; }}"
+    with pytest.raises(tc.AssemblerError, match=mentions(kind, "kernel.cu", 1)):
+        run_cuda(source, [np.zeros(32, np.uint8)], entry="k<4>", grid=1, block=32)
+
+
+def test_an_instance_alone_may_need_what_the_first_header_of_nvcc_gives() -> None:
+    x = np.zeros(1, np.float32)
+    source = "template <int N> __global__ void k(float* x) { uint n = N; *x = -FLT_MAX < 0 ? n : 0; }"
+    run_cuda(source, [x], entry="k<4>", grid=1, block=1)
+    assert x[0] == 4
+
+
+def test_the_log_of_a_template_instance_is_shown() -> None:
+    source = "template <class T> __global__ void k(T* x) { x->nothing(); }"
+    with pytest.raises(tc.AssemblerError, match=mentions("k<float>", "kernel.cu", 1)):
+        run_cuda(source, [np.zeros(1, np.float32)], entry="k<float>", grid=1, block=1)
+
+
+def test_what_a_kernel_lacks_of_a_missing_header_is_an_error_that_names_both() -> None:
+    source = "#include <my_library.h>\n__global__ void k(int* x) { *x = of_my_library(*x); }\nint main() { return 0; }"
+    with pytest.raises(tc.AssemblerError, match=mentions("my_library.h", "of_my_library", "main")):
+        run_cuda(source, [np.zeros(1, np.int32)], grid=1, block=1)
+
+
+def test_several_kernels_are_named_with_their_instances() -> None:
+    with pytest.raises(tc.LaunchError, match=mentions("scale<float, 3>", "scale<float, 4>")):
+        run_cuda(
+            SCALE + "void other(float* d) { scale<float, 4><<<1, 2>>>(d, 2); }",
+            [np.ones(2, np.float32), 2],
+            grid=1,
+            block=2,
+        )
+
+
+@pytest.mark.parametrize(
+    "text", ["__global__ void k(int* x) { *x = 1; } int main() {", "\x01\x7f\x02", "{" * 2000, "int main() {}"]
+)
+def test_cut_off_binary_and_deep_texts_get_a_message(text: str) -> None:
+    with pytest.raises((tc.AssemblerError, tc.LaunchError)):
+        run_cuda(text, [np.zeros(1, np.int32)], grid=1, block=1)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the stand-in for nvcc is a shell script")
+def test_what_nvrtc_cannot_compile_goes_through_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 k_param_0)
+{ .reg .b64 %rd<2>; ld.param.u64 %rd1, [k_param_0]; st.global.u32 [%rd1], 7; ret; }"""
+    (tmp_path / "made").write_text(text)
+    (tmp_path / "nvcc").write_text(f'#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\n/bin/cp {tmp_path}/made "$2"\n')
+    (tmp_path / "nvcc").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    source = "#include <my_library.h>\n__global__ void k(int* x) { *x = of_my_library(); }\nint main() {}\n"
+    x = np.zeros(1, np.int32)
+    report = run_cuda(source, [x], grid=1, block=1)
+    assert x[0] == 7 and mentions("nvcc").search(report.notes[0])
+
+
+def test_a_file_from_the_command_line_says_what_was_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scale.cu").write_text(SCALE)
+    done = CliRunner().invoke(emulate, ["scale.cu", "ones:float32:256", "256", "--grid", "4", "--block", "64"])
+    assert done.exit_code == 0 and mentions("main", "helper_cuda.h").search(done.output), done.output
