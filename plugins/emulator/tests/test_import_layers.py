@@ -42,7 +42,7 @@ def room_of(parts: tuple[str, ...]) -> str:
 
 @pytest.mark.parametrize("module", MODULES, ids=str)
 def test_a_module_imports_from_rooms_before_its_own(module: Path) -> None:
-    """Imports inside functions and of type checkers too; circles inside a room are tests/test_packages.py's."""
+    """Imports inside functions and of type checkers too; circles inside a room are tests/integration/test_packages.py's."""
     rank = RANK[room_of(module.parts)]
     for node in ast.walk(ast.parse((SOURCE / module).read_text())):
         if isinstance(node, ast.ImportFrom) and node.level:

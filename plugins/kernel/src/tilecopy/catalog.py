@@ -1,6 +1,6 @@
 """The names of executors and of other packages, for error messages that say how to install them.
 
-tests/test_packages.py compares :data:`KNOWN_EXECUTORS` with plugins/*/pyproject.toml.
+tests/integration/test_packages.py compares :data:`KNOWN_EXECUTORS` with plugins/*/pyproject.toml.
 """
 
 from __future__ import annotations
